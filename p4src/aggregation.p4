@@ -1,0 +1,250 @@
+// The aggregation protocol of one switch: rules 1 to 6 of PROTOCOL.md, in their order.
+//
+// All of a chunk's state is read and written in ingress, which BMv2 runs in one thread: a packet's read-modify-write is
+// atomic there as it is in a hardware pipeline.
+
+#ifndef FANIN_AGGREGATION_P4
+#define FANIN_AGGREGATION_P4
+
+#include "headers.p4"
+#include "reasons.p4"
+#include "values.p4"
+
+#define UDP_LENGTH_64 274
+#define UDP_LENGTH_256 1042
+
+control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    // What a cell holds. A lease of 0 is never granted, so a fresh register belongs to nobody.
+    @name("lease") register<bit<8>>(CELLS) lease_register;
+    @name("chunk") register<bit<32>>(CELLS) chunk_register;
+    @name("seen") register<bit<32>>(CELLS) seen_register;
+    @name("size") register<bit<3>>(CELLS) size_register;
+    @name("done") register<bit<1>>(CELLS) done_register;  // the result itself is stored, not only this switch's part
+    @name("saturated") register<bit<1>>(CELLS) saturated_register;
+    @name("e0") register<int<8>>(CELLS) e0_register;
+    @name("e1") register<int<8>>(CELLS) e1_register;
+    ValueBlock() block_0;
+    ValueBlock() block_1;
+    ValueBlock() block_2;
+    ValueBlock() block_3;
+
+    counter(EVENTS, CounterType.packets_and_bytes) events;
+
+    // Of the sender and its job, from the admission table.
+    bit<1> from_parent = 0;
+    bit<16> sender = 0;
+    bit<32> sender_bit = 0;
+    bit<32> job_full = 0;
+    bit<16> job_base = 0;
+    bit<16> job_slots = 0;
+    bit<1> job_root = 0;
+    bit<16> job_group = 0;
+    bit<9> job_uplink = 0;
+
+    // Of the cell.
+    bit<32> cell = 0;
+    bit<8> stored_lease = 0;
+    bit<32> stored_chunk = 0;
+    bit<32> seen = 0;
+    bit<3> stored_size = 0;
+    bit<1> done = 0;
+    bit<1> stored_saturated = 0;
+    int<8> stored_e0 = 0;
+    int<8> stored_e1 = 0;
+    bit<32> overflow = 0;
+    bit<2> operation = OPERATION_LOAD;
+
+    // A child's entry carries the job too: one look-up decides who it is, what it may touch and what this switch is.
+    action admit_child(bit<16> member, bit<32> member_bit, bit<32> full, bit<16> base, bit<16> slots,
+                       bit<1> root, bit<16> group, bit<9> uplink) {
+        sender = member;
+        sender_bit = member_bit;
+        job_full = full;
+        job_base = base;
+        job_slots = slots;
+        job_root = root;
+        job_group = group;
+        job_uplink = uplink;
+    }
+    action admit_parent(bit<16> base, bit<16> slots, bit<16> group) {
+        from_parent = 1;
+        job_base = base;
+        job_slots = slots;
+        job_group = group;
+    }
+    action not_admitted() {
+        meta.reason = REASON_NOT_ADMITTED;
+    }
+    table admission {
+        key = {
+            standard_metadata.ingress_port: exact;
+            hdr.ipv4.source: exact;
+            hdr.udp.source_port: exact;
+            hdr.switchml.lease: exact;
+        }
+        actions = { admit_child; admit_parent; not_admitted; }
+        const default_action = not_admitted();
+        size = 1024;
+    }
+
+    action read_cell() {
+        lease_register.read(stored_lease, cell);
+        chunk_register.read(stored_chunk, cell);
+        seen_register.read(seen, cell);
+        size_register.read(stored_size, cell);
+        done_register.read(done, cell);
+        saturated_register.read(stored_saturated, cell);
+        e0_register.read(stored_e0, cell);
+        e1_register.read(stored_e1, cell);
+    }
+    action write_cell() {
+        lease_register.write(cell, hdr.switchml.lease);
+        chunk_register.write(cell, hdr.switchml.chunk);
+        seen_register.write(cell, seen);
+        size_register.write(cell, hdr.switchml.size);
+        done_register.write(cell, done);
+        saturated_register.write(cell, hdr.switchml.saturated);
+        e0_register.write(cell, hdr.exponents.e0);
+        e1_register.write(cell, hdr.exponents.e1);
+    }
+
+    // The packet becomes what the cell holds: a chunk asked for again.
+    action load_cell() {
+        operation = OPERATION_LOAD;
+        hdr.switchml.saturated = stored_saturated;
+        hdr.exponents.e0 = stored_e0;
+        hdr.exponents.e1 = stored_e1;
+    }
+
+    action multicast_result() {
+        hdr.switchml.msg_type = MSG_RESULT;
+        meta.aggregated = 1;
+        standard_metadata.mcast_grp = job_group;
+    }
+    action serve_result() {
+        hdr.switchml.msg_type = MSG_RESULT;
+        meta.aggregated = 1;
+        meta.member = sender;
+        standard_metadata.egress_spec = standard_metadata.ingress_port;
+    }
+    action send_up() {
+        meta.aggregated = 1;
+        meta.member = 0;
+        standard_metadata.egress_spec = job_uplink;
+    }
+    // Added, but others are still missing: the packet has done its work.
+    action absorb() {
+        mark_to_drop(standard_metadata);
+    }
+
+    apply {
+        // Rule 1: who is it, and may it touch this slot?
+        admission.apply();
+        if (meta.reason == REASON_NONE) {
+            bit<16> slot = 1w0 ++ hdr.switchml.slot;
+            cell = 15w0 ++ slot ++ hdr.switchml.version;
+            if ((from_parent == 0 && hdr.switchml.msg_type != MSG_UPDATE) ||
+                (from_parent == 1 && hdr.switchml.msg_type != MSG_RESULT)) {
+                meta.reason = REASON_BAD_TYPE;
+            } else if (slot < job_base || slot - job_base >= job_slots || slot >= SLOTS) {
+                meta.reason = REASON_BAD_SLOT;
+            } else if (!(hdr.switchml.size == SIZE_64 && hdr.udp.length == UDP_LENGTH_64) &&
+                       !(hdr.switchml.size == SIZE_256 && hdr.udp.length == UDP_LENGTH_256)) {
+                meta.reason = REASON_BAD_SIZE;
+            }
+        }
+
+        if (meta.reason == REASON_NONE) {
+            bool compute = false;
+            read_cell();
+            if (from_parent == 1) {
+                // The parent's result replaces this switch's part.
+                if (stored_lease != hdr.switchml.lease || stored_chunk != hdr.switchml.chunk || done == 1) {
+                    meta.reason = REASON_STALE_RESULT;
+                } else if (stored_size != hdr.switchml.size) {
+                    meta.reason = REASON_BAD_SIZE;
+                } else {
+                    operation = OPERATION_STORE;
+                    done = 1;
+                    compute = true;
+                    multicast_result();
+                    events.count(EVENT_RESULT_DOWN);
+                }
+            } else if (stored_lease != hdr.switchml.lease || (stored_chunk < hdr.switchml.chunk && done == 1)) {
+                // Rule 2: a new chunk; what the cell held before is over.
+                operation = OPERATION_STORE;
+                seen = sender_bit;
+                done = 0;
+                compute = true;
+                events.count(EVENT_NEW_CHUNK);
+            } else if (stored_chunk < hdr.switchml.chunk) {
+                meta.reason = REASON_VIOLATION;
+            } else if (stored_chunk > hdr.switchml.chunk) {
+                // Rule 5. Without the chunk tag this late duplicate would be added to another chunk's sum.
+                meta.reason = REASON_OLD_CHUNK;
+            } else if (stored_size != hdr.switchml.size) {
+                meta.reason = REASON_BAD_SIZE;
+            } else if ((seen & sender_bit) == 0) {
+                // Rule 3: the same chunk, a new contribution.
+                operation = OPERATION_ADD;
+                seen = seen | sender_bit;
+                compute = true;
+                events.count(EVENT_ADDED);
+            } else if (done == 1) {
+                // Rule 4: a retransmission; the child missed the result.
+                load_cell();
+                serve_result();
+                events.count(EVENT_SERVED_AGAIN);
+            } else if (job_root == 0 && seen == job_full) {
+                // Rule 4 below the root: the partial sum, or the answer to it, was lost.
+                load_cell();
+                send_up();
+                events.count(EVENT_SENT_UP_AGAIN);
+            } else {
+                meta.reason = REASON_DUPLICATE;
+            }
+
+            if (meta.reason == REASON_NONE) {
+                block_0.apply(hdr.values_0, operation, cell, overflow);
+                if (hdr.switchml.size == SIZE_256) {
+                    block_1.apply(hdr.values_1, operation, cell, overflow);
+                    block_2.apply(hdr.values_2, operation, cell, overflow);
+                    block_3.apply(hdr.values_3, operation, cell, overflow);
+                }
+            }
+
+            if (compute) {
+                if (operation == OPERATION_ADD) {
+                    if (stored_e0 > hdr.exponents.e0) {
+                        hdr.exponents.e0 = stored_e0;
+                    }
+                    if (stored_e1 > hdr.exponents.e1) {
+                        hdr.exponents.e1 = stored_e1;
+                    }
+                    hdr.switchml.saturated = hdr.switchml.saturated | stored_saturated;
+                    if (overflow != 0) {
+                        hdr.switchml.saturated = 1;
+                        events.count(EVENT_SATURATED);
+                    }
+                }
+                // Rule 6.
+                if (from_parent == 0) {
+                    if (seen != job_full) {
+                        absorb();
+                    } else {
+                        events.count(EVENT_COMPLETED);
+                        if (job_root == 1) {
+                            done = 1;
+                            multicast_result();
+                        } else {
+                            send_up();
+                        }
+                    }
+                }
+                write_cell();
+            }
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,113 @@
+// The packet: Ethernet / IPv4 / UDP / SwitchML / exponents / one or four blocks of 64 values.
+
+#ifndef FANIN_HEADERS_P4
+#define FANIN_HEADERS_P4
+
+#include "repeat.p4"
+
+#define PORTS 512
+
+typedef bit<48> mac_t;
+typedef bit<32> ipv4_t;
+
+const bit<16> ETHERTYPE_IPV4 = 0x0800;
+const bit<16> ETHERTYPE_ARP = 0x0806;
+const bit<8> PROTOCOL_TCP = 6;
+const bit<8> PROTOCOL_UDP = 17;
+
+header ethernet_t {
+    mac_t destination;
+    mac_t source;
+    bit<16> ethertype;
+}
+
+header arp_t {
+    bit<16> hardware_type;
+    bit<16> protocol_type;
+    bit<8> hardware_length;
+    bit<8> protocol_length;
+    bit<16> operation;
+    mac_t sender_mac;
+    ipv4_t sender;
+    mac_t target_mac;
+    ipv4_t target;
+}
+
+header ipv4_header_t {
+    bit<4> version;
+    bit<4> ihl;
+    bit<8> dscp_ecn;
+    bit<16> total_length;
+    bit<16> identification;
+    bit<3> flags;
+    bit<13> fragment_offset;
+    bit<8> ttl;
+    bit<8> protocol;
+    bit<16> checksum;
+    ipv4_t source;
+    ipv4_t destination;
+}
+
+// The ports of TCP, for the choice of a path.
+header tcp_ports_t {
+    bit<16> source_port;
+    bit<16> destination_port;
+}
+
+header udp_t {
+    bit<16> source_port;
+    bit<16> destination_port;
+    bit<16> length;
+    bit<16> checksum;
+}
+
+const bit<4> MSG_UPDATE = 0; // from a worker, or from a leaf to its spine
+const bit<4> MSG_RESULT = 1; // down the tree
+
+const bit<3> SIZE_64 = 1;
+const bit<3> SIZE_256 = 3;
+
+header switchml_t {
+    bit<4> msg_type;
+    bit<1> saturated;  // set in a result in which an addition met the limits of int32
+    bit<3> size;
+    bit<8> lease;      // SwitchML's job_number
+    bit<32> chunk;     // SwitchML's tsi
+    bit<1> version;    // the top bit of SwitchML's pool_index
+    bit<15> slot;
+}
+
+// Signed exponents of the blocks announced (PROTOCOL.md); the switch keeps the larger.
+header exponents_t {
+    int<8> e0;
+    int<8> e1;
+}
+
+#define VALUE(i) int<32> v##i;
+header values_t {
+    REPEAT_64(VALUE)
+}
+
+struct headers_t {
+    ethernet_t ethernet;
+    arp_t arp;
+    ipv4_header_t ipv4;
+    tcp_ports_t tcp;
+    udp_t udp;
+    switchml_t switchml;
+    exponents_t exponents;
+    values_t values_0;
+    values_t values_1;
+    values_t values_2;
+    values_t values_3;
+}
+
+struct metadata_t {
+    bit<8> reason;      // why the packet is dropped (reasons.p4)
+    bit<1> lost;        // the emulated link loses it (loss.p4)
+    bit<1> aggregated;  // leaves as a result or a partial sum
+    bit<16> member;     // its receiver: 0 is the parent, a child has its replication id
+    bit<16> nexthop;    // the path that ECMP chose
+}
+
+#endif

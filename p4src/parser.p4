@@ -1,0 +1,104 @@
+// Parser, checksums and deparser.
+
+#ifndef FANIN_PARSER_P4
+#define FANIN_PARSER_P4
+
+#include "headers.p4"
+
+error { BadIpv4Header }
+
+parser parse(packet_in packet, out headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    state start {
+        packet.extract(hdr.ethernet);
+        transition select(hdr.ethernet.ethertype) {
+            ETHERTYPE_IPV4: ipv4;
+            ETHERTYPE_ARP: arp;
+            default: accept;
+        }
+    }
+
+    state arp {
+        packet.extract(hdr.arp);
+        transition accept;
+    }
+
+    state ipv4 {
+        packet.extract(hdr.ipv4);
+        verify(hdr.ipv4.version == 4 && hdr.ipv4.ihl == 5, error.BadIpv4Header);
+        transition select(hdr.ipv4.fragment_offset, hdr.ipv4.protocol) {
+            (0, PROTOCOL_TCP): tcp;
+            (0, PROTOCOL_UDP): udp;
+            default: accept;
+        }
+    }
+
+    state tcp {
+        packet.extract(hdr.tcp);
+        transition accept;
+    }
+
+    state udp {
+        packet.extract(hdr.udp);
+        transition select(hdr.udp.destination_port) {
+            0xBEE0 &&& 0xFFF0: switchml;
+            default: accept;
+        }
+    }
+
+    state switchml {
+        packet.extract(hdr.switchml);
+        packet.extract(hdr.exponents);
+        transition select(hdr.switchml.size) {
+            SIZE_64: values_64;
+            SIZE_256: values_256;
+            default: accept; // no values: dropped and counted as of a wrong size
+        }
+    }
+
+    state values_64 {
+        packet.extract(hdr.values_0);
+        transition accept;
+    }
+
+    state values_256 {
+        packet.extract(hdr.values_0);
+        packet.extract(hdr.values_1);
+        packet.extract(hdr.values_2);
+        packet.extract(hdr.values_3);
+        transition accept;
+    }
+}
+
+#define IPV4_FIELDS { hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.dscp_ecn, hdr.ipv4.total_length, \
+                      hdr.ipv4.identification, hdr.ipv4.flags, hdr.ipv4.fragment_offset, hdr.ipv4.ttl, \
+                      hdr.ipv4.protocol, hdr.ipv4.source, hdr.ipv4.destination }
+
+control verify_checksums(inout headers_t hdr, inout metadata_t meta) {
+    apply {
+        verify_checksum(hdr.ipv4.isValid(), IPV4_FIELDS, hdr.ipv4.checksum, HashAlgorithm.csum16);
+    }
+}
+
+control update_checksums(inout headers_t hdr, inout metadata_t meta) {
+    apply {
+        update_checksum(hdr.ipv4.isValid(), IPV4_FIELDS, hdr.ipv4.checksum, HashAlgorithm.csum16);
+    }
+}
+
+control deparse(packet_out packet, in headers_t hdr) {
+    apply {
+        packet.emit(hdr.ethernet);
+        packet.emit(hdr.arp);
+        packet.emit(hdr.ipv4);
+        packet.emit(hdr.tcp);
+        packet.emit(hdr.udp);
+        packet.emit(hdr.switchml);
+        packet.emit(hdr.exponents);
+        packet.emit(hdr.values_0);
+        packet.emit(hdr.values_1);
+        packet.emit(hdr.values_2);
+        packet.emit(hdr.values_3);
+    }
+}
+
+#endif

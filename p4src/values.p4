@@ -1,0 +1,53 @@
+// The sums of one block of 64 values, a register for each: what a pipeline stage of a real switch would hold.
+
+#ifndef FANIN_VALUES_P4
+#define FANIN_VALUES_P4
+
+#include "headers.p4"
+
+// A version of a slot is a cell: cell = 2 * slot + version.
+#define SLOTS 1024
+#define CELLS 2048
+
+const bit<2> OPERATION_STORE = 0; // the packet's values begin a chunk (no reset pass exists anywhere)
+const bit<2> OPERATION_ADD = 1;   // add, saturating; the packet takes the sums along
+const bit<2> OPERATION_LOAD = 2;  // the packet takes the stored values along
+
+#define REGISTER(i) register<int<32>>(CELLS) r_##i;
+#define STORE(i) r_##i.write(cell, values.v##i);
+#define LOAD(i) r_##i.read(values.v##i, cell);
+// overflow becomes non-zero where the saturated sum and the wrapped one differ.
+#define ADD(i) \
+    r_##i.read(stored, cell); \
+    sum = stored |+| values.v##i; \
+    overflow = overflow | ((bit<32>)sum ^ (bit<32>)(stored + values.v##i)); \
+    r_##i.write(cell, sum); \
+    values.v##i = sum;
+
+control ValueBlock(inout values_t values, in bit<2> operation, in bit<32> cell, inout bit<32> overflow) {
+    REPEAT_64(REGISTER)
+
+    action store() {
+        REPEAT_64(STORE)
+    }
+    action add() {
+        int<32> stored;
+        int<32> sum;
+        REPEAT_64(ADD)
+    }
+    action load() {
+        REPEAT_64(LOAD)
+    }
+
+    apply {
+        if (operation == OPERATION_STORE) {
+            store();
+        } else if (operation == OPERATION_ADD) {
+            add();
+        } else {
+            load();
+        }
+    }
+}
+
+#endif
