@@ -21,8 +21,8 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
     @name("size") register<bit<3>>(CELLS) size_register;
     @name("done") register<bit<1>>(CELLS) done_register;  // the result itself is stored, not only this switch's part
     @name("saturated") register<bit<1>>(CELLS) saturated_register;
-    @name("e0") register<int<8>>(CELLS) e0_register;
-    @name("e1") register<int<8>>(CELLS) e1_register;
+    @name("e0") register<bit<8>>(CELLS) e0_register;
+    @name("e1") register<bit<8>>(CELLS) e1_register;
     ValueBlock() block_0;
     ValueBlock() block_1;
     ValueBlock() block_2;
@@ -49,8 +49,8 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
     bit<3> stored_size = 0;
     bit<1> done = 0;
     bit<1> stored_saturated = 0;
-    int<8> stored_e0 = 0;
-    int<8> stored_e1 = 0;
+    bit<8> stored_e0 = 0;
+    bit<8> stored_e1 = 0;
     bit<32> overflow = 0;
     bit<2> operation = OPERATION_LOAD;
 
@@ -104,16 +104,16 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         size_register.write(cell, hdr.switchml.size);
         done_register.write(cell, done);
         saturated_register.write(cell, hdr.switchml.saturated);
-        e0_register.write(cell, hdr.exponents.e0);
-        e1_register.write(cell, hdr.exponents.e1);
+        e0_register.write(cell, (bit<8>)hdr.exponents.e0);
+        e1_register.write(cell, (bit<8>)hdr.exponents.e1);
     }
 
     // The packet becomes what the cell holds: a chunk asked for again.
     action load_cell() {
         operation = OPERATION_LOAD;
         hdr.switchml.saturated = stored_saturated;
-        hdr.exponents.e0 = stored_e0;
-        hdr.exponents.e1 = stored_e1;
+        hdr.exponents.e0 = (int<8>)stored_e0;
+        hdr.exponents.e1 = (int<8>)stored_e1;
     }
 
     action multicast_result() {
@@ -215,11 +215,11 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
 
             if (compute) {
                 if (operation == OPERATION_ADD) {
-                    if (stored_e0 > hdr.exponents.e0) {
-                        hdr.exponents.e0 = stored_e0;
+                    if ((int<8>)stored_e0 > hdr.exponents.e0) {
+                        hdr.exponents.e0 = (int<8>)stored_e0;
                     }
-                    if (stored_e1 > hdr.exponents.e1) {
-                        hdr.exponents.e1 = stored_e1;
+                    if ((int<8>)stored_e1 > hdr.exponents.e1) {
+                        hdr.exponents.e1 = (int<8>)stored_e1;
                     }
                     hdr.switchml.saturated = hdr.switchml.saturated | stored_saturated;
                     if (overflow != 0) {

@@ -13,16 +13,16 @@ const bit<2> OPERATION_STORE = 0; // the packet's values begin a chunk (no reset
 const bit<2> OPERATION_ADD = 1;   // add, saturating; the packet takes the sums along
 const bit<2> OPERATION_LOAD = 2;  // the packet takes the stored values along
 
-#define REGISTER(i) register<int<32>>(CELLS) r_##i;
-#define STORE(i) r_##i.write(cell, values.v##i);
-#define LOAD(i) r_##i.read(values.v##i, cell);
+// BMv2 reads a register without a sign, so the registers hold bits, and what is read is cast.
+#define REGISTER(i) register<bit<32>>(CELLS) r_##i;
+#define STORE(i) r_##i.write(cell, (bit<32>)values.v##i);
+#define LOAD(i) r_##i.read(stored, cell); values.v##i = (int<32>)stored;
 // overflow becomes non-zero where the saturated sum and the wrapped one differ.
 #define ADD(i) \
     r_##i.read(stored, cell); \
-    sum = stored |+| values.v##i; \
-    overflow = overflow | ((bit<32>)sum ^ (bit<32>)(stored + values.v##i)); \
-    r_##i.write(cell, sum); \
-    values.v##i = sum;
+    overflow = overflow | ((bit<32>)((int<32>)stored |+| values.v##i) ^ (stored + (bit<32>)values.v##i)); \
+    values.v##i = (int<32>)stored |+| values.v##i; \
+    r_##i.write(cell, (bit<32>)values.v##i);
 
 control ValueBlock(inout values_t values, in bit<2> operation, in bit<32> cell, inout bit<32> overflow) {
     REPEAT_64(REGISTER)
@@ -31,11 +31,11 @@ control ValueBlock(inout values_t values, in bit<2> operation, in bit<32> cell, 
         REPEAT_64(STORE)
     }
     action add() {
-        int<32> stored;
-        int<32> sum;
+        bit<32> stored;
         REPEAT_64(ADD)
     }
     action load() {
+        bit<32> stored;
         REPEAT_64(LOAD)
     }
 

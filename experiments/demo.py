@@ -1,0 +1,115 @@
+"""The main job: a model trained through the switches and by ring, and one large all-reduce both ways."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from experiments.digits import load_digits
+from experiments.figures import plot_comparison, plot_training
+from experiments.live import RunSpec, open_network
+from experiments.results import Run, write_curves, write_summary
+from experiments.training import Curve, TrainingConfig, train
+from experiments.work import DIGITS_FILE, Vectors
+from p4compiler import compile_file
+from topologies.mininet_net import MininetNetwork
+from topologies.model import Topology
+from topologies.processes import P4Switch
+
+PROGRAM = Path(__file__).parents[1] / "p4src" / "fanin.p4"
+VECTOR = Vectors(elements=1_000_000, repetitions=5)  # 4 MB of float32
+
+
+@dataclass(frozen=True, slots=True)
+class Demo:
+    """What `run_demo` measured, and the training that it is held against."""
+
+    runs: Sequence[Run]
+    reference: Curve
+
+    @property
+    def training(self) -> Sequence[Run]:
+        """The runs that train."""
+        return [run for run in self.runs if run.curve is not None]
+
+    @property
+    def vectors(self) -> Sequence[Run]:
+        """The runs of one large vector: in-network, then ring."""
+        return [run for run in self.runs if run.curve is None]
+
+    @property
+    def violations(self) -> Sequence[Run]:
+        """The runs in which a sum lies outside its bound."""
+        return [run for run in self.runs if run.violations]
+
+    def write(self, folder: Path) -> None:
+        """summary.json, runs.csv, curves.csv, comparison.png and training.png into `folder`."""
+        folder.mkdir(parents=True, exist_ok=True)
+        write_summary(self.runs, folder)
+        write_curves(self.runs, folder)
+        plot_comparison(self.vectors, folder / "comparison.png")
+        plot_training(self.training, self.reference, folder / "training.png")
+
+
+class Observer(Protocol):
+    """Is told what the demo is doing."""
+
+    def stage(self, text: str) -> None:
+        """Something that takes a moment has begun."""
+
+    def run(self, spec: RunSpec, steps: int) -> Callable[[int], None]:
+        """A run of `steps` all-reduces has begun; the result is called with the number done."""
+
+
+def specs(training: TrainingConfig, loss: float) -> list[RunSpec]:
+    """The demo's runs, in order."""
+    return [
+        RunSpec("training", "in-network", training),
+        RunSpec("training", "ring", training),
+        RunSpec("training", "in-network", training, loss=loss),
+        RunSpec("4 MB", "in-network", VECTOR),
+        RunSpec("4 MB", "ring", VECTOR),
+    ]
+
+
+def run_demo(
+    topology: Topology, training: TrainingConfig, loss: float, logs: Path, observer: Observer
+) -> Demo:
+    """Build the network, do every run on it, and take it down; the switches' output goes to `logs`.
+
+    Raises:
+        RunError: a run did not finish. NetworkError, ControllerError: the network is not what it should be.
+        CompileError: the P4 program does not compile.
+    """
+    observer.stage("compiling p4src/fanin.p4")
+    compiled = compile_file(PROGRAM)
+    observer.stage("training the reference in one process")
+    digits = load_digits()
+    reference = train(training, digits, 0, 1, lambda vector: vector)
+    with tempfile.TemporaryDirectory(prefix="fanin-") as name:
+        folder = Path(name)
+        digits.save(folder / DIGITS_FILE)
+        observer.stage(f"starting {len(topology.switches)} switches and {len(topology.hosts)} hosts")
+        with MininetNetwork(topology, P4Switch(), logs) as network:
+
+            async def run_all() -> list[Run]:
+                config = compiled.json_text().encode()
+                async with open_network(network, compiled.p4info, config, folder) as live:
+                    runs = []
+                    for spec in specs(training, loss):
+                        steps = (
+                            spec.work.repetitions
+                            if isinstance(spec.work, Vectors)
+                            else spec.work.steps(len(digits.train_labels))
+                        )
+                        runs.append(await live.run(spec, observer.run(spec, steps)))
+                    return runs
+
+            runs = asyncio.run(run_all())
+    accuracy = reference.accuracy[-1]
+    judged = [run if run.curve is None else replace(run, reference_accuracy=accuracy) for run in runs]
+    return Demo(judged, reference)

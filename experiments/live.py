@@ -1,0 +1,151 @@
+"""Runs on a live network: switches, hosts and links in Mininet, the controller, a process for each worker."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from controller.controller import Controller
+from controller.telemetry import SwitchCounts
+from controller.tree import FIRST_UDP_PORT
+from experiments.checking import compare_with_exact_sum, durations, float32_sum_bound, quantized_sum_bound
+from experiments.crew import run_crew
+from experiments.recording import Recording
+from experiments.results import Algorithm, Run, Seconds
+from experiments.training import TrainingConfig
+from experiments.work import InNetwork, Ring, Task, Vectors
+from topologies.mininet_net import MininetNetwork
+from topologies.model import Topology
+
+FIRST_TCP_PORT = 5001
+
+# Datagrams that a worker hands to the kernel at once, and slots in flight. A frame of many segments saves time of the
+# processor but waits at each hop until all of it has come: on slow links few are better.
+SLOW_LINK = 1_000_000_000
+SEGMENTS_SLOW, WINDOW_SLOW = 16, 128
+SEGMENTS_FAST, WINDOW_FAST = 62, 1024
+
+
+@dataclass(frozen=True, slots=True)
+class RunSpec:
+    """What to run: an algorithm, the probability of loss for each packet on each link, and the work."""
+
+    name: str
+    algorithm: Algorithm
+    work: TrainingConfig | Vectors
+    loss: float = 0.0
+    seed: int = 1
+
+
+class LiveNetwork:
+    """`network` with all its switches programmed; made by `open_network`."""
+
+    def __init__(self, network: MininetNetwork, controller: Controller, folder: Path) -> None:
+        self.topology: Topology = network.topology
+        self._network = network
+        self._controller = controller
+        self._folder = folder
+
+    async def run(self, spec: RunSpec, progress: Callable[[int], None]) -> Run:
+        """One run, checked against the exact sums; `progress` is told the all-reduces done.
+
+        Raises:
+            RunError: a worker did not finish. ControllerError: a switch refused. NetworkError: a switch died.
+        """
+        hosts = self.topology.ranked_hosts
+        await self._controller.set_loss(spec.loss, spec.seed)
+        before = await self._controller.counts()
+        if spec.algorithm == "in-network":
+            lease = await self._controller.grant([host.name for host in hosts], slots=self._window)
+            tasks = [self._task(spec, rank, self._in_network(rank, lease.id)) for rank in range(len(hosts))]
+        else:
+            lease = None
+            ring = Ring(tuple((str(host.ip), FIRST_TCP_PORT) for host in hosts))
+            tasks = [self._task(spec, rank, ring) for rank in range(len(hosts))]
+        try:
+            ends = await run_crew(tasks, self._start, progress)
+        finally:
+            self._network.check()
+            if lease is not None:
+                await lease.withdraw()
+        after = await self._controller.counts()
+
+        recordings = [Recording.open(self._folder, rank) for rank in range(len(hosts))]
+        steps, elements = recordings[0].inputs.shape
+        errors = compare_with_exact_sum(
+            recordings, quantized_sum_bound if spec.algorithm == "in-network" else float32_sum_bound
+        )
+        times = durations(recordings)
+        median = float(np.median(times))
+        curve = ends[0].curve
+        return Run(
+            name=spec.name,
+            algorithm=spec.algorithm,
+            workers=len(hosts),
+            loss=spec.loss,
+            elements=elements,
+            all_reduces=steps,
+            seconds=Seconds(median, float(np.percentile(times, 95))),
+            goodput_bits_per_second=32 * elements / median,
+            wire_bytes_per_worker=self._wire_bytes(before, after) / len(hosts) / steps,
+            retransmissions=sum(end.retransmissions for end in ends),
+            max_abs_error=errors.largest,
+            error_bound=errors.bound,
+            violations=errors.violations,
+            accuracy=None if curve is None else curve.accuracy[-1],
+            reference_accuracy=None,
+            engine="embedded",
+            link_bits_per_second=self._rate,
+            curve=curve,
+        )
+
+    @property
+    def _rate(self) -> int | None:
+        """Of the hosts' links."""
+        host = self.topology.ranked_hosts[0]
+        return self.topology.links_of(host.name)[0].rate_bits_per_second
+
+    @property
+    def _window(self) -> int:
+        return WINDOW_FAST if self._rate is None or self._rate > SLOW_LINK else WINDOW_SLOW
+
+    def _in_network(self, rank: int, lease: int) -> InNetwork:
+        host = self.topology.ranked_hosts[rank]
+        return InNetwork(
+            lease=lease,
+            first_slot=0,
+            window=self._window,
+            local=(str(host.ip), FIRST_UDP_PORT),
+            remote=(str(host.gateway), FIRST_UDP_PORT),
+            segments=SEGMENTS_FAST if self._window == WINDOW_FAST else SEGMENTS_SLOW,
+        )
+
+    def _task(self, spec: RunSpec, rank: int, collective: InNetwork | Ring) -> Task:
+        return Task(rank, len(self.topology.hosts), self._folder, collective, spec.work)
+
+    def _start(self, rank: int, argv: Sequence[str], options: dict[str, Any]) -> subprocess.Popen[bytes]:
+        return self._network.host_popen(self.topology.ranked_hosts[rank].name, argv, **options)
+
+    def _wire_bytes(self, before: Mapping[str, SwitchCounts], after: Mapping[str, SwitchCounts]) -> int:
+        """What all hosts sent and received, as the leaves counted it."""
+        total = 0
+        for host in self.topology.hosts:
+            port = self.topology.port_towards(host.leaf, host.name)
+            counts = (after[host.leaf] - before[host.leaf]).ports[port]
+            total += counts.received.bytes + counts.sent.bytes
+        return total
+
+
+@asynccontextmanager
+async def open_network(
+    network: MininetNetwork, p4info: Any, device_config: bytes, folder: Path
+) -> AsyncIterator[LiveNetwork]:
+    """Program the switches of a running `network`; `folder` keeps recordings until the next run."""
+    async with Controller(network.topology, p4info, device_config) as controller:
+        yield LiveNetwork(network, controller, folder)

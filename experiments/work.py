@@ -1,0 +1,82 @@
+"""What a worker process is asked to do and what it says on the way: the seam between `live` and `worker`.
+
+A task goes in as one JSON document, events come out as JSON documents, one a line.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+from experiments.training import Curve, TrainingConfig
+
+DIGITS_FILE = "digits.npz"
+
+
+@dataclass(frozen=True, slots=True)
+class InNetwork:
+    """All-reduce through the switches: a lease and the two ends of the UDP flow."""
+
+    lease: int
+    first_slot: int
+    window: int
+    local: tuple[str, int]
+    remote: tuple[str, int]
+    segments: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """Ring all-reduce over TCP: everybody's address, by rank."""
+
+    addresses: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """All-reduce random vectors (normal, of this seed and the rank) and do nothing else."""
+
+    elements: int
+    repetitions: int
+    seed: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One worker's part of a run; `folder` holds the data set and takes the recording."""
+
+    rank: int
+    workers: int
+    folder: Path
+    collective: InNetwork | Ring
+    work: TrainingConfig | Vectors
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """All-reduces done so far."""
+
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The worker has finished; its recording is complete."""
+
+    retransmissions: int
+    curve: Curve | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The worker gave up; the text says what it waited for."""
+
+    error: str
+
+
+Event = Progress | Done | Failed
+
+TASK = TypeAdapter(Task)
+EVENT: TypeAdapter[Event] = TypeAdapter(Event)

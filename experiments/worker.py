@@ -1,0 +1,116 @@
+"""A worker process: reads its task from standard input, works, writes events to standard output (see work.py)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import numpy as np
+
+from experiments.digits import Digits
+from experiments.recording import Recording, Vector
+from experiments.training import Curve, TrainingConfig, train
+from experiments.work import (
+    DIGITS_FILE,
+    EVENT,
+    TASK,
+    Done,
+    Event,
+    Failed,
+    InNetwork,
+    Progress,
+    Ring,
+    Task,
+    Vectors,
+)
+from workers import (
+    Collective,
+    CollectiveError,
+    InNetworkAllReduce,
+    InNetworkConfig,
+    Lease,
+    RingAllReduce,
+    RingConfig,
+)
+
+
+def say(event: Event) -> None:
+    """One event to whoever started this process."""
+    sys.stdout.buffer.write(EVENT.dump_json(event) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def join(task: Task) -> Collective:
+    """This worker's end of the collective."""
+    match task.collective:
+        case InNetwork(lease, first_slot, window, local, remote, segments):
+            return InNetworkAllReduce(
+                InNetworkConfig(
+                    Lease(lease, task.rank, task.workers, window, first_slot),
+                    local,
+                    remote,
+                    segments=segments,
+                )
+            )
+        case Ring(addresses):
+            return RingAllReduce(RingConfig(task.rank, addresses))
+
+
+def train_digits(config: TrainingConfig, task: Task, collective: Collective) -> Curve:
+    """Data-parallel training on the digits."""
+    digits = Digits.load(task.folder / DIGITS_FILE)
+    steps = config.steps(len(digits.train_labels))
+    recording = Recording.create(task.folder, task.rank, steps, config.elements(digits))
+    all_reduce = reporting(recording.wrap(collective.all_reduce))
+    return train(config, digits, task.rank, task.workers, all_reduce)
+
+
+def sum_vectors(vectors: Vectors, task: Task, collective: Collective) -> None:
+    """Nothing but all-reduces, each begun together."""
+    recording = Recording.create(task.folder, task.rank, vectors.repetitions, vectors.elements)
+    rng = np.random.default_rng((vectors.seed, task.rank))
+    all_reduce = reporting(recording.wrap(collective.all_reduce))
+    for _ in range(vectors.repetitions):
+        vector = rng.standard_normal(vectors.elements, dtype=np.float32)
+        collective.all_reduce(np.zeros(1, np.float32))  # a barrier
+        all_reduce(vector)
+
+
+def reporting(all_reduce: Callable[[Vector], Vector]) -> Callable[[Vector], Vector]:
+    """`all_reduce`, with an event after each."""
+    step = 0
+
+    def reported(vector: Vector) -> Vector:
+        nonlocal step
+        result = all_reduce(vector)
+        step += 1
+        say(Progress(step))
+        return result
+
+    return reported
+
+
+def main() -> int:
+    """Do the task; the exit status tells whether it was done."""
+    task = TASK.validate_json(sys.stdin.buffer.read())
+    collective: Collective | None = None
+    try:
+        collective = join(task)
+        curve = None
+        match task.work:
+            case TrainingConfig():
+                curve = train_digits(task.work, task, collective)
+            case Vectors():
+                sum_vectors(task.work, task, collective)
+    except (CollectiveError, OSError, ValueError) as error:
+        say(Failed(f"{type(error).__name__}: {error}"))
+        return 1
+    finally:
+        if collective is not None:
+            collective.close()
+    say(Done(collective.statistics.retransmissions, curve))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

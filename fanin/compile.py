@@ -1,0 +1,38 @@
+"""`fanin compile`: a P4_16 program in, BMv2 JSON and P4Info out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from p4compiler import CompileError, compile_file
+
+
+def compile_program(
+    program: Annotated[Path, typer.Argument(help="P4_16 source for the v1model architecture")],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="BMv2 JSON [default: PROGRAM.json]")
+    ] = None,
+    p4info: Annotated[
+        Path | None, typer.Option(help="P4Info in protobuf text format [default: PROGRAM.p4info.txtpb]")
+    ] = None,
+    include: Annotated[list[Path] | None, typer.Option("-I", help="where #include looks, too")] = None,
+    define: Annotated[
+        list[str] | None, typer.Option("-D", help="NAME or NAME=VALUE for the preprocessor")
+    ] = None,
+) -> None:
+    """Compile a P4_16 program to BMv2 JSON and P4Info, as p4c-bm2-ss would."""
+    defines = {name: value or "1" for name, _, value in (item.partition("=") for item in define or ())}
+    try:
+        compiled = compile_file(program, include_dirs=tuple(include or ()), defines=defines)
+    except CompileError as error:
+        typer.echo(error, err=True)
+        raise typer.Exit(1) from None
+    for path, text in (
+        (output or Path(program.name).with_suffix(".json"), compiled.json_text()),
+        (p4info or Path(program.name).with_suffix(".p4info.txtpb"), compiled.p4info_text()),
+    ):
+        path.write_text(text)
+        typer.echo(f"wrote {path}")

@@ -1,0 +1,79 @@
+"""`fanin demo`: the main job, from nothing to a table and figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from topologies.errors import NetworkError
+from topologies.model import TopologyError, leaf_spine
+from topologies.sandbox import SandboxError, enter
+
+if TYPE_CHECKING:
+    from experiments.demo import Demo
+
+
+def demo(
+    workers: Annotated[int, typer.Option(help="workers, spread evenly over the leaves")] = 8,
+    leaves: Annotated[int, typer.Option(help="leaf switches, one for each rack")] = 2,
+    spines: Annotated[int, typer.Option(help="spine switches; 0 with a single leaf")] = 2,
+    rate: Annotated[float, typer.Option(help="of every link, in Mb/s")] = 100,
+    loss: Annotated[
+        float, typer.Option(help="probability of loss in the lossy run, per packet and link")
+    ] = 0.01,
+    results: Annotated[Path, typer.Option(help="where the results go")] = Path("results/demo"),
+) -> None:
+    """Train a model with its gradients added up in emulated switches, and hold it against ring all-reduce."""
+    if workers % leaves:
+        raise typer.BadParameter(
+            f"{workers} workers do not spread evenly over {leaves} leaves", param_hint="--workers"
+        )
+    try:
+        topology = leaf_spine(spines, leaves, workers // leaves, rate=round(rate * 1e6))
+        enter()
+    except (TopologyError, SandboxError) as error:
+        raise typer.Exit(_fail(error)) from None
+
+    # Not above: what precedes enter() runs twice, and these take a second to import.
+    from controller.errors import ControllerError
+    from experiments.crew import RunError
+    from experiments.demo import run_demo
+    from experiments.training import TrainingConfig
+    from fanin.progress import ProgressObserver, console
+    from p4compiler import CompileError
+
+    try:
+        with ProgressObserver() as observer:
+            measured = run_demo(topology, TrainingConfig(), loss, results / "logs", observer)
+    except (RunError, NetworkError, ControllerError, CompileError) as error:
+        raise typer.Exit(_fail(error)) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(_fail("interrupted; nothing is left behind")) from None
+    measured.write(results)
+    show(measured)
+    if measured.violations:
+        names = ", ".join(f"{run.name} {run.algorithm}" for run in measured.violations)
+        raise typer.Exit(_fail(f"sums outside their bound: {names}"))
+    console.print(f"Every sum within its bound. Results and figures: {results}/")
+
+
+def show(measured: Demo) -> None:
+    """The table, and what the large all-reduce says beside the theory."""
+    from experiments.report import table
+    from fanin.progress import console
+
+    in_network, ring = measured.vectors
+    ratio = in_network.seconds.median / ring.seconds.median
+    n = ring.workers
+    console.print(table(measured.runs))
+    console.print(
+        f"4 MB on these links: in-network takes {ratio:.2f} of ring's time with {n} workers; "
+        f"the bytes alone say {n / (2 * (n - 1)):.2f} (ring moves 2(n-1)/n of the vector each way)."
+    )
+
+
+def _fail(message: object) -> int:
+    typer.echo(f"fanin demo: {message}", err=True)
+    return 1

@@ -1,0 +1,59 @@
+"""Results are held against the exact sum, times are the slowest worker's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from experiments.checking import compare_with_exact_sum, durations, float32_sum_bound
+from experiments.recording import Recording, Vector
+
+
+def recordings(folder: Path, inputs: list[list[Vector]], outputs: list[list[Vector]]) -> list[Recording]:
+    """`inputs` and `outputs` by rank and step, through the files."""
+    for rank, (ins, outs) in enumerate(zip(inputs, outputs, strict=True)):
+        results = iter(outs)
+        recording = Recording.create(folder, rank, len(ins), ins[0].size)
+        all_reduce = recording.wrap(lambda _, results=results: next(results))
+        for vector in ins:
+            all_reduce(vector)
+    return [Recording.open(folder, rank) for rank in range(len(inputs))]
+
+
+def vector(*values: float) -> Vector:
+    return np.array(values, np.float32)
+
+
+def test_an_exact_result_has_no_error(tmp_path: Path) -> None:
+    made = recordings(tmp_path, [[vector(1, 2)], [vector(3, 4)]], [[vector(4, 6)]] * 2)
+    errors = compare_with_exact_sum(made, float32_sum_bound)
+    assert (errors.largest, errors.violations) == (0, 0)
+
+
+@pytest.mark.parametrize("wrong", [6.001, np.nan, np.inf])
+def test_one_wrong_element_of_one_worker_is_found(tmp_path: Path, wrong: float) -> None:
+    made = recordings(tmp_path, [[vector(1, 2)], [vector(3, 4)]], [[vector(4, 6)], [vector(4, wrong)]])
+    assert compare_with_exact_sum(made, float32_sum_bound).violations == 1
+
+
+@given(arrays(np.float32, (6, 30), elements=st.floats(-(2.0**60), 2.0**60, width=32)))
+def test_adding_in_any_order_keeps_the_float32_bound(inputs: Vector) -> None:
+    exact = inputs.sum(axis=0, dtype=np.float64)
+    bound = float32_sum_bound(inputs)
+    for order in (range(6), reversed(range(6))):
+        total = np.zeros(30, np.float32)
+        for rank in order:
+            total = total + inputs[rank]
+        assert (np.abs(total - exact) <= bound).all()
+
+
+def test_an_all_reduce_lasts_from_the_last_call_to_the_last_result(tmp_path: Path) -> None:
+    made = [Recording.create(tmp_path, rank, 1, 1) for rank in range(2)]
+    for recording, start, end in zip(made, (10.0, 12.0), (15.0, 14.0), strict=True):
+        recording.starts[0], recording.ends[0] = start, end
+    assert durations(made) == pytest.approx([3.0])

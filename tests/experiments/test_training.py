@@ -1,0 +1,93 @@
+"""The model and its data-parallel training."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from experiments.digits import Digits, load_digits
+from experiments.perceptron import Perceptron, Vector
+from experiments.training import Curve, TrainingConfig, train
+
+
+@pytest.fixture(scope="module")
+def digits() -> Digits:
+    return load_digits()
+
+
+def test_every_image_is_in_one_part(digits: Digits) -> None:
+    assert len(digits.train_labels) + len(digits.test_labels) == 1797
+    assert digits.train_images.shape == (len(digits.train_labels), 64)
+    assert 0 <= digits.train_images.min() <= digits.train_images.max() == 1
+
+
+def test_the_gradient_is_that_of_the_loss(digits: Digits) -> None:
+    model = Perceptron(64, 12, 10, seed=3)
+    images, labels = digits.train_images[:20], digits.train_labels[:20]
+    _, gradient = model.loss_and_gradient(images, labels)
+    start = model.parameters
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        direction = rng.standard_normal(start.size).astype(np.float32)
+        direction /= np.linalg.norm(direction)
+        losses = []
+        for step in (1e-2, -1e-2):
+            model.parameters = start + np.float32(step) * direction
+            losses.append(model.loss_and_gradient(images, labels)[0])
+        assert (losses[0] - losses[1]) / 2e-2 == pytest.approx(
+            float(gradient @ direction), rel=2e-2, abs=2e-2
+        )
+
+
+def train_together(config: TrainingConfig, digits: Digits, workers: int) -> list[Curve]:
+    """All workers as threads, their sums made in float64."""
+    barrier = threading.Barrier(workers)
+    contributions: dict[int, Vector] = {}
+    curves: dict[int, Curve] = {}
+
+    def worker(rank: int) -> None:
+        def all_reduce(vector: Vector) -> Vector:
+            contributions[rank] = vector
+            barrier.wait()
+            total = np.sum([contributions[r] for r in range(workers)], axis=0, dtype=np.float64).astype(
+                np.float32
+            )
+            barrier.wait()
+            return total
+
+        curves[rank] = train(config, digits, rank, workers, all_reduce)
+
+    threads = [threading.Thread(target=worker, args=(rank,)) for rank in range(workers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return [curves[rank] for rank in range(workers)]
+
+
+@pytest.mark.parametrize("workers", [2, 5])
+def test_shares_of_a_batch_add_up_to_the_batch(digits: Digits, workers: int) -> None:
+    config = TrainingConfig(epochs=2, hidden=16)
+    (alone,) = train_together(config, digits, 1)
+    together = train_together(config, digits, workers)
+    assert len(alone.loss) == config.steps(len(digits.train_labels))
+    for curve in together:
+        assert curve.loss == pytest.approx(alone.loss, rel=1e-3)
+    assert together[0].accuracy == pytest.approx(alone.accuracy, abs=0.01)
+    assert together[1].accuracy == []
+
+
+def test_it_learns(digits: Digits) -> None:
+    curve = train(TrainingConfig(epochs=8, hidden=64), digits, 0, 1, lambda vector: vector)
+    assert curve.loss[-1] < curve.loss[0] / 4
+    assert curve.accuracy[-1] > 0.9
+
+
+def test_digits_survive_the_way_to_a_worker(digits: Digits, tmp_path: Path) -> None:
+    digits.save(tmp_path / "digits.npz")
+    again = Digits.load(tmp_path / "digits.npz")
+    for name in Digits.__slots__:
+        np.testing.assert_array_equal(getattr(again, name), getattr(digits, name))

@@ -1,0 +1,24 @@
+"""The program of p4src/, compiled once and run packet by packet in this process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from switch_under_test import SwitchUnderTest
+
+from p4compiler import Compiled, compile_file
+from p4switch.engine import Engine
+
+PROGRAM = Path(__file__).parents[2] / "p4src" / "fanin.p4"
+
+
+@pytest.fixture(scope="session")
+def compiled() -> Compiled:
+    return compile_file(PROGRAM)
+
+
+@pytest.fixture
+def switch(compiled: Compiled) -> SwitchUnderTest:
+    """A switch with empty tables and fresh registers."""
+    return SwitchUnderTest(Engine.load(compiled.json_text().encode()))

@@ -1,0 +1,339 @@
+"""The state machine of PROTOCOL.md, rule by rule, through the compiled program."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
+from switch_under_test import (
+    BASE,
+    PARENT_IP,
+    PARENT_MAC,
+    PARENT_PORT,
+    RESULT,
+    SLOTS,
+    SWITCH_IP,
+    SWITCH_MAC,
+    UDP_PORT,
+    Child,
+    Message,
+    SwitchUnderTest,
+    block,
+    saturating_sum,
+)
+
+from p4compiler import Compiled
+from p4switch.engine import Engine
+
+
+class TestRoot:
+    @pytest.mark.parametrize("count", [64, 256])
+    def test_the_last_update_is_answered_with_the_sum_to_every_child(
+        self, switch: SwitchUnderTest, count: int
+    ) -> None:
+        one, two, three = switch.join(3)
+        values = [block(n, -n, 1000 * n, count=count) for n in (1, 2, 3)]
+        assert switch.send(one, Message(values[0])) == []
+        assert switch.send(two, Message(values[1])) == []
+        results = switch.send(three, Message(values[2]))
+        size = {64: 1, 256: 3}[count]
+        expected = Message(block(6, -6, 6000, count=count), type=RESULT, size=size)
+        assert sorted(results, key=lambda item: item[0]) == [
+            (child.port, expected) for child in (one, two, three)
+        ]
+        assert switch.events() == {"NEW_CHUNK": 1, "ADDED": 2, "COMPLETED": 1}
+        assert switch.drops() == {}
+
+    def test_every_value_has_a_sum_of_its_own(self, switch: SwitchUnderTest) -> None:
+        one, two = switch.join(2)
+        switch.send(one, Message(tuple(range(256))))
+        results = switch.send(two, Message(tuple(1000 * i for i in range(256))))
+        assert results[0][1].values == tuple(1001 * i for i in range(256))
+
+    def test_results_come_from_the_switch_and_go_to_each_childs_own_address(
+        self, switch: SwitchUnderTest
+    ) -> None:
+        one, two = switch.join(2)
+        switch.send(one, Message(block(1)))
+        for port, frame in switch.engine.process(two.port, two.frame(Message(block(1)))):
+            packet = Ether(frame)
+            child = Child(port)
+            assert (packet.src, packet.dst) == (SWITCH_MAC, child.mac)
+            assert (packet[IP].src, packet[IP].dst) == (SWITCH_IP, child.ip)
+            assert (packet[UDP].sport, packet[UDP].dport) == (UDP_PORT, UDP_PORT)
+            assert packet[UDP].chksum == 0
+
+    def test_the_larger_exponent_wins_and_exponents_are_signed(self, switch: SwitchUnderTest) -> None:
+        one, two = switch.join(2)
+        switch.send(one, Message(block(0), exponents=(-3, 100)))
+        results = switch.send(two, Message(block(0), exponents=(-120, -1)))
+        assert {message.exponents for _, message in results} == {(-3, 100)}
+
+    def test_one_child_is_answered_at_once(self, switch: SwitchUnderTest) -> None:
+        (only,) = switch.join(1)
+        assert switch.send(only, Message(block(5))) == [(only.port, Message(block(5), type=RESULT, size=1))]
+
+    def test_thirty_two_children_fit_one_switch(self, switch: SwitchUnderTest) -> None:
+        children = switch.join(32)
+        for child in children[:-1]:
+            assert switch.send(child, Message(block(child.number))) == []
+        results = switch.send(children[-1], Message(block(32)))
+        assert len(results) == 32
+        assert {message.values for _, message in results} == {block(sum(range(33)))}
+
+    def test_versions_and_slots_are_apart(self, switch: SwitchUnderTest) -> None:
+        one, two = switch.join(2)
+        cells = [(version, slot) for version in (0, 1) for slot in (BASE, BASE + SLOTS - 1)]
+        for number, (version, slot) in enumerate(cells):
+            switch.send(one, Message(block(number), version=version, slot=slot))
+        for number, (version, slot) in enumerate(cells):
+            results = switch.send(two, Message(block(100), version=version, slot=slot))
+            assert results[0][1] == Message(block(100 + number), RESULT, size=1, version=version, slot=slot)
+
+
+class TestSaturation:
+    @pytest.mark.parametrize("limit", [2**31 - 1, -(2**31)])
+    def test_sums_stop_at_the_limits_and_say_so(self, switch: SwitchUnderTest, limit: int) -> None:
+        one, two = switch.join(2)
+        sign = 1 if limit > 0 else -1
+        switch.send(one, Message(block(limit, 5)))
+        results = switch.send(two, Message(block(sign, 6)))
+        assert results[0][1].values == block(limit, 11)
+        assert results[0][1].saturated == 1
+        assert switch.events()["SATURATED"] == 1
+
+    def test_a_sum_that_just_fits_is_not_saturated(self, switch: SwitchUnderTest) -> None:
+        one, two = switch.join(2)
+        switch.send(one, Message(block(2**31 - 2, -(2**31) + 1)))
+        results = switch.send(two, Message(block(1, -1)))
+        assert results[0][1] == Message(block(2**31 - 1, -(2**31)), RESULT, size=1)
+
+    @pytest.mark.parametrize("place", [0, 63, 64, 255])
+    def test_one_value_in_any_block_is_enough(self, switch: SwitchUnderTest, place: int) -> None:
+        one, two = switch.join(2)
+        values = [0] * 256
+        values[place] = 2**31 - 1
+        switch.send(one, Message(tuple(values)))
+        assert switch.send(two, Message(tuple(values)))[0][1].saturated == 1
+
+    def test_it_is_remembered_for_those_who_ask_again(self, switch: SwitchUnderTest) -> None:
+        one, two = switch.join(2)
+        switch.send(one, Message(block(2**31 - 1)))
+        switch.send(two, Message(block(2**31 - 1)))
+        assert switch.send(one, Message(block(2**31 - 1)))[0][1].saturated == 1
+
+    def test_it_is_taken_over_from_a_partial_sum(self, switch: SwitchUnderTest) -> None:
+        one, two = switch.join(2)
+        switch.send(one, Message(block(1), saturated=1))
+        assert switch.send(two, Message(block(1)))[0][1].saturated == 1
+
+    def test_a_new_chunk_starts_without_it(self, switch: SwitchUnderTest) -> None:
+        one, two = switch.join(2)
+        for child in (one, two):
+            switch.send(child, Message(block(2**31 - 1)))
+        switch.send(one, Message(block(1), chunk=2))
+        assert switch.send(two, Message(block(1), chunk=2))[0][1].saturated == 0
+
+
+class TestRetransmission:
+    def test_before_the_chunk_is_complete_it_is_dropped(self, switch: SwitchUnderTest) -> None:
+        one, two = switch.join(2)
+        switch.send(one, Message(block(1)))
+        assert switch.send(one, Message(block(1))) == []
+        assert switch.drops() == {"DUPLICATE": 1}
+        assert switch.send(two, Message(block(2)))[0][1].values == block(3)
+
+    def test_afterwards_the_stored_result_goes_to_that_child_alone(self, switch: SwitchUnderTest) -> None:
+        one, two = switch.join(2)
+        switch.send(one, Message(block(1, count=256), exponents=(3, 0)))
+        switch.send(two, Message(block(2, count=256), exponents=(5, 0)))
+        result = Message(block(3, count=256), RESULT, size=3, exponents=(5, 0))
+        for _ in range(2):
+            assert switch.send(one, Message(block(1, count=256), exponents=(3, 0))) == [(one.port, result)]
+        assert switch.send(two, Message(block(2, count=256), exponents=(5, 0))) == [(two.port, result)]
+        assert switch.events()["SERVED_AGAIN"] == 3
+
+    def test_a_late_duplicate_of_an_old_chunk_touches_nothing(self, switch: SwitchUnderTest) -> None:
+        one, two = switch.join(2)
+        for child in (one, two):
+            switch.send(child, Message(block(1), chunk=1))
+        switch.send(one, Message(block(10), chunk=17))
+        assert switch.send(two, Message(block(1), chunk=1)) == []
+        assert switch.drops() == {"OLD_CHUNK": 1}
+        assert switch.send(two, Message(block(20), chunk=17))[0][1].values == block(30)
+
+
+class TestNewChunk:
+    def test_it_overwrites_without_a_reset(self, switch: SwitchUnderTest) -> None:
+        one, two = switch.join(2)
+        for chunk in range(1, 6):
+            switch.send(one, Message(block(chunk), chunk=chunk, exponents=(10 - chunk, 0)))
+            results = switch.send(two, Message(block(chunk), chunk=chunk, exponents=(-9, 0)))
+            assert results[0][1].values == block(2 * chunk)
+            assert results[0][1].exponents == (10 - chunk, 0)
+
+    def test_over_an_incomplete_one_it_is_a_violation(self, switch: SwitchUnderTest) -> None:
+        one, two = switch.join(2)
+        switch.send(one, Message(block(1), chunk=1))
+        assert switch.send(one, Message(block(9), chunk=2)) == []
+        assert switch.drops() == {"VIOLATION": 1}
+        assert switch.send(two, Message(block(2), chunk=1))[0][1].values == block(3)
+
+    def test_a_new_lease_makes_old_state_stale(self, switch: SwitchUnderTest) -> None:
+        one, _ = switch.join(2, lease=1)
+        switch.send(one, Message(block(1), lease=1, chunk=500))
+        switch.leave(1)
+        one, two = switch.join(2, lease=2)
+        assert switch.send(one, Message(block(7), lease=1, chunk=500)) == []
+        assert switch.drops() == {"NOT_ADMITTED": 1}
+        switch.send(one, Message(block(7), lease=2, chunk=0))
+        assert switch.send(two, Message(block(8), lease=2, chunk=0))[0][1].values == block(15)
+
+    def test_chunk_numbers_are_unsigned(self, switch: SwitchUnderTest) -> None:
+        one, two = switch.join(2)
+        for chunk in (2**31 - 1, 2**31, 2**32 - 1):
+            switch.send(one, Message(block(1), chunk=chunk))
+            assert len(switch.send(two, Message(block(1), chunk=chunk))) == 2
+
+
+class TestAdmission:
+    @pytest.mark.parametrize(
+        ("change", "reason"),
+        [
+            ({"lease": 2}, "NOT_ADMITTED"),
+            ({"type": RESULT}, "BAD_TYPE"),
+            ({"type": 9}, "BAD_TYPE"),
+            ({"slot": BASE - 1}, "BAD_SLOT"),
+            ({"slot": BASE + SLOTS}, "BAD_SLOT"),
+            ({"slot": 0x7FFF}, "BAD_SLOT"),
+            ({"size": 0}, "BAD_SIZE"),
+            ({"size": 2}, "BAD_SIZE"),
+            ({"size": 3}, "TRUNCATED"),
+        ],
+    )
+    def test_each_refusal_has_its_reason(
+        self, switch: SwitchUnderTest, change: dict[str, int], reason: str
+    ) -> None:
+        one, _ = switch.join(2)
+        assert switch.send(one, replace(Message(block(1)), **change)) == []
+        assert switch.drops() == {reason: 1}
+        assert switch.events() == {}
+
+    def test_who_sends_is_read_from_the_table_not_from_the_packet(self, switch: SwitchUnderTest) -> None:
+        one, two = switch.join(2)
+        frame = one.frame(Message(block(1)))
+        assert switch.engine.process(two.port, frame) == []  # another's address on this port
+        packet = Ether(frame)
+        packet[UDP].sport = UDP_PORT + 1
+        del packet[UDP].chksum
+        assert switch.engine.process(one.port, bytes(packet)) == []
+        assert switch.drops() == {"NOT_ADMITTED": 2}
+
+    def test_more_data_than_the_size_says_is_refused(self, switch: SwitchUnderTest) -> None:
+        one, _ = switch.join(2)
+        assert switch.send(one, replace(Message(block(1, count=256)), size=1)) == []
+        assert switch.drops() == {"BAD_SIZE": 1}
+
+    def test_all_updates_of_a_chunk_have_one_size(self, switch: SwitchUnderTest) -> None:
+        one, two = switch.join(2)
+        switch.send(one, Message(block(1, count=64)))
+        assert switch.send(two, Message(block(1, count=256))) == []
+        assert switch.drops() == {"BAD_SIZE": 1}
+
+    @given(data=st.data())
+    @settings(max_examples=50, deadline=None)
+    def test_a_truncated_update_is_dropped_wherever_it_ends(
+        self, data: st.DataObject, compiled: Compiled
+    ) -> None:
+        switch = SwitchUnderTest(Engine.load(compiled.json_text().encode()))
+        one, _ = switch.join(2)
+        frame = one.frame(Message(block(1, count=256)))
+        length = data.draw(st.integers(14, len(frame) - 1))
+        assert switch.engine.process(one.port, frame[:length]) == []
+        assert switch.drops() == {"TRUNCATED": 1}
+        assert switch.events() == {}
+
+
+class TestBelowTheRoot:
+    def test_the_partial_sum_goes_up_as_an_update_of_the_switch(self, switch: SwitchUnderTest) -> None:
+        one, two = switch.join(2, root=False)
+        switch.send(one, Message(block(1)))
+        ((port, frame),) = switch.engine.process(two.port, two.frame(Message(block(2), exponents=(4, 0))))
+        packet = Ether(frame)
+        assert port == PARENT_PORT
+        assert (packet.src, packet.dst) == (SWITCH_MAC, PARENT_MAC)
+        assert (packet[IP].src, packet[IP].dst) == (SWITCH_IP, PARENT_IP)
+        assert Message.decode(bytes(packet[UDP].payload)) == Message(block(3), size=1, exponents=(4, 0))
+
+    def test_the_parents_result_replaces_it_and_goes_to_the_children(self, switch: SwitchUnderTest) -> None:
+        one, two = switch.join(2, root=False)
+        switch.send(one, Message(block(1)))
+        switch.send(two, Message(block(2)))
+        result = Message(block(50), RESULT, size=1, exponents=(9, 0), saturated=1)
+        assert sorted(switch.send_from_parent(result), key=lambda item: item[0]) == [
+            (one.port, result),
+            (two.port, result),
+        ]
+        assert switch.send(one, Message(block(1))) == [(one.port, result)]
+
+    def test_a_repeated_or_foreign_result_is_stale(self, switch: SwitchUnderTest) -> None:
+        one, two = switch.join(2, root=False)
+        result = Message(block(50), RESULT)
+        assert switch.send_from_parent(result) == []  # nothing is awaited
+        switch.send(one, Message(block(1)))
+        switch.send(two, Message(block(2)))
+        assert switch.send_from_parent(replace(result, chunk=2)) == []
+        assert len(switch.send_from_parent(result)) == 2
+        assert switch.send_from_parent(result) == []
+        assert switch.drops() == {"STALE_RESULT": 3}
+
+    def test_the_parent_may_not_send_updates(self, switch: SwitchUnderTest) -> None:
+        switch.join(2, root=False)
+        assert switch.send_from_parent(Message(block(1))) == []
+        assert switch.drops() == {"BAD_TYPE": 1}
+
+    def test_a_child_that_asks_again_has_the_partial_sum_sent_again(self, switch: SwitchUnderTest) -> None:
+        one, two = switch.join(2, root=False)
+        switch.send(one, Message(block(1)))
+        assert switch.send(one, Message(block(1))) == []  # the other is still missing
+        partial = switch.send(two, Message(block(2)))
+        assert switch.send(one, Message(block(1))) == partial
+        assert switch.send(two, Message(block(2))) == partial
+        assert switch.events()["SENT_UP_AGAIN"] == 2
+
+    def test_a_chunk_is_over_only_when_the_result_has_come(self, switch: SwitchUnderTest) -> None:
+        one, two = switch.join(2, root=False)
+        for child in (one, two):
+            switch.send(child, Message(block(1), chunk=1))
+        assert switch.send(one, Message(block(1), chunk=2)) == []
+        assert switch.drops() == {"VIOLATION": 1}
+        switch.send_from_parent(Message(block(9), RESULT, chunk=1))
+        switch.send(one, Message(block(1), chunk=2))
+        assert len(switch.send(two, Message(block(1), chunk=2))) == 1
+
+
+@given(
+    vectors=st.lists(
+        st.lists(st.integers(-(2**27), 2**27 - 1), min_size=64, max_size=64).map(tuple),
+        min_size=1,
+        max_size=6,
+    ),
+    data=st.data(),
+)
+@settings(max_examples=60, deadline=None)
+def test_any_order_with_any_duplicates_gives_the_exact_sum(
+    compiled: Compiled, vectors: list[tuple[int, ...]], data: st.DataObject
+) -> None:
+    switch = SwitchUnderTest(Engine.load(compiled.json_text().encode()))
+    children = switch.join(len(vectors))
+    duplicates = data.draw(st.lists(st.sampled_from(range(len(vectors))), max_size=6))
+    order = data.draw(st.permutations([*range(len(vectors)), *duplicates]))
+    results = [result for i in order for result in switch.send(children[i], Message(vectors[i]))]
+    assert {message.values for _, message in results} == {saturating_sum(vectors)}
+    # Each child has the result, and has it again for each duplicate that came after the sum was complete.
+    complete = max(order.index(i) for i in range(len(vectors)))
+    assert len(results) == len(vectors) + len(order) - complete - 1

@@ -1,0 +1,73 @@
+"""Loss on emulated links: of the asked share, repeatable by seed, for each copy by itself."""
+
+from __future__ import annotations
+
+import pytest
+from switch_under_test import Message, SwitchUnderTest, block
+
+from p4compiler import Compiled
+from p4switch.engine import Engine
+
+PERCENT = 2**32 // 100
+
+
+def lose(switch: SwitchUnderTest, direction: str, port: int, threshold: int, seed: int = 1) -> None:
+    table = {"in": "ingress.loss_in.links", "out": "egress.loss_out.links"}[direction]
+    switch.insert(table, (port,), "draw", seed, threshold)
+
+
+def receivers(switch: SwitchUnderTest, chunks: int) -> list[list[int]]:
+    """Which ports get the result of each of `chunks` chunks."""
+    one, two = switch.children
+    got = []
+    for chunk in range(1, chunks + 1):
+        switch.send(one, Message(block(1), chunk=chunk))
+        got.append(sorted(port for port, _ in switch.send(two, Message(block(1), chunk=chunk))))
+    return got
+
+
+def test_without_an_entry_nothing_is_lost(switch: SwitchUnderTest) -> None:
+    switch.join(2)
+    assert receivers(switch, 200) == [[1, 2]] * 200
+
+
+@pytest.mark.parametrize("percent", [1, 10, 50])
+def test_the_asked_share_is_lost(switch: SwitchUnderTest, percent: int) -> None:
+    switch.join(2)
+    lose(switch, "out", 1, percent * PERCENT)
+    packets = 4000
+    got = receivers(switch, packets)
+    lost = packets - sum(1 in ports for ports in got)
+    expected = packets * percent / 100
+    assert abs(lost - expected) < 4 * (expected * (1 - percent / 100)) ** 0.5  # four standard deviations
+    assert all(2 in ports for ports in got)
+    assert switch.engine.counter_read("egress.loss_out.lost", 1).packets == lost
+
+
+def test_copies_of_one_result_are_lost_independently(switch: SwitchUnderTest) -> None:
+    switch.join(2)
+    for port in (1, 2):
+        lose(switch, "out", port, 50 * PERCENT, seed=port)
+    got = [tuple(ports) for ports in receivers(switch, 400)]
+    for outcome in ((), (1,), (2,), (1, 2)):
+        assert 60 < got.count(outcome) < 140
+
+
+def test_a_seed_repeats_and_another_differs(compiled: Compiled) -> None:
+    def history(seed: int) -> list[list[int]]:
+        switch = SwitchUnderTest(Engine.load(compiled.json_text().encode()))
+        switch.join(2)
+        lose(switch, "out", 1, 30 * PERCENT, seed)
+        return receivers(switch, 100)
+
+    assert history(1) == history(1)
+    assert history(1) != history(2)
+
+
+def test_what_is_lost_on_the_way_in_is_not_processed(switch: SwitchUnderTest) -> None:
+    one, _ = switch.join(2)
+    lose(switch, "in", one.port, 2**32 - 1)
+    assert switch.send(one, Message(block(1))) == []
+    assert switch.drops() == {"LOST": 1}
+    assert switch.events() == {}
+    assert switch.engine.counter_read("ingress.loss_in.lost", one.port).packets == 1
