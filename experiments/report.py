@@ -12,17 +12,17 @@ from experiments.results import Run
 
 def table(runs: Sequence[Run]) -> Table:
     """A row for each run, narrow enough for a terminal of 80 columns."""
-    result = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 1, 0), collapse_padding=True)
+    result = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), leading=1)
     result.add_column("run")
     result.add_column("algorithm")
     for heading in (
         "loss",
-        "median ms\np95 ms",
+        "median\np95 ms",
         "goodput\nMb/s",
-        "wire\nkB/worker",
+        "wire\nkB each",
         "re-\nsent",
-        "max error\nbound",
-        "accuracy\nreference",
+        "error\nbound",
+        "accuracy\nalone",
     ):
         result.add_column(heading, justify="right")
     for run in runs:

@@ -19,11 +19,11 @@ control Forwarding(inout headers_t hdr, inout metadata_t meta, inout standard_me
         hdr.ipv4.ttl = hdr.ipv4.ttl - 1;
         standard_metadata.egress_spec = port;
     }
-    // A flow keeps its path: the ports of TCP and UDP are 0 where the packet has none.
+    // By the five-tuple, so that a flow keeps its path.
     action ecmp(bit<16> base, bit<16> count) {
         hash(meta.nexthop, HashAlgorithm.crc32, base,
-             { hdr.ipv4.source, hdr.ipv4.destination, hdr.ipv4.protocol, hdr.tcp.source_port, hdr.tcp.destination_port,
-               hdr.udp.source_port, hdr.udp.destination_port }, count);
+             { hdr.ipv4.source, hdr.ipv4.destination, hdr.ipv4.protocol, meta.source_port, meta.destination_port },
+             count);
     }
     table ipv4_lpm {
         key = { hdr.ipv4.destination: lpm; }

@@ -34,11 +34,15 @@ parser parse(packet_in packet, out headers_t hdr, inout metadata_t meta, inout s
 
     state tcp {
         packet.extract(hdr.tcp);
+        meta.source_port = hdr.tcp.source_port;
+        meta.destination_port = hdr.tcp.destination_port;
         transition accept;
     }
 
     state udp {
         packet.extract(hdr.udp);
+        meta.source_port = hdr.udp.source_port;
+        meta.destination_port = hdr.udp.destination_port;
         transition select(hdr.udp.destination_port) {
             0xBEE0 &&& 0xFFF0: switchml;
             default: accept;
