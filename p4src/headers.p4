@@ -108,8 +108,9 @@ struct metadata_t {
     bit<1> aggregated;  // leaves as a result or a partial sum
     bit<16> member;     // its receiver: 0 is the parent, a child has its replication id
     bit<16> nexthop;    // the path that ECMP chose
-    bit<16> source_port;       // of TCP or UDP, 0 where the packet has none: an invalid header's fields
-    bit<16> destination_port;  // are undefined (P4_16, section 8.17), and a flow must keep its path
+    // Of TCP or UDP, 0 where the packet has neither: read from an invalid header they would be anything.
+    bit<16> source_port;
+    bit<16> destination_port;
 }
 
 #endif

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from switch_under_test import SwitchUnderTest
 
 from p4compiler import Compiled, compile_file
 from p4switch.engine import Engine
+from tests.p4src.switch_under_test import SwitchUnderTest
 
 PROGRAM = Path(__file__).parents[2] / "p4src" / "fanin.p4"
 

@@ -14,7 +14,7 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
 
 from p4switch.engine import Engine
-from p4switch.entries import ActionCall, Entry, EntryKey, Exact, Replica
+from p4switch.entries import ActionCall, Entry, EntryKey, Exact, Lpm, Replica
 
 SWITCH_MAC, SWITCH_IP = "02:00:00:00:00:01", "10.0.0.254"
 PARENT_MAC, PARENT_IP, PARENT_PORT = "02:00:00:00:00:02", "10.255.0.1", 9
@@ -24,15 +24,6 @@ BASE, SLOTS = 16, 8
 
 UPDATE, RESULT = 0, 1
 SIZES = {64: 1, 256: 3}
-
-
-def reasons() -> dict[str, int]:
-    """Names of the drop reasons and events as p4src/reasons.p4 numbers them."""
-    text = (Path(__file__).parents[2] / "p4src" / "reasons.p4").read_text()
-    return {
-        name: int(value)
-        for name, value in re.findall(r"const bit<\d+> (?:REASON|EVENT)_(\w+) = (\d+);", text)
-    }
 
 
 def mac(text: str) -> int:
@@ -128,6 +119,12 @@ class SwitchUnderTest:
         key = EntryKey(tuple(Exact(value) for value in keys))
         self.engine.table_insert(table, Entry(key, ActionCall(f"{table.rpartition('.')[0]}.{action}", args)))
 
+    def route(self, prefix: str, length: int, action: str, *args: int) -> None:
+        """A route of ingress.forwarding.ipv4_lpm."""
+        key = EntryKey((Lpm(ipv4(prefix), length),))
+        call = ActionCall(f"ingress.forwarding.{action}", args)
+        self.engine.table_insert("ingress.forwarding.ipv4_lpm", Entry(key, call))
+
     def join(self, children: int, *, root: bool = True, lease: int = 1) -> list[Child]:
         """Admit a job of `children` members with numbers from 1; below the root the parent is on PARENT_PORT."""
         self.children = [Child(number) for number in range(1, children + 1)]
@@ -164,10 +161,11 @@ class SwitchUnderTest:
 
     def leave(self, lease: int) -> None:
         """Withdraw every member of a lease."""
-        for table in ("ingress.aggregation.admission", "egress.receivers"):
+        for table, place in (("ingress.aggregation.admission", -1), ("egress.receivers", 0)):
             for entry in self.engine.table_entries(table):
-                if Exact(lease) in (entry.key.match[-1], entry.key.match[0]):
+                if entry.key.match[place] == Exact(lease):
                     self.engine.table_delete(table, entry.key)
+        self.engine.multicast_delete(GROUP)
 
     def send(self, child: Child, message: Message | bytes) -> list[tuple[int, Message]]:
         """A child's update through the switch: (port, message) of each packet that leaves."""

@@ -8,10 +8,9 @@ import pytest
 from scapy.layers.inet import ICMP, IP, TCP, UDP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import ARP, Ether
-from scapy.packet import Packet
-from switch_under_test import SwitchUnderTest, ipv4, mac
+from scapy.packet import Packet, Raw
 
-from p4switch.entries import ActionCall, Entry, EntryKey, Lpm
+from tests.p4src.switch_under_test import SwitchUnderTest, ipv4, mac
 
 GATEWAY, SENDER, NEXT = "02:00:00:00:00:01", "02:00:00:00:01:01", "02:00:00:00:01:02"
 
@@ -19,19 +18,12 @@ GATEWAY, SENDER, NEXT = "02:00:00:00:00:01", "02:00:00:00:01:01", "02:00:00:00:0
 @pytest.fixture
 def router(switch: SwitchUnderTest) -> SwitchUnderTest:
     """Host 10.0.0.2 on port 2; everything else over two spines on ports 3 and 4."""
-    route(switch, "10.0.0.2", 32, "forward", mac(NEXT), 2)
-    route(switch, "0.0.0.0", 0, "ecmp", 8, 2)
+    switch.route("10.0.0.2", 32, "forward", mac(NEXT), 2)
+    switch.route("0.0.0.0", 0, "ecmp", 8, 2)
     for index, port in ((8, 3), (9, 4)):
         switch.insert("ingress.forwarding.ecmp_nexthop", (index,), "forward", mac(NEXT), port)
     switch.insert("ingress.forwarding.arp_responder", (ipv4("10.0.0.254"),), "answer", mac(GATEWAY))
     return switch
-
-
-def route(switch: SwitchUnderTest, prefix: str, length: int, action: str, *args: int) -> None:
-    key = EntryKey((Lpm(ipv4(prefix), length),))
-    switch.engine.table_insert(
-        "ingress.forwarding.ipv4_lpm", Entry(key, ActionCall(f"ingress.forwarding.{action}", args))
-    )
 
 
 def packet(destination: str = "10.0.0.2", **fields: int) -> Packet:
@@ -47,7 +39,7 @@ def test_a_packet_is_routed_to_its_host(router: SwitchUnderTest) -> None:
 
 
 def test_ping_and_fragments_pass(router: SwitchUnderTest) -> None:
-    for sent in (packet() / ICMP(), packet(frag=3, proto=17) / b"\xff" * 8):
+    for sent in (packet() / ICMP(), packet(frag=3, proto=17) / Raw(b"\xff" * 8)):
         assert [port for port, _ in router.engine.process(1, bytes(sent))] == [2]
 
 
