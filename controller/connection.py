@@ -1,0 +1,187 @@
+"""A P4Runtime session with one switch."""
+
+import asyncio
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import grpc
+from finsy import P4Schema, P4TableAction, P4TableEntry, P4TableMatch
+from finsy.p4client import P4RpcStatus
+from finsy.p4entity import P4MulticastGroupEntry
+from finsy.proto import U128, p4r, p4r_grpc
+
+from controller.errors import ControllerError
+from controller.network import Switch
+from controller.plan import MulticastGroup, SwitchPlan, TableEntry
+
+_T = TypeVar("_T")
+
+_ELECTION_ID = 1
+_ANSWER_SECONDS = 10.0
+_PIPELINE_SECONDS = 60.0  # the switch may compile the program first
+_BATCH = 1000  # updates in a request: far below gRPC's 4 MiB
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """Packets and the bytes of their Ethernet frames."""
+
+    packets: int = 0
+    bytes: int = 0
+
+    def __sub__(self, earlier: "Count") -> "Count":
+        return Count(self.packets - earlier.packets, self.bytes - earlier.bytes)
+
+
+class Connection:
+    """The primary controller's session with `switch`, whose program `schema` describes.
+
+    Every method raises ControllerError, naming the switch, when it refuses or does not answer.
+    """
+
+    def __init__(self, switch: Switch, schema: P4Schema) -> None:
+        self.switch = switch
+        self._schema = schema
+        # A proxy for the outside world has no business on the loopback interface.
+        options = [("grpc.enable_http_proxy", 0)]
+        self._channel = grpc.aio.insecure_channel(f"127.0.0.1:{switch.grpc_port}", options=options)
+        self._stub = p4r_grpc.P4RuntimeStub(self._channel)
+        self._stream = self._stub.StreamChannel(wait_for_ready=True)
+
+    async def open(self) -> None:
+        """Becomes the switch's primary controller (P4Runtime specification, section 5)."""
+        update = p4r.MasterArbitrationUpdate(
+            device_id=self.switch.device_id, election_id=U128.encode(_ELECTION_ID)
+        )
+        await self._answer(self._stream.write(p4r.StreamMessageRequest(arbitration=update)))
+        response = await self._answer(self._stream.read())
+        if not isinstance(response, p4r.StreamMessageResponse) or response.arbitration.status.code != 0:
+            raise ControllerError(f"{self.switch.name} has another primary controller; end that one first")
+
+    async def close(self) -> None:
+        """Ends the session; what the switch was told stays."""
+        self._stream.cancel()
+        await self._channel.close()
+
+    async def push_pipeline(self) -> None:
+        """Makes the switch run the schema's program, with empty tables and zeroed state."""
+        request = p4r.SetForwardingPipelineConfigRequest(
+            device_id=self.switch.device_id,
+            election_id=U128.encode(_ELECTION_ID),
+            action=p4r.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT,
+            config=self._schema.get_pipeline_config(),
+        )
+        await self._answer(self._stub.SetForwardingPipelineConfig(request), _PIPELINE_SECONDS)
+
+    async def insert(self, plan: SwitchPlan) -> None:
+        """Writes everything, in order."""
+        await self._write(p4r.Update.INSERT, plan.items)
+
+    async def delete(self, plan: SwitchPlan) -> None:
+        """Removes everything, in the reverse order."""
+        await self._write(p4r.Update.DELETE, plan.items[::-1])
+
+    async def verify(self, plan: SwitchPlan) -> None:
+        """Reads everything back; ControllerError names the first item that the switch does not hold."""
+        wildcards = [p4r.Entity(table_entry=p4r.TableEntry())]
+        wildcards += [self._encode(MulticastGroup(group.group, ())) for group in plan.groups]
+        held = {_essence(entity) for entity in await self._read(wildcards)}
+        for item in plan.items:
+            if _essence(self._encode(item)) not in held:
+                raise ControllerError(f"{self.switch.name} does not hold what it was told: {item}")
+
+    async def read_counters(self, cells: Sequence[tuple[str, int]]) -> Mapping[tuple[str, int], Count]:
+        """The values of counters, each named by its P4 name and index."""
+        names = {self._schema.counters[name].id: name for name, _ in cells}
+        ids = {name: counter_id for counter_id, name in names.items()}
+        entries = [p4r.CounterEntry(counter_id=ids[name], index=p4r.Index(index=i)) for name, i in cells]
+        entities = await self._read([p4r.Entity(counter_entry=entry) for entry in entries])
+        read = [entity.counter_entry for entity in entities]
+        return {
+            (names[entry.counter_id], entry.index.index): Count(
+                entry.data.packet_count, entry.data.byte_count
+            )
+            for entry in read
+        }
+
+    async def read_register(self, name: str) -> list[int]:
+        """All cells of a register, to look inside; BMv2's server has no register reads and says so."""
+        register = self._schema.registers[name]
+        entry = p4r.RegisterEntry(register_id=register.id)
+        entities = await self._read([p4r.Entity(register_entry=entry)])
+        cells = {e.register_entry.index.index: e.register_entry.data for e in entities}
+        return [int(register.type_spec.decode_data(cells[index])) for index in sorted(cells)]  # type: ignore[arg-type]
+
+    async def _write(
+        self, kind: p4r.Update.Type.ValueType, items: Sequence[MulticastGroup | TableEntry]
+    ) -> None:
+        for start in range(0, len(items), _BATCH):
+            batch = items[start : start + _BATCH]
+            request = p4r.WriteRequest(
+                device_id=self.switch.device_id,
+                election_id=U128.encode(_ELECTION_ID),
+                updates=[p4r.Update(type=kind, entity=self._encode(item)) for item in batch],
+            )
+            await self._answer(self._stub.Write(request), items=batch)
+
+    async def _read(self, entities: Sequence[p4r.Entity]) -> list[p4r.Entity]:
+        request = p4r.ReadRequest(device_id=self.switch.device_id, entities=entities)
+
+        async def collect() -> list[p4r.Entity]:
+            return [entity async for response in self._stub.Read(request) for entity in response.entities]
+
+        return await self._answer(collect())
+
+    async def _answer(
+        self,
+        call: Awaitable[_T],
+        seconds: float | None = None,
+        items: Sequence[MulticastGroup | TableEntry] = (),
+    ) -> _T:
+        """What `call` answers. Of a refused Write the error names those of `items` that are at fault."""
+        seconds = seconds or _ANSWER_SECONDS
+        try:
+            async with asyncio.timeout(seconds):
+                return await call
+        except TimeoutError:
+            where = f"127.0.0.1:{self.switch.grpc_port}"
+            raise ControllerError(
+                f"{self.switch.name} has not answered on {where} for {seconds:g} s"
+            ) from None
+        except grpc.aio.AioRpcError as error:
+            status = P4RpcStatus.from_rpc_error(error)
+            problems = [f"{status.code.name} {status.message}"]
+            if status.details:
+                problems = [
+                    f"{items[i]}: {detail.canonical_code.name} {detail.message}"
+                    for i, detail in status.details.items()
+                ]
+            raise ControllerError(f"{self.switch.name} refuses: " + "\n  ".join(problems)) from None
+
+    def _encode(self, item: MulticastGroup | TableEntry) -> p4r.Entity:
+        if isinstance(item, MulticastGroup):
+            return P4MulticastGroupEntry(item.group, replicas=item.replicas).encode(self._schema)
+        try:
+            match, action = P4TableMatch(item.match), P4TableAction(item.action, **item.params)
+            return P4TableEntry(item.table, match=match, action=action).encode(self._schema)
+        except ValueError as error:
+            raise ControllerError(
+                f"the program of {self.switch.name} has no place for {item}: {error}"
+            ) from None
+
+
+def _essence(entity: p4r.Entity) -> object:
+    """What makes two entities the same, however a server orders their fields and pads their values."""
+    if entity.HasField("packet_replication_engine_entry"):
+        group = entity.packet_replication_engine_entry.multicast_group_entry
+        ports = [(r.egress_port or int.from_bytes(r.port), r.instance) for r in group.replicas]
+        return group.multicast_group_id, frozenset(ports)
+    entry = entity.table_entry
+    match = []
+    for field in entry.match:
+        kind = field.WhichOneof("field_match_type")
+        length = field.lpm.prefix_len if kind == "lpm" else None
+        match.append((field.field_id, kind, getattr(field, kind or "exact").value.lstrip(b"\0"), length))
+    params = [(param.param_id, param.value.lstrip(b"\0")) for param in entry.action.action.params]
+    return entry.table_id, frozenset(match), entry.action.action.action_id, frozenset(params)

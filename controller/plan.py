@@ -1,0 +1,205 @@
+"""What each switch is to be told, as plain data: table entries and multicast groups in the program's names.
+
+The tables are those of p4src/fanin.p4, whose first comment lists them.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network
+from typing import TypeAlias
+
+from controller.errors import ControllerError
+from controller.network import Host, Network, Switch
+from controller.tree import Aggregator, Job, Tree
+
+Value: TypeAlias = int | str | IPv4Address | IPv4Network  # a str is a MAC address
+
+PARENT = 0  # the member that a partial sum goes to (p4src/headers.p4)
+
+
+@dataclass(frozen=True, slots=True)
+class TableEntry:
+    """An entry of an exact or LPM table; `table` and `action` are full names, the rest as in P4Info."""
+
+    table: str
+    match: Mapping[str, Value]
+    action: str
+    params: Mapping[str, Value]
+
+    def __str__(self) -> str:
+        match = ", ".join(f"{key}={value}" for key, value in self.match.items())
+        params = ", ".join(f"{key}={value}" for key, value in self.params.items())
+        return f"{self.table}({match}) -> {self.action.rpartition('.')[2]}({params})"
+
+
+@dataclass(frozen=True, slots=True)
+class MulticastGroup:
+    """A multicast group; `replicas` are (port, replication id)."""
+
+    group: int
+    replicas: tuple[tuple[int, int], ...]
+
+    def __str__(self) -> str:
+        return f"multicast group {self.group} -> {self.replicas}"
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchPlan:
+    """What one switch is told."""
+
+    entries: tuple[TableEntry, ...]
+    groups: tuple[MulticastGroup, ...] = ()
+
+    @property
+    def items(self) -> tuple[MulticastGroup | TableEntry, ...]:
+        """Everything, in the order in which it is to be installed."""
+        return (*self.groups, *self.entries)
+
+
+Plan: TypeAlias = Mapping[str, SwitchPlan]  # by the switch's name
+
+
+def plan_forwarding(network: Network) -> Plan:
+    """IPv4 routing and ARP: a leaf knows its hosts and sends the rest over all spines at equal cost.
+
+    Each leaf answers ARP requests for its own address. Hosts, which send everything there, make no others.
+    """
+    leaves = {leaf.name: SwitchPlan(tuple(_leaf_routes(network, leaf))) for leaf in network.leaves}
+    spines = {spine.name: SwitchPlan(tuple(_spine_routes(network, spine))) for spine in network.spines}
+    return leaves | spines
+
+
+def plan_aggregation(network: Network, tree: Tree) -> Plan:
+    """All that a lease consists of: who is admitted to which slots, where results and partial sums go."""
+    nodes: dict[str, Host | Switch] = {switch.name: switch for switch in network.switches}
+    nodes |= {host.name: host for leaf in network.leaves for host in network.hosts_of(leaf.name)}
+    return {part.switch: _Part(network, nodes, tree.job, part).plan() for part in tree.aggregators}
+
+
+def plan_loss(network: Network, probability: float, seed: int) -> Plan:
+    """Each packet is lost with `probability` once on each link that it, or a copy of it, crosses.
+
+    What a host sends is lost on its way into the leaf, everything else on its way out of the switch that
+    sends it. Each direction of each link has a seed of its own, derived from `seed`.
+
+    Raises:
+        ControllerError: a probability that is not in [0, 1).
+    """
+    if not 0 <= probability < 1:
+        raise ControllerError(f"loss: is {probability}, must be at least 0 and less than 1")
+    threshold = min(round(probability * 2**32), 2**32 - 1)
+
+    def draw(switch: Switch, port: int, control: str) -> TableEntry:
+        derived = hashlib.blake2b(f"{seed} {switch.name} {port} {control}".encode(), digest_size=4).digest()
+        params = {"seed": int.from_bytes(derived), "threshold": threshold}
+        return _entry(f"{control}.links", {"port": port}, "draw", params)
+
+    plan = {}
+    for switch in network.switches:
+        host_ports = [network.port_towards(switch.name, host.name) for host in network.hosts_of(switch.name)]
+        entries = [draw(switch, port, "ingress.loss_in") for port in host_ports]
+        entries += [draw(switch, port, "egress.loss_out") for port in network.interfaces(switch.name)]
+        plan[switch.name] = SwitchPlan(tuple(entries))
+    return plan
+
+
+def _leaf_routes(network: Network, leaf: Switch) -> Iterable[TableEntry]:
+    yield _entry("ingress.forwarding.arp_responder", {"hdr.arp.target": leaf.ip}, "answer", {"mac": leaf.mac})
+    hosts = network.hosts_of(leaf.name)
+    for host in hosts:
+        yield _route(IPv4Network(host.ip), "forward", _next_hop(network, leaf, host))
+    if not network.spines:
+        return
+    for rack in _racks(hosts):  # a packet to nobody would go round between leaf and spine
+        yield _route(rack, "no_route", {})
+    yield _route(IPv4Network("0.0.0.0/0"), "ecmp", {"base": 0, "count": len(network.spines)})
+    for index, spine in enumerate(network.spines):
+        path = {"meta.nexthop": index}
+        yield _entry("ingress.forwarding.ecmp_nexthop", path, "forward", _next_hop(network, leaf, spine))
+
+
+def _spine_routes(network: Network, spine: Switch) -> Iterable[TableEntry]:
+    for leaf in network.leaves:
+        for rack in _racks(network.hosts_of(leaf.name)):
+            yield _route(rack, "forward", _next_hop(network, spine, leaf))
+
+
+def _racks(hosts: Iterable[Host]) -> Iterable[IPv4Network]:
+    return sorted({IPv4Network((host.ip, host.prefix_length), strict=False) for host in hosts})
+
+
+def _next_hop(network: Network, switch: Switch, neighbour: Host | Switch) -> Mapping[str, Value]:
+    return {"mac": neighbour.mac, "port": network.port_towards(switch.name, neighbour.name)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One switch's part in a tree. Its multicast group has the lease's number."""
+
+    network: Network
+    nodes: Mapping[str, Host | Switch]
+    job: Job
+    aggregator: Aggregator
+
+    def plan(self) -> SwitchPlan:
+        replicas = tuple((self._port(name), member) for member, name in self._children())
+        groups = (MulticastGroup(self.job.lease, replicas),)
+        # In this order they are installed: nobody is admitted before there is a way back.
+        return SwitchPlan((*self._receivers(), *self._admissions()), groups)
+
+    def _children(self) -> Iterable[tuple[int, str]]:
+        return enumerate(self.aggregator.children, start=1)
+
+    def _port(self, neighbour: str) -> int:
+        return self.network.port_towards(self.aggregator.switch, neighbour)
+
+    def _admissions(self) -> Iterable[TableEntry]:
+        parent = self.aggregator.parent
+        claim = {"base": self.job.base, "slots": self.job.slots, "group": self.job.lease}
+        role = {
+            "full": self.aggregator.full_mask,
+            "root": int(parent is None),
+            "uplink": 0 if parent is None else self._port(parent),
+        }
+        for member, name in self._children():
+            identity = {"member": member, "member_bit": 1 << (member - 1)}
+            yield self._admission(name, "admit_child", {**identity, **role, **claim})
+        if parent is not None:
+            yield self._admission(parent, "admit_parent", claim)
+
+    def _admission(self, neighbour: str, action: str, params: Mapping[str, Value]) -> TableEntry:
+        match: dict[str, Value] = {
+            "standard_metadata.ingress_port": self._port(neighbour),
+            "hdr.ipv4.source": self.nodes[neighbour].ip,
+            "hdr.udp.source_port": self.job.udp_port,
+            "hdr.switchml.lease": self.job.lease,
+        }
+        return _entry("ingress.aggregation.admission", match, action, params)
+
+    def _receivers(self) -> Iterable[TableEntry]:
+        own = self.nodes[self.aggregator.switch]
+        receivers = [*self._children()]
+        if self.aggregator.parent is not None:
+            receivers.append((PARENT, self.aggregator.parent))
+        for member, name in receivers:
+            receiver = self.nodes[name]
+            match: dict[str, Value] = {"hdr.switchml.lease": self.job.lease, "meta.member": member}
+            addresses: dict[str, Value] = {
+                "source_mac": own.mac,
+                "source": own.ip,
+                "source_port": self.job.udp_port,
+                "destination_mac": receiver.mac,
+                "destination": receiver.ip,
+                "destination_port": self.job.udp_port,
+            }
+            yield _entry("egress.receivers", match, "send_to", addresses)
+
+
+def _route(prefix: IPv4Network, action: str, params: Mapping[str, Value]) -> TableEntry:
+    return _entry("ingress.forwarding.ipv4_lpm", {"hdr.ipv4.destination": prefix}, action, params)
+
+
+def _entry(table: str, match: Mapping[str, Value], action: str, params: Mapping[str, Value]) -> TableEntry:
+    control = table.rpartition(".")[0]
+    return TableEntry(table, match, f"{control}.{action}", params)

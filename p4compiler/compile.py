@@ -1,0 +1,61 @@
+"""The compiler as a whole: the phases in the order a program passes through them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import text_format
+
+from .check import check
+from .emit_json import emit_json
+from .emit_p4info import P4Info, emit_p4info
+from .graph import Builder
+from .inline import inline
+from .lower import lower
+from .parse import parse
+from .preprocess import preprocess
+from .source import Diagnostic, Reporter
+
+INCLUDE = Path(__file__).parent / "include"
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A compiled program: BMv2's JSON, its P4Info, and the warnings that came up."""
+
+    json: dict[str, Any]
+    p4info: P4Info
+    warnings: tuple[Diagnostic, ...]
+
+    def json_text(self) -> str:
+        """The JSON as a file has it."""
+        return json.dumps(self.json, indent=2) + "\n"
+
+    def p4info_text(self) -> str:
+        """The P4Info in protobuf's text format, as a file has it."""
+        head = "# proto-file: p4/config/v1/p4info.proto\n# proto-message: p4.config.v1.P4Info\n\n"
+        return head + str(text_format.MessageToString(self.p4info))
+
+
+def compile_file(
+    path: str | Path, *, include_dirs: Iterable[str | Path] = (), defines: Mapping[str, str] | None = None
+) -> Compiled:
+    """Compile a P4_16 program written for v1model.
+
+    `include_dirs` are looked in before the compiler's own core.p4 and v1model.p4; `defines` are macros. Raises
+    CompileError (its text has every error found: place, line, caret, hint), OSError if `path` cannot be read.
+    """
+    reporter = Reporter()
+    places = (*(Path(d) for d in include_dirs), INCLUDE)
+    tokens = preprocess(Path(path), places, defines or {}, reporter)
+    program = lower(inline(check(parse(tokens), reporter)))
+    taken = {t.name for b in program.blocks.values() for t in b.tables}
+    taken |= {a.name for b in program.blocks.values() for a in b.actions}
+    builder = Builder(taken)
+    graphs = {role: builder.build(program.blocks[role]) for role in ("ig", "eg")}
+    made = emit_json(program, graphs, str(path), reporter)
+    return Compiled(made, emit_p4info(program, graphs), tuple(reporter.warnings))

@@ -1,0 +1,42 @@
+// The P4_16 core library: what every architecture has (P4_16 specification, appendix "P4 core library").
+
+#ifndef _CORE_P4_
+#define _CORE_P4_
+
+error {
+    NoError,
+    PacketTooShort,
+    NoMatch,
+    StackOutOfBounds,
+    HeaderTooShort,
+    ParserTimeout,
+    ParserInvalidArgument
+}
+
+match_kind {
+    exact,
+    ternary,
+    lpm
+}
+
+extern packet_in {
+    void extract<T>(out T hdr);
+    void extract<T>(out T variableSizeHeader, in bit<32> variableFieldSizeInBits);
+    T lookahead<T>();
+    void advance(in bit<32> sizeInBits);
+    bit<32> length();
+}
+
+extern packet_out {
+    void emit<T>(in T hdr);
+}
+
+extern void verify(in bool check, in error toSignal);
+
+extern bool static_assert(bool check, string message);
+extern bool static_assert(bool check);
+
+@noWarn("unused")
+action NoAction() {}
+
+#endif

@@ -1,0 +1,450 @@
+"""The typed program that the checker makes and the later phases rewrite.
+
+Names are resolved to the objects they mean, every expression has its type, conversions are explicit, constants folded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from . import types
+from .nodes import Annotations
+from .source import Span
+
+# Things with a name: mutable, compared by identity
+
+
+@dataclass(slots=True, eq=False)
+class Variable:
+    """A local variable or a parameter; `direction` is `in`, `out`, `inout` or empty (parameters)."""
+
+    name: str
+    type: types.Type
+    span: Span
+    direction: str = ""
+    annotations: Annotations = ()
+    parameter: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Instance:
+    """An object made by a constructor: an extern, or a parser or control inside another one."""
+
+    name: str
+    type: types.Type
+    arguments: tuple[Expr, ...]
+    span: Span
+    annotations: Annotations = ()
+    block: Block | None = None  # of a parser or control: what it is an instance of
+
+
+@dataclass(slots=True, eq=False)
+class Action:
+    """An action; `hidden` if the compiler made it, `top_level` if no control declares it."""
+
+    name: str
+    parameters: tuple[Variable, ...]
+    body: tuple[Stmt, ...]
+    span: Span
+    annotations: Annotations = ()
+    hidden: bool = False
+    top_level: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Function:
+    """A function with a body."""
+
+    name: str
+    parameters: tuple[Variable, ...]
+    result: types.Type
+    body: tuple[Stmt, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class KeyElement:
+    """One element of a table's key; `name` is what the control plane calls it."""
+
+    expr: Expr
+    match_kind: str
+    name: str
+    span: Span
+    annotations: Annotations = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ActionCall:
+    """An action with its arguments; in a table's list only those of parameters with a direction."""
+
+    action: Action
+    arguments: tuple[Expr, ...]
+    span: Span
+    annotations: Annotations = ()
+
+
+@dataclass(frozen=True, slots=True)
+class KeyValue:
+    """What an entry or a select case wants of one key: value & mask, a range (low, high), or a value set."""
+
+    value: int = 0
+    mask: int | None = None  # None: all bits
+    high: int | None = None  # of a range; `value` is then its lower end
+    value_set: ValueSet | None = None
+
+    @property
+    def anything(self) -> bool:
+        """Whether every value matches."""
+        return self.mask == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of a table's `const entries`; of those that match the one with the smallest priority wins."""
+
+    keys: tuple[KeyValue, ...]
+    call: ActionCall
+    span: Span
+    priority: int
+
+
+@dataclass(slots=True, eq=False)
+class Table:
+    """A table; `size` None: not given; `counters`, `meters`, `implementation` are the instances that its properties name."""
+
+    name: str
+    key: tuple[KeyElement, ...]
+    actions: tuple[ActionCall, ...]
+    default: ActionCall
+    default_constant: bool
+    entries: tuple[Entry, ...] | None
+    span: Span
+    annotations: Annotations = ()
+    size: Expr | None = None
+    counters: Instance | None = None
+    meters: Instance | None = None
+    implementation: Instance | None = None
+    support_timeout: bool = False
+    hidden: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class ValueSet:
+    """A parser's value set."""
+
+    name: str
+    type: types.Type
+    size: int
+    span: Span
+    annotations: Annotations = ()
+
+
+@dataclass(slots=True, eq=False)
+class State:
+    """A parser state; `subjects` empty: `cases` is one case that always matches."""
+
+    name: str
+    body: tuple[Stmt, ...]
+    subjects: tuple[Expr, ...]
+    cases: tuple[SelectCase, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class SelectCase:
+    """Where a parser goes if the subjects match; `target` is a state's name, `accept` or `reject`."""
+
+    keys: tuple[KeyValue, ...]
+    target: str
+    span: Span
+
+
+@dataclass(slots=True, eq=False)
+class Block:
+    """A parser or control: its parameters and everything declared in it."""
+
+    kind: str
+    name: str
+    parameters: tuple[Variable, ...]
+    constructor: tuple[Variable, ...]
+    span: Span
+    annotations: Annotations = ()
+    instances: list[Instance] = field(default_factory=list)
+    actions: list[Action] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
+    value_sets: list[ValueSet] = field(default_factory=list)
+    prologue: tuple[Stmt, ...] = ()  # declarations of its variables
+    body: tuple[Stmt, ...] = ()  # of a control
+    states: list[State] = field(default_factory=list)  # of a parser
+
+
+# Expressions
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Expression:
+    """Any expression: its type and where it stands."""
+
+    type: types.Type
+    span: Span
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Constant(Expression):
+    """A number, or (by their numbers) a bool, an error or an enum member."""
+
+    value: int
+    base: int = 10
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Text(Expression):
+    """A string."""
+
+    value: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ref(Expression):
+    """The value of a variable or parameter."""
+
+    variable: Variable
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Field(Expression):
+    """A field of a header, struct or header union."""
+
+    base: Expr
+    name: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Element(Expression):
+    """An element of a header stack."""
+
+    base: Expr
+    index: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StackPart(Expression):
+    """`next`, `last` or `lastIndex` of a header stack, as `part` says."""
+
+    base: Expr
+    part: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Slice(Expression):
+    """Bits high to low, both included."""
+
+    base: Expr
+    high: int
+    low: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unary(Expression):
+    """`-`, `~` or `!`."""
+
+    op: str
+    operand: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Binary(Expression):
+    """Two operands of one type (but for shifts and `++`) around an operator."""
+
+    op: str
+    left: Expr
+    right: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mux(Expression):
+    """`condition ? chosen : other`."""
+
+    condition: Expr
+    chosen: Expr
+    other: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cast(Expression):
+    """A conversion to the expression's type."""
+
+    operand: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IsValid(Expression):
+    """`header.isValid()`."""
+
+    header: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lookahead(Expression):
+    """`packet.lookahead<T>()`."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Aggregate(Expression):
+    """`{ a, b }` as a tuple, or in the order of the fields of the struct or header that it makes."""
+
+    elements: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call(Expression):
+    """A function's result."""
+
+    function: Function
+    arguments: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TableHit(Expression):
+    """`table.apply().hit`."""
+
+    table: Table
+
+
+Expr = (
+    Constant | Text | Ref | Field | Element | StackPart | Slice | Unary | Binary | Mux | Cast | IsValid | Lookahead
+    | Aggregate | Call | TableHit
+)  # fmt: skip
+
+
+# Statements
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Statement:
+    """Any statement: where it stands."""
+
+    span: Span
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Declare(Statement):
+    """A variable comes to life, with a value or without."""
+
+    variable: Variable
+    initial: Expr | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Assign(Statement):
+    """`target = value`."""
+
+    target: Expr
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class If(Statement):
+    """`if (condition) chosen else other`."""
+
+    condition: Expr
+    chosen: tuple[Stmt, ...]
+    other: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scope(Statement):
+    """A body which a Return inside it (and in no inner Scope) leaves."""
+
+    body: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Return(Statement):
+    """Leave the Scope; in a function with its value."""
+
+    value: Expr | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Exit(Statement):
+    """Leave the pipeline."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ApplyTable(Statement):
+    """Apply a table and go on according to the action that ran: `cases` by action, None is `default`."""
+
+    table: Table
+    cases: tuple[tuple[tuple[Action | None, ...], tuple[Stmt, ...]], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SwitchValue(Statement):
+    """A switch over a value: labels None is `default`."""
+
+    subject: Expr
+    cases: tuple[tuple[tuple[Expr | None, ...], tuple[Stmt, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CallAction(Statement):
+    """An action called from a control or from another action."""
+
+    action: Action
+    arguments: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CallFunction(Statement):
+    """A function called for its effect."""
+
+    call: Call
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ApplyBlock(Statement):
+    """A control or parser inside another one is applied."""
+
+    instance: Instance
+    arguments: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CallExtern(Statement):
+    """An extern function (`instance` None) or an extern object's method.
+
+    packet_in and packet_out are parameters of the architecture: their methods have the name `packet_in.extract` etc.
+    """
+
+    name: str
+    instance: Instance | None
+    arguments: tuple[Expr, ...]
+    directions: tuple[str, ...]
+    type_arguments: tuple[types.Type, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CallHeader(Statement):
+    """`setValid`, `setInvalid` of a header, `push_front`, `pop_front` of a stack (with `count`), as `method` says."""
+
+    method: str
+    header: Expr
+    count: int = 0
+
+
+Stmt = (
+    Declare | Assign | If | Scope | Return | Exit | ApplyTable | SwitchValue | CallAction | CallFunction | ApplyBlock
+    | CallExtern | CallHeader
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class Program:
+    """A checked program: the six blocks of the package `main`, and what the whole program shares."""
+
+    blocks: dict[str, Instance]  # by the package's parameters: p vr ig eg ck dep
+    instances: list[Instance]  # extern objects of the top level
+    errors: dict[str, int]
+    enums: list[types.Enum]
+    controller_headers: list[types.Header]

@@ -1,0 +1,97 @@
+"""Where values live in BMv2: names of headers, of their stacks and unions, and of the fields of `scalars`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from . import ir, types
+from .check_tables import annotation_text
+from .inline import FlatProgram
+from .rewrite import Path
+from .source import error
+
+SCALARS = "scalars"
+STANDARD_METADATA = "standard_metadata"
+
+
+@dataclass(slots=True)
+class Layout:
+    """Names by place. Locals get theirs when they are first used: what is never used has none.
+
+    `scalars` is name -> (width, signed); `headers`, `stacks` and `unions` are name -> type, in the order of their making.
+    """
+
+    places: dict[Path, str] = field(default_factory=dict)
+    scalars: dict[str, tuple[int, bool]] = field(default_factory=dict)
+    headers: dict[str, types.Header] = field(default_factory=dict)
+    stacks: dict[str, types.Stack] = field(default_factory=dict)
+    unions: dict[str, types.Union] = field(default_factory=dict)
+    varbits: dict[str, types.Varbit] = field(default_factory=dict)
+    metadata: types.Struct | None = None
+
+    def place(self, where: Path, of: types.Type) -> str:
+        """The name of the scalar, header, stack or union at a place."""
+        if where not in self.places:
+            first, *rest = where
+            assert isinstance(first, ir.Variable)
+            name = first.name
+            for part in rest:
+                name += f"[{part}]" if isinstance(part, int) else f".{part}"
+            self.add(where, name, of)
+        return self.places[where]
+
+    def add(self, where: Path, name: str, of: types.Type) -> None:
+        """Give a place its name, and the places inside it theirs."""
+        self.places[where] = name
+        match of:
+            case types.Header():
+                self.headers[name] = of
+            case types.Stack(element=element, size=size):
+                self.stacks[name] = of
+                for i in range(size):
+                    self.add((*where, i), f"{name}[{i}]", element)
+            case types.Union(fields=fields):
+                self.unions[name] = of
+                for member in fields:
+                    self.add((*where, member.name), f"{name}.{member.name}", member.type)
+            case types.Varbit():
+                self.varbits[name] = of
+            case _:
+                bits = types.scalar(of)
+                signed = isinstance(bits, types.Bits) and bits.signed
+                self.scalars[name] = (types.width(of) or 0, signed)
+
+
+def lay_out(program: FlatProgram) -> Layout:
+    """The layout of the architecture's headers and metadata."""
+    layout = Layout()
+    headers, metadata, standard = program.roots.values()
+    for root in (headers, metadata):
+        if not isinstance(root.type, types.Struct):
+            raise error(root.span, f"the parser's {root.name} must be a struct, not {root.type}")
+        prefix = f"{root.type.name}." if root is metadata else ""
+        nested = any(isinstance(f.type, types.Struct) for f in root.type.fields)
+        members = list(_members((root,), "", root.type))
+        for number, (where, path, name, of) in enumerate(members):
+            if root is headers and not isinstance(of, types.Header | types.Union | types.Stack):
+                raise error(
+                    root.span, f"field '{path}' of {root.type} is no header", "put it into the metadata"
+                )
+            flat = f"_{path.replace('.', '_')}{number}" if nested else name
+            layout.add(where, prefix + flat, of)
+    assert isinstance(standard.type, types.Struct)
+    for f in standard.type.fields:
+        layout.places[(standard, f.name)] = f.name
+    layout.metadata = standard.type
+    return layout
+
+
+def _members(where: Path, path: str, of: types.Struct) -> list[tuple[Path, str, str, types.Type]]:
+    result = []
+    for f in of.fields:
+        inner = f"{path}.{f.name}" if path else f.name
+        if isinstance(f.type, types.Struct):
+            result += _members((*where, f.name), inner, f.type)
+        else:
+            result.append(((*where, f.name), inner, annotation_text(f.annotations, "name") or f.name, f.type))
+    return result

@@ -1,0 +1,408 @@
+"""Lowering: flat blocks -> statements that BMv2 has primitives for.
+
+Structs are handled field by field, slices are not written, switches over values become ifs, arguments of externs and keys
+of tables are simple, a parser looks ahead only in assignments.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from . import fold, ir, types
+from .inline import FlatProgram
+from .rewrite import is_fixed, map_children, overlap, path, reads, walk
+from .source import Span, error
+
+# Externs whose lists of fields are taken as they are: checksums compute over what the headers hold at the end.
+_CHECKSUMS = (
+    "verify_checksum",
+    "update_checksum",
+    "verify_checksum_with_payload",
+    "update_checksum_with_payload",
+)
+
+
+def lower(program: FlatProgram) -> FlatProgram:
+    """The program lowered, in place; raises CompileError for what the target cannot do."""
+    names = Namer()
+    for role, block in program.blocks.items():
+        lowerer = _Lowerer(names, parser=role == "p", simple=role in ("ig", "eg"))
+        for action in block.actions:
+            action.body = lowerer.statements(action.body)
+        for state in block.states:
+            before: list[ir.Stmt] = []
+            state.subjects = tuple(
+                lowerer.simple_value(lowerer.expr(s, before), before) for s in state.subjects
+            )
+            state.body = (*lowerer.statements(state.body), *before)
+        block.body = lowerer.statements(block.body)
+    return program
+
+
+@dataclass(slots=True)
+class Namer:
+    """Gives the variables that lowering makes names of their own."""
+
+    count: int = 0
+
+    def variable(self, name: str, of: types.Type, span: Span) -> ir.Variable:
+        """A new variable."""
+        self.count += 1
+        return ir.Variable(f"{name}${self.count - 1}", of, span)
+
+
+def leaves(e: ir.Expr) -> list[ir.Expr]:
+    """A struct's fields, down to what is stored as one thing: scalars, headers, stacks."""
+    match e.type:
+        case types.Struct(fields=fields):
+            inner = [leaves(field_of(e, f.name, f.type, position)) for position, f in enumerate(fields)]
+            return [leaf for found in inner for leaf in found]
+        case types.Tuple(elements=elements) if isinstance(e, ir.Aggregate):
+            found = [leaves(element) for element in e.elements]
+            return [leaf for group in found for leaf in group] if elements else []
+    return [e]
+
+
+def field_of(e: ir.Expr, name: str, of: types.Type, position: int) -> ir.Expr:
+    """A field of an expression, taken out of it where it is written out."""
+    if isinstance(e, ir.Aggregate):
+        return e.elements[position]
+    if isinstance(e, ir.Mux):
+        chosen, other = (field_of(branch, name, of, position) for branch in (e.chosen, e.other))
+        return fold.mux(e.span, e.condition, chosen, other)
+    return ir.Field(of, e.span, e, name)
+
+
+class _Lowerer:
+    def __init__(self, names: Namer, parser: bool, simple: bool) -> None:
+        self.names = names
+        self.parser = parser
+        self.simple = simple  # whether extern arguments must be simple (in actions)
+
+    # Expressions
+
+    def expr(self, e: ir.Expr, before: list[ir.Stmt]) -> ir.Expr:
+        """The expression in terms of scalars; what it needs done first goes to `before`."""
+        match e:
+            case ir.Ref() | ir.Constant() | ir.Text():
+                return e
+            case ir.Binary(op="==" | "!=" as op, left=left, right=right, span=span):
+                if not _is_scalar(left.type):
+                    return self.compare(span, op, self.expr(left, before), self.expr(right, before))
+            case ir.Lookahead():
+                return self.lookahead(e, before)
+            case ir.Field(base=ir.Lookahead() as base, name=name, type=of):
+                position = [f.name for f in _fields(base.type)].index(name)
+                return field_of(self.expr(base, before), name, of, position)
+            case ir.Field(base=ir.Mux() as base, name=name, type=of):
+                position = [f.name for f in _fields(base.type)].index(name)
+                return self.expr(field_of(base, name, of, position), before)
+        return map_children(e, lambda child: self.expr(child, before))
+
+    def compare(self, span: Span, op: str, left: ir.Expr, right: ir.Expr) -> ir.Expr:
+        """Equality of structs, headers and stacks: of all their parts."""
+        boolean = types.Bool()
+        parts: list[ir.Expr] = []
+        match left.type:
+            case types.Header(fields=fields):
+                if isinstance(left, ir.Aggregate):
+                    left, right = right, left
+                parts = [
+                    fold.binary(
+                        span, boolean, "==",
+                        field_of(left, f.name, f.type, i), field_of(right, f.name, f.type, i),
+                    )
+                    for i, f in enumerate(fields)
+                ]  # fmt: skip
+                equal = _all(span, parts)
+                first = ir.IsValid(boolean, span, left)
+                if isinstance(right, ir.Aggregate):
+                    equal = fold.binary(span, boolean, "&&", first, equal)
+                else:
+                    second = ir.IsValid(boolean, span, right)
+                    both = fold.binary(span, boolean, "&&", first, second)
+                    none = fold.binary(
+                        span, boolean, "&&", fold.unary(span, "!", first), fold.unary(span, "!", second)
+                    )
+                    equal = fold.binary(
+                        span, boolean, "||", none, fold.binary(span, boolean, "&&", both, equal)
+                    )
+            case types.Stack(element=element, size=size):
+                for i in range(size):
+                    index = ir.Constant(types.Bits(32), span, i)
+                    one, two = (ir.Element(element, span, side, index) for side in (left, right))
+                    parts.append(self.compare(span, "==", one, two))
+                equal = _all(span, parts)
+            case types.Struct() | types.Tuple():
+                for a, b in zip(leaves(left), leaves(right), strict=True):
+                    whole = _is_scalar(a.type)
+                    parts.append(
+                        fold.binary(span, boolean, "==", a, b) if whole else self.compare(span, "==", a, b)
+                    )
+                equal = _all(span, parts)
+            case _:
+                raise error(span, f"comparing values of type {left.type} is not supported")
+        return equal if op == "==" else fold.unary(span, "!", equal)
+
+    def lookahead(self, e: ir.Lookahead, before: list[ir.Stmt]) -> ir.Expr:
+        """The bits ahead, in a variable of their own; of a header or struct its fields cut out of them."""
+        total = _total_width(e.type)
+        if total is None or total == 0:
+            raise error(e.span, f"lookahead of {e.type} is not supported")
+        bits = types.Bits(total)
+        variable = ir.Ref(bits, e.span, self.names.variable("lookahead", bits, e.span))
+        before.append(ir.Assign(e.span, variable, ir.Lookahead(bits, e.span)))
+        return _cut(e.span, e.type, variable, [total])
+
+    def simple_value(self, e: ir.Expr, before: list[ir.Stmt]) -> ir.Expr:
+        """The expression itself if it is a constant or a field, else a variable that holds it."""
+        match e:
+            case ir.Constant() | ir.Text() | ir.Ref() | ir.Field() | ir.Element():
+                return e
+            case ir.StackPart() if e.part != "lastIndex":
+                return e
+            case ir.Aggregate(type=of, span=span, elements=elements):
+                return ir.Aggregate(of, span, tuple(self.simple_value(x, before) for x in elements))
+        variable = ir.Ref(e.type, e.span, self.names.variable("tmp", e.type, e.span))
+        before.append(ir.Assign(e.span, variable, e))
+        return variable
+
+    # Statements
+
+    def statements(self, statements: tuple[ir.Stmt, ...]) -> tuple[ir.Stmt, ...]:
+        result: list[ir.Stmt] = []
+        for s in statements:
+            self.statement(s, result)
+        return tuple(result)
+
+    def statement(self, s: ir.Stmt, out: list[ir.Stmt]) -> None:
+        match s:
+            case ir.Assign(span=span, target=target, value=value):
+                self.assign(span, self.expr(target, out), self.expr(value, out), out)
+            case ir.If(span=span, condition=condition, chosen=chosen, other=other):
+                self.key_values(condition, out)
+                test = self.expr(condition, out)
+                yes, no = self.statements(chosen), self.statements(other)
+                if isinstance(test, ir.Constant):
+                    out += yes if test.value else no
+                elif yes or no or _hit(test) is not None:
+                    out.append(ir.If(span, test, yes, no))
+            case ir.Scope(span=span, body=body):
+                out.append(ir.Scope(span, self.statements(body)))
+            case ir.ApplyTable(span=span, table=table, cases=cases):
+                self.table_key(table, out)
+                new = tuple((labels, self.statements(body)) for labels, body in cases)
+                out.append(ir.ApplyTable(span, table, new))
+            case ir.SwitchValue():
+                self.switch(s, out)
+            case ir.CallExtern():
+                self.call_extern(s, out)
+            case ir.CallHeader(span=span, method=method, header=header, count=count):
+                new_header = self.expr(header, out)
+                out.append(ir.CallHeader(span, method, new_header, count))
+            case _:
+                out.append(s)
+
+    def assign(self, span: Span, target: ir.Expr, value: ir.Expr, out: list[ir.Stmt]) -> None:
+        of = target.type
+        if isinstance(target, ir.Slice):
+            self.assign_slice(span, target, value, out)
+        elif (
+            isinstance(of, types.Struct | types.Tuple)
+            or isinstance(value, ir.Aggregate | ir.Mux)
+            and isinstance(of, types.Header)
+        ):
+            self.assign_parts(span, target, value, out)
+        else:
+            out.append(ir.Assign(span, target, value))
+
+    def assign_parts(self, span: Span, target: ir.Expr, value: ir.Expr, out: list[ir.Stmt]) -> None:
+        """A struct, or a header of written-out fields, part by part."""
+        of = target.type
+        if isinstance(of, types.Header) and isinstance(value, ir.Mux):
+            before: list[ir.Stmt] = []
+            branches = []
+            for branch in (value.chosen, value.other):
+                body: list[ir.Stmt] = []
+                self.assign(span, target, branch, body)
+                branches.append(tuple(body))
+            out += before
+            out.append(ir.If(span, value.condition, branches[0], branches[1]))
+            return
+        fields = _fields(of)
+        parts = [
+            (ir.Field(f.type, target.span, target, f.name), field_of(value, f.name, f.type, i))
+            for i, f in enumerate(fields)
+        ]
+        where = path(target)
+        if not isinstance(value, ir.Field | ir.Ref) and where is not None:
+            # `{ a, b } = { b, a }` reads everything before it writes anything.
+            shared = any(overlap(where, read) for _, v in parts for read in reads(v))
+            if shared:
+                parts = [(t, self.held(v, out)) for t, v in parts]
+        if isinstance(of, types.Header):
+            out.append(ir.CallHeader(span, "setValid", target))
+        for part, part_value in parts:
+            self.assign(span, part, part_value, out)
+
+    def held(self, value: ir.Expr, out: list[ir.Stmt]) -> ir.Expr:
+        if isinstance(value, ir.Constant):
+            return value
+        variable = ir.Ref(value.type, value.span, self.names.variable("tmp", value.type, value.span))
+        self.assign(value.span, variable, value, out)
+        return variable
+
+    def assign_slice(self, span: Span, target: ir.Slice, value: ir.Expr, out: list[ir.Stmt]) -> None:
+        """`x[h:l] = v` is `x = x & ~mask | v << l`."""
+        base = target.base
+        if isinstance(base, ir.Slice):
+            inner = ir.Slice(target.type, span, base.base, base.low + target.high, base.low + target.low)
+            self.assign_slice(span, inner, value, out)
+            return
+        bits = types.scalar(base.type)
+        assert isinstance(bits, types.Bits)
+        whole = types.Bits(bits.width)
+        mask = ((1 << (target.high - target.low + 1)) - 1) << target.low
+        kept = fold.binary(
+            span,
+            whole,
+            "&",
+            fold.cast(span, whole, base),
+            ir.Constant(whole, span, ~mask & ((1 << bits.width) - 1), 16),
+        )
+        wide = fold.cast(span, whole, value)
+        shift = ir.Constant(types.Int(), span, target.low)
+        moved = fold.binary(span, whole, "<<", wide, shift) if target.low else wide
+        joined = fold.binary(span, whole, "|", kept, moved)
+        out.append(ir.Assign(span, base, fold.cast(span, base.type, joined)))
+
+    def switch(self, s: ir.SwitchValue, out: list[ir.Stmt]) -> None:
+        subject = self.simple_value(self.expr(s.subject, out), out)
+        if not isinstance(subject, ir.Constant):
+            variable = ir.Ref(subject.type, s.span, self.names.variable("switch", subject.type, s.span))
+            out.append(ir.Assign(s.span, variable, subject))
+            subject = variable
+        boolean = types.Bool()
+        rest: tuple[ir.Stmt, ...] = ()
+        for labels, body in s.cases:
+            if None in labels:
+                rest = self.statements(body)
+        for labels, body in reversed(s.cases):
+            tests = [
+                fold.binary(s.span, boolean, "==", subject, label) for label in labels if label is not None
+            ]
+            if tests and None not in labels:
+                test = tests[0]
+                for other in tests[1:]:
+                    test = fold.binary(s.span, boolean, "||", test, other)
+                rest = (ir.If(s.span, test, self.statements(body), rest),)
+        out += rest
+
+    def call_extern(self, s: ir.CallExtern, out: list[ir.Stmt]) -> None:
+        arguments: list[ir.Expr] = []
+        after: list[ir.Stmt] = []
+        for argument, direction in zip(s.arguments, s.directions, strict=True):
+            if direction in ("out", "inout"):
+                target = self.expr(argument, out)
+                if isinstance(target, ir.Slice):
+                    variable = ir.Ref(
+                        target.type, target.span, self.names.variable("tmp", target.type, target.span)
+                    )
+                    if direction == "inout":
+                        out.append(ir.Assign(target.span, variable, target))
+                    self.assign_slice(target.span, target, variable, after)
+                    target = variable
+                arguments.append(target)
+                continue
+            value = self.expr(argument, out)
+            if s.name in ("packet_in.extract", "verify", "packet_in.advance", "assert", "assume"):
+                arguments.append(value)
+            elif s.name in _CHECKSUMS or not self.simple:
+                arguments.append(value)
+            else:
+                arguments.append(self.simple_value(value, out))
+        out.append(
+            ir.CallExtern(s.span, s.name, s.instance, tuple(arguments), s.directions, s.type_arguments)
+        )
+        out += after
+
+    # Tables
+
+    def key_values(self, condition: ir.Expr, out: list[ir.Stmt]) -> None:
+        table = _hit(condition)
+        if table is not None:
+            self.table_key(table, out)
+
+    def table_key(self, table: ir.Table, out: list[ir.Stmt]) -> None:
+        """Put what a key computes into a variable before the table is applied."""
+        elements = []
+        for element in table.key:
+            expr = self.expr(element.expr, out)
+            if not _simple_key(expr):
+                variable = ir.Ref(expr.type, expr.span, self.names.variable("key", expr.type, expr.span))
+                out.append(ir.Assign(expr.span, variable, expr))
+                expr = variable
+            elements.append(
+                ir.KeyElement(expr, element.match_kind, element.name, element.span, element.annotations)
+            )
+        table.key = tuple(elements)
+
+
+def _hit(condition: ir.Expr) -> ir.Table | None:
+    while isinstance(condition, ir.Unary):
+        condition = condition.operand
+    return condition.table if isinstance(condition, ir.TableHit) else None
+
+
+def _simple_key(e: ir.Expr) -> bool:
+    """Whether BMv2 can match on it: a field, a header's validity, or a field under a constant mask."""
+    match e:
+        case ir.IsValid(header=header):
+            return is_fixed(header)
+        case (
+            ir.Binary(op="&", left=left, right=ir.Constant())
+            | ir.Binary(op="&", left=ir.Constant(), right=left)
+        ):
+            return is_fixed(left)
+    return is_fixed(e)
+
+
+def _all(span: Span, parts: list[ir.Expr]) -> ir.Expr:
+    result: ir.Expr = ir.Constant(types.Bool(), span, 1)
+    for part in parts:
+        result = fold.binary(span, types.Bool(), "&&", result, part)
+    return result
+
+
+def _is_scalar(of: types.Type) -> bool:
+    return types.width(of) is not None or isinstance(of, types.Varbit)
+
+
+def _fields(of: types.Type) -> tuple[types.Field, ...]:
+    match of:
+        case types.Fields(fields=fields):
+            return fields
+        case types.Tuple(elements=elements):
+            return tuple(types.Field(str(i), e) for i, e in enumerate(elements))
+    raise AssertionError(of)
+
+
+def _total_width(of: types.Type) -> int | None:
+    if isinstance(of, types.Header | types.Struct):
+        widths = [_total_width(f.type) for f in of.fields]
+        return None if None in widths else sum(w for w in widths if w is not None)
+    return types.width(of)
+
+
+def _cut(span: Span, of: types.Type, bits: ir.Expr, remaining: list[int]) -> ir.Expr:
+    """A value of type `of` from the first of the bits that remain."""
+    if isinstance(of, types.Header | types.Struct):
+        return ir.Aggregate(of, span, tuple(_cut(span, f.type, bits, remaining) for f in of.fields))
+    width = types.width(of) or 0
+    remaining[0] -= width
+    whole = types.width(bits.type)
+    part = bits if width == whole else fold.slice_(span, bits, remaining[0] + width - 1, remaining[0])
+    return fold.cast(span, of, part)
+
+
+__all__ = ["leaves", "lower", "walk"]

@@ -1,0 +1,270 @@
+"""The command line: simple_switch_grpc's, so that scripts made for BMv2 can name this switch instead.
+
+What BMv2 has and this switch has not is refused by name, unless its absence cannot be noticed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+_EXIT_FAILURE = 1
+_EXIT_USAGE = 2
+
+_MAX_PORT = 511  # v1model's ports are bit<9>
+_LEVELS = {
+    "trace": logging.DEBUG,
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warn": logging.WARNING,
+    "error": logging.ERROR,
+    "off": logging.CRITICAL + 1,
+}
+_CAPTURE = "capture on the interfaces themselves, for example with tcpdump -i INTERFACE"
+_REFUSED = {
+    "--pcap": _CAPTURE,
+    "--dump-packet-data": _CAPTURE,
+    "--use-files": "attach interfaces with -i",
+    "--packet-in": "attach interfaces with -i",
+    "--debugger": "there is no debugger",
+    "--debugger-addr": "there is no debugger",
+    "--restore-state": "write the entries again over P4Runtime",
+}
+_NO_TLS = "the gRPC server has no TLS: let it listen on 127.0.0.1 or in a namespace of its own"
+_REFUSED_TARGET = {
+    "--grpc-server-ssl": _NO_TLS,
+    "--grpc-server-cacert": _NO_TLS,
+    "--grpc-server-cert": _NO_TLS,
+    "--grpc-server-key": _NO_TLS,
+    "--grpc-server-with-client-auth": _NO_TLS,
+    "--dp-grpc-server-addr": "attach interfaces with -i",
+    "--priority-queues": "a port has one queue",
+}
+_UNUSED = ("--thrift-port", "--notifications-addr", "--nanolog", "--max-port-count")
+_UNUSED_TARGET = ("--max-mc-groups", "--max-l1-entries", "--max-l2-entries")
+
+
+class UsageError(Exception):
+    """A command line that cannot be followed; says what to change."""
+
+
+class StartError(Exception):
+    """The switch cannot start here and now; says what is in the way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """A command line. `program` is a BMv2 JSON, None with --no-p4; `ports` maps numbers to interfaces."""
+
+    program: Path | None
+    ports: dict[int, str]
+    device_id: int
+    grpc_address: str
+    cpu_port: int | None
+    drop_port: int
+    log_level: int
+    log_console: bool
+    log_file: Path | None
+
+
+def parse(argv: Sequence[str]) -> Options:
+    """The options in a command line; raises UsageError."""
+    general, target = _split(argv)
+    _refuse(general, _REFUSED)
+    _refuse(target, _REFUSED_TARGET)
+    switch = _switch_parser().parse_args(general)
+    grpc = _target_parser().parse_args(target)
+    if switch.no_p4 == (switch.program is not None):
+        raise UsageError("give either the path of a BMv2 JSON or --no-p4")
+    if switch.log_console and switch.log_file:
+        raise UsageError("give either --log-console or --log-file")
+    logging_wanted = switch.log_console or switch.log_file
+    options = Options(
+        program=switch.program,
+        ports=_ports(switch.interface),
+        device_id=switch.device_id,
+        grpc_address=grpc.grpc_server_addr,
+        cpu_port=grpc.cpu_port,
+        drop_port=grpc.drop_port,
+        log_level=_LEVELS[switch.log_level if logging_wanted else "warn"],
+        log_console=switch.log_console,
+        log_file=switch.log_file,
+    )
+    for name, port in (("--cpu-port", options.cpu_port), ("--drop-port", options.drop_port)):
+        if port is not None and not 0 < port <= _MAX_PORT:
+            raise UsageError(f"{name} {port} is not in 1..{_MAX_PORT}")
+        if port in options.ports:
+            raise UsageError(f"{name} {port} is also given to the interface {options.ports[port]}")
+    if options.cpu_port == options.drop_port:
+        raise UsageError(f"--cpu-port and --drop-port are both {options.cpu_port}")
+    return options
+
+
+def _split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    arguments = list(argv)
+    if "--" not in arguments:
+        return arguments, []
+    at = arguments.index("--")
+    return arguments[:at], arguments[at + 1 :]
+
+
+def _refuse(arguments: Iterable[str], refused: Mapping[str, str]) -> None:
+    for argument in arguments:
+        name = argument.partition("=")[0]
+        if name in refused:
+            raise UsageError(f"{name} is not supported: {refused[name]}")
+
+
+def _ports(interfaces: Iterable[str]) -> dict[int, str]:
+    ports: dict[int, str] = {}
+    for item in interfaces:
+        number, at, interface = item.partition("@")
+        if not (number.isdecimal() and at and interface):
+            raise UsageError(f"-i {item}: write PORT@INTERFACE, for example 1@veth0")
+        port = int(number)
+        if port > _MAX_PORT:
+            raise UsageError(f"-i {item}: v1model's ports go up to {_MAX_PORT}")
+        if port in ports:
+            raise UsageError(f"-i {item}: port {port} is {ports[port]} already")
+        ports[port] = interface
+    return ports
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message)
+
+
+def _switch_parser() -> _Parser:
+    parser = _Parser(
+        prog="python -m p4switch",
+        usage="%(prog)s [options] PROGRAM.json|--no-p4 [-- target options]",
+        description="A v1model switch with the command line of simple_switch_grpc.",
+        epilog=_target_parser().format_help(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "program", nargs="?", type=Path, metavar="PROGRAM.json", help="a program as BMv2 JSON"
+    )
+    parser.add_argument(
+        "--no-p4", action="store_true", help="start without a program: a controller will set one"
+    )
+    parser.add_argument(
+        *("-i", "--interface"),
+        action="append",
+        default=[],
+        metavar="PORT@INTERFACE",
+        help="attach an interface as a port; may be repeated",
+    )
+    parser.add_argument(
+        "--device-id", type=int, default=0, metavar="N", help="P4Runtime device id; default 0"
+    )
+    parser.add_argument("--log-console", action="store_true", help="log to the standard output")
+    parser.add_argument("--log-file", type=Path, metavar="FILE", help="log to a file")
+    parser.add_argument("-L", "--log-level", choices=_LEVELS, default="info", help="default info")
+    parser.add_argument("--log-flush", action="store_true", help="accepted: logs are always flushed")
+    _add_unused(parser, _UNUSED)
+    return parser
+
+
+def _target_parser() -> _Parser:
+    parser = _Parser(prog="--", usage="target options:", add_help=False, allow_abbrev=False)
+    parser.add_argument(
+        "--grpc-server-addr", default="0.0.0.0:9559", metavar="HOST:PORT", help="default 0.0.0.0:9559"
+    )
+    parser.add_argument(
+        "--cpu-port", type=int, metavar="N", help="port for packet-in and -out; none by default"
+    )
+    parser.add_argument("--drop-port", type=int, default=_MAX_PORT, metavar="N", help=f"default {_MAX_PORT}")
+    _add_unused(parser, _UNUSED_TARGET)
+    return parser
+
+
+def _add_unused(parser: _Parser, names: Iterable[str]) -> None:
+    for name in names:
+        parser.add_argument(name, metavar="X", help="accepted, without effect")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the switch until SIGTERM or SIGINT; the exit status: 0, 1 if it cannot start, 2 for bad usage."""
+    try:
+        options = parse(argv)
+        _log_to(options)
+        _check_ports(options.ports)
+        _run(options)
+    except UsageError as error:
+        print(f"p4switch: {error}", file=sys.stderr)
+        return _EXIT_USAGE
+    except StartError as error:
+        print(f"p4switch: {error}", file=sys.stderr)
+        return _EXIT_FAILURE
+    return 0
+
+
+def _log_to(options: Options) -> None:
+    handler: logging.Handler
+    try:
+        if options.log_file:
+            handler = logging.FileHandler(options.log_file)
+        else:
+            handler = logging.StreamHandler(sys.stdout if options.log_console else sys.stderr)
+    except OSError as error:
+        raise StartError(f"cannot log: {error}") from None
+    line = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+    logging.basicConfig(level=options.log_level, handlers=[handler], format=line)
+
+
+def _check_ports(ports: dict[int, str]) -> None:
+    for port, interface in ports.items():
+        try:
+            socket.if_nametoindex(interface)
+        except OSError:
+            raise StartError(f"port {port}: this network namespace has no interface {interface}") from None
+    if ports:
+        try:
+            socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0).close()
+        except PermissionError:
+            raise StartError(
+                "ports need CAP_NET_RAW: run as root, or in a namespace of yours (unshare -Urn)"
+            ) from None
+
+
+def _run(options: Options) -> None:
+    stop = threading.Event()
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signal_number, lambda *_: stop.set())
+    # gRPC is imported only here: a wrong command line should not wait for it.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its C core prints beside our own messages
+    from p4switch.live import PortError
+    from p4switch.p4runtime_device import Device
+    from p4switch.p4runtime_server import P4RuntimeService, serve
+    from p4switch.program import ProgramError
+    from p4switch.toolchain import ToolchainError
+
+    device = Device(options.ports, options.cpu_port, options.drop_port)
+    service = P4RuntimeService(device, options.device_id)
+    try:
+        if options.program is not None:
+            device.boot(options.program.read_bytes())
+        server, port = serve(service, options.grpc_address)
+    except ProgramError as error:
+        raise StartError(f"{options.program}: {error}") from None
+    except (OSError, PortError, ToolchainError) as error:
+        device.stop()
+        raise StartError(str(error)) from None
+    host = options.grpc_address.rpartition(":")[0]
+    ports = ",".join(f"{number}@{interface}" for number, interface in sorted(options.ports.items()))
+    print(f"ready device_id={options.device_id} grpc={host}:{port} ports={ports}", flush=True)
+    stop.wait()
+    server.stop(grace=0).wait()
+    device.stop()

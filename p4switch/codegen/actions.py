@@ -1,0 +1,374 @@
+"""Actions: one C function each, a primitive at a time. Names and meaning are BMv2's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from p4switch.codegen.calculations import Calculations
+from p4switch.codegen.expressions import ExpressionWriter, Operand, Value, unsigned_range, unsigned_type
+from p4switch.codegen.layout import WIDEST, Layout, machine_width
+from p4switch.codegen.loops import LoopWriter
+from p4switch.codegen.names import Names
+from p4switch.codegen.rolling import JUMPS, Run, RunFinder
+from p4switch.codegen.state import State
+from p4switch.codegen.uses import Uses
+from p4switch.codegen.writer import Writer
+from p4switch.program import (
+    Action,
+    Argument,
+    Binary,
+    Constant,
+    ElementField,
+    Expression,
+    Field,
+    HeaderName,
+    Named,
+    Primitive,
+    StackName,
+)
+
+FROM_OPERANDS = {
+    "add": "+",
+    "subtract": "-",
+    "bit_xor": "^",
+    "bit_or": "|",
+    "bit_and": "&",
+    "shift_left": "<<",
+    "shift_right": ">>",
+}
+IN_PLACE = {"add_to_field": "+", "subtract_from_field": "-"}
+
+
+class ActionWriter:
+    """Writes action functions, and primitives wherever they stand."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        state: State,
+        calculations: Calculations,
+        names: Names,
+        uses: Uses,
+        runs: RunFinder,
+    ) -> None:
+        self.layout = layout
+        self.state = state
+        self.calculations = calculations
+        self.names = names
+        self.uses = uses
+        self.runs = runs
+        self.has_exit = {
+            a.id for a in layout.program.actions.values() if any(p.op == "exit" for p in a.primitives)
+        }
+
+    def function(self, action: Action) -> str:
+        """The C name of an action."""
+        return self.names.identifier("action_", action.name, ("action", action.id))
+
+    def write(self, out: Writer, action: Action) -> None:
+        """The action's function."""
+        head = f"static void {self.function(action)}(struct state *s, struct packet *p, const uint64_t *data)"
+        out.line("__attribute__((unused))")
+        with out.block(head):
+            parameters: list[tuple[str, int]] = []
+            word = 0
+            for parameter in action.parameters:
+                name = Names().identifier("", parameter.name)
+                name = f"{name}_" if name in {"s", "p", "data"} | {n for n, _ in parameters} else name
+                wide = parameter.width > 64
+                load = f"U128(data[{word}], data[{word + 1}])" if wide else f"data[{word}]"
+                kind = unsigned_type(parameter.width)
+                out.line(f"const {kind} {name} = {'' if wide else f'({kind})'}{load};")
+                parameters.append((name, parameter.width))
+                word += 2 if wide else 1
+            out.line("(void)s, (void)p, (void)data;")
+            body = PrimitiveWriter(self, f"action {action.name}", tuple(parameters))
+            taken = {"s", "p", "data"} | {n for n, _ in parameters}
+            for field in sorted(self.uses.locals[action.id], key=lambda f: (f.header, f.name)):
+                local = self.layout.metadata_member(field).rpartition(".")[2]
+                body.expressions.locals[field] = f"{local}_" if local in taken else local
+            inner = out.inner()
+            body.parts(inner, self.runs.parts(action.id))
+            for field, local in body.expressions.locals.items():
+                kind = self.layout.program.field_type(field)
+                if inner.mentions(local):
+                    out.line(f"{'' if kind.signed else 'u'}int{machine_width(kind.width)}_t {local} = 0;")
+            out.append(inner)
+        out.line()
+
+
+class PrimitiveWriter:
+    """Writes the primitives of one function."""
+
+    def __init__(self, actions: ActionWriter, where: str, parameters: tuple[tuple[str, int], ...]) -> None:
+        self.layout = actions.layout
+        self.state = actions.state
+        self.calculations = actions.calculations
+        self.where = where
+        self.expressions = ExpressionWriter(actions.layout, where, parameters)
+        self.temporaries = 0
+
+    def parts(self, out: Writer, parts: Sequence[Primitive | Run]) -> None:
+        """An action's primitives in order, with labels where a jump lands, and its runs as loops."""
+        targets = set()
+        for part in parts:
+            if isinstance(part, Primitive) and part.op in JUMPS:
+                offset = part.arguments[-1]
+                if not isinstance(offset, Constant):
+                    raise self.expressions.unsupported("a jump to a computed place")
+                targets.add(offset.value)
+        for index, part in enumerate(parts):
+            if index in targets:
+                out.label(f"L{index}")
+            if isinstance(part, Run):
+                out.source(part.group[0].source)
+                LoopWriter(self, part).write(out)
+            else:
+                out.source(part.source)
+                self.primitive(out, part)
+        for index in sorted(t for t in targets if t >= len(parts)):
+            out.label(f"L{index}")
+
+    def primitive(self, out: Writer, primitive: Primitive) -> None:
+        """One primitive call."""
+        name = primitive.op.lstrip("_")
+        writer: Callable[..., None] | None = getattr(self, f"op_{name}", None)
+        if name in FROM_OPERANDS:
+            target, left, right = self.operands(primitive.arguments)
+            self.assign(out, target, Binary(FROM_OPERANDS[name], left, right))
+        elif name in IN_PLACE:
+            target, operand = self.operands(primitive.arguments)
+            self.assign(out, target, Binary(IN_PLACE[name], target, operand))
+        elif writer is None:
+            raise self.expressions.unsupported(f"primitive {primitive.op} is not supported")
+        else:
+            writer(out, *primitive.arguments)
+
+    def operands(self, arguments: Sequence[Argument]) -> list[Expression]:
+        """Arguments that must all be expressions."""
+        found = [a for a in arguments if not isinstance(a, Named)]
+        if len(found) != len(arguments):
+            raise self.expressions.unsupported(f"unexpected argument among {arguments}")
+        return found
+
+    def temporary(self, out: Writer, kind: str, code: str) -> str:
+        """A constant local with an expression's value."""
+        self.temporaries += 1
+        name = f"t{self.temporaries}"
+        out.line(f"const {kind} {name} = {code};")
+        return name
+
+    def header(self, argument: Argument) -> str:
+        """The enumerator of a header argument."""
+        if not isinstance(argument, HeaderName) or self.layout.program.headers[argument.name].is_metadata:
+            raise self.expressions.unsupported(f"a header is needed, not {argument}")
+        return self.layout.header_index(argument.name)
+
+    # Assignment
+
+    def assign(self, out: Writer, target: Expression, source: Operand) -> None:
+        """`target = source`, cut to the target's width."""
+        match target:
+            case Field():
+                kind = self.layout.program.field_type(target)
+                if kind.width > WIDEST:
+                    self.assign_bytes(out, target, source)
+                elif kind.width:
+                    self.store(out, target, self.expressions.assigned(source, kind))
+            case ElementField(element, offset):
+                stack = self.layout.program.stacks[element.stack]
+                header_type = self.layout.program.headers[stack.headers[0]].type
+                kind = header_type.fields[offset]
+                pointer = self.expressions.element_pointer(element)
+                machine = max(32, machine_width(kind.width))
+                code = self.expressions.assigned(source, kind)
+                out.line(f"put{machine}({pointer}, {self.layout.field_macro(header_type, kind)}, {code});")
+            case _:
+                raise self.expressions.unsupported(f"assignment to {type(target).__name__}")
+
+    def store(self, out: Writer, target: Field, code: str) -> None:
+        """Writes C of the field's machine type, already cut to its width."""
+        if self.layout.is_metadata(target):
+            place = self.expressions.locals.get(target) or self.layout.metadata_member(target)
+            out.line(f"{place} = {code};")
+            return
+        header_type = self.layout.program.headers[target.header].type
+        kind = self.layout.program.field_type(target)
+        machine = max(32, machine_width(kind.width))
+        macro = self.layout.field_macro(header_type, kind)
+        out.line(f"put{machine}({self.layout.header_pointer(target.header)}, {macro}, {code});")
+
+    def assign_bytes(self, out: Writer, target: Field, source: Expression) -> None:
+        """Fields too wide for arithmetic are only copied."""
+        kind = self.layout.program.field_type(target)
+        if isinstance(source, Field) and not (
+            self.layout.is_metadata(source) or self.layout.is_metadata(target)
+        ):
+            other = self.layout.program.field_type(source)
+            if other.width == kind.width and not (other.offset | kind.offset | kind.width) % 8:
+                to = f"{self.layout.header_pointer(target.header)} + {kind.offset // 8}"
+                origin = f"{self.layout.header_pointer(source.header)} + {other.offset // 8}"
+                out.line(f"memmove({to}, {origin}, {kind.width // 8});")
+                return
+        raise self.expressions.unsupported(
+            f"{target.header}.{target.name}: computing with over {WIDEST} bits"
+        )
+
+    def op_assign(self, out: Writer, target: Expression, source: Expression) -> None:
+        """`assign` and `modify_field`."""
+        self.assign(out, target, source)
+
+    op_modify_field = op_assign
+
+    def op_no_op(self, out: Writer) -> None:
+        """Nothing."""
+
+    # Headers
+
+    def op_add_header(self, out: Writer, target: Argument) -> None:
+        """setValid(): a header that was not valid begins as zeros."""
+        out.line(f"set_valid(p, {self.header(target)});")
+
+    op_add_header_fast = op_add_header
+
+    def op_remove_header(self, out: Writer, target: Argument) -> None:
+        """setInvalid()."""
+        out.line(f"set_invalid(p, {self.header(target)});")
+
+    def op_assign_header(self, out: Writer, target: Argument, source: Argument) -> None:
+        """Header assignment: fields and validity."""
+        if isinstance(target, HeaderName) and self.layout.program.headers[target.name].is_metadata:
+            self.assign_struct(out, target, source)
+            return
+        out.line(f"copy_header(p, {self.header(target)}, {self.header(source)});")
+
+    op_copy_header = op_assign_header
+
+    def assign_struct(self, out: Writer, target: HeaderName, source: Argument) -> None:
+        """A metadata instance is assigned field by field."""
+        if not isinstance(source, HeaderName):
+            raise self.expressions.unsupported(f"a struct is needed, not {source}")
+        for field in self.layout.program.headers[target.name].type.fields:
+            self.assign(out, Field(target.name, field.name), Field(source.name, field.name))
+
+    def op_assign_header_stack(self, out: Writer, target: Argument, source: Argument) -> None:
+        """Header stack assignment, element by element."""
+        if not isinstance(target, StackName) or not isinstance(source, StackName):
+            raise self.expressions.unsupported("assign_header_stack needs two stacks")
+        stacks = self.layout.program.stacks
+        for to, origin in zip(stacks[target.name].headers, stacks[source.name].headers, strict=True):
+            out.line(f"copy_header(p, {self.layout.header_index(to)}, {self.layout.header_index(origin)});")
+        out.line(f"p->{self.layout.stack_next(target.name)} = p->{self.layout.stack_next(source.name)};")
+
+    def shift_stack(self, out: Writer, function: str, stack: Argument, by: Expression) -> None:
+        """Push and pop."""
+        if not isinstance(stack, StackName):
+            raise self.expressions.unsupported(f"a header stack is needed, not {stack}")
+        headers = self.layout.program.stacks[stack.name].headers
+        first = self.layout.header_index(headers[0])
+        amount = self.expressions.value(by).cast("uint32_t")
+        used = f"&p->{self.layout.stack_next(stack.name)}"
+        out.line(f"{function}(p, {first}, {len(headers)}, {used}, {amount});")
+
+    def op_push(self, out: Writer, stack: Argument, by: Expression) -> None:
+        """push_front(): the new first elements are invalid."""
+        self.shift_stack(out, "stack_push", stack, by)
+
+    def op_pop(self, out: Writer, stack: Argument, by: Expression) -> None:
+        """pop_front()."""
+        self.shift_stack(out, "stack_pop", stack, by)
+
+    # The packet's fate
+
+    def op_mark_to_drop(self, out: Writer, _metadata: Argument | None = None) -> None:
+        """egress_spec = the drop port; the packet is in no multicast group any more."""
+        spec, group = self.layout.standard("egress_spec"), self.layout.standard("mcast_grp")
+        if spec is None:
+            raise self.expressions.unsupported("mark_to_drop needs standard_metadata.egress_spec")
+        self.store(out, spec, "s->base.drop_port")
+        if group is not None:
+            self.store(out, group, "0")
+
+    op_drop = op_mark_to_drop
+
+    def op_truncate(self, out: Writer, length: Expression) -> None:
+        """The packet leaves with at most so many bytes."""
+        amount = self.temporary(out, "uint64_t", self.expressions.value(length).cast("uint64_t"))
+        out.line(f"if ({amount} < p->truncate_to)")
+        out.line(f"    p->truncate_to = (uint32_t){amount};")
+
+    def op_exit(self, out: Writer) -> None:
+        """Leaves the pipeline once the action is done."""
+        out.line("p->exit = true;")
+
+    # State
+
+    def index(self, out: Writer, expression: Expression) -> str:
+        """An array index, evaluated once."""
+        if isinstance(expression, Constant):
+            return self.expressions.value(expression).code
+        return self.temporary(out, "uint64_t", self.expressions.value(expression).cast("uint64_t"))
+
+    def op_register_read(self, out: Writer, target: Expression, register: Named, index: Expression) -> None:
+        """Out of range, the target keeps its value."""
+        array = self.state.register(register.name, self.where)
+        at = self.index(out, index)
+        with out.block(f"if ({at} < {array.size})"):
+            cell = self.state.cell(register.name, at)
+            if not isinstance(target, Field):
+                raise self.expressions.unsupported("register_read into something that is no field")
+            field = self.layout.program.field_type(target)
+            kind = f"uint{max(32, machine_width(array.width))}_t"
+            value = Value(f"({kind}){cell}", *unsigned_range(array.width), kind)
+            self.store(out, target, self.expressions.assigned(value, field))
+
+    def op_register_write(self, out: Writer, register: Named, index: Expression, source: Expression) -> None:
+        """Out of range, nothing is written."""
+        array = self.state.register(register.name, self.where)
+        at = self.index(out, index)
+        cut = self.expressions.masked(source, (1 << array.width) - 1).code
+        out.line(f"if ({at} < {array.size})")
+        out.line(f"    {self.state.cell(register.name, at)} = {cut};")
+
+    def op_count(self, out: Writer, counter: Named, index: Expression) -> None:
+        """Out of range, nothing is counted."""
+        member = self.state.counter(counter.name, self.where)
+        at = self.index(out, index)
+        out.line(f"if ({at} < {self.layout.program.counters[counter.name].size})")
+        out.line(f"    count(&s->{member}[{at}], p->ingress_length);")
+
+    # Externs
+
+    def op_modify_field_rng_uniform(
+        self, out: Writer, target: Expression, low: Expression, high: Expression
+    ) -> None:
+        """random(): uniform in low..high; nothing is written when low > high."""
+        least = self.temporary(out, "uint64_t", self.expressions.value(low).cast("uint64_t"))
+        most = self.temporary(out, "uint64_t", self.expressions.value(high).cast("uint64_t"))
+        with out.block(f"if ({least} <= {most})"):
+            self.assign_number(out, target, f"random_between(&s->base, {least}, {most})")
+
+    def op_modify_field_with_hash_based_offset(
+        self, out: Writer, target: Expression, base: Expression, calculation: Named, size: Expression
+    ) -> None:
+        """hash(): base + calculation % size, the size 0 meaning 1."""
+        result = self.temporary(out, "uint64_t", self.calculations.call(calculation.name, self.where))
+        modulus = self.temporary(out, "uint64_t", self.expressions.value(size).cast("uint64_t"))
+        offset = self.expressions.value(base).cast("uint64_t")
+        self.assign_number(out, target, f"({modulus} ? {result} % {modulus} : 0) + {offset}")
+
+    def assign_number(self, out: Writer, target: Expression, code: str) -> None:
+        """Assigns C of type uint64_t."""
+        name = self.temporary(out, "uint64_t", code)
+        self.assign(out, target, Value(name, *unsigned_range(64), "uint64_t"))
+
+    # Jumps
+
+    def op_jump(self, out: Writer, offset: Constant) -> None:
+        """Goes on with the primitive of that index."""
+        out.line(f"goto L{offset.value};")
+
+    def op_jump_if_zero(self, out: Writer, condition: Expression, offset: Constant) -> None:
+        """Jumps when the condition is 0 or false."""
+        out.line(f"if (!({self.expressions.condition(condition)}))")
+        out.line(f"    goto L{offset.value};")

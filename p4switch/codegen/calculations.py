@@ -1,0 +1,188 @@
+"""Hashes and checksums: the input is put together in network byte order, then given to the algorithm (hash.h)."""
+
+from __future__ import annotations
+
+from p4switch.codegen.expressions import ExpressionWriter, literal
+from p4switch.codegen.layout import WIDEST, Layout, machine_width
+from p4switch.codegen.names import Names
+from p4switch.codegen.writer import Writer
+from p4switch.program import (
+    Calculation,
+    CalculationInput,
+    Checksum,
+    Constant,
+    Field,
+    HeaderName,
+    ProgramError,
+)
+
+ALGORITHMS = {
+    "csum16": "hash_csum16",
+    "cksum16": "hash_csum16",
+    "crc16": "hash_crc16",
+    "crc16_custom": "hash_crc16",
+    "crc32": "hash_crc32",
+    "crc32_custom": "hash_crc32",
+    "crcCCITT": "hash_crcCCITT",
+    "identity": "hash_identity",
+    "xor16": "hash_xor16",
+    "xor32": "hash_xor32",
+}
+
+
+class Calculations:
+    """A C function for each calculation of the program."""
+
+    def __init__(self, layout: Layout, names: Names) -> None:
+        self.layout = layout
+        self.names = names
+
+    def call(self, name: str, where: str) -> str:
+        """A C expression for a calculation's result."""
+        if name not in self.layout.program.calculations:
+            raise ProgramError(f"{where}: calculation {name} does not exist")
+        return f"{self.names.identifier('calculate_', name)}(s, p)"
+
+    def write(self, out: Writer) -> None:
+        """All calculations."""
+        for calculation in self.layout.program.calculations.values():
+            self._write(out, calculation)
+
+    def _write(self, out: Writer, calculation: Calculation) -> None:
+        where = f"calculation {calculation.name}"
+        if calculation.algorithm not in ALGORITHMS:
+            raise ProgramError(f"{where}: algorithm {calculation.algorithm} is not supported")
+        function = self.names.identifier("calculate_", calculation.name)
+        out.line("__attribute__((unused))")
+        with out.block(f"static uint64_t {function}(struct state *s, struct packet *p)"):
+            out.line("uint8_t *input = s->input;")
+            out.line("uint32_t bits = 0;")
+            if all(isinstance(i.value, Constant) for i in calculation.inputs):
+                out.line("(void)p;")
+            aligned = True
+            for pieces in self._stretches(calculation):
+                if len(pieces) > 1 and aligned:
+                    self._write_stretch(out, pieces)
+                else:
+                    for piece in pieces:
+                        self._write_input(out, piece.value, piece.width, where)
+                aligned = aligned and sum(self._width(piece) for piece in pieces) % 8 == 0
+            if any(piece.value is None for piece in calculation.inputs):
+                out.line("memcpy(input + (bits + 7) / 8, p->payload, (size_t)(p->end - p->payload));")
+                out.line("bits = (bits + 7) / 8 * 8 + 8 * (uint32_t)(p->end - p->payload);")
+            out.line(f"return {ALGORITHMS[calculation.algorithm]}(input, (bits + 7) / 8);")
+        out.line()
+
+    def _width(self, piece: CalculationInput) -> int:
+        match piece.value:
+            case Field():
+                return self.layout.program.field_type(piece.value).width
+            case HeaderName(name):
+                return self.layout.program.headers[name].type.width
+        return piece.width
+
+    def _stretches(self, calculation: Calculation) -> list[list[CalculationInput]]:
+        """The inputs, those together that are whole bytes of one header without a gap."""
+        stretches: list[list[CalculationInput]] = []
+        for piece in calculation.inputs:
+            last = stretches[-1][-1].value if stretches else None
+            if (
+                isinstance(piece.value, Field)
+                and isinstance(last, Field)
+                and last.header == piece.value.header
+                and not self.layout.is_metadata(last)
+            ):
+                before, kind = (self.layout.program.field_type(f) for f in (last, piece.value))
+                if before.offset + before.width == kind.offset:
+                    stretches[-1].append(piece)
+                    continue
+            stretches.append([piece])
+        whole: list[list[CalculationInput]] = []
+        for pieces in stretches:
+            first = pieces[0].value
+            begins = self.layout.program.field_type(first).offset if isinstance(first, Field) else 0
+            if begins % 8 or sum(self._width(p) for p in pieces) % 8:
+                whole += [[p] for p in pieces]
+            else:
+                whole.append(pieces)
+        return whole
+
+    def _write_stretch(self, out: Writer, pieces: list[CalculationInput]) -> None:
+        first = pieces[0].value
+        assert isinstance(first, Field)
+        size = sum(self._width(p) for p in pieces) // 8
+        at = self.layout.program.field_type(first).offset // 8
+        names = f"{first.name} .. {getattr(pieces[-1].value, 'name', '')}"
+        with out.block(f"if ({self.layout.is_valid(first.header)})"):
+            pointer = f"{self.layout.header_pointer(first.header)} + {at}"
+            out.line(f"memcpy(input + bits / 8, {pointer}, {size}); /* {names} */")
+            out.line(f"bits += {8 * size};")
+
+    def _write_input(
+        self, out: Writer, value: Field | HeaderName | Constant | None, width: int, where: str
+    ) -> None:
+        match value:
+            case Constant(number):
+                out.line(f"bits = append(input, bits, {width}, {literal(number)});")
+            case HeaderName(name):
+                size = self.layout.program.headers[name].type.width // 8
+                with out.block(f"if ({self.layout.is_valid(name)})"):
+                    out.line(f"memcpy(input + bits / 8, {self.layout.header_pointer(name)}, {size});")
+                    out.line(f"bits += {8 * size};")
+            case Field(header):
+                kind = self.layout.program.field_type(value)
+                if kind.width > WIDEST:
+                    self._write_wide(out, value, where)
+                    return
+                expressions = ExpressionWriter(self.layout, where)
+                code = expressions.truncated(value, kind.width)
+                append = "append128" if machine_width(kind.width) > 64 else "append"
+                valid = self.layout.is_valid(header)
+                if valid != "1":
+                    out.line(f"if ({valid})")
+                out.line(
+                    f"{'' if valid == '1' else '    '}bits = {append}(input, bits, {kind.width}, {code});"
+                )
+
+    def _write_wide(self, out: Writer, value: Field, where: str) -> None:
+        kind = self.layout.program.field_type(value)
+        if self.layout.is_metadata(value) or (kind.offset | kind.width) % 8:
+            raise ProgramError(f"{where}: field {value.header}.{value.name} over {WIDEST} bits")
+        with out.block(f"if ({self.layout.is_valid(value.header)})"):
+            pointer = f"{self.layout.header_pointer(value.header)} + {kind.offset // 8}"
+            out.line(f"memcpy(input + bits / 8, {pointer}, {kind.width // 8});")
+            out.line(f"bits += {kind.width};")
+
+    # Checksums
+
+    def write_checksums(self, out: Writer) -> None:
+        """`verify_checksums` and `update_checksums`."""
+        for verify in (True, False):
+            head = "verify_checksums" if verify else "update_checksums"
+            with out.block(f"static void {head}(struct state *s, struct packet *p)"):
+                out.line("(void)s, (void)p;")
+                for checksum in self.layout.program.checksums:
+                    if checksum.verify if verify else checksum.update:
+                        self._write_checksum(out, checksum, verify)
+            out.line()
+
+    def _write_checksum(self, out: Writer, checksum: Checksum, verify: bool) -> None:
+        where = f"checksum {checksum.name}"
+        expressions = ExpressionWriter(self.layout, where)
+        conditions = [self.layout.is_valid(checksum.target.header)]
+        if checksum.condition is not None:
+            conditions.append(expressions.condition(checksum.condition))
+        kind = self.layout.program.field_type(checksum.target)
+        if kind.width > 64:
+            raise ProgramError(f"{where}: a checksum field of over 64 bits")
+        call = self.call(checksum.calculation, where)
+        with out.block(f"if ({' && '.join(conditions)})"):
+            if verify:
+                out.line(f"if ({call} != {expressions.value(checksum.target).cast('uint64_t')})")
+                out.line("    p->checksum_error = true;")
+            elif self.layout.is_metadata(checksum.target):
+                out.line(f"{self.layout.metadata_member(checksum.target)} = {call};")
+            else:
+                header_type = self.layout.program.headers[checksum.target.header].type
+                macro = self.layout.field_macro(header_type, kind)
+                out.line(f"put64({self.layout.header_pointer(checksum.target.header)}, {macro}, {call});")

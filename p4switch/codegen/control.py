@@ -1,0 +1,187 @@
+"""Control flow: the graph of tables and branches as nested ifs, meeting again where the branches do."""
+
+from __future__ import annotations
+
+from p4switch.bmv2_json import successors
+from p4switch.codegen.actions import ActionWriter
+from p4switch.codegen.expressions import ExpressionWriter
+from p4switch.codegen.layout import Layout
+from p4switch.codegen.names import Names
+from p4switch.codegen.tables import TableWriter
+from p4switch.codegen.writer import Writer
+from p4switch.program import ActionNode, Branch, Node, Pipeline, ProgramError, Table
+
+
+class ControlWriter:
+    """Writes one pipeline as a function."""
+
+    def __init__(
+        self, layout: Layout, tables: TableWriter, actions: ActionWriter, names: Names, pipeline: Pipeline
+    ) -> None:
+        self.layout = layout
+        self.tables = tables
+        self.actions = actions
+        self.names = names
+        self.pipeline = pipeline
+        self.meeting = _meeting_points(pipeline)
+        self.entries: dict[str, int] = {}
+        self.written: set[str] = set()
+        for node in pipeline.nodes.values():
+            for successor in set(successors(node)):
+                if successor is not None:
+                    self.entries[successor] = self.entries.get(successor, 0) + 1
+
+    def write(self, out: Writer) -> None:
+        """The pipeline's function."""
+        with out.block(
+            f"static void {self.names.identifier('', self.pipeline.name)}(struct state *s, struct packet *p)"
+        ):
+            out.line("(void)s, (void)p;")
+            self.flow(out, self.pipeline.initial, None)
+        out.line()
+
+    def flow(self, out: Writer, name: str | None, until: str | None) -> None:
+        """The nodes from `name` up to, and without, `until`."""
+        while name is not None and name != until:
+            node = self.pipeline.nodes[name]
+            label = self.names.identifier("node_", name, (self.pipeline.name, name))
+            if name in self.written:
+                out.line(f"goto {label};")
+                return
+            self.written.add(name)
+            if self.entries.get(name, 0) > 1:
+                out.label(label)
+            meeting = self.meeting[name]
+            self.node(out, node, meeting)
+            name = meeting
+
+    def node(self, out: Writer, node: Node, meeting: str | None) -> None:
+        """One node and the branches that it opens."""
+        match node:
+            case Branch():
+                out.source(node.source)
+                condition = ExpressionWriter(self.layout, f"condition {node.name}").condition(node.condition)
+                self.branches(out, [(condition, node.when_true), (None, node.when_false)], meeting)
+            case ActionNode():
+                if node.action.parameters:
+                    raise ProgramError(f"{node.name}: action {node.action.name} needs parameters")
+                out.source(node.source)
+                out.line(f"{self.actions.function(node.action)}(s, p, NULL);")
+                self.leave_on_exit(out, node.action.id in self.actions.has_exit)
+            case Table():
+                self.table(out, node, meeting)
+
+    def table(self, out: Writer, table: Table, meeting: str | None) -> None:
+        """Applies a table and goes where its result says."""
+        call = f"{self.tables.function(table)}(s, p)"
+        exits = any(a.id in self.actions.has_exit for a in table.actions)
+        nodes = table.next_nodes
+        if len(set(successors(table)) - {table.default_next}) == 0 and table.default_next == meeting:
+            out.line(f"{call};")
+            self.leave_on_exit(out, exits)
+            return
+        choices: list[tuple[str | None, str | None]] = []
+        result = self.names.identifier("", f"result_{table.name}", (self.pipeline.name, "result", table.name))
+        out.line(f"const struct result {result} = {call};")
+        self.leave_on_exit(out, exits)
+        if "__HIT__" in nodes or "__MISS__" in nodes:
+            choices.append((f"{result}.hit", nodes.get("__HIT__", table.default_next)))
+            choices.append((None, nodes.get("__MISS__", table.default_next)))
+        else:
+            targets: dict[str | None, list[int]] = {}
+            for number, action in enumerate(table.actions):
+                targets.setdefault(nodes.get(action.name, table.default_next), []).append(number)
+            for target, numbers in targets.items():
+                tests = " || ".join(f"{result}.action == {n}" for n in numbers)
+                choices.append((tests, target))
+            choices[-1] = (None, choices[-1][1])
+        self.branches(out, choices, meeting)
+
+    def branches(
+        self, out: Writer, choices: list[tuple[str | None, str | None]], meeting: str | None
+    ) -> None:
+        """if, else if, else; a branch that leads to the meeting point at once is left out."""
+        choices = list(choices)
+        if len({target for _, target in choices}) == 1:
+            target = choices[0][1]
+            if target != meeting:
+                self.flow(out, target, meeting)
+            return
+        if len(choices) == 2 and choices[0][1] == meeting:
+            condition = choices[0][0]
+            assert condition is not None
+            choices = [(f"!({condition})", choices[1][1])]
+        elif choices[-1][1] == meeting and choices[-1][0] is None:
+            choices.pop()
+        head = "if"
+        for condition, target in choices:
+            test = f"{head} ({_bare(condition)})" if condition is not None else "else"
+            with out.block(test):
+                if target != meeting:
+                    self.flow(out, target, meeting)
+            head = "else if"
+
+    def leave_on_exit(self, out: Writer, needed: bool) -> None:
+        """After an action that may exit."""
+        if needed:
+            out.line("if (p->exit)")
+            out.line("    return;")
+
+
+def _bare(condition: str) -> str:
+    """The condition without parentheses around all of it."""
+    if not condition.startswith("("):
+        return condition
+    depth = 0
+    for position, character in enumerate(condition):
+        depth += (character == "(") - (character == ")")
+        if depth == 0:
+            return condition[1:-1] if position == len(condition) - 1 else condition
+    return condition
+
+
+def _meeting_points(pipeline: Pipeline) -> dict[str, str | None]:
+    """For each node the first one that every way from it passes (its immediate post-dominator); None is the end."""
+    order = _topological(pipeline)
+    depth: dict[str | None, int] = {None: 0}
+    parent: dict[str | None, str | None] = {}
+    for name in reversed(order):
+        targets = list(dict.fromkeys(successors(pipeline.nodes[name]))) or [None]
+        meeting = targets[0]
+        for other in targets[1:]:
+            while meeting != other:
+                if depth[meeting] >= depth[other]:
+                    meeting = parent[meeting]
+                else:
+                    other = parent[other]
+        parent[name] = meeting
+        depth[name] = depth[meeting] + 1
+    return {name: parent[name] for name in order}
+
+
+def _topological(pipeline: Pipeline) -> list[str]:
+    """Nodes, each before its successors; raises ProgramError for a loop."""
+    order: list[str] = []
+    state: dict[str, int] = {}
+    for root in pipeline.nodes:
+        stack = [(root, iter(_next_names(pipeline, root)))] if root not in state else []
+        if stack:
+            state[root] = 1
+        while stack:
+            name, following = stack[-1]
+            for successor in following:
+                if state.get(successor) == 1:
+                    raise ProgramError(f"pipeline {pipeline.name}: a loop through {successor}")
+                if successor not in state:
+                    state[successor] = 1
+                    stack.append((successor, iter(_next_names(pipeline, successor))))
+                    break
+            else:
+                state[name] = 2
+                order.append(name)
+                stack.pop()
+    return order[::-1]
+
+
+def _next_names(pipeline: Pipeline, name: str) -> list[str]:
+    return [s for s in successors(pipeline.nodes[name]) if s is not None]

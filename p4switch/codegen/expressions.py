@@ -1,0 +1,444 @@
+"""Expressions in C.
+
+BMv2 computes with integers of any size and truncates on assignment. Here every expression is given the range of its
+values, and from it a native type in which nothing can overflow (`value`); where only the low bits are wanted, because
+the result is masked or assigned, arithmetic is done modulo 2^32, 2^64 or 2^128 instead (`truncated`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from p4switch.codegen.layout import WIDEST, Layout, machine_width
+from p4switch.program import (
+    Binary,
+    Boolean,
+    Conditional,
+    Constant,
+    ElementField,
+    Expression,
+    Field,
+    FieldType,
+    HeaderName,
+    LastField,
+    Lookahead,
+    Parameter,
+    ProgramError,
+    RegisterValue,
+    StackElement,
+    StackName,
+    Unary,
+)
+
+TYPES = {  # in order of preference, with their ranges
+    "int32_t": (-(1 << 31), (1 << 31) - 1),
+    "uint32_t": (0, (1 << 32) - 1),
+    "int64_t": (-(1 << 63), (1 << 63) - 1),
+    "uint64_t": (0, (1 << 64) - 1),
+    "int128_t": (-(1 << 127), (1 << 127) - 1),
+    "uint128_t": (0, (1 << 128) - 1),
+}
+ARITHMETIC = {"+", "-", "*"}
+BITWISE = {"&", "|", "^"}
+COMPARISON = {"==", "!=", "<", "<=", ">", ">="}
+SATURATING = {"+": "add_saturating_i32", "-": "subtract_saturating_i32"}
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A C expression of type `type`, whose value lies in `low`..`high`."""
+
+    code: str
+    low: int
+    high: int
+    type: str
+
+    def cast(self, to: str) -> str:
+        """The expression as another type."""
+        return self.code if self.type == to else f"({to}){self.code}"
+
+
+Operand = Expression | Value  # a Value stands for C that is already there
+
+
+def type_for(low: int, high: int) -> str | None:
+    """The first type that holds the range."""
+    return next((t for t, (least, most) in TYPES.items() if least <= low and high <= most), None)
+
+
+def unsigned_type(width: int) -> str:
+    """The type for arithmetic modulo at least 2^width."""
+    return f"uint{max(32, machine_width(width))}_t"
+
+
+def unsigned_range(width: int) -> tuple[int, int]:
+    """Values of bit<width>."""
+    return 0, (1 << width) - 1
+
+
+def range_of(field: FieldType) -> tuple[int, int]:
+    """The values that a field can have."""
+    if field.signed:
+        return -(1 << (field.width - 1)), (1 << (field.width - 1)) - 1
+    return unsigned_range(field.width)
+
+
+def literal(value: int) -> str:
+    """An integer constant in C."""
+    if TYPES["int32_t"][0] < value <= TYPES["int32_t"][1]:
+        return str(value)
+    if value < 0:
+        if value >= -(1 << 63):
+            return f"(-{-value - 1}ll - 1)"
+        return f"(-(int128_t){literal(-value - 1)} - 1)"
+    if value < 1 << 32:
+        return f"0x{value:x}u"
+    if value < 1 << 64:
+        return f"0x{value:x}ull"
+    return f"U128(0x{value >> 64:x}ull, 0x{value & (1 << 64) - 1:x}ull)"
+
+
+def constant(value: int) -> Value:
+    """A literal as a typed value."""
+    kind = type_for(value, value)
+    if kind is None:
+        raise ProgramError(f"the constant {value:#x} has more than {WIDEST} bits")
+    return Value(literal(value), value, value, kind)
+
+
+class ExpressionWriter:
+    """Turns expressions into C, inside one function; `where` names the element in errors.
+
+    `parameters` are the C names and widths of the enclosing action's parameters.
+    """
+
+    def __init__(self, layout: Layout, where: str, parameters: tuple[tuple[str, int], ...] = ()) -> None:
+        self.layout = layout
+        self.where = where
+        self.parameters = parameters
+        self.locals: dict[Field, str] = {}  # metadata that are variables of the function
+
+    def unsupported(self, what: str) -> ProgramError:
+        """An error that names the element."""
+        return ProgramError(f"{self.where}: {what}")
+
+    # Leaves
+
+    def field_type(self, reference: Field) -> FieldType:
+        """The type of a field."""
+        return self.layout.program.field_type(reference)
+
+    def field(self, reference: Field) -> Value:
+        """A field's value."""
+        kind = self.field_type(reference)
+        if kind.width > WIDEST:
+            raise self.unsupported(f"{reference.header}.{reference.name}: arithmetic on over {WIDEST} bits")
+        low, high = range_of(kind)
+        if self.layout.is_metadata(reference):
+            if kind.width == 0:
+                return constant(0)
+            stored = machine_width(kind.width)
+            sign = "" if kind.signed or stored < 32 else "u"  # C promotes 8 and 16 bits to int
+            place = self.locals.get(reference) or self.layout.metadata_member(reference)
+            return Value(place, low, high, f"{sign}int{max(32, stored)}_t")
+        header_type = self.layout.program.headers[reference.header].type
+        return self.bits(self.layout.header_pointer(reference.header), header_type.name, kind)
+
+    def bits(self, pointer: str, header_type: str, kind: FieldType) -> Value:
+        """A field of the header at a pointer."""
+        macro = self.layout.field_macro(self.layout.program.header_types[header_type], kind)
+        machine = max(32, machine_width(kind.width))
+        low, high = range_of(kind)
+        code = f"get{machine}({pointer}, {macro})"
+        if kind.signed:
+            return Value(f"sign{machine}({code}, {kind.width})", low, high, f"int{machine}_t")
+        return Value(code, low, high, f"uint{machine}_t")
+
+    def register(self, expression: RegisterValue) -> Value:
+        """A register cell read in an expression; overridden where registers are in reach."""
+        raise self.unsupported(f"register {expression.register} in an expression")
+
+    def element_pointer(self, element: StackElement) -> str:
+        """A C expression for the first byte of a stack's element; an index out of range takes the last."""
+        stack = self.layout.program.stacks[element.stack]
+        last = len(stack.headers) - 1
+        index = self.value(element.index)
+        first = self.layout.header_index(stack.headers[0])
+        if index.low == index.high and 0 <= index.low <= last:
+            return f"p->header[{first} + {index.code}]"
+        number = index.cast("uint64_t")
+        return f"p->header[{first} + ({number} < {last} ? {number} : {last})]"
+
+    def leaf(self, expression: Operand) -> Value:
+        """Values that need no operator."""
+        match expression:
+            case Value():
+                return expression
+            case Field():
+                return self.field(expression)
+            case Constant(value):
+                return constant(value)
+            case Parameter(index):
+                name, width = self.parameters[index]
+                return Value(name, *unsigned_range(width), unsigned_type(width))
+            case RegisterValue():
+                return self.register(expression)
+            case ElementField(element, offset):
+                stack = self.layout.program.stacks[element.stack]
+                header_type = self.layout.program.headers[stack.headers[0]].type
+                return self.bits(self.element_pointer(element), header_type.name, header_type.fields[offset])
+            case LastField(stack_name, name):
+                stack = self.layout.program.stacks[stack_name]
+                header_type = self.layout.program.headers[stack.headers[0]].type
+                kind = header_type.field(name)
+                if kind is None:
+                    raise self.unsupported(f"field {name} of stack {stack_name} does not exist")
+                used = f"p->{self.layout.stack_next(stack_name)}"
+                first = self.layout.header_index(stack.headers[0])
+                return self.bits(f"p->header[{first} + ({used} ? {used} - 1 : 0)]", header_type.name, kind)
+            case Lookahead():
+                raise self.unsupported("lookahead outside a parser")
+        raise self.unsupported(f"{type(expression).__name__} where a number is needed")
+
+    # Numbers, exactly
+
+    def value(self, expression: Operand) -> Value:
+        """The expression's exact value."""
+        match expression:
+            case Binary("two_comp_mod", operand, Constant(width)):
+                return self.signed_wrap(operand, width)
+            case Binary("sat_cast" | "usat_cast" as op, operand, Constant(width)):
+                return self.saturate(operand, width, signed=op == "sat_cast")
+            case Binary(op, left, right) if op in ARITHMETIC:
+                return self.arithmetic(op, self.value(left), self.value(right))
+            case Binary(op, left, right) if op in BITWISE:
+                return self.bitwise(op, left, right)
+            case Binary("<<" | ">>" as op, left, right):
+                return self.shift(op, self.value(left), self.value(right))
+            case Binary("/" | "%" as op, left, right):
+                return self.divide(op, self.value(left), self.value(right))
+            case Unary("-", operand):
+                return self.arithmetic("-", constant(0), self.value(operand))
+            case Unary("~", operand):
+                inner = self.value(operand)
+                kind = self.fitting(-inner.high - 1, -inner.low - 1)
+                return Value(f"(~{self.at_least(inner, kind)})", -inner.high - 1, -inner.low - 1, kind)
+            case Unary("b2d", operand):
+                return Value(f"({self.condition(operand)})", 0, 1, "int32_t")
+            case Unary("last_stack_index", StackName(stack)):
+                size = len(self.layout.program.stacks[stack].headers)
+                return Value(f"((int32_t)p->{self.layout.stack_next(stack)} - 1)", -1, size - 1, "int32_t")
+            case Unary("size_stack", StackName(stack)):
+                size = len(self.layout.program.stacks[stack].headers)
+                return Value(f"p->{self.layout.stack_next(stack)}", 0, size, "uint32_t")
+            case Conditional(condition, then, otherwise):
+                first, second = self.value(then), self.value(otherwise)
+                low, high = min(first.low, second.low), max(first.high, second.high)
+                kind = self.fitting(low, high)
+                code = f"({self.condition(condition)} ? {first.cast(kind)} : {second.cast(kind)})"
+                return Value(code, low, high, kind)
+            case Unary() | Binary() | Boolean():
+                raise self.unsupported(
+                    f"operator {getattr(expression, 'op', 'bool')} where a number is needed"
+                )
+        return self.leaf(expression)
+
+    def fitting(self, low: int, high: int) -> str:
+        """A type for the range, or an error."""
+        kind = type_for(low, high)
+        if kind is None:
+            raise self.unsupported(f"an intermediate result needs more than {WIDEST} bits")
+        return kind
+
+    def at_least(self, value: Value, kind: str) -> str:
+        """The value in a type, for an operator that works on the whole machine word."""
+        return value.code if value.type == kind else f"({kind}){value.code}"
+
+    def arithmetic(self, op: str, a: Value, b: Value) -> Value:
+        """Sum, difference or product; exact."""
+        if op == "+":
+            low, high = a.low + b.low, a.high + b.high
+        elif op == "-":
+            low, high = a.low - b.high, a.high - b.low
+        else:
+            corners = [x * y for x in (a.low, a.high) for y in (b.low, b.high)]
+            low, high = min(corners), max(corners)
+        kind = self.fitting(min(low, a.low, b.low), max(high, a.high, b.high))
+        return Value(f"({a.cast(kind)} {op} {b.cast(kind)})", low, high, kind)
+
+    def bitwise(self, op: str, left: Expression, right: Expression) -> Value:
+        """And, or, exclusive or of integers in two's complement of any size."""
+        if op == "&" and isinstance(left, Constant):
+            left, right = right, left
+        if op == "&" and isinstance(right, Constant) and right.value >= 0:
+            return self.masked(left, right.value)
+        a, b = self.value(left), self.value(right)
+        if op == "&" and (a.low >= 0 or b.low >= 0):
+            low, high = 0, min(v.high for v in (a, b) if v.low >= 0)
+        else:
+            bits = max(abs(n).bit_length() for v in (a, b) for n in (v.low, v.high))
+            low = 0 if a.low >= 0 and b.low >= 0 else -(1 << bits)
+            high = (1 << bits) - 1
+        kind = self.fitting(min(low, a.low, b.low), max(high, a.high, b.high))
+        return Value(f"({a.cast(kind)} {op} {b.cast(kind)})", low, high, kind)
+
+    def masked(self, operand: Operand, mask: int) -> Value:
+        """The operand & mask, from the operand's low bits alone."""
+        width = max(1, mask.bit_length())
+        if width > WIDEST:
+            raise self.unsupported(f"a mask of more than {WIDEST} bits")
+        kind = unsigned_type(width)
+        bits = self.truncated(operand, width)
+        if mask in (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF):
+            return Value(bits, 0, mask, kind)
+        return Value(f"({bits} & {literal(mask)})", 0, mask, kind)
+
+    def shift(self, op: str, a: Value, n: Value) -> Value:
+        """Shifts; the distance is never negative."""
+        if n.low < 0:
+            raise self.unsupported("a shift by a distance that may be negative")
+        if op == "<<":
+            if n.high > WIDEST:
+                raise self.unsupported(f"a shift left by up to {n.high} bits whose result is not cut off")
+            low, high = min(a.low, a.low << n.high), max(a.high, a.high << n.high)
+            kind = self.fitting(low, high)
+            return Value(f"({a.cast(kind)} << {n.code})", low, high, kind)
+        low, high = min(a.low >> n.low, a.low >> n.high), max(a.high >> n.low, a.high >> n.high)
+        bits = int("".join(c for c in a.type if c.isdigit()))
+        if n.high < bits:
+            return Value(f"({a.code} >> {n.code})", low, high, a.type)
+        sign = "u" if a.type.startswith("u") else "i"
+        return Value(f"shr_{sign}{bits}({a.code}, {n.cast('uint64_t')})", low, high, a.type)
+
+    def divide(self, op: str, a: Value, b: Value) -> Value:
+        """Quotient and remainder of numbers that are not negative."""
+        if a.low < 0 or b.low < 0:
+            raise self.unsupported(f"operator {op} on numbers that may be negative")
+        kind = self.fitting(0, max(a.high, b.high))
+        name = "DIVIDE" if op == "/" else "MODULO"
+        high = a.high if op == "/" else min(a.high, max(b.high - 1, 0))
+        return Value(f"{name}({a.cast(kind)}, {b.cast(kind)})", 0, high, kind)
+
+    def signed_wrap(self, operand: Operand, width: int) -> Value:
+        """The operand's low bits as a signed number."""
+        low, high = -(1 << (width - 1)), (1 << (width - 1)) - 1
+        if width > WIDEST:
+            raise self.unsupported(f"a signed number of more than {WIDEST} bits")
+        bits = self.truncated(operand, width)
+        machine = max(32, machine_width(width))
+        if width in (8, 16, 32, 64):
+            return Value(f"(int{width}_t){bits}", low, high, f"int{machine}_t")
+        return Value(f"sign{machine}({bits}, {width})", low, high, f"int{machine}_t")
+
+    def saturate(self, operand: Expression, width: int, *, signed: bool) -> Value:
+        """The operand cut to the limits of int<width> or bit<width>."""
+        low, high = (-(1 << (width - 1)), (1 << (width - 1)) - 1) if signed else unsigned_range(width)
+        if signed and width == 32 and isinstance(operand, Binary) and operand.op in SATURATING:
+            a, b = self.value(operand.left), self.value(operand.right)
+            if min(a.low, b.low) >= low and max(a.high, b.high) <= high:
+                return Value(f"{SATURATING[operand.op]}({a.code}, {b.code})", low, high, "int32_t")
+        inner = self.value(operand)
+        if inner.low >= low and inner.high <= high:
+            return inner
+        kind = self.fitting(min(inner.low, low), max(inner.high, high))
+        code = f"CLAMP({inner.cast(kind)}, ({kind}){literal(low)}, ({kind}){literal(high)})"
+        return Value(code, low, high, kind)
+
+    # Numbers, low bits only
+
+    def truncated(self, expression: Operand, width: int) -> str:
+        """C of type `unsigned_type(width)`, right in its low `width` bits; the higher ones may be anything."""
+        kind = unsigned_type(width)
+        match expression:
+            case Binary(op, left, right) if op in ARITHMETIC | BITWISE:
+                if op == "&":
+                    for operand, other in ((left, right), (right, left)):
+                        if isinstance(other, Constant) and ~other.value & ((1 << width) - 1) == 0:
+                            return self.truncated(operand, width)
+                return f"({self.truncated(left, width)} {op} {self.truncated(right, width)})"
+            case Binary("<<", left, right):
+                distance = self.value(right)
+                if distance.low < 0:
+                    raise self.unsupported("a shift by a distance that may be negative")
+                bits = max(32, machine_width(width))
+                if distance.high < bits:
+                    return f"({self.truncated(left, width)} << {distance.code})"
+                return f"shl{bits}({self.truncated(left, width)}, {distance.cast('uint64_t')})"
+            case Binary("two_comp_mod", operand, Constant(modulus)) if modulus >= width:
+                return self.truncated(operand, width)
+            case Unary("~", operand):
+                return f"(~{self.truncated(operand, width)})"
+            case Unary("-", operand):
+                return f"(0 - {self.truncated(operand, width)})"
+            case Conditional(condition, then, otherwise):
+                return (
+                    f"({self.condition(condition)} ? {self.truncated(then, width)}"
+                    f" : {self.truncated(otherwise, width)})"
+                )
+            case Constant(value):
+                return f"({kind}){literal(value & ((1 << width) - 1))}"
+        return self.value(expression).cast(kind)
+
+    def assigned(self, expression: Operand, kind: FieldType) -> str:
+        """C of the machine type for a field of that type, holding the expression cut to it."""
+        machine = max(32, machine_width(kind.width))
+        low, high = range_of(kind)
+        if kind.signed:
+            wrapped = self.signed_wrap(expression, kind.width)
+            return wrapped.code
+        if machine_width(kind.width) == kind.width:
+            return self.truncated(expression, kind.width)
+        if isinstance(expression, (Value, Field, Constant, Parameter, Unary)):
+            value = self.value(expression)
+            if low <= value.low and value.high <= high:
+                return value.cast(f"uint{machine}_t")
+        return self.masked(expression, high).code
+
+    # Conditions
+
+    def condition(self, expression: Expression) -> str:
+        """A boolean expression, as a C condition."""
+        match expression:
+            case Boolean(value):
+                return "1" if value else "0"
+            case Unary("not", operand):
+                return f"!{self.condition(operand)}"
+            case Unary("valid", HeaderName(name)):
+                return self.layout.is_valid(name)
+            case Unary("valid", StackElement(stack, index)):
+                first = self.layout.header_index(self.layout.program.stacks[stack].headers[0])
+                last = len(self.layout.program.stacks[stack].headers) - 1
+                number = self.value(index).cast("uint64_t")
+                return f"({number} <= {last} && p->valid[{first} + {number}])"
+            case Unary("d2b", operand):
+                return f"({self.value(operand).code} != 0)"
+            case Binary("and" | "or" as op, left, right):
+                return f"({self.condition(left)} {'&&' if op == 'and' else '||'} {self.condition(right)})"
+            case Binary("==" | "!=" as op, HeaderName(left), HeaderName(right)):
+                if (
+                    self.layout.program.headers[left].is_metadata
+                    or self.layout.program.headers[right].is_metadata
+                ):
+                    raise self.unsupported("a comparison of structs")
+                same = f"same_header(p, {self.layout.header_index(left)}, {self.layout.header_index(right)})"
+                return same if op == "==" else f"!{same}"
+            case Binary("==" | "!=" as op, left, right) if self.is_boolean(left):
+                return f"(!!{self.condition(left)} {op} !!{self.condition(right)})"
+            case Binary(op, left, right) if op in COMPARISON:
+                a, b = self.value(left), self.value(right)
+                kind = self.fitting(min(a.low, b.low), max(a.high, b.high))
+                return f"({a.cast(kind)} {op} {b.cast(kind)})"
+            case Conditional(condition, then, otherwise):
+                return f"({self.condition(condition)} ? {self.condition(then)} : {self.condition(otherwise)})"
+        return f"({self.value(expression).code} != 0)"
+
+    def is_boolean(self, expression: Expression) -> bool:
+        """Whether the expression is a truth value and not a number."""
+        match expression:
+            case Boolean() | Unary("not" | "valid" | "d2b"):
+                return True
+            case Binary(op):
+                return op in COMPARISON | {"and", "or"}
+            case Conditional(_, then, _):
+                return self.is_boolean(then)
+        return False

@@ -1,0 +1,180 @@
+"""Where a program's fields live in C.
+
+Headers stay in the packet, in network byte order: extraction only points at them (`p->header[H_ipv4]`), and the macro
+`ipv4_t_ttl` expands to a field's bit offset and width. Metadata are native integers in `p->meta`.
+"""
+
+from __future__ import annotations
+
+from p4switch.codegen.names import Names
+from p4switch.codegen.uses import Uses
+from p4switch.codegen.writer import Writer
+from p4switch.program import Field, FieldType, Header, HeaderType, Program, ProgramError
+
+WIDEST = 128
+CHANGE_VALIDITY = {
+    "add_header",
+    "add_header_fast",
+    "assign_header",
+    "copy_header",
+    "push",
+    "pop",
+    "assign_header_stack",
+}
+
+
+def machine_width(width: int) -> int:
+    """The narrowest C integer that holds `width` bits."""
+    return next(w for w in (8, 16, 32, 64, 128) if width <= w)
+
+
+class Layout:
+    """C names and types of headers, fields and metadata."""
+
+    def __init__(self, program: Program, names: Names, uses: Uses, advancing: set[str]) -> None:
+        """`advancing`: headers that loops point at; even invalid ones must not overlap."""
+        self.program = program
+        self.names = names
+        self.private = frozenset(f for fields in uses.locals.values() for f in fields)
+        self.packet_headers = [h for h in program.headers.values() if not h.is_metadata]
+        self.metadata = [h for h in program.headers.values() if h.is_metadata]
+        for header in self.packet_headers:
+            if header.type.width % 8:
+                raise ProgramError(
+                    f"header {header.name}: {header.type.width} bits are no whole number of bytes"
+                )
+        self.stack_of = {name: stack for stack in program.stacks.values() for name in stack.headers}
+        own = self._made_valid() | advancing
+        self.owned = [h for h in self.packet_headers if h.name in own]
+
+    def _made_valid(self) -> set[str]:
+        """Headers that the program can make valid by itself: they need room of their own."""
+        made: set[str] = set()
+        calls = [p for action in self.program.actions.values() for p in action.primitives]
+        for state in self.program.parser.states.values():
+            calls += [o.primitive for o in state.operations if hasattr(o, "primitive")]
+        for call in calls:
+            if call.op in CHANGE_VALIDITY:
+                target = call.arguments[0]
+                name = getattr(target, "name", None) or getattr(target, "stack", "")
+                stack = self.program.stacks.get(name)
+                made.update(stack.headers if stack else (name,))
+        return made
+
+    # Headers
+
+    def header_index(self, name: str) -> str:
+        """The enumerator of a header instance."""
+        return self.names.identifier("H_", name)
+
+    def header_pointer(self, name: str) -> str:
+        """A C expression for the header's first byte."""
+        return f"p->header[{self.header_index(name)}]"
+
+    def is_valid(self, name: str) -> str:
+        """A C condition: the header is valid. Metadata always are."""
+        if self.program.headers[name].is_metadata:
+            return "1"
+        return f"p->valid[{self.header_index(name)}]"
+
+    def own_bytes(self, name: str) -> str:
+        """The room of a header that is not in the packet."""
+        if any(h.name == name for h in self.owned):
+            return f"p->own.{self.names.identifier('', name, ('own', name))}"
+        return "p->nowhere"
+
+    def field_macro(self, header_type: HeaderType, field: FieldType) -> str:
+        """The macro for a header field's bit offset and width."""
+        return self.names.identifier(
+            "", f"{header_type.name}_{field.name}", ("field", header_type.name, field.name)
+        )
+
+    # Metadata
+
+    def metadata_member(self, reference: Field) -> str:
+        """The C lvalue of a metadata field."""
+        instance = self.names.identifier("", reference.header, ("meta", reference.header))
+        member = self.names.identifier("", reference.name, ("member", reference.header, reference.name))
+        return f"p->meta.{instance}.{member}"
+
+    def is_metadata(self, reference: Field) -> bool:
+        """Whether the field is metadata: a native integer and not bytes of the packet."""
+        return self.program.headers[reference.header].is_metadata
+
+    def standard(self, name: str) -> Field | None:
+        """A field that simple_switch knows by name (`mcast_grp`), where the program has it, aliases resolved."""
+        for header in ("standard_metadata", "intrinsic_metadata", "queueing_metadata"):
+            alias = self.program.aliases.get(f"{header}.{name}")
+            if alias is not None:
+                return alias
+            instance = self.program.headers.get(header)
+            if instance is not None and instance.type.field(name) is not None:
+                return Field(header, name)
+        return None
+
+    # Declarations
+
+    def write(self, out: Writer) -> None:
+        """Macros, enumerators and `struct packet`."""
+        types = {h.type.name: h.type for h in self.packet_headers}
+        for header_type in types.values():
+            out.line(f"/* header {header_type.name}: {header_type.width // 8} bytes; bit offset, width */")
+            for field in header_type.fields:
+                out.line(f"#define {self.field_macro(header_type, field)} {field.offset}, {field.width}")
+            out.line()
+        with out.block("enum", ";"):
+            for header in self.packet_headers:
+                out.line(f"{self.header_index(header.name)},")
+            out.line("HEADERS")
+        out.line()
+        with out.block("static const uint16_t header_size[HEADERS + 1] =", ";"):
+            for header in self.packet_headers:
+                out.line(f"[{self.header_index(header.name)}] = {header.type.width // 8},")
+        out.line()
+        with out.block("struct metadata", ";"):
+            for instance in self.metadata:
+                self._write_metadata(out, instance)
+        out.line()
+        longest = max((h.type.width // 8 for h in self.packet_headers), default=0)
+        deparsed = sum(self.program.headers[h].type.width // 8 for h in self.program.deparser.order)
+        out.line(f"#define HEADROOM {(deparsed + 127) // 64 * 64}")
+        out.line()
+        with out.block("struct packet", ";"):
+            out.line(
+                "uint8_t *header[HEADERS + 1]; /* in `bytes` once extracted; else in `own` or `nowhere` */"
+            )
+            out.line("bool valid[HEADERS + 1];")
+            for stack in self.program.stacks.values():
+                out.line(
+                    f"uint32_t {self.stack_next(stack.name)}; /* elements of the stack that are in use */"
+                )
+            out.line(
+                "uint8_t *start, *payload, *end; /* the packet, what is behind its parsed headers, its end */"
+            )
+            out.line("uint8_t *checksum; /* a partial checksum, see emit_function */")
+            out.line("uint16_t partial_sum; /* what it was on arrival */")
+            out.line("uint32_t length, ingress_length, truncate_to;")
+            out.line("uint64_t now;")
+            out.line("bool exit, checksum_error;")
+            out.line("struct metadata meta;")
+            with out.block("struct", " own;"):
+                for header in self.owned:
+                    member = self.own_bytes(header.name).removeprefix("p->own.")
+                    out.line(f"uint8_t {member}[{header.type.width // 8 + 8}];")
+            out.line(f"uint8_t nowhere[{longest + 8}]; /* what writes to an invalid header are lost in */")
+            out.line("uint8_t bytes[HEADROOM + LONGEST_PACKET];")
+        out.line()
+
+    def stack_next(self, stack: str) -> str:
+        """The member that counts a stack's elements."""
+        return self.names.identifier("next_", stack, ("next", stack))
+
+    def _write_metadata(self, out: Writer, instance: Header) -> None:
+        name = self.names.identifier("", instance.name, ("meta", instance.name))
+        with out.block("struct", f" {name};"):
+            for field in instance.type.fields:
+                if field.width > WIDEST:
+                    raise ProgramError(f"metadata field {instance.name}.{field.name}: over {WIDEST} bits")
+                if field.width and Field(instance.name, field.name) not in self.private:
+                    member = self.metadata_member(Field(instance.name, field.name)).rpartition(".")[2]
+                    out.line(f"{'' if field.signed else 'u'}int{machine_width(field.width)}_t {member};")

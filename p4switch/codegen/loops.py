@@ -1,0 +1,149 @@
+"""A run of like statements (rolling.py) as a C loop."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from p4switch.codegen.expressions import ExpressionWriter, Operand, Value, range_of, unsigned_range
+from p4switch.codegen.layout import machine_width
+from p4switch.codegen.rolling import Advancing, Run, nodes
+from p4switch.codegen.writer import Writer
+from p4switch.program import Field
+
+if TYPE_CHECKING:
+    from p4switch.codegen.actions import PrimitiveWriter
+
+
+class LoopExpressions(ExpressionWriter):
+    """Expressions inside a loop: metadata are locals, advancing fields stand at a distance from their header."""
+
+    def __init__(self, outer: ExpressionWriter) -> None:
+        super().__init__(outer.layout, outer.where, outer.parameters)
+        self.locals = dict(outer.locals)
+        self.headers: dict[str, str] = {}
+
+    def leaf(self, expression: Operand) -> Value:
+        """An advancing field, or what ExpressionWriter knows."""
+        if isinstance(expression, Advancing):
+            kind = expression.first
+            machine = max(32, kind.width)
+            low, high = range_of(kind)
+            if kind.signed:
+                return Value(f"(int{kind.width}_t){self.load(expression)}", low, high, f"int{machine}_t")
+            sign = "u" if kind.width >= 32 else ""
+            return Value(self.load(expression), low, high, f"{sign}int{machine}_t")
+        return super().leaf(expression)
+
+    def place(self, field: Advancing) -> str:
+        """The address of an advancing field."""
+        offset = f" + {field.first.offset // 8}" if field.first.offset else ""
+        return f"{self.headers[field.header]}{offset} + {field.stride // 8} * i"
+
+    def load(self, field: Advancing) -> str:
+        """Its bits, unsigned."""
+        if field.first.width == 8:
+            return f"({self.place(field)})[0]"
+        return f"load_be{field.first.width}({self.place(field)})"
+
+
+class LoopWriter:
+    """Writes one run. `primitives` is the writer of the function that it stands in."""
+
+    def __init__(self, primitives: PrimitiveWriter, run: Run) -> None:
+        self.layout = primitives.layout
+        self.state = primitives.state
+        self.outer = primitives
+        self.run = run
+        self.expressions = LoopExpressions(primitives.expressions)
+        self.registers: dict[str, str] = {}
+        self.lifted: list[Field] = []
+
+    def write(self, out: Writer) -> None:
+        """The loop; where registers take part, once for an index in range and once without them for one that is not."""
+        with out.block():
+            self._declare(out)
+            if self.run.index is None:
+                self._write_loop(out, with_registers=False)
+            else:
+                index = self.outer.expressions.value(self.run.index).cast("uint64_t")
+                out.line(f"const uint64_t cell = {index};")
+                with out.block(f"if (cell < {self.run.size})"):
+                    self._declare_registers(out)
+                    self._write_loop(out, with_registers=True)
+                with out.block("else"):
+                    self._write_loop(out, with_registers=False)
+            for reference in self.lifted:
+                if any(p.arguments[0] == reference for p in self.run.group):
+                    member = self.layout.metadata_member(reference)
+                    out.line(f"{member} = {self.expressions.locals[reference]};")
+
+    def _declare(self, out: Writer) -> None:
+        """Restricted pointers for headers, without which gcc fears that they overlap, and locals for metadata."""
+        for node in nodes(self.run.group):
+            if isinstance(node, Advancing) and node.header not in self.expressions.headers:
+                name = f"bytes{len(self.expressions.headers)}"
+                self.expressions.headers[node.header] = name
+                out.line(f"uint8_t *restrict {name} = {self.layout.header_pointer(node.header)};")
+        for reference in self._metadata():
+            kind = self.layout.program.field_type(reference)
+            member = self.layout.metadata_member(reference)
+            local = member.rpartition(".")[2]
+            self.expressions.locals[reference] = local
+            self.lifted.append(reference)
+            out.line(f"{'' if kind.signed else 'u'}int{machine_width(kind.width)}_t {local} = {member};")
+
+    def _metadata(self) -> list[Field]:
+        """The metadata that the loop's statements use, those of the action alone apart."""
+        used: dict[Field, None] = {}
+        for primitive in self.run.group:
+            arguments = list(primitive.arguments)
+            if primitive.op == "register_read":
+                arguments = arguments[:1]
+            elif primitive.op == "register_write":
+                arguments = arguments[2:]
+            for node in nodes(tuple(arguments)):
+                if isinstance(node, Field) and self.layout.is_metadata(node):
+                    used[node] = None
+        return [field for field in used if field not in self.expressions.locals]
+
+    def _declare_registers(self, out: Writer) -> None:
+        for number, (first, sequence) in enumerate(self.run.registers.items()):
+            row, start = self.state.place[first]
+            step = self.state.place[sequence[1]][1] - start
+            width = machine_width(row.width)
+            offset = f" + {start}" if start else ""
+            out.line(f"uint{width}_t *restrict row{number} = s->{row.member}[cell]{offset};")
+            self.registers[first] = f"row{number}[{'' if step == 1 else f'{step} * '}i]"
+
+    def _write_loop(self, out: Writer, *, with_registers: bool) -> None:
+        with out.block(f"for (int i = 0; i < {self.run.count}; i++)"):
+            for primitive in self.run.group:
+                arguments: tuple[Any, ...] = primitive.arguments
+                if primitive.op == "register_read":
+                    if with_registers:
+                        register = self.state.program.registers[arguments[1].name]
+                        kind = f"uint{max(32, machine_width(register.width))}_t"
+                        cell = f"({kind}){self.registers[register.name]}"
+                        self._assign(out, arguments[0], Value(cell, *unsigned_range(register.width), kind))
+                elif primitive.op == "register_write":
+                    if with_registers:
+                        register = self.state.program.registers[arguments[0].name]
+                        cut = self.expressions.masked(arguments[2], (1 << register.width) - 1).code
+                        out.line(f"{self.registers[register.name]} = {cut};")
+                else:
+                    self._assign(out, arguments[0], arguments[1])
+
+    def _assign(self, out: Writer, target: Any, source: Operand) -> None:
+        if isinstance(target, Advancing):
+            code = self.expressions.assigned(source, target.first)
+            if target.first.width == 8:
+                out.line(f"({self.expressions.place(target)})[0] = {code};")
+            else:
+                out.line(f"store_be{target.first.width}({self.expressions.place(target)}, {code});")
+        else:
+            code = self.expressions.assigned(source, self.layout.program.field_type(target))
+            local = self.expressions.locals.get(target)
+            if local is None:
+                self.outer.store(out, target, code)
+            else:
+                out.line(f"{local} = {code};")

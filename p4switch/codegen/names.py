@@ -1,0 +1,44 @@
+"""C identifiers for the program's names: `ingress.ipv4_lpm` becomes `ingress_ipv4_lpm`, each unique."""
+
+from __future__ import annotations
+
+import re
+
+KEYWORDS = frozenset(
+    "auto bool break case char const continue default do double else enum extern float for goto if inline int long "
+    "register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while "
+    "main count table entry group NULL true false".split()
+)
+
+
+class Names:
+    """Hands out identifiers; the same name in the same space always gets the same one."""
+
+    def __init__(self) -> None:
+        self._given: dict[tuple[str, object], str] = {}
+        self._used: set[str] = set()
+
+    def identifier(self, space: str, name: str, key: object = None) -> str:
+        """`space` is a prefix for the C name and separates kinds; `key` tells apart objects of one name."""
+        known = self._given.get((space, name if key is None else key))
+        if known is not None:
+            return known
+        identifier = space + sanitized(name)
+        number = 2
+        while identifier in self._used or identifier in KEYWORDS:
+            identifier = f"{space}{sanitized(name)}_{number}"
+            number += 1
+        self._used.add(identifier)
+        self._given[space, name if key is None else key] = identifier
+        return identifier
+
+
+def sanitized(name: str) -> str:
+    """The name with whatever C does not allow in an identifier replaced."""
+    text = re.sub(r"[^A-Za-z0-9_]+", "_", name).strip("_") or "_"
+    return f"_{text}" if text[0].isdigit() else text
+
+
+def comment(text: str) -> str:
+    """Text that is safe inside a C comment, on one line."""
+    return " ".join(text.split()).replace("*/", "* /").replace("/*", "/ *")

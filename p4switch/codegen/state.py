@@ -1,0 +1,102 @@
+"""What outlives a packet: registers, counters and match tables, as members of `struct state`.
+
+Registers of one size and width that are always used at the same index are laid out as one row, REG[cell][i], so that
+the loops over them (see rolling.py) touch consecutive memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from p4switch.codegen.layout import WIDEST, machine_width
+from p4switch.codegen.names import Names
+from p4switch.codegen.writer import Writer
+from p4switch.program import Program, ProgramError, RegisterArray
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Registers that share a row, in the order of their columns."""
+
+    member: str
+    registers: tuple[str, ...]
+    size: int
+    width: int
+
+
+class State:
+    """C names of registers, counters and tables."""
+
+    def __init__(self, program: Program, names: Names, rows: list[tuple[str, ...]]) -> None:
+        self.program = program
+        self.names = names
+        self.counters = [c for c in program.counters.values() if c.table is None]
+        self.tables = [t for t in program.tables.values() if not t.is_call]
+        self.rows: list[Row] = []
+        self.place: dict[str, tuple[Row, int]] = {}
+        rowed = {name for row in rows for name in row}
+        alone = [(name,) for name in program.registers if name not in rowed]
+        for registers in rows + alone:
+            first = program.registers[registers[0]]
+            if first.width > WIDEST:
+                raise ProgramError(f"register {first.name}: over {WIDEST} bits")
+            row = Row(names.identifier("reg_", first.name), registers, first.size, first.width)
+            self.rows.append(row)
+            self.place.update({name: (row, column) for column, name in enumerate(registers)})
+
+    def register(self, name: str, where: str) -> RegisterArray:
+        """The register array of that name."""
+        if name not in self.program.registers:
+            raise ProgramError(f"{where}: register {name} does not exist")
+        return self.program.registers[name]
+
+    def cell(self, name: str, index: str) -> str:
+        """The C lvalue of a register's cell."""
+        row, column = self.place[name]
+        return f"s->{row.member}[{index}][{column}]"
+
+    def counter(self, name: str, where: str) -> str:
+        """The member with an indirect counter's cells."""
+        if name not in self.program.counters:
+            raise ProgramError(f"{where}: counter {name} does not exist")
+        return self.names.identifier("counter_", name)
+
+    def table_index(self, name: str) -> str:
+        """The enumerator of a table."""
+        return self.names.identifier("T_", name)
+
+    def write(self, out: Writer) -> None:
+        """`struct state`, and the descriptions by which the control plane finds registers and counters in it."""
+        with out.block("enum", ";"):
+            for table in self.tables:
+                out.line(f"{self.table_index(table.name)},")
+            out.line("TABLES")
+        out.line()
+        with out.block("struct state", ";"):
+            out.line("struct switch_base base;")
+            out.line("struct table tables[TABLES + 1];")
+            for counter in self.counters:
+                out.line(f"struct counter {self.counter(counter.name, '')}[{max(1, counter.size)}];")
+            for row in self.rows:
+                kind = f"uint{machine_width(row.width)}_t"
+                columns = len(row.registers)
+                out.line(f"{kind} {row.member}[{max(1, row.size)}][{columns}] __attribute__((aligned(64)));")
+            out.line("uint8_t input[HEADROOM + LONGEST_PACKET]; /* of a hash or checksum */")
+            out.line("struct packet arrived, copy;")
+        out.line()
+        out.line("/* Offsets in struct state, in the order of the program's counters and registers. */")
+        with out.block("const uint64_t program_counters[] =", ";"):
+            for counter in self.counters:
+                out.line(f"offsetof(struct state, {self.counter(counter.name, '')}),")
+            out.line("0")
+        with out.block(
+            "const uint64_t program_registers[][2] =", "; /* first cell, bytes from cell to cell */"
+        ):
+            for name, register in self.program.registers.items():
+                row, column = self.place[name]
+                cell = machine_width(register.width) // 8
+                out.line(
+                    f"{{offsetof(struct state, {row.member}) + {column * cell}, {cell * len(row.registers)}}},"
+                )
+            out.line("{0, 0}")
+        out.line()

@@ -1,0 +1,85 @@
+"""Puts the C of a program together: declarations, actions, tables, parser, control flow, and simple_switch's frame."""
+
+from __future__ import annotations
+
+from p4switch.codegen.actions import ActionWriter
+from p4switch.codegen.calculations import Calculations
+from p4switch.codegen.control import ControlWriter
+from p4switch.codegen.frame import write_frame
+from p4switch.codegen.layout import Layout
+from p4switch.codegen.names import Names, comment
+from p4switch.codegen.parser import ParserWriter
+from p4switch.codegen.rolling import RunFinder
+from p4switch.codegen.state import State
+from p4switch.codegen.tables import TableWriter
+from p4switch.codegen.uses import Uses
+from p4switch.codegen.writer import Writer
+from p4switch.program import Program
+
+
+def translate(program: Program) -> str:
+    """The C source of a program; raises ProgramError naming what cannot be run."""
+    names = Names()
+    for reserved in (
+        "parse",
+        "extract",
+        "set_valid",
+        "set_invalid",
+        "s",
+        "p",
+        "t",
+        "e",
+        "at",
+        "error",
+        "accept",
+        "too_short",
+        "key",
+        "hit",
+        "data",
+        "input",
+        "process",
+        "leave",
+    ):
+        names.identifier("", reserved, ("reserved", reserved))
+    uses = Uses(program)
+    runs = RunFinder(program, uses)
+    layout = Layout(program, names, uses, runs.headers)
+    state = State(program, names, runs.rows)
+    calculations = Calculations(layout, names)
+    actions = ActionWriter(layout, state, calculations, names, uses, runs)
+    tables = TableWriter(layout, state, actions, names)
+
+    out = Writer()
+    out.line(f"/* {comment(program.name)}, translated from BMv2 JSON by p4switch. */")
+    out.line()
+    out.line("#include <stddef.h>")
+    out.line("#include <stdlib.h>")
+    out.line()
+    out.line('#include "switch.h"')
+    out.line()
+    layout.write(out)
+    state.write(out)
+    _write_own_offsets(out, layout)
+    out.line('#include "packet.h"')
+    out.line()
+    calculations.write(out)
+    calculations.write_checksums(out)
+    for action in program.actions.values():
+        actions.write(out, action)
+    for table in program.tables.values():
+        tables.write(out, table)
+    ParserWriter(layout, actions, names).write(out)
+    ingress = ControlWriter(layout, tables, actions, names, program.ingress)
+    egress = ControlWriter(layout, tables, actions, names, program.egress)
+    ingress.write(out)
+    egress.write(out)
+    write_frame(out, layout)
+    return out.text()
+
+
+def _write_own_offsets(out: Writer, layout: Layout) -> None:
+    with out.block("static const uint32_t own_offset[HEADERS + 1] =", ";"):
+        for header in layout.packet_headers:
+            member = layout.own_bytes(header.name).removeprefix("p->")
+            out.line(f"[{layout.header_index(header.name)}] = offsetof(struct packet, {member}),")
+    out.line()

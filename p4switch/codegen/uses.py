@@ -1,0 +1,109 @@
+"""Which parts of a program use which fields, and which metadata are nothing but an action's local variables."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from p4switch.program import Branch, Field, HeaderName, Primitive, Program, Set, Table, Unary
+
+SETS_FIRST = {"assign", "modify_field", "register_read"}
+SETS_ONLY = SETS_FIRST | {
+    *("modify_field_rng_uniform", "modify_field_with_hash_based_offset"),
+    *("add_header", "remove_header", "assign_header", "copy_header"),
+}
+
+
+class Uses:
+    """How often every field occurs in the program, and where."""
+
+    def __init__(self, program: Program) -> None:
+        self._of: dict[int, list[Field]] = {}
+        self.total: Counter[Field] = Counter()
+        self._program = program
+        for action in program.actions.values():
+            for primitive in action.primitives:
+                self.total.update(self.fields(primitive))
+        steps = [n for p in (program.ingress, program.egress) for n in p.nodes.values()]
+        self.total.update(fields_in(tuple(program.parser.states.values())))
+        self.total.update(fields_in(tuple(n.condition for n in steps if isinstance(n, Branch))))
+        self.total.update(fields_in(tuple(n.keys for n in steps if isinstance(n, Table))))
+        self.total.update(fields_in((tuple(program.calculations.values()), program.checksums)))
+        self.locals = {a.id: self._locals(a.primitives) for a in program.actions.values()}
+
+    def fields(self, primitive: Primitive) -> list[Field]:
+        """The fields in a primitive, as often as they occur."""
+        found = self._of.get(id(primitive))
+        if found is None:
+            found = self._of[id(primitive)] = fields_in(primitive.arguments)
+        return found
+
+    def sets(self, primitive: Primitive, field: Field) -> bool:
+        """Whether a primitive sets a field without using it."""
+        first = primitive.op in SETS_FIRST and primitive.arguments[0] == field
+        return first and self.fields(primitive).count(field) == 1
+
+    def _locals(self, primitives: tuple[Primitive, ...]) -> frozenset[Field]:
+        """Metadata that one action sets before it uses them, and that nothing else mentions."""
+        inside: Counter[Field] = Counter()
+        set_first: set[Field] = set()
+        for primitive in primitives:
+            if primitive.op.startswith("_jump"):
+                return frozenset()
+            for field in self.fields(primitive):
+                if field not in inside and self.sets(primitive, field):
+                    set_first.add(field)
+            inside.update(self.fields(primitive))
+        whole = {h.name for h in self._program.headers.values() if not h.is_metadata}
+        whole |= {"standard_metadata"}
+        aliased = set(self._program.aliases.values())
+        return frozenset(
+            f for f in set_first - aliased if f.header not in whole and inside[f] == self.total[f]
+        )
+
+
+def fields_read(program: Program) -> set[Field]:
+    """Header fields whose value the program uses, alone or as part of a header."""
+    read: list[Any] = []
+    for action in program.actions.values():
+        for primitive in action.primitives:
+            read += primitive.arguments[1:] if primitive.op in SETS_ONLY else primitive.arguments
+    for state in program.parser.states.values():
+        read += state.key
+        for operation in state.operations:
+            read.append(operation.value if isinstance(operation, Set) else operation)
+    for pipeline in (program.ingress, program.egress):
+        read += [node.condition for node in pipeline.nodes.values() if isinstance(node, Branch)]
+        read += [node.keys for node in pipeline.nodes.values() if isinstance(node, Table)]
+    read += program.calculations.values()
+    read += [c.target for c in program.checksums if c.verify]
+    found = set(fields_in(tuple(read)))
+    for name in _whole_headers(tuple(read), program):
+        found |= {Field(name, field.name) for field in program.headers[name].type.fields}
+    return {f for f in found if not program.headers[f.header].is_metadata}
+
+
+def _whole_headers(node: Any, program: Program) -> set[str]:
+    """Headers that are copied, compared or hashed as a whole, and the elements of all stacks."""
+    names = {name for stack in program.stacks.values() for name in stack.headers}
+    if isinstance(node, HeaderName):
+        return names | {node.name}
+    if isinstance(node, Unary) and node.op == "valid":
+        return names
+    if isinstance(node, tuple):
+        return names.union(*(_whole_headers(item, program) for item in node))
+    if is_dataclass(node):
+        return names.union(*(_whole_headers(getattr(node, f.name), program) for f in fields(node)))
+    return names
+
+
+def fields_in(node: Any) -> list[Field]:
+    """Every field inside a node, from left to right."""
+    if isinstance(node, Field):
+        return [node]
+    if isinstance(node, tuple):
+        return [field for item in node for field in fields_in(item)]
+    if is_dataclass(node):
+        return [field for part in fields(node) for field in fields_in(getattr(node, part.name))]
+    return []

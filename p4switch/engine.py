@@ -1,0 +1,311 @@
+"""The engine: one v1model program compiled to native code, its control plane, and its packet ports."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from p4switch.bmv2_json import read_program
+from p4switch.codegen import translate
+from p4switch.codegen.layout import machine_width
+from p4switch.entries import (
+    ActionCall,
+    CounterValue,
+    Entry,
+    EntryKey,
+    Replica,
+    TableError,
+    TableErrorCode,
+)
+from p4switch.library import Collected, PortStatistics, load_program, runtime
+from p4switch.live import LivePorts, PortError
+from p4switch.match_table import MatchTable
+from p4switch.program import Program, RegisterArray
+from p4switch.toolchain import compile_program
+
+LONGEST_PACKET = 65535
+MULTICAST_GROUPS = 65536
+
+
+class Engine:
+    """One v1model program compiled to native code, with its tables, counters, registers and multicast groups.
+
+    Every control-plane method is safe against a running forwarding loop. Names are those of the JSON; one that does
+    not exist raises TableError(NOT_FOUND).
+    """
+
+    def __init__(
+        self, program: Program, library: ctypes.CDLL, cpu_port: int | None, drop_port: int, seed: int
+    ):
+        self.program = program
+        self._cpu_port = cpu_port
+        self._library = library
+        self._base: int = library.program_open(drop_port, seed)
+        if not self._base:
+            raise MemoryError(f"no memory for the state of {program.name}")
+        runtime().switch_open(self._base)
+        self._tables: dict[str, MatchTable] = {}
+        self._groups: dict[int, tuple[Replica, ...]] = {}
+        self._collected = Collected()
+        self._counter_at = _addresses(library, "program_counters", 1)
+        self._register_at = _addresses(library, "program_registers", 2)
+        index = 0
+        for table in program.tables.values():
+            if not table.is_call:
+                address = runtime().switch_table(self._base, index)
+                self._tables[table.name] = MatchTable(program, table, address)
+                index += 1
+        self._live: LivePorts | None = None
+        self._close = weakref.finalize(self, _close, self._base, index, self._collected)
+
+    @classmethod
+    def load(
+        cls, config: bytes, *, cpu_port: int | None = None, drop_port: int = 511, seed: int = 0
+    ) -> Engine:
+        """Translates BMv2 JSON, compiles it (or takes it from the cache) and loads it; `seed` is that of random().
+
+        Raises ProgramError (what is malformed or unsupported) and ToolchainError (no C compiler).
+        """
+        program = read_program(config)
+        library = load_program(compile_program(config, lambda: translate(program)))
+        return cls(program, library, cpu_port, drop_port, seed)
+
+    def process(self, port: int, packet: bytes, now: int = 0) -> list[tuple[int, bytes]]:
+        """One packet through the program; `now` in microseconds; the outputs in order as (port, packet)."""
+        if len(packet) > LONGEST_PACKET:
+            raise ValueError(f"a packet has at most {LONGEST_PACKET} bytes, not {len(packet)}")
+        out = self._collected
+        runtime().switch_process(self._base, port, packet, len(packet), now, ctypes.byref(out))
+        packets, data, at = [], ctypes.string_at(out.bytes, out.used) if out.used else b"", 0
+        while at < len(data):
+            to, length = struct.unpack_from("=II", data, at)
+            packets.append((to, data[at + 8 : at + 8 + length]))
+            at += 8 + length
+        return packets
+
+    # Tables
+
+    def table_insert(self, table: str, entry: Entry) -> None:
+        """Adds an entry; TableError: ALREADY_EXISTS, RESOURCE_EXHAUSTED, INVALID_ARGUMENT."""
+        with self._locked():
+            self._table(table).insert(entry)
+
+    def table_modify(self, table: str, entry: Entry) -> None:
+        """Changes the action of an entry; TableError: NOT_FOUND, INVALID_ARGUMENT."""
+        with self._locked():
+            self._table(table).modify(entry)
+
+    def table_delete(self, table: str, key: EntryKey) -> None:
+        """Removes an entry; TableError: NOT_FOUND, INVALID_ARGUMENT."""
+        with self._locked():
+            self._table(table).delete(key)
+
+    def table_entries(self, table: str) -> list[Entry]:
+        """Every entry of a table, those that the program declares included."""
+        with self._locked():
+            return self._table(table).entries()
+
+    def table_entry(self, table: str, key: EntryKey) -> Entry | None:
+        """The entry of that key, if there is one."""
+        with self._locked():
+            return self._table(table).entry(key)
+
+    def table_set_default(self, table: str, action: ActionCall | None) -> None:
+        """Sets what runs on a miss; None: back to the program's."""
+        with self._locked():
+            self._table(table).set_default(action)
+
+    def table_default(self, table: str) -> ActionCall | None:
+        """What runs on a miss; None: nothing."""
+        with self._locked():
+            return self._table(table).default()
+
+    def table_counter(self, table: str, key: EntryKey) -> CounterValue:
+        """The direct counter of an entry."""
+        with self._locked():
+            return self._table(table).counter(key)
+
+    def table_counter_write(self, table: str, key: EntryKey, value: CounterValue) -> None:
+        """Sets the direct counter of an entry."""
+        with self._locked():
+            self._table(table).write_counter(key, value)
+
+    # Multicast
+
+    def multicast_insert(self, group: int, replicas: tuple[Replica, ...]) -> None:
+        """Adds a group; ids are 1..65535."""
+        if group in self._groups:
+            raise TableError(TableErrorCode.ALREADY_EXISTS, f"multicast group {group} exists")
+        self._set_group(group, replicas)
+
+    def multicast_modify(self, group: int, replicas: tuple[Replica, ...]) -> None:
+        """Replaces the replicas of a group."""
+        self._known_group(group)
+        self._set_group(group, replicas)
+
+    def multicast_delete(self, group: int) -> None:
+        """Removes a group."""
+        self._known_group(group)
+        with self._locked():
+            runtime().switch_set_multicast(self._base, group, -1, None)
+            del self._groups[group]
+
+    def multicast_groups(self) -> dict[int, tuple[Replica, ...]]:
+        """All groups."""
+        return dict(self._groups)
+
+    def _known_group(self, group: int) -> None:
+        if group not in self._groups:
+            raise TableError(TableErrorCode.NOT_FOUND, f"multicast group {group} does not exist")
+
+    def _set_group(self, group: int, replicas: tuple[Replica, ...]) -> None:
+        if not 0 < group < MULTICAST_GROUPS:
+            raise TableError(TableErrorCode.INVALID_ARGUMENT, f"multicast group {group} is not in 1..65535")
+        for replica in replicas:
+            if not (0 <= replica.port < 1 << 32 and 0 <= replica.instance < 1 << 16):
+                raise TableError(TableErrorCode.INVALID_ARGUMENT, f"multicast group {group}: {replica}")
+        packed = struct.pack(f"={2 * len(replicas)}I", *(n for r in replicas for n in (r.port, r.instance)))
+        with self._locked():
+            if not runtime().switch_set_multicast(self._base, group, len(replicas), packed):
+                raise TableError(TableErrorCode.RESOURCE_EXHAUSTED, f"multicast group {group}: out of memory")
+            self._groups[group] = replicas
+
+    # Counters and registers
+
+    def counter_read(self, name: str, index: int) -> CounterValue:
+        """One cell of an indirect counter."""
+        with self._locked():
+            cells = self._counter(name)
+            self._in_range(name, index, len(cells))
+            return CounterValue(cells[index][0], cells[index][1])
+
+    def counter_read_all(self, name: str) -> list[CounterValue]:
+        """Every cell of an indirect counter."""
+        with self._locked():
+            return [CounterValue(cell[0], cell[1]) for cell in self._counter(name)]
+
+    def counter_write(self, name: str, index: int, value: CounterValue) -> None:
+        """Sets one cell of an indirect counter."""
+        with self._locked():
+            cells = self._counter(name)
+            self._in_range(name, index, len(cells))
+            cells[index][0], cells[index][1] = value.packets, value.bytes
+
+    def register_read(self, name: str, start: int = 0, count: int | None = None) -> list[int]:
+        """`count` cells from `start` (all by default), as unsigned integers."""
+        register, size = self._register(name)
+        end = register.size if count is None else start + count
+        if not 0 <= start <= end <= register.size:
+            raise TableError(
+                TableErrorCode.INVALID_ARGUMENT, f"{name}: {start}..{end} of {register.size} cells"
+            )
+        with self._locked():
+            return [
+                int.from_bytes(ctypes.string_at(self._register_cell(name, i), size), "little")
+                for i in range(start, end)
+            ]
+
+    def register_write(self, name: str, index: int, value: int) -> None:
+        """Sets one cell; the value is unsigned, as wide as the register."""
+        register, size = self._register(name)
+        self._in_range(name, index, register.size)
+        if not 0 <= value < 1 << register.width:
+            raise TableError(
+                TableErrorCode.INVALID_ARGUMENT, f"{name}: {value} does not fit into {register.width} bits"
+            )
+        with self._locked():
+            ctypes.memmove(self._register_cell(name, index), value.to_bytes(size, "little"), size)
+
+    def _counter(self, name: str) -> list[ctypes.Array[ctypes.c_uint64]]:
+        indirect = [c for c in self.program.counters.values() if c.table is None]
+        for counter, (offset,) in zip(indirect, self._counter_at, strict=False):
+            if counter.name == name:
+                cells = (ctypes.c_uint64 * 2) * counter.size
+                return list(cells.from_address(self._base + offset))
+        raise TableError(TableErrorCode.NOT_FOUND, f"counter {name} does not exist")
+
+    def _register(self, name: str) -> tuple[RegisterArray, int]:
+        register = self.program.registers.get(name)
+        if register is None:
+            raise TableError(TableErrorCode.NOT_FOUND, f"register {name} does not exist")
+        return register, machine_width(register.width) // 8
+
+    def _register_cell(self, name: str, index: int) -> int:
+        first, step = self._register_at[list(self.program.registers).index(name)]
+        return self._base + first + index * step
+
+    def _in_range(self, name: str, index: int, size: int) -> None:
+        if not 0 <= index < size:
+            raise TableError(
+                TableErrorCode.INVALID_ARGUMENT, f"{name}: index {index} is not in 0..{size - 1}"
+            )
+
+    # Live ports
+
+    def start(
+        self,
+        ports: Mapping[int, str],
+        packet_in: Callable[[bytes], None] | None = None,
+        *,
+        offload: bool = True,
+    ) -> None:
+        """Opens the interfaces and forwards in a thread; packets to the CPU port go to `packet_in`, in another.
+
+        `offload`: packets that leave one behind the other may go as one superframe. Raises PortError.
+        """
+        if self._live is not None:
+            raise PortError("the ports are open already")
+        self._live = LivePorts(self._base, ports, self._cpu_port, packet_in, offload)
+
+    def stop(self) -> None:
+        """Ends the threads and closes the ports; may be called twice."""
+        if self._live is not None:
+            self._live.close()
+            self._live = None
+
+    def packet_out(self, packet: bytes, port: int) -> None:
+        """Processes a packet as if it had come in at `port` (the CPU port); what leaves goes out of the live ports.
+
+        Raises PortError if they are not open.
+        """
+        if self._live is None:
+            raise PortError("packet-out needs open ports")
+        self._live.packet_out(packet, port)
+
+    def port_statistics(self) -> dict[int, PortStatistics]:
+        """Packets and frames of each live port."""
+        return {} if self._live is None else self._live.statistics()
+
+    # Inside
+
+    def _table(self, name: str) -> MatchTable:
+        if name not in self._tables:
+            raise TableError(TableErrorCode.NOT_FOUND, f"table {name} does not exist")
+        return self._tables[name]
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        runtime().switch_lock(self._base)
+        try:
+            yield
+        finally:
+            runtime().switch_unlock(self._base)
+
+
+def _addresses(library: ctypes.CDLL, symbol: str, columns: int) -> list[tuple[int, ...]]:
+    """The rows of an array of offsets that a program exports, up to the row of zeros at its end."""
+    rows: list[tuple[int, ...]] = []
+    address = ctypes.addressof(ctypes.c_uint64.in_dll(library, symbol))
+    while True:
+        row = tuple((ctypes.c_uint64 * columns).from_address(address + 8 * columns * len(rows)))
+        if row[0] == 0:
+            return rows
+        rows.append(row)
+
+
+def _close(base: int, tables: int, collected: Collected) -> None:
+    runtime().switch_close(base, tables)
+    runtime().switch_collected_free(ctypes.byref(collected))

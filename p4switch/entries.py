@@ -1,0 +1,109 @@
+"""What the control plane hands to the engine: matches, table entries, multicast replicas and counter values.
+
+Values are unsigned integers as wide as the P4 field. Priorities have P4Runtime's sense: the larger one wins.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+@dataclass(frozen=True, slots=True)
+class Exact:
+    """The field equals `value`."""
+
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lpm:
+    """The field's first `prefix_length` bits equal those of `value`; 0 matches everything."""
+
+    value: int
+    prefix_length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ternary:
+    """The field equals `value` where `mask` has ones; mask 0 matches everything."""
+
+    value: int
+    mask: int
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The field lies in `low`..`high`, both included."""
+
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True)
+class Optional_:  # noqa: N801 - "optional" is the match kind's name, typing.Optional another thing
+    """The field equals `value`; None matches everything."""
+
+    value: int | None
+
+
+Match = Exact | Lpm | Ternary | Range | Optional_
+
+
+@dataclass(frozen=True, slots=True)
+class EntryKey:
+    """One match for each key field, in the table's order; `priority` only where a kind may overlap."""
+
+    match: tuple[Match, ...]
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ActionCall:
+    """An action by its JSON name, with its action data in the order of its parameters."""
+
+    name: str
+    args: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A table entry; `is_const` marks those that the program itself declares."""
+
+    key: EntryKey
+    action: ActionCall
+    is_const: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One copy of a multicast packet: where it leaves and the `egress_rid` it carries."""
+
+    port: int
+    instance: int
+
+
+@dataclass(frozen=True, slots=True)
+class CounterValue:
+    """Packets and bytes seen by one counter cell."""
+
+    packets: int
+    bytes: int
+
+
+class TableErrorCode(Enum):
+    """Why a control-plane write was refused, in the words of gRPC's canonical codes."""
+
+    ALREADY_EXISTS = "ALREADY_EXISTS"
+    NOT_FOUND = "NOT_FOUND"
+    RESOURCE_EXHAUSTED = "RESOURCE_EXHAUSTED"
+    INVALID_ARGUMENT = "INVALID_ARGUMENT"
+
+
+class TableError(Exception):
+    """A control-plane read or write that cannot be done; `code` says which way."""
+
+    def __init__(self, code: TableErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message

@@ -1,0 +1,145 @@
+"""How a table's key is packed into 64-bit words, and matches into masked keys; table.h has the other side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from p4switch.entries import (
+    EntryKey,
+    Exact,
+    Lpm,
+    Match,
+    Optional_,
+    Range,
+    TableError,
+    TableErrorCode,
+    Ternary,
+)
+from p4switch.program import Table, TableKey
+
+WORD = (1 << 64) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A key field's word and shift; fields of over 64 bits take two words of their own, the high one first."""
+
+    word: int
+    shift: int
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class PackedKey:
+    """A key ready for the table: words, mask, high ends of the ranges, and the priority (larger wins)."""
+
+    words: tuple[int, ...]
+    mask: tuple[int, ...]
+    high: tuple[int, ...]
+    priority: int
+
+
+class KeyLayout:
+    """Where each key field stands; `kind` is exact, lpm, ternary or range as simple_switch would choose it."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        kinds = {key.kind for key in table.keys}
+        if "range" in kinds:
+            self.kind = "range"
+        elif kinds & {"ternary", "optional"} or (table.match_type == "ternary"):
+            self.kind = "ternary"
+        else:
+            self.kind = "lpm" if "lpm" in kinds else "exact"
+        places: dict[int, Place] = {}
+        word, used = 0, 0
+        for number, key in enumerate(table.keys):
+            if key.kind == "range":
+                continue
+            if key.width > 64 or used + key.width > 64:
+                word, used = word + (used > 0), 0
+            places[number] = Place(word, used, key.width)
+            if key.width > 64:
+                word += 2
+            else:
+                used += key.width
+        word += used > 0
+        self.ranges = 0
+        for number, key in enumerate(table.keys):
+            if key.kind == "range":
+                places[number] = Place(word, 0, key.width)
+                word += 1
+                self.ranges += 1
+        self.words = word
+        self.places = tuple(places[n] for n in range(len(table.keys)))
+
+    @property
+    def has_priority(self) -> bool:
+        """Whether entries may overlap so that a priority has to choose."""
+        return self.kind in ("ternary", "range")
+
+    def pack(self, key: EntryKey) -> PackedKey:
+        """The words of an entry's key; raises TableError(INVALID_ARGUMENT) naming the field that does not fit."""
+        if len(key.match) != len(self.table.keys):
+            raise self._invalid(f"{len(self.table.keys)} match fields are needed, not {len(key.match)}")
+        words, mask, high = [0] * self.words, [0] * self.words, [0] * self.ranges
+        priority = key.priority
+        if self.has_priority:
+            if not 0 <= priority < 1 << 32:
+                raise self._invalid(f"priority {priority} is not in 0..2^32 - 1")
+        elif priority:
+            raise self._invalid(f"a table with {self.kind} match takes no priority")
+        for match, field, place in zip(key.match, self.table.keys, self.places, strict=True):
+            if isinstance(match, Range) and field.kind == "range":
+                self._check(field, match.low)
+                self._check(field, match.high)
+                if match.low > match.high:
+                    raise self._invalid(f"{field.name}: the range {match.low}..{match.high} is empty")
+                words[place.word] = match.low
+                high[place.word - (self.words - self.ranges)] = match.high
+                continue
+            value, bits = self._value_and_mask(match, field)
+            if self.kind == "lpm" and isinstance(match, Lpm):
+                priority = match.prefix_length
+            if place.width > 64:
+                words[place.word], words[place.word + 1] = value >> 64, value & WORD
+                mask[place.word], mask[place.word + 1] = bits >> 64, bits & WORD
+            else:
+                words[place.word] |= value << place.shift
+                mask[place.word] |= bits << place.shift
+        return PackedKey(tuple(words), tuple(mask), tuple(high), priority)
+
+    def _value_and_mask(self, match: Match, field: TableKey) -> tuple[int, int]:
+        full = (1 << field.width) - 1
+        match match:
+            case Exact(value) if field.kind in ("exact", "valid", "ternary", "optional"):
+                self._check(field, value)
+                return value, full
+            case Lpm(value, length) if field.kind == "lpm":
+                self._check(field, value)
+                if not 0 <= length <= field.width:
+                    raise self._invalid(f"{field.name}: prefix length {length} is not in 0..{field.width}")
+                bits = full & ~(full >> length)
+                return self._inside(field, value, bits)
+            case Ternary(value, bits) if field.kind in ("ternary", "optional"):
+                self._check(field, value)
+                self._check(field, bits)
+                return self._inside(field, value, bits)
+            case Optional_(None) if field.kind in ("ternary", "optional"):
+                return 0, 0
+            case Optional_(int() as value) if field.kind in ("ternary", "optional"):
+                self._check(field, value)
+                return value, full
+        raise self._invalid(f"{field.name}: a match of kind {field.kind} is needed, not {match}")
+
+    def _inside(self, field: TableKey, value: int, bits: int) -> tuple[int, int]:
+        if value & ~bits:
+            raise self._invalid(f"{field.name}: the value {value:#x} has bits outside its mask {bits:#x}")
+        return value, bits
+
+    def _check(self, field: TableKey, value: int) -> None:
+        if not 0 <= value < 1 << field.width:
+            raise self._invalid(f"{field.name}: {value} does not fit into {field.width} bits")
+
+    def _invalid(self, message: str) -> TableError:
+        return TableError(TableErrorCode.INVALID_ARGUMENT, f"table {self.table.name}: {message}")

@@ -1,0 +1,80 @@
+"""The compiled runtime and programs as ctypes sees them; see runtime/switch.h and runtime/table.h."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import POINTER, c_bool, c_int32, c_int64, c_uint32, c_uint64, c_void_p
+from functools import cache
+from pathlib import Path
+
+from p4switch.toolchain import compile_runtime
+
+Words = POINTER(c_uint64)
+
+
+class Collected(ctypes.Structure):
+    """Packets that a program sent, as `switch_process` collects them."""
+
+    _fields_ = (("bytes", c_void_p), ("used", c_uint64), ("capacity", c_uint64))
+
+
+class PortStatistics(ctypes.Structure):
+    """Of one port, since it was opened: packets (and frames, which offload makes fewer), and packets not sent."""
+
+    _fields_ = (
+        ("received", c_uint64),
+        ("received_frames", c_uint64),
+        ("sent", c_uint64),
+        ("sent_frames", c_uint64),
+        ("dropped", c_uint64),
+    )
+
+
+SIGNATURES = {
+    "switch_open": (None, [c_void_p]),
+    "switch_close": (None, [c_void_p, c_uint32]),
+    "switch_lock": (None, [c_void_p]),
+    "switch_unlock": (None, [c_void_p]),
+    "switch_table": (c_void_p, [c_void_p, c_uint32]),
+    "switch_set_multicast": (c_bool, [c_void_p, c_uint32, c_int32, c_void_p]),
+    "switch_process": (None, [c_void_p, c_uint32, ctypes.c_char_p, c_uint32, c_uint64, POINTER(Collected)]),
+    "switch_collected_free": (None, [POINTER(Collected)]),
+    "port_open": (c_int32, [ctypes.c_char_p]),
+    "forwarder_open": (
+        c_void_p,
+        [c_void_p, c_uint32, POINTER(c_uint32), POINTER(c_int32), c_int64, c_bool],
+    ),
+    "forwarder_run": (None, [c_void_p]),
+    "forwarder_stop": (None, [c_void_p]),
+    "forwarder_statistics": (None, [c_void_p, c_uint32, POINTER(PortStatistics)]),
+    "forwarder_close": (None, [c_void_p]),
+    "table_open": (None, [c_void_p, c_uint32, c_uint32, c_uint32]),
+    "table_add": (c_int64, [c_void_p, Words, Words, Words, c_uint32, c_uint32, Words]),
+    "table_remove": (None, [c_void_p, c_int64, Words]),
+    "table_set": (None, [c_void_p, c_int64, c_uint32, Words]),
+    "table_counter": (None, [c_void_p, c_int64, Words, Words]),
+    "table_counter_set": (None, [c_void_p, c_int64, c_uint64, c_uint64]),
+}
+
+
+@cache
+def runtime() -> ctypes.CDLL:
+    """The runtime library, compiled on first use."""
+    library = ctypes.CDLL(str(compile_runtime()))
+    for name, (result, arguments) in SIGNATURES.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+def load_program(path: Path) -> ctypes.CDLL:
+    """A compiled program."""
+    library = ctypes.CDLL(str(path))
+    library.program_open.restype = c_void_p
+    library.program_open.argtypes = [c_uint32, c_uint64]
+    return library
+
+
+def words(values: tuple[int, ...]) -> ctypes.Array[c_uint64]:
+    """An array of 64-bit words."""
+    return (c_uint64 * max(1, len(values)))(*values)

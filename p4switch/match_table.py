@@ -1,0 +1,198 @@
+"""A match table as the control plane sees it: entries by key, kept beside the look-up structure in C."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+
+from p4switch.entries import (
+    ActionCall,
+    CounterValue,
+    Entry,
+    EntryKey,
+    Exact,
+    Lpm,
+    Match,
+    Range,
+    TableError,
+    TableErrorCode,
+    Ternary,
+)
+from p4switch.keys import KeyLayout, PackedKey
+from p4switch.library import runtime, words
+from p4switch.program import Action, Program, Table
+
+
+@dataclass(slots=True)
+class _Installed:
+    index: int
+    entry: Entry
+
+
+class MatchTable:
+    """One table. The caller holds the switch's lock.
+
+    Writes raise TableError: a key that is there (or not), a full table, a match or an action that does not fit, or a
+    table or default action that the program made constant.
+    """
+
+    def __init__(self, program: Program, table: Table, address: int) -> None:
+        self.table = table
+        self.keys = KeyLayout(table)
+        self.is_const = table.const_entries is not None
+        self._address = address
+        self._installed: dict[PackedKey, _Installed] = {}
+        self._data_words = max((_words_of(a) for a in table.actions), default=0)
+        self._default: ActionCall | None = None
+        runtime().table_open(address, self.keys.words, self.keys.ranges, self._data_words)
+        if table.default is not None:
+            default = program.actions[table.default.action]
+            self._initial: ActionCall | None = ActionCall(default.name, table.default.data)
+        else:
+            self._initial = None
+        self._set_default(self._initial)
+        for const in table.const_entries or ():
+            matches: list[Match] = []
+            for match in const.matches:
+                match match.kind:
+                    case "lpm":
+                        matches.append(Lpm(match.value, match.second))
+                    case "ternary":
+                        matches.append(Ternary(match.value & match.second, match.second))
+                    case "range":
+                        matches.append(Range(match.value, match.second))
+                    case _:
+                        matches.append(Exact(match.value))
+            # In the JSON a low number wins.
+            priority = max(0, (1 << 31) - 1 - const.priority) if self.keys.has_priority else 0
+            call = ActionCall(program.actions[const.action].name, const.data)
+            self._add(Entry(EntryKey(tuple(matches), priority), call, is_const=True))
+
+    def insert(self, entry: Entry) -> None:
+        """Adds an entry."""
+        self._writable()
+        if len(self._installed) >= self.table.max_size:
+            raise self._error(TableErrorCode.RESOURCE_EXHAUSTED, f"full: {self.table.max_size} entries")
+        self._add(entry)
+
+    def modify(self, entry: Entry) -> None:
+        """Gives the entry of that key another action."""
+        self._writable()
+        installed = self._find(entry.key)
+        number, data = self._action(entry.action)
+        runtime().table_set(self._address, installed.index, number, words(data))
+        installed.entry = entry
+
+    def delete(self, key: EntryKey) -> None:
+        """Removes the entry of that key."""
+        self._writable()
+        packed = self.keys.pack(key)
+        installed = self._find(key)
+        runtime().table_remove(self._address, installed.index, words(packed.mask))
+        del self._installed[packed]
+
+    def entries(self) -> list[Entry]:
+        """All entries, in the order in which they were added."""
+        return [i.entry for i in self._installed.values()]
+
+    def entry(self, key: EntryKey) -> Entry | None:
+        """The entry of that key."""
+        installed = self._installed.get(self.keys.pack(key))
+        return installed.entry if installed else None
+
+    def set_default(self, action: ActionCall | None) -> None:
+        """Sets the default action; None: back to the program's."""
+        if self.table.default is not None and self.table.default.is_const and action != self._initial:
+            raise self._error(TableErrorCode.INVALID_ARGUMENT, "its default action is constant")
+        self._set_default(self._initial if action is None else action)
+
+    def default(self) -> ActionCall | None:
+        """The default action."""
+        return self._default
+
+    def counter(self, key: EntryKey) -> CounterValue:
+        """The entry's direct counter."""
+        self._counted()
+        packets, size = ctypes.c_uint64(), ctypes.c_uint64()
+        runtime().table_counter(
+            self._address, self._find(key).index, ctypes.byref(packets), ctypes.byref(size)
+        )
+        return CounterValue(packets.value, size.value)
+
+    def write_counter(self, key: EntryKey, value: CounterValue) -> None:
+        """Sets the entry's direct counter."""
+        self._counted()
+        runtime().table_counter_set(self._address, self._find(key).index, value.packets, value.bytes)
+
+    def _add(self, entry: Entry) -> None:
+        packed = self.keys.pack(entry.key)
+        if packed in self._installed:
+            raise self._error(TableErrorCode.ALREADY_EXISTS, f"an entry for {entry.key} exists")
+        number, data = self._action(entry.action)
+        index = runtime().table_add(
+            self._address,
+            words(packed.words),
+            words(packed.mask),
+            words(packed.high),
+            packed.priority,
+            number,
+            words(data),
+        )
+        if index < 0:
+            raise self._error(TableErrorCode.RESOURCE_EXHAUSTED, "out of memory")
+        self._installed[packed] = _Installed(index, entry)
+
+    def _set_default(self, action: ActionCall | None) -> None:
+        if action is not None:
+            number, data = self._action(action)
+        elif self.table.action("NoAction") is not None:
+            number, data = self._action(ActionCall("NoAction"))
+        else:
+            number, data = len(self.table.actions), (0,) * self._data_words  # no action at all
+        runtime().table_set(self._address, -1, number, words(data))
+        self._default = action
+
+    def _action(self, call: ActionCall) -> tuple[int, tuple[int, ...]]:
+        """The action's number in the table, and its data padded to the table's width."""
+        for number, action in enumerate(self.table.actions):
+            if action.name == call.name:
+                break
+        else:
+            raise self._error(TableErrorCode.INVALID_ARGUMENT, f"action {call.name} is none of its actions")
+        if len(call.args) != len(action.parameters):
+            raise self._error(
+                TableErrorCode.INVALID_ARGUMENT,
+                f"action {call.name} needs {len(action.parameters)} arguments, not {len(call.args)}",
+            )
+        data: list[int] = []
+        for parameter, value in zip(action.parameters, call.args, strict=True):
+            if not 0 <= value < 1 << parameter.width:
+                raise self._error(
+                    TableErrorCode.INVALID_ARGUMENT,
+                    f"action {call.name}: {parameter.name} = {value} does not fit into {parameter.width} bits",
+                )
+            data += [value >> 64, value & (1 << 64) - 1] if parameter.width > 64 else [value]
+        return number, tuple(data) + (0,) * (self._data_words - len(data))
+
+    def _find(self, key: EntryKey) -> _Installed:
+        installed = self._installed.get(self.keys.pack(key))
+        if installed is None:
+            raise self._error(TableErrorCode.NOT_FOUND, f"no entry for {key}")
+        return installed
+
+    def _writable(self) -> None:
+        if self.is_const:
+            raise self._error(TableErrorCode.INVALID_ARGUMENT, "its entries are constant")
+        if not self.table.keys:
+            raise self._error(TableErrorCode.INVALID_ARGUMENT, "it has no keys, so it takes no entries")
+
+    def _counted(self) -> None:
+        if not self.table.with_counters:
+            raise self._error(TableErrorCode.INVALID_ARGUMENT, "it has no direct counter")
+
+    def _error(self, code: TableErrorCode, message: str) -> TableError:
+        return TableError(code, f"table {self.table.name}: {message}")
+
+
+def _words_of(action: Action) -> int:
+    return sum(2 if p.width > 64 else 1 for p in action.parameters)

@@ -1,0 +1,179 @@
+"""The device behind the P4Runtime service: its ports, its pipeline, and one that may be saved."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import grpc
+from google.protobuf.empty_pb2 import Empty
+from google.protobuf.message import DecodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from p4switch.engine import Engine
+from p4switch.entries import TableError
+from p4switch.live import PortError
+from p4switch.p4runtime_entities import Entities
+from p4switch.p4runtime_errors import P4RuntimeError, invalid, unimplemented
+from p4switch.p4runtime_packetio import ControllerHeader
+from p4switch.p4runtime_proto import p4r
+from p4switch.program import ProgramError
+from p4switch.toolchain import ToolchainError
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """A forwarding-pipeline config realised: its engine, and its entities under their P4Info ids."""
+
+    config: p4r.ForwardingPipelineConfig
+    engine: Engine
+    entities: Entities
+    packet_in: ControllerHeader
+    packet_out: ControllerHeader
+
+
+class Device:
+    """A switch with ports and at most one pipeline forwarding; another may be saved, to be committed later.
+
+    `packet_in`, to be set, receives what the data plane sends to the CPU port, on a thread of the engine's.
+    Not thread-safe but for `load`: the service's lock guards it.
+    """
+
+    def __init__(self, ports: Mapping[int, str], cpu_port: int | None, drop_port: int) -> None:
+        self.packet_in: Callable[[p4r.PacketIn], None] = lambda _: None
+        self._ports = dict(ports)
+        self._cpu_port = cpu_port
+        self._drop_port = drop_port
+        self._running: tuple[Engine, Callable[[bytes], None]] | None = None
+        self._committed: Pipeline | None = None
+        self._saved: Pipeline | None = None
+
+    @property
+    def pipeline(self) -> Pipeline | None:
+        """The pipeline that reads and writes concern: the last one saved or committed."""
+        return self._saved or self._committed
+
+    def boot(self, device_config: bytes) -> None:
+        """Forward with a BMv2 JSON alone; without P4Info no controller can write to it.
+
+        Raises ProgramError, ToolchainError or PortError as the engine does.
+        """
+        self._run(Engine.load(device_config, cpu_port=self._cpu_port, drop_port=self._drop_port), _discard)
+
+    def load(self, config: p4r.ForwardingPipelineConfig) -> Pipeline:
+        """Realise a config beside the present one; INVALID_ARGUMENT (or INTERNAL: no C compiler) says why not."""
+        if not config.HasField("p4info") or not config.p4_device_config:
+            raise invalid("the config needs both a P4Info and a device config (BMv2 JSON)")
+        try:
+            engine = Engine.load(
+                _bmv2_json(config.p4_device_config), cpu_port=self._cpu_port, drop_port=self._drop_port
+            )
+        except ProgramError as error:
+            raise invalid(f"the device config cannot be loaded: {error}") from error
+        except ToolchainError as error:
+            raise P4RuntimeError(grpc.StatusCode.INTERNAL, str(error)) from error
+        return Pipeline(
+            config,
+            engine,
+            Entities(config.p4info, engine),
+            ControllerHeader(config.p4info, "packet_in"),
+            ControllerHeader(config.p4info, "packet_out"),
+        )
+
+    def save(self, pipeline: Pipeline) -> None:
+        """Keep a pipeline to be committed: reads and writes concern it from now on, packets do not."""
+        self._saved = pipeline
+
+    def commit_saved(self) -> None:
+        """Forward with the saved pipeline; NOT_FOUND if there is none."""
+        if self._saved is None:
+            raise P4RuntimeError(grpc.StatusCode.NOT_FOUND, "no config has been saved by VERIFY_AND_SAVE")
+        self.commit(self._saved)
+
+    def commit(self, pipeline: Pipeline) -> None:
+        """Forward with a pipeline instead of the present one; FAILED_PRECONDITION if a port does not open."""
+
+        def deliver(packet: bytes) -> None:
+            try:
+                self.packet_in(pipeline.packet_in.unpack(packet))
+            except P4RuntimeError as error:
+                _log.warning("packet-in dropped: %s", error)
+
+        try:
+            self._run(pipeline.engine, deliver)
+        except PortError as error:
+            raise P4RuntimeError(grpc.StatusCode.FAILED_PRECONDITION, str(error)) from error
+        self._committed, self._saved = pipeline, None
+
+    def reconcile(self, pipeline: Pipeline) -> None:
+        """Commit a pipeline that takes over the present one's table entries and multicast groups.
+
+        INVALID_ARGUMENT if one of them has no place in it. Counters and registers start at zero, unless the
+        config is the present one: then nothing but the cookie changes.
+        """
+        present = self._committed
+        if present is not None and self._saved is None and _same_program(present.config, pipeline.config):
+            self._committed = replace(present, config=pipeline.config)
+            return
+        if self.pipeline is not None:
+            for update in self.pipeline.entities.export():
+                try:
+                    pipeline.entities.write(update)
+                except (P4RuntimeError, TableError) as error:
+                    raise invalid(f"the forwarding state cannot be kept: {error}") from error
+        self.commit(pipeline)
+
+    def packet_out(self, message: p4r.PacketOut) -> None:
+        """Run a controller's packet through the pipeline as one that came in by the CPU port."""
+        if self._cpu_port is None:
+            raise unimplemented("packet I/O needs a CPU port: start the switch with --cpu-port")
+        if self._committed is None:
+            raise no_pipeline()
+        packet = self._committed.packet_out.pack(message)
+        self._committed.engine.packet_out(packet, self._cpu_port)
+
+    def stop(self) -> None:
+        """Close the ports."""
+        if self._running is not None:
+            self._running[0].stop()
+
+    def _run(self, engine: Engine, deliver: Callable[[bytes], None]) -> None:
+        previous = self._running
+        if previous is not None:
+            previous[0].stop()
+        try:
+            engine.start(self._ports, deliver)
+        except Exception:
+            if previous is not None:
+                previous[0].start(self._ports, previous[1])
+            raise
+        self._running = engine, deliver
+
+
+def _discard(_packet: bytes) -> None:
+    """Where packets to the CPU port go while no controller knows the program."""
+
+
+def _bmv2_json(device_config: bytes) -> bytes:
+    """The JSON in a device config: bare, or field 3 of p4.tmp.P4DeviceConfig, in which older scripts wrap it."""
+    if device_config.lstrip().startswith(b"{"):
+        return device_config
+    try:
+        fields = UnknownFieldSet(Empty.FromString(device_config))
+    except DecodeError:
+        return device_config
+    return next((field.data for field in fields if field.field_number == 3), device_config)
+
+
+def _same_program(a: p4r.ForwardingPipelineConfig, b: p4r.ForwardingPipelineConfig) -> bool:
+    return a.p4_device_config == b.p4_device_config and a.p4info == b.p4info
+
+
+def no_pipeline() -> P4RuntimeError:
+    """What requests about entities get before a pipeline is set, in BMv2's words: finsy looks for them."""
+    return P4RuntimeError(
+        grpc.StatusCode.FAILED_PRECONDITION, "No forwarding pipeline config set for this device"
+    )

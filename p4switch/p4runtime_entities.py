@@ -1,0 +1,167 @@
+"""Every P4 entity of a pipeline under its P4Info id: where Write and Read requests find their object."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Protocol, TypeVar
+
+from p4switch.engine import Engine
+from p4switch.p4runtime_actions import ActionCodec
+from p4switch.p4runtime_errors import invalid, unimplemented
+from p4switch.p4runtime_externs import CounterArray, RegisterArray
+from p4switch.p4runtime_multicast import MulticastGroups
+from p4switch.p4runtime_proto import p4i, p4r
+from p4switch.p4runtime_tables import Table
+
+_Object = TypeVar("_Object")
+_Message = TypeVar("_Message", contravariant=True)
+
+
+class Entities:
+    """One pipeline's tables, counters, registers and multicast groups, read and written as entities.
+
+    Errors are P4RuntimeError, or TableError where the engine refuses.
+    """
+
+    def __init__(self, p4info: p4i.P4Info, engine: Engine) -> None:
+        program = engine.program
+        for table in p4info.tables:
+            if table.preamble.name not in program.tables:
+                raise invalid(f"the P4Info has a table {table.preamble.name}, the device config has none")
+        # Of the others a compiler may have dropped those that the program never uses.
+        parameters = {action.name: action.parameters for action in program.actions.values()}
+        actions = {
+            action.preamble.id: ActionCodec(action, parameters[action.preamble.name])
+            for action in p4info.actions
+            if action.preamble.name in parameters
+        }
+        self.tables = {table.preamble.id: Table(table, actions, engine) for table in p4info.tables}
+        self.counters = {
+            counter.preamble.id: CounterArray(counter, engine)
+            for counter in p4info.counters
+            if counter.preamble.name in program.counters
+        }
+        self.registers = {
+            register.preamble.id: RegisterArray(register, engine)
+            for register in p4info.registers
+            if register.preamble.name in program.registers
+        }
+        self._multicast = MulticastGroups(engine)
+        for direct in p4info.direct_counters:
+            _lookup(self.tables, direct.direct_table_id, "table").has_direct_counter = True
+
+    def write(self, update: p4r.Update) -> None:
+        """Carry out one update of a Write request."""
+        entity = update.entity
+        match entity.WhichOneof("entity"):
+            case "table_entry":
+                table = _lookup(self.tables, entity.table_entry.table_id, "table")
+                _write(update.type, table, entity.table_entry)
+            case "direct_counter_entry":
+                table = _lookup(self.tables, entity.direct_counter_entry.table_entry.table_id, "table")
+                _require_modify(update.type)
+                table.modify_counter(entity.direct_counter_entry)
+            case "counter_entry":
+                _require_modify(update.type)
+                _lookup(self.counters, entity.counter_entry.counter_id, "counter").modify(
+                    entity.counter_entry
+                )
+            case "register_entry":
+                _require_modify(update.type)
+                _lookup(self.registers, entity.register_entry.register_id, "register").modify(
+                    entity.register_entry
+                )
+            case "packet_replication_engine_entry":
+                entry = entity.packet_replication_engine_entry
+                if entry.WhichOneof("type") != "multicast_group_entry":
+                    raise unimplemented(
+                        "of the packet replication engine only multicast groups are supported"
+                    )
+                _write(update.type, self._multicast, entry.multicast_group_entry)
+            case None:
+                raise invalid("the update has no entity")
+            case kind:
+                raise unimplemented(f"{kind} is not supported")
+
+    def read(self, query: p4r.Entity) -> Iterator[p4r.Entity]:
+        """The entities that one entity of a Read request selects; an id of 0 selects all of its kind."""
+        match query.WhichOneof("entity"):
+            case "table_entry":
+                for table in _select(self.tables, query.table_entry.table_id, "table"):
+                    for entry in table.read(query.table_entry):
+                        yield p4r.Entity(table_entry=entry)
+            case "direct_counter_entry":
+                wanted = query.direct_counter_entry.table_entry
+                for table in _select(self.tables, wanted.table_id, "table"):
+                    if wanted.table_id or table.has_direct_counter:
+                        for direct in table.read_counters(wanted):
+                            yield p4r.Entity(direct_counter_entry=direct)
+            case "counter_entry":
+                for counter in _select(self.counters, query.counter_entry.counter_id, "counter"):
+                    for count in counter.read(query.counter_entry):
+                        yield p4r.Entity(counter_entry=count)
+            case "register_entry":
+                for register in _select(self.registers, query.register_entry.register_id, "register"):
+                    for cell in register.read(query.register_entry):
+                        yield p4r.Entity(register_entry=cell)
+            case "packet_replication_engine_entry":
+                yield from self._read_replication(query.packet_replication_engine_entry)
+            case None:
+                raise invalid(
+                    "the request has an entity without a kind: give one, with an id of 0 to read all of it"
+                )
+            case kind:
+                # There are none of these, so a wildcard read finds none.
+                if getattr(query, kind) != type(getattr(query, kind))():
+                    raise unimplemented(f"{kind} is not supported")
+
+    def export(self) -> Iterator[p4r.Update]:
+        """The updates that bring a newly loaded pipeline to this one's table entries and multicast groups."""
+        for table in self.tables.values():
+            yield from table.export()
+        yield from self._multicast.export()
+
+    def _read_replication(self, query: p4r.PacketReplicationEngineEntry) -> Iterator[p4r.Entity]:
+        match query.WhichOneof("type"):
+            case "multicast_group_entry":
+                for group in self._multicast.read(query.multicast_group_entry):
+                    entry = p4r.PacketReplicationEngineEntry(multicast_group_entry=group)
+                    yield p4r.Entity(packet_replication_engine_entry=entry)
+            case "clone_session_entry" if query.clone_session_entry.session_id == 0:
+                pass  # there are none
+            case _:
+                raise unimplemented("of the packet replication engine only multicast groups are supported")
+
+
+class _Container(Protocol[_Message]):
+    def insert(self, message: _Message) -> None: ...
+    def modify(self, message: _Message) -> None: ...
+    def delete(self, message: _Message) -> None: ...
+
+
+def _write(kind: p4r.Update.Type.ValueType, container: _Container[_Message], message: _Message) -> None:
+    match kind:
+        case p4r.Update.INSERT:
+            container.insert(message)
+        case p4r.Update.MODIFY:
+            container.modify(message)
+        case p4r.Update.DELETE:
+            container.delete(message)
+        case _:
+            raise invalid("the update has no type: give INSERT, MODIFY or DELETE")
+
+
+def _require_modify(kind: p4r.Update.Type.ValueType) -> None:
+    if kind != p4r.Update.MODIFY:
+        raise invalid("counters and registers always exist: the update's type must be MODIFY")
+
+
+def _lookup(objects: Mapping[int, _Object], object_id: int, kind: str) -> _Object:
+    found = objects.get(object_id)
+    if found is None:
+        raise invalid(f"the pipeline has no {kind} with the id {object_id:#x}")
+    return found
+
+
+def _select(objects: Mapping[int, _Object], object_id: int, kind: str) -> Iterable[_Object]:
+    return [_lookup(objects, object_id, kind)] if object_id else objects.values()

@@ -1,0 +1,139 @@
+"""Match fields: P4Runtime's `FieldMatch` messages and the engine's matches.
+
+P4Runtime specification, "Match Format": a field that matches anything is left out of the message, and bits
+that a prefix or mask leaves out of account must be zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from p4switch.entries import Exact, Lpm, Match, Optional_, Range, Ternary
+from p4switch.p4runtime_errors import invalid, unimplemented
+from p4switch.p4runtime_proto import p4i, p4r
+from p4switch.p4runtime_values import decode_value, encode_value
+from p4switch.program import TableKey
+
+_KINDS = {
+    p4i.MatchField.EXACT: "exact",
+    p4i.MatchField.LPM: "lpm",
+    p4i.MatchField.TERNARY: "ternary",
+    p4i.MatchField.RANGE: "range",
+    p4i.MatchField.OPTIONAL: "optional",
+}
+PRIORITIZED_KINDS = frozenset({"ternary", "range", "optional"})
+"""Match kinds of which several may match one packet, so that a table with one of them needs priorities."""
+
+
+@dataclass(frozen=True, slots=True)
+class MatchField:
+    """One field of a table's key: its P4Info id, name and width, and its kind as `FieldMatch` names it."""
+
+    id: int
+    name: str
+    width: int
+    kind: str
+
+    @classmethod
+    def of(cls, field: p4i.MatchField, key: TableKey, table: str) -> MatchField:
+        """From P4Info and the program, which must agree on the kind; values must fit the program's field."""
+        what = f"key {field.name} of table {table}"
+        if field.bitwidth == 0:
+            raise unimplemented(f"{what}: values translated to strings are not supported")
+        kind = _KINDS.get(field.match_type)
+        if kind != ("exact" if key.kind == "valid" else key.kind):
+            raise invalid(f"{what}: the device config has a {key.kind} match here, the P4Info another")
+        return cls(field.id, what, key.width, kind)
+
+    @property
+    def dont_care(self) -> Match | None:
+        """What a field that is left out stands for; None where it must be given."""
+        match self.kind:
+            case "lpm":
+                return Lpm(0, 0)
+            case "ternary":
+                return Ternary(0, 0)
+            case "range":
+                return Range(0, (1 << self.width) - 1)
+            case "optional":
+                return Optional_(None)
+        return None
+
+    def decode(self, message: p4r.FieldMatch) -> Match:
+        """The match in a message; INVALID_ARGUMENT if it breaks one of the rules of its kind."""
+        kind = message.WhichOneof("field_match_type")
+        if kind != self.kind:
+            raise invalid(f"{self.name}: this field has {self.kind} matches, the request a {kind} match")
+        return _DECODERS[kind](message, self.width, self.name)
+
+    def encode(self, match: Match) -> p4r.FieldMatch | None:
+        """The message for a match; None for one that matches anything, which P4Runtime leaves out."""
+        message = p4r.FieldMatch(field_id=self.id)
+        match match:
+            case Lpm(_, 0) | Ternary(_, 0) | Optional_(None):
+                return None
+            case Range(0, high) if high == (1 << self.width) - 1:
+                return None
+            case Exact(value):
+                message.exact.value = encode_value(value)
+            case Lpm(value, prefix_length):
+                message.lpm.value = encode_value(value)
+                message.lpm.prefix_len = prefix_length
+            case Ternary(value, mask):
+                message.ternary.value = encode_value(value)
+                message.ternary.mask = encode_value(mask)
+            case Range(low, high):
+                message.range.low = encode_value(low)
+                message.range.high = encode_value(high)
+            case Optional_(int() as value):
+                message.optional.value = encode_value(value)
+        return message
+
+
+def _exact(message: p4r.FieldMatch, width: int, name: str) -> Match:
+    return Exact(decode_value(message.exact.value, width, name))
+
+
+def _lpm(message: p4r.FieldMatch, width: int, name: str) -> Match:
+    value, length = decode_value(message.lpm.value, width, name), message.lpm.prefix_len
+    if not 0 < length <= width:
+        raise invalid(
+            f"{name}: prefix length {length} is not in 1..{width}; leave the field out to match anything"
+        )
+    if value & (1 << width - length) - 1:
+        raise invalid(f"{name}: {value:#x}/{length} has ones behind its prefix")
+    return Lpm(value, length)
+
+
+def _ternary(message: p4r.FieldMatch, width: int, name: str) -> Match:
+    value = decode_value(message.ternary.value, width, name)
+    mask = decode_value(message.ternary.mask, width, name)
+    if mask == 0:
+        raise invalid(f"{name}: the mask is zero; leave the field out to match anything")
+    if value & ~mask:
+        raise invalid(f"{name}: {value:#x} has ones where its mask {mask:#x} has zeros")
+    return Ternary(value, mask)
+
+
+def _range(message: p4r.FieldMatch, width: int, name: str) -> Match:
+    low = decode_value(message.range.low, width, name)
+    high = decode_value(message.range.high, width, name)
+    if low > high:
+        raise invalid(f"{name}: the range {low}..{high} is empty")
+    if low == 0 and high == (1 << width) - 1:
+        raise invalid(f"{name}: the range holds every value; leave the field out to match anything")
+    return Range(low, high)
+
+
+def _optional(message: p4r.FieldMatch, width: int, name: str) -> Match:
+    return Optional_(decode_value(message.optional.value, width, name))
+
+
+_DECODERS: dict[str, Callable[[p4r.FieldMatch, int, str], Match]] = {
+    "exact": _exact,
+    "lpm": _lpm,
+    "ternary": _ternary,
+    "range": _range,
+    "optional": _optional,
+}

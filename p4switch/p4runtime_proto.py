@@ -1,0 +1,38 @@
+"""The P4Runtime messages and service stubs, taken from finsy without its client.
+
+Importing `finsy` itself would load a whole asyncio controller, about as long again as all of gRPC, in every
+switch process. Its generated modules refer to each other relatively, so they load as well under a name of
+ours; protobuf keeps one class for each message whichever way it was reached.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from finsy.proto import p4d, p4i, p4r, p4r_grpc, rpc_code, rpc_status
+else:
+    import sys
+    from importlib import import_module
+    from importlib.util import find_spec
+    from pathlib import Path
+    from types import ModuleType
+
+    _finsy = find_spec("finsy")
+    if _finsy is None or _finsy.origin is None:
+        raise ModuleNotFoundError(
+            "p4switch needs the package finsy for the P4Runtime messages: pip install finsy"
+        )
+    _ALIAS = f"{__name__}_messages"
+    _package = ModuleType(_ALIAS)
+    _package.__path__ = [str(Path(_finsy.origin).parent / "proto")]
+    sys.modules[_ALIAS] = _package
+
+    p4i = import_module(f"{_ALIAS}.p4.config.v1.p4info_pb2")
+    p4d = import_module(f"{_ALIAS}.p4.v1.p4data_pb2")
+    p4r = import_module(f"{_ALIAS}.p4.v1.p4runtime_pb2")
+    p4r_grpc = import_module(f"{_ALIAS}.p4.v1.p4runtime_pb2_grpc")
+    rpc_code = import_module(f"{_ALIAS}.google.rpc.code_pb2")
+    rpc_status = import_module(f"{_ALIAS}.google.rpc.status_pb2")
+
+__all__ = ["p4d", "p4i", "p4r", "p4r_grpc", "rpc_code", "rpc_status"]

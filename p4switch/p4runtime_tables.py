@@ -1,0 +1,317 @@
+"""Tables and their direct counters over P4Runtime.
+
+Everything that a table's messages refer to by id is looked up once, when the pipeline is set, so that a write
+costs one pass over its message and one call of the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from p4switch.engine import Engine
+from p4switch.entries import ActionCall, CounterValue, Entry, EntryKey, Match, TableError
+from p4switch.p4runtime_actions import ActionCodec
+from p4switch.p4runtime_errors import denied, invalid, not_found, unimplemented
+from p4switch.p4runtime_matches import PRIORITIZED_KINDS, MatchField
+from p4switch.p4runtime_proto import p4i, p4r
+
+_NO_COOKIE = (0, b"")
+
+
+class Table:
+    """One table: its messages decoded and encoded, and the operations on its entries and default entry.
+
+    P4Runtime specification, "TableEntry". Refusals are P4RuntimeError, or TableError from the engine.
+    """
+
+    def __init__(self, table: p4i.Table, actions: Mapping[int, ActionCodec], engine: Engine) -> None:
+        self.id = table.preamble.id
+        self.name = table.preamble.name
+        keys = engine.program.tables[self.name].keys
+        if len(keys) != len(table.match_fields):
+            raise invalid(
+                f"table {self.name} has {len(table.match_fields)} key fields in the P4Info, "
+                f"{len(keys)} in the device config"
+            )
+        self.fields = tuple(
+            MatchField.of(field, key, self.name) for field, key in zip(table.match_fields, keys, strict=True)
+        )
+        self.is_const = table.is_const_table
+        self.has_const_default = bool(table.const_default_action_id)
+        self.has_direct_counter = False
+        self._has_initial_entries = table.has_initial_entries
+        self._engine = engine
+        self._slots = {field.id: (position, field) for position, field in enumerate(self.fields)}
+        self._prioritized = any(field.kind in PRIORITIZED_KINDS for field in self.fields)
+        self._actions = {
+            ref.id: (actions[ref.id], ref.scope) for ref in table.action_refs if ref.id in actions
+        }
+        self._actions_by_name = {codec.name: codec for codec, _ in self._actions.values()}
+        # What the controller wants back with an entry and the engine has no use for: few entries have any.
+        self._cookies: dict[EntryKey | None, tuple[int, bytes]] = {}
+        self._default_is_ours = False
+
+    # Writing
+
+    def insert(self, message: p4r.TableEntry) -> None:
+        """Add an entry."""
+        self._check_extras(message)
+        if message.is_default_action:
+            raise invalid(f"table {self.name}: the default entry always exists: MODIFY it")
+        if self.is_const:
+            raise self._immutable()
+        if not self.fields:
+            raise invalid(f"table {self.name} has no key, so only its default entry can be set, by MODIFY")
+        key = self._decode_key(message)
+        action = self._decode_action(message.action, default=False)
+        if action is None:
+            raise invalid(f"table {self.name}: an INSERT needs an action")
+        self._engine.table_insert(self.name, Entry(key, action))
+        self._cookies.pop(key, None)
+        self._write_extras(message, key)
+
+    def modify(self, message: p4r.TableEntry) -> None:
+        """Replace an entry's action and metadata, or set or (without an action) reset the default entry."""
+        self._check_extras(message)
+        if message.is_default_action:
+            self._modify_default(message)
+            return
+        key = self._decode_key(message)
+        present = self._present(key)
+        action = self._decode_action(message.action, default=False)
+        if action is not None:
+            if present.is_const:
+                raise self._immutable()
+            self._engine.table_modify(self.name, Entry(key, action))
+        self._cookies.pop(key, None)
+        self._write_extras(message, key)
+
+    def delete(self, message: p4r.TableEntry) -> None:
+        """Remove an entry."""
+        self._check_flag(message)
+        if message.is_default_action:
+            raise invalid(f"table {self.name}: the default entry cannot be deleted, only reset by a MODIFY")
+        if self.is_const:
+            raise self._immutable()
+        key = self._decode_key(message)
+        if self._has_initial_entries and self._present(key).is_const:
+            raise self._immutable()
+        self._engine.table_delete(self.name, key)
+        self._cookies.pop(key, None)
+
+    def _check_flag(self, message: p4r.TableEntry) -> None:
+        if message.is_const:
+            raise invalid(f"table {self.name}: is_const is the program's to say: leave it unset")
+
+    def _check_extras(self, message: p4r.TableEntry) -> None:
+        self._check_flag(message)
+        if message.HasField("time_since_last_hit"):
+            raise invalid(f"table {self.name}: time_since_last_hit can only be read")
+        if message.idle_timeout_ns:
+            raise unimplemented(
+                f"table {self.name}: idle timeouts are not supported; leave idle_timeout_ns unset"
+            )
+        if message.HasField("meter_config") or message.HasField("meter_counter_data"):
+            raise invalid(f"table {self.name} has no direct meter")
+        if message.HasField("counter_data") and not self.has_direct_counter:
+            raise invalid(f"table {self.name} has no direct counter")
+
+    def _modify_default(self, message: p4r.TableEntry) -> None:
+        if message.match or message.priority:
+            raise invalid(f"table {self.name}: the default entry has neither match fields nor a priority")
+        if message.HasField("counter_data"):
+            raise unimplemented(f"table {self.name}: a default entry has no counter here, as on BMv2")
+        if self.has_const_default:
+            raise denied(f"table {self.name}: the program declares its default action const")
+        action = self._decode_action(message.action, default=True)
+        self._engine.table_set_default(self.name, action)
+        self._default_is_ours = action is not None
+        self._cookies.pop(None, None)
+        if action is not None:
+            self._write_extras(message, None)
+
+    def _write_extras(self, message: p4r.TableEntry, key: EntryKey | None) -> None:
+        cookie = (message.controller_metadata, message.metadata)
+        if cookie != _NO_COOKIE:
+            self._cookies[key] = cookie
+        if key is not None and message.HasField("counter_data"):
+            self._write_counter(key, message.counter_data)
+
+    # Reading
+
+    def read(self, query: p4r.TableEntry) -> Iterator[p4r.TableEntry]:
+        """The entries that a query selects (P4Runtime specification, "Wildcard Reads" of TableEntry)."""
+        if query.is_default_action:
+            yield self._default_entry()
+            return
+        with_counter = query.HasField("counter_data") and self.has_direct_counter
+        for entry in self._select(query):
+            message = self._encode_entry(entry)
+            if with_counter:
+                counter = self._counter(entry.key)
+                if counter is None:
+                    continue
+                message.counter_data.CopyFrom(counter)
+            yield message
+
+    def _select(self, query: p4r.TableEntry) -> Iterator[Entry]:
+        """The engine's entries that a query's match, priority, action and metadata leave."""
+        if query.match:
+            found = self._engine.table_entry(self.name, self._decode_key(query))
+            entries = [] if found is None else [found]
+        else:
+            entries = self._engine.table_entries(self.name)
+        action_name = self._queried_action(query)
+        cookie = (query.controller_metadata, query.metadata)
+        for entry in entries:
+            if query.priority and entry.key.priority != query.priority:
+                continue
+            if action_name is not None and entry.action.name != action_name:
+                continue
+            if cookie != _NO_COOKIE and not self._has_cookie(entry.key, cookie):
+                continue
+            yield entry
+
+    def export(self) -> Iterator[p4r.Update]:
+        """The updates that bring the program's initial contents to the present ones."""
+        for entry in self._engine.table_entries(self.name):
+            if not entry.is_const:
+                yield _update(p4r.Update.INSERT, self._encode_entry(entry))
+        if self._default_is_ours:
+            yield _update(p4r.Update.MODIFY, self._default_entry())
+
+    # Direct counters
+
+    def modify_counter(self, message: p4r.DirectCounterEntry) -> None:
+        """Set the counter of the entry with a key; without data nothing changes."""
+        self._check_counted(message.table_entry)
+        key = self._present(self._decode_key(message.table_entry)).key
+        if message.HasField("data"):
+            self._write_counter(key, message.data)
+
+    def read_counters(self, query: p4r.TableEntry) -> Iterator[p4r.DirectCounterEntry]:
+        """The counter of the entry with the query's key (NOT_FOUND without one), or of every entry."""
+        self._check_counted(query)
+        entries = (
+            [self._present(self._decode_key(query))] if query.match else self._engine.table_entries(self.name)
+        )
+        for entry in entries:
+            counter = self._counter(entry.key)
+            if counter is not None:
+                yield p4r.DirectCounterEntry(table_entry=self._encode_key(entry.key), data=counter)
+
+    def _check_counted(self, message: p4r.TableEntry) -> None:
+        if not self.has_direct_counter:
+            raise invalid(f"table {self.name} has no direct counter")
+        if message.is_default_action:
+            raise unimplemented(f"table {self.name}: a default entry has no counter here, as on BMv2")
+
+    def _counter(self, key: EntryKey) -> p4r.CounterData | None:
+        """An entry's counter; None if the entry has been deleted since a long read began."""
+        try:
+            value = self._engine.table_counter(self.name, key)
+        except TableError:
+            return None
+        return p4r.CounterData(packet_count=value.packets, byte_count=value.bytes)
+
+    def _write_counter(self, key: EntryKey, data: p4r.CounterData) -> None:
+        value = CounterValue(packets=data.packet_count, bytes=data.byte_count)
+        self._engine.table_counter_write(self.name, key, value)
+
+    # Messages
+
+    def _encode_key(self, key: EntryKey) -> p4r.TableEntry:
+        message = p4r.TableEntry(table_id=self.id, priority=key.priority)
+        for field, match in zip(self.fields, key.match, strict=True):
+            encoded = field.encode(match)
+            if encoded is not None:
+                message.match.append(encoded)
+        return message
+
+    def _encode_entry(self, entry: Entry) -> p4r.TableEntry:
+        message = self._encode_key(entry.key)
+        message.action.action.CopyFrom(self._actions_by_name[entry.action.name].encode(entry.action))
+        message.is_const = entry.is_const
+        self._add_cookie(message, entry.key)
+        return message
+
+    def _default_entry(self) -> p4r.TableEntry:
+        message = p4r.TableEntry(table_id=self.id, is_default_action=True, is_const=self.has_const_default)
+        action = self._engine.table_default(self.name)
+        if action is not None:
+            message.action.action.CopyFrom(self._actions_by_name[action.name].encode(action))
+        self._add_cookie(message, None)
+        return message
+
+    def _add_cookie(self, message: p4r.TableEntry, key: EntryKey | None) -> None:
+        if self._cookies:
+            message.controller_metadata, message.metadata = self._cookies.get(key, _NO_COOKIE)
+
+    def _has_cookie(self, key: EntryKey, wanted: tuple[int, bytes]) -> bool:
+        number, metadata = self._cookies.get(key, _NO_COOKIE)
+        return wanted[0] in (0, number) and wanted[1] in (b"", metadata)
+
+    def _queried_action(self, query: p4r.TableEntry) -> str | None:
+        if not query.action.action.action_id:
+            return None
+        return self._action(query.action.action.action_id)[0].name
+
+    def _decode_key(self, message: p4r.TableEntry) -> EntryKey:
+        slots = self._slots
+        given: dict[int, Match] = {}
+        for field_message in message.match:
+            slot = slots.get(field_message.field_id)
+            if slot is None:
+                raise invalid(f"table {self.name} has no key field {field_message.field_id}")
+            position, field = slot
+            given[position] = field.decode(field_message)
+        if len(given) < len(message.match):
+            raise invalid(f"table {self.name}: a key field is given more than once")
+        if len(given) < len(self.fields):
+            self._fill_dont_cares(given)
+        key = tuple([given[position] for position in range(len(given))])
+        priority = message.priority
+        if self._prioritized and priority <= 0:
+            raise invalid(f"table {self.name} has overlapping matches: an entry needs a priority above 0")
+        if priority and not self._prioritized:
+            raise invalid(f"table {self.name} has only exact and lpm matches: leave the priority unset")
+        return EntryKey(key, priority)
+
+    def _fill_dont_cares(self, given: dict[int, Match]) -> None:
+        for position, field in enumerate(self.fields):
+            if position not in given:
+                if field.dont_care is None:
+                    raise invalid(f"{field.name}: an exact match needs a value (field {field.id})")
+                given[position] = field.dont_care
+
+    def _decode_action(self, message: p4r.TableAction, *, default: bool) -> ActionCall | None:
+        kind = message.WhichOneof("type")
+        if kind is None:
+            return None
+        if kind != "action":
+            raise invalid(f"table {self.name} takes actions directly, not by {kind}")
+        codec, scope = self._action(message.action.action_id)
+        if scope == (p4i.ActionRef.TABLE_ONLY if default else p4i.ActionRef.DEFAULT_ONLY):
+            place = "a default action" if default else "the action of an entry"
+            raise denied(f"action {codec.name} cannot be {place} of table {self.name}")
+        return codec.decode(message.action)
+
+    def _action(self, action_id: int) -> tuple[ActionCodec, int]:
+        found = self._actions.get(action_id)
+        if found is None:
+            names = ", ".join(f"{codec.name} ({codec.id})" for codec, _ in self._actions.values())
+            raise invalid(f"table {self.name} has no action {action_id}, only {names}")
+        return found
+
+    def _present(self, key: EntryKey) -> Entry:
+        entry = self._engine.table_entry(self.name, key)
+        if entry is None:
+            raise not_found(f"table {self.name} has no such entry")
+        return entry
+
+    def _immutable(self) -> Exception:
+        return denied(f"table {self.name}: the program declares these entries const")
+
+
+def _update(kind: p4r.Update.Type.ValueType, message: p4r.TableEntry) -> p4r.Update:
+    return p4r.Update(type=kind, entity=p4r.Entity(table_entry=message))

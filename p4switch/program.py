@@ -1,0 +1,518 @@
+"""A v1model program as its BMv2 JSON describes it: what every other module of the switch reads.
+
+Names are those of the JSON; `bmv2_json.read_program` builds a `Program` from the file.
+Source: BMv2's docs/JSON_format.md, format 2.x.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+class ProgramError(Exception):
+    """A BMv2 JSON that is malformed, or that asks for what this switch does not run; names the element."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where in the P4 source an element stands, and its text."""
+
+    file: str
+    line: int
+    fragment: str
+
+
+# Expressions. Data and boolean expressions share one family: the operator says which it is.
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a header or metadata instance."""
+
+    header: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """An integer literal, of any size and sign."""
+
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Boolean:
+    """A literal truth value."""
+
+    value: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """The action's parameter at `index` (its run-time data)."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderName:
+    """A header instance, as an operand."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class StackElement:
+    """The element of a header stack at an index computed at run time."""
+
+    stack: str
+    index: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class ElementField:
+    """Field number `offset` of a header stack's element."""
+
+    element: StackElement
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class LastField:
+    """A field of the last valid element of a header stack."""
+
+    stack: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class StackName:
+    """A header stack, as an operand."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lookahead:
+    """`width` bits of the packet, `offset` bits behind the parser's position."""
+
+    offset: int
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterValue:
+    """The cell of a register array at `index`."""
+
+    register: str
+    index: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Unary:
+    """`not`, `~`, `d2b`, `b2d`, `valid`, `last_stack_index` or `size_stack` of its operand."""
+
+    op: str
+    operand: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """Arithmetic, comparison, logic, or one of `two_comp_mod`, `sat_cast`, `usat_cast` (right: a width)."""
+
+    op: str
+    left: Expression
+    right: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Conditional:
+    """`condition ? then : otherwise`."""
+
+    condition: Expression
+    then: Expression
+    otherwise: Expression
+
+
+Expression = (
+    Field
+    | Constant
+    | Boolean
+    | Parameter
+    | HeaderName
+    | StackElement
+    | ElementField
+    | LastField
+    | StackName
+    | Lookahead
+    | RegisterValue
+    | Unary
+    | Binary
+    | Conditional
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A program object as a primitive's argument; `kind` is the JSON's: register_array, counter_array, ..."""
+
+    kind: str
+    name: str
+
+
+Argument = Expression | Named
+
+
+@dataclass(frozen=True, slots=True)
+class Primitive:
+    """One primitive call of an action."""
+
+    op: str
+    arguments: tuple[Argument, ...]
+    source: Source | None = None
+
+
+# Headers and metadata.
+
+
+@dataclass(frozen=True, slots=True)
+class FieldType:
+    """A field of a header type: `width` bits from bit `offset` of the header."""
+
+    name: str
+    width: int
+    signed: bool
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderType:
+    """A header or struct type; `width` in bits."""
+
+    name: str
+    fields: tuple[FieldType, ...]
+    width: int
+
+    def field(self, name: str) -> FieldType | None:
+        """The field of that name, if there is one."""
+        return next((f for f in self.fields if f.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """An instance of a header type; metadata instances never stand in a packet."""
+
+    name: str
+    id: int
+    type: HeaderType
+    is_metadata: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderStack:
+    """A header stack and its elements' instances, in order."""
+
+    name: str
+    headers: tuple[str, ...]
+
+
+# Parser and deparser.
+
+
+@dataclass(frozen=True, slots=True)
+class Extract:
+    """Extraction into a header instance."""
+
+    header: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractNext:
+    """Extraction into the next element of a header stack."""
+
+    stack: str
+
+
+@dataclass(frozen=True, slots=True)
+class Set:
+    """An assignment in a parser state."""
+
+    target: Expression
+    value: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Verify:
+    """Stop parsing with an error unless the condition holds."""
+
+    condition: Expression
+    error: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """Skip a number of bits of the packet."""
+
+    bits: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class ParserCall:
+    """A primitive called from a parser state."""
+
+    primitive: Primitive
+
+
+ParserOperation = Extract | ExtractNext | Set | Verify | Advance | ParserCall
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """Where to go when the key's fields equal `values` under `masks`; None in both: always."""
+
+    values: tuple[int, ...] | None
+    masks: tuple[int | None, ...] | None
+    next_state: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ParserState:
+    """One state: its operations, then a choice by the transition key."""
+
+    name: str
+    operations: tuple[ParserOperation, ...]
+    key: tuple[Expression, ...]
+    key_widths: tuple[int, ...]
+    transitions: tuple[Transition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Parser:
+    """The parser's states by name."""
+
+    name: str
+    initial: str | None
+    states: dict[str, ParserState]
+
+
+@dataclass(frozen=True, slots=True)
+class Deparser:
+    """The headers in the order in which the valid ones are emitted."""
+
+    name: str
+    order: tuple[str, ...]
+
+
+# Match-action.
+
+
+@dataclass(frozen=True, slots=True)
+class ActionParameter:
+    """A parameter that a table entry gives; `width` in bits."""
+
+    name: str
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """An action: several may have one name, ids are unique."""
+
+    name: str
+    id: int
+    parameters: tuple[ActionParameter, ...]
+    primitives: tuple[Primitive, ...]
+    source: Source | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TableKey:
+    """One key field; `kind` is exact, lpm, ternary, range, optional or valid; `mask` None: all bits."""
+
+    name: str
+    kind: str
+    target: Field
+    width: int
+    mask: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConstMatch:
+    """One match of a const entry, as the JSON has it; the second number's meaning follows the kind."""
+
+    kind: str
+    value: int
+    second: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConstEntry:
+    """An entry that the program declares; a lower `priority` wins, as in the JSON."""
+
+    matches: tuple[ConstMatch, ...]
+    priority: int
+    action: int
+    data: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultAction:
+    """What runs on a miss, and whether the control plane may change it."""
+
+    action: int
+    data: tuple[int, ...]
+    is_const: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A match-action table. `next_nodes` maps action names, or __HIT__ and __MISS__, to nodes (None: the end)."""
+
+    name: str
+    id: int
+    match_type: str
+    keys: tuple[TableKey, ...]
+    actions: tuple[Action, ...]
+    max_size: int
+    with_counters: bool
+    support_timeout: bool
+    next_nodes: dict[str, str | None]
+    default_next: str | None
+    default: DefaultAction | None
+    const_entries: tuple[ConstEntry, ...] | None
+    source: Source | None = None
+
+    @property
+    def is_call(self) -> bool:
+        """Without keys and with a fixed default action: how p4c writes the call of an action."""
+        return not self.keys and self.default is not None and self.default.is_const
+
+    def action(self, name: str) -> Action | None:
+        """The table's action of that name."""
+        return next((a for a in self.actions if a.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """An if: the node to go on with when the condition holds, and when not."""
+
+    name: str
+    condition: Expression
+    when_true: str | None
+    when_false: str | None
+    source: Source | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ActionNode:
+    """A direct call of an action without parameters."""
+
+    name: str
+    action: Action
+    next_node: str | None
+    source: Source | None = None
+
+
+Node = Table | Branch | ActionNode
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """Ingress or egress: a graph of tables and branches."""
+
+    name: str
+    initial: str | None
+    nodes: dict[str, Node]
+
+
+# State and externs.
+
+
+@dataclass(frozen=True, slots=True)
+class CounterArray:
+    """Packet and byte counters; a direct one belongs to the entries of `table`."""
+
+    name: str
+    id: int
+    size: int
+    table: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterArray:
+    """`size` cells of `width` bits."""
+
+    name: str
+    id: int
+    size: int
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class MeterArray:
+    """Meters; declared, for a program that never runs one."""
+
+    name: str
+    id: int
+    size: int
+    table: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CalculationInput:
+    """A piece of a calculation's input: a field, a header, a constant of `width` bits, or the payload (None)."""
+
+    value: Field | HeaderName | Constant | None
+    width: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Calculation:
+    """A hash over fields, by algorithm name."""
+
+    name: str
+    algorithm: str
+    inputs: tuple[CalculationInput, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Checksum:
+    """A calculation whose result a field holds: to verify after parsing, to update before deparsing."""
+
+    name: str
+    target: Field
+    calculation: str
+    update: bool
+    verify: bool
+    condition: Expression | None
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One program. Dictionaries are by name, in the JSON's order."""
+
+    name: str
+    header_types: dict[str, HeaderType]
+    headers: dict[str, Header]
+    stacks: dict[str, HeaderStack]
+    errors: dict[str, int]
+    parser: Parser
+    deparser: Deparser
+    ingress: Pipeline
+    egress: Pipeline
+    tables: dict[str, Table]
+    actions: dict[int, Action]
+    counters: dict[str, CounterArray]
+    registers: dict[str, RegisterArray]
+    meters: dict[str, MeterArray]
+    calculations: dict[str, Calculation]
+    checksums: tuple[Checksum, ...]
+    aliases: dict[str, Field] = field(default_factory=dict)
+
+    def field_type(self, reference: Field) -> FieldType:
+        """The type of a field; raises ProgramError for a name that does not exist."""
+        header = self.headers.get(reference.header)
+        found = header.type.field(reference.name) if header else None
+        if found is None:
+            raise ProgramError(f"field {reference.header}.{reference.name} does not exist")
+        return found

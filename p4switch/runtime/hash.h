@@ -1,0 +1,104 @@
+/* The hash algorithms that v1model names, over bytes in network order. */
+
+#ifndef P4SWITCH_HASH_H
+#define P4SWITCH_HASH_H
+
+#include "bits.h"
+
+#define UNUSED_STATIC static __attribute__((unused))
+
+/* The Internet checksum's sum (RFC 1071) of `length` bytes, not yet folded; an odd last byte is padded with zero. */
+UNUSED_STATIC uint64_t checksum_add(uint64_t sum, const uint8_t *p, uint32_t length)
+{
+    uint64_t vector = 0;
+    uint32_t i = 0;
+    for (; i + 4 <= length; i += 4) {
+        uint32_t word;
+        memcpy(&word, p + i, 4);
+        vector += word;
+    }
+    vector = (vector & 0xffffffff) + (vector >> 32);
+    vector = (vector & 0xffff) + (vector >> 16);
+    vector = (vector & 0xffff) + (vector >> 16);
+    vector = (vector & 0xffff) + (vector >> 16);
+    sum += __builtin_bswap16((uint16_t)vector);
+    if (i + 2 <= length) {
+        sum += load_be16(p + i);
+        i += 2;
+    }
+    return i < length ? sum + ((uint32_t)p[i] << 8) : sum;
+}
+
+INLINE uint16_t checksum_fold(uint64_t sum)
+{
+    while (sum >> 16)
+        sum = (sum & 0xffff) + (sum >> 16);
+    return (uint16_t)sum;
+}
+
+UNUSED_STATIC uint16_t hash_csum16(const uint8_t *p, uint32_t length) { return (uint16_t)~checksum_fold(checksum_add(0, p, length)); }
+
+/* Finishes a partial TCP or UDP checksum, which stands `offset` bytes into its header; the packet ends at `end`. */
+UNUSED_STATIC void complete_checksum(uint8_t *checksum, uint16_t offset, const uint8_t *end)
+{
+    uint8_t *header = checksum - offset;
+    uint16_t sum = hash_csum16(header, (uint32_t)(end - header));
+    store_be16(checksum, sum ? sum : 0xffff); /* RFC 768: 0 would say that there is none */
+}
+
+/* Bitwise CRCs, least significant bit first (reflected), as CRC-16/ARC and CRC-32 are. */
+UNUSED_STATIC uint32_t crc_reflected(uint32_t crc, uint32_t polynomial, const uint8_t *p, uint32_t length)
+{
+    for (uint32_t i = 0; i < length; i++) {
+        crc ^= p[i];
+        for (int bit = 0; bit < 8; bit++)
+            crc = crc >> 1 ^ (crc & 1 ? polynomial : 0);
+    }
+    return crc;
+}
+
+UNUSED_STATIC uint16_t hash_crc16(const uint8_t *p, uint32_t length) { return (uint16_t)crc_reflected(0, 0xa001, p, length); }
+
+UNUSED_STATIC uint32_t hash_crc32(const uint8_t *p, uint32_t length)
+{
+    return ~crc_reflected(0xffffffffu, 0xedb88320u, p, length);
+}
+
+/* CRC-16/CCITT-FALSE, most significant bit first. */
+UNUSED_STATIC uint16_t hash_crcCCITT(const uint8_t *p, uint32_t length)
+{
+    uint16_t crc = 0xffff;
+    for (uint32_t i = 0; i < length; i++) {
+        crc ^= (uint16_t)(p[i] << 8);
+        for (int bit = 0; bit < 8; bit++)
+            crc = (uint16_t)(crc << 1 ^ (crc & 0x8000 ? 0x1021 : 0));
+    }
+    return crc;
+}
+
+UNUSED_STATIC uint16_t hash_xor16(const uint8_t *p, uint32_t length)
+{
+    uint16_t value = 0;
+    for (uint32_t i = 0; i < length; i++)
+        value ^= (uint16_t)(i % 2 ? p[i] : p[i] << 8);
+    return value;
+}
+
+UNUSED_STATIC uint32_t hash_xor32(const uint8_t *p, uint32_t length)
+{
+    uint32_t value = 0;
+    for (uint32_t i = 0; i < length; i++)
+        value ^= (uint32_t)p[i] << (24 - 8 * (i % 4));
+    return value;
+}
+
+/* The first bytes, eight at most, as a number. */
+UNUSED_STATIC uint64_t hash_identity(const uint8_t *p, uint32_t length)
+{
+    uint64_t value = 0;
+    for (uint32_t i = 0; i < 8 && i < length; i++)
+        value = value << 8 | p[i];
+    return value;
+}
+
+#endif

@@ -1,0 +1,205 @@
+/* See offload.h. */
+
+#include "offload.h"
+
+#define ETHERTYPE_IPV4 0x0800
+#define ETHERTYPE_IPV6 0x86dd
+#define ETHERTYPE_VLAN 0x8100
+#define PROTOCOL_TCP 6
+#define PROTOCOL_UDP 17
+#define TCP_FIN 0x01
+#define TCP_PSH 0x08
+#define TCP_ACK 0x10
+#define TCP_CWR 0x80
+#define DONT_FRAGMENT 0x4000
+
+static uint16_t add16(uint16_t sum, uint16_t more) { return checksum_fold((uint32_t)sum + more); }
+
+/* The one's complement sum after a 16-bit word in it has changed (RFC 1624). */
+static uint16_t sum_changed(uint16_t sum, uint16_t old, uint16_t fresh)
+{
+    return checksum_fold((uint32_t)sum + (uint16_t)~old + fresh);
+}
+
+static void ipv4_checksum(uint8_t *ip)
+{
+    store_be16(ip + 10, 0);
+    store_be16(ip + 10, hash_csum16(ip, (ip[0] & 15u) * 4));
+}
+
+/* Reads the headers of a superframe; false for a kind that cannot be split (and is dropped). */
+bool split_open(struct superframe *s, const uint8_t *frame, uint32_t length, const struct virtio_net_hdr *virtio)
+{
+    uint8_t kind = virtio->gso_type & (uint8_t)~VIRTIO_NET_HDR_GSO_ECN;
+    s->frame = frame;
+    s->tcp = kind == VIRTIO_NET_HDR_GSO_TCPV4 || kind == VIRTIO_NET_HDR_GSO_TCPV6;
+    s->ecn = virtio->gso_type & VIRTIO_NET_HDR_GSO_ECN;
+    if (!s->tcp && kind != VIRTIO_NET_HDR_GSO_UDP_L4)
+        return false;
+    if (!(virtio->flags & VIRTIO_NET_HDR_F_NEEDS_CSUM) || virtio->gso_size == 0)
+        return false;
+    s->network = ETHERNET;
+    if (length < ETHERNET + IPV4)
+        return false;
+    uint16_t ethertype = load_be16(frame + 12);
+    for (; ethertype == ETHERTYPE_VLAN && s->network + 4 + IPV4 <= length; s->network += 4)
+        ethertype = load_be16(frame + s->network + 2);
+    s->ipv6 = ethertype == ETHERTYPE_IPV6;
+    if (!s->ipv6 && ethertype != ETHERTYPE_IPV4)
+        return false;
+    s->transport = virtio->csum_start;
+    s->checksum = s->transport + virtio->csum_offset;
+    if (s->transport < s->network + (s->ipv6 ? 40 : IPV4) || s->transport + (s->tcp ? 20 : UDP) > length)
+        return false;
+    s->headers = s->transport + (s->tcp ? (frame[s->transport + 12] >> 4) * 4u : UDP);
+    if (s->headers >= length || s->checksum + 2 > s->headers)
+        return false;
+    s->size = virtio->gso_size;
+    s->payload = length - s->headers;
+    s->segments = (s->payload + s->size - 1) / s->size;
+    return true;
+}
+
+/* Writes segment `index` and returns its length; its partial checksum is at offset s->checksum. */
+uint32_t split_copy(const struct superframe *s, uint32_t index, uint8_t *to)
+{
+    uint32_t at = index * s->size, size = s->payload - at < s->size ? s->payload - at : s->size;
+    uint32_t length = s->headers + size;
+    memcpy(to, s->frame, s->headers);
+    memcpy(to + s->headers, s->frame + s->headers + at, size);
+
+    uint8_t *ip = to + s->network, *transport = to + s->transport;
+    if (s->ipv6) {
+        store_be16(ip + 4, (uint16_t)(length - s->network - 40));
+    } else {
+        store_be16(ip + 2, (uint16_t)(length - s->network));
+        store_be16(ip + 4, (uint16_t)(load_be16(ip + 4) + index));
+        ipv4_checksum(ip);
+    }
+    uint16_t whole = (uint16_t)(s->headers + s->payload - s->transport), part = (uint16_t)(length - s->transport);
+    store_be16(to + s->checksum, sum_changed(load_be16(to + s->checksum), whole, part));
+    if (s->tcp) {
+        store_be32(transport + 4, load_be32(transport + 4) + at);
+        if (index + 1 < s->segments)
+            transport[13] &= (uint8_t)~(TCP_FIN | TCP_PSH);
+        if (index > 0 && s->ecn)
+            transport[13] &= (uint8_t)~TCP_CWR;
+    } else {
+        store_be16(transport + 4, part);
+    }
+    return length;
+}
+
+/* The sum of an IPv4 pseudo-header (RFC 768, RFC 9293). */
+static uint16_t pseudo_sum(const uint8_t *ip, uint16_t transport_length)
+{
+    uint64_t sum = (uint64_t)load_be32(ip + 12) + load_be32(ip + 16);
+    return checksum_fold((sum & 0xffffffff) + (sum >> 32) + ip[9] + transport_length);
+}
+
+/* Whether a packet may be a segment of a superframe, and of which kind: fills in headers and checksum's place. */
+static bool is_segment(struct joined *j, const uint8_t *packet, uint32_t length, const uint8_t *checksum)
+{
+    const uint8_t *ip = packet + ETHERNET, *transport = ip + IPV4;
+    if (length <= ETHERNET + IPV4 + UDP || load_be16(packet + 12) != ETHERTYPE_IPV4 || ip[0] != 0x45)
+        return false;
+    if (load_be16(ip + 6) & (uint16_t)~DONT_FRAGMENT || load_be16(ip + 2) != length - ETHERNET)
+        return false;
+    uint32_t fixed = ETHERNET + IPV4;
+    j->checksum_start = (uint16_t)fixed;
+    if (ip[9] == PROTOCOL_UDP) {
+        j->tcp = false;
+        j->headers = fixed + UDP;
+        j->checksum_offset = 6;
+        if (load_be16(transport + 4) != length - fixed)
+            return false;
+        if (!checksum) /* sent without a checksum; in a superframe the kernel will add one */
+            return load_be16(transport + 6) == 0 && hash_csum16(ip, IPV4) == 0;
+    } else if (ip[9] == PROTOCOL_TCP && length > fixed + 20) {
+        j->tcp = true;
+        j->headers = fixed + (transport[12] >> 4) * 4u;
+        j->checksum_offset = 16;
+        if (j->headers < fixed + 20 || j->headers >= length || (transport[13] & ~(TCP_FIN | TCP_PSH)) != TCP_ACK)
+            return false;
+    } else {
+        return false;
+    }
+    return checksum == transport + j->checksum_offset && hash_csum16(ip, IPV4) == 0 &&
+           load_be16(checksum) == pseudo_sum(ip, (uint16_t)(length - fixed));
+}
+
+/* Starts with one packet, copied to `room`; `checksum_offset` is that of a partial checksum in its own header. */
+void join_open(struct joined *j, uint8_t *room, const uint8_t *packet, uint32_t length, const uint8_t *checksum,
+               uint16_t checksum_offset)
+{
+    j->joinable = is_segment(j, packet, length, checksum);
+    j->size = j->joinable ? length - j->headers : 0;
+    if (j->joinable && j->tcp && packet[ETHERNET + IPV4 + 13] & (TCP_FIN | TCP_PSH))
+        j->joinable = false;
+    j->frame = room;
+    j->length = length;
+    j->segments = 1;
+    j->partial = checksum != NULL;
+    if (checksum) {
+        j->checksum_offset = checksum_offset;
+        j->checksum_start = (uint16_t)(checksum - packet - checksum_offset);
+    }
+    memcpy(room, packet, length);
+}
+
+/* Adds the next packet for the same port; false if it cannot be the next segment. */
+bool join_add(struct joined *j, const uint8_t *packet, uint32_t length, const uint8_t *checksum)
+{
+    if (!j->joinable)
+        return false;
+    struct joined other;
+    uint32_t payload = length - j->headers;
+    if (length <= j->headers || payload > j->size || j->length + payload > LARGEST_SUPERFRAME ||
+        (!j->tcp && j->segments == MOST_SEGMENTS) || j->partial != (checksum != NULL) ||
+        !is_segment(&other, packet, length, checksum) || other.tcp != j->tcp || other.headers != j->headers)
+        return false;
+
+    const uint8_t *first = j->frame, *ip = packet + ETHERNET, *first_ip = first + ETHERNET;
+    const uint8_t *transport = ip + IPV4, *first_transport = first_ip + IPV4;
+    if (memcmp(packet, first, ETHERNET + 2) || memcmp(ip + 6, first_ip + 6, 4) || memcmp(ip + 12, first_ip + 12, 8) ||
+        memcmp(transport, first_transport, 4) || load_be16(ip + 4) != (uint16_t)(load_be16(first_ip + 4) + j->segments))
+        return false;
+    bool last = payload < j->size;
+    if (j->tcp) {
+        uint32_t sequence = load_be32(first_transport + 4) + j->segments * j->size;
+        if (load_be32(transport + 4) != sequence || memcmp(transport + 8, first_transport + 8, 5) ||
+            memcmp(transport + 14, first_transport + 14, 2) || memcmp(transport + 18, first_transport + 18, j->headers - 52))
+            return false;
+        last = last || transport[13] & (TCP_FIN | TCP_PSH);
+        j->frame[ETHERNET + IPV4 + 13] |= transport[13] & (TCP_FIN | TCP_PSH);
+    }
+    memcpy(j->frame + j->length, packet + j->headers, payload);
+    j->length += payload;
+    j->segments++;
+    j->joinable = !last;
+    return true;
+}
+
+/* Makes the headers those of the whole and describes it for the kernel. */
+void join_close(struct joined *j, struct virtio_net_hdr *virtio)
+{
+    memset(virtio, 0, sizeof *virtio);
+    if (j->segments > 1) {
+        uint8_t *ip = j->frame + ETHERNET, *transport = ip + IPV4;
+        uint16_t length = (uint16_t)(j->length - ETHERNET - IPV4);
+        store_be16(ip + 2, (uint16_t)(j->length - ETHERNET));
+        ipv4_checksum(ip);
+        if (!j->tcp)
+            store_be16(transport + 4, length);
+        store_be16(transport + j->checksum_offset, pseudo_sum(ip, length));
+        virtio->gso_type = j->tcp ? VIRTIO_NET_HDR_GSO_TCPV4 : VIRTIO_NET_HDR_GSO_UDP_L4;
+        virtio->gso_size = (uint16_t)j->size;
+        virtio->hdr_len = (uint16_t)j->headers;
+        j->partial = true;
+    }
+    if (j->partial) {
+        virtio->flags = VIRTIO_NET_HDR_F_NEEDS_CSUM;
+        virtio->csum_start = j->checksum_start;
+        virtio->csum_offset = j->checksum_offset;
+    }
+}

@@ -1,0 +1,58 @@
+/* Segmentation offload in user space.
+ *
+ * A sender's kernel may hand over one superframe in place of many segments (UDP_SEGMENT, TCP), described by a virtio
+ * header. `split` makes each segment exactly as the kernel would have sent it; `join` puts consecutive segments that
+ * leave for one port together again. Checksums of transport headers stay partial in both: the pseudo-header's sum.
+ * Source: Linux Documentation/networking/segmentation-offloads.rst; OASIS virtio 1.2, section 5.1.6.
+ */
+
+#ifndef P4SWITCH_OFFLOAD_H
+#define P4SWITCH_OFFLOAD_H
+
+#include <linux/virtio_net.h>
+
+#include "hash.h"
+
+#define MOST_SEGMENTS 128    /* of a UDP superframe, as in Linux */
+#define LARGEST_SUPERFRAME 65535u /* IPv4's total length, less than that of the frame by Ethernet's 14 bytes */
+
+#define ETHERNET 14
+#define IPV4 20
+#define UDP 8
+
+#ifndef VIRTIO_NET_HDR_GSO_UDP_L4
+#define VIRTIO_NET_HDR_GSO_UDP_L4 5
+#endif
+
+/* A superframe that came in. */
+struct superframe {
+    const uint8_t *frame;
+    uint32_t headers;   /* bytes up to the payload */
+    uint32_t payload;   /* bytes */
+    uint32_t size;      /* payload bytes of a segment; the last may have less */
+    uint32_t segments;
+    uint32_t network, transport; /* offsets of the IP header and of the one behind it */
+    uint32_t checksum;  /* offset of the transport checksum */
+    bool tcp, ipv6;
+    bool ecn;           /* TCP: CWR belongs to the first segment only */
+};
+
+/* A superframe that is being put together to go out; with one segment it is an ordinary packet. */
+struct joined {
+    uint8_t *frame;
+    uint32_t length;
+    uint32_t headers, size, segments;
+    bool joinable; /* another segment may follow */
+    bool tcp;
+    bool partial;  /* the transport checksum is partial */
+    uint16_t checksum_start, checksum_offset;
+};
+
+bool split_open(struct superframe *s, const uint8_t *frame, uint32_t length, const struct virtio_net_hdr *virtio);
+uint32_t split_copy(const struct superframe *s, uint32_t index, uint8_t *to);
+void join_open(struct joined *j, uint8_t *room, const uint8_t *packet, uint32_t length, const uint8_t *checksum,
+               uint16_t checksum_offset);
+bool join_add(struct joined *j, const uint8_t *packet, uint32_t length, const uint8_t *checksum);
+void join_close(struct joined *j, struct virtio_net_hdr *virtio);
+
+#endif

@@ -1,0 +1,79 @@
+/* What the runtime and every generated program share: the packet as it arrives and leaves, multicast, counters. */
+
+#ifndef P4SWITCH_SWITCH_H
+#define P4SWITCH_SWITCH_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+
+#include "bits.h"
+#include "hash.h"
+#include "table.h"
+
+#define LONGEST_PACKET 65600
+#define MULTICAST_GROUPS 65536
+
+struct counter {
+    uint64_t packets, bytes;
+};
+
+struct replica {
+    uint32_t port, instance;
+};
+
+struct replicas {
+    uint32_t count;
+    struct replica replica[];
+};
+
+/* A packet that leaves. `checksum` points into it at a TCP or UDP checksum of which only the pseudo-header's part is
+ * there yet (the sender's kernel left the rest to the network card), or is NULL. */
+typedef void emit_function(void *context, uint32_t port, uint8_t *packet, uint32_t length, uint8_t *checksum);
+
+struct switch_base;
+
+/* Runs the program on the `length` bytes in base->buffer; `now` in microseconds, `checksum` as for emit_function. */
+typedef void process_function(struct switch_base *base, uint32_t port, uint32_t length, uint64_t now, uint8_t *checksum);
+
+/* The part of a switch's state that does not depend on its program; a program's own state begins with it. */
+struct switch_base {
+    pthread_mutex_t lock;  /* held while packets are processed, and while the control plane reads or writes */
+    atomic_uint waiting;   /* threads of the control plane that want it: the forwarding loop lets them in */
+    process_function *process;
+    struct table *tables;
+    uint8_t *buffer; /* where a packet is put before program_process: LONGEST_PACKET bytes */
+    emit_function *emit;
+    void *emit_context;
+    struct replicas *multicast[MULTICAST_GROUPS];
+    uint64_t random;
+    uint32_t drop_port;
+    uint16_t checksum_offset; /* where the partial checksum of the packet in hand stands in its own header */
+};
+
+/* splitmix64 */
+INLINE uint64_t next_random(struct switch_base *base)
+{
+    uint64_t z = base->random += 0x9e3779b97f4a7c15ull;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebull;
+    return z ^ z >> 31;
+}
+
+/* Uniform in low..high, both included. */
+INLINE uint64_t random_between(struct switch_base *base, uint64_t low, uint64_t high)
+{
+    uint64_t span = high - low + 1;
+    return span == 0 ? next_random(base) : low + (uint64_t)(((uint128_t)next_random(base) * span) >> 64);
+}
+
+INLINE void count(struct counter *counter, uint64_t bytes)
+{
+    counter->packets++;
+    counter->bytes += bytes;
+}
+
+/* What a generated program exports. */
+struct switch_base *program_open(uint32_t drop_port, uint64_t seed);
+
+#endif

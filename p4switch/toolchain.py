@@ -1,0 +1,108 @@
+"""Compiles C with the system's compiler into shared libraries, and keeps them in a cache by content."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+PACKAGE = Path(__file__).parent
+RUNTIME = PACKAGE / "runtime"
+TRANSLATION = (
+    "bmv2_json.py",
+    "keys.py",
+    "program.py",
+)  # besides codegen/: what decides how a program is translated
+FLAGS = ("-std=gnu11", "-O3", "-march=native", "-fPIC", "-shared", "-pthread")
+
+
+class ToolchainError(Exception):
+    """There is no usable C compiler, or it refused generated code; the message says how to mend it."""
+
+
+def compile_program(config: bytes, translate: Callable[[], str]) -> Path:
+    """The library of a program (BMv2 JSON); `translate` gives its C if it has not been compiled before.
+
+    The C is kept beside the library, for whoever wants to read it.
+    """
+    key = hashlib.sha256(config)
+    for path in (*sorted(PACKAGE.glob("codegen/*.py")), *(PACKAGE / name for name in TRANSLATION)):
+        key.update(path.read_bytes())
+    library = _place("program", key.digest())
+    if not library.exists():
+        source = library.with_suffix(".c")
+        library.parent.mkdir(parents=True, exist_ok=True)
+        source.write_text(translate())
+        _compile(library, (source,))
+    return library
+
+
+@cache
+def compile_runtime() -> Path:
+    """The library of the runtime: tables, packet ports, segmentation offload."""
+    sources = tuple(sorted(RUNTIME.glob("*.c")))
+    key = hashlib.sha256(b"".join(path.read_bytes() for path in sources))
+    library = _place("runtime", key.digest())
+    if not library.exists():
+        library.parent.mkdir(parents=True, exist_ok=True)
+        _compile(library, sources)
+    return library
+
+
+def cache_directory() -> Path:
+    """`$XDG_CACHE_HOME/fanin`, usually ~/.cache/fanin."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "fanin"
+
+
+def _flags() -> tuple[str, ...]:
+    """How everything is compiled; $P4SWITCH_CFLAGS adds to it (a sanitizer, say)."""
+    return (*FLAGS, *os.environ.get("P4SWITCH_CFLAGS", "").split())
+
+
+def _place(kind: str, content: bytes) -> Path:
+    """Where a library made of this content, by this compiler, for this processor is kept."""
+    key = hashlib.sha256(content + repr((_compiler(), _processor(), _flags())).encode())
+    for path in sorted(RUNTIME.glob("*.h")):
+        key.update(path.read_bytes())
+    return cache_directory() / f"{kind}-{key.hexdigest()[:32]}.so"
+
+
+def _compile(library: Path, sources: tuple[Path, ...]) -> None:
+    """Compiles beside the library and moves it into place, since others may be doing the same."""
+    with tempfile.TemporaryDirectory(dir=library.parent) as scratch:
+        built = Path(scratch) / library.name
+        command = [_compiler()[0], *_flags(), "-I", str(RUNTIME), "-o", str(built), *map(str, sources)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise ToolchainError(f"{' '.join(command)} failed:\n{done.stderr.strip()}")
+        built.replace(library)
+
+
+@cache
+def _compiler() -> tuple[str, int, int]:
+    """Path, size and time of the compiler: a new one compiles anew."""
+    name = os.environ.get("CC", "cc")
+    path = shutil.which(name)
+    if path is None:
+        raise ToolchainError(
+            f"no C compiler ({name}) found; p4switch translates P4 programs to C and needs one: "
+            "install gcc or clang (Debian: apt-get install gcc libc6-dev), or name yours in $CC"
+        )
+    status = Path(path).resolve().stat()
+    return path, status.st_size, status.st_mtime_ns
+
+
+@cache
+def _processor() -> str:
+    """What -march=native depends on, in a cache that several machines may share."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return ""
+    return next((line for line in lines if line.startswith(("flags", "Features"))), "")

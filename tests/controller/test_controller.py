@@ -1,0 +1,200 @@
+"""The controller against real switches: what it installs is there, what it removes is gone, what fails is named."""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+import pytest
+from finsy.proto import p4r, p4r_grpc
+
+from controller import connection
+from controller.connection import Count
+from controller.controller import Controller
+from controller.errors import ControllerError
+from controller.plan import SwitchPlan, plan_forwarding
+from controller.telemetry import Event, Reason
+from p4compiler import Compiled
+from topologies.model import Topology, leaf_spine, topology_from
+
+Within = Callable[[Callable[[Controller], Awaitable[None]]], None]
+
+
+def controller_of(network: Topology, program: Compiled) -> Controller:
+    return Controller(network, program.p4info, program.json_text().encode())
+
+
+@pytest.fixture
+def within(network: Topology, program: Compiled) -> Within:
+    """Calls a coroutine function with a controller of fresh switches."""
+
+    async def run(check: Callable[[Controller], Awaitable[None]]) -> None:
+        async with controller_of(network, program) as controller:
+            await check(controller)
+
+    return lambda check: asyncio.run(run(check))
+
+
+def test_after_entering_every_switch_routes_and_has_counted_nothing(
+    within: Within, network: Topology
+) -> None:
+    async def check(controller: Controller) -> None:
+        counts = await controller.counts()
+        assert set(counts) == {"leaf1", "leaf2", "spine1", "spine2"}
+        for name, counted in counts.items():
+            assert set(counted.ports) == set(network.interfaces(name))
+            assert all(port.received == port.sent == Count() for port in counted.ports.values())
+            assert counted.drops == dict.fromkeys(Reason, Count())
+            assert counted.events == dict.fromkeys(Event, Count())
+
+    within(check)
+
+
+def test_a_lease_is_installed_renewed_under_another_number_and_withdrawn(
+    within: Within, network: Topology
+) -> None:
+    hosts = [host.name for host in network.hosts]
+
+    async def check(controller: Controller) -> None:
+        empty = await entries(network)
+        lease = await controller.grant(hosts, slots=64)
+        held = await entries(network)
+        assert held["leaf1"] - empty["leaf1"] == 2 + 1 + 2 + 1  # admissions and receivers: hosts, parent
+        assert held["spine1"] - empty["spine1"] == 2 + 2
+        assert held["spine2"] == empty["spine2"]
+        renewed = await lease.renew()
+        assert renewed.id != lease.id
+        assert renewed.tree.job == replace(lease.tree.job, lease=renewed.id)
+        assert await entries(network) == held
+        with pytest.raises(ControllerError, match=f"lease {lease.id} is not in force"):
+            await lease.withdraw()
+        await renewed.withdraw()
+        assert await entries(network) == empty
+
+    within(check)
+
+
+def test_jobs_share_a_switch_in_slots_of_their_own(within: Within) -> None:
+    async def check(controller: Controller) -> None:
+        await controller.grant(["h1", "h2"], base=0, slots=64)
+        await controller.grant(["h3", "h4"], base=0, slots=64)  # the other leaf
+        with pytest.raises(
+            ControllerError, match="slots 63 to 72 overlap those of lease 1, 0 to 63, on leaf1"
+        ):
+            await controller.grant(["h1"], base=63, slots=10)
+        await controller.grant(["h1"], base=64, slots=10)
+
+    within(check)
+
+
+def test_loss_is_set_changed_and_taken_away(within: Within, network: Topology) -> None:
+    async def check(controller: Controller) -> None:
+        empty = await entries(network)
+        for probability in (0.01, 0.02):
+            await controller.set_loss(probability, seed=1)
+            lossy = await entries(network)
+            assert sum(lossy.values()) - sum(empty.values()) == 2 * len(network.links)
+        await controller.set_loss(0)
+        assert await entries(network) == empty
+
+    within(check)
+
+
+def test_after_255_leases_the_program_is_to_be_pushed_again(within: Within) -> None:
+    async def check(controller: Controller) -> None:
+        lease = await controller.grant(["h1"])
+        while lease.id < 255:
+            lease = await lease.renew()
+        with pytest.raises(ControllerError, match="all 255 leases have been granted; push the program again"):
+            await lease.renew()
+
+    within(check)
+
+
+def test_entering_again_starts_from_a_fresh_program(network: Topology, program: Compiled) -> None:
+    async def run() -> None:
+        async with controller_of(network, program) as controller:
+            first = await entries(network)
+            await controller.grant(["h1", "h4"])
+        async with controller_of(network, program):
+            assert await entries(network) == first
+
+    asyncio.run(run())
+
+
+def test_an_entry_that_a_switch_refuses_is_named(within: Within, network: Topology) -> None:
+    async def check(controller: Controller) -> None:
+        twice = SwitchPlan(plan_forwarding(network)["leaf2"].entries[1:2])
+        with pytest.raises(ControllerError) as caught:
+            await controller._connections["leaf2"].insert(twice)
+        assert "leaf2 refuses" in str(caught.value)
+        assert str(twice.entries[0]) in str(caught.value)
+        assert "ALREADY_EXISTS" in str(caught.value)
+
+    within(check)
+
+
+def test_an_entry_that_is_not_there_is_named_when_read_back(within: Within, network: Topology) -> None:
+    async def check(controller: Controller) -> None:
+        entry = plan_forwarding(network)["leaf1"].entries[1]
+        altered = replace(entry, params={**entry.params, "port": 3})
+        with pytest.raises(ControllerError) as caught:
+            await controller._connections["leaf1"].verify(SwitchPlan((entry, altered)))
+        assert str(caught.value) == f"leaf1 does not hold what it was told: {altered}"
+
+    within(check)
+
+
+def test_an_entry_for_which_the_program_has_no_table_is_named(within: Within, network: Topology) -> None:
+    async def check(controller: Controller) -> None:
+        entry = replace(plan_forwarding(network)["leaf1"].entries[1], table="ingress.forwarding.ipv4_lpn")
+        with pytest.raises(ControllerError, match=r"leaf1 has no place for ingress\.forwarding\.ipv4_lpn"):
+            await controller._connections["leaf1"].insert(SwitchPlan((entry,)))
+
+    within(check)
+
+
+def test_a_switch_with_another_primary_controller_is_refused(network: Topology, program: Compiled) -> None:
+    async def run() -> None:
+        async with controller_of(network, program):
+            with pytest.raises(ControllerError, match="leaf1"):
+                await controller_of(network, program).__aenter__()
+
+    asyncio.run(run())
+
+
+def test_a_switch_that_is_not_there_is_named_with_its_port(
+    program: Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "_ANSWER_SECONDS", 0.2)
+    data = leaf_spine(spines=0, leaves=1, hosts_per_leaf=1).model_dump(mode="json")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = data["switches"][0]["grpc_port"] = free.getsockname()[1]
+
+    async def run() -> None:
+        with pytest.raises(
+            ControllerError, match=rf"leaf1 has not answered on 127\.0\.0\.1:{port} for 0\.2 s"
+        ):
+            await controller_of(topology_from(data), program).__aenter__()
+
+    asyncio.run(run())
+
+
+def test_registers_can_be_looked_into(within: Within) -> None:
+    async def check(controller: Controller) -> None:
+        assert await controller.register("leaf1", "ingress.aggregation.lease") == [0] * 2048
+
+    within(check)
+
+
+async def entries(network: Topology) -> dict[str, int]:
+    """How many table entries each switch holds, as another client reads them."""
+    counted = {}
+    for switch in network.switches:
+        async with connection.grpc.aio.insecure_channel(f"127.0.0.1:{switch.grpc_port}") as channel:
+            request = p4r.ReadRequest(
+                device_id=switch.device_id, entities=[p4r.Entity(table_entry=p4r.TableEntry())]
+            )
+            responses = [r async for r in p4r_grpc.P4RuntimeStub(channel).Read(request)]
+            counted[switch.name] = sum(len(response.entities) for response in responses)
+    return counted

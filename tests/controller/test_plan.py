@@ -1,0 +1,236 @@
+"""What each switch is told: for every network and every job, the tables lead where they should."""
+
+from collections import Counter
+from ipaddress import IPv4Address, IPv4Network
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.errors import ControllerError
+from controller.plan import Plan, SwitchPlan, TableEntry, plan_aggregation, plan_forwarding, plan_loss
+from controller.tree import Job, Tree, aggregation_tree
+from topologies.model import Topology, leaf_spine
+
+networks = st.builds(leaf_spine, st.integers(1, 3), st.integers(1, 4), st.integers(1, 5))
+
+
+@st.composite
+def jobs(draw: st.DrawFn) -> tuple[Topology, Tree]:
+    network = draw(networks)
+    hosts = draw(st.lists(st.sampled_from([host.name for host in network.hosts]), min_size=1, unique=True))
+    slots = draw(st.integers(1, 1024))
+    job = Job(draw(st.integers(1, 255)), tuple(hosts), base=draw(st.integers(0, 1024 - slots)), slots=slots)
+    return network, aggregation_tree(network, job)
+
+
+def of(plan: SwitchPlan, table: str, action: str = "") -> list[TableEntry]:
+    return [entry for entry in plan.entries if entry.table == table and entry.action.endswith(action)]
+
+
+def routed(network: Topology, plan: Plan, source: str, destination: IPv4Address) -> list[str]:
+    """The switches that a packet crosses, taking the first path of each group; the host it reaches is last."""
+    node = network.host(source).leaf
+    way = []
+    while node in plan:
+        way.append(node)
+        assert len(way) < 5, f"a loop: {way}"
+        routes = [e for e in of(plan[node], "ingress.forwarding.ipv4_lpm") if destination in prefix(e)]
+        if not routes:
+            break
+        route = max(routes, key=lambda entry: prefix(entry).prefixlen)
+        if route.action.endswith("ecmp"):
+            (route,) = [
+                entry
+                for entry in of(plan[node], "ingress.forwarding.ecmp_nexthop")
+                if entry.match["meta.nexthop"] == route.params["base"]
+            ]
+        if route.action.endswith("no_route"):
+            break
+        node = neighbour(network, node, route.params)
+    return [*way, node]
+
+
+def prefix(entry: TableEntry) -> IPv4Network:
+    value = entry.match["hdr.ipv4.destination"]
+    assert isinstance(value, IPv4Network)
+    return value
+
+
+def neighbour(network: Topology, node: str, next_hop: Any) -> str:
+    """The node behind a port, which must be the one that the MAC address means."""
+    (link,) = [link for link in network.links_of(node) if link.end(node).port == next_hop["port"]]
+    far = link.far_end(node).node
+    (owner,) = [n for n in (*network.hosts, *network.switches) if n.mac == next_hop["mac"]]
+    assert owner.name == far
+    return far
+
+
+@given(networks, st.data())
+def test_a_packet_reaches_its_host_by_the_shortest_way(network: Topology, data: st.DataObject) -> None:
+    plan = plan_forwarding(network)
+    hosts = st.sampled_from(network.hosts)
+    source, destination = data.draw(hosts), data.draw(hosts)
+    way = routed(network, plan, source.name, destination.ip)
+    assert way[-1] == destination.name
+    assert len(way) == (2 if source.leaf == destination.leaf else 4)
+
+
+@given(networks, st.data())
+def test_a_packet_to_nobody_ends_without_a_loop(network: Topology, data: st.DataObject) -> None:
+    known = {host.ip for host in network.hosts}
+    nobody = data.draw(
+        st.integers(2**24 * 10, 2**24 * 11 - 1).map(IPv4Address).filter(lambda ip: ip not in known)
+    )
+    way = routed(network, plan_forwarding(network), network.hosts[0].name, nobody)
+    assert way[-1] in {switch.name for switch in network.switches}
+
+
+@given(networks)
+def test_every_spine_is_one_of_the_equal_paths(network: Topology) -> None:
+    plan = plan_forwarding(network)
+    for leaf in network.leaves:
+        paths = of(plan[leaf.name], "ingress.forwarding.ecmp_nexthop")
+        assert [path.match["meta.nexthop"] for path in paths] == list(range(len(network.spines)))
+        assert [neighbour(network, leaf.name, path.params) for path in paths] == [
+            s.name for s in network.spines
+        ]
+        (group,) = of(plan[leaf.name], "ingress.forwarding.ipv4_lpm", "ecmp")
+        assert group.params == {"base": 0, "count": len(network.spines)}
+
+
+@given(networks)
+def test_a_leaf_answers_arp_for_its_own_address(network: Topology) -> None:
+    plan = plan_forwarding(network)
+    for leaf in network.leaves:
+        (answer,) = of(plan[leaf.name], "ingress.forwarding.arp_responder")
+        assert answer.match == {"hdr.arp.target": leaf.ip}
+        assert answer.params == {"mac": leaf.mac}
+
+
+@given(jobs())
+def test_each_child_is_admitted_where_it_is_and_has_a_bit_of_its_own(case: tuple[Topology, Tree]) -> None:
+    network, tree = case
+    plan = plan_aggregation(network, tree)
+    assert set(plan) == {part.switch for part in tree.aggregators}
+    nodes = {node.name: node for node in (*network.hosts, *network.switches)}
+    for part in tree.aggregators:
+        children = of(plan[part.switch], "ingress.aggregation.admission", "admit_child")
+        bits = [entry.params["member_bit"] for entry in children]
+        assert sum(map(int, bits)) == part.full_mask  # type: ignore[arg-type]
+        assert len(set(bits)) == len(part.children)
+        for name, entry in zip(part.children, children, strict=True):
+            assert entry.match == {
+                "standard_metadata.ingress_port": network.port_towards(part.switch, name),
+                "hdr.ipv4.source": nodes[name].ip,
+                "hdr.udp.source_port": tree.job.udp_port,
+                "hdr.switchml.lease": tree.job.lease,
+            }
+            assert entry.params["full"] == part.full_mask
+            assert (entry.params["base"], entry.params["slots"]) == (tree.job.base, tree.job.slots)
+            assert entry.params["root"] == (part is tree.root)
+
+
+@given(jobs())
+def test_a_partial_sum_is_admitted_by_the_parent_and_its_result_by_the_child(
+    case: tuple[Topology, Tree],
+) -> None:
+    network, tree = case
+    plan = plan_aggregation(network, tree)
+    for part in tree.aggregators:
+        from_parent = of(plan[part.switch], "ingress.aggregation.admission", "admit_parent")
+        assert len(from_parent) == (part is not tree.root)
+        if part.parent is None:
+            continue
+        sent_up = sent(plan[part.switch], member=0)
+        accepted = [
+            entry
+            for entry in of(plan[part.parent], "ingress.aggregation.admission", "admit_child")
+            if entry.match["standard_metadata.ingress_port"] == network.port_towards(part.parent, part.switch)
+        ]
+        assert [seen_from(entry) for entry in accepted] == [(sent_up["source"], sent_up["source_port"])]
+        uplinks = of(plan[part.switch], "ingress.aggregation.admission", "admit_child")
+        assert {e.params["uplink"] for e in uplinks} == {network.port_towards(part.switch, part.parent)}
+        member = accepted[0].params["member"]
+        result = sent(plan[part.parent], member=int(member))  # type: ignore[arg-type]
+        assert seen_from(from_parent[0]) == (result["source"], result["source_port"])
+        assert 0xBEE0 <= int(result["destination_port"]) <= 0xBEEF  # else the parser would not see it
+
+
+@given(jobs())
+def test_results_are_copied_to_each_child_at_its_port_and_address(case: tuple[Topology, Tree]) -> None:
+    network, tree = case
+    plan = plan_aggregation(network, tree)
+    nodes = {node.name: node for node in (*network.hosts, *network.switches)}
+    for part in tree.aggregators:
+        (group,) = plan[part.switch].groups
+        admitted = of(plan[part.switch], "ingress.aggregation.admission")
+        assert {entry.params["group"] for entry in admitted} == {group.group}
+        assert group.group > 0
+        assert [port for port, _ in group.replicas] == [
+            network.port_towards(part.switch, c) for c in part.children
+        ]
+        children = of(plan[part.switch], "ingress.aggregation.admission", "admit_child")
+        assert [member for _, member in group.replicas] == [entry.params["member"] for entry in children]
+        assert 0 not in [member for _, member in group.replicas]  # that is the parent
+        for name, (_, member) in zip(part.children, group.replicas, strict=True):
+            to = sent(plan[part.switch], member)
+            assert (to["destination_mac"], to["destination"]) == (nodes[name].mac, nodes[name].ip)
+            assert (to["source_mac"], to["source"]) == (nodes[part.switch].mac, nodes[part.switch].ip)
+
+
+def sent(plan: SwitchPlan, member: int) -> Any:
+    (entry,) = [e for e in of(plan, "egress.receivers") if e.match["meta.member"] == member]
+    return entry.params
+
+
+def seen_from(entry: TableEntry) -> tuple[object, object]:
+    return entry.match["hdr.ipv4.source"], entry.match["hdr.udp.source_port"]
+
+
+@given(networks, st.floats(0, 0.999), st.integers(0, 2**64))
+def test_each_direction_of_each_link_is_drawn_once(network: Topology, probability: float, seed: int) -> None:
+    plan = plan_loss(network, probability, seed)
+    drawn: Counter[tuple[str, str]] = Counter()
+    for switch, part in plan.items():
+        for entry in part.entries:
+            (link,) = [
+                link for link in network.links_of(switch) if link.end(switch).port == entry.match["port"]
+            ]
+            far = link.far_end(switch).node
+            drawn[(far, switch) if entry.table.startswith("ingress") else (switch, far)] += 1
+    links = [(link.a.node, link.b.node) for link in network.links]
+    assert drawn == Counter([*links, *((b, a) for a, b in links)])
+
+
+@given(networks, st.integers(0, 2**64))
+def test_no_two_draws_share_a_seed_and_the_same_seed_draws_the_same(network: Topology, seed: int) -> None:
+    plan = plan_loss(network, 0.01, seed)
+    seeds = [entry.params["seed"] for part in plan.values() for entry in part.entries]
+    assert len(set(seeds)) == len(seeds)
+    assert plan == plan_loss(network, 0.01, seed)
+
+
+@pytest.mark.parametrize(
+    ("probability", "threshold"), [(0, 0), (0.5, 2**31), (0.01, 42949673), (1 - 1e-12, 2**32 - 1)]
+)
+def test_the_threshold_is_the_probability_in_units_of_2_to_the_minus_32(
+    probability: float, threshold: int
+) -> None:
+    plan = plan_loss(leaf_spine(), probability, 0)
+    assert {entry.params["threshold"] for part in plan.values() for entry in part.entries} == {threshold}
+
+
+@pytest.mark.parametrize("probability", [-0.1, 1, 1.5, float("nan")])
+def test_a_probability_that_is_none_is_refused(probability: float) -> None:
+    with pytest.raises(ControllerError, match=f"loss: is {probability}, must be at least 0 and less than 1"):
+        plan_loss(leaf_spine(), probability, 0)
+
+
+def test_an_entry_is_shown_as_it_would_be_said() -> None:
+    plan = plan_forwarding(leaf_spine())
+    shown = str(of(plan["leaf1"], "ingress.forwarding.ipv4_lpm")[0])
+    assert shown == (
+        "ingress.forwarding.ipv4_lpm(hdr.ipv4.destination=10.1.0.1/32) -> forward(mac=02:00:0a:01:00:01, port=1)"
+    )

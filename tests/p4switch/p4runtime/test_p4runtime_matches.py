@@ -1,0 +1,82 @@
+"""Match fields and the engine's matches are the same thing in two notations (specification, "Match Format")."""
+
+import pytest
+from finsy.proto import p4i, p4r
+from hypothesis import given
+from hypothesis import strategies as st
+
+from p4switch.entries import Exact, Lpm, Optional_, Range, Ternary
+from p4switch.p4runtime_errors import P4RuntimeError
+from p4switch.p4runtime_matches import MatchField
+from p4switch.program import Field, TableKey
+
+
+def field(kind, width):
+    info = p4i.MatchField(id=3, name="hdr.h.f", bitwidth=width, match_type=kind.upper())
+    return MatchField.of(info, TableKey("hdr.h.f", kind, Field("h", "f"), width, None), "t")
+
+
+@st.composite
+def fields_and_matches(draw):
+    width = draw(st.integers(1, 130))
+    full = (1 << width) - 1
+    value = draw(st.integers(0, full))
+    mask = draw(st.integers(0, full))
+    length = draw(st.integers(0, width))
+    match = draw(
+        st.sampled_from(
+            [
+                Exact(value),
+                Lpm(value >> (width - length) << (width - length), length),
+                Ternary(value & mask, mask),
+                Range(min(value, mask), max(value, mask)),
+                Optional_(value),
+                Optional_(None),
+            ]
+        )
+    )
+    return field(type(match).__name__.lower().rstrip("_"), width), match
+
+
+@given(fields_and_matches())
+def test_a_match_survives_the_way_there_and_back(field_and_match):
+    field, match = field_and_match
+    message = field.encode(match)
+    assert (field.dont_care if message is None else field.decode(message)) == match
+
+
+@pytest.mark.parametrize(
+    ("kind", "dont_care"),
+    [("lpm", Lpm(0, 0)), ("ternary", Ternary(0, 0)), ("range", Range(0, 255)), ("optional", Optional_(None))],
+)
+def test_a_match_of_anything_is_left_out_of_the_message(kind, dont_care):
+    assert field(kind, 8).dont_care == dont_care
+    assert field(kind, 8).encode(dont_care) is None
+
+
+def test_an_exact_match_cannot_be_left_out():
+    assert field("exact", 8).dont_care is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "why"),
+    [
+        ("exact", {"exact": {"value": b""}}, "empty"),
+        ("exact", {"exact": {"value": b"\x01\x00"}}, "does not fit bit<8>"),
+        ("exact", {"ternary": {"value": b"\x01", "mask": b"\x01"}}, "has exact matches"),
+        ("exact", {}, "has exact matches"),
+        ("lpm", {"lpm": {"value": b"\x80", "prefix_len": 0}}, "leave the field out"),
+        ("lpm", {"lpm": {"value": b"\x80", "prefix_len": 9}}, "not in 1..8"),
+        ("lpm", {"lpm": {"value": b"\x81", "prefix_len": 1}}, "behind its prefix"),
+        ("ternary", {"ternary": {"value": b"\x00", "mask": b"\x00"}}, "leave the field out"),
+        ("ternary", {"ternary": {"value": b"\x03", "mask": b"\x01"}}, "where its mask"),
+        ("range", {"range": {"low": b"\x02", "high": b"\x01"}}, "is empty"),
+        ("range", {"range": {"low": b"\x00", "high": b"\xff"}}, "leave the field out"),
+        ("optional", {"optional": {"value": b"\x01\x00"}}, "does not fit bit<8>"),
+    ],
+)
+def test_a_malformed_match_is_refused(kind, message, why):
+    with pytest.raises(P4RuntimeError, match=why) as refused:
+        field(kind, 8).decode(p4r.FieldMatch(field_id=3, **message))
+    assert refused.value.code.name == "INVALID_ARGUMENT"
+    assert "hdr.h.f" in refused.value.message

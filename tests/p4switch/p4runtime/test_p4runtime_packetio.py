@@ -1,0 +1,120 @@
+"""Packets to and from the controller (specification, "Packet I/O" and "Stream Error Reporting")."""
+
+import pytest
+from finsy.proto import p4i, p4r
+from hypothesis import given
+from hypothesis import strategies as st
+
+from p4switch.p4runtime_errors import P4RuntimeError
+from p4switch.p4runtime_packetio import ControllerHeader
+
+FRAME = bytes.fromhex("0000000000bb 0000000000aa 0800") + b"payload"
+INVALID, DENIED = 3, 7
+
+
+def header(name, widths):
+    p4info = p4i.P4Info()
+    description = p4info.controller_packet_metadata.add()
+    description.preamble.name = name
+    for number, width in enumerate(widths, 1):
+        description.metadata.add(id=number, name=f"f{number}", bitwidth=width)
+    return ControllerHeader(p4info, name)
+
+
+@given(st.data(), st.lists(st.integers(1, 70), min_size=1, max_size=8), st.binary(max_size=50))
+def test_metadata_survive_the_way_through_the_header(data, widths, payload):
+    widths[-1] += -sum(widths) % 8
+    values = {number: data.draw(st.integers(0, 2**width - 1)) for number, width in enumerate(widths, 1)}
+    message = p4r.PacketOut(payload=payload)
+    for number, value in values.items():
+        message.metadata.add(metadata_id=number, value=value.to_bytes(10, "big"))
+    packet = header("packet_out", widths).pack(message)
+    assert len(packet) == sum(widths) // 8 + len(payload)
+    received = header("packet_in", widths).unpack(packet)
+    assert received.payload == payload
+    assert {m.metadata_id: int.from_bytes(m.value, "big") for m in received.metadata} == values
+
+
+def test_the_first_field_is_the_most_significant():
+    message = p4r.PacketOut(
+        payload=b"x", metadata=[{"metadata_id": 1, "value": b"\x01"}, {"metadata_id": 2, "value": b"\2"}]
+    )
+    assert header("packet_out", [9, 7]).pack(message) == b"\x00\x82x"
+
+
+def test_without_a_controller_header_the_packet_is_the_payload():
+    none = ControllerHeader(p4i.P4Info(), "packet_out")
+    assert none.pack(p4r.PacketOut(payload=b"abc")) == b"abc"
+    assert none.unpack(b"abc") == p4r.PacketIn(payload=b"abc")
+
+
+def test_a_packet_shorter_than_its_header_is_refused():
+    with pytest.raises(P4RuntimeError, match="packet_in"):
+        header("packet_in", [16]).unpack(b"x")
+
+
+# Through a switch
+
+
+def packet_out(port, payload=FRAME):
+    values = [{"metadata_id": 1, "value": port.to_bytes(2, "big")}, {"metadata_id": 2, "value": b"\0"}]
+    return p4r.PacketOut(payload=payload, metadata=values)
+
+
+def received(controller):
+    packet = controller.receive().packet
+    return packet.payload, [int.from_bytes(metadata.value, "big") for metadata in packet.metadata]
+
+
+def test_a_packet_out_passes_the_program_and_comes_in_again(controller):
+    """The program sends it to the port in its metadata: the CPU port, where no packet_in header is added."""
+    controller.send(packet=packet_out(255, b"\x01\x02" + FRAME))
+    payload, metadata = received(controller)
+    assert payload == FRAME
+    assert metadata == [0x0102 >> 7, 0x0102 & 0x7F]
+
+
+@pytest.mark.usefixtures("controller")
+def test_only_the_primary_sends_packets(connect):
+    backup = connect()
+    backup.open()
+    backup.announce(0)
+    backup.send(packet=packet_out(255))
+    error = backup.receive().error
+    assert error.canonical_code == DENIED
+    assert error.packet_out.packet_out == packet_out(255)
+
+
+def test_only_the_primary_receives_packets(controller, connect):
+    backup = connect()
+    backup.open()
+    backup.announce(0)
+    controller.send(packet=packet_out(255))
+    received(controller)
+    controller.close_stream()
+    assert backup.receive().HasField("arbitration")
+
+
+@pytest.mark.parametrize(
+    ("metadata", "why"),
+    [
+        ([], "egress_port (id 1) is missing"),
+        ([(1, b"\1")], "(id 2) is missing"),
+        ([(1, b"\1"), (2, b"\0"), (7, b"\0")], "no metadata field 7"),
+        ([(1, b"\1"), (2, b"\0"), (2, b"\0")], "more than once"),
+        ([(1, b"\2\0"), (2, b"\0")], "does not fit bit<9>"),
+        ([(1, b""), (2, b"\0")], "empty"),
+    ],
+)
+def test_wrong_metadata_are_reported_on_the_stream(controller, metadata, why):
+    fields = [{"metadata_id": number, "value": value} for number, value in metadata]
+    controller.send(packet=p4r.PacketOut(payload=FRAME, metadata=fields))
+    error = controller.receive().error
+    assert error.canonical_code == INVALID
+    assert why in error.message
+
+
+def test_before_a_pipeline_is_set_packets_are_refused(connect):
+    primary = connect().become_primary()
+    primary.send(packet=packet_out(1))
+    assert "No forwarding pipeline config" in primary.receive().error.message

@@ -1,0 +1,206 @@
+"""Setting, saving and reading the pipeline (specification, "SetForwardingPipelineConfig RPC")."""
+
+import json
+
+import grpc
+import pytest
+from finsy.proto import p4r
+
+from p4switch.p4runtime_device import Device
+from p4switch.p4runtime_errors import P4RuntimeError
+
+HOSTS = "hosts"
+
+
+@pytest.fixture
+def primary(connect):
+    """The primary of a switch without a pipeline."""
+    return connect().become_primary()
+
+
+def with_cookie(config, cookie):
+    config.cookie.cookie = cookie
+    return config
+
+
+def smaller(program):
+    """The program's config with a hosts table of one entry."""
+    document = json.loads(program.device_config)
+    (table,) = (
+        table
+        for pipeline in document["pipelines"]
+        for table in pipeline["tables"]
+        if table["name"].endswith(HOSTS)
+    )
+    table["max_size"] = 1
+    return p4r.ForwardingPipelineConfig(p4info=program.p4info, p4_device_config=json.dumps(document).encode())
+
+
+def hosts(controller, program):
+    return controller.read(program.entry(HOSTS))
+
+
+def test_before_a_pipeline_is_set_there_is_nothing_to_read_or_write(primary, program):
+    for request in (lambda: hosts(primary, program), lambda: primary.insert(program.host(1))):
+        refused = primary.refusal(request)
+        assert refused.code is grpc.StatusCode.FAILED_PRECONDITION
+        assert "No forwarding pipeline config" in refused.message
+    assert not primary.get_pipeline().HasField("config")
+
+
+def test_the_config_is_returned_as_it_was_set(primary, program):
+    primary.set_pipeline(with_cookie(program.config, 42))
+    config = primary.get_pipeline("ALL").config
+    assert config == with_cookie(program.config, 42)
+
+
+@pytest.mark.parametrize(
+    ("response_type", "p4info", "device_config"),
+    [
+        ("COOKIE_ONLY", False, False),
+        ("P4INFO_AND_COOKIE", True, False),
+        ("DEVICE_CONFIG_AND_COOKIE", False, True),
+        ("ALL", True, True),
+    ],
+)
+def test_parts_of_the_config_are_returned(primary, program, response_type, p4info, device_config):
+    primary.set_pipeline(with_cookie(program.config, 42))
+    config = primary.get_pipeline(response_type).config
+    assert config.cookie.cookie == 42
+    assert config.HasField("p4info") == p4info
+    assert bool(config.p4_device_config) == device_config
+
+
+def test_a_config_without_a_cookie_has_none(primary, program):
+    primary.set_pipeline(program.config)
+    assert not primary.get_pipeline("COOKIE_ONLY").config.HasField("cookie")
+
+
+def test_verify_changes_nothing(controller, program):
+    controller.insert(program.host(1))
+    controller.set_pipeline(with_cookie(program.config, 42), "VERIFY")
+    assert hosts(controller, program) == [program.host(1)]
+    assert not controller.get_pipeline().config.HasField("cookie")
+
+
+def test_verify_and_commit_clears_the_state(controller, program):
+    controller.insert(program.host(1))
+    controller.set_pipeline(program.config)
+    assert hosts(controller, program) == []
+
+
+def test_a_saved_pipeline_takes_writes_before_it_is_committed(controller, program):
+    controller.insert(program.host(1))
+    controller.set_pipeline(program.config, "VERIFY_AND_SAVE")
+    assert hosts(controller, program) == []
+    controller.insert(program.host(2))
+    controller.set_pipeline(None, "COMMIT")
+    assert hosts(controller, program) == [program.host(2)]
+    refused = controller.refusal(controller.set_pipeline, None, "COMMIT")
+    assert refused.code is grpc.StatusCode.NOT_FOUND
+
+
+def test_reconcile_keeps_entries_defaults_and_groups(controller, program):
+    group = p4r.Entity(
+        packet_replication_engine_entry={
+            "multicast_group_entry": {"multicast_group_id": 1, "replicas": [{"port": b"\1"}]}
+        }
+    )
+    default = program.entry(HOSTS, is_default_action=True, action=program.action("forward", b"\5"))
+    kept = [program.host(1, metadata=b"mine"), program.route(0x0A000000, 8), group]
+    controller.insert(*kept)
+    controller.modify(default)
+    controller.set_pipeline(smaller(program), "RECONCILE_AND_COMMIT")
+    assert hosts(controller, program) == kept[:1]
+    assert controller.read(program.entry("routes")) == kept[1:2]
+    assert controller.read(group) == [group]
+    assert controller.read(program.entry(HOSTS, is_default_action=True)) == [default]
+
+
+def test_reconcile_refuses_what_it_cannot_keep(controller, program):
+    controller.insert(program.host(1), program.host(2))
+    refused = controller.refusal(controller.set_pipeline, smaller(program), "RECONCILE_AND_COMMIT")
+    assert refused.code is grpc.StatusCode.INVALID_ARGUMENT
+    assert len(hosts(controller, program)) == 2
+
+
+def test_reconcile_with_the_same_config_keeps_even_counters(controller, program):
+    cell = p4r.Entity(counter_entry={"counter_id": program.id("arrivals"), "index": {"index": 1}})
+    counted = p4r.Entity()
+    counted.CopyFrom(cell)
+    counted.counter_entry.data.packet_count = 5
+    controller.modify(counted)
+    controller.set_pipeline(with_cookie(program.config, 42), "RECONCILE_AND_COMMIT")
+    assert controller.read(cell) == [counted]
+    assert controller.get_pipeline("COOKIE_ONLY").config.cookie.cookie == 42
+
+
+def without_p4info(program):
+    return p4r.ForwardingPipelineConfig(p4_device_config=program.device_config)
+
+
+def not_json(program):
+    return p4r.ForwardingPipelineConfig(p4info=program.p4info, p4_device_config=b"{")
+
+
+def without_a_table(program):
+    config = p4r.ForwardingPipelineConfig()
+    config.CopyFrom(program.config)
+    config.p4info.tables[0].preamble.name = "Forward.elsewhere"
+    return config
+
+
+def with_another_match_kind(program):
+    config = p4r.ForwardingPipelineConfig()
+    config.CopyFrom(program.config)
+    (routes,) = (table for table in config.p4info.tables if table.preamble.alias == "routes")
+    routes.match_fields[0].match_type = 2
+    return config
+
+
+@pytest.mark.parametrize(
+    ("action", "make", "why"),
+    [
+        ("UNSPECIFIED", lambda program: program.config, "no action"),
+        ("VERIFY_AND_COMMIT", lambda _: None, "needs both"),
+        ("VERIFY_AND_COMMIT", without_p4info, "needs both"),
+        ("VERIFY_AND_COMMIT", not_json, "cannot be loaded"),
+        ("VERIFY", not_json, "cannot be loaded"),
+        ("VERIFY", without_a_table, "Forward.elsewhere"),
+        ("VERIFY", with_another_match_kind, "lpm match here"),
+        ("COMMIT", lambda program: program.config, "leave config unset"),
+    ],
+)
+def test_a_wrong_config_is_refused_and_the_present_one_stays(controller, program, action, make, why):
+    controller.insert(program.host(1))
+    refused = controller.refusal(controller.set_pipeline, make(program), action)
+    assert refused.code is grpc.StatusCode.INVALID_ARGUMENT
+    assert why in refused.message
+    assert hosts(controller, program) == [program.host(1)]
+
+
+def test_capabilities_tell_the_version(primary):
+    assert primary.stub.Capabilities(p4r.CapabilitiesRequest()).p4runtime_api_version.startswith("1.")
+    with pytest.raises(grpc.RpcError) as caught:
+        primary.stub.Capabilities(p4r.CapabilitiesRequest(device_id=99))
+    assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+def test_a_device_config_may_come_in_the_old_wrapper(primary, program):
+    """p4.tmp.P4DeviceConfig: reassign = 1, device_data = 3; the P4 tutorials' controllers send it."""
+    size, varint = len(program.device_config), bytearray()
+    while size:
+        varint.append(size & 0x7F | (0x80 if size > 0x7F else 0))
+        size >>= 7
+    wrapped = b"\x08\x01\x1a" + varint + program.device_config
+    primary.set_pipeline(p4r.ForwardingPipelineConfig(p4info=program.p4info, p4_device_config=wrapped))
+    assert primary.get_pipeline().config.p4_device_config == wrapped
+
+
+def test_a_port_that_does_not_open_is_named(program):
+    device = Device({1: "nowhere0"}, cpu_port=None, drop_port=511)
+    pipeline = device.load(program.config)
+    with pytest.raises(P4RuntimeError, match="nowhere0") as refused:
+        device.commit(pipeline)
+    assert refused.value.code is grpc.StatusCode.FAILED_PRECONDITION
+    assert device.pipeline is None

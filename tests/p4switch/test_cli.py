@@ -1,0 +1,155 @@
+"""The command line is simple_switch_grpc's; the process says when it is ready and ends cleanly."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from p4switch.cli import UsageError, main, parse
+
+TIMEOUT = 30
+
+
+# Parsing
+
+
+def test_the_usual_bmv2_command_line():
+    general = "-i 1@s1-eth1 -i 2@s1-eth2 --thrift-port 9090 --device-id 3 build/x.json --log-console -L debug"
+    target = "--grpc-server-addr 127.0.0.1:50051 --cpu-port 255 --drop-port 510"
+    options = parse([*general.split(), "--", *target.split()])
+    assert options.program == Path("build/x.json")
+    assert options.ports == {1: "s1-eth1", 2: "s1-eth2"}
+    assert options.device_id == 3
+    assert options.grpc_address == "127.0.0.1:50051"
+    assert (options.cpu_port, options.drop_port) == (255, 510)
+
+
+def test_defaults_are_bmv2_s():
+    options = parse(["--no-p4"])
+    assert options.program is None
+    assert options.ports == {}
+    assert options.device_id == 0
+    assert options.grpc_address == "0.0.0.0:9559"
+    assert (options.cpu_port, options.drop_port) == (None, 511)
+
+
+@pytest.mark.parametrize("interface", ["veth0", "x@veth0", "1@", "@veth0", "-1@veth0"])
+def test_an_interface_needs_a_port_and_a_name(interface):
+    with pytest.raises(UsageError, match=r"PORT@INTERFACE|-i"):
+        parse(["--no-p4", "-i", interface])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ("", "BMv2 JSON"),
+        ("--no-p4 x.json", "either"),
+        ("--no-p4 -i 1@a -i 1@b", "port 1 is a already"),
+        ("--no-p4 -i 512@a", "up to 511"),
+        ("--no-p4 -i 255@a -- --cpu-port 255", "also given to the interface a"),
+        ("--no-p4 -- --cpu-port 0", "not in 1..511"),
+        ("--no-p4 -- --cpu-port 511", "both 511"),
+        ("--no-p4 --log-console --log-file x", "either"),
+        ("--no-p4 --log-level loud", "loud"),
+        ("--no-p4 --unheard-of", "--unheard-of"),
+        ("--no-p4 --pcap", "--pcap is not supported: capture"),
+        ("--no-p4 --pcap=/tmp", "--pcap is not supported"),
+        ("--no-p4 --debugger", "--debugger is not supported"),
+        ("--no-p4 -- --grpc-server-ssl", "no TLS"),
+        ("--no-p4 -- --priority-queues 8", "one queue"),
+        ("--no-p4 --device-id one", "one"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_with_a_reason(arguments, why, capsys):
+    assert main(arguments.split()) == 2
+    assert why in capsys.readouterr().err
+
+
+def test_help_names_the_target_options(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["--help"])
+    assert ended.value.code == 0
+    assert "--grpc-server-addr" in capsys.readouterr().out
+
+
+# The process
+
+
+@pytest.fixture
+def start():
+    """Starts switches; those still running in the end are killed."""
+    processes = []
+
+    def start(*arguments):
+        command = [sys.executable, "-m", "p4switch", *arguments]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        processes.append(process)
+        return process
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def ready_line(process):
+    readable, _, _ = select.select([process.stdout], [], [], TIMEOUT)
+    assert readable, "the switch did not get ready"
+    return process.stdout.readline()
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
+def test_it_gets_ready_and_ends_cleanly(start, ending):
+    process = start("--no-p4", "--device-id", "4", "--", "--grpc-server-addr", "127.0.0.1:0")
+    words = ready_line(process).split()
+    assert words[:2] == ["ready", "device_id=4"]
+    host, port = words[2].removeprefix("grpc=").split(":")
+    socket.create_connection((host, int(port)), timeout=TIMEOUT).close()
+    process.send_signal(ending)
+    out, err = process.communicate(timeout=TIMEOUT)
+    assert (process.returncode, out, err) == (0, "", "")
+    with pytest.raises(OSError, match="refused"):
+        socket.create_connection((host, int(port)), timeout=TIMEOUT)
+
+
+def failure(process):
+    out, err = process.communicate(timeout=TIMEOUT)
+    assert process.returncode == 1
+    assert out == ""
+    return err
+
+
+def test_an_address_in_use_is_named(start):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        assert f"cannot listen on {address}" in failure(start("--no-p4", "--", "--grpc-server-addr", address))
+
+
+def test_a_missing_interface_is_named(start):
+    assert "no interface nowhere0" in failure(start("--no-p4", "-i", "1@nowhere0"))
+
+
+def test_a_missing_program_is_named(start):
+    assert "nowhere.json" in failure(start("nowhere.json"))
+
+
+def test_a_broken_program_is_named(start, tmp_path):
+    program = tmp_path / "broken.json"
+    program.write_text("{")
+    assert "broken.json: not a JSON document" in failure(start(str(program)))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give its rights up")
+def test_missing_rights_are_explained():
+    command = [sys.executable, "-m", "p4switch", "--no-p4", "-i", "1@lo"]
+    drop = ["setpriv", "--reuid=65534", "--clear-groups", "--bounding-set=-all", "--inh-caps=-all"]
+    result = subprocess.run([*drop, *command], capture_output=True, text=True, timeout=TIMEOUT, check=False)
+    assert result.returncode == 1
+    assert "CAP_NET_RAW" in result.stderr

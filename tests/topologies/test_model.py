@@ -1,0 +1,179 @@
+"""Networks as plain data: what leaf_spine derives, and what no network may be."""
+
+from ipaddress import ip_network
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from topologies.model import Topology, TopologyError, leaf_spine, load_topology, topology_from
+
+networks = st.builds(
+    leaf_spine,
+    spines=st.integers(1, 4),
+    leaves=st.integers(1, 6),
+    hosts_per_leaf=st.integers(1, 12),
+    rate=st.none() | st.integers(1_000_000, 10**11),
+    uplink_rate=st.none() | st.integers(1_000_000, 10**11),
+)
+
+
+@given(networks)
+def test_every_address_and_number_is_given_once(network: Topology) -> None:
+    nodes = [*network.switches, *network.hosts]
+    for key in ("name", "ip", "mac"):
+        assert len({getattr(node, key) for node in nodes}) == len(nodes)
+    for key in ("device_id", "grpc_port"):
+        assert len({getattr(switch, key) for switch in network.switches}) == len(network.switches)
+
+
+@given(networks)
+def test_hosts_are_ranked_leaf_by_leaf_and_see_their_leaf_as_gateway(network: Topology) -> None:
+    assert [host.rank for host in network.ranked_hosts] == list(range(len(network.hosts)))
+    assert [host for leaf in network.leaves for host in network.hosts_of(leaf.name)] == [
+        *network.ranked_hosts
+    ]
+    for host in network.hosts:
+        rack = ip_network((host.ip, host.prefix_length), strict=False)
+        assert host.gateway == network.switch(host.leaf).ip
+        assert host.gateway in rack
+        assert rack.prefixlen <= 24
+
+
+@given(networks)
+def test_ports_lead_to_and_fro(network: Topology) -> None:
+    for link in network.links:
+        assert network.port_towards(link.a.node, link.b.node) == link.a.port
+        assert network.port_towards(link.b.node, link.a.node) == link.b.port
+        assert link.far_end(link.a.node) == link.b == link.end(link.b.node)
+    for leaf in network.leaves:
+        neighbours = [link.far_end(leaf.name).node for link in network.links_of(leaf.name)]
+        assert neighbours == [h.name for h in network.hosts_of(leaf.name)] + [s.name for s in network.spines]
+
+
+@given(networks)
+def test_interface_names_are_what_linux_allows_and_differ(network: Topology) -> None:
+    nodes = [node.name for node in (*network.switches, *network.hosts)]
+    names = [name for node in nodes for name in network.interfaces(node).values()]
+    assert len(set(names)) == len(names) == 2 * len(network.links)
+    assert all(len(name) <= 15 for name in names)
+
+
+@given(networks)
+def test_a_network_survives_being_written_down(network: Topology) -> None:
+    assert topology_from(network.model_dump(mode="json")) == network
+
+
+def test_rates_are_those_of_the_hosts_links_unless_uplinks_have_their_own() -> None:
+    network = leaf_spine(spines=1, leaves=2, hosts_per_leaf=1, rate=10**8, uplink_rate=10**9)
+    rates = {link.rate_bits_per_second for link in network.links_of("leaf1")}
+    assert rates == {10**8, 10**9}
+    assert {link.rate_bits_per_second for link in leaf_spine(rate=10**8).links} == {10**8}
+    assert {link.rate_bits_per_second for link in leaf_spine().links} == {None}
+
+
+def test_one_switch_needs_no_spine() -> None:
+    network = leaf_spine(spines=0, leaves=1, hosts_per_leaf=8)
+    assert [switch.name for switch in network.switches] == ["leaf1"]
+    assert len(network.links) == 8
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ({"leaves": 0}, "leaves: is 0, must be a whole number from 1 to 254"),
+        ({"spines": 0}, "spines: is 0, must be a whole number from 1 to"),
+        ({"hosts_per_leaf": 253}, "hosts_per_leaf: is 253, must be a whole number from 1 to 252"),
+        ({"hosts_per_leaf": "8"}, "hosts_per_leaf: is '8', must be a whole number"),
+        ({"rate": 12}, "rate: is 12, must be a whole number from 10000 to"),
+        ({"leafs": 2}, "leaf_spine.leafs: not known; there are spines, leaves"),
+    ],
+)
+def test_a_size_that_cannot_be_is_refused_by_name(arguments: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(TopologyError) as caught:
+        topology_from({"leaf_spine": arguments})
+    assert complaint in str(caught.value)
+
+
+def _broken(path: str, value: object) -> dict[str, Any]:
+    """A small network's data with the part at `path` replaced; None removes it."""
+    data = leaf_spine(spines=2, leaves=2, hosts_per_leaf=2).model_dump(mode="json")
+    *way, last = [int(key) if key.isdigit() else key for key in path.split(".")]
+    place: Any = data
+    for key in way:
+        place = place[key]
+    if value is None:
+        del place[last]
+    else:
+        place[last] = value
+    return data
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "complaint"),
+    [
+        ("hosts.1.ip", "10.1.0.1", "hosts[1].ip: 10.1.0.1 is taken by hosts[0] already"),
+        ("hosts.0.ip", "10.1.0.254", "hosts[0].ip: 10.1.0.254 is taken by switches[0] already"),
+        ("hosts.1.mac", "02:00:0a:01:00:01", "hosts[1].mac: 02:00:0a:01:00:01 is taken by hosts[0] already"),
+        ("hosts.1.name", "leaf1", "hosts[1].name: leaf1 is taken by switches[0] already"),
+        ("hosts.3.rank", 7, "hosts: no host has rank 3; ranks count from 0 without a gap"),
+        ("hosts.0.leaf", "spine1", "hosts[0].leaf: no leaf is called 'spine1'; there are leaf1, leaf2"),
+        ("hosts.0.gateway", "10.2.0.254", "hosts[0].gateway: is 10.2.0.254, must be leaf1's 10.1.0.254"),
+        ("hosts.0.prefix_length", 30, "hosts[0].prefix_length: 10.1.0.0/30 lacks the gateway 10.1.0.254"),
+        ("hosts.0.prefix_length", 33, "hosts[0].prefix_length: Input should be less than or equal to 32"),
+        ("switches.1.grpc_port", 9559, "switches[1].grpc_port: 9559 is taken by switches[0] already"),
+        ("switches.1.device_id", 1, "switches[1].device_id: 1 is taken by switches[0] already"),
+        ("switches.0.role", "core", "switches[0].role: Input should be 'leaf' or 'spine'"),
+        ("switches.0.ip", "10.1.0", "switches[0].ip: Input is not a valid IPv4 address"),
+        ("switches.0.mac", None, "switches[0].mac: missing; add it"),
+        ("links.0.b.port", 2, "links[1].b: port 2 of leaf1 is taken by links[0].b already"),
+        ("links.0.a.port", 1, "links[0].a.port: is 1; a host has port 0 only"),
+        ("links.0.b.port", 255, "links[0].b.port: Input should be less than or equal to 254"),
+        ("links.0.a.node", "h9", "links[0].a.node: no switch or host is called 'h9'"),
+        ("links.0.a", {"node": "spine2", "port": 9}, "hosts[0]: h1 needs one link, to its leaf leaf1"),
+        ("links.2.b", {"node": "leaf2", "port": 9}, "links[2]: joins leaf1 and leaf2; links are host–leaf"),
+        ("links.3", None, "links: leaf1 and spine2 need one link; each leaf has one to every spine"),
+        ("links.0.delay", 3, "links[0].delay: Extra inputs are not permitted"),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused_by_name(path: str, value: object, complaint: str) -> None:
+    with pytest.raises(TopologyError) as caught:
+        topology_from(_broken(path, value))
+    assert complaint in str(caught.value)
+
+
+def test_a_name_that_makes_too_long_an_interface_is_refused() -> None:
+    data = leaf_spine(spines=0, leaves=1, hosts_per_leaf=1).model_dump(mode="json")
+    data["switches"][0]["name"] = data["hosts"][0]["leaf"] = data["links"][0]["b"]["node"] = "leaf_one_1"
+    assert topology_from(data).interfaces("leaf_one_1") == {1: "leaf_one_1-eth1"}
+    data["links"][0]["b"]["port"] = 10
+    with pytest.raises(TopologyError, match=r"leaf_one_1-eth10 is too long for Linux; shorten the name"):
+        topology_from(data)
+
+
+def test_several_leaves_without_a_spine_are_refused() -> None:
+    data = leaf_spine(spines=1, leaves=2, hosts_per_leaf=1).model_dump(mode="json")
+    data["switches"] = data["switches"][:2]
+    data["links"] = [link for link in data["links"] if link["b"]["node"] != "spine1"]
+    with pytest.raises(TopologyError, match="several leaves need a spine"):
+        topology_from(data)
+
+
+def test_a_network_without_a_link_between_two_nodes_says_so() -> None:
+    with pytest.raises(TopologyError, match="h1 and leaf2 have no link"):
+        leaf_spine().port_towards("h1", "leaf2")
+    with pytest.raises(TopologyError, match="no host is called 'h9'; there are h1, h2"):
+        leaf_spine().host("h9")
+
+
+def test_toml_gives_the_size_or_every_part(tmp_path: Any) -> None:
+    path = tmp_path / "network.toml"
+    path.write_text("[leaf_spine]\nleaves = 3\nrate = 1_000_000_000\n")
+    assert load_topology(path) == leaf_spine(leaves=3, rate=10**9)
+    path.write_text("[leaf_spine]\nleaves = 300\n")
+    with pytest.raises(TopologyError, match=r"network\.toml: leaves: is 300"):
+        load_topology(path)
+    path.write_text("[leaf_spine\n")
+    with pytest.raises(TopologyError, match=r"network\.toml: "):
+        load_topology(path)

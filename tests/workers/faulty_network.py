@@ -1,0 +1,179 @@
+"""Workers and model switches over links that lose, duplicate and reorder, in virtual time, by seed."""
+
+import heapq
+import itertools
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tests.workers.model_switch import PARENT, ModelSwitch
+from workers.protocol import Lease, Worker
+from workers.recovery import Recovery
+
+LEASE = 7
+FIRST_SLOT = 3
+RECOVERY = Recovery(initial_rto=0.02, min_rto=0.004, max_rto=0.2, give_up=60.0)
+
+
+@dataclass(frozen=True)
+class Faults:
+    """Of each copy on each link by itself; a delay drawn between the two reorders. Seconds."""
+
+    loss: float = 0.0
+    duplication: float = 0.0
+    delay: tuple[float, float] = (0.0005, 0.001)
+    straggler: float = 0.0  # a copy is this probably 50 times later
+
+
+class Network:
+    """racks: number of workers under each leaf; one rack is a single switch, the root."""
+
+    def __init__(
+        self,
+        racks: Sequence[int],
+        *,
+        window: int,
+        values: int = 64,
+        faults: Faults = Faults(),
+        seed: int = 0,
+        non_finite: Literal["raise", "propagate"] = "raise",
+        switch: type[ModelSwitch] = ModelSwitch,
+    ) -> None:
+        self.faults = faults
+        self.random = random.Random(seed)
+        self.now = 0.0
+        self.events: list[tuple[float, int, Callable[[], None]]] = []
+        self.order = itertools.count()
+        count = sum(racks)
+        self.workers = [
+            Worker(
+                Lease(
+                    id=LEASE, rank=rank, workers=count, window=window, first_slot=FIRST_SLOT, values=values
+                ),
+                RECOVERY,
+                non_finite=non_finite,
+            )
+            for rank in range(count)
+        ]
+        slots = range(FIRST_SLOT, FIRST_SLOT + window)
+        tree = len(racks) > 1
+        self.leaves = [switch(children=size, root=not tree, lease=LEASE, slots=slots) for size in racks]
+        self.spine = switch(children=len(racks), root=True, lease=LEASE, slots=slots) if tree else None
+        self.places = [(leaf, port) for leaf, size in enumerate(racks) for port in range(size)]
+        self.inboxes: list[list[bytes]] = [[] for _ in self.workers]
+        self.woken = [False] * count
+        self.deadlines: list[float | None] = [None] * count
+        self.sent: list[bytes] = []
+
+    # -- events
+
+    def at(self, time: float, action: Callable[[], None]) -> None:
+        heapq.heappush(self.events, (time, next(self.order), action))
+
+    def link(self, deliver: Callable[[], None]) -> None:
+        """Carry one packet: none, one or two copies arrive."""
+        faults = self.faults
+        copies = 1 + (self.random.random() < faults.duplication)
+        for _ in range(copies):
+            if self.random.random() < faults.loss:
+                continue
+            delay = self.random.uniform(*faults.delay)
+            if self.random.random() < faults.straggler:
+                delay *= 50
+            self.at(self.now + delay, deliver)
+
+    def to_leaf(self, leaf: int, port: int, datagram: bytes) -> None:
+        for out, packet in self.leaves[leaf].receive(port, datagram):
+            if out == PARENT:
+                self.link(lambda packet=packet: self.to_spine(leaf, packet))
+            else:
+                rank = self.places.index((leaf, out))
+                self.link(lambda rank=rank, packet=packet: self.to_worker(rank, packet))
+
+    def to_spine(self, leaf: int, datagram: bytes) -> None:
+        assert self.spine
+        for out, packet in self.spine.receive(leaf, datagram):
+            self.link(lambda out=out, packet=packet: self.to_leaf(out, PARENT, packet))
+
+    def to_worker(self, rank: int, datagram: bytes) -> None:
+        """Arrivals wait for the worker's turn, so that it sees batches of several."""
+        self.inboxes[rank].append(datagram)
+        if not self.woken[rank]:
+            self.woken[rank] = True
+            self.at(self.now + self.random.choice((0.0, 0.0002)), lambda: self.wake(rank))
+
+    def wake(self, rank: int) -> None:
+        self.woken[rank] = False
+        inbox, self.inboxes[rank] = self.inboxes[rank], []
+        for _, group in itertools.groupby(inbox, len):
+            batch = list(group)
+            self.workers[rank].receive(
+                np.frombuffer(b"".join(batch), np.uint8).reshape(len(batch), -1), self.now
+            )
+        self.send(rank)
+
+    def send(self, rank: int) -> None:
+        worker = self.workers[rank]
+        leaf, port = self.places[rank]
+        for batch in worker.datagrams_to_send(self.now):
+            for row in batch:
+                datagram = row.tobytes()
+                self.sent.append(datagram)
+                self.link(lambda datagram=datagram: self.to_leaf(leaf, port, datagram))
+        deadline = worker.deadline()
+        if deadline is not None and deadline != self.deadlines[rank]:
+            self.at(deadline, lambda: self.timer(rank, deadline))
+        self.deadlines[rank] = deadline
+
+    def timer(self, rank: int, deadline: float) -> None:
+        if deadline == self.deadlines[rank]:
+            self.deadlines[rank] = None
+            self.send(rank)
+
+    def run(self, until: Callable[[], bool]) -> None:
+        while not until():
+            assert self.events, "nothing will happen any more and the all-reduce has not finished"
+            self.now, _, action = heapq.heappop(self.events)
+            action()
+
+    # -- what tests call
+
+    def all_reduce(
+        self, inputs: Sequence[NDArray[np.float32]], skew: float = 0.0
+    ) -> list[NDArray[np.float32]]:
+        """Every worker begins within `skew` seconds; the results, by rank."""
+        begun = []
+
+        def begin(rank: int) -> None:
+            self.workers[rank].start(inputs[rank], self.now)
+            begun.append(rank)
+            self.send(rank)
+
+        for rank in range(len(self.workers)):
+            self.at(self.now + self.random.uniform(0, skew), lambda rank=rank: begin(rank))
+        self.run(lambda: len(begun) == len(self.workers) and all(worker.finished for worker in self.workers))
+        return [worker.finish() for worker in self.workers]
+
+
+def exact_sum(inputs: Sequence[NDArray[np.float32]], values: int) -> NDArray[np.float32]:
+    """Block floating point by the book, in Python integers: what every worker must get, bit for bit."""
+    count = len(inputs)
+    length = inputs[0].size
+    blocks = -(-length // values)
+    padded = [np.pad(x.reshape(-1), (0, blocks * values - length)).reshape(blocks, values) for x in inputs]
+    result = np.empty((blocks, values), np.float32)
+    for block in range(blocks):
+        peak = max(float(np.abs(rows[block]).max()) for rows in padded)
+        exponent = max(int(np.frexp(peak)[1]), -128) if peak else -128
+        factor = (2**31 - 1) / count * 2.0**-exponent
+        total = [
+            sum(round(float(x) * factor) for x in column)
+            for column in zip(*(p[block] for p in padded), strict=True)
+        ]
+        assert max(map(abs, total)) < 2**31
+        result[block] = [s / factor for s in total]
+    return result.reshape(-1)[:length].reshape(inputs[0].shape)

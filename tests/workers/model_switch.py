@@ -1,0 +1,159 @@
+"""The switch of the aggregation protocol in plain Python, from its rules, sharing no code with workers.
+
+`ModelSwitch` is one switch of a tree, root or not. `UntaggedSwitch` is SwitchML's own algorithm, without
+the chunk tag: the mutant that shows the tests can fail.
+"""
+
+import struct
+from collections import Counter
+from dataclasses import dataclass, field, replace
+
+UPDATE, RESULT = 0, 1
+HEADER = struct.Struct(">BBIHbb")
+VALUES = {1: 64, 3: 256}
+LIMIT = 2**31
+
+PARENT = -1  # the port towards the root; children have ports 0, 1, ...
+
+
+@dataclass(frozen=True)
+class Packet:
+    msg_type: int
+    saturated: bool
+    size: int
+    lease: int
+    chunk: int
+    version: int
+    slot: int
+    e0: int
+    e1: int
+    values: tuple[int, ...]
+
+    @classmethod
+    def decode(cls, datagram: bytes) -> "Packet":
+        first, lease, chunk, pool_index, e0, e1 = HEADER.unpack_from(datagram)
+        size = first & 7
+        assert len(datagram) == HEADER.size + 4 * VALUES[size]
+        values = struct.unpack_from(f">{VALUES[size]}i", datagram, HEADER.size)
+        return cls(
+            first >> 4,
+            bool(first & 8),
+            size,
+            lease,
+            chunk,
+            pool_index >> 15,
+            pool_index & 0x7FFF,
+            e0,
+            e1,
+            values,
+        )
+
+    def encode(self) -> bytes:
+        first = self.msg_type << 4 | self.saturated << 3 | self.size
+        header = HEADER.pack(first, self.lease, self.chunk, self.version << 15 | self.slot, self.e0, self.e1)
+        return header + struct.pack(f">{len(self.values)}i", *self.values)
+
+    def plus(self, other: "Packet") -> "Packet":
+        exact = [a + b for a, b in zip(self.values, other.values, strict=True)]
+        values = tuple(max(-LIMIT, min(LIMIT - 1, value)) for value in exact)
+        return replace(
+            self,
+            values=values,
+            saturated=self.saturated or other.saturated or list(values) != exact,
+            e0=max(self.e0, other.e0),
+            e1=max(self.e1, other.e1),
+        )
+
+
+@dataclass
+class Cell:
+    packet: Packet
+    seen: set[int]
+    done: bool = False
+
+
+@dataclass
+class ModelSwitch:
+    """`lease` is the one admitted; a leaf or a spine with `children` ports, the root where `root`."""
+
+    children: int
+    root: bool
+    lease: int
+    slots: range
+    cells: dict[tuple[int, int], Cell] = field(default_factory=dict)
+    drops: Counter[str] = field(default_factory=Counter)
+
+    def receive(self, port: int, datagram: bytes) -> list[tuple[int, bytes]]:
+        """Process one packet; the packets sent, with their ports."""
+        packet = Packet.decode(datagram)
+        if packet.lease != self.lease or packet.slot not in self.slots:
+            return self.drop("not admitted")
+        return self.result(packet) if port == PARENT else self.update(port, packet)
+
+    def update(self, port: int, packet: Packet) -> list[tuple[int, bytes]]:
+        assert packet.msg_type == UPDATE
+        key = packet.slot, packet.version
+        cell = self.cells.get(key)
+        if (
+            cell is None
+            or cell.packet.lease != packet.lease
+            or (cell.packet.chunk < packet.chunk and cell.done)
+        ):
+            self.cells[key] = cell = Cell(packet, {port})
+        elif cell.packet.chunk < packet.chunk:
+            raise AssertionError(
+                f"a worker sent chunk {packet.chunk} while {cell.packet.chunk} was not complete"
+            )
+        elif cell.packet.chunk > packet.chunk:
+            return self.drop("old chunk")
+        elif port in cell.seen:
+            if cell.done:
+                return [(port, cell.packet.encode())]
+            if not self.root and len(cell.seen) == self.children:
+                return [(PARENT, cell.packet.encode())]
+            return self.drop("duplicate")
+        else:
+            cell.packet = cell.packet.plus(packet)
+            cell.seen.add(port)
+        return self.complete(cell) if len(cell.seen) == self.children else []
+
+    def complete(self, cell: Cell) -> list[tuple[int, bytes]]:
+        if not self.root:
+            return [(PARENT, cell.packet.encode())]
+        cell.packet = replace(cell.packet, msg_type=RESULT)
+        cell.done = True
+        return self.multicast(cell.packet)
+
+    def result(self, packet: Packet) -> list[tuple[int, bytes]]:
+        assert packet.msg_type == RESULT
+        cell = self.cells.get((packet.slot, packet.version))
+        if cell is None or cell.packet.chunk != packet.chunk or cell.done:
+            return self.drop("stale result")
+        cell.packet, cell.done = packet, True
+        return self.multicast(packet)
+
+    def multicast(self, packet: Packet) -> list[tuple[int, bytes]]:
+        return [(port, packet.encode()) for port in range(self.children)]
+
+    def drop(self, reason: str) -> list[tuple[int, bytes]]:
+        self.drops[reason] += 1
+        return []
+
+
+class UntaggedSwitch(ModelSwitch):
+    """SwitchML (NSDI'21), algorithm 3: a root that knows a chunk only by its slot and version."""
+
+    def update(self, port: int, packet: Packet) -> list[tuple[int, bytes]]:
+        key = packet.slot, packet.version
+        cell = self.cells.setdefault(key, Cell(packet, set()))
+        if port in cell.seen:
+            return [(port, replace(cell.packet, chunk=packet.chunk).encode())] if cell.done else []
+        other = self.cells.get((packet.slot, 1 - packet.version))
+        if other:
+            other.seen.discard(port)
+        if cell.done or not cell.seen:
+            self.cells[key] = cell = Cell(packet, cell.seen if not cell.done else set())
+        else:
+            cell.packet = replace(cell.packet.plus(packet), chunk=packet.chunk)
+        cell.seen.add(port)
+        return self.complete(cell) if len(cell.seen) == self.children else []

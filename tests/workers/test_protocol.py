@@ -1,0 +1,409 @@
+"""A worker and the switches above it: sums exact to the bit, whatever the network does."""
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from tests.workers.faulty_network import Faults, Network, exact_sum
+from tests.workers.model_switch import RESULT, UPDATE, ModelSwitch, Packet, UntaggedSwitch
+from workers import wire
+from workers.collective import CollectiveError, StallError
+from workers.protocol import Lease, LeaseExhaustedError, SaturationError, Worker
+from workers.recovery import Recovery
+
+LEASE = Lease(id=7, rank=0, workers=2, window=4, first_slot=3, values=64)
+
+FAULTS = st.builds(
+    Faults,
+    loss=st.sampled_from([0.0, 0.01, 0.1, 0.3]),
+    duplication=st.sampled_from([0.0, 0.1, 0.4]),
+    delay=st.sampled_from([(0.0005, 0.0005), (0.0002, 0.002), (0.0001, 0.03)]),
+    straggler=st.sampled_from([0.0, 0.05]),
+)
+RACKS = st.one_of(
+    st.lists(st.integers(1, 5), min_size=1, max_size=1), st.lists(st.integers(1, 3), min_size=2, max_size=3)
+)
+
+
+def gradients(workers: int, size: int, seed: int) -> list[NDArray[np.float32]]:
+    """Different for each worker, and of magnitudes that differ from block to block."""
+    random = np.random.default_rng(seed)
+    scale = np.exp2(random.integers(-40, 40, size // 50 + 1)).repeat(50)[:size]
+    return [(random.standard_normal(size) * scale).astype(np.float32) for _ in range(workers)]
+
+
+def sent(worker: Worker, now: float) -> list[Packet]:
+    return [Packet.decode(row.tobytes()) for batch in worker.datagrams_to_send(now) for row in batch]
+
+
+def answer(worker: Worker, packets: list[Packet], now: float) -> None:
+    """Results as if every other worker had sent zeros."""
+    for packet in packets:
+        datagram = replace(packet, msg_type=RESULT).encode()
+        worker.receive(np.frombuffer(datagram, np.uint8).reshape(1, -1), now)
+
+
+# -- what must hold whatever happens
+
+
+@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    RACKS,
+    st.integers(1, 9),
+    FAULTS,
+    st.lists(st.integers(0, 1500), min_size=1, max_size=3),
+    st.integers(0, 2**32),
+    st.sampled_from([0.0, 0.05]),
+)
+def test_every_all_reduce_finishes_and_every_sum_is_exact(
+    racks: list[int], window: int, faults: Faults, sizes: list[int], seed: int, skew: float
+) -> None:
+    network = Network(racks, window=window, faults=faults, seed=seed)
+    for size in sizes:
+        inputs = gradients(sum(racks), size, seed)
+        expected = exact_sum(inputs, values=64)
+        for result in network.all_reduce(inputs, skew):
+            assert result.tobytes() == expected.tobytes()
+    for worker in network.workers:
+        assert worker.statistics.all_reduces == len(sizes)
+        assert not worker.statistics.saturated
+        assert worker.deadline() is None
+
+
+@pytest.mark.parametrize("values", [64, 256])
+def test_packets_of_both_sizes_through_two_levels_with_loss(values: int) -> None:
+    network = Network([2, 2], window=5, values=values, faults=Faults(loss=0.1, duplication=0.1), seed=1)
+    inputs = gradients(4, 20 * values + 3, seed=1)
+    expected = exact_sum(inputs, values)
+    assert all((result == expected).all() for result in network.all_reduce(inputs))
+
+
+def test_results_lie_within_the_promised_bound_of_the_float64_sum() -> None:
+    network = Network([3], window=4, faults=Faults(loss=0.05))
+    inputs = gradients(3, 1000, seed=2)
+    exact = np.sum(np.array(inputs, np.float64), axis=0)
+    for worker, result in zip(network.workers, network.all_reduce(inputs), strict=True):
+        assert (np.abs(result - exact) <= worker.error_bound()).all()
+
+
+def test_the_same_seed_gives_the_same_history_and_losses_do_not_change_the_sum() -> None:
+    def history(seed: int, faults: Faults) -> tuple[list[bytes], bytes]:
+        network = Network([2, 1], window=3, faults=faults, seed=seed)
+        results = network.all_reduce(gradients(3, 777, seed=5))
+        return network.sent, results[0].tobytes()
+
+    lossy = Faults(loss=0.2, duplication=0.2, delay=(0.0001, 0.01))
+    assert history(1, lossy) == history(1, lossy)
+    assert history(1, lossy)[0] != history(2, lossy)[0]
+    assert history(1, lossy)[1] == history(2, Faults())[1]
+
+
+def outcomes(switch: type[ModelSwitch], faults: Faults) -> Counter[str]:
+    """What ten networks of three workers make of a sum."""
+    inputs = gradients(3, 2000, seed=3)
+    expected = exact_sum(inputs, values=64)
+    counts: Counter[str] = Counter()
+    for seed in range(10):
+        network = Network([3], window=2, faults=faults, seed=seed, switch=switch)
+        try:
+            results = network.all_reduce(inputs)
+        except StallError:
+            counts["stalled"] += 1
+        else:
+            counts["right" if all((result == expected).all() for result in results) else "wrong"] += 1
+    return counts
+
+
+def test_without_the_chunk_tag_late_duplicates_corrupt_sums() -> None:
+    """The mutant: SwitchML's own algorithm bears loss in order, and not resent packets that overtake each other."""
+    in_order = Faults(loss=0.1, delay=(0.0005, 0.0005))
+    reordered = Faults(loss=0.05, delay=(0.0001, 0.02))
+    assert outcomes(UntaggedSwitch, in_order) == {"right": 10}
+    assert outcomes(UntaggedSwitch, reordered)["wrong"] > 0
+    assert outcomes(ModelSwitch, reordered) == {"right": 10}
+
+
+# -- what a worker sends
+
+
+def test_the_first_packets_announce_exponents_and_carry_no_values() -> None:
+    worker = Worker(replace(LEASE, values=256))
+    worker.start(np.full(3 * 256, 1.5, np.float32), 0.0)
+    first = sent(worker, 0.0)
+    assert [packet.chunk for packet in first] == [0, 1, 2]  # B = min(window, blocks)
+    assert all(packet.size == 1 and not any(packet.values) for packet in first)
+    assert all((packet.msg_type, packet.lease, packet.e0, packet.e1) == (UPDATE, 7, 1, 0) for packet in first)
+
+
+def test_chunk_i_carries_block_i_minus_b_and_announces_block_i() -> None:
+    worker = Worker(LEASE)
+    x = np.exp2(np.arange(6)).repeat(64).astype(np.float32)  # block j is all 2^j: exponent j + 1
+    worker.start(x, 0.0)
+    packets = sent(worker, 0.0)
+    assert [packet.e0 for packet in packets] == [1, 2, 3, 4]
+    answer(worker, packets, 0.01)
+    packets = sent(worker, 0.01)
+    assert [packet.chunk for packet in packets] == [4, 5, 6, 7]
+    assert [packet.e0 for packet in packets] == [5, 6, -128, -128]
+    for packet in packets:
+        factor = (2**31 - 1) / 2 * 2.0 ** -(packet.chunk - 4 + 1)
+        assert set(packet.values) == {round(2.0 ** (packet.chunk - 4) * factor)}
+
+
+def test_no_chunk_is_sent_before_the_result_of_the_chunk_that_had_its_slot() -> None:
+    """Also where there are fewer blocks than slots, and the numbering of the lease runs on."""
+    worker = Worker(LEASE)
+    chunk = 0
+    for blocks in (1, 3, 10, 2, 4):
+        worker.start(np.ones(blocks * 64, np.float32), 0.0)
+        waiting: list[Packet] = []
+        answered = set(range(chunk))
+        while not worker.finished:
+            fresh = sent(worker, 0.0)
+            for packet in fresh:
+                assert packet.chunk - 4 in answered | {-4, -3, -2, -1}
+                assert packet.slot == 3 + packet.chunk % 4
+                assert packet.version == packet.chunk // 4 % 2
+            waiting += fresh
+            oldest = waiting.pop(len(waiting) // 2)
+            answer(worker, [oldest], 0.0)
+            answered.add(oldest.chunk)
+        chunk += blocks + min(blocks, 4)
+        assert answered == set(range(chunk))
+        worker.finish()
+
+
+def test_a_retransmission_repeats_the_packet_byte_for_byte() -> None:
+    worker = Worker(replace(LEASE, values=256), Recovery(initial_rto=0.1))
+    worker.start(np.arange(1000, dtype=np.float32), 0.0)
+    announced = sent(worker, 0.0)
+    answer(worker, announced[1:2], 0.01)  # chunk 5 goes: both sizes are outstanding
+    (carrying,) = sent(worker, 0.01)
+    again = sent(worker, 1.0)
+    assert again == [announced[0], announced[2], announced[3], carrying]
+    assert worker.statistics.retransmissions == 4
+    assert worker.statistics.datagrams_sent == 9
+
+
+def test_the_deadline_is_the_next_timer_and_never_after_giving_up() -> None:
+    worker = Worker(LEASE, Recovery(initial_rto=0.1, max_rto=8.0, give_up=2.0))
+    assert worker.deadline() is None
+    worker.start(np.ones(64, np.float32), 5.0)
+    assert worker.deadline() == 5.0  # something waits to be sent
+    sent(worker, 5.0)
+    assert worker.deadline() == pytest.approx(5.1)
+    deadlines = []
+    while (deadline := worker.deadline()) is not None and deadline < 7.0:
+        deadlines.append(deadline)
+        assert len(sent(worker, deadline)) == 1
+    assert deadlines == pytest.approx([5.1, 5.3, 5.7, 6.5])
+    assert worker.deadline() == 7.0
+
+
+# -- what a worker receives
+
+
+def result(packet: Packet, **changes: object) -> NDArray[np.uint8]:
+    return np.frombuffer(replace(packet, msg_type=RESULT, **changes).encode(), np.uint8).reshape(1, -1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"msg_type": UPDATE}, "malformed"),
+        ({"msg_type": 5}, "malformed"),
+        ({"lease": 8}, "other lease"),
+        ({"slot": 4}, "malformed"),
+        ({"version": 1}, "malformed"),
+        ({"chunk": 9}, "unknown chunk"),
+        ({"chunk": 2**32 - 1}, "unknown chunk"),
+        ({"size": 3, "values": (0,) * 256}, "malformed"),
+    ],
+)
+def test_what_is_no_result_awaited_is_counted_and_ignored(changes: dict[str, object], reason: str) -> None:
+    worker = Worker(LEASE)
+    worker.start(np.ones(640, np.float32), 0.0)
+    packets = sent(worker, 0.0)
+    datagram = replace(packets[0], **{"msg_type": RESULT, **changes}).encode()
+    worker.receive(np.frombuffer(datagram, np.uint8).reshape(1, -1), 0.0)
+    assert worker.statistics.ignored == {reason: 1}
+    assert worker.statistics.accepted == 0
+    assert not sent(worker, 0.0)
+
+
+def test_datagrams_of_a_strange_size_are_counted_as_malformed() -> None:
+    worker = Worker(LEASE)
+    worker.receive(np.zeros((3, 99), np.uint8), 0.0)
+    assert worker.statistics.ignored == {"malformed": 3}
+
+
+def test_a_result_is_accepted_once_in_one_batch_later_and_in_the_next_all_reduce() -> None:
+    worker = Worker(LEASE)
+    worker.start(np.ones(64, np.float32), 0.0)
+    (packet,) = sent(worker, 0.0)
+    worker.receive(np.repeat(result(packet), 3, axis=0), 0.0)
+    assert (worker.statistics.accepted, worker.statistics.ignored) == (1, {"duplicate": 2})
+    worker.receive(result(packet), 0.0)
+    assert worker.statistics.ignored == {"duplicate": 3}
+    answer(worker, sent(worker, 0.0), 0.0)
+    worker.finish()
+    worker.start(np.ones(64, np.float32), 0.0)
+    sent(worker, 0.0)
+    worker.receive(result(packet), 0.0)
+    assert worker.statistics.ignored == {"duplicate": 4}
+
+
+def test_results_may_come_in_any_order_and_in_one_batch() -> None:
+    worker = Worker(LEASE)
+    x = np.arange(500, dtype=np.float32)
+    worker.start(x, 0.0)
+    while not worker.finished:
+        batch = np.concatenate([result(packet) for packet in sent(worker, 0.0)[::-1]])
+        worker.receive(batch, 0.0)
+    assert worker.finish() == pytest.approx(x, abs=1e-5)
+
+
+def test_a_saturated_result_is_counted_and_raised_at_the_end_and_the_lease_goes_on() -> None:
+    for policy in ("raise", "count"):
+        worker = Worker(LEASE, on_saturation=policy)
+        worker.start(np.ones(64, np.float32), 0.0)
+        answer(worker, sent(worker, 0.0), 0.0)
+        worker.receive(result(sent(worker, 0.0)[0], saturated=True), 0.0)
+        assert worker.finished
+        assert worker.statistics.saturated == 1
+        if policy == "raise":
+            with pytest.raises(SaturationError, match="rank 0, lease 7: 1 results of all-reduce 1 saturated"):
+                worker.finish()
+        else:
+            worker.finish()
+        worker.start(np.ones(64, np.float32), 0.0)
+        answer(worker, sent(worker, 0.0), 0.0)
+        answer(worker, sent(worker, 0.0), 0.0)
+        worker.finish()
+
+
+# -- numbers that cannot be summed
+
+
+@pytest.mark.parametrize("bad", [np.nan, -np.inf, 2.0**127])
+def test_a_number_that_cannot_be_quantized_is_refused_before_anything_is_sent(bad: float) -> None:
+    worker = Worker(LEASE)
+    x = np.ones((3, 100), np.float32)
+    x[1, 50] = bad
+    with pytest.raises(ValueError, match="element 150 is"):
+        worker.start(x, 0.0)
+    assert not worker.datagrams_to_send(0.0)
+    worker.start(np.ones(64, np.float32), 0.0)
+    assert [packet.chunk for packet in sent(worker, 0.0)] == [0]
+
+
+def test_asked_to_propagate_the_blocks_at_fault_become_nan_on_every_worker() -> None:
+    network = Network([2, 1], window=2, faults=Faults(loss=0.1), non_finite="propagate")
+    inputs = gradients(3, 300, seed=9)
+    clean = exact_sum(inputs, values=64)
+    inputs[1] = inputs[1].copy()
+    inputs[1][70] = np.nan
+    inputs[2] = inputs[2].copy()
+    inputs[2][299] = -np.inf
+    expected = clean.copy()
+    expected[64:128] = np.nan
+    expected[256:] = np.nan
+    for summed in network.all_reduce(inputs):
+        np.testing.assert_array_equal(summed, expected)
+
+
+# -- the caller's arrays
+
+
+def test_the_result_has_the_shape_of_the_input_and_may_replace_it() -> None:
+    network = Network([2], window=2)
+    inputs = [x.reshape(3, 5, 20) for x in gradients(2, 300, seed=4)]
+    expected = exact_sum(inputs, values=64)
+    for worker, x in zip(network.workers, inputs, strict=True):
+        worker.start(x, 0.0, out=x)
+    for rank in range(2):
+        network.send(rank)
+    network.run(lambda: all(worker.finished for worker in network.workers))
+    for worker, x in zip(network.workers, inputs, strict=True):
+        assert worker.finish() is not None
+        np.testing.assert_array_equal(x, expected)
+
+
+def test_an_empty_array_needs_no_packet() -> None:
+    worker = Worker(LEASE)
+    worker.start(np.zeros((0, 3), np.float32), 0.0)
+    assert worker.finished
+    assert worker.finish().shape == (0, 3)
+    assert not worker.datagrams_to_send(0.0)
+
+
+@pytest.mark.parametrize(
+    ("x", "out", "error", "message"),
+    [
+        (np.ones(4), None, TypeError, "float32, not an array of float64"),
+        ([1.0], None, TypeError, "float32, not list"),
+        (np.ones(4, np.float32), np.ones(5, np.float32), ValueError, r"shape \(4,\)"),
+        (np.ones(4, np.float32), np.ones(4), ValueError, "float32"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(x: object, out: object, error: type, message: str) -> None:
+    with pytest.raises(error, match=message):
+        Worker(LEASE).start(x, 0.0, out)  # type: ignore[arg-type]
+
+
+# -- errors that say who waits for what
+
+
+def test_a_stall_says_which_worker_waits_for_which_chunks_since_when() -> None:
+    worker = Worker(LEASE, Recovery(initial_rto=0.5, give_up=2.0))
+    worker.start(np.ones(640, np.float32), 10.0)
+    answer(worker, sent(worker, 10.0)[:1], 10.25)
+    sent(worker, 10.25)
+    sent(worker, 11.0)
+    waiting = worker.outstanding(11.0)
+    assert waiting
+    assert waiting.chunks == ((1, 4),)
+    assert str(waiting) == (
+        "rank 0 of 2, lease 7, all-reduce 1: 13 of 14 results missing, awaiting exponents of chunks "
+        "1-4 (slots 4-3), each sent 2 times, the first 1 s ago; nothing new for 0.75 s"
+    )
+    with pytest.raises(StallError, match="rank 0 of 2, lease 7, all-reduce 1"):
+        worker.datagrams_to_send(12.25)
+
+
+def test_a_second_all_reduce_cannot_begin_before_the_first_has_finished() -> None:
+    worker = Worker(LEASE)
+    worker.start(np.ones(64, np.float32), 0.0)
+    sent(worker, 0.0)
+    with pytest.raises(CollectiveError, match="has not finished: rank 0 of 2"):
+        worker.start(np.ones(64, np.float32), 0.0)
+    with pytest.raises(CollectiveError, match="no all-reduce"):
+        worker.finish()
+
+
+def test_a_lease_whose_chunk_numbers_are_used_up_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "CHUNKS", 5)
+    worker = Worker(LEASE)
+    with pytest.raises(LeaseExhaustedError, match="has 5 of its 5 chunk numbers left"):
+        worker.start(np.ones(3 * 64, np.float32), 0.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"id": 0}, "lease id must be from 1 to 255, not 0"),
+        ({"rank": 2}, "rank must be from 0 to 1 with 2 workers, not 2"),
+        ({"workers": 0}, "workers must be from 1"),
+        ({"window": 0}, "window must be at least 1"),
+        ({"first_slot": 32766}, "within 0 to 32767"),
+        ({"values": 128}, "values must be one of"),
+    ],
+)
+def test_a_lease_that_makes_no_sense_is_refused(changes: dict[str, int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        replace(LEASE, **changes)

@@ -1,0 +1,232 @@
+"""The protocol on real sockets: loopback workers around a model switch, with segmentation offload and without."""
+
+import errno
+import os
+import select
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.workers.faulty_network import exact_sum
+from tests.workers.model_switch import ModelSwitch
+from workers.protocol import Lease
+from workers.recovery import Recovery
+from workers.udp import InNetworkAllReduce, InNetworkConfig, UdpSocket
+
+# A loopback address of this process's own, so that the fixed ports of the protocol are free.
+HOST = f"127.{os.getpid() >> 16 & 255}.{os.getpid() >> 8 & 255}.{os.getpid() & 254 | 1}"
+SWITCH = (HOST, 0xBEE3)
+WINDOW = 16
+
+
+def free_port() -> tuple[str, int]:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind((HOST, 0))
+        address: tuple[str, int] = probe.getsockname()
+    return address
+
+
+@contextmanager
+def switch(workers: list[tuple[str, int]], drop_every: int = 0) -> Iterator[None]:
+    """A switch on a UDP port; a worker's port of the switch is its place in `workers`."""
+    model = ModelSwitch(children=len(workers), root=True, lease=5, slots=range(WINDOW))
+    wake, stop = socket.socketpair()
+
+    def forward(udp: socket.socket) -> None:
+        received = 0
+        while wake not in (ready := select.select([udp, wake], [], [])[0]):
+            assert ready
+            datagram, source = udp.recvfrom(2048)
+            received += 1
+            if drop_every and received % drop_every == 0:
+                continue
+            for port, packet in model.receive(workers.index(source), datagram):
+                udp.sendto(packet, workers[port])
+
+    with wake, stop, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp, ThreadPoolExecutor(1) as pool:
+        udp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+        udp.bind(SWITCH)
+        done = pool.submit(forward, udp)
+        yield
+        stop.send(b".")
+        done.result()
+
+
+def sum_on_all(
+    workers: list[tuple[str, int]], arrays: list[NDArray[np.float32]], *, offload: bool, values: int = 256
+) -> tuple[list[NDArray[np.float32]], list[InNetworkAllReduce]]:
+    def run(rank: int) -> tuple[NDArray[np.float32], InNetworkAllReduce]:
+        lease = Lease(id=5, rank=rank, workers=len(workers), window=WINDOW, values=values)
+        config = InNetworkConfig(
+            lease,
+            workers[rank],
+            SWITCH,
+            segments=10,
+            offload=offload,
+            recovery=Recovery(initial_rto=0.2, min_rto=0.05),
+        )
+        with InNetworkAllReduce(config) as collective:
+            collective.all_reduce(arrays[rank])
+            return collective.all_reduce(arrays[rank]), collective
+
+    with ThreadPoolExecutor(len(workers)) as pool:
+        results, collectives = zip(*pool.map(run, range(len(workers))), strict=True)
+    return list(results), list(collectives)
+
+
+@pytest.mark.parametrize("offload", [True, False])
+@pytest.mark.parametrize("drop_every", [0, 50])
+def test_sums_over_sockets_are_exact(offload: bool, drop_every: int) -> None:
+    workers = [free_port() for _ in range(3)]
+    random = np.random.default_rng(1)
+    arrays = [random.standard_normal((100, 173)).astype(np.float32) for _ in workers]
+    expected = exact_sum(arrays, values=256)
+    with switch(workers, drop_every):
+        results, collectives = sum_on_all(workers, arrays, offload=offload)
+    magnitude = np.sum(np.abs(np.array(arrays, np.float64)), axis=0)
+    exact = np.sum(np.array(arrays, np.float64), axis=0)
+    for result, collective in zip(results, collectives, strict=True):
+        np.testing.assert_array_equal(result, expected)
+        assert (np.abs(result - exact) <= collective.error_bound(magnitude)).all()
+        assert collective.statistics.all_reduces == 2
+        assert (collective.statistics.retransmissions > 0) or not drop_every
+
+
+def connected_pair(segments: int = 10, offload: bool = True) -> tuple[UdpSocket, UdpSocket]:
+    here, there = free_port(), free_port()
+    return (
+        UdpSocket(here, there, segments=segments, offload=offload),
+        UdpSocket(there, here, segments=segments, offload=offload),
+    )
+
+
+def collect(receiver: UdpSocket, count: int) -> list[bytes]:
+    rows: list[bytes] = []
+    while len(rows) < count:
+        batches = receiver.receive(5.0)
+        assert batches, f"{len(rows)} of {count} datagrams arrived"
+        rows += [row.tobytes() for batch in batches for row in batch]
+    return rows
+
+
+@pytest.mark.parametrize("sender_offloads", [True, False])
+@pytest.mark.parametrize("receiver_offloads", [True, False])
+def test_batches_arrive_datagram_by_datagram_in_order(sender_offloads: bool, receiver_offloads: bool) -> None:
+    here, there = free_port(), free_port()
+    sender = UdpSocket(here, there, segments=10, offload=sender_offloads)
+    receiver = UdpSocket(there, here, segments=10, offload=receiver_offloads)
+    batches = [
+        np.random.default_rng(size).integers(0, 256, (count, size), np.uint8)
+        for count, size in ((25, 266), (1, 1034), (25, 1034), (3, 266))
+    ]
+    try:
+        for batch in batches:
+            sender.send(batch)
+        assert collect(receiver, 54) == [row.tobytes() for batch in batches for row in batch]
+    finally:
+        sender.close()
+        receiver.close()
+
+
+def test_a_device_without_offload_is_sent_to_datagram_by_datagram(monkeypatch: pytest.MonkeyPatch) -> None:
+    sender, receiver = connected_pair()
+    refused = 0
+
+    def without_offload(self: UdpSocket, message: NDArray[np.uint8]) -> None:
+        nonlocal refused
+        if message.ndim == 2:  # a whole batch at once
+            refused += 1
+            raise OSError(errno.EIO, "no checksum offload")
+        self._socket.send(message.data)
+
+    monkeypatch.setattr(UdpSocket, "_send", without_offload)
+    batch = np.arange(5 * 266, dtype=np.uint8).reshape(5, 266)
+    try:
+        sender.send(batch)
+        sender.send(batch)
+        assert collect(receiver, 10) == [row.tobytes() for row in batch] * 2
+    finally:
+        sender.close()
+        receiver.close()
+    assert refused == 1
+    assert not sender.offload
+
+
+def test_a_datagram_larger_than_the_mtu_is_an_error_that_names_the_mend(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Narrow:
+        def send(self, message: memoryview) -> int:
+            raise OSError(errno.EMSGSIZE if message.ndim == 1 else errno.EINVAL, "as the kernel says it")
+
+        def setsockopt(self, *arguments: int) -> None:
+            pass
+
+    sender, receiver = connected_pair()
+    whole = sender._socket
+    monkeypatch.setattr(sender, "_socket", Narrow())
+    with pytest.raises(OSError, match="1034 bytes does not fit the network device's MTU: raise it to 1062"):
+        sender.send(np.zeros((3, 1034), np.uint8))
+    whole.close()
+    receiver.close()
+
+
+def test_nothing_to_receive_is_an_empty_list_after_the_timeout() -> None:
+    here, there = connected_pair()
+    assert here.receive(0.0) == []
+    assert here.receive(0.001) == []
+    here.close()
+    there.close()
+
+
+def test_a_switch_that_is_not_there_yet_is_waited_for() -> None:
+    """ICMP port unreachable counts as loss."""
+    workers = [free_port()]
+    x = np.arange(300, dtype=np.float32)
+    lease = Lease(id=5, rank=0, workers=1, window=WINDOW)
+    with (
+        InNetworkAllReduce(InNetworkConfig(lease, workers[0], SWITCH)) as collective,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        started = threading.Event()
+        send = collective.socket.send
+
+        def first_send(datagrams: NDArray[np.uint8]) -> None:
+            send(datagrams)
+            started.set()
+
+        collective.socket.send = first_send  # type: ignore[method-assign]
+        result = pool.submit(collective.all_reduce, x)
+        assert started.wait(10)
+        with switch(workers):
+            np.testing.assert_array_equal(result.result(), exact_sum([x], values=256))
+    assert collective.statistics.retransmissions > 0
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    here, there = free_port(), free_port()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind(here)
+        with pytest.raises(OSError, match=f"UDP socket from .*{here[1]}.*: Address already in use"):
+            UdpSocket(here, there, segments=1, offload=True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"remote": ("10.0.0.1", 4791)}, "must be from 0xbee0 to 0xbeef, not 0x12b7"),
+        ({"segments": 64}, "segments must be from 1 to 63, not 64"),
+        ({"segments": 0}, "segments must be from 1 to 63, not 0"),
+    ],
+)
+def test_a_configuration_that_makes_no_sense_is_refused(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        InNetworkConfig(
+            **{"lease": Lease(5, 0, 1, 4), "local": ("10.0.0.2", 4000), "remote": SWITCH, **settings}
+        )

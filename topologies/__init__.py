@@ -1,0 +1,1 @@
+"""A network as plain data, and what builds it for real."""

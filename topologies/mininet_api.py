@@ -1,0 +1,78 @@
+"""The one place that touches Mininet, which has no types: it is loaded and its classes are extended here."""
+
+import importlib
+import importlib.util
+import logging
+import shutil
+import sys
+import warnings
+from importlib.machinery import PathFinder
+from typing import Any
+
+from topologies.errors import NetworkError
+from topologies.processes import SwitchProcess
+
+# Debian's package installs for the system's Python, whose other packages must stay out of ours.
+_DIST_PACKAGES = "/usr/lib/python3/dist-packages"
+_TOOLS = {"mnexec": "mininet", "ifconfig": "net-tools", "ip": "iproute2", "tc": "iproute2", "bash": "bash"}
+
+
+def new_network() -> Any:
+    """An empty `mininet.net.Mininet` without controllers, whose hosts are left for us to configure.
+
+    Raises:
+        NetworkError: Mininet or a tool it needs is missing.
+    """
+    net = _module("mininet.net")
+    base: Any = _module("mininet.node").Host
+
+    class Host(base):  # type: ignore[misc]
+        def config(self, **_params: Any) -> None:
+            """Nothing: one batch of ip and tc commands does it all (MininetNetwork)."""
+
+    # Its set-up raises limits of the whole machine, for networks of hundreds of nodes.
+    net.Mininet.inited = True
+    return net.Mininet(host=Host, controller=None, build=False)
+
+
+def add_switch(network: Any, process: SwitchProcess) -> None:
+    """Adds a switch in the root namespace that is `process`, which starts and stops with the network."""
+    base: Any = _module("mininet.node").Switch
+
+    class ProcessSwitch(base):  # type: ignore[misc]
+        def start(self, _controllers: Any) -> None:
+            process.start()
+
+        def stop(self, deleteIntfs: bool = True) -> None:  # noqa: N803
+            process.stop()
+            super().stop(deleteIntfs)
+
+    network.addSwitch(process.switch.name, cls=ProcessSwitch, dpid=f"{process.switch.device_id:x}")
+
+
+def _module(name: str) -> Any:
+    if "mininet" not in sys.modules:
+        _load()
+    return importlib.import_module(name)
+
+
+def _load() -> None:
+    for tool, package in _TOOLS.items():
+        if shutil.which(tool) is None:
+            raise NetworkError(f"the command {tool} is missing; install it: sudo apt install {package}")
+    spec = importlib.util.find_spec("mininet") or PathFinder.find_spec("mininet", [_DIST_PACKAGES])
+    if spec is None or spec.loader is None:
+        raise NetworkError("Mininet is missing; install it: sudo apt install mininet")
+    logger_class = logging.getLoggerClass()
+    sys.modules["mininet"] = module = importlib.util.module_from_spec(spec)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # distutils, escapes in strings
+            spec.loader.exec_module(module)
+            importlib.import_module("mininet.net")
+    except ImportError as error:
+        del sys.modules["mininet"]
+        raise NetworkError(f"Mininet does not load: {error}; Python 3.12 needs setuptools") from error
+    finally:
+        logging.setLoggerClass(logger_class)  # Mininet puts its own in place for everyone
+    importlib.import_module("mininet.log").setLogLevel("critical")

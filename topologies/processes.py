@@ -1,0 +1,121 @@
+"""Switches as processes: which command is one, when it is ready, what it said when it died."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from topologies.errors import NetworkError
+from topologies.model import Switch
+
+FIRST_THRIFT_PORT = 9090
+
+_POLL_SECONDS = 0.01
+_STOP_SECONDS = 3.0
+_LOG_LINES = 20
+
+
+class SwitchLauncher(Protocol):
+    """What program is run as a switch."""
+
+    offload: bool  # it handles frames whose checksum or segmentation the kernel has left for later
+
+    def command(self, switch: Switch, ports: Mapping[int, str]) -> Sequence[str]:
+        """The command line for `switch` with an interface for each port."""
+
+
+class P4Switch:
+    """Runs `p4switch`, without a program: the controller pushes it."""
+
+    offload = True
+
+    def command(self, switch: Switch, ports: Mapping[int, str]) -> Sequence[str]:
+        """The command line for `switch` with an interface for each port."""
+        return [sys.executable, "-m", "p4switch", *_simple_switch_options(switch, ports)]
+
+
+class Bmv2:
+    """Runs BMv2's `simple_switch_grpc` in p4switch's place."""
+
+    offload = False
+
+    def command(self, switch: Switch, ports: Mapping[int, str]) -> Sequence[str]:
+        """The command line for `switch` with an interface for each port."""
+        return ["simple_switch_grpc", *_simple_switch_options(switch, ports)]
+
+
+def _simple_switch_options(switch: Switch, ports: Mapping[int, str]) -> list[str]:
+    interfaces = [word for port, interface in ports.items() for word in ("-i", f"{port}@{interface}")]
+    address = f"127.0.0.1:{switch.grpc_port}"
+    return [
+        *("--no-p4", *interfaces, "--device-id", str(switch.device_id)),
+        *("--thrift-port", str(FIRST_THRIFT_PORT + switch.device_id)),  # BMv2 opens it in any case
+        *("--", "--grpc-server-addr", address, "--cpu-port", "255", "--drop-port", "511"),
+    ]
+
+
+class SwitchProcess:
+    """The process of one switch, its output in a file."""
+
+    def __init__(self, switch: Switch, command: Sequence[str], log: Path) -> None:
+        self.switch = switch
+        self._command = command
+        self._log = log
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Starts it; NetworkError if its command cannot be run."""
+        with self._log.open("wb") as log:
+            try:
+                # In a session of its own, a terminal's Ctrl-C does not reach it: it is ours to end.
+                self._process = subprocess.Popen(
+                    self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                )
+            except OSError as error:
+                raise NetworkError(f"{self.switch.name} does not start: {error}") from None
+
+    def wait_ready(self, deadline: float) -> None:
+        """Returns when its P4Runtime port takes connections; NetworkError at `deadline` (time.monotonic)."""
+        while True:
+            self.check()
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.switch.grpc_port)):
+                return
+            if time.monotonic() > deadline:
+                raise NetworkError(
+                    f"{self.switch.name} does not answer on port {self.switch.grpc_port}{self._last_words()}"
+                )
+            time.sleep(_POLL_SECONDS)
+
+    def check(self) -> None:
+        """NetworkError with the end of its log, if it is not running."""
+        if self._process is None:
+            raise NetworkError(f"{self.switch.name} has not been started")
+        if (status := self._process.poll()) is not None:
+            how = f"status {status}" if status >= 0 else f"signal {signal.Signals(-status).name}"
+            raise NetworkError(f"{self.switch.name} has ended with {how}{self._last_words()}")
+
+    def terminate(self) -> None:
+        """Asks it to end."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+
+    def stop(self) -> None:
+        """Ends it and its children, by force if it does not hurry; idempotent."""
+        if self._process is None:
+            return
+        self.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_STOP_SECONDS)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def _last_words(self) -> str:
+        lines = self._log.read_text(errors="replace").splitlines()[-_LOG_LINES:]
+        return f"; {self._log} ends with:\n  " + "\n  ".join(lines) if lines else f"; {self._log} is empty"

@@ -1,0 +1,130 @@
+"""Fresh namespaces for a whole command: whatever happens to it, nothing of its networks is left behind."""
+
+import contextlib
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+_CONTROL_PIPE = "FANIN_SANDBOX_PIPE"  # in the environment of the command inside, until it has taken it out
+_STOP_SIGNALS = {signal.SIGINT, signal.SIGTERM}
+# What a kernel may forbid user namespaces with: the file, the value that forbids, and what allows them.
+_SYSCTLS = (
+    ("kernel.apparmor_restrict_unprivileged_userns", "1", "0"),
+    ("kernel.unprivileged_userns_clone", "0", "1"),
+    ("user.max_user_namespaces", "0", "10000"),
+)
+
+_inside = False
+
+
+class SandboxError(RuntimeError):
+    """Namespaces are not to be had here: the message says why and what to type."""
+
+
+def inside() -> bool:
+    """Whether this process is the first of a sandbox, as it is after `enter`."""
+    return _inside
+
+
+def enter() -> None:
+    """Goes on in fresh network, mount and process namespaces; as an ordinary user, in a user namespace too.
+
+    Returns inside only: there this very command has been started again as process 1, which is root and has
+    its own /proc, /sys and /run and a loopback interface that is up. The process outside stays as supervisor:
+    it passes SIGINT and SIGTERM on and exits with the status of the inner one. When either ends, by SIGKILL
+    too, the kernel ends every process inside and removes their interfaces. What precedes the call runs twice.
+
+    Raises:
+        SandboxError: no namespaces for this user on this machine.
+    """
+    global _inside
+    if _inside:
+        return
+    pipe = os.environ.pop(_CONTROL_PIPE, None)
+    if pipe is None or os.getpid() != 1:
+        _supervise([sys.executable, *sys.orig_argv[1:]])
+    _set_up()
+    threading.Thread(target=_obey, args=(int(pipe),), name="sandbox", daemon=True).start()
+    signal.signal(signal.SIGTERM, _exit_on_signal)  # process 1 would not get it with the default action
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    _inside = True
+    # The thread has inherited the mask: the terminal's signals, too, go to the main one.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)
+
+
+def _supervise(argv: Sequence[str]) -> NoReturn:
+    """Runs `argv` inside and exits as it did."""
+    unshare = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    if os.geteuid() != 0:
+        unshare += ["--user", "--map-root-user"]
+    _probe(unshare)
+    reader, writer = os.pipe()
+    # Blocked, the signals wait for sigwaitinfo here, and inside until `enter` is ready for them.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
+    process = subprocess.Popen(
+        ["setpriv", "--pdeathsig", "KILL", *unshare, "--", *argv],
+        pass_fds=[reader],
+        env={**os.environ, _CONTROL_PIPE: str(reader)},
+    )
+    os.close(reader)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+    while process.poll() is None:
+        info = signal.sigwaitinfo(_STOP_SIGNALS | {signal.SIGCHLD})
+        # A terminal's Ctrl-C has gone to the processes inside as well (si_code is positive: from the kernel).
+        if info.si_signo in _STOP_SIGNALS and info.si_code <= 0:
+            with contextlib.suppress(BrokenPipeError):
+                os.write(writer, bytes([info.si_signo]))
+    status = process.returncode
+    sys.exit(status if status >= 0 else 128 - status)
+
+
+def _probe(unshare: Sequence[str]) -> None:
+    for tool in ("unshare", "setpriv", "mount", "ip"):
+        if shutil.which(tool) is None:
+            raise SandboxError(f"the command {tool} is missing; install the packages util-linux and iproute2")
+    tried = subprocess.run([*unshare, "--", "true"], capture_output=True, text=True, check=False)
+    if tried.returncode == 0:
+        return
+    reason = tried.stderr.strip() or f"unshare ended with status {tried.returncode}"
+    if os.geteuid() == 0:
+        raise SandboxError(f"no namespaces ({reason}): a container needs --privileged, or run outside of it")
+    mend = f"run it as root:\n  sudo {shlex.join([sys.executable, *sys.orig_argv[1:]])}"
+    for name, forbids, allows in _SYSCTLS:
+        value = Path("/proc/sys", *name.split("."))
+        if value.exists() and value.read_text().strip() == forbids:
+            mend += f"\nor allow user namespaces:\n  sudo sysctl -w {name}={allows}"
+    raise SandboxError(f"no user namespaces here ({reason}); {mend}")
+
+
+def _set_up() -> None:
+    # /sys/class/net shows the namespace it was mounted in; ip netns and iptables write below /run.
+    for command in ("mount -t sysfs sysfs /sys", "mount -t tmpfs tmpfs /run", "ip link set lo up"):
+        done = subprocess.run(command.split(), capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise SandboxError(f"{command}: {done.stderr.strip()}")
+    # No router solicitations, no listener reports: the only packets are those of the experiment.
+    for scope in ("all", "default"):
+        switch = Path("/proc/sys/net/ipv6/conf", scope, "disable_ipv6")
+        if switch.exists():
+            switch.write_text("1")
+
+
+def _obey(pipe: int) -> None:
+    """Delivers the signals that the supervisor passes on; ends everything when it is gone."""
+    main = threading.main_thread().ident
+    assert main is not None
+    while received := os.read(pipe, 1):
+        signal.pthread_kill(main, received[0])  # a blocking call there is to notice
+    os._exit(128 + signal.SIGKILL)
+
+
+def _exit_on_signal(number: int, _frame: FrameType | None) -> NoReturn:
+    raise SystemExit(128 + number)

@@ -1,0 +1,77 @@
+"""What every all-reduce offers, in-network or not, and the errors that all of them raise."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class CollectiveError(RuntimeError):
+    """An all-reduce did not do what was asked; the text says which worker waited for what."""
+
+
+class StallError(CollectiveError):
+    """Nothing new arrived for longer than the limit. The collective is unusable afterwards."""
+
+
+@dataclass(slots=True)
+class Statistics:
+    """Running totals of one worker since its collective was made; bytes are payload of UDP or TCP."""
+
+    all_reduces: int = 0
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    retransmissions: int = 0
+
+
+class Collective(Protocol):
+    """One worker's end of a group that adds up arrays."""
+
+    @property
+    def statistics(self) -> Statistics:
+        """Totals so far."""
+
+    def all_reduce(
+        self, x: NDArray[np.float32], out: NDArray[np.float32] | None = None
+    ) -> NDArray[np.float32]:
+        """Sum of `x` over all workers, of its shape, written into `out` where given (`out` may be `x`).
+
+        Every worker calls it with arrays of the same size, in the same order. CollectiveError: no sum.
+        """
+
+    def error_bound(self, magnitude: NDArray[np.float64]) -> NDArray[np.float64]:
+        """How far each element of the last result may be from the exact sum.
+
+        magnitude: the sum of |x| over the workers, of the shape of the result; ring needs it.
+        """
+
+    def close(self) -> None:
+        """Release sockets and ports. May be called twice."""
+
+
+def flat_input(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    """`x` in one dimension. TypeError: not an array of float32."""
+    if not isinstance(x, np.ndarray) or x.dtype != np.float32:
+        what = f"an array of {x.dtype}" if isinstance(x, np.ndarray) else type(x).__name__
+        raise TypeError(
+            f"all-reduce adds arrays of float32, not {what}; convert it with numpy.asarray(x, numpy.float32)"
+        )
+    return x.reshape(-1)
+
+
+def flat_output(x: NDArray[np.float32], out: NDArray[np.float32] | None) -> NDArray[np.float32]:
+    """Where the result goes, in one dimension: `out`, or a new array. ValueError: `out` does not fit `x`."""
+    if out is None:
+        return np.empty(x.size, np.float32)
+    if (
+        out.dtype != np.float32
+        or out.shape != x.shape
+        or not out.flags.c_contiguous
+        or not out.flags.writeable
+    ):
+        raise ValueError(
+            f"out must be a writable, C-contiguous float32 array of shape {x.shape}, "
+            f"not {out.dtype} of shape {out.shape}"
+        )
+    return out.reshape(-1)

@@ -1,0 +1,408 @@
+"""The worker's side of the aggregation protocol, without sockets or clock.
+
+The caller passes in what arrived and the time, and takes out what to send and when to come back. The same
+object runs on a UDP socket (udp.py) and in virtual time.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers import collective, quantization, wire
+from workers.collective import CollectiveError, StallError, Statistics
+from workers.recovery import Recovery, Timers
+from workers.tensor import Tensor, span
+
+_NONE = -1  # no chunk
+
+
+class SaturationError(CollectiveError):
+    """Sums met the limits of int32, which workers that quantize alike cannot cause."""
+
+
+class LeaseExhaustedError(CollectiveError):
+    """The lease's chunk numbers, 2^32, are used up: ask the controller for a new lease."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A job's right to slots, as the controller granted it to one of its workers.
+
+    id: 1 to 255. slots: first_slot to first_slot + window - 1. values: integers in a packet, 64 or 256.
+    """
+
+    id: int
+    rank: int
+    workers: int
+    window: int
+    first_slot: int = 0
+    values: int = 256
+
+    def __post_init__(self) -> None:
+        if not 0 < self.id < wire.LEASES:
+            raise ValueError(f"lease id must be from 1 to {wire.LEASES - 1}, not {self.id}")
+        if not 0 < self.workers <= quantization.MOST_WORKERS:
+            raise ValueError(f"workers must be from 1 to {quantization.MOST_WORKERS}, not {self.workers}")
+        if not 0 <= self.rank < self.workers:
+            raise ValueError(
+                f"rank must be from 0 to {self.workers - 1} with {self.workers} workers, not {self.rank}"
+            )
+        if self.window < 1 or self.first_slot < 0 or self.first_slot + self.window > wire.SLOTS:
+            raise ValueError(
+                f"window must be at least 1 and its slots within 0 to {wire.SLOTS - 1}, "
+                f"not {self.window} from slot {self.first_slot}"
+            )
+        if self.values not in wire.SIZES:
+            raise ValueError(f"values must be one of {list(wire.SIZES)}, not {self.values}")
+
+
+@dataclass(slots=True)
+class InNetworkStatistics(Statistics):
+    """Running totals of one worker; times in seconds.
+
+    ignored: datagrams that were no result awaited, by reason: malformed (size, type or slot), other lease,
+    duplicate, unknown chunk (never sent). saturated: results accepted that carried the flag.
+    timeouts: how many of the retransmissions a timer caused, and not answers to packets sent later.
+    """
+
+    datagrams_sent: int = 0
+    datagrams_received: int = 0
+    accepted: int = 0
+    timeouts: int = 0
+    saturated: int = 0
+    ignored: Counter[str] = field(default_factory=Counter)
+    smoothed_rtt: float | None = None
+    rto: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outstanding:
+    """The results that a worker waits for at one moment; times in seconds before it.
+
+    chunks: ranges of chunk numbers of the lease, both ends included. sent: least and most often that one
+    was sent.
+    """
+
+    lease: Lease
+    all_reduce: int
+    announcing: bool
+    accepted: int
+    total: int
+    chunks: tuple[tuple[int, int], ...]
+    sent: tuple[int, int]
+    waiting: float
+    silent: float
+
+    def __str__(self) -> str:
+        """Which worker waits for what, since when."""
+        lease = self.lease
+        count = self.total - self.accepted
+        shown = ", ".join(
+            f"{first}-{last} (slots {self._slot(first)}-{self._slot(last)})"
+            if last > first
+            else f"{first} (slot {self._slot(first)})"
+            for first, last in self.chunks[:8]
+        )
+        more = f" and {len(self.chunks) - 8} more ranges" if len(self.chunks) > 8 else ""
+        least, most = self.sent
+        times = f"{most} times" if least == most else f"{least} to {most} times"
+        return (
+            f"rank {lease.rank} of {lease.workers}, lease {lease.id}, all-reduce {self.all_reduce}: "
+            f"{count} of {self.total} results missing, awaiting "
+            f"{'exponents' if self.announcing else 'sums'} of chunks {shown}{more}, each sent {times}, "
+            f"the first {self.waiting:.3g} s ago; nothing new for {self.silent:.3g} s"
+        )
+
+    def _slot(self, chunk: int) -> int:
+        return self.lease.first_slot + chunk % self.lease.window
+
+
+class Worker:
+    """One worker in one lease: any number of all-reduces, one after the other.
+
+    start(); then, until `finished`, send what datagrams_to_send() returns, hand what arrives to receive(),
+    and call datagrams_to_send() again at deadline() at the latest; then finish(). `now`: seconds on any
+    clock that never goes back.
+
+    non_finite: "raise", or "propagate" to sum a block in which some worker has a NaN, an infinity or a
+    magnitude of 2^127 and more to NaN. on_saturation: "raise" SaturationError from finish(), the lease
+    staying usable, or only "count".
+    """
+
+    def __init__(
+        self,
+        lease: Lease,
+        recovery: Recovery | None = None,
+        *,
+        non_finite: Literal["raise", "propagate"] = "raise",
+        on_saturation: Literal["raise", "count"] = "raise",
+    ) -> None:
+        self.lease = lease
+        self._recovery = recovery or Recovery()
+        self._timers = Timers(lease.window, self._recovery)
+        self.statistics = InNetworkStatistics(rto=self._timers.rtt.rto)
+        self._non_finite = non_finite
+        self._on_saturation = on_saturation
+
+        # The packet last sent from each place of the window (chunk mod W), as sent: a retransmission
+        # repeats it byte for byte. The first B chunks carry no values and go in packets of the smaller
+        # size.
+        self._carrying = self._window_of_packets(lease.values)
+        smallest = min(wire.SIZES)
+        self._leading = self._carrying if lease.values == smallest else self._window_of_packets(smallest)
+        # By place: the chunk whose result is awaited, and what else must be in it.
+        self._awaited = np.full(lease.window, _NONE, np.int64)
+        self._kinds = np.zeros(lease.window, np.uint8)
+        self._pool_indices = np.zeros(lease.window, np.int64)
+        self._copies = np.zeros(lease.window, np.int64)  # scratch of receive()
+
+        self._tensor: Tensor | None = None
+        self._result: NDArray[np.float32] | None = None
+        self._first_chunk = 0  # of this all-reduce, in the lease's numbering
+        self._next_chunk = 0
+        self._accepted = np.zeros(0, np.bool_)
+        self._remaining = 0
+        self._to_send: list[NDArray[np.int64]] = []
+        self._progress = 0.0  # when something new arrived last
+        self._saturated_before = 0
+
+    def _window_of_packets(self, values: int) -> NDArray[np.void]:
+        packets = np.zeros(self.lease.window, wire.packet_dtype(values))
+        packets["kind"] = wire.kind(wire.UPDATE, values)
+        packets["lease"] = self.lease.id
+        return packets
+
+    # -- one all-reduce --------------------------------------------------------------------------------------
+
+    def start(self, x: NDArray[np.float32], now: float, out: NDArray[np.float32] | None = None) -> None:
+        """Begin to sum `x` (float32, any shape) over the workers, into `out` where given (which may be `x`).
+
+        Neither may change before finish(). ValueError, TypeError: nothing was sent and the worker can go on.
+        """
+        if self._remaining:
+            raise CollectiveError(f"the all-reduce before has not finished: {self.outstanding(now)}")
+        flat = collective.flat_input(x)
+        result = collective.flat_output(x, out)
+        if flat.size:
+            self._tensor = self._admit(flat, result)
+            self._first_chunk = self._next_chunk
+            self._next_chunk += self._tensor.chunks
+            self._accepted = np.zeros(self._tensor.chunks, np.bool_)
+            self._remaining = self._tensor.chunks
+            self._to_send = [np.arange(self._tensor.lead)]
+        else:
+            self._tensor = None
+        self._result = result.reshape(x.shape)
+        self._progress = now
+        self._saturated_before = self.statistics.saturated
+
+    def _admit(self, flat: NDArray[np.float32], result: NDArray[np.float32]) -> Tensor:
+        lease = self.lease
+        tensor = Tensor(flat, result, workers=lease.workers, values=lease.values, window=lease.window)
+        if self._non_finite == "raise":
+            tensor.require_quantizable()
+        left = wire.CHUNKS - self._next_chunk
+        if tensor.chunks > left:
+            raise LeaseExhaustedError(
+                f"lease {lease.id} has {left} of its {wire.CHUNKS} chunk numbers left and this all-reduce "
+                f"needs {tensor.chunks}: ask for a new lease"
+            )
+        return tensor
+
+    @property
+    def finished(self) -> bool:
+        """Whether every result of the all-reduce begun last is there."""
+        return self._remaining == 0
+
+    def finish(self) -> NDArray[np.float32]:
+        """The sum, once finished. SaturationError: it is wrong, integers were cut off at their limits."""
+        if self._result is None or self._remaining:
+            raise CollectiveError("no all-reduce has finished")
+        result, self._result = self._result, None
+        if self._tensor:
+            self._tensor.finish()
+        self.statistics.all_reduces += 1
+        saturated = self.statistics.saturated - self._saturated_before
+        if saturated and self._on_saturation == "raise":
+            raise SaturationError(
+                f"rank {self.lease.rank}, lease {self.lease.id}: {saturated} results of all-reduce "
+                f"{self.statistics.all_reduces} saturated; do all workers count {self.lease.workers} workers?"
+            )
+        return result
+
+    def error_bound(self) -> NDArray[np.float64]:
+        """Bound of |result - exact sum| for each element of the last result, flat (see quantization.py)."""
+        return self._tensor.error_bound() if self._tensor else np.zeros(0)
+
+    # -- sending ---------------------------------------------------------------------------------------------
+
+    def datagrams_to_send(self, now: float) -> list[NDArray[np.uint8]]:
+        """Batches [m, size] of datagrams to send now: new chunks, and those whose timer has expired.
+
+        The arrays are the worker's own memory: send or copy them before the next call of any method.
+        StallError: nothing new has arrived for `give_up` seconds.
+        """
+        batches = [wire.as_datagrams(self._pack(chunks, now)) for chunks in self._to_send]
+        self._to_send = []
+        if self._remaining and now >= self._progress + self._recovery.give_up:
+            raise StallError(str(self.outstanding(now)))
+        batches += [wire.as_datagrams(packets) for packets in self._repeat(self._timers.expired(now))]
+        for batch in batches:
+            self.statistics.datagrams_sent += len(batch)
+            self.statistics.bytes_sent += batch.size
+        return batches
+
+    def deadline(self) -> float | None:
+        """When to call datagrams_to_send() again if nothing arrives before; None: no need."""
+        if not self._remaining:
+            return None
+        if self._to_send:
+            return self._progress
+        return min(self._timers.earliest(), self._progress + self._recovery.give_up)
+
+    def _pack(self, chunks: NDArray[np.int64], now: float) -> NDArray[np.void]:
+        """Packets of chunks sent for the first time, numbered within the all-reduce."""
+        assert self._tensor
+        numbers = chunks + self._first_chunk
+        places = span(numbers % self.lease.window)
+        packets = self._leading if chunks[0] < self._tensor.lead else self._carrying
+        batch = packets[places]
+        batch["tsi"] = numbers
+        batch["pool_index"] = pool_indices = wire.pool_index(
+            numbers, self.lease.first_slot, self.lease.window
+        )
+        self._tensor.write(chunks, batch)
+        if not isinstance(places, slice):
+            packets[places] = batch
+
+        self._awaited[places] = numbers
+        self._kinds[places] = wire.kind(wire.RESULT, packets["values"].shape[1])
+        self._pool_indices[places] = pool_indices
+        self._timers.start(places, now)
+        return batch
+
+    def _repeat(self, places: NDArray[np.int64]) -> list[NDArray[np.void]]:
+        """The packets to send again, by size, in the order of their chunks."""
+        if not len(places):
+            return []
+        assert self._tensor
+        self.statistics.retransmissions += len(places)
+        self.statistics.timeouts = self._timers.timeouts
+        chunks = self._awaited[places] - self._first_chunk
+        order = np.argsort(chunks)
+        split = int(np.searchsorted(chunks[order], self._tensor.lead))
+        parts = ((self._leading, places[order[:split]]), (self._carrying, places[order[split:]]))
+        return [packets[span(part)] for packets, part in parts if len(part)]
+
+    # -- receiving -------------------------------------------------------------------------------------------
+
+    def receive(self, datagrams: NDArray[np.uint8], now: float) -> None:
+        """Take a batch [m, size] of datagrams. What is no result awaited is counted and otherwise ignored."""
+        statistics = self.statistics
+        count, size = datagrams.shape
+        statistics.datagrams_received += count
+        statistics.bytes_received += datagrams.size
+        if size not in wire.VALUES:
+            statistics.ignored["malformed"] += count
+            return
+        packets = wire.as_packets(datagrams)
+        numbers = packets["tsi"].astype(np.int64)
+        places = numbers % self.lease.window
+        chunks = numbers - self._first_chunk
+        kinds = packets["kind"] & np.uint8(0xFF ^ wire.SATURATED)
+        awaited = self._awaited[places] == numbers
+        fits = awaited & (kinds == self._kinds[places]) & (packets["lease"] == self.lease.id)
+        fits &= packets["pool_index"] == self._pool_indices[places]
+        # Of copies within the batch one counts: the last to write its index.
+        indices = np.arange(count)
+        self._copies[places[fits]] = indices[fits]
+        fresh = fits & (self._copies[places] == indices)
+        if np.count_nonzero(fresh) < count:
+            results = kinds == wire.kind(wire.RESULT, wire.VALUES[size])
+            self._count_ignored(packets["lease"], chunks, results, awaited, fits, fresh)
+            packets, places, chunks = packets[fresh], places[fresh], chunks[fresh]
+            if not len(chunks):
+                return
+
+        self._timers.stop(places, now)
+        self._awaited[places] = _NONE
+        self._accepted[chunks] = True
+        self._remaining -= len(chunks)
+        self._progress = now
+        statistics.smoothed_rtt = self._timers.rtt.smoothed
+        statistics.rto = self._timers.rtt.rto
+        statistics.accepted += len(chunks)
+        statistics.saturated += int(np.count_nonzero(packets["kind"] & wire.SATURATED))
+        assert self._tensor
+        self._tensor.read(chunks, packets)
+        self._release(chunks)
+
+    def _count_ignored(
+        self,
+        leases: NDArray[np.uint8],
+        chunks: NDArray[np.int64],
+        results: NDArray[np.bool_],
+        awaited: NDArray[np.bool_],
+        fits: NDArray[np.bool_],
+        fresh: NDArray[np.bool_],
+    ) -> None:
+        """Give each datagram that is not fresh the first reason that applies."""
+        sent = (chunks < 0) | awaited
+        ours = (chunks >= 0) & (chunks < len(self._accepted))
+        sent[ours] |= self._accepted[chunks[ours]]
+        reasons = (
+            ("malformed", ~results),
+            ("other lease", leases != self.lease.id),
+            ("unknown chunk", ~sent),
+            ("malformed", awaited & ~fits),
+            ("duplicate", sent),
+        )
+        rest = ~fresh
+        for reason, applies in reasons:
+            if count := int(np.count_nonzero(rest & applies)):
+                self.statistics.ignored[reason] += count
+            rest &= ~applies
+
+    def _release(self, chunks: NDArray[np.int64]) -> None:
+        """Queue the chunks that may be sent now that these results are there.
+
+        Chunk i needs the exponent that chunk i - B announced, and its slot, which chunk i - W had.
+        """
+        assert self._tensor
+        lead, window = self._tensor.lead, self.lease.window
+        ready = chunks + lead
+        if lead < window:
+            ready = np.unique(np.concatenate([ready, chunks + window]))
+        ready = ready[ready < len(self._accepted)]
+        if lead < window:
+            before = np.where(ready < window, ready - lead, ready - window)
+            ready = ready[self._accepted[ready - lead] & self._accepted[before]]
+        if len(ready):
+            self._to_send.append(ready)
+
+    # -- explaining ------------------------------------------------------------------------------------------
+
+    def outstanding(self, now: float) -> Outstanding | None:
+        """What the worker waits for; None when it waits for nothing."""
+        places = np.flatnonzero(self._awaited != _NONE)
+        if not len(places):
+            return None
+        assert self._tensor
+        numbers = np.sort(self._awaited[places])
+        ends = np.flatnonzero(np.diff(numbers, append=numbers[-1] + 2) != 1)
+        starts = np.concatenate([[0], ends[:-1] + 1])
+        times = self._timers.times_sent[places]
+        return Outstanding(
+            lease=self.lease,
+            all_reduce=self.statistics.all_reduces + 1,
+            announcing=bool(numbers[0] - self._first_chunk < self._tensor.lead),
+            accepted=int(np.count_nonzero(self._accepted)),
+            total=len(self._accepted),
+            chunks=tuple((int(numbers[a]), int(numbers[b])) for a, b in zip(starts, ends, strict=True)),
+            sent=(int(times.min()), int(times.max())),
+            waiting=now - float(self._timers.first_sent[places].min()),
+            silent=now - self._progress,
+        )

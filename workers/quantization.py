@@ -1,0 +1,86 @@
+"""Block floating point: float32 values as int32 whose sum over the workers cannot overflow.
+
+Each block (a packet's values) has an exponent e with 2^e > max|x|; the switch keeps the largest, e_max.
+Each worker then sends q = rint(x * f) with f = (2^31 - 1) / (n * 2^e_max) for n workers, and reads a sum S
+as S / f.
+
+What is promised of a result y, stored as float32, beside the exact sum of the inputs:
+
+    |y - sum(x)| <= n / (2 f) * (1 + 2^-19) + ulp(y) / 2
+
+The first term is the n roundings; 2^-19 covers the float64 arithmetic of quantize and dequantize (three
+roundings of a number below 2^31). The second is the rounding of y to float32. A sum beyond float32 becomes
+an infinity. See SwitchML (NSDI'21), section 3.7.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+LARGEST_SUM = 2**31 - 1
+# What the packet's signed byte can say. Smaller blocks take the smallest exponent, at which float32 loses
+# nothing.
+SMALLEST_EXPONENT = -128
+LARGEST_EXPONENT = 127
+MOST_WORKERS = 1 << 16
+
+# Blocks looked at together: 64 KiB of 256 values each, which stay in the cache.
+_SLAB = 64
+
+
+def block_exponents(blocks: NDArray[np.float32], workers: int) -> tuple[NDArray[np.int8], NDArray[np.bool_]]:
+    """Exponent of each row of `blocks` [m, values], and whether the row can be quantized at all.
+
+    A row cannot when it holds a NaN, an infinity or a magnitude of 2^127 and more; its exponent is then the
+    smallest.
+    """
+    peaks = np.empty(len(blocks))
+    magnitudes = np.empty((min(_SLAB, len(blocks)), blocks.shape[1]), np.float32)
+    for start in range(0, len(blocks), _SLAB):
+        slab = blocks[start : start + _SLAB]
+        np.abs(slab, out=magnitudes[: len(slab)]).max(axis=1, out=peaks[start : start + _SLAB])
+    quantizable = np.isfinite(peaks)
+    mantissas, exponents = np.frexp(np.where(quantizable, peaks, 0.0))
+    # rint may round up to half a step away: n values just below 2^e could then sum to 2^31. A margin of n/2
+    # steps excludes that. Up to 256 workers float32 has it anyway: its largest number below 2^e is 2^e (1 -
+    # 2^-24).
+    exponents += mantissas > 1 - workers / 2**32
+    quantizable &= exponents <= LARGEST_EXPONENT
+    exponents[(peaks == 0) | ~quantizable] = SMALLEST_EXPONENT
+    return np.maximum(exponents, SMALLEST_EXPONENT).astype(np.int8), quantizable
+
+
+def first_unquantizable(values: NDArray[np.float32], row_length: int, quantizable: NDArray[np.bool_]) -> int:
+    """Index in the flat array `values` of the largest magnitude, or first NaN, of the first bad row."""
+    start = int(np.argmin(quantizable)) * row_length
+    return start + int(np.argmax(np.abs(values[start : start + row_length])))
+
+
+def scales(exponents: NDArray[np.int8], workers: int) -> NDArray[np.float64]:
+    """The factor f of each block from the largest exponent among the workers."""
+    return np.ldexp(LARGEST_SUM / workers, -exponents.astype(np.int32))
+
+
+def quantize(blocks: NDArray[np.float32], factors: NDArray[np.float64]) -> NDArray[np.float64]:
+    """rint(x f) of each row of `blocks` [m, values], as float64 integers that fit int32."""
+    # In float32 the product itself would be off by more than rint is.
+    products = np.multiply(blocks, factors[:, np.newaxis], dtype=np.float64)
+    return np.rint(products, out=products)
+
+
+def dequantize(
+    sums: NDArray[np.int32], factors: NDArray[np.float64], out: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """S / f of each row of integer sums [m, values], in any byte order, into `out`."""
+    with np.errstate(over="ignore"):  # beyond float32: an infinity, as a float32 sum would give
+        return np.divide(sums, factors[:, np.newaxis], out=out, dtype=np.float64, casting="unsafe")
+
+
+def error_bound(
+    factors: NDArray[np.float64], workers: int, values: NDArray[np.float32]
+) -> NDArray[np.float64]:
+    """The promise above for each result in `values` [m, values per block]; NaN where it is not finite."""
+    roundings = workers / (2 * factors) * (1 + 2**-19)
+    # The largest float32's own spacing would reach beyond float32; the number before it has the same.
+    magnitudes = np.minimum(np.abs(values), np.nextafter(np.finfo(np.float32).max, np.float32(0)))
+    half_ulps = np.spacing(magnitudes).astype(np.float64) / 2
+    return np.where(np.isfinite(values), half_ulps + roundings[:, np.newaxis], np.nan)

@@ -1,0 +1,167 @@
+"""When to send again: retransmission timers and the round-trip time estimator of RFC 6298."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+# RFC 6298, section 2.
+ALPHA = 1 / 8
+BETA = 1 / 4
+K = 4
+G = 0.001  # seconds: the granularity of the clock, here of a machine's poll()
+_NEVER = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """Settings of loss recovery, in seconds.
+
+    The smallest timeout is above what a busy machine may keep a process waiting for its turn; a smaller one
+    resends what was not lost. `give_up`: an all-reduce that hears nothing new for so long fails.
+    """
+
+    initial_rto: float = 0.1
+    min_rto: float = 0.01
+    max_rto: float = 1.0
+    give_up: float = 30.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.min_rto <= self.initial_rto <= self.max_rto:
+            raise ValueError(
+                "timeouts must satisfy 0 < min_rto <= initial_rto <= max_rto, "
+                f"not {self.min_rto}, {self.initial_rto}, {self.max_rto}"
+            )
+        if self.give_up <= 0:
+            raise ValueError(f"give_up must be positive, not {self.give_up}")
+
+
+class RttEstimator:
+    """Smoothed round-trip time and retransmission timeout, in seconds (RFC 6298)."""
+
+    def __init__(self, recovery: Recovery) -> None:
+        self._recovery = recovery
+        self.smoothed: float | None = None
+        self.variation = 0.0
+        self.rto = self.rto_without_limits = recovery.initial_rto
+
+    def sample(self, rtt: float, share: float) -> None:
+        """Take one measurement that stands for `share` of the packets in flight.
+
+        A window gives many samples a round trip, and at full weight the estimator would forget within a
+        fraction of it: the gains are scaled so that one round trip weighs what one sample does in the RFC
+        (RFC 7323, appendix G).
+        """
+        if self.smoothed is None:
+            self.smoothed = rtt
+            self.variation = rtt / 2
+        else:
+            self.variation += BETA * share * (abs(self.smoothed - rtt) - self.variation)
+            self.smoothed += ALPHA * share * (rtt - self.smoothed)
+        self.rto_without_limits = self.smoothed + max(G, K * self.variation)
+        self.rto = min(max(self.rto_without_limits, self._recovery.min_rto), self._recovery.max_rto)
+
+
+class Timers:
+    """Loss detection for each place of a window, all driven by one estimator; `now` in seconds.
+
+    A packet counts as lost when its timer expires. Timers begin again whenever anything is answered (RFC 6298,
+    section 5.3), so they expire in silence only: a packet held up in a queue, or by a slow worker, is not sent
+    again. What is lost while answers come is found by them: a packet that one sent later has overtaken (as in
+    RFC 9002, section 6.1) gets a second timer, which neither begins again nor has a lower limit.
+
+    first_sent, times_sent: when and how often the packet of each place was sent. timeouts: timers that expired.
+    """
+
+    def __init__(self, places: int, recovery: Recovery) -> None:
+        self.rtt = RttEstimator(recovery)
+        self.first_sent = np.zeros(places)
+        self.times_sent = np.zeros(places, np.int64)
+        self.timeouts = 0
+        self._longest = recovery.max_rto
+        self._last_sent = np.zeros(places)
+        self._timeouts = np.full(places, np.inf)  # how long each timer runs; infinity: it does not
+        self._backoffs = np.zeros(places, np.int64)
+        self._backoff = 0  # that timers start with
+        self._answered = 0.0  # when an answer came last
+        self._lost_at = np.full(places, np.inf)  # of packets overtaken
+        self._not_before = np.inf  # no packet counts as lost earlier
+        # Sendings are numbered, retransmissions included.
+        self._sendings = np.full(places, _NEVER)
+        self._next_sending = 0
+        self._newest_answered = -1
+        self._running = 0
+        self._flight = 0  # the most that ran at a time since none did
+
+    def start(self, places: NDArray[np.int64] | slice, now: float) -> None:
+        """The packets of these places have been sent for the first time; their timers were stopped."""
+        timeout = min(self.rtt.rto * 2.0**self._backoff, self._longest)
+        self._timeouts[places] = timeout
+        self._backoffs[places] = self._backoff
+        self.first_sent[places] = now
+        self.times_sent[places] = 1
+        self._not_before = min(self._not_before, now + timeout)
+        count = self._send(places, now)
+        self._flight = max(self._flight, self._running + count) if self._running else count
+        self._running += count
+
+    def expired(self, now: float) -> NDArray[np.int64]:
+        """The places whose packets must be sent again; their timers are restarted."""
+        if now < self._not_before:
+            return np.zeros(0, np.int64)
+        timed_out = self._deadlines() <= now
+        places = np.flatnonzero(timed_out | (self._lost_at <= now))
+        if len(places):
+            # RFC 6298, section 5.5: back off. And 5.7, after Karn: timers start from the backed-off value
+            # until a packet that was sent once brings a fresh measurement.
+            self.timeouts += int(np.count_nonzero(timed_out))
+            backoffs = self._backoffs[places] + timed_out[places]
+            self._backoffs[places] = backoffs
+            self._backoff = max(self._backoff, int(backoffs.max()))
+            self._timeouts[places] = np.minimum(self.rtt.rto * 2.0**backoffs, self._longest)
+            self.times_sent[places] += 1
+            self._lost_at[places] = np.inf
+            self._send(places, now)
+        self.earliest()
+        return places
+
+    def stop(self, places: NDArray[np.int64], now: float) -> None:
+        """The answers to these places' packets have arrived, together."""
+        share = len(places) / self._flight
+        # Only of packets sent once is it known which sending is answered (Karn).
+        once = places[self.times_sent[places] == 1]
+        sendings = self._sendings[once]
+        self._timeouts[places] = np.inf
+        self._lost_at[places] = np.inf
+        self._sendings[places] = _NEVER
+        self._answered = now
+        self._running -= len(places)
+        if not len(once) or (newest := int(sendings.max())) < self._newest_answered:
+            return
+        # RFC 9002, section 5.1: an answer that others have overtaken is no measurement. A part of it was
+        # lost, perhaps another worker's, and it would measure how long that worker took to notice.
+        self._newest_answered = newest
+        self._backoff = 0
+        self.rtt.sample(now - float(self.first_sent[once[sendings.argmax()]]), share)
+        overtaken = np.flatnonzero(self._sendings < newest)
+        if len(overtaken):
+            lost_at = self._last_sent[overtaken] + self.rtt.rto_without_limits
+            self._lost_at[overtaken] = lost_at
+            self._not_before = min(self._not_before, float(lost_at.min()))
+
+    def earliest(self) -> float:
+        """When the next packet counts as lost; infinity if none is outstanding."""
+        self._not_before = float(np.minimum(self._deadlines(), self._lost_at).min())
+        return self._not_before
+
+    def _deadlines(self) -> NDArray[np.float64]:
+        deadlines: NDArray[np.float64] = np.maximum(self._last_sent, self._answered) + self._timeouts
+        return deadlines
+
+    def _send(self, places: NDArray[np.int64] | slice, now: float) -> int:
+        """Note a sending of the packets of these places, in their order; how many they are."""
+        self._last_sent[places] = now
+        count = len(self._sendings[places])
+        self._sendings[places] = np.arange(self._next_sending, self._next_sending + count)
+        self._next_sending += count
+        return count

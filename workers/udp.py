@@ -1,0 +1,241 @@
+"""All-reduce through the switches: the protocol on a UDP socket, many datagrams a system call."""
+
+import errno
+import math
+import select
+import socket
+import struct
+import time
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers import wire
+from workers.protocol import InNetworkStatistics, Lease, Worker
+from workers.recovery import Recovery
+
+# linux/udp.h, asm-generic/socket.h, linux/in.h; Python's socket module does not name them.
+_SOL_UDP = 17
+_UDP_SEGMENT = 103
+_UDP_GRO = 104
+_SO_RCVBUFFORCE = 33
+_IP_MTU_DISCOVER = 10
+_IP_PMTUDISC_DO = 2
+
+_LARGEST_MESSAGE = 65507
+MOST_SEGMENTS = _LARGEST_MESSAGE // wire.packet_dtype(256).itemsize  # 63
+_RECEIVE_BUFFER = 8 << 20
+# Bytes received before work on them begins: with fewer, the cost of a call dominates that of its datagrams; with
+# more, the switch waits for the worker's answer.
+_ENOUGH = 16 << 10
+
+# What the kernel answers where segmentation is not to be had: no such option; no checksum offload on the
+# device.
+_NO_OFFLOAD = {errno.ENOPROTOOPT, errno.EOPNOTSUPP, errno.EINVAL, errno.EIO}
+
+
+@dataclass(frozen=True, slots=True)
+class InNetworkConfig:
+    """What a worker needs to take part.
+
+    local, remote: (IPv4 address, UDP port) of the worker and of its leaf, both ports as the controller
+    admitted them; the leaf's from 0xBEE0 to 0xBEEF. segments: datagrams handed to the kernel at once, 1 to
+    63; few keep the delay low on slow links (62 take 5 ms at 100 Mb/s). offload: use UDP_SEGMENT and
+    UDP_GRO where the kernel has them. non_finite, on_saturation: see protocol.Worker.
+    """
+
+    lease: Lease
+    local: tuple[str, int]
+    remote: tuple[str, int]
+    segments: int = 62
+    offload: bool = True
+    recovery: Recovery = field(default_factory=Recovery)
+    non_finite: Literal["raise", "propagate"] = "raise"
+    on_saturation: Literal["raise", "count"] = "raise"
+
+    def __post_init__(self) -> None:
+        if self.remote[1] not in wire.UDP_PORTS:
+            raise ValueError(
+                f"the switch's UDP port must be from {wire.UDP_PORTS[0]:#x} to {wire.UDP_PORTS[-1]:#x}, "
+                f"not {self.remote[1]:#x}"
+            )
+        if not 1 <= self.segments <= MOST_SEGMENTS:
+            raise ValueError(f"segments must be from 1 to {MOST_SEGMENTS}, not {self.segments}")
+
+
+class UdpSocket:
+    """A connected UDP socket that sends and receives batches [m, size] of datagrams of one size.
+
+    With offload a batch costs one system call; without (older kernel, network device without checksum
+    offload) the same calls work datagram by datagram. OSError: the address is not this machine's, or the
+    port is taken.
+    """
+
+    def __init__(
+        self, local: tuple[str, int], remote: tuple[str, int], *, segments: int, offload: bool
+    ) -> None:
+        self._segments = segments
+        self._segment_size = 0  # as set by UDP_SEGMENT; 0: whole datagrams
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            # No fragments: the switch could not read them.
+            self._socket.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_DO)
+            self._socket.bind(local)
+            self._socket.connect(remote)
+        except OSError as error:
+            self._socket.close()
+            raise OSError(error.errno, f"UDP socket from {local} to {remote}: {error.strerror}") from error
+        try:
+            self._socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _RECEIVE_BUFFER)
+        except PermissionError:  # not root: as much as net.core.rmem_max allows
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
+        self.offload = offload and self._set_option(_UDP_SEGMENT, 0) and self._set_option(_UDP_GRO, 1)
+        self._bytes = np.zeros(_ENOUGH + (1 << 16), np.uint8)  # so much, and one message more
+        self._view = self._bytes.data
+        self._poll = select.poll()
+        self._poll.register(self._socket, select.POLLIN)
+
+    def _set_option(self, option: int, value: int) -> bool:
+        try:
+            self._socket.setsockopt(_SOL_UDP, option, value)
+        except OSError as error:
+            if error.errno in _NO_OFFLOAD:
+                return False
+            raise
+        return True
+
+    def send(self, datagrams: NDArray[np.uint8]) -> None:
+        """Send every row; a full socket buffer is waited for."""
+        sent = self._send_segmented(datagrams) if self.offload else 0
+        for datagram in datagrams[sent:]:
+            self._send(datagram)
+
+    def _send_segmented(self, datagrams: NDArray[np.uint8]) -> int:
+        """Send by segmentation offload; how many rows, fewer than all if the device does not have it."""
+        count, size = datagrams.shape
+        start = 0
+        try:
+            if size != self._segment_size:
+                self._socket.setsockopt(_SOL_UDP, _UDP_SEGMENT, size)
+                self._segment_size = size
+            while start < count:
+                self._send(datagrams[start : start + self._segments])
+                start += self._segments
+        except OSError as error:
+            if error.errno not in _NO_OFFLOAD:
+                raise
+            self.offload = False
+            self._socket.setsockopt(_SOL_UDP, _UDP_SEGMENT, 0)
+        return start
+
+    def _send(self, message: NDArray[np.uint8]) -> None:
+        # ConnectionRefusedError tells of an earlier datagram, and then this one was not sent: both count as
+        # lost.
+        try:
+            self._socket.send(message.data)
+        except ConnectionRefusedError:
+            pass
+        except OSError as error:
+            if error.errno == errno.EMSGSIZE:
+                size = message.shape[-1]
+                raise OSError(
+                    errno.EMSGSIZE,
+                    f"a datagram of {size} bytes does not fit the network device's MTU: raise it to {size + 28} "
+                    "at least, on every link, or use packets of 64 values",
+                ) from error
+            raise
+
+    def receive(self, timeout: float) -> list[NDArray[np.uint8]]:
+        """What has arrived, in batches by size and in order; [] if nothing does within `timeout` seconds.
+
+        The arrays are the socket's own memory, which the next call overwrites.
+        """
+        batches = self._receive_waiting()
+        if not batches and timeout > 0:
+            self._poll.poll(math.ceil(timeout * 1000))
+            batches = self._receive_waiting()
+        return batches
+
+    def _receive_waiting(self) -> list[NDArray[np.uint8]]:
+        """Take messages until there is enough to work on at once."""
+        batches: list[tuple[int, int, int]] = []  # first byte, last byte + 1, size of a datagram
+        end = 0
+        while end < _ENOUGH:
+            try:
+                length, ancillary, _, _ = self._socket.recvmsg_into(
+                    [self._view[end:]], socket.CMSG_SPACE(4), socket.MSG_DONTWAIT
+                )
+            except BlockingIOError:
+                break
+            except ConnectionRefusedError:  # about a datagram sent before, which counts as lost
+                continue
+            # With UDP_GRO a message is several datagrams of one size, the last one perhaps shorter.
+            size = struct.unpack("i", ancillary[0][2])[0] if ancillary else length
+            rest = length % size if size else 0
+            for part, part_size in ((length - rest, size), (rest, rest)):
+                if part and batches and batches[-1][2] == part_size:
+                    batches[-1] = batches[-1][0], end + part, part_size
+                elif part:
+                    batches.append((end, end + part, part_size))
+                end += part
+        return [self._bytes[first:last].reshape(-1, size) for first, last, size in batches]
+
+    def close(self) -> None:
+        """Release the port."""
+        self._socket.close()
+
+
+class InNetworkAllReduce:
+    """A Collective whose sums are made in the switches. OSError: see UdpSocket."""
+
+    def __init__(self, config: InNetworkConfig) -> None:
+        self.config = config
+        self.worker = Worker(
+            config.lease, config.recovery, non_finite=config.non_finite, on_saturation=config.on_saturation
+        )
+        self.socket = UdpSocket(config.local, config.remote, segments=config.segments, offload=config.offload)
+
+    @property
+    def statistics(self) -> InNetworkStatistics:
+        """Totals so far."""
+        return self.worker.statistics
+
+    def all_reduce(
+        self, x: NDArray[np.float32], out: NDArray[np.float32] | None = None
+    ) -> NDArray[np.float32]:
+        """Sum of `x` over all workers; see Collective.
+
+        ValueError: an element cannot be quantized; nothing was sent. StallError, SaturationError,
+        LeaseExhaustedError: see protocol.py.
+        """
+        worker = self.worker
+        worker.start(x, time.monotonic(), out)
+        while not worker.finished:
+            for batch in worker.datagrams_to_send(time.monotonic()):
+                self.socket.send(batch)
+            deadline = worker.deadline()
+            assert deadline is not None
+            for batch in self.socket.receive(max(deadline - time.monotonic(), 0)):
+                worker.receive(batch, time.monotonic())
+        return worker.finish()
+
+    def error_bound(self, magnitude: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The bound that quantization promises; of `magnitude` only the shape matters."""
+        return self.worker.error_bound().reshape(magnitude.shape)
+
+    def close(self) -> None:
+        """Release the port."""
+        self.socket.close()
+
+    def __enter__(self) -> Self:
+        """Nothing: the socket is open already."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Release the port."""
+        self.close()

@@ -1,0 +1,78 @@
+"""The SwitchML packet as numpy structured arrays: a batch of datagrams is built or parsed at once."""
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+UDP_PORTS = range(0xBEE0, 0xBEF0)
+
+# msg_type
+UPDATE = 0
+RESULT = 1
+
+# The field `size`, for each number of values that a packet may carry.
+SIZES = {64: 1, 256: 3}
+
+# The first byte: msg_type:4, saturated:1, size:3.
+_MSG_TYPE_SHIFT = 4
+SATURATED = 0x08
+
+# pool_index: version:1, slot:15.
+_VERSION_SHIFT = 15
+SLOTS = 1 << _VERSION_SHIFT
+
+CHUNKS = 1 << 32
+LEASES = 1 << 8
+
+
+@cache
+def packet_dtype(values: int) -> np.dtype[np.void]:
+    """Layout of a datagram of 64 or 256 values, fields named as in the packet format; lease is job_number."""
+    if values not in SIZES:
+        raise ValueError(f"a packet carries 64 or 256 values, not {values}")
+    return np.dtype(
+        [
+            ("kind", "u1"),  # msg_type, saturated and size together: see kind()
+            ("lease", "u1"),
+            ("tsi", ">u4"),
+            ("pool_index", ">u2"),
+            ("e0", "i1"),
+            ("e1", "i1"),
+            ("values", ">i4", (values,)),
+        ]
+    )
+
+
+# Number of values by the size of a datagram in bytes: 266 and 1034.
+VALUES = {packet_dtype(values).itemsize: values for values in SIZES}
+
+
+def kind(msg_type: int, values: int) -> int:
+    """First byte of an unsaturated packet; `| SATURATED` marks one in which an addition saturated."""
+    return msg_type << _MSG_TYPE_SHIFT | SIZES[values]
+
+
+def pool_index(chunks: NDArray[Any], first_slot: int, window: int) -> NDArray[np.int64]:
+    """The place of each chunk in the pool: slot first_slot + (k mod W), version (k div W) mod 2."""
+    rounds, places = np.divmod(chunks, window)
+    index: NDArray[np.int64] = (rounds & 1) << _VERSION_SHIFT | (first_slot + places)
+    return index
+
+
+def as_packets(datagrams: NDArray[np.uint8]) -> NDArray[np.void]:
+    """View [m, 266] or [m, 1034] bytes as m packets, without a copy.
+
+    ValueError: datagrams of another size, which are no packets.
+    """
+    count, size = datagrams.shape
+    if size not in VALUES:
+        raise ValueError(f"a datagram of {size} bytes is no packet (sizes: {', '.join(map(str, VALUES))})")
+    packets: NDArray[np.void] = datagrams.view(packet_dtype(VALUES[size])).reshape(count)
+    return packets
+
+
+def as_datagrams(packets: NDArray[np.void]) -> NDArray[np.uint8]:
+    """View m contiguous packets as [m, size] bytes, without a copy."""
+    return packets.view(np.uint8).reshape(len(packets), packets.itemsize)
