@@ -96,8 +96,10 @@ class Controller:
         """
         number = next(self._next_lease, None)
         if number is None:
-            # A lease's number in a slot would be taken for that of its new owner.
-            raise ControllerError(f"all {len(_LEASES)} leases have been granted; push the program again")
+            # What an old lease has left in a slot would be taken for its new owner's.
+            raise ControllerError(
+                f"all {len(_LEASES)} leases have been granted; enter the controller again: it pushes the program anew"
+            )
         tree = aggregation_tree(self._network, Job(number, tuple(hosts), udp_port, base, slots))
         for other in self._leases:
             _check_apart(tree, other.tree)

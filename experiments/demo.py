@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -97,7 +98,8 @@ def run_demo(
         with MininetNetwork(topology, P4Switch(), logs) as network:
 
             async def run_all() -> list[Run]:
-                config = compiled.json_text().encode()
+                # Compact: gRPC takes messages of up to 4 MB, and the indented text comes near that.
+                config = json.dumps(compiled.json, separators=(",", ":")).encode()
                 async with open_network(network, compiled.p4info, config, folder) as live:
                     runs = []
                     for spec in specs(training, loss):

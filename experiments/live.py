@@ -28,7 +28,7 @@ FIRST_TCP_PORT = 5001
 # Datagrams that a worker hands to the kernel at once, and slots in flight. A frame of many segments saves time of the
 # processor but waits at each hop until all of it has come: on slow links few are better.
 SLOW_LINK = 1_000_000_000
-SEGMENTS_SLOW, WINDOW_SLOW = 16, 128
+SEGMENTS_SLOW, WINDOW_SLOW = 32, 256
 SEGMENTS_FAST, WINDOW_FAST = 62, 1024
 
 

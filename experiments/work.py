@@ -45,13 +45,17 @@ class Vectors:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One worker's part of a run; `folder` holds the data set and takes the recording."""
+    """One worker's part of a run; `folder` holds the data set and takes the recording.
+
+    A worker that hears nothing new for `give_up` seconds fails and says what it waits for.
+    """
 
     rank: int
     workers: int
     folder: Path
     collective: InNetwork | Ring
     work: TrainingConfig | Vectors
+    give_up: float = 20.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ from workers import (
     InNetworkAllReduce,
     InNetworkConfig,
     Lease,
+    Recovery,
     RingAllReduce,
     RingConfig,
 )
@@ -50,10 +51,13 @@ def join(task: Task) -> Collective:
                     local,
                     remote,
                     segments=segments,
+                    recovery=Recovery(give_up=task.give_up),
                 )
             )
         case Ring(addresses):
-            return RingAllReduce(RingConfig(task.rank, addresses))
+            return RingAllReduce(
+                RingConfig(task.rank, addresses, connect_timeout=task.give_up, give_up=task.give_up)
+            )
 
 
 def train_digits(config: TrainingConfig, task: Task, collective: Collective) -> Curve:

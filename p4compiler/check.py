@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import PurePath
 
 from . import ir, nodes, types
@@ -21,6 +22,7 @@ def check(program: nodes.Program, reporter: Reporter) -> ir.Program:
             checker.declaration(node)
         except CompileError as failure:
             reporter.add(failure)
+            checker.declare_anyway(node)
     reporter.check()
     if not checker.blocks:
         place = (
@@ -32,7 +34,7 @@ def check(program: nodes.Program, reporter: Reporter) -> ir.Program:
     controller = [
         h for h in checker.headers if annotation_text(h.annotations, "controller_header") is not None
     ]
-    return ir.Program(checker.blocks, checker.instances, checker.errors, own, controller)
+    return ir.Program(checker.blocks, checker.instances, checker.errors, own, controller, checker.annotations)
 
 
 class _ProgramChecker(TableChecker):
@@ -41,6 +43,7 @@ class _ProgramChecker(TableChecker):
         self.blocks: dict[str, ir.Instance] = {}
         self.instances: list[ir.Instance] = []
         self.architecture_enums: set[str] = set()
+        self.annotations: nodes.Annotations = ()
         self.block: ir.Block | None = None
 
     # Declarations
@@ -68,12 +71,13 @@ class _ProgramChecker(TableChecker):
 
     def parameters(self, parameters: tuple[nodes.Parameter, ...]) -> tuple[ir.Variable, ...]:
         """Parameters as variables, declared in the current scope."""
-        self.signature_parameters(parameters)  # refuses what is not supported
         result = []
         for p in parameters:
             variable = ir.Variable(
                 p.name, self.type(p.type), p.span, p.direction, p.annotations, parameter=True
             )
+            if p.default is not None:
+                variable.default = self.constant(p.default, variable.type, "a default value")
             self.declare(p.name, p.span, variable)
             result.append(variable)
         return tuple(result)
@@ -100,7 +104,7 @@ class _ProgramChecker(TableChecker):
         self.scope = Scope(self.scope)
         try:
             parameters = self.parameters(node.parameters)
-            for before, after in zip(parameters, parameters[1:], strict=False):
+            for before, after in pairwise(parameters):
                 if not before.direction and after.direction:
                     hint = "parameters without a direction (the control plane's) come last"
                     raise error(after.span, "a parameter with a direction after one without", hint)
@@ -278,6 +282,7 @@ class _ProgramChecker(TableChecker):
             )
         if node.name != "main":
             raise error(node.name_span, f"the package's instance must be called 'main', not '{node.name}'")
+        self.annotations = node.annotations
         bindings: dict[str, types.Type] = {}
         if len(node.arguments) != len(package.parameters):
             hint = f"({', '.join(p.name for p in package.parameters)})"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 from . import ir, nodes, types
 from .check_expressions import ExpressionChecker
 from .check_types import no_such
@@ -15,10 +17,12 @@ class CallChecker(ExpressionChecker):
     """Adds calls to expressions."""
 
     constructor_parameters: frozenset[ir.Variable] = frozenset()
+    _unused_count = 0
 
     # Calls for a value
 
     def call(self, node: nodes.Call) -> ir.Expr:
+        """A call for its value."""
         function = node.function
         if isinstance(function, nodes.Member):
             if self.applied_table(node) is not None:
@@ -48,6 +52,7 @@ class CallChecker(ExpressionChecker):
         raise error(function.span, "this cannot be called for a value")
 
     def static_assert(self, call: ir.CallExtern) -> ir.Expr:
+        """The condition, if it holds; else an error."""
         condition = call.arguments[0]
         if not isinstance(condition, ir.Constant):
             raise error(condition.span, "the condition of static_assert must be known when compiling")
@@ -58,6 +63,7 @@ class CallChecker(ExpressionChecker):
         return condition
 
     def called(self, function: nodes.Expr) -> object:
+        """What a call calls, if it is called by its name."""
         if isinstance(function, nodes.Name):
             return self.lookup(function.name, function.span, function.rooted, "function or action")
         if isinstance(function, nodes.TypeExpr):
@@ -112,6 +118,7 @@ class CallChecker(ExpressionChecker):
         signatures: list[types.Signature],
         bindings: dict[str, types.Type],
     ) -> tuple[ir.CallExtern, types.Type]:
+        """A call of one of the signatures that fits by its number of arguments; and the type of its result."""
         fitting = [s for s in signatures if len(s.parameters) == len(node.arguments)]
         if not fitting:
             wanted = " or ".join(str(len(s.parameters)) for s in signatures)
@@ -144,18 +151,24 @@ class CallChecker(ExpressionChecker):
         parameters: tuple[types.Parameter, ...],
         bindings: dict[str, types.Type],
     ) -> tuple[ir.Expr, ...]:
-        """The arguments in the parameters' order, converted; type variables that they decide are put into `bindings`."""
-        values = [self.expr(a) for a in ordered(node, name, [p.name for p in parameters])]
+        """The arguments in the parameters' order, converted; type variables they decide are put into `bindings`."""
+        given = ordered(node, name, [p.name for p in parameters])
+        found = [self.expr(a.value) if a is not None and a.value is not None else None for a in given]
         for literals in (False, True):  # a literal without a width decides only what nothing else decides
-            for parameter, value in zip(parameters, values, strict=True):
-                if isinstance(value.type, types.Int) == literals:
+            for parameter, value in zip(parameters, found, strict=True):
+                if value is not None and isinstance(value.type, types.Int) == literals:
                     _unify(parameter.type, value.type, bindings)
+        values = [
+            v if v is not None else self._unused(node.span, types.substitute(p.type, bindings), p.direction)
+            for v, p in zip(found, parameters, strict=True)
+        ]
         return tuple(
             self.argument(p, value, types.substitute(p.type, bindings))
             for p, value in zip(parameters, values, strict=True)
         )
 
     def argument(self, parameter: types.Parameter, value: ir.Expr, wanted: types.Type) -> ir.Expr:
+        """One argument, converted to what its parameter wants."""
         if parameter.direction in ("out", "inout"):
             self.assignable(value)
             if value.type != wanted:
@@ -183,14 +196,23 @@ class CallChecker(ExpressionChecker):
         return False
 
     def block_arguments(
-        self, node: nodes.Call, name: str, parameters: tuple[ir.Variable, ...]
+        self, node: nodes.Call | nodes.ActionRef, name: str, parameters: Sequence[ir.Variable]
     ) -> tuple[ir.Expr, ...]:
         """Arguments of what has a body: a function, action, parser or control."""
-        values = []
+        values: list[ir.Expr] = []
+        optional = {p.name for p in parameters if p.default is not None}
         for argument, parameter in zip(
-            ordered(node, name, [p.name for p in parameters]), parameters, strict=True
+            ordered(node, name, [p.name for p in parameters], optional), parameters, strict=True
         ):
-            value = self.expr(argument)
+            value: ir.Expr
+            if argument is None and parameter.default is not None:
+                value = parameter.default
+            elif argument is None or argument.value is None:
+                value = self._unused(
+                    argument.span if argument else node.span, parameter.type, parameter.direction
+                )
+            else:
+                value = self.expr(argument.value)
             if parameter.direction in ("out", "inout"):
                 self.assignable(value)
                 if value.type != parameter.type:
@@ -203,18 +225,21 @@ class CallChecker(ExpressionChecker):
                 values.append(self.coerce(value, parameter.type))
         return tuple(values)
 
+    def _unused(self, span: Span, of: types.Type, direction: str) -> ir.Expr:
+        """The variable that `_` stands for: what is written to it is not used."""
+        if direction != "out" or isinstance(of, types.TypeVariable):
+            raise error(span, "'_' stands only for an out argument whose type is known", "give a variable")
+        self._unused_count += 1
+        return ir.Ref(of, span, ir.Variable(f"unused${self._unused_count}", of, span))
+
 
 def ordered(
-    node: nodes.Call | nodes.Instance | nodes.ActionRef, name: str, parameters: list[str]
-) -> list[nodes.Expr]:
-    """The arguments in the order of the parameters (they may be given by name), each of them once."""
-    given: dict[str, nodes.Expr] = {}
+    node: nodes.Call | nodes.ActionRef, name: str, parameters: list[str], optional: Collection[str] = ()
+) -> list[nodes.Argument | None]:
+    """The arguments in the order of the parameters (they may be given by name), each once; None: an optional one."""
+    given: dict[str, nodes.Argument] = {}
     arguments = node.arguments or ()
     for position, argument in enumerate(arguments):
-        if argument.value is None:
-            raise error(
-                argument.span, "'_' as an argument is not supported", "give a variable that is not used"
-            )
         if argument.name is not None:
             key = argument.name
             if key not in parameters:
@@ -225,16 +250,16 @@ def ordered(
             break
         if key in given:
             raise error(argument.span, f"parameter '{key}' is given twice")
-        given[key] = argument.value
-    if len(given) != len(parameters) or len(arguments) != len(parameters):
+        given[key] = argument
+    if len(given) != len(arguments) or any(p not in given and p not in optional for p in parameters):
         wanted = f"{len(parameters)} argument{'s' * (len(parameters) != 1)}"
         hint = f"({', '.join(parameters)})" if parameters else None
         raise error(node.span, f"'{name}' takes {wanted}, not {len(arguments)}", hint)
-    return [given[p] for p in parameters]
+    return [given.get(p) for p in parameters]
 
 
 def _unify(wanted: types.Type, given: types.Type, bindings: dict[str, types.Type]) -> None:
-    """Bind type variables of `wanted` so that it becomes `given`; what does not fit is found by the conversion later."""
+    """Bind type variables of `wanted` so that it becomes `given`; what does not fit, the conversion finds later."""
     match wanted:
         case types.TypeVariable(name=name):
             bindings.setdefault(name, given)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from . import fold, ir, nodes, types
-from .check_types import TypeChecker, no_such
+from .check_types import TypeChecker, no_member, no_such
 from .source import Span, error
 
 _SATURATING = ("|+|", "|-|")
@@ -24,6 +24,7 @@ class ExpressionChecker(TypeChecker):
         return value
 
     def compile_time(self, node: nodes.Expr, what: str) -> int:
+        """The value of an expression that must be known when compiling."""
         value = self.expr(node)
         if not isinstance(value, ir.Constant) or not isinstance(
             types.scalar(value.type), types.Int | types.Bits
@@ -34,6 +35,7 @@ class ExpressionChecker(TypeChecker):
         return value.value
 
     def member_value(self, node: nodes.Expr, underlying: types.Bits | None) -> int:
+        """The value of a member of a serializable enum."""
         return self.constant(node, underlying or types.Bits(32), "an enum member's value").value
 
     # Expressions
@@ -44,7 +46,7 @@ class ExpressionChecker(TypeChecker):
             case nodes.Name():
                 return self.name(node)
             case nodes.Member():
-                return self.member(node)
+                return self._member(node)
             case nodes.Binary():
                 return self.binary(node)
             case nodes.Integer(span, value, width, signed, base):
@@ -63,9 +65,9 @@ class ExpressionChecker(TypeChecker):
             case nodes.Boolean(span, truth):
                 return ir.Constant(types.Bool(), span, int(truth))
             case nodes.Slice():
-                return self.slice(node)
+                return self._slice(node)
             case nodes.Index():
-                return self.index(node)
+                return self._index(node)
             case nodes.Ternary():
                 return self.ternary(node)
             case nodes.Tuple(span, elements):
@@ -83,9 +85,11 @@ class ExpressionChecker(TypeChecker):
                 raise error(span, "a type stands where a value is needed")
 
     def call(self, node: nodes.Call) -> ir.Expr:
+        """A call for its value."""
         raise NotImplementedError
 
     def name(self, node: nodes.Name) -> ir.Expr:
+        """A name as a value."""
         symbol = self.lookup(node.name, node.span, node.rooted)
         match symbol:
             case ir.Variable():
@@ -97,9 +101,9 @@ class ExpressionChecker(TypeChecker):
         kind = type(symbol).__name__.lower() if not isinstance(symbol, list) else "function"
         raise error(node.span, f"'{node.name}' is no value (it is a{'n' * (kind[0] in 'aei')} {kind})")
 
-    def member(self, node: nodes.Member) -> ir.Expr:
+    def _member(self, node: nodes.Member) -> ir.Expr:
         if isinstance(node.base, nodes.TypeExpr):
-            return self.type_member(node, self.type(node.base.type))
+            return self._type_member(node, self.type(node.base.type))
         if node.name in ("hit", "miss") and isinstance(node.base, nodes.Call):
             table = self.applied_table(node.base)
             if table is not None:
@@ -110,7 +114,7 @@ class ExpressionChecker(TypeChecker):
         match of:
             case types.Fields(by_name=fields):
                 if node.name not in fields:
-                    raise no_such(f"field of {of}", node.name, node.name_span, fields)
+                    raise no_member(str(of), "field", node.name, node.name_span, fields)
                 if isinstance(base, ir.Aggregate):
                     return base.elements[list(fields).index(node.name)]
                 return ir.Field(fields[node.name], node.span, base, node.name)
@@ -139,7 +143,7 @@ class ExpressionChecker(TypeChecker):
                 return table
         return None
 
-    def type_member(self, node: nodes.Member, of: types.Type) -> ir.Expr:
+    def _type_member(self, node: nodes.Member, of: types.Type) -> ir.Expr:
         match of:
             case types.Error():
                 if node.name not in self.errors:
@@ -147,11 +151,11 @@ class ExpressionChecker(TypeChecker):
                 return ir.Constant(of, node.span, self.errors[node.name])
             case types.Enum(members=members):
                 if node.name not in members:
-                    raise no_such(f"member of enum {of}", node.name, node.name_span, members)
+                    raise no_member(f"enum {of}", "member", node.name, node.name_span, members)
                 return ir.Constant(of, node.span, members[node.name])
         raise error(node.span, f"type {of} has no member '{node.name}'")
 
-    def index(self, node: nodes.Index) -> ir.Expr:
+    def _index(self, node: nodes.Index) -> ir.Expr:
         base, index = self.expr(node.base), self.expr(node.index)
         if (
             isinstance(base.type, types.Tuple)
@@ -173,7 +177,7 @@ class ExpressionChecker(TypeChecker):
             index = self.coerce(index, types.Bits(32))
         return ir.Element(base.type.element, node.span, base, index)
 
-    def slice(self, node: nodes.Slice) -> ir.Expr:
+    def _slice(self, node: nodes.Slice) -> ir.Expr:
         base = self.expr(node.base)
         high, low = (
             self.compile_time(node.high, "the bounds of a slice"),
@@ -189,6 +193,7 @@ class ExpressionChecker(TypeChecker):
         return fold.slice_(node.span, base, high, low)
 
     def unary(self, node: nodes.Unary) -> ir.Expr:
+        """An operator before an operand."""
         operand = self.expr(node.operand)
         if node.op == "!":
             if not isinstance(operand.type, types.Bool):
@@ -208,6 +213,7 @@ class ExpressionChecker(TypeChecker):
         return operand
 
     def binary(self, node: nodes.Binary) -> ir.Expr:
+        """An operator between two operands."""
         op, span = node.op, node.span
         left, right = self.expr(node.left), self.expr(node.right)
         if op in ("&&", "||"):
@@ -217,10 +223,10 @@ class ExpressionChecker(TypeChecker):
                     raise error(operand.span, f"'{op}' needs a bool, not {operand.type}", hint)
             return fold.binary(span, types.Bool(), op, left, right)
         if op in ("==", "!="):
-            return self.equality(span, op, left, right)
+            return self._equality(span, op, left, right)
         left, right = self.arithmetic_operand(left), self.arithmetic_operand(right)
         if op in ("<<", ">>"):
-            return self.shift(span, op, left, right)
+            return self._shift(span, op, left, right)
         if op == "++":
             for operand in (left, right):
                 if not isinstance(operand.type, types.Bits):
@@ -235,7 +241,7 @@ class ExpressionChecker(TypeChecker):
             )
         if op not in _ARITHMETIC and op not in _ORDER:
             raise error(span, f"'{op}' stands only in keys", None)
-        left, right = self.same_type(span, op, left, right)
+        left, right = self._same_type(span, op, left, right)
         of = left.type
         if op in ("/", "%") and isinstance(of, types.Bits) and of.signed:
             raise error(span, f"'{op}' is not defined for {of}", "P4 divides only unsigned numbers")
@@ -243,7 +249,7 @@ class ExpressionChecker(TypeChecker):
             raise error(span, f"'{op}' needs operands with a width", "give the literals a width, like 8w1")
         return fold.binary(span, types.Bool() if op in _ORDER else of, op, left, right)
 
-    def same_type(self, span: Span, op: str, left: ir.Expr, right: ir.Expr) -> tuple[ir.Expr, ir.Expr]:
+    def _same_type(self, span: Span, op: str, left: ir.Expr, right: ir.Expr) -> tuple[ir.Expr, ir.Expr]:
         if isinstance(left.type, types.Int) and isinstance(right.type, types.Bits):
             left = self.coerce(left, right.type)
         elif isinstance(right.type, types.Int) and isinstance(left.type, types.Bits):
@@ -254,7 +260,7 @@ class ExpressionChecker(TypeChecker):
             )
         return left, right
 
-    def shift(self, span: Span, op: str, left: ir.Expr, right: ir.Expr) -> ir.Expr:
+    def _shift(self, span: Span, op: str, left: ir.Expr, right: ir.Expr) -> ir.Expr:
         if not isinstance(left.type, types.Bits | types.Int):
             raise error(left.span, f"'{op}' cannot be applied to {left.type}")
         if isinstance(left.type, types.Int) and not isinstance(right, ir.Constant):
@@ -269,7 +275,7 @@ class ExpressionChecker(TypeChecker):
             raise error(right.span, f"a shift by {right.type}")
         return fold.binary(span, left.type, op, left, right)
 
-    def equality(self, span: Span, op: str, left: ir.Expr, right: ir.Expr) -> ir.Expr:
+    def _equality(self, span: Span, op: str, left: ir.Expr, right: ir.Expr) -> ir.Expr:
         if isinstance(left, ir.Aggregate) and not isinstance(right, ir.Aggregate):
             left = self.coerce(left, right.type)
         elif isinstance(right, ir.Aggregate) and not isinstance(left, ir.Aggregate):
@@ -285,6 +291,7 @@ class ExpressionChecker(TypeChecker):
         return fold.binary(span, types.Bool(), op, left, right)
 
     def ternary(self, node: nodes.Ternary) -> ir.Expr:
+        """`condition ? chosen : other`."""
         condition = self.expr(node.condition)
         if not isinstance(condition.type, types.Bool):
             raise error(node.condition.span, f"the condition of ?: is a bool, not {condition.type}")
@@ -327,24 +334,21 @@ class ExpressionChecker(TypeChecker):
             return value
         match source, target:
             case types.Int(), types.Bits():
-                return self.fit(value, target)
+                return self._fit(value, target)
             case types.Enum(underlying=types.Bits() as bits), types.Bits() if bits == target:
                 return fold.cast(value.span, target, value)
             case types.Tuple() | types.Record(), types.Fields() | types.Tuple() if isinstance(
                 value, ir.Aggregate
             ):
-                return self.initializer(value, target)
+                return self._initializer(value, target)
             case _, types.TypeVariable(name="_"):
                 return value
-        raise error(
-            value.span,
-            f"a value of type {source} stands where {target} is needed",
-            _cast_hint(source, target),
-        )
+        message = f"a value of type {source} stands where {target} is needed"
+        raise error(value.span, message, _cast_hint(value, target))
 
-    def fit(self, value: ir.Expr, target: types.Bits) -> ir.Expr:
+    def _fit(self, value: ir.Expr, target: types.Bits) -> ir.Expr:
         if isinstance(value, ir.Mux):
-            chosen, other = self.fit(value.chosen, target), self.fit(value.other, target)
+            chosen, other = self._fit(value.chosen, target), self._fit(value.other, target)
             return fold.mux(value.span, value.condition, chosen, other)
         if not isinstance(value, ir.Constant):  # a constructor parameter: a constant once it is instantiated
             return ir.Cast(target, value.span, value)
@@ -354,7 +358,7 @@ class ExpressionChecker(TypeChecker):
             self.reporter.warn(value.span, f"{value.value} does not fit in {target}; it becomes {wrapped}")
         return ir.Constant(target, value.span, fold.wrap(value.value, target), value.base)
 
-    def initializer(self, value: ir.Aggregate, target: types.Type) -> ir.Expr:
+    def _initializer(self, value: ir.Aggregate, target: types.Type) -> ir.Expr:
         match target:
             case types.Tuple(elements=wanted):
                 fields: tuple[tuple[str | None, types.Type], ...] = tuple((None, t) for t in wanted)
@@ -430,13 +434,17 @@ def _castable(source: types.Type, target: types.Type) -> bool:
     return False
 
 
-def _cast_hint(source: types.Type, target: types.Type) -> str | None:
+def _cast_hint(value: ir.Expr, target: types.Type) -> str | None:
+    source = value.type
+    text = "x"
+    if isinstance(value, ir.Ref | ir.Field | ir.Element) and value.span.expansion is None:
+        text = value.span.fragment()
     if _castable(source, target):
-        return f"cast it: ({target})x"
+        return f"cast it: ({target}){text}"
     if isinstance(source, types.Bits) and isinstance(target, types.Bits):
-        return f"cast it: ({target})({types.Bits(target.width, source.signed)})x"
+        return f"cast it: ({target})({types.Bits(target.width, source.signed)}){text}"
     if isinstance(source, types.Bits) and isinstance(target, types.Bool):
-        return "compare it with something: x != 0"
+        return f"compare it with something: {text} != 0"
     return None
 
 

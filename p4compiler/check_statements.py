@@ -28,7 +28,9 @@ class StatementChecker(CallChecker):
         return tuple(result)
 
     def declare_anyway(self, node: nodes.Node) -> None:
-        """After an error in a variable's declaration: the variable exists, so that its uses are no errors too."""
+        """After an error in a declaration: what it declares exists, so that its uses are no errors too."""
+        if isinstance(node, nodes.Declaration) and node.name not in self.scope.names:
+            self.broken.add(node.name)
         if isinstance(node, nodes.Variable) and node.name not in self.scope.names:
             try:
                 of = self.type(node.type)
@@ -37,18 +39,20 @@ class StatementChecker(CallChecker):
             self.scope.names[node.name] = ir.Variable(node.name, of, node.name_span)
 
     def body(self, node: nodes.Statement | None) -> tuple[ir.Stmt, ...]:
+        """A branch or block, in a scope of its own."""
         if node is None:
             return ()
         return self.statements(node.statements if isinstance(node, nodes.Block) else (node,))
 
     def statement(self, node: nodes.Statement) -> list[ir.Stmt]:
+        """One statement; a block becomes its statements."""
         match node:
             case nodes.Assignment(span, target, value):
                 left = self.expr(target)
                 self.assignable(left)
                 return [ir.Assign(span, left, self.coerce(self.expr(value), left.type))]
             case nodes.CallStatement(span, call):
-                return self.call_statement(call)
+                return self._call_statement(call)
             case nodes.If(span, condition, chosen, other):
                 test = self.expr(condition)
                 if not isinstance(test.type, types.Bool):
@@ -63,7 +67,7 @@ class StatementChecker(CallChecker):
                 self.declare_constant(node)
                 return []
             case nodes.Return(span, value):
-                return [self.return_(node)]
+                return [self._return_(node)]
             case nodes.Exit(span):
                 if self.result is not None:
                     raise error(
@@ -76,6 +80,7 @@ class StatementChecker(CallChecker):
                 raise error(node.span, "instances are declared outside of statements", "move it before apply")
 
     def variable(self, node: nodes.Variable) -> ir.Declare:
+        """The declaration of a variable."""
         of = self.type(node.type)
         if isinstance(of, types.Void | types.String | types.Int | types.ExternInstance | types.BlockInstance):
             hint = "use const int, or a width" if isinstance(of, types.Int) else None
@@ -86,6 +91,7 @@ class StatementChecker(CallChecker):
         return ir.Declare(node.span, variable, initial)
 
     def declare_constant(self, node: nodes.Constant) -> None:
+        """Declare a constant."""
         of = self.type(node.type)
         value = self.coerce(self.expr(node.value), of)
         if not isinstance(value, ir.Constant | ir.Text):
@@ -94,7 +100,7 @@ class StatementChecker(CallChecker):
             )
         self.declare(node.name, node.name_span, value)
 
-    def return_(self, node: nodes.Return) -> ir.Return:
+    def _return_(self, node: nodes.Return) -> ir.Return:
         if node.value is None:
             if self.result is not None and not isinstance(self.result, types.Void):
                 raise error(node.span, f"this function returns {self.result}", "write return value;")
@@ -105,7 +111,7 @@ class StatementChecker(CallChecker):
 
     # Calls for an effect
 
-    def call_statement(self, node: nodes.Call) -> list[ir.Stmt]:
+    def _call_statement(self, node: nodes.Call) -> list[ir.Stmt]:
         function = node.function
         if isinstance(function, nodes.Member):
             table = self.applied_table(node)
@@ -159,11 +165,13 @@ class StatementChecker(CallChecker):
         return None
 
     def anonymous(self, block: ir.Block, function: nodes.Member) -> ir.Instance:
+        """A new instance of a control that is applied without one."""
         raise NotImplementedError
 
     # Switches
 
     def switch(self, node: nodes.Switch) -> ir.Stmt:
+        """A switch over the action that ran or over a value."""
         subject = node.subject
         if (
             isinstance(subject, nodes.Member)
@@ -172,7 +180,7 @@ class StatementChecker(CallChecker):
         ):
             table = self.applied_table(subject.base)
             if table is not None:
-                return self.switch_action(node, table)
+                return self._switch_action(node, table)
         value = self.expr(subject)
         if not isinstance(types.scalar(value.type), types.Bits):
             raise error(subject.span, f"a switch over {value.type} is not supported")
@@ -185,7 +193,7 @@ class StatementChecker(CallChecker):
             cases.append((known, self.body(body)))
         return ir.SwitchValue(node.span, value, tuple(cases))
 
-    def switch_action(self, node: nodes.Switch, table: ir.Table) -> ir.ApplyTable:
+    def _switch_action(self, node: nodes.Switch, table: ir.Table) -> ir.ApplyTable:
         cases = []
         seen: set[ir.Action | None] = set()
         for labels, body in self.cases(node):

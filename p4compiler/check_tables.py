@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from . import ir, nodes, types
-from .check_calls import ordered
 from .check_statements import StatementChecker
 from .check_types import no_such, suggestion
 from .source import Span, error
@@ -20,8 +19,9 @@ class TableChecker(StatementChecker):
     """Adds tables."""
 
     def table(self, node: nodes.Table) -> ir.Table:
-        key = tuple(self.key_element(k) for k in node.key)
-        calls = [self.listed_action(ref) for ref in node.actions]
+        """A table with its key, actions, entries and properties."""
+        key = tuple(self._key_element(k) for k in node.key)
+        calls = [self._listed_action(ref) for ref in node.actions]
         names = [call.action.name for call in calls]
         for ref, name in zip(node.actions, names, strict=True):
             if names.count(name) > 1:
@@ -40,14 +40,14 @@ class TableChecker(StatementChecker):
         if node.entries is not None:
             table.entries = tuple(self.entry(e, table, place) for place, e in enumerate(node.entries, 1))
         for property_ in node.properties:
-            self.property(property_, table)
+            self._property(property_, table)
         if any(k.match_kind == "selector" for k in key) and table.implementation is None:
             raise error(
                 node.name_span, "a selector key needs an action_selector", "add implementation = ...;"
             )
         return table
 
-    def key_element(self, node: nodes.KeyElement) -> ir.KeyElement:
+    def _key_element(self, node: nodes.KeyElement) -> ir.KeyElement:
         if node.match_kind not in self.match_kinds:
             raise no_such("match kind", node.match_kind, node.match_span, self.match_kinds)
         value = self.expr(node.expression)
@@ -64,32 +64,20 @@ class TableChecker(StatementChecker):
 
     # Actions
 
-    def find_action(self, ref: nodes.ActionRef) -> ir.Action:
+    def _find_action(self, ref: nodes.ActionRef) -> ir.Action:
         symbol = self.lookup(ref.name, ref.span, ref.rooted, "action")
         if not isinstance(symbol, ir.Action):
             raise error(ref.span, f"'{ref.name}' is no action")
         return symbol
 
-    def listed_action(self, ref: nodes.ActionRef) -> ir.ActionCall:
-        action = self.find_action(ref)
+    def _listed_action(self, ref: nodes.ActionRef) -> ir.ActionCall:
+        action = self._find_action(ref)
         directed = [p for p in action.parameters if p.direction]
-        values = self.action_arguments(ref, action, directed)
+        values = self.block_arguments(ref, action.name, directed)
         return ir.ActionCall(action, values, ref.span, ref.annotations)
 
-    def action_arguments(
-        self, ref: nodes.ActionRef, action: ir.Action, parameters: list[ir.Variable]
-    ) -> tuple[ir.Expr, ...]:
-        values = []
-        for node, parameter in zip(
-            ordered(ref, action.name, [p.name for p in parameters]), parameters, strict=True
-        ):
-            value = self.expr(node)
-            if parameter.direction in ("out", "inout"):
-                self.assignable(value)
-            values.append(self.coerce(value, parameter.type))
-        return tuple(values)
-
     def default_action(self, node: nodes.Table, calls: list[ir.ActionCall]) -> ir.ActionCall:
+        """The default action: as written, else NoAction."""
         if node.default is None:
             symbol = self.top.find("NoAction")
             if not isinstance(symbol, ir.Action):
@@ -106,7 +94,7 @@ class TableChecker(StatementChecker):
         self, ref: nodes.ActionRef, calls: list[ir.ActionCall] | tuple[ir.ActionCall, ...]
     ) -> ir.ActionCall:
         """An action with the values of its parameters without direction (those of the others are the list's)."""
-        action = self.find_action(ref)
+        action = self._find_action(ref)
         listed = next((c for c in calls if c.action is action), None)
         if listed is None:
             hint = (
@@ -114,10 +102,9 @@ class TableChecker(StatementChecker):
                 or f"add {ref.name} to the table's actions"
             )
             raise error(ref.span, f"'{ref.name}' is not in the table's list of actions", hint)
-        data = [p for p in action.parameters if not p.direction]
-        given = len(ref.arguments or ())
-        parameters = data if given == len(data) else list(action.parameters)
-        values = self.action_arguments(ref, action, parameters)
+        data = tuple(p for p in action.parameters if not p.direction)
+        parameters = data if len(ref.arguments or ()) <= len(data) else action.parameters
+        values = self.block_arguments(ref, action.name, parameters)
         constants = [v for v, p in zip(values, parameters, strict=True) if not p.direction]
         for value in constants:
             if not isinstance(value, ir.Constant):
@@ -128,7 +115,7 @@ class TableChecker(StatementChecker):
 
     # Properties
 
-    def property(self, node: nodes.Property, table: ir.Table) -> None:
+    def _property(self, node: nodes.Property, table: ir.Table) -> None:
         match node.name:
             case "size":
                 table.size = self.expr(node.value)
@@ -177,11 +164,13 @@ class TableChecker(StatementChecker):
         return instance
 
     def instance(self, node: nodes.Instance) -> ir.Instance:
+        """An extern object, parser or control; it is put into the block around it."""
         raise NotImplementedError
 
     # Entries and keys
 
     def entry(self, node: nodes.Entry, table: ir.Table, place: int) -> ir.Entry:
+        """One of the const entries."""
         keys = self.key_values(node.keys, [k.expr for k in table.key], node.span)
         for value, element, written in zip(keys, table.key, _spread(node.keys, len(keys)), strict=True):
             _check_kind(value, element, written.span)
@@ -198,9 +187,9 @@ class TableChecker(StatementChecker):
         written = _spread(written, len(subjects))
         if len(written) != len(subjects):
             raise error(span, f"{len(subjects)} keys are needed, not {len(written)}")
-        return tuple(self.key_value(w, s.type) for w, s in zip(written, subjects, strict=True))
+        return tuple(self._key_value(w, s.type) for w, s in zip(written, subjects, strict=True))
 
-    def key_value(self, node: nodes.Expr, of: types.Type) -> ir.KeyValue:
+    def _key_value(self, node: nodes.Expr, of: types.Type) -> ir.KeyValue:
         match node:
             case nodes.Anything():
                 return ir.KeyValue(0, 0)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from . import ir, nodes, types
-from .source import Reporter, Span, error
+from .source import CompileError, Reporter, Span, error
 
 Symbol = (
     types.Type | ir.Constant | ir.Variable | ir.Action | ir.Table | ir.Instance | ir.Function | ir.Block | ir.ValueSet
@@ -21,6 +21,7 @@ _BASIC: dict[str, types.Type] = {
     "void": types.Void(),
 }
 MAX_WIDTH = 1 << 16
+MAX_LISTED = 8  # names that a hint lists
 
 
 class Scope:
@@ -58,6 +59,12 @@ def no_such(what: str, name: str, span: Span, known: Iterable[str]) -> Exception
     return error(span, f"there is no {what} '{name}'", suggestion(name, known))
 
 
+def no_member(of: str, what: str, name: str, span: Span, known: Collection[str]) -> Exception:
+    """The error for a member that something does not have."""
+    few = f"it has {', '.join(known)}" if 0 < len(known) <= MAX_LISTED else None
+    return error(span, f"{of} has no {what} '{name}'", suggestion(name, known) or few)
+
+
 class TypeChecker:
     """Resolves names and types; the base of the checkers of expressions, statements and declarations."""
 
@@ -65,6 +72,7 @@ class TypeChecker:
         self.reporter = reporter
         self.top = Scope()
         self.scope = self.top
+        self.broken: set[str] = set()  # names whose declarations have errors
         self.errors: dict[str, int] = {}
         self.match_kinds: set[str] = set()
         self.enums: list[types.Enum] = []
@@ -86,6 +94,8 @@ class TypeChecker:
         """What a name means; an error if it means nothing."""
         scope = self.top if rooted else self.scope
         symbol = scope.find(name)
+        if symbol is None and name in self.broken:
+            raise CompileError([])  # the error is in its declaration, and reported there
         if symbol is None:
             raise no_such(what, name, span, scope.all_names())
         return symbol
@@ -116,9 +126,9 @@ class TypeChecker:
                     return _BASIC[name]
                 if name == "_":
                     return types.TypeVariable("_")
-                return self.named_type(span, name, arguments, rooted)
+                return self._named_type(span, name, arguments, rooted)
 
-    def named_type(
+    def _named_type(
         self, span: Span, name: str, arguments: tuple[nodes.TypeNode, ...], rooted: bool
     ) -> types.Type:
         symbol = self.lookup(name, span, rooted, "type")
@@ -138,6 +148,7 @@ class TypeChecker:
         raise error(span, f"'{name}' is not a type")
 
     def check_count(self, span: Span, name: str, wanted: int, given: int) -> None:
+        """Raise an error unless the number of type arguments is right."""
         if wanted != given:
             plural = "s" * (wanted != 1)
             raise error(span, f"'{name}' takes {wanted} type argument{plural}, not {given}")
@@ -161,7 +172,7 @@ class TypeChecker:
             case nodes.Composite():
                 self.declare(node.name, node.name_span, self.composite(node))
             case nodes.Enum():
-                self.declare_enum(node)
+                self._declare_enum(node)
             case nodes.Names(name="error"):
                 for name, span in node.members:
                     if name in self.errors:
@@ -170,7 +181,7 @@ class TypeChecker:
             case nodes.Names():
                 self.match_kinds |= {name for name, _ in node.members}
             case nodes.Extern():
-                self.declare_extern(node)
+                self._declare_extern(node)
             case nodes.Callable():
                 generic = Scope(self.scope)
                 generic.names |= {name: types.TypeVariable(name) for name in node.type_parameters}
@@ -185,12 +196,13 @@ class TypeChecker:
         return True
 
     def composite(self, node: nodes.Composite) -> types.Fields:
+        """A header, struct or header union."""
         fields: dict[str, types.Field] = {}
         for field in node.fields:
             if field.name in fields:
                 raise error(field.name_span, f"field '{field.name}' is declared twice")
             of = self.type(field.type)
-            self.check_field(node, field, of)
+            self._check_field(node, field, of)
             fields[field.name] = types.Field(field.name, of, field.annotations)
         made = tuple(fields.values())
         match node.kind:
@@ -202,13 +214,15 @@ class TypeChecker:
                 return types.Union(node.name, made, node.name_span, node.annotations)
         return types.Struct(node.name, made, node.name_span, node.annotations)
 
-    def check_field(self, node: nodes.Composite, field: nodes.Field, of: types.Type) -> None:
+    def _check_field(self, node: nodes.Composite, field: nodes.Field, of: types.Type) -> None:
         inner = of
         while isinstance(inner, types.NewType):
             inner = inner.base
         if node.kind == "header":
-            allowed = isinstance(inner, types.Bits | types.Bool | types.Varbit) or (
-                isinstance(inner, types.Enum) and inner.underlying is not None
+            allowed = (
+                _is_flat(inner)
+                or isinstance(inner, types.Varbit)
+                or (isinstance(inner, types.Enum) and inner.underlying is not None)
             )
         elif node.kind == "header_union":
             allowed = isinstance(inner, types.Header)
@@ -217,7 +231,7 @@ class TypeChecker:
         if not allowed:
             raise error(field.type.span, f"a {node.kind.replace('_', ' ')} cannot have a field of type {of}")
 
-    def declare_enum(self, node: nodes.Enum) -> None:
+    def _declare_enum(self, node: nodes.Enum) -> None:
         underlying = None
         if node.underlying is not None:
             resolved = types.scalar(self.type(node.underlying))
@@ -234,9 +248,10 @@ class TypeChecker:
         self.declare(node.name, node.name_span, enum)
 
     def member_value(self, node: nodes.Expr, underlying: types.Bits | None) -> int:
+        """The value of a member of a serializable enum."""
         raise NotImplementedError
 
-    def declare_extern(self, node: nodes.Extern) -> None:
+    def _declare_extern(self, node: nodes.Extern) -> None:
         extern = types.Extern(node.name, node.type_parameters, {})
         self.declare(node.name, node.name_span, extern)
         self.scope = Scope(self.scope)
@@ -257,9 +272,7 @@ class TypeChecker:
         return types.Signature(node.name, node.type_parameters, parameters, result)
 
     def signature_parameters(self, parameters: tuple[nodes.Parameter, ...]) -> tuple[types.Parameter, ...]:
-        for parameter in parameters:
-            if parameter.default is not None:
-                raise error(parameter.span, "default values of parameters are not supported")
+        """Parameters as a signature has them."""
         return tuple(
             types.Parameter(
                 p.name, self.type(p.type), p.direction, any(a.name == "optional" for a in p.annotations)
@@ -271,3 +284,11 @@ class TypeChecker:
 def _block_type(block: ir.Block) -> types.Block:
     parameters = tuple(types.Parameter(v.name, v.type, v.direction) for v in block.parameters)
     return types.Block(block.name, block.kind, (), parameters)
+
+
+def _is_flat(of: types.Type) -> bool:
+    """Whether a struct has only bits in it, so that it can be a part of a header."""
+    if isinstance(of, types.Struct):
+        return all(_is_flat(f.type) for f in of.fields)
+    bits = types.scalar(of)
+    return isinstance(bits, types.Bits | types.Bool) and not isinstance(of, types.Error)

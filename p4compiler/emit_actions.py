@@ -73,6 +73,7 @@ class ActionWriter:
         return primitives
 
     def statements(self, statements: tuple[ir.Stmt, ...], out: list[Json], returns: list[list[Json]]) -> None:
+        """Append the primitives of statements; `returns` are the jumps out of the scopes around them."""
         for s in statements:
             match s:
                 case ir.Assign():
@@ -101,6 +102,7 @@ class ActionWriter:
                     raise error(s.span, "this statement is not supported in an action")
 
     def if_statement(self, s: ir.If, out: list[Json], returns: list[list[Json]]) -> None:
+        """A conditional jump over what is not to be done."""
         where = source_info(s.span)
         test = self.expressions.argument(s.condition)
         skip: Json = {"op": "_jump_if_zero", "parameters": [test], "source_info": where}
@@ -155,7 +157,7 @@ class ActionWriter:
             case "register.read":
                 op, parameters = (
                     "register_read",
-                    [self.target(s, 0), _object("register_array", instance), value(arguments[1])],
+                    [self._target(s, 0), _object("register_array", instance), value(arguments[1])],
                 )
             case "register.write":
                 op, parameters = (
@@ -167,20 +169,20 @@ class ActionWriter:
             case "meter.execute_meter":
                 op, parameters = (
                     "execute_meter",
-                    [_object("meter_array", instance), value(arguments[0]), self.target(s, 1)],
+                    [_object("meter_array", instance), value(arguments[0]), self._target(s, 1)],
                 )
             case "mark_to_drop":
                 op, parameters = "mark_to_drop", [self.expressions.left(arguments[0])]
             case "random":
-                op, parameters = "modify_field_rng_uniform", [self.target(s, 0), *map(value, arguments[1:])]
+                op, parameters = "modify_field_rng_uniform", [self._target(s, 0), *map(value, arguments[1:])]
             case "hash":
-                op, parameters = "modify_field_with_hash_based_offset", self.hash(s)
+                op, parameters = "modify_field_with_hash_based_offset", self._hash(s)
             case "truncate":
                 op, parameters = "truncate", [value(arguments[0])]
             case "digest":
                 op, parameters = "generate_digest", [value(arguments[0]), literal(self.learn_list(s), 32)]
             case "clone" | "clone_preserving_field_list":
-                op, parameters = self.clone(s)
+                op, parameters = self._clone(s)
             case "resubmit_preserving_field_list":
                 op, parameters = "resubmit", [self.field_list(s, arguments[0], "ig")]
             case "recirculate_preserving_field_list":
@@ -188,7 +190,7 @@ class ActionWriter:
             case "assert" | "assume":
                 op, parameters = s.name, [value(arguments[0])]
             case "log_msg":
-                op, parameters = "log_msg", self.log(s)
+                op, parameters = "log_msg", self._log(s)
             case _:
                 raise error(s.span, f"{s.name}() is not supported here")
         primitives: list[Json] = [{"op": op, "parameters": parameters, "source_info": source_info(s.span)}]
@@ -202,20 +204,20 @@ class ActionWriter:
                 primitives[-1]["parameters"][1] = {"type": "expression", "value": signed}
         return primitives
 
-    def target(self, s: ir.CallExtern, position: int) -> Json:
+    def _target(self, s: ir.CallExtern, position: int) -> Json:
         left = self.expressions.left(s.arguments[position])
         if left["type"] == "expression":
             raise error(s.span, "a field with a computed index cannot be written here", "use a variable")
         return left
 
-    def hash(self, s: ir.CallExtern) -> list[Json]:
+    def _hash(self, s: ir.CallExtern) -> list[Json]:
         target, algorithm, base, fields, limit = s.arguments
         if not isinstance(algorithm, ir.Constant):
             raise error(algorithm.span, "the hash algorithm must be known when compiling")
         calculation = self.calculation(_HASHES[algorithm.value], fields, payload=False)
         value = self.expressions.argument
         return (
-            [self.target(s, 0), value(base), _object("calculation", calculation), value(limit)]
+            [self._target(s, 0), value(base), _object("calculation", calculation), value(limit)]
             if target
             else []
         )
@@ -224,7 +226,7 @@ class ActionWriter:
         """A named calculation over a list of fields."""
         number = len(self.lists.calculations)
         name = "calc" if number == 0 else f"calc_{number - 1}"
-        inputs = [self.calculation_input(e) for e in leaves(fields)]
+        inputs = [self._calculation_input(e) for e in leaves(fields)]
         if payload:
             inputs.append({"type": "payload", "value": None})
         made: Json = {"name": name, "id": number, "algo": algorithm, "input": inputs}
@@ -233,7 +235,7 @@ class ActionWriter:
         self.lists.calculations.append(made)
         return name
 
-    def calculation_input(self, e: ir.Expr) -> Json:
+    def _calculation_input(self, e: ir.Expr) -> Json:
         match e:
             case ir.Constant(type=of, value=number):
                 width = types.width(of)
@@ -252,7 +254,7 @@ class ActionWriter:
         number = len(self.lists.learn_lists) + 1
         of = s.type_arguments[0] if s.type_arguments else s.arguments[1].type
         name = of.name if isinstance(of, types.Struct) else "digest"
-        elements = [self.calculation_input(e) for e in leaves(s.arguments[1])]
+        elements = [self._calculation_input(e) for e in leaves(s.arguments[1])]
         made = {
             "id": number,
             "name": name,
@@ -262,7 +264,7 @@ class ActionWriter:
         self.lists.learn_lists.append(made)
         return number
 
-    def clone(self, s: ir.CallExtern) -> tuple[str, list[Json]]:
+    def _clone(self, s: ir.CallExtern) -> tuple[str, list[Json]]:
         kind = s.arguments[0]
         if not isinstance(kind, ir.Constant):
             raise error(kind.span, "the kind of clone must be known when compiling")
@@ -270,7 +272,7 @@ class ActionWriter:
             raise error(s.span, f"a clone from {('ingress', 'egress')[kind.value]} is not possible here")
         session = self.expressions.argument(s.arguments[1])
         if s.name == "clone":
-            return _CLONES[kind.value], [session, literal(self.empty_list(), 32)]
+            return _CLONES[kind.value], [session, literal(self._empty_list(), 32)]
         return _CLONES[kind.value], [session, self.field_list(s, s.arguments[2], self.role)]
 
     def field_list(self, s: ir.CallExtern, index: ir.Expr, role: str) -> Json:
@@ -282,14 +284,14 @@ class ActionWriter:
         for made in self.lists.field_lists:
             if made["name"] == f"field_list{index.value}":
                 return literal(made["id"], 32)
-        return literal(self.empty_list(), 32)
+        return literal(self._empty_list(), 32)
 
-    def empty_list(self) -> int:
+    def _empty_list(self) -> int:
         number = len(self.lists.field_lists) + 1
         self.lists.field_lists.append({"id": number, "name": f"fl_{number}", "elements": []})
         return number
 
-    def log(self, s: ir.CallExtern) -> list[Json]:
+    def _log(self, s: ir.CallExtern) -> list[Json]:
         values = (
             [self.expressions.argument(e) for e in leaves(s.arguments[1])] if len(s.arguments) > 1 else []
         )

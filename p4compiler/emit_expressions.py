@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import ir, types
-from .layout import SCALARS, STANDARD_METADATA, Layout
+from .layout import SCALARS, STANDARD_METADATA, Layout, flat_fields
 from .rewrite import path
 from .source import Span, error
 
@@ -89,7 +89,7 @@ class ExpressionWriter:
                 found = self.left(e)
                 return operation("d2b", None, found) if isinstance(e.type, types.Bool) else found
             case ir.IsValid(header=header):
-                return self.is_valid(header)
+                return self._is_valid(header)
             case ir.Binary():
                 return self.binary(e)
             case ir.Unary(type=of, op=op, operand=operand):
@@ -125,6 +125,7 @@ class ExpressionWriter:
         return operation("&", value, literal((1 << bits.width) - 1, bits.width))
 
     def binary(self, e: ir.Binary) -> Json:
+        """Two operands around an operator."""
         op, of = e.op, e.type
         if (
             op in ("<<", ">>")
@@ -146,10 +147,10 @@ class ExpressionWriter:
             width = literal(types.width(of) or 0)
             return operation("sat_cast" if _signed(of) else "usat_cast", operation(op[1], left, right), width)
         if op == "++":
-            return self.concat(e, left, right)
+            return self._concat(e, left, right)
         return self.bring_back(operation(op, left, right), of)
 
-    def concat(self, e: ir.Binary, left: Json, right: Json) -> Json:
+    def _concat(self, e: ir.Binary, left: Json, right: Json) -> Json:
         width = types.width(e.right.type) or 0
         if _signed(e.right.type):
             right = self.bring_back(right, types.Bits(width))
@@ -157,6 +158,7 @@ class ExpressionWriter:
         return self.bring_back(joined, e.type) if _signed(e.type) else joined
 
     def cast(self, e: ir.Cast) -> Json:
+        """A conversion."""
         source, target = types.scalar(e.operand.type), types.scalar(e.type)
         inner = self.value(e.operand)
         match source, target:
@@ -177,13 +179,26 @@ class ExpressionWriter:
                 )
         return inner
 
-    def is_valid(self, header: ir.Expr) -> Json:
+    def _is_valid(self, header: ir.Expr) -> Json:
         inner = self.left(header)
         if isinstance(header.type, types.Union):
             return operation("valid_union", None, inner)
         if inner["type"] != "header":
             raise error(header.span, "isValid() of a header with a computed index is not supported")
         return operation("d2b", None, {"type": "field", "value": [inner["value"], "$valid$"]})
+
+    def _header_field(self, header: ir.Expr, names: tuple[str, ...]) -> Json:
+        """A field of a header."""
+        assert isinstance(header.type, types.Header)
+        fields = flat_fields(header.type)
+        position = [f.path for f in fields].index(names)
+        name = fields[position].name
+        if isinstance(header, ir.StackPart) and header.part == "last":
+            return {"type": "stack_field", "value": [self.left(header.base)["value"], name]}
+        found = self.left(header)
+        if found["type"] == "header":
+            return {"type": "field", "value": [found["value"], name]}
+        return {"type": "expression", "value": {"op": "access_field", "left": found, "right": position}}
 
     # Left values
 
@@ -202,21 +217,12 @@ class ExpressionWriter:
                     e.span,
                     f"'{e.part}' of a stack is only supported in a parser, to extract or to read a field",
                 )
-            case ir.Field(base=ir.StackPart(base=stack, part="last"), name=name):
-                return {"type": "stack_field", "value": [self.left(stack)["value"], name]}
             case ir.Element(base=base, index=index) if not isinstance(index, ir.Constant):
                 return operation("dereference_header_stack", self.left(base), self.value(index))
-            case ir.Field(base=ir.Element(index=index) as base, name=name) if not isinstance(
-                index, ir.Constant
-            ):
-                assert isinstance(base.type, types.Fields)
-                position = list(base.type.by_name).index(name)
-                return {
-                    "type": "expression",
-                    "value": {"op": "access_field", "left": self.left(base), "right": position},
-                }
-            case ir.Field(base=base, name=name) if isinstance(base.type, types.Header):
-                return {"type": "field", "value": [self.left(base)["value"], name]}
+            case ir.Field():
+                header, names = _header_of(e)
+                if header is not None:
+                    return self._header_field(header, names)
         where = path(e)
         if where is None:
             raise error(e.span, "this expression is not supported here")
@@ -234,6 +240,17 @@ class ExpressionWriter:
             case types.Struct():
                 raise error(e.span, f"a whole struct ({of}) is not supported here", "name its fields")
         return {"type": "field", "value": [SCALARS, name]}
+
+
+def _header_of(e: ir.Expr) -> tuple[ir.Expr | None, tuple[str, ...]]:
+    """The header that a field belongs to and the path to it inside; None if it belongs to none."""
+    names: tuple[str, ...] = ()
+    while isinstance(e, ir.Field):
+        names = (e.name, *names)
+        e = e.base
+        if isinstance(e.type, types.Header):
+            return e, names
+    return None, ()
 
 
 def _signed(of: types.Type) -> bool:

@@ -10,7 +10,7 @@ from .emit_parser import ParserWriter
 from .emit_tables import Numbers, PipelineWriter, constant, table_size
 from .graph import Graph
 from .inline import FlatProgram
-from .layout import SCALARS, STANDARD_METADATA, Layout, lay_out
+from .layout import SCALARS, STANDARD_METADATA, Layout, flat_fields, lay_out
 from .source import Reporter, error
 
 VERSION = (2, 23)
@@ -340,7 +340,7 @@ def _padded(fields: list[list[object]]) -> list[list[object]]:
 def _header_fields(header: types.Header) -> tuple[list[list[object]], int]:
     fields: list[list[object]] = []
     total, varying = 0, 0
-    for f in header.fields:
+    for f in flat_fields(header):
         if isinstance(f.type, types.Varbit):
             fields.append([f.name, "*"])
             total += f.type.width

@@ -12,8 +12,10 @@ from .emit_json import extern_name, used_actions
 from .emit_tables import constant, table_size
 from .graph import Graph, TableNode
 from .inline import FlatProgram
+from .layout import flat_fields
 from .p4info_ids import Symbols, annotation_number, field_ids
 from .rewrite import bodies
+from .source import error
 
 P4Info = p4i.P4Info
 _IDS = p4i.P4Ids
@@ -35,6 +37,7 @@ _MATCHES = {
 }
 _COUNTER_UNITS = (p4i.CounterSpec.PACKETS, p4i.CounterSpec.BYTES, p4i.CounterSpec.BOTH)  # by CounterType
 _METER_UNITS = (p4i.MeterSpec.PACKETS, p4i.MeterSpec.BYTES)  # by MeterType
+_PACKAGE = ("name", "version", "organization", "contact", "url", "arch")  # keys of @pkginfo
 _OF_SELECTORS = ("max_group_size", "selector_size_semantics", "max_member_weight")
 _ELSEWHERE = ("name", "id", "brief", "description")  # annotations that have fields of their own
 
@@ -62,6 +65,7 @@ class _Writer:
         self.digests = _digests([a for graph in graphs.values() for a in used_actions(graph)])
         self.value_sets = program.blocks["p"].value_sets
         self.controller_headers = program.source.controller_headers
+        self.annotations = program.source.annotations
         self.collect()
         self.write()
 
@@ -87,7 +91,7 @@ class _Writer:
         self.symbols.assign()
 
     def write(self) -> None:
-        self.info.pkg_info.arch = "v1model"
+        self.package()
         for action in self.actions.values():
             self.action(action)
         for table in self.tables:
@@ -103,6 +107,20 @@ class _Writer:
         for header in self.controller_headers:
             self.controller_header(header)
         self.info.type_info.SetInParent()
+
+    def package(self) -> None:
+        """What @pkginfo(name="...", version="...") and the like say of the whole program."""
+        package = self.info.pkg_info
+        package.arch = "v1model"
+        for annotation in self.annotations:
+            for record in annotation.arguments:
+                if not isinstance(record, nodes.Record):
+                    continue
+                for key, value in record.fields:
+                    if annotation.name == "pkginfo" and isinstance(value, nodes.String) and key in _PACKAGE:
+                        setattr(package, key, value.value)
+                    elif annotation.name == "platform_property" and isinstance(value, nodes.Integer):
+                        setattr(package.platform_properties, key, value.value)
 
     # Parts
 
@@ -242,7 +260,8 @@ class _Writer:
         for field, number in zip(fields, field_ids([f.annotations for f in fields]), strict=True):
             match = made.match.add()
             match.id, match.name, match.bitwidth = number, field.name, types.width(field.type) or 0
-            match.match_type = p4i.MatchField.EXACT
+            given = next((a for a in field.annotations if a.name == "match"), None)
+            match.match_type = _MATCHES[given.text if given is not None else "exact"]
 
     def controller_header(self, header: types.Header) -> None:
         made = self.info.controller_packet_metadata.add()
@@ -253,12 +272,11 @@ class _Writer:
         made.preamble.name = made.preamble.alias = name
         _annotate(made.preamble, header.annotations)
         _document(made.preamble, header.annotations)
-        for field, number in zip(
-            header.fields, field_ids([f.annotations for f in header.fields]), strict=True
-        ):
+        fields = flat_fields(header)
+        for field, number in zip(fields, field_ids([f.annotations for f in fields]), strict=True):
             metadata = made.metadata.add()
             metadata.id = number
-            metadata.name = annotation_text(field.annotations, "name") or field.name
+            metadata.name = annotation_text(field.annotations, "name") or ".".join(field.path)
             _annotate(metadata, field.annotations)
             self.typed(metadata, field.type)
 
@@ -319,6 +337,7 @@ class _Writer:
         if of.name in self.info.type_info.new_types:
             return
         made = self.info.type_info.new_types[of.name]
+        _annotate(made, of.annotations, ("p4runtime_translation",))
         translation = _translation(of)
         if translation is None:
             base: types.Type = of
@@ -353,7 +372,7 @@ def _runtime_width(of: types.Type) -> int:
     """Bits of a value at the control plane; 0: a string."""
     if isinstance(of, types.NewType):
         translation = _translation(of)
-        return _runtime_width(of.base) if translation is None else translation[1]
+        return types.width(of.base) or 0 if translation is None else translation[1]
     return 0 if isinstance(of, types.Error) else types.width(of) or 0
 
 
@@ -377,8 +396,34 @@ def _is_hidden(annotations: nodes.Annotations) -> bool:
 
 def _annotate(made: Any, annotations: nodes.Annotations, leave: tuple[str, ...] = ()) -> None:
     for a in annotations:
+        if a.structured:
+            _structured(made.structured_annotations.add(), a)
         if a.name not in _ELSEWHERE and a.name not in leave and not a.structured:
             made.annotations.append(f"@{a.name}({a.text})" if a.text else f"@{a.name}")
+
+
+def _structured(made: Any, annotation: nodes.Annotation) -> None:
+    made.name = annotation.name
+    for argument in annotation.arguments:
+        if isinstance(argument, nodes.Record):
+            for key, value in argument.fields:
+                pair = made.kv_pair_list.kv_pairs.add()
+                pair.key = key
+                _literal(pair.value, value)
+        else:
+            _literal(made.expression_list.expressions.add(), argument)
+
+
+def _literal(made: Any, value: nodes.Expr) -> None:
+    match value:
+        case nodes.Integer(value=number):
+            made.int64_value = number
+        case nodes.Boolean(value=truth):
+            made.bool_value = truth
+        case nodes.String(value=text):
+            made.string_value = text
+        case _:
+            raise error(value.span, "a structured annotation has only numbers, strings and bools")
 
 
 def _document(made: Any, annotations: nodes.Annotations) -> None:

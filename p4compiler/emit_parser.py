@@ -48,7 +48,7 @@ class ParserWriter:
         operations = [self.operation(s) for s in state.body]
         transitions = []
         for case in state.cases:
-            transitions += self.transitions(case, state)
+            transitions += self._transitions(case, state)
             if not case.keys or all(k.anything for k in case.keys):
                 break  # what follows can never match
         key = [self.expressions.left(_field(e)) for e in state.subjects]
@@ -74,7 +74,7 @@ class ParserWriter:
             case ir.CallHeader():
                 return {"op": "primitive", "parameters": [self.actions.header(s)]}
             case ir.CallExtern(name="packet_in.extract"):
-                return self.extract(s)
+                return self._extract(s)
             case ir.CallExtern(name="packet_in.advance"):
                 return {"op": "advance", "parameters": [self.expressions.value(s.arguments[0])]}
             case ir.CallExtern(name="verify"):
@@ -89,7 +89,7 @@ class ParserWriter:
                 raise error(s.span, "a function with more than one return is not supported in a parser")
         raise error(s.span, "this statement is not supported in a parser on this target")
 
-    def extract(self, s: ir.CallExtern) -> Json:
+    def _extract(self, s: ir.CallExtern) -> Json:
         header = s.arguments[0]
         match header:
             case ir.StackPart(base=base, part="next"):
@@ -122,7 +122,7 @@ class ParserWriter:
 
     # Transitions
 
-    def transitions(self, case: ir.SelectCase, state: ir.State) -> list[Json]:
+    def _transitions(self, case: ir.SelectCase, state: ir.State) -> list[Json]:
         target = None if case.target in ("accept", "reject") else case.target
         if case.target == "reject":
             hint = "the packet is not dropped: ingress runs, with standard_metadata.parser_error as it is"

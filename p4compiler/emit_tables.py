@@ -42,7 +42,7 @@ class PipelineWriter:
         done: set[ir.Table] = set()
         for node in graph.nodes:
             if isinstance(node, IfNode):
-                conditionals.append(self.conditional(node))
+                conditionals.append(self._conditional(node))
             elif node.table not in done:
                 done.add(node.table)
                 tables.append(self.table(node, profiles))
@@ -56,7 +56,7 @@ class PipelineWriter:
             "conditionals": conditionals,
         }
 
-    def conditional(self, node: IfNode) -> Json:
+    def _conditional(self, node: IfNode) -> Json:
         self.numbers.conditionals += 1
         return {
             "name": node.name,
@@ -70,6 +70,7 @@ class PipelineWriter:
     # Tables
 
     def table(self, node: TableNode, profiles: dict[str, Json]) -> Json:
+        """A table."""
         table = node.table
         self.numbers.tables += 1
         made: Json = {
@@ -79,14 +80,14 @@ class PipelineWriter:
             "key": [self.key(k) for k in table.key if k.match_kind != "selector"],
             "match_type": _match_type(table),
         }
-        self.implementation(table, made, profiles)
+        self._implementation(table, made, profiles)
         made["max_size"] = len(table.entries) if table.entries else table_size(table)
         made["with_counters"] = table.counters is not None
         made["support_timeout"] = table.support_timeout
         made["direct_meters"] = table.meters.name if table.meters is not None else None
         made["action_ids"] = [self.numbers.actions[call.action] for call in table.actions]
         made["actions"] = [call.action.name for call in table.actions]
-        self.successors(node, made)
+        self._successors(node, made)
         if table.implementation is None:
             made["default_entry"] = {
                 "action_id": self.numbers.actions[table.default.action],
@@ -100,10 +101,10 @@ class PipelineWriter:
             )
         if table.entries is not None:
             made["entries"] = [self.entry(e, table) for e in table.entries]
-        self.attach(table)
+        self._attach(table)
         return made
 
-    def attach(self, table: ir.Table) -> None:
+    def _attach(self, table: ir.Table) -> None:
         for instance, tables in ((table.counters, self.counter_tables), (table.meters, self.meter_tables)):
             if instance is not None:
                 other = tables.setdefault(instance, table)
@@ -112,6 +113,7 @@ class PipelineWriter:
                     raise error(table.span, f"'{instance.name}' can belong to one table only", hint)
 
     def key(self, element: ir.KeyElement) -> Json:
+        """One element of a key."""
         expr, mask = element.expr, None
         width = types.width(expr.type) or 1
         match expr:
@@ -126,7 +128,7 @@ class PipelineWriter:
         kind = "ternary" if element.match_kind == "optional" else element.match_kind
         return {"match_type": kind, "name": element.name, "target": target, "mask": mask}
 
-    def implementation(self, table: ir.Table, made: Json, profiles: dict[str, Json]) -> None:
+    def _implementation(self, table: ir.Table, made: Json, profiles: dict[str, Json]) -> None:
         instance = table.implementation
         if instance is None:
             made["type"] = "simple"
@@ -152,7 +154,7 @@ class PipelineWriter:
                 table.span, f"all tables of selector '{instance.name}' must have the same selector keys"
             )
 
-    def successors(self, node: TableNode, made: Json) -> None:
+    def _successors(self, node: TableNode, made: Json) -> None:
         if node.on_hit:
             made["base_default_next"] = None
             made["next_tables"] = {"__HIT__": _name(node.hit), "__MISS__": _name(node.miss)}
@@ -167,6 +169,7 @@ class PipelineWriter:
         }
 
     def entry(self, entry: ir.Entry, table: ir.Table) -> Json:
+        """One of the const entries."""
         keys = []
         for value, element in zip(entry.keys, table.key, strict=True):
             keys.append(_match_key(value, element))

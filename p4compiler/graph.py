@@ -1,6 +1,6 @@
 """Control flow: a control's statements -> the nodes that BMv2 runs, tables and conditions, each with its successors.
 
-Statements between tables become hidden actions of hidden tables that always miss, as BMv2 runs nothing outside of tables.
+Statements between tables become hidden actions of hidden tables that always miss: BMv2 runs nothing outside of tables.
 """
 
 from __future__ import annotations
@@ -85,10 +85,10 @@ class Builder:
         groups = _groups(statements)
         node = after
         for group in reversed(groups):
-            node = self.group(group, node, exits)
+            node = self._group(group, node, exits)
         return node
 
-    def group(self, group: list[ir.Stmt], after: Node | None, exits: list[Node | None]) -> Node | None:
+    def _group(self, group: list[ir.Stmt], after: Node | None, exits: list[Node | None]) -> Node | None:
         s = group[0]
         match s:
             case ir.If():
@@ -110,10 +110,11 @@ class Builder:
                 return None
             case ir.CallAction(action=action, span=span):
                 return self.call(action, span, after)
-        action = self.hidden_action(group)
+        action = self._hidden_action(group)
         return self.call(action, action.span, after)
 
     def branch(self, s: ir.If, after: Node | None, exits: list[Node | None]) -> Node:
+        """A condition, or a table whose hit is the condition."""
         other = self.sequence(s.other, after, exits)
         chosen = self.sequence(s.chosen, after, exits)
         condition, negated = s.condition, False
@@ -137,7 +138,7 @@ class Builder:
         self.nodes.append(node)
         return node
 
-    def hidden_action(self, statements: list[ir.Stmt]) -> ir.Action:
+    def _hidden_action(self, statements: list[ir.Stmt]) -> ir.Action:
         span = statements[0].span
         return ir.Action("", (), tuple(statements), span.to(statements[-1].span), hidden=True)
 

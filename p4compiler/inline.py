@@ -309,7 +309,7 @@ class _Inliner(ParserInliner):
 
 
 def full_name(prefix: str, name: str, annotations: Annotations) -> str:
-    """The name by which the control plane knows an object: the path to it, or what @name says (after a dot: exactly)."""
+    """The control plane's name of an object: the path to it, or what @name says (after a dot: exactly that)."""
     given = annotation_text(annotations, "name")
     if given is not None and given.startswith("."):
         return given[1:]

@@ -115,6 +115,7 @@ class ValueInliner:
         return target
 
     def function_call(self, e: ir.Call, before: list[ir.Stmt], context: Context) -> ir.Expr:
+        """A function written out before; the expression is what it returned."""
         function = e.function
         result = None if isinstance(e.type, types.Void) else self.variable("retval", e.type, e.span)
         inner = Context(
@@ -156,8 +157,8 @@ class ValueInliner:
     ) -> list[ir.Stmt]:
         """Give parameters their meaning: the argument itself where nobody can tell, else a copy.
 
-        `visible`: the body sees variables outside of it (an action's body), beside its parameters. Returns the statements
-        that copy back.
+        `visible`: the body sees variables outside of it (an action's body), beside its parameters. Returns the
+        statements that copy back.
         """
         outside: list[Path] = []
         changed: list[Path] = []

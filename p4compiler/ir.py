@@ -24,6 +24,7 @@ class Variable:
     direction: str = ""
     annotations: Annotations = ()
     parameter: bool = False
+    default: Constant | None = None  # of a parameter that may be left out
 
 
 @dataclass(slots=True, eq=False)
@@ -110,7 +111,7 @@ class Entry:
 
 @dataclass(slots=True, eq=False)
 class Table:
-    """A table; `size` None: not given; `counters`, `meters`, `implementation` are the instances that its properties name."""
+    """A table; `size` None: not given; `counters`, `meters`, `implementation`: the instances its properties name."""
 
     name: str
     key: tuple[KeyElement, ...]
@@ -448,3 +449,4 @@ class Program:
     errors: dict[str, int]
     enums: list[types.Enum]
     controller_headers: list[types.Header]
+    annotations: Annotations = ()  # of main

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from . import ir, types
 from .check_tables import annotation_text
 from .inline import FlatProgram
+from .nodes import Annotations
 from .rewrite import Path
 from .source import error
 
@@ -18,7 +19,7 @@ STANDARD_METADATA = "standard_metadata"
 class Layout:
     """Names by place. Locals get theirs when they are first used: what is never used has none.
 
-    `scalars` is name -> (width, signed); `headers`, `stacks` and `unions` are name -> type, in the order of their making.
+    `scalars` is name -> (width, signed); `headers`, `stacks`, `unions` are name -> type, in the order of their making.
     """
 
     places: dict[Path, str] = field(default_factory=dict)
@@ -70,28 +71,45 @@ def lay_out(program: FlatProgram) -> Layout:
         if not isinstance(root.type, types.Struct):
             raise error(root.span, f"the parser's {root.name} must be a struct, not {root.type}")
         prefix = f"{root.type.name}." if root is metadata else ""
-        nested = any(isinstance(f.type, types.Struct) for f in root.type.fields)
-        members = list(_members((root,), "", root.type))
-        for number, (where, path, name, of) in enumerate(members):
-            if root is headers and not isinstance(of, types.Header | types.Union | types.Stack):
+        for f in flat_fields(root.type):
+            if root is headers and not isinstance(f.type, types.Header | types.Union | types.Stack):
+                where = ".".join(f.path)
                 raise error(
-                    root.span, f"field '{path}' of {root.type} is no header", "put it into the metadata"
+                    root.span, f"field '{where}' of {root.type} is no header", "put it into the metadata"
                 )
-            flat = f"_{path.replace('.', '_')}{number}" if nested else name
-            layout.add(where, prefix + flat, of)
+            layout.add((root, *f.path), prefix + f.name, f.type)
     assert isinstance(standard.type, types.Struct)
-    for f in standard.type.fields:
-        layout.places[(standard, f.name)] = f.name
+    for name in standard.type.by_name:
+        layout.places[(standard, name)] = name
     layout.metadata = standard.type
     return layout
 
 
-def _members(where: Path, path: str, of: types.Struct) -> list[tuple[Path, str, str, types.Type]]:
+@dataclass(frozen=True, slots=True)
+class FlatField:
+    """A field after nested structs are flattened: the path to it, and the one name it has in BMv2."""
+
+    path: tuple[str, ...]
+    name: str
+    type: types.Type
+    annotations: Annotations
+
+
+def flat_fields(of: types.Fields) -> list[FlatField]:
+    """The fields of a struct or header, those of structs in it included; nested ones are named as p4c names them."""
+    nested = any(isinstance(f.type, types.Struct) for f in of.fields)
+    result = []
+    for number, (path, f) in enumerate(_members((), of)):
+        name = f"_{'_'.join(path)}{number}" if nested else annotation_text(f.annotations, "name") or f.name
+        result.append(FlatField(path, name, f.type, f.annotations))
+    return result
+
+
+def _members(path: tuple[str, ...], of: types.Fields) -> list[tuple[tuple[str, ...], types.Field]]:
     result = []
     for f in of.fields:
-        inner = f"{path}.{f.name}" if path else f.name
         if isinstance(f.type, types.Struct):
-            result += _members((*where, f.name), inner, f.type)
+            result += _members((*path, f.name), f.type)
         else:
-            result.append(((*where, f.name), inner, annotation_text(f.annotations, "name") or f.name, f.type))
+            result.append(((*path, f.name), f))
     return result

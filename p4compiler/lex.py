@@ -21,7 +21,7 @@ END = "end"
 class Token(NamedTuple):
     """One token: its kind (one of the constants of this module), its text and its place.
 
-    `glued` says that nothing stands between it and the token before it. (A shift to the right is two glued `>`, since
+    `glued` says that nothing stands between it and the token before it. (A shift to the right is two glued `>`, as
     `>>` may also close two lists of type arguments.)
     """
 
@@ -38,8 +38,8 @@ _TOKEN = re.compile(
     | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
     | (?P<number>[0-9][0-9A-Za-z_]*)
     | (?P<string>"(?:[^"\\\n]|\\.)*")
-    | (?P<symbol>&&& | \|\+\| | \|-\| | \.\.\. | <<= | \#\# | :: | [-+*/%&|^]= | \+\+ | << | <= | >= | == | != | && | \|\|
-        | \.\. | [-+*/%&|^~!<>=(){}\[\];:,.?@\#])
+    | (?P<symbol>&&& | \|\+\| | \|-\| | \.\.\. | <<= | \#\# | :: | [-+*/%&|^]= | \+\+ | << | <= | >=
+        | == | != | && | \|\| | \.\. | [-+*/%&|^~!<>=(){}\[\];:,.?@\#])
     """,
     re.VERBOSE | re.DOTALL,
 )

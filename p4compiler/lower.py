@@ -1,7 +1,7 @@
 """Lowering: flat blocks -> statements that BMv2 has primitives for.
 
-Structs are handled field by field, slices are not written, switches over values become ifs, arguments of externs and keys
-of tables are simple, a parser looks ahead only in assignments.
+Structs are handled field by field, slices are not written, switches over values become ifs, arguments of externs and
+keys of tables are simple, a parser looks ahead only in assignments.
 """
 
 from __future__ import annotations
@@ -10,16 +10,8 @@ from dataclasses import dataclass
 
 from . import fold, ir, types
 from .inline import FlatProgram
-from .rewrite import is_fixed, map_children, overlap, path, reads, walk
+from .rewrite import is_fixed, map_children, overlap, path, reads
 from .source import Span, error
-
-# Externs whose lists of fields are taken as they are: checksums compute over what the headers hold at the end.
-_CHECKSUMS = (
-    "verify_checksum",
-    "update_checksum",
-    "verify_checksum_with_payload",
-    "update_checksum_with_payload",
-)
 
 
 def lower(program: FlatProgram) -> FlatProgram:
@@ -88,7 +80,8 @@ class _Lowerer:
                 return e
             case ir.Binary(op="==" | "!=" as op, left=left, right=right, span=span):
                 if not _is_scalar(left.type):
-                    return self.compare(span, op, self.expr(left, before), self.expr(right, before))
+                    same = self.equal(span, self.expr(left, before), self.expr(right, before))
+                    return same if op == "==" else fold.unary(span, "!", same)
             case ir.Lookahead():
                 return self.lookahead(e, before)
             case ir.Field(base=ir.Lookahead() as base, name=name, type=of):
@@ -99,50 +92,35 @@ class _Lowerer:
                 return self.expr(field_of(base, name, of, position), before)
         return map_children(e, lambda child: self.expr(child, before))
 
-    def compare(self, span: Span, op: str, left: ir.Expr, right: ir.Expr) -> ir.Expr:
-        """Equality of structs, headers and stacks: of all their parts."""
+    def equal(self, span: Span, left: ir.Expr, right: ir.Expr) -> ir.Expr:
+        """Equality; of structs, headers and stacks that of all their parts."""
         boolean = types.Bool()
-        parts: list[ir.Expr] = []
         match left.type:
             case types.Header(fields=fields):
                 if isinstance(left, ir.Aggregate):
                     left, right = right, left
                 parts = [
-                    fold.binary(
-                        span, boolean, "==",
-                        field_of(left, f.name, f.type, i), field_of(right, f.name, f.type, i),
-                    )
+                    self.equal(span, field_of(left, f.name, f.type, i), field_of(right, f.name, f.type, i))
                     for i, f in enumerate(fields)
-                ]  # fmt: skip
-                equal = _all(span, parts)
+                ]
                 first = ir.IsValid(boolean, span, left)
                 if isinstance(right, ir.Aggregate):
-                    equal = fold.binary(span, boolean, "&&", first, equal)
-                else:
-                    second = ir.IsValid(boolean, span, right)
-                    both = fold.binary(span, boolean, "&&", first, second)
-                    none = fold.binary(
-                        span, boolean, "&&", fold.unary(span, "!", first), fold.unary(span, "!", second)
-                    )
-                    equal = fold.binary(
-                        span, boolean, "||", none, fold.binary(span, boolean, "&&", both, equal)
-                    )
+                    return _all(span, [first, *parts])
+                second = ir.IsValid(boolean, span, right)
+                none = _all(span, [fold.unary(span, "!", valid) for valid in (first, second)])
+                return fold.binary(span, boolean, "||", none, _all(span, [first, second, *parts]))
             case types.Stack(element=element, size=size):
-                for i in range(size):
-                    index = ir.Constant(types.Bits(32), span, i)
-                    one, two = (ir.Element(element, span, side, index) for side in (left, right))
-                    parts.append(self.compare(span, "==", one, two))
-                equal = _all(span, parts)
+                index = [ir.Constant(types.Bits(32), span, i) for i in range(size)]
+                pairs: list[tuple[ir.Expr, ir.Expr]] = [
+                    (ir.Element(element, span, left, i), ir.Element(element, span, right, i)) for i in index
+                ]
             case types.Struct() | types.Tuple():
-                for a, b in zip(leaves(left), leaves(right), strict=True):
-                    whole = _is_scalar(a.type)
-                    parts.append(
-                        fold.binary(span, boolean, "==", a, b) if whole else self.compare(span, "==", a, b)
-                    )
-                equal = _all(span, parts)
+                pairs = list(zip(leaves(left), leaves(right), strict=True))
+            case _ if _is_scalar(left.type):
+                return fold.binary(span, boolean, "==", left, right)
             case _:
                 raise error(span, f"comparing values of type {left.type} is not supported")
-        return equal if op == "==" else fold.unary(span, "!", equal)
+        return _all(span, [self.equal(span, a, b) for a, b in pairs])
 
     def lookahead(self, e: ir.Lookahead, before: list[ir.Stmt]) -> ir.Expr:
         """The bits ahead, in a variable of their own; of a header or struct its fields cut out of them."""
@@ -207,11 +185,9 @@ class _Lowerer:
         of = target.type
         if isinstance(target, ir.Slice):
             self.assign_slice(span, target, value, out)
-        elif (
-            isinstance(of, types.Struct | types.Tuple)
-            or isinstance(value, ir.Aggregate | ir.Mux)
-            and isinstance(of, types.Header)
-        ):
+        elif isinstance(of, types.Header) and not isinstance(value, ir.Aggregate | ir.Mux):
+            out.append(ir.Assign(span, target, value))
+        elif isinstance(of, types.Struct | types.Tuple | types.Header):
             self.assign_parts(span, target, value, out)
         else:
             out.append(ir.Assign(span, target, value))
@@ -220,13 +196,11 @@ class _Lowerer:
         """A struct, or a header of written-out fields, part by part."""
         of = target.type
         if isinstance(of, types.Header) and isinstance(value, ir.Mux):
-            before: list[ir.Stmt] = []
             branches = []
             for branch in (value.chosen, value.other):
                 body: list[ir.Stmt] = []
                 self.assign(span, target, branch, body)
                 branches.append(tuple(body))
-            out += before
             out.append(ir.If(span, value.condition, branches[0], branches[1]))
             return
         fields = _fields(of)
@@ -315,12 +289,9 @@ class _Lowerer:
                 arguments.append(target)
                 continue
             value = self.expr(argument, out)
-            if s.name in ("packet_in.extract", "verify", "packet_in.advance", "assert", "assume"):
-                arguments.append(value)
-            elif s.name in _CHECKSUMS or not self.simple:
-                arguments.append(value)
-            else:
-                arguments.append(self.simple_value(value, out))
+            if self.simple and s.name not in ("assert", "assume"):
+                value = self.simple_value(value, out)
+            arguments.append(value)
         out.append(
             ir.CallExtern(s.span, s.name, s.instance, tuple(arguments), s.directions, s.type_arguments)
         )
@@ -403,6 +374,3 @@ def _cut(span: Span, of: types.Type, bits: ir.Expr, remaining: list[int]) -> ir.
     whole = types.width(bits.type)
     part = bits if width == whole else fold.slice_(span, bits, remaining[0] + width - 1, remaining[0])
     return fold.cast(span, of, part)
-
-
-__all__ = ["leaves", "lower", "walk"]

@@ -1,7 +1,8 @@
 """Identifiers and aliases of P4Info objects, as p4c assigns them.
 
-An identifier is the object's kind (8 bits, p4.config.v1.P4Ids.Prefix) and a hash of its name (24 bits); a collision takes
-the next free hash, names in alphabetical order. An alias is the shortest end of the name that no other object's name has.
+An identifier is the object's kind (8 bits, p4.config.v1.P4Ids.Prefix) and a hash of its name (24 bits); a collision
+takes the next free hash, names in alphabetical order. An alias is the shortest end of the name that no other object's
+name has.
 """
 
 from __future__ import annotations

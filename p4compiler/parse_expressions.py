@@ -7,10 +7,13 @@ from .lex import END, NAME, NUMBER, STRING, Token, parse_number
 from .source import CompileError, Span, error
 
 RESERVED = frozenset(
-    """action bool bit const control default else enum error exit extern false header header_union if in inout int
-    match_kind out package parser return select string struct switch table transition true tuple typedef varbit
-    value_set void _""".split()
-)
+    {
+        "action", "bool", "bit", "const", "control", "default", "else", "enum", "error", "exit", "extern", "false",
+        "header", "header_union", "if", "in", "inout", "int", "match_kind", "out", "package", "parser", "return",
+        "select", "string", "struct", "switch", "table", "transition", "true", "tuple", "typedef", "varbit",
+        "value_set", "void", "_",
+    }
+)  # fmt: skip
 _TYPE_WORDS = frozenset(("bit", "int", "varbit", "bool", "error", "string", "void", "tuple", "match_kind"))
 _OPERATORS = (
     ("||",),
@@ -95,7 +98,7 @@ class ExpressionParser:
     def type(self) -> nodes.TypeNode:
         """Read a type."""
         start = self.token
-        base = self.simple_type()
+        base = self._simple_type()
         while self.token.text == "[":
             self.advance()
             size = self.expression()
@@ -103,7 +106,7 @@ class ExpressionParser:
             base = nodes.StackType(start.span.to(self.last()), base, size)
         return base
 
-    def simple_type(self) -> nodes.TypeNode:
+    def _simple_type(self) -> nodes.TypeNode:
         start = self.token
         if start.text in ("bit", "int", "varbit"):
             self.advance()
@@ -161,10 +164,11 @@ class ExpressionParser:
         return nodes.Ternary(start.to(self.last()), condition, chosen, other)
 
     def binary(self, lowest: int) -> nodes.Expr:
+        """Read operands joined by operators of at least this level."""
         start = self.token.span
         left = self.unary()
         while True:
-            op = self.operator()
+            op = self._operator()
             level = _LEVEL.get(op, -1)
             if level < lowest:
                 return left
@@ -172,7 +176,7 @@ class ExpressionParser:
             right = self.binary(level + 1)
             left = nodes.Binary(start.to(self.last()), op, left, right)
 
-    def operator(self) -> str:
+    def _operator(self) -> str:
         token = self.token
         if token.kind == STRING:
             return ""
@@ -180,12 +184,13 @@ class ExpressionParser:
         return ">>" if token.text == ">" and following.text == ">" and following.glued else token.text
 
     def unary(self) -> nodes.Expr:
+        """Read an operand with the operators before it."""
         token = self.token
         if token.text in ("-", "~", "!", "+") and token.kind != STRING:
             self.advance()
             operand = self.unary()
             return nodes.Unary(token.span.to(self.last()), token.text, operand)
-        if token.text == "(" and self.cast_follows():
+        if token.text == "(" and self._cast_follows():
             self.advance()
             target = self.type()
             self.expect(")")
@@ -193,7 +198,7 @@ class ExpressionParser:
             return nodes.Cast(token.span.to(self.last()), target, operand)
         return self.postfix(self.primary())
 
-    def cast_follows(self) -> bool:
+    def _cast_follows(self) -> bool:
         name = self.peek()
         if name.kind != NAME:
             return False
@@ -202,6 +207,7 @@ class ExpressionParser:
         return name.text in self.type_names and self.peek(2).text in (")", "<", "[")
 
     def primary(self) -> nodes.Expr:
+        """Read a literal, a name, or what stands in parentheses or braces."""
         token = self.token
         if token.kind == NUMBER:
             self.advance()
@@ -220,7 +226,7 @@ class ExpressionParser:
                 self.expect(")")
                 return inner
             case "{":
-                return self.braces()
+                return self._braces()
             case "_" | "default":
                 self.advance()
                 return nodes.Anything(token.span)
@@ -232,7 +238,7 @@ class ExpressionParser:
                 self.advance()
                 return nodes.TypeExpr(token.span, nodes.NamedType(token.span, token.text))
         if token.kind == NAME and token.text in self.type_names:
-            named = self.simple_type()
+            named = self._simple_type()
             return nodes.TypeExpr(named.span, named)
         if token.kind == NAME and token.text not in RESERVED:
             self.advance()
@@ -240,7 +246,7 @@ class ExpressionParser:
         found = f"'{token.text}'" if token.kind != END else token.text
         raise error(token.span, f"expected an expression, found {found}")
 
-    def braces(self) -> nodes.Expr:
+    def _braces(self) -> nodes.Expr:
         start = self.expect("{").span
         if self.token.kind == NAME and self.peek().text == "=":
             fields = []
@@ -263,6 +269,7 @@ class ExpressionParser:
         return nodes.Tuple(start.to(self.last()), tuple(elements))
 
     def postfix(self, base: nodes.Expr) -> nodes.Expr:
+        """Read what follows an operand: members, indices, slices, calls."""
         start = base.span
         while True:
             token = self.token
@@ -371,14 +378,14 @@ class ExpressionParser:
             if self.token.text in ("(", "["):
                 structured = self.token.text == "["
                 first = self.at + 1
-                self.skip_balanced()
+                self._skip_balanced()
                 inner = self.tokens[first : self.at - 1]
                 text = "".join(("" if t.glued or i == 0 else " ") + t.text for i, t in enumerate(inner))
                 arguments = self.annotation_arguments(inner)
             result.append(nodes.Annotation(start.to(self.last()), name, arguments, text, structured))
         return tuple(result)
 
-    def skip_balanced(self) -> None:
+    def _skip_balanced(self) -> None:
         opened = self.token
         depth = 0
         while True:
@@ -391,18 +398,27 @@ class ExpressionParser:
                 return
 
     def annotation_arguments(self, inner: list[Token]) -> tuple[nodes.Expr, ...]:
-        """The arguments as expressions, nothing if they are none (any tokens may stand in an annotation)."""
+        """The arguments as expressions (`a = 1, b = 2` as a record); nothing if they are no expressions."""
         if not inner:
             return ()
         reader = ExpressionParser(inner, inner[-1].span)
         reader.type_names = self.type_names
+        pairs = inner[0].kind == NAME and len(inner) > 1 and inner[1].text == "="
+        result: list[nodes.Expr] = []
+        fields: list[tuple[str, nodes.Expr]] = []
         try:
-            result = [reader.annotation_argument()]
-            while reader.accept(","):
-                result.append(reader.annotation_argument())
+            while not (result or fields) or reader.accept(","):
+                if pairs:
+                    name = reader.advance().text
+                    reader.expect("=")
+                    fields.append((name, reader.expression()))
+                else:
+                    result.append(reader.annotation_argument())
         except CompileError:
             return ()
-        return tuple(result) if reader.token.kind == END else ()
+        if reader.token.kind != END:
+            return ()
+        return (nodes.Record(inner[0].span, tuple(fields)),) if pairs else tuple(result)
 
     def annotation_argument(self) -> nodes.Expr:
         """An expression, or a type (as in @p4runtime_translation("...", bit<32>))."""

@@ -8,9 +8,9 @@ from .nodes import Annotations
 from .source import Span
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Type:
-    """Any type; str() is how P4 writes it."""
+    """Any type; str() is how P4 writes it. Types that are declared are equal only to themselves."""
 
     def __str__(self) -> str:
         return type(self).__name__.lower()
@@ -248,7 +248,7 @@ def width(type_: Type) -> int | None:
 
 
 def scalar(type_: Type) -> Type:
-    """The bits beneath a type: of a newtype its base, of enums and errors their representation; else the type itself."""
+    """The bits beneath a type: of a newtype its base, of enums and errors what represents them; else the type."""
     match type_:
         case NewType(base=base):
             return scalar(base)

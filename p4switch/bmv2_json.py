@@ -107,7 +107,7 @@ class _Reader:
         self.stacks: dict[str, HeaderStack] = {}
         self.actions: dict[int, Action] = {}
 
-    def items(self, key: str) -> list[Json]:
+    def items(self, key: str) -> list[Any]:
         value = self.document.get(key, [])
         if not isinstance(value, list):
             raise ProgramError(f"{key} is not an array")
@@ -139,7 +139,7 @@ class _Reader:
             header_types=self.header_types,
             headers=self.headers,
             stacks=self.stacks,
-            errors={name: value for name, value in self.items("errors")},
+            errors=dict(self.items("errors")),
             parser=self.parser(parsers[0]),
             deparser=Deparser(deparsers[0]["name"], tuple(self.header(h) for h in deparsers[0]["order"])),
             ingress=pipelines["ingress"],
@@ -216,7 +216,8 @@ class _Reader:
     def expression(self, item: Any, where: str) -> Expression:
         if not isinstance(item, dict) or "type" not in item:
             raise ProgramError(f"{where}: not an expression: {item!r}")
-        kind, value = item["type"], item.get("value")
+        kind: str = item["type"]
+        value: Any = item.get("value")
         match kind:
             case "field":
                 reference = self.field(value)
@@ -244,7 +245,9 @@ class _Reader:
         raise ProgramError(f"{where}: operand type {kind} is not supported")
 
     def operation(self, item: Json, where: str) -> Expression:
-        op, left, right = item["op"], item.get("left"), item.get("right")
+        op: str = item["op"]
+        left: Any = item.get("left")
+        right: Any = item.get("right")
         if op == "?":
             return Conditional(
                 self.expression(item["cond"], where),

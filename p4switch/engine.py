@@ -26,7 +26,7 @@ from p4switch.match_table import MatchTable
 from p4switch.program import Program, RegisterArray
 from p4switch.toolchain import compile_program
 
-LONGEST_PACKET = 65535
+LONGEST_PACKET = 65600  # as in runtime/switch.h: IPv4 has 65,535 bytes, before Ethernet and tags
 MULTICAST_GROUPS = 65536
 
 

@@ -35,7 +35,7 @@ class LivePorts:
         packet_in: Callable[[bytes], None] | None,
         offload: bool,
     ) -> None:
-        if cpu_port in ports:
+        if cpu_port is not None and cpu_port in ports:
             raise PortError(f"port {cpu_port} is the CPU port and cannot be {ports[cpu_port]} as well")
         self._sockets: list[socket.socket] = []
         self._interfaces: list[str] = []

@@ -42,6 +42,7 @@ class MatchTable:
         self.is_const = table.const_entries is not None
         self._address = address
         self._installed: dict[PackedKey, _Installed] = {}
+        self._numbers = {a.name: n for n, a in reversed(list(enumerate(table.actions)))}
         self._data_words = max((_words_of(a) for a in table.actions), default=0)
         self._default: ActionCall | None = None
         runtime().table_open(address, self.keys.words, self.keys.ranges, self._data_words)
@@ -154,11 +155,10 @@ class MatchTable:
 
     def _action(self, call: ActionCall) -> tuple[int, tuple[int, ...]]:
         """The action's number in the table, and its data padded to the table's width."""
-        for number, action in enumerate(self.table.actions):
-            if action.name == call.name:
-                break
-        else:
+        number = self._numbers.get(call.name)
+        if number is None:
             raise self._error(TableErrorCode.INVALID_ARGUMENT, f"action {call.name} is none of its actions")
+        action = self.table.actions[number]
         if len(call.args) != len(action.parameters):
             raise self._error(
                 TableErrorCode.INVALID_ARGUMENT,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -34,11 +36,11 @@ def compile_program(config: bytes, translate: Callable[[], str]) -> Path:
     for path in (*sorted(PACKAGE.glob("codegen/*.py")), *(PACKAGE / name for name in TRANSLATION)):
         key.update(path.read_bytes())
     library = _place("program", key.digest())
-    if not library.exists():
-        source = library.with_suffix(".c")
-        library.parent.mkdir(parents=True, exist_ok=True)
-        source.write_text(translate())
-        _compile(library, (source,))
+    with _only_one_compiles(library):
+        if not library.exists():
+            source = library.with_suffix(".c")
+            source.write_text(translate())
+            _compile(library, (source,))
     return library
 
 
@@ -48,9 +50,9 @@ def compile_runtime() -> Path:
     sources = tuple(sorted(RUNTIME.glob("*.c")))
     key = hashlib.sha256(b"".join(path.read_bytes() for path in sources))
     library = _place("runtime", key.digest())
-    if not library.exists():
-        library.parent.mkdir(parents=True, exist_ok=True)
-        _compile(library, sources)
+    with _only_one_compiles(library):
+        if not library.exists():
+            _compile(library, sources)
     return library
 
 
@@ -73,8 +75,17 @@ def _place(kind: str, content: bytes) -> Path:
     return cache_directory() / f"{kind}-{key.hexdigest()[:32]}.so"
 
 
+@contextmanager
+def _only_one_compiles(library: Path) -> Iterator[None]:
+    """The switches of a network start together and want the same library: one makes it, the others wait."""
+    library.parent.mkdir(parents=True, exist_ok=True)
+    with library.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # given back when the file is closed
+        yield
+
+
 def _compile(library: Path, sources: tuple[Path, ...]) -> None:
-    """Compiles beside the library and moves it into place, since others may be doing the same."""
+    """Compiles beside the library and moves it into place: a compilation cut short leaves no library."""
     with tempfile.TemporaryDirectory(dir=library.parent) as scratch:
         built = Path(scratch) / library.name
         command = [_compiler()[0], *_flags(), "-I", str(RUNTIME), "-o", str(built), *map(str, sources)]

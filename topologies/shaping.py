@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 _QUEUE_SECONDS = 0.02
 _SUPERFRAME = 65_536
-_BURST_SECONDS = 0.0005
+_BURST_SECONDS = 0.001
 
 
 def shape(interface: str, rate_bits_per_second: int) -> Iterable[str]:

@@ -10,6 +10,7 @@ ALPHA = 1 / 8
 BETA = 1 / 4
 K = 4
 G = 0.001  # seconds: the granularity of the clock, here of a machine's poll()
+
 _NEVER = np.iinfo(np.int64).max
 
 
@@ -43,7 +44,7 @@ class RttEstimator:
         self._recovery = recovery
         self.smoothed: float | None = None
         self.variation = 0.0
-        self.rto = self.rto_without_limits = recovery.initial_rto
+        self.rto = self.rto_without_floor = recovery.initial_rto
 
     def sample(self, rtt: float, share: float) -> None:
         """Take one measurement that stands for `share` of the packets in flight.
@@ -58,8 +59,9 @@ class RttEstimator:
         else:
             self.variation += BETA * share * (abs(self.smoothed - rtt) - self.variation)
             self.smoothed += ALPHA * share * (rtt - self.smoothed)
-        self.rto_without_limits = self.smoothed + max(G, K * self.variation)
-        self.rto = min(max(self.rto_without_limits, self._recovery.min_rto), self._recovery.max_rto)
+        rto = self.smoothed + max(G, K * self.variation)
+        self.rto_without_floor = min(rto, self._recovery.max_rto)
+        self.rto = max(self.rto_without_floor, self._recovery.min_rto)
 
 
 class Timers:
@@ -145,7 +147,7 @@ class Timers:
         self.rtt.sample(now - float(self.first_sent[once[sendings.argmax()]]), share)
         overtaken = np.flatnonzero(self._sendings < newest)
         if len(overtaken):
-            lost_at = self._last_sent[overtaken] + self.rtt.rto_without_limits
+            lost_at = self._last_sent[overtaken] + self.rtt.rto_without_floor
             self._lost_at[overtaken] = lost_at
             self._not_before = min(self._not_before, float(lost_at.min()))
 

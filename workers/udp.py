@@ -28,12 +28,14 @@ _IP_PMTUDISC_DO = 2
 _LARGEST_MESSAGE = 65507
 MOST_SEGMENTS = _LARGEST_MESSAGE // wire.packet_dtype(256).itemsize  # 63
 _RECEIVE_BUFFER = 8 << 20
-# Bytes received before work on them begins: with fewer, the cost of a call dominates that of its datagrams; with
-# more, the switch waits for the worker's answer.
+# Bytes received before work on them begins: with fewer, the cost of a call dominates that of its datagrams;
+# with more, the switch waits for the worker's answer.
 _ENOUGH = 16 << 10
+# Where less arrives, the part of a round-trip time, and the seconds at most, to wait for more.
+_PATIENCE = 1 / 8
+_LONGEST_PATIENCE = 0.001
 
-# What the kernel answers where segmentation is not to be had: no such option; no checksum offload on the
-# device.
+# What the kernel answers where segmentation is not to be had: no such option, no checksum offload.
 _NO_OFFLOAD = {errno.ENOPROTOOPT, errno.EOPNOTSUPP, errno.EINVAL, errno.EIO}
 
 
@@ -95,6 +97,8 @@ class UdpSocket:
         self.offload = offload and self._set_option(_UDP_SEGMENT, 0) and self._set_option(_UDP_GRO, 1)
         self._bytes = np.zeros(_ENOUGH + (1 << 16), np.uint8)  # so much, and one message more
         self._view = self._bytes.data
+        self._batches: list[tuple[int, int, int]] = []  # first byte, last byte + 1, size of a datagram
+        self._end = 0
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
 
@@ -148,40 +152,49 @@ class UdpSocket:
                 ) from error
             raise
 
-    def receive(self, timeout: float) -> list[NDArray[np.uint8]]:
+    def receive(self, timeout: float, patience: float = 0.0) -> list[NDArray[np.uint8]]:
         """What has arrived, in batches by size and in order; [] if nothing does within `timeout` seconds.
 
-        The arrays are the socket's own memory, which the next call overwrites.
+        patience: how long to wait for more when little has arrived. The arrays are the socket's own memory,
+        which the next call overwrites.
         """
-        batches = self._receive_waiting()
-        if not batches and timeout > 0:
+        self._batches = []
+        self._end = 0
+        self._receive_waiting()
+        if not self._end and timeout > 0:
             self._poll.poll(math.ceil(timeout * 1000))
-            batches = self._receive_waiting()
-        return batches
+            self._receive_waiting()
+        if patience > 0 and 0 < self._end < _ENOUGH:
+            time.sleep(patience)
+            self._receive_waiting()
+        return [self._bytes[first:last].reshape(-1, size) for first, last, size in self._batches]
 
-    def _receive_waiting(self) -> list[NDArray[np.uint8]]:
+    def _receive_waiting(self) -> None:
         """Take messages until there is enough to work on at once."""
-        batches: list[tuple[int, int, int]] = []  # first byte, last byte + 1, size of a datagram
-        end = 0
-        while end < _ENOUGH:
+        while self._end < _ENOUGH:
             try:
                 length, ancillary, _, _ = self._socket.recvmsg_into(
-                    [self._view[end:]], socket.CMSG_SPACE(4), socket.MSG_DONTWAIT
+                    [self._view[self._end :]], socket.CMSG_SPACE(4), socket.MSG_DONTWAIT
                 )
             except BlockingIOError:
-                break
+                return
             except ConnectionRefusedError:  # about a datagram sent before, which counts as lost
                 continue
             # With UDP_GRO a message is several datagrams of one size, the last one perhaps shorter.
             size = struct.unpack("i", ancillary[0][2])[0] if ancillary else length
             rest = length % size if size else 0
-            for part, part_size in ((length - rest, size), (rest, rest)):
-                if part and batches and batches[-1][2] == part_size:
-                    batches[-1] = batches[-1][0], end + part, part_size
-                elif part:
-                    batches.append((end, end + part, part_size))
-                end += part
-        return [self._bytes[first:last].reshape(-1, size) for first, last, size in batches]
+            self._append(length - rest, size)
+            self._append(rest, rest)
+
+    def _append(self, length: int, size: int) -> None:
+        """Note `length` bytes more in the buffer, of datagrams of `size` bytes."""
+        if not length:
+            return
+        first = self._end
+        self._end += length
+        if self._batches and self._batches[-1][2] == size:
+            first = self._batches.pop()[0]
+        self._batches.append((first, self._end, size))
 
     def close(self) -> None:
         """Release the port."""
@@ -218,7 +231,8 @@ class InNetworkAllReduce:
                 self.socket.send(batch)
             deadline = worker.deadline()
             assert deadline is not None
-            for batch in self.socket.receive(max(deadline - time.monotonic(), 0)):
+            patience = min((worker.statistics.smoothed_rtt or 0.0) * _PATIENCE, _LONGEST_PATIENCE)
+            for batch in self.socket.receive(max(deadline - time.monotonic(), 0), patience):
                 worker.receive(batch, time.monotonic())
         return worker.finish()
 

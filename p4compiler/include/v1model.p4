@@ -5,18 +5,38 @@
 
 #include "core.p4"
 
+// From 2020-04-08 on the program says of which type the indices of counters, meters and registers are.
+#ifndef V1MODEL_VERSION
+#define V1MODEL_VERSION 20180101
+#endif
+#if V1MODEL_VERSION >= 20200408
+#define INDEXED <I>
+#define INDEX I
+#else
+#define INDEXED
+#define INDEX bit<32>
+#endif
+
+const bit<32> __v1model_version = V1MODEL_VERSION;
+
 match_kind {
     range,
     optional,
     selector
 }
 
+#if V1MODEL_VERSION >= 20200408
+typedef bit<9> PortId_t;
+#else
+#define PortId_t bit<9>
+#endif
+
 // An alias is the name by which the target knows a field.
 @metadata @name("standard_metadata")
 struct standard_metadata_t {
-    bit<9> ingress_port;
-    bit<9> egress_spec;
-    bit<9> egress_port;
+    PortId_t ingress_port;
+    PortId_t egress_spec;
+    PortId_t egress_port;
     bit<32> instance_type;
     bit<32> packet_length;
     @alias("queueing_metadata.enq_timestamp") bit<32> enq_timestamp;
@@ -63,9 +83,9 @@ enum CloneType {
 #define V1MODEL_METER_COLOR_YELLOW 1
 #define V1MODEL_METER_COLOR_RED 2
 
-extern counter {
+extern counter INDEXED {
     counter(bit<32> size, CounterType type);
-    void count(in bit<32> index);
+    void count(in INDEX index);
 }
 
 extern direct_counter {
@@ -73,9 +93,9 @@ extern direct_counter {
     void count();
 }
 
-extern meter {
+extern meter INDEXED {
     meter(bit<32> size, MeterType type);
-    void execute_meter<T>(in bit<32> index, out T result);
+    void execute_meter<T>(in INDEX index, out T result);
 }
 
 extern direct_meter<T> {
@@ -83,11 +103,18 @@ extern direct_meter<T> {
     void read(out T result);
 }
 
+#if V1MODEL_VERSION >= 20200408
+extern register<T, I> {
+#else
 extern register<T> {
+#endif
     register(bit<32> size);
-    void read(out T result, in bit<32> index);
-    void write(in bit<32> index, in T value);
+    void read(out T result, in INDEX index);
+    void write(in INDEX index, in T value);
 }
+
+#undef INDEXED
+#undef INDEX
 
 extern action_profile {
     action_profile(bit<32> size);

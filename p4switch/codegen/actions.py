@@ -72,9 +72,9 @@ class ActionWriter:
         with out.block(head):
             parameters: list[tuple[str, int]] = []
             word = 0
-            for parameter in action.parameters:
-                name = Names().identifier("", parameter.name)
-                name = f"{name}_" if name in {"s", "p", "data"} | {n for n, _ in parameters} else name
+            names = Names()
+            for number, parameter in enumerate(action.parameters):
+                name = names.identifier("", parameter.name, number)
                 wide = parameter.width > 64
                 load = f"U128(data[{word}], data[{word + 1}])" if wide else f"data[{word}]"
                 kind = unsigned_type(parameter.width)
@@ -83,16 +83,15 @@ class ActionWriter:
                 word += 2 if wide else 1
             out.line("(void)s, (void)p, (void)data;")
             body = PrimitiveWriter(self, f"action {action.name}", tuple(parameters))
-            taken = {"s", "p", "data"} | {n for n, _ in parameters}
+            taken = {n for n, _ in parameters}
             for field in sorted(self.uses.locals[action.id], key=lambda f: (f.header, f.name)):
                 local = self.layout.metadata_member(field).rpartition(".")[2]
                 body.expressions.locals[field] = f"{local}_" if local in taken else local
             inner = out.inner()
             body.parts(inner, self.runs.parts(action.id))
             for field, local in body.expressions.locals.items():
-                kind = self.layout.program.field_type(field)
                 if inner.mentions(local):
-                    out.line(f"{'' if kind.signed else 'u'}int{machine_width(kind.width)}_t {local} = 0;")
+                    out.line(f"{self.layout.member_type(field)} {local} = 0;")
             out.append(inner)
         out.line()
 
@@ -198,7 +197,7 @@ class PrimitiveWriter:
         macro = self.layout.field_macro(header_type, kind)
         out.line(f"put{machine}({self.layout.header_pointer(target.header)}, {macro}, {code});")
 
-    def assign_bytes(self, out: Writer, target: Field, source: Expression) -> None:
+    def assign_bytes(self, out: Writer, target: Field, source: Operand) -> None:
         """Fields too wide for arithmetic are only copied."""
         kind = self.layout.program.field_type(target)
         if isinstance(source, Field) and not (

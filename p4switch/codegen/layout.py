@@ -9,7 +9,17 @@ from __future__ import annotations
 from p4switch.codegen.names import Names
 from p4switch.codegen.uses import Uses
 from p4switch.codegen.writer import Writer
-from p4switch.program import Field, FieldType, Header, HeaderType, Program, ProgramError
+from p4switch.program import (
+    Field,
+    FieldType,
+    Header,
+    HeaderName,
+    HeaderType,
+    ParserCall,
+    Program,
+    ProgramError,
+    StackName,
+)
 
 WIDEST = 128
 CHANGE_VALIDITY = {
@@ -52,13 +62,14 @@ class Layout:
         made: set[str] = set()
         calls = [p for action in self.program.actions.values() for p in action.primitives]
         for state in self.program.parser.states.values():
-            calls += [o.primitive for o in state.operations if hasattr(o, "primitive")]
+            calls += [o.primitive for o in state.operations if isinstance(o, ParserCall)]
         for call in calls:
             if call.op in CHANGE_VALIDITY:
                 target = call.arguments[0]
-                name = getattr(target, "name", None) or getattr(target, "stack", "")
-                stack = self.program.stacks.get(name)
-                made.update(stack.headers if stack else (name,))
+                if isinstance(target, StackName):
+                    made.update(self.program.stacks[target.name].headers)
+                elif isinstance(target, HeaderName):
+                    made.add(target.name)
         return made
 
     # Headers
@@ -96,6 +107,11 @@ class Layout:
         instance = self.names.identifier("", reference.header, ("meta", reference.header))
         member = self.names.identifier("", reference.name, ("member", reference.header, reference.name))
         return f"p->meta.{instance}.{member}"
+
+    def member_type(self, reference: Field) -> str:
+        """The C type of a metadata field."""
+        kind = self.program.field_type(reference)
+        return f"{'' if kind.signed else 'u'}int{machine_width(kind.width)}_t"
 
     def is_metadata(self, reference: Field) -> bool:
         """Whether the field is metadata: a native integer and not bytes of the packet."""
@@ -176,5 +192,6 @@ class Layout:
                 if field.width > WIDEST:
                     raise ProgramError(f"metadata field {instance.name}.{field.name}: over {WIDEST} bits")
                 if field.width and Field(instance.name, field.name) not in self.private:
-                    member = self.metadata_member(Field(instance.name, field.name)).rpartition(".")[2]
-                    out.line(f"{'' if field.signed else 'u'}int{machine_width(field.width)}_t {member};")
+                    reference = Field(instance.name, field.name)
+                    member = self.metadata_member(reference).rpartition(".")[2]
+                    out.line(f"{self.member_type(reference)} {member};")

@@ -85,12 +85,11 @@ class LoopWriter:
                 self.expressions.headers[node.header] = name
                 out.line(f"uint8_t *restrict {name} = {self.layout.header_pointer(node.header)};")
         for reference in self._metadata():
-            kind = self.layout.program.field_type(reference)
             member = self.layout.metadata_member(reference)
             local = member.rpartition(".")[2]
             self.expressions.locals[reference] = local
             self.lifted.append(reference)
-            out.line(f"{'' if kind.signed else 'u'}int{machine_width(kind.width)}_t {local} = {member};")
+            out.line(f"{self.layout.member_type(reference)} {local} = {member};")
 
     def _metadata(self) -> list[Field]:
         """The metadata that the loop's statements use, those of the action alone apart."""

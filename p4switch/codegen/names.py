@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import re
 
-KEYWORDS = frozenset(
-    "auto bool break case char const continue default do double else enum extern float for goto if inline int long "
-    "register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while "
-    "main count table entry group NULL true false".split()
+C_KEYWORDS = """
+    auto bool break case char const continue default do double else enum extern float for goto if inline int long
+    register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
+    main NULL true false errno
+"""
+KEYWORDS = frozenset(C_KEYWORDS.split())
+# What the generated functions and the runtime's headers call their own.
+OURS = re.compile(
+    r"[psetif]|at|bits|cell|count|data|entry|error|group|hit|input|key\d*|leave|length|names?|packet|parse|port|process"
+    r"|result.*|state|states|table|[tL]\d+|row\d+|bytes\d*|accept|too_short|extract|append\w*|(set|get|put|load|store)\w*"
+    r"|(hash|checksum|header|own|copy|same|stack|random|sign|sh[lr]|add|subtract|update|verify)_\w*|u?int\w*|ones|emit\w*"
 )
 
 
@@ -23,10 +30,12 @@ class Names:
         known = self._given.get((space, name if key is None else key))
         if known is not None:
             return known
-        identifier = space + sanitized(name)
-        number = 2
-        while identifier in self._used or identifier in KEYWORDS:
-            identifier = f"{space}{sanitized(name)}_{number}"
+        plain = space + sanitized(name)
+        if plain in KEYWORDS or OURS.fullmatch(plain):
+            plain += "_"
+        identifier, number = plain, 2
+        while identifier in self._used:
+            identifier = f"{plain}_{number}"
             number += 1
         self._used.add(identifier)
         self._given[space, name if key is None else key] = identifier

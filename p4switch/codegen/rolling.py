@@ -240,5 +240,6 @@ def _rebuilt(node: Any, replace: Callable[[Any], Any]) -> Any:
     if isinstance(node, tuple):
         return tuple(_rebuilt(item, replace) for item in node)
     if is_dataclass(node) and not isinstance(node, (Constant, Named)):
-        return type(node)(*(_rebuilt(getattr(node, f.name), replace) for f in fields(node)))
+        kind: Any = type(node)
+        return kind(*(_rebuilt(getattr(node, f.name), replace) for f in fields(node)))
     return node

@@ -20,27 +20,6 @@ from p4switch.program import Program
 def translate(program: Program) -> str:
     """The C source of a program; raises ProgramError naming what cannot be run."""
     names = Names()
-    for reserved in (
-        "parse",
-        "extract",
-        "set_valid",
-        "set_invalid",
-        "s",
-        "p",
-        "t",
-        "e",
-        "at",
-        "error",
-        "accept",
-        "too_short",
-        "key",
-        "hit",
-        "data",
-        "input",
-        "process",
-        "leave",
-    ):
-        names.identifier("", reserved, ("reserved", reserved))
     uses = Uses(program)
     runs = RunFinder(program, uses)
     layout = Layout(program, names, uses, runs.headers)

@@ -13,8 +13,6 @@
 #define TCP_CWR 0x80
 #define DONT_FRAGMENT 0x4000
 
-static uint16_t add16(uint16_t sum, uint16_t more) { return checksum_fold((uint32_t)sum + more); }
-
 /* The one's complement sum after a 16-bit word in it has changed (RFC 1624). */
 static uint16_t sum_changed(uint16_t sum, uint16_t old, uint16_t fresh)
 {

@@ -9,7 +9,7 @@
 #include "switch.h"
 
 #define BATCH 16               /* frames taken from a port at a time */
-#define FRAME_ROOM 65664       /* the longest frame, aligned */
+#define FRAME_ROOM LONGEST_PACKET
 #define SEND_ROOM (8 * FRAME_ROOM)
 #define SEND_MOST 64           /* frames sent to a port at a time */
 

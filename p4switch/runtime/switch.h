@@ -11,7 +11,7 @@
 #include "hash.h"
 #include "table.h"
 
-#define LONGEST_PACKET 65600
+#define LONGEST_PACKET 65600 /* IPv4 has 65,535 bytes, before Ethernet and tags */
 #define MULTICAST_GROUPS 65536
 
 struct counter {

@@ -105,7 +105,9 @@ def test_after_255_leases_the_program_is_to_be_pushed_again(within: Within) -> N
         lease = await controller.grant(["h1"])
         while lease.id < 255:
             lease = await lease.renew()
-        with pytest.raises(ControllerError, match="all 255 leases have been granted; push the program again"):
+        with pytest.raises(
+            ControllerError, match="all 255 leases have been granted; enter the controller again"
+        ):
             await lease.renew()
 
     within(check)

@@ -1,5 +1,6 @@
 """Ring all-reduce on the loopback, a thread for each rank."""
 
+import itertools
 import socket
 import struct
 import threading
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from workers.collective import CollectiveError, StallError
-from workers.ring import RingAllReduce, RingConfig
+from workers.ring import RingAllReduce, RingConfig, _Receiver
 
 T = TypeVar("T")
 
@@ -71,6 +72,37 @@ def test_arrays_larger_than_all_socket_buffers() -> None:
     results = on_every_rank(3, lambda ring: ring.all_reduce(arrays[ring.config.rank]))
     expected = sum_in_ring_order(arrays)
     assert all((result == expected).all() for result in results)
+
+
+class Dribble:
+    """A connection from which a few bytes come at a time, wherever elements end."""
+
+    def __init__(self, data: bytes, pieces: list[int]) -> None:
+        self.data = data
+        self.pieces = itertools.cycle(pieces)
+
+    def recv(self, size: int) -> bytes:
+        count = min(size, next(self.pieces))
+        taken, self.data = self.data[:count], self.data[count:]
+        return taken
+
+    def recv_into(self, buffer: memoryview) -> int:
+        taken = self.recv(len(buffer))
+        buffer[: len(taken)] = taken
+        return len(taken)
+
+
+@given(st.lists(st.integers(1, 11), min_size=1), st.integers(0, 30), st.integers(1, 30))
+def test_elements_may_arrive_in_pieces(pieces: list[int], first: int, second: int) -> None:
+    added, kept = np.arange(first, dtype=np.float32), np.zeros(second, np.float32)
+    stream = b"head" + np.full(first, 0.5, np.float32).tobytes() + np.full(second, 7, np.float32).tobytes()
+    receiver = _Receiver(b"head", [added, kept], scratch=np.empty(4, np.float32))
+    connection = Dribble(stream, pieces)
+    while not receiver.done:
+        assert receiver.move(connection) > 0  # type: ignore[arg-type]
+    assert list(added) == [i + 0.5 for i in range(first)]
+    assert list(kept) == [7] * second
+    assert receiver.passed == 4 * (first + second)
 
 
 def test_the_error_is_within_the_promised_bound_of_the_exact_sum() -> None:

@@ -5,6 +5,7 @@ import os
 import select
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -175,6 +176,29 @@ def test_a_datagram_larger_than_the_mtu_is_an_error_that_names_the_mend(
         sender.send(np.zeros((3, 1034), np.uint8))
     whole.close()
     receiver.close()
+
+
+def test_where_little_has_arrived_patience_takes_what_comes_next_in_the_same_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sender, receiver = connected_pair()
+    waits = []
+
+    def more(seconds: float) -> None:
+        waits.append(seconds)
+        sender.send(np.ones((2, 266), np.uint8))
+
+    monkeypatch.setattr(time, "sleep", more)
+    try:
+        sender.send(np.zeros((1, 266), np.uint8))
+        (batch,) = receiver.receive(5.0, patience=0.25)
+        assert list(batch[:, 0]) == [0, 1, 1]
+        sender.send(np.zeros((20, 1034), np.uint8))
+        receiver.receive(5.0, patience=0.25)
+    finally:
+        sender.close()
+        receiver.close()
+    assert waits == [0.25]  # 20 KB were enough
 
 
 def test_nothing_to_receive_is_an_empty_list_after_the_timeout() -> None:

@@ -1,0 +1,125 @@
+"""Worker processes of a run, here on loopback: they finish together, or the report says who waited for what."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.checking import compare_with_exact_sum, float32_sum_bound
+from experiments.crew import RunError, run_crew
+from experiments.digits import load_digits
+from experiments.recording import Recording
+from experiments.training import TrainingConfig
+from experiments.work import DIGITS_FILE, InNetwork, Ring, Task, Vectors
+
+WORKERS = 3
+SMALL = Vectors(elements=5000, repetitions=4)
+
+
+@pytest.fixture
+def ring() -> Iterator[Ring]:
+    """Addresses whose ports are free."""
+    with ExitStack() as stack:
+        listeners = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(WORKERS)]
+        addresses = tuple(listener.getsockname() for listener in listeners)
+    yield Ring(addresses)
+
+
+class Crew:
+    """Starts workers on this host and remembers them."""
+
+    def __init__(self) -> None:
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def start(self, _rank: int, argv: Sequence[str], options: dict[str, Any]) -> subprocess.Popen[bytes]:
+        self.processes.append(subprocess.Popen(argv, **options))
+        return self.processes[-1]
+
+
+def test_all_workers_sum_what_all_put_in(tmp_path: Path, ring: Ring) -> None:
+    steps: list[int] = []
+    tasks = [Task(rank, WORKERS, tmp_path, ring, SMALL) for rank in range(WORKERS)]
+    ends = asyncio.run(run_crew(tasks, Crew().start, steps.append))
+    assert len(ends) == WORKERS
+    assert steps == sorted(steps)
+    assert steps[-1] == SMALL.repetitions
+    recordings = [Recording.open(tmp_path, rank) for rank in range(WORKERS)]
+    assert recordings[0].inputs.shape == (SMALL.repetitions, SMALL.elements)
+    assert compare_with_exact_sum(recordings, float32_sum_bound).violations == 0
+
+
+def test_training_brings_its_curve_home(tmp_path: Path, ring: Ring) -> None:
+    config = TrainingConfig(epochs=1, hidden=8)
+    load_digits().save(tmp_path / DIGITS_FILE)
+    tasks = [Task(rank, WORKERS, tmp_path, ring, config) for rank in range(WORKERS)]
+    ends = asyncio.run(run_crew(tasks, Crew().start, lambda _: None))
+    curve = ends[0].curve
+    assert curve is not None
+    assert len(curve.loss) == len(curve.accuracy) == len(curve.seconds) == config.steps(1438)
+
+
+def test_a_silent_switch_is_reported_by_each_worker_with_what_it_waits_for(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as deaf:
+        for port in range(0xBEE0, 0xBEF0):
+            try:
+                deaf.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            break
+        network = InNetwork(7, 0, 4, ("127.0.0.1", 0), deaf.getsockname(), 4)
+        tasks = [Task(rank, 2, tmp_path, network, SMALL, give_up=0.3) for rank in range(2)]
+        crew = Crew()
+        with pytest.raises(RunError) as caught:
+            asyncio.run(run_crew(tasks, crew.start, lambda _: None))
+    message = str(caught.value)
+    for rank in range(2):
+        assert f"worker {rank}: StallError: rank {rank} of 2, lease 7, all-reduce 1" in message
+    assert "awaiting exponents of chunks 0" in message
+    assert all(process.poll() is not None for process in crew.processes)
+
+
+def test_a_worker_that_is_killed_is_named_and_no_other_is_left(tmp_path: Path, ring: Ring) -> None:
+    crew = Crew()
+
+    def kill_one(step: int) -> None:
+        if step == 2:
+            crew.processes[1].kill()
+
+    endless = Vectors(elements=5000, repetitions=100_000)
+    tasks = [Task(rank, WORKERS, tmp_path, ring, endless) for rank in range(WORKERS)]
+    with pytest.raises(RunError, match="worker 1: killed by SIGKILL"):
+        asyncio.run(run_crew(tasks, crew.start, kill_one))
+    assert all(process.poll() is not None for process in crew.processes)
+
+
+def test_a_task_that_cannot_be_done_says_why(tmp_path: Path) -> None:
+    unreachable = Ring((("203.0.113.1", 1), ("127.0.0.1", 1)))  # TEST-NET-3 (RFC 5737): not ours to bind
+    with pytest.raises(RunError, match="worker 0: OSError"):
+        asyncio.run(run_crew([Task(0, 2, tmp_path, unreachable, SMALL)], Crew().start, lambda _: None))
+
+
+def test_interrupting_the_run_ends_every_worker(tmp_path: Path, ring: Ring) -> None:
+    crew = Crew()
+
+    async def interrupted() -> None:
+        tasks = [
+            Task(rank, WORKERS, tmp_path, ring, Vectors(elements=10, repetitions=100_000))
+            for rank in range(WORKERS)
+        ]
+        begun = asyncio.Event()
+        run = asyncio.create_task(run_crew(tasks, crew.start, lambda _: begun.set()))
+        await begun.wait()
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+
+    asyncio.run(interrupted())
+    assert len(crew.processes) == WORKERS
+    assert all(process.poll() is not None for process in crew.processes)

@@ -1,0 +1,213 @@
+"""Two hosts behind one switch, in the network namespace that this is run in (the hosts have their own).
+
+Arguments: a case and the BMv2 JSON files that it needs. Prints what it saw as JSON.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from p4switch.engine import Engine
+from p4switch.entries import ActionCall, Entry, EntryKey, Lpm
+
+CPU_PORT = 255
+TIMEOUT = 20.0
+SOL_UDP, UDP_SEGMENT, UDP_GRO = 17, 103, 104
+CHUNK = 1040
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Host:
+    """A network namespace with one interface, which ends at a port of the switch."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.address, self.mac = f"10.0.{number}.1", f"02:00:00:00:00:0{number}"
+        self.process = subprocess.Popen(
+            ["unshare", "-n", "sh", "-c", "echo; exec sleep infinity"], stdout=subprocess.PIPE
+        )
+        assert self.process.stdout is not None
+        self.process.stdout.readline()  # it is in its namespace
+        port = f"s{number}"
+        run(f"ip link add {port} type veth peer name eth0 netns {self.process.pid}")
+        Path(f"/proc/sys/net/ipv6/conf/{port}/disable_ipv6").write_text("1")
+        run(f"ip link set {port} up")
+        self.run("sysctl -qw net.ipv6.conf.eth0.disable_ipv6=1")
+        self.run(f"ip link set eth0 address {self.mac}")
+        self.run(f"ip address add {self.address}/16 dev eth0")
+        self.run("ip link set eth0 up")
+
+    def run(self, command: str) -> None:
+        run(f"nsenter -t {self.process.pid} -n {command}")
+
+    def socket(self, *kind: int) -> socket.socket:
+        """A socket of this host."""
+        with open("/proc/thread-self/ns/net") as ours, open(f"/proc/{self.process.pid}/ns/net") as theirs:
+            libc.setns(theirs.fileno(), 0)
+            try:
+                made = socket.socket(*kind)
+            finally:
+                libc.setns(ours.fileno(), 0)
+        made.settimeout(TIMEOUT)
+        return made
+
+
+def run(command: str) -> None:
+    subprocess.run(command.split(), check=True)
+
+
+@contextmanager
+def hosts() -> Iterator[tuple[Host, Host]]:
+    made = []
+    try:
+        for number in (1, 2):
+            made.append(Host(number))
+        for host, other in (made, made[::-1]):
+            host.run(f"ip neighbour add {other.address} lladdr {other.mac} dev eth0")
+        yield made[0], made[1]
+    finally:
+        for host in made:
+            host.process.kill()
+            host.process.wait()
+
+
+def forwarding(config: str) -> Engine:
+    """A switch between the hosts, whichever program it runs."""
+    switch = Engine.load(Path(config).read_bytes(), cpu_port=CPU_PORT)
+    if "ingress.routes" in switch.program.tables:
+        for number in (1, 2):
+            call = ActionCall("ingress.forward", (0x020000000000 + number, number))
+            switch.table_insert("ingress.routes", Entry(EntryKey((Lpm(0x0A000000 + (number << 8), 24),)), call))
+    return switch
+
+
+def datagrams(one: Host, other: Host) -> list[Any]:
+    """What the other host receives of superframes and single datagrams: how many, and a digest of them in order."""
+    receiver, sender = other.socket(socket.AF_INET, socket.SOCK_DGRAM), one.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    receiver.bind((other.address, 4000))
+    sender.connect((other.address, 4000))
+    digest, count = hashlib.sha256(), 0
+    for round_ in range(20):
+        size = [CHUNK, 700, 1472, 8][round_ % 4]
+        data = b"".join((round_ << 16 | n).to_bytes(size, "big") for n in range(40)) + b"the rest"[: round_ % 8]
+        sender.setsockopt(SOL_UDP, UDP_SEGMENT, size)
+        sender.send(data)
+        sender.setsockopt(SOL_UDP, UDP_SEGMENT, 0)
+        sender.send(b"single")
+        while (message := receiver.recv(1 << 16)) != b"single":
+            digest.update(len(message).to_bytes(2, "big") + message)
+            count += 1
+    return [count, digest.hexdigest()]
+
+
+def stream(one: Host, other: Host) -> str:
+    """The digest of a TCP stream as the other host receives it."""
+    listener, sender = other.socket(socket.AF_INET, socket.SOCK_STREAM), one.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind((other.address, 4001))
+    listener.listen()
+    sender.connect((other.address, 4001))
+    receiver, _ = listener.accept()
+    receiver.settimeout(TIMEOUT)
+
+    def send() -> None:
+        for n in range(400):
+            sender.sendall(n.to_bytes(4, "big") * 2500)
+        sender.close()
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    digest = hashlib.sha256()
+    while data := receiver.recv(1 << 16):
+        digest.update(data)
+    thread.join()
+    receiver.close()
+    listener.close()
+    return digest.hexdigest()
+
+
+def offload(one: Host, other: Host, *configs: str) -> dict[str, Any]:
+    """Datagrams and a stream through each program: with superframes all the way, in only, and not at all."""
+    seen: dict[str, Any] = {}
+    for config in configs:
+        results = []
+        for mode in ("both", "in", "none"):
+            for host in (one, other):
+                host.run(f"ethtool -K eth0 tx {'off' if mode == 'none' else 'on'}")
+            switch = forwarding(config)
+            switch.start({1: "s1", 2: "s2"}, offload=mode == "both")
+            results.append([datagrams(one, other), stream(one, other)])
+            moved = switch.port_statistics()
+            switch.stop()
+            seen[f"{Path(config).stem} {mode}"] = {
+                "received in superframes": moved[1].received_frames < moved[1].received / 2,
+                "sent in superframes": moved[2].sent_frames < moved[2].sent / 2,
+                "all sent": moved[1].received == moved[2].sent and moved[2].dropped == 0,
+            }
+        seen[f"{Path(config).stem} same"] = all(r == results[0] for r in results)
+    expected = hashlib.sha256()
+    for n in range(400):
+        expected.update(n.to_bytes(4, "big") * 2500)
+    seen["intact"] = all(r[1] == expected.hexdigest() for r in results)
+    return seen
+
+
+def control(one: Host, other: Host, config: str) -> dict[str, Any]:
+    """Packet-in, packet-out, table writes under traffic, and what is left when the switch has stopped."""
+    before = (len(os.listdir("/proc/self/fd")), threading.active_count())
+    switch = forwarding(config)
+    arrived: list[bytes] = []
+    came = threading.Event()
+
+    def packet_in(packet: bytes) -> None:
+        arrived.append(packet)
+        came.set()
+
+    switch.start({1: "s1", 2: "s2"}, packet_in)
+    link = one.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+    link.bind(("eth0", 3))
+    up = b"\xff" * 6 + bytes(6) + b"\x12\x34" + b"up" * 30
+    link.send(up)
+    came.wait(TIMEOUT)
+    down = bytes(12) + b"\x12\x34" + b"down" * 20
+    switch.packet_out(down, CPU_PORT)
+    received = wait_for(link, lambda p: p == down)
+    while_open = subprocess.run(["tc", "filter", "show", "dev", "s1", "ingress"], capture_output=True, text=True)
+    switch.stop()
+    switch.stop()
+    link.close()
+    after = subprocess.run(["tc", "qdisc", "show", "dev", "s1"], capture_output=True, text=True)
+    return {
+        "packet in": arrived == [up],
+        "packet out": received,
+        "host sees nothing": "bpf" in while_open.stdout,
+        "clsact left": "clsact" in after.stdout,
+        "left": [len(os.listdir("/proc/self/fd")) - before[0], threading.active_count() - before[1]],
+    }
+
+
+def wait_for(link: socket.socket, wanted: Callable[[bytes], bool]) -> bool:
+    while not wanted(link.recv(1 << 16)):
+        pass
+    return True
+
+
+def main() -> None:
+    case, *configs = sys.argv[1:]
+    with hosts() as (one, other):
+        print(json.dumps({"offload": offload, "control": control}[case](one, other, *configs)))
+
+
+if __name__ == "__main__":
+    main()

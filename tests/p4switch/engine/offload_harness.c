@@ -1,0 +1,55 @@
+/* split and join over whole sequences, for test_offload.py. */
+
+#include "offload.h"
+
+struct item {
+    uint32_t length;
+    int32_t checksum; /* offset of a partial checksum, or -1 */
+};
+
+/* Splits a superframe; appends each segment to `out` as an item and its bytes. Returns the bytes written, 0 if it cannot
+ * be split. */
+uint64_t split_all(const uint8_t *frame, uint32_t length, const struct virtio_net_hdr *virtio, uint8_t *out)
+{
+    struct superframe s;
+    uint64_t used = 0;
+    if (!split_open(&s, frame, length, virtio))
+        return 0;
+    for (uint32_t i = 0; i < s.segments; i++) {
+        struct item item = {.checksum = (int32_t)s.checksum};
+        item.length = split_copy(&s, i, out + used + sizeof item);
+        memcpy(out + used, &item, sizeof item);
+        used += sizeof item + item.length;
+    }
+    return used;
+}
+
+/* Joins `count` packets; each frame goes to `out` as its virtio header, its length (4 bytes) and its bytes. */
+uint64_t join_all(const uint8_t *packets, uint32_t count, uint16_t checksum_offset, uint8_t *out)
+{
+    static uint8_t room[1 << 17];
+    struct joined j = {0};
+    uint64_t used = 0;
+    for (uint32_t i = 0; i <= count; i++) {
+        struct item item = {0};
+        const uint8_t *checksum = NULL, *packet = packets + sizeof item;
+        if (i < count) {
+            memcpy(&item, packets, sizeof item);
+            checksum = item.checksum < 0 ? NULL : packet + item.checksum;
+            packets = packet + item.length;
+            if (i > 0 && join_add(&j, packet, item.length, checksum))
+                continue;
+        }
+        if (i > 0) {
+            struct virtio_net_hdr virtio;
+            join_close(&j, &virtio);
+            memcpy(out + used, &virtio, sizeof virtio);
+            memcpy(out + used + sizeof virtio, &j.length, 4);
+            memcpy(out + used + sizeof virtio + 4, j.frame, j.length);
+            used += sizeof virtio + 4 + j.length;
+        }
+        if (i < count)
+            join_open(&j, room, packet, item.length, checksum, checksum_offset);
+    }
+    return used;
+}

@@ -1,0 +1,159 @@
+"""Registers, counters, hashes and the rest of what an action can call."""
+
+from __future__ import annotations
+
+import binascii
+import struct
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from p4switch.engine import Engine
+from p4switch.entries import ActionCall, CounterValue, Entry, EntryKey, Exact, TableError
+
+READ, WRITE, ADD, NARROW, COUNT, CRC16, CRC32, MODULO, CSUM16, XOR16, IDENTITY, RANDOM, TRUNCATE = range(1, 14)
+EXIT, TIMES, COPY, INVALID_COPY = 0x0F, 0x10, 0x81, 0x82
+
+
+@pytest.fixture
+def switch(engine: Callable[[str], Engine]) -> Engine:
+    return engine("externs")
+
+
+def run(switch: Engine, what: int, index: int = 0, value: int = 0, result: int = 0, signed: int = 0) -> tuple[int, int]:
+    """Results of a command: unsigned and signed."""
+    command = struct.pack(">BBHIi", what, index, value, result, signed)
+    [(_, out)] = switch.process(3, command)
+    _, _, _, unsigned, back = struct.unpack(">BBHIi", out)
+    return unsigned, back
+
+
+def test_registers(switch: Engine) -> None:
+    run(switch, WRITE, 4, result=0xDEADBEEF)
+    assert run(switch, READ, 4)[0] == 0xDEADBEEF
+    assert switch.register_read("ingress.cells") == [0, 0, 0, 0, 0xDEADBEEF, 0, 0, 0, 0, 0]
+    switch.register_write("ingress.cells", 9, 5)
+    assert run(switch, READ, 9)[0] == 5
+    assert switch.register_read("ingress.cells", 8, 2) == [0, 5]
+
+
+def test_registers_out_of_range(switch: Engine) -> None:
+    """A read leaves its target alone, a write is lost."""
+    run(switch, WRITE, 10, result=7)
+    assert run(switch, READ, 10, result=77)[0] == 77
+    assert switch.register_read("ingress.cells") == [0] * 10
+    with pytest.raises(TableError, match="index 10 is not in 0..9"):
+        switch.register_write("ingress.cells", 10, 0)
+    with pytest.raises(TableError, match="8..11 of 10 cells"):
+        switch.register_read("ingress.cells", 8, 3)
+    with pytest.raises(TableError, match="register nothing does not exist"):
+        switch.register_read("nothing")
+
+
+def test_registers_are_as_wide_as_they_say(switch: Engine) -> None:
+    run(switch, NARROW, 1, value=0xFFFF)
+    assert switch.register_read("ingress.narrow", 1, 1) == [0x7F]
+    with pytest.raises(TableError, match="128 does not fit into 7 bits"):
+        switch.register_write("ingress.narrow", 1, 128)
+
+
+@settings(max_examples=50, deadline=None)
+@given(terms=st.lists(st.integers(-(2**31), 2**31 - 1), min_size=1, max_size=8))
+def test_saturating_sums(adder: Engine, terms: list[int]) -> None:
+    adder.register_write("ingress.signed_cells", 0, 0)
+    total = 0
+    for term in terms:
+        total = max(-(2**31), min(2**31 - 1, total + term))
+        assert run(adder, ADD, 0, signed=term)[1] == total
+    assert adder.register_read("ingress.signed_cells", 0, 1) == [total & 0xFFFFFFFF]
+
+
+@pytest.fixture(scope="module")
+def adder(config: Callable[[str], bytes]) -> Engine:
+    return Engine.load(config("externs"))
+
+
+def test_counters(switch: Engine) -> None:
+    for index in (0, 3, 3, 4, 255):
+        run(switch, COUNT, index)
+    assert switch.counter_read_all("ingress.counted") == [
+        CounterValue(1, 12),
+        CounterValue(0, 0),
+        CounterValue(0, 0),
+        CounterValue(2, 24),
+    ]
+    with pytest.raises(TableError, match="counter ingress.cells does not exist"):
+        switch.counter_read("ingress.cells", 0)
+
+
+@settings(max_examples=50, deadline=None)
+@given(value=st.integers(0, 0xFFFF), index=st.integers(0, 255))
+def test_hashes(adder: Engine, value: int, index: int) -> None:
+    data = struct.pack(">HB", value, index)
+
+    def reflected(crc: int, polynomial: int) -> int:
+        for byte in data:
+            crc ^= byte
+            for _ in range(8):
+                crc = crc >> 1 ^ (polynomial if crc & 1 else 0)
+        return crc
+
+    words = value + (index << 8)
+    assert run(adder, CRC16, index, value)[0] == reflected(0, 0xA001)
+    assert run(adder, CRC32, index, value)[0] == binascii.crc32(data)
+    assert run(adder, MODULO, index, value)[0] == 1000 + binascii.crc32(data[:2]) % 7
+    assert run(adder, CSUM16, index, value)[0] == ~((words & 0xFFFF) + (words >> 16)) & 0xFFFF
+    assert run(adder, XOR16, index, value)[0] == value ^ index << 8
+    assert run(adder, IDENTITY, index, value)[0] == int.from_bytes(data, "big")
+
+
+def test_random(config: Callable[[str], bytes]) -> None:
+    """Within its limits, all of them; the same for the same seed."""
+    one, same, other = (Engine.load(config("externs"), seed=seed) for seed in (1, 1, 2))
+    draws = [[run(switch, RANDOM)[0] for _ in range(300)] for switch in (one, same, other)]
+    assert set(draws[0]) == set(range(10, 20))
+    assert draws[0] == draws[1] != draws[2]
+
+
+def test_truncate(switch: Engine) -> None:
+    command = struct.pack(">BBHIi", TRUNCATE, 0, 14, 0, 0) + b"abcdefgh"
+    assert switch.process(1, command) == [(1, b"\xff" + command[1:14])]
+    longer = struct.pack(">BBHIi", TRUNCATE, 0, 1000, 0, 0) + b"abcdefgh"
+    assert switch.process(1, longer) == [(1, b"\xff" + longer[1:])]
+
+
+def test_header_assignment(switch: Engine) -> None:
+    """A copy has the fields and the validity of its source."""
+    command = struct.pack(">BBHIi", COPY, 0, 0, 0, 0)
+    [(_, out)] = switch.process(1, command + b"ABCDEFGHpayload")
+    assert out[12:] == b"ABCDEFGHABCDEFGHpayload"
+    command = struct.pack(">BBHIi", INVALID_COPY, 0, 0, 0, 0)
+    [(_, out)] = switch.process(1, command + b"ABCDEFGHpayload")
+    assert out[12:] == b"payload"
+
+
+def test_exit(switch: Engine) -> None:
+    """Nothing of ingress runs after it."""
+    [(_, out)] = switch.process(1, struct.pack(">BBHIi", EXIT, 0, 0, 0, 0))
+    assert out[:8] == struct.pack(">BBHI", EXIT, 0, 0, 1)
+
+
+def test_time_is_given(switch: Engine) -> None:
+    command = struct.pack(">BBHIi", TIMES, 0, 0, 0, 0)
+    [(_, out)] = switch.process(1, command, now=123456)
+    assert struct.unpack(">I", out[4:8]) == (123456,)
+
+
+def test_const_entries(switch: Engine) -> None:
+    """They are there, can be read, and cannot be changed."""
+    entries = switch.table_entries("ingress.commands")
+    assert len(entries) == 17
+    assert all(entry.is_const for entry in entries)
+    assert entries[0] == Entry(EntryKey((Exact(1),)), ActionCall("ingress.read_register"), is_const=True)
+    for change in (switch.table_insert, switch.table_modify):
+        with pytest.raises(TableError, match="entries are constant"):
+            change("ingress.commands", entries[0])
+    with pytest.raises(TableError, match="entries are constant"):
+        switch.table_delete("ingress.commands", entries[0].key)
