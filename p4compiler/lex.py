@@ -34,6 +34,7 @@ class Token(NamedTuple):
 _TOKEN = re.compile(
     r"""
       (?P<space>[ \t\f\v\r]+ | \\\r?\n | //(?:[^\\\n]|\\(?:.|\n))* | /\*.*?\*/)
+    | (?P<open>/\*)
     | (?P<newline>\n)
     | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
     | (?P<number>[0-9][0-9A-Za-z_]*)
@@ -59,10 +60,7 @@ def tokenize(file: SourceFile) -> list[Token]:
         found = match(text, position)
         column = position - line_start
         if found is None:
-            span = Span(file, line, column, line, column + 1)
-            if text.startswith("/*", position):
-                raise error(span, "this comment is never closed", "end it with */")
-            append(Token(STRAY, text[position], span))
+            append(Token(STRAY, text[position], Span(file, line, column, line, column + 1)))
             position += 1
             continue
         kind, end = found.lastgroup, found.end()
@@ -77,6 +75,8 @@ def tokenize(file: SourceFile) -> list[Token]:
             line += 1
             line_start = end
             glued = False
+        elif kind == "open":
+            raise error(Span(file, line, column, line, column + 2), "this comment is never closed", "end it with */")
         else:
             assert kind is not None
             append(Token(kind, found.group(), Span(file, line, column, line, end - line_start), glued))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from p4switch.primitives import check_call
 from p4switch.program import (
     Action,
     ActionNode,
@@ -92,11 +93,31 @@ def _integer(text: str | int) -> int:
     return text if isinstance(text, int) else int(text, 16)
 
 
+def _text(item: Json, key: str) -> str:
+    value = item[key]
+    if not isinstance(value, str):
+        raise ProgramError(f"{item.get('name', 'an item')}: {key} is {value!r}, not a name")
+    return value
+
+
+def _optional_text(item: Json, key: str) -> str | None:
+    return None if item.get(key) is None else _text(item, key)
+
+
+def _count(item: Json, key: str, default: int | None = None) -> int:
+    value = item[key] if default is None else item.get(key, default)
+    if type(value) is not int or not 0 <= value < 1 << 32:
+        raise ProgramError(f"{item.get('name', 'an item')}: {key} is {value!r}, not a number in 0..2^32 - 1")
+    return value
+
+
 def _source(item: Json) -> Source | None:
     info = item.get("source_info")
     if not info:
         return None
-    return Source(info.get("filename", ""), info.get("line", 0), info.get("source_fragment", ""))
+    return Source(
+        str(info.get("filename", "")), _count(info, "line", 0), str(info.get("source_fragment", ""))
+    )
 
 
 class _Reader:
@@ -121,7 +142,7 @@ class _Reader:
             for item in self.items(key):
                 raise ProgramError(f"{key}: {item.get('name')} is not supported")
         self.read_headers()
-        self.actions = {a["id"]: self.action(a) for a in self.items("actions")}
+        self.actions = {_count(a, "id"): self.action(a) for a in self.items("actions")}
         parsers, deparsers = self.items("parsers"), self.items("deparsers")
         if len(parsers) != 1 or len(deparsers) != 1:
             raise ProgramError(
@@ -135,30 +156,40 @@ class _Reader:
                 raise ProgramError(f"pipeline {name} is missing")
         tables = [n for p in pipelines.values() for n in p.nodes.values() if isinstance(n, Table)]
         return Program(
-            name=self.document.get("program", "") or "program",
+            name=str(self.document.get("program", "") or "program"),
             header_types=self.header_types,
             headers=self.headers,
             stacks=self.stacks,
-            errors=dict(self.items("errors")),
+            errors={str(name): int(value) for name, value in self.items("errors")},
             parser=self.parser(parsers[0]),
-            deparser=Deparser(deparsers[0]["name"], tuple(self.header(h) for h in deparsers[0]["order"])),
+            deparser=Deparser(
+                _text(deparsers[0], "name"), tuple(self.header(h) for h in deparsers[0]["order"])
+            ),
             ingress=pipelines["ingress"],
             egress=pipelines["egress"],
             tables={t.name: t for t in tables},
             actions=self.actions,
             counters={
                 c["name"]: CounterArray(
-                    c["name"], c["id"], c.get("size", 0), c.get("binding") if c.get("is_direct") else None
+                    _text(c, "name"),
+                    _count(c, "id"),
+                    _count(c, "size", 0),
+                    _text(c, "binding") if c.get("is_direct") else None,
                 )
                 for c in self.items("counter_arrays")
             },
             registers={
-                r["name"]: RegisterArray(r["name"], r["id"], r["size"], r["bitwidth"])
+                r["name"]: RegisterArray(
+                    _text(r, "name"), _count(r, "id"), _count(r, "size"), _count(r, "bitwidth")
+                )
                 for r in self.items("register_arrays")
             },
             meters={
                 m["name"]: MeterArray(
-                    m["name"], m["id"], m.get("size", 0), m.get("binding") if m.get("is_direct") else None
+                    _text(m, "name"),
+                    _count(m, "id"),
+                    _count(m, "size", 0),
+                    _text(m, "binding") if m.get("is_direct") else None,
                 )
                 for m in self.items("meter_arrays")
             },
@@ -177,22 +208,23 @@ class _Reader:
             kind = self.header_types.get(item["header_type"])
             if kind is None:
                 raise ProgramError(f"header {item['name']}: type {item['header_type']} does not exist")
-            self.headers[item["name"]] = Header(item["name"], item["id"], kind, bool(item.get("metadata")))
-            by_id[item["id"]] = item["name"]
+            name = _text(item, "name")
+            self.headers[name] = Header(name, _count(item, "id"), kind, bool(item.get("metadata")))
+            by_id[item["id"]] = name
         for item in self.items("header_stacks"):
             names = tuple(by_id[i] for i in item["header_ids"])
-            self.stacks[item["name"]] = HeaderStack(item["name"], names)
+            self.stacks[_text(item, "name")] = HeaderStack(item["name"], names)
 
     def header_type(self, item: Json) -> HeaderType:
         fields: list[FieldType] = []
         offset = 0
         for entry in item["fields"]:
-            name, width = entry[0], entry[1]
-            if not isinstance(width, int) or width < 0:
+            name, width = str(entry[0]), entry[1]
+            if type(width) is not int or not 0 <= width < 1 << 20:
                 raise ProgramError(f"field {item['name']}.{name}: variable-length fields are not supported")
             fields.append(FieldType(name, width, len(entry) > 2 and bool(entry[2]), offset))
             offset += width
-        return HeaderType(item["name"], tuple(fields), offset)
+        return HeaderType(_text(item, "name"), tuple(fields), offset)
 
     def header(self, name: str) -> str:
         if name not in self.headers:
@@ -275,19 +307,22 @@ class _Reader:
         arguments: list[Argument] = []
         for parameter in item.get("parameters", []):
             if parameter["type"] in NAMED:
-                arguments.append(Named(parameter["type"], parameter["value"]))
+                arguments.append(Named(parameter["type"], _text(parameter, "value")))
             elif parameter["type"] == "parameters_vector":
                 raise ProgramError(f"{where}: primitive {item['op']} is not supported")
             else:
                 arguments.append(self.expression(parameter, where))
+        check_call(_text(item, "op"), tuple(arguments), where)
         return Primitive(item["op"], tuple(arguments), _source(item))
 
     def action(self, item: Json) -> Action:
         where = f"action {item['name']}"
         return Action(
-            item["name"],
-            item["id"],
-            tuple(ActionParameter(p["name"], p["bitwidth"]) for p in item.get("runtime_data", [])),
+            _text(item, "name"),
+            _count(item, "id"),
+            tuple(
+                ActionParameter(_text(p, "name"), _count(p, "bitwidth")) for p in item.get("runtime_data", [])
+            ),
             tuple(self.primitive(p, where) for p in item.get("primitives", [])),
             _source(item),
         )
@@ -295,21 +330,24 @@ class _Reader:
     # Parser
 
     def parser(self, item: Json) -> Parser:
-        states = {s["name"]: self.parser_state(s) for s in item["parse_states"]}
+        states = {_text(s, "name"): self.parser_state(s) for s in item["parse_states"]}
+        initial = _optional_text(item, "init_state")
+        if initial is not None and initial not in states:
+            raise ProgramError(f"parser {item['name']}: initial state {initial} does not exist")
         for state in states.values():
             for transition in state.transitions:
                 if transition.next_state is not None and transition.next_state not in states:
                     raise ProgramError(
                         f"parser state {state.name}: next state {transition.next_state} does not exist"
                     )
-        return Parser(item["name"], item.get("init_state"), states)
+        return Parser(_text(item, "name"), initial, states)
 
     def parser_state(self, item: Json) -> ParserState:
         where = f"parser state {item['name']}"
         key = tuple(self.expression(k, where) for k in item.get("transition_key", []))
         widths = tuple(self.key_width(k, where) for k in key)
         return ParserState(
-            item["name"],
+            _text(item, "name"),
             tuple(self.parser_operation(o, where) for o in item.get("parser_ops", [])),
             key,
             widths,
@@ -334,7 +372,7 @@ class _Reader:
 
     def transition(self, item: Json, widths: tuple[int, ...], where: str) -> Transition:
         kind = item.get("type", "default" if item["value"] == "default" else "hexstr")
-        next_state = item["next_state"]
+        next_state = _optional_text(item, "next_state")
         if kind == "default":
             return Transition(None, None, next_state)
         if kind != "hexstr":
@@ -377,12 +415,21 @@ class _Reader:
         for branch in item.get("conditionals", []):
             condition = self.expression(branch["expression"], f"condition {branch['name']}")
             nodes[branch["name"]] = Branch(
-                branch["name"], condition, branch["true_next"], branch["false_next"], _source(branch)
+                _text(branch, "name"),
+                condition,
+                _optional_text(branch, "true_next"),
+                _optional_text(branch, "false_next"),
+                _source(branch),
             )
         for call in item.get("action_calls", []):
             action = self.resolve_action(call["action_id"], f"action call {call['name']}")
-            nodes[call["name"]] = ActionNode(call["name"], action, call["next_node"], _source(call))
-        pipeline = Pipeline(item["name"], item.get("init_table"), nodes)
+            nodes[call["name"]] = ActionNode(
+                _text(call, "name"), action, _optional_text(call, "next_node"), _source(call)
+            )
+        initial = _optional_text(item, "init_table")
+        if initial is not None and initial not in nodes:
+            raise ProgramError(f"pipeline {item['name']}: first node {initial} does not exist")
+        pipeline = Pipeline(_text(item, "name"), initial, nodes)
         for node in nodes.values():
             for successor in successors(node):
                 if successor is not None and successor not in nodes:
@@ -401,21 +448,22 @@ class _Reader:
         if item.get("direct_meters"):
             raise ProgramError(f"{where}: direct meters are not supported")
         keys = tuple(self.table_key(k, where) for k in item["key"])
-        next_nodes = dict(item.get("next_tables", {}))
+        next_nodes = {name: _optional_text(item["next_tables"], name) for name in item.get("next_tables", {})}
+        actions = self.table_actions(item, where)
         entries = item.get("entries")
         return Table(
-            item["name"],
-            item["id"],
-            item["match_type"],
+            _text(item, "name"),
+            _count(item, "id"),
+            _text(item, "match_type"),
             keys,
-            self.table_actions(item, where),
-            item.get("max_size", 1024),
+            actions,
+            _count(item, "max_size", 1024),
             bool(item.get("with_counters")),
             bool(item.get("support_timeout")),
             next_nodes,
-            item.get("base_default_next"),
-            self.default_action(item.get("default_entry"), where),
-            None if entries is None else tuple(self.const_entry(e, where) for e in entries),
+            _optional_text(item, "base_default_next"),
+            self.default_action(item.get("default_entry"), actions, where),
+            None if entries is None else tuple(self.const_entry(e, keys, actions, where) for e in entries),
             _source(item),
         )
 
@@ -441,27 +489,44 @@ class _Reader:
             width = found.width if found else 1
         mask = item.get("mask")
         return TableKey(
-            item.get("name") or f"{target.header}.{target.name}",
+            str(item.get("name") or f"{target.header}.{target.name}"),
             kind,
             target,
             width,
             None if mask is None else _integer(mask),
         )
 
-    def default_action(self, item: Json | None, where: str) -> DefaultAction | None:
+    def default_action(
+        self, item: Json | None, actions: tuple[Action, ...], where: str
+    ) -> DefaultAction | None:
         if item is None:
             return None
-        action = self.resolve_action(item["action_id"], where)
-        data = tuple(_integer(d) for d in item.get("action_data", []))
-        if len(data) != len(action.parameters):
-            raise ProgramError(
-                f"{where}: default action {action.name} needs {len(action.parameters)} arguments"
-            )
+        action, data = self.call(item, actions, where)
         is_const = bool(item.get("action_const")) or bool(item.get("action_entry_const"))
         return DefaultAction(action.id, data, is_const)
 
-    def const_entry(self, item: Json, where: str) -> ConstEntry:
+    def call(self, item: Json, actions: tuple[Action, ...], where: str) -> tuple[Action, tuple[int, ...]]:
+        action = self.resolve_action(item["action_id"], where)
+        if action not in actions:
+            raise ProgramError(f"{where}: action {action.name} is none of its actions")
+        data = tuple(_integer(d) for d in item.get("action_data", []))
+        if len(data) != len(action.parameters):
+            raise ProgramError(f"{where}: action {action.name} needs {len(action.parameters)} arguments")
+        for parameter, value in zip(action.parameters, data, strict=True):
+            if not 0 <= value < 1 << parameter.width:
+                raise ProgramError(
+                    f"{where}: {parameter.name} = {value} of action {action.name} does not fit"
+                )
+        return action, data
+
+    def const_entry(
+        self, item: Json, keys: tuple[TableKey, ...], actions: tuple[Action, ...], where: str
+    ) -> ConstEntry:
         matches = []
+        if len(item["match_key"]) != len(keys):
+            raise ProgramError(
+                f"{where}: an entry with {len(item['match_key'])} match fields, not {len(keys)}"
+            )
         for match in item["match_key"]:
             kind = match["match_type"]
             if kind == "range":
@@ -474,10 +539,8 @@ class _Reader:
                 matches.append(ConstMatch(kind, _integer(match["key"]), 0))
             else:
                 raise ProgramError(f"{where}: match kind {kind} in an entry is not supported")
-        action = item["action_entry"]
-        self.resolve_action(action["action_id"], where)
-        data = tuple(_integer(d) for d in action["action_data"])
-        return ConstEntry(tuple(matches), item.get("priority", 0), action["action_id"], data)
+        action, data = self.call(item["action_entry"], actions, where)
+        return ConstEntry(tuple(matches), _count(item, "priority", 0), action.id, data)
 
     # Calculations
 
@@ -491,21 +554,23 @@ class _Reader:
                 case "header":
                     inputs.append(CalculationInput(HeaderName(self.header(piece["value"]))))
                 case "hexstr":
-                    inputs.append(CalculationInput(Constant(_integer(piece["value"])), piece["bitwidth"]))
+                    inputs.append(
+                        CalculationInput(Constant(_integer(piece["value"])), _count(piece, "bitwidth"))
+                    )
                 case "payload":
                     inputs.append(CalculationInput(None))
                 case kind:
                     raise ProgramError(f"{where}: input type {kind} is not supported")
-        return Calculation(item["name"], item["algo"], tuple(inputs))
+        return Calculation(_text(item, "name"), _text(item, "algo"), tuple(inputs))
 
     def checksum(self, item: Json) -> Checksum:
         condition = item.get("if_cond")
         return Checksum(
-            item["name"],
+            _text(item, "name"),
             self.field(item["target"]),
-            item["calculation"],
-            item.get("update", True),
-            item.get("verify", True),
+            _text(item, "calculation"),
+            bool(item.get("update", True)),
+            bool(item.get("verify", True)),
             None if condition is None else self.expression(condition, f"checksum {item['name']}"),
         )
 

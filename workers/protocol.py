@@ -281,7 +281,8 @@ class Worker:
         self._awaited[places] = numbers
         self._kinds[places] = wire.kind(wire.RESULT, packets["values"].shape[1])
         self._pool_indices[places] = pool_indices
-        self._timers.start(places, now)
+        # The first packets' answers come when the last worker has begun.
+        self._timers.start(places, now, measure=bool(chunks[0] >= self._tensor.lead))
         return batch
 
     def _repeat(self, places: NDArray[np.int64]) -> list[NDArray[np.void]]:

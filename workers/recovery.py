@@ -84,6 +84,7 @@ class Timers:
         self._last_sent = np.zeros(places)
         self._timeouts = np.full(places, np.inf)  # how long each timer runs; infinity: it does not
         self._backoffs = np.zeros(places, np.int64)
+        self._measured = np.zeros(places, np.bool_)
         self._backoff = 0  # that timers start with
         self._answered = 0.0  # when an answer came last
         self._lost_at = np.full(places, np.inf)  # of packets overtaken
@@ -95,11 +96,15 @@ class Timers:
         self._running = 0
         self._flight = 0  # the most that ran at a time since none did
 
-    def start(self, places: NDArray[np.int64] | slice, now: float) -> None:
-        """The packets of these places have been sent for the first time; their timers were stopped."""
+    def start(self, places: NDArray[np.int64] | slice, now: float, *, measure: bool = True) -> None:
+        """The packets of these places have been sent for the first time; their timers were stopped.
+
+        measure: whether the answers will tell the round-trip time, and not how long some worker was late.
+        """
         timeout = min(self.rtt.rto * 2.0**self._backoff, self._longest)
         self._timeouts[places] = timeout
         self._backoffs[places] = self._backoff
+        self._measured[places] = measure
         self.first_sent[places] = now
         self.times_sent[places] = 1
         self._not_before = min(self._not_before, now + timeout)
@@ -115,7 +120,7 @@ class Timers:
         places = np.flatnonzero(timed_out | (self._lost_at <= now))
         if len(places):
             # RFC 6298, section 5.5: back off. And 5.7, after Karn: timers start from the backed-off value
-            # until a packet that was sent once brings a fresh measurement.
+            # until a packet that was sent once is answered.
             self.timeouts += int(np.count_nonzero(timed_out))
             backoffs = self._backoffs[places] + timed_out[places]
             self._backoffs[places] = backoffs
@@ -144,7 +149,9 @@ class Timers:
         # lost, perhaps another worker's, and it would measure how long that worker took to notice.
         self._newest_answered = newest
         self._backoff = 0
-        self.rtt.sample(now - float(self.first_sent[once[sendings.argmax()]]), share)
+        place = once[sendings.argmax()]
+        if self._measured[place]:
+            self.rtt.sample(now - float(self.first_sent[place]), share)
         overtaken = np.flatnonzero(self._sendings < newest)
         if len(overtaken):
             lost_at = self._last_sent[overtaken] + self.rtt.rto_without_floor

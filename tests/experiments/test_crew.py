@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -24,12 +24,12 @@ SMALL = Vectors(elements=5000, repetitions=4)
 
 
 @pytest.fixture
-def ring() -> Iterator[Ring]:
+def ring() -> Ring:
     """Addresses whose ports are free."""
     with ExitStack() as stack:
         listeners = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(WORKERS)]
         addresses = tuple(listener.getsockname() for listener in listeners)
-    yield Ring(addresses)
+    return Ring(addresses)
 
 
 class Crew:

@@ -83,7 +83,7 @@ def test_no_measurement_is_taken_of_what_was_sent_twice() -> None:
     assert timers.rtt.smoothed is None
 
 
-def test_after_an_expiry_new_timers_start_backed_off_until_a_fresh_measurement() -> None:
+def test_after_an_expiry_new_timers_start_backed_off_until_a_packet_sent_once_is_answered() -> None:
     timers = Timers(2, RECOVERY)
     timers.start(places(0), 0.0)
     timers.expired(0.1)
@@ -123,6 +123,13 @@ def test_an_answer_that_others_overtook_is_no_measurement() -> None:
     timers.stop(places(1), 0.002)
     timers.stop(places(0), 0.005)
     assert timers.rtt.smoothed == 0.002
+
+
+def test_no_measurement_is_taken_where_the_answer_waits_for_a_late_worker() -> None:
+    timers = Timers(1, RECOVERY)
+    timers.start(places(0), 0.0, measure=False)
+    timers.stop(places(0), 0.05)
+    assert timers.rtt.smoothed is None
 
 
 def test_of_a_batch_the_packet_sent_last_is_the_measurement() -> None:

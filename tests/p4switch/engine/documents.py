@@ -75,7 +75,12 @@ def document(
         "actions": ["act"],
         "base_default_next": None,
         "next_tables": {"act": None},
-        "default_entry": {"action_id": 0, "action_const": True, "action_data": [], "action_entry_const": True},
+        "default_entry": {
+            "action_id": 0,
+            "action_const": True,
+            "action_data": [],
+            "action_entry_const": True,
+        },
     }
     state = {
         "name": "start",

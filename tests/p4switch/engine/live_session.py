@@ -88,19 +88,26 @@ def forwarding(config: str) -> Engine:
     if "ingress.routes" in switch.program.tables:
         for number in (1, 2):
             call = ActionCall("ingress.forward", (0x020000000000 + number, number))
-            switch.table_insert("ingress.routes", Entry(EntryKey((Lpm(0x0A000000 + (number << 8), 24),)), call))
+            switch.table_insert(
+                "ingress.routes", Entry(EntryKey((Lpm(0x0A000000 + (number << 8), 24),)), call)
+            )
     return switch
 
 
 def datagrams(one: Host, other: Host) -> list[Any]:
     """What the other host receives of superframes and single datagrams: how many, and a digest of them in order."""
-    receiver, sender = other.socket(socket.AF_INET, socket.SOCK_DGRAM), one.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    receiver, sender = (
+        other.socket(socket.AF_INET, socket.SOCK_DGRAM),
+        one.socket(socket.AF_INET, socket.SOCK_DGRAM),
+    )
     receiver.bind((other.address, 4000))
     sender.connect((other.address, 4000))
     digest, count = hashlib.sha256(), 0
     for round_ in range(20):
         size = [CHUNK, 700, 1472, 8][round_ % 4]
-        data = b"".join((round_ << 16 | n).to_bytes(size, "big") for n in range(40)) + b"the rest"[: round_ % 8]
+        data = (
+            b"".join((round_ << 16 | n).to_bytes(size, "big") for n in range(40)) + b"the rest"[: round_ % 8]
+        )
         sender.setsockopt(SOL_UDP, UDP_SEGMENT, size)
         sender.send(data)
         sender.setsockopt(SOL_UDP, UDP_SEGMENT, 0)
@@ -113,7 +120,10 @@ def datagrams(one: Host, other: Host) -> list[Any]:
 
 def stream(one: Host, other: Host) -> str:
     """The digest of a TCP stream as the other host receives it."""
-    listener, sender = other.socket(socket.AF_INET, socket.SOCK_STREAM), one.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener, sender = (
+        other.socket(socket.AF_INET, socket.SOCK_STREAM),
+        one.socket(socket.AF_INET, socket.SOCK_STREAM),
+    )
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind((other.address, 4001))
     listener.listen()
@@ -183,7 +193,9 @@ def control(one: Host, other: Host, config: str) -> dict[str, Any]:
     down = bytes(12) + b"\x12\x34" + b"down" * 20
     switch.packet_out(down, CPU_PORT)
     received = wait_for(link, lambda p: p == down)
-    while_open = subprocess.run(["tc", "filter", "show", "dev", "s1", "ingress"], capture_output=True, text=True)
+    while_open = subprocess.run(
+        ["tc", "filter", "show", "dev", "s1", "ingress"], capture_output=True, text=True
+    )
     switch.stop()
     switch.stop()
     link.close()

@@ -31,7 +31,12 @@ def evaluate(item: dict[str, Any], values: Values) -> Any:
         return evaluate(e["left"] if evaluate(e["cond"], values) else e["right"], values)
     right = evaluate(e["right"], values)
     if e["left"] is None:
-        return {"~": lambda: ~right, "d2b": lambda: right != 0, "b2d": lambda: int(right), "not": lambda: not right}[op]()
+        return {
+            "~": lambda: ~right,
+            "d2b": lambda: right != 0,
+            "b2d": lambda: int(right),
+            "not": lambda: not right,
+        }[op]()
     left = evaluate(e["left"], values)
     match op:
         case "+":
@@ -104,12 +109,18 @@ class Expressions:
             case 4:
                 made = operation(r.choice("+-"), self.number(depth - 1), self.number(depth - 1))
                 signed = r.random() < 0.5
-                return operation("sat_cast" if signed else "usat_cast", made, number(max(2, r.choice([width, 32]))))
+                return operation(
+                    "sat_cast" if signed else "usat_cast", made, number(max(2, r.choice([width, 32])))
+                )
             case 5:
                 distance = operation("&", self.number(depth - 1), number(0x7F))
-                return operation("&", operation("<<", self.number(depth - 1), distance), number((1 << width) - 1))
+                return operation(
+                    "&", operation("<<", self.number(depth - 1), distance), number((1 << width) - 1)
+                )
             case 6:
-                return operation(">>", self.number(depth - 1), operation("&", self.number(depth - 1), number(0x7F)))
+                return operation(
+                    ">>", self.number(depth - 1), operation("&", self.number(depth - 1), number(0x7F))
+                )
             case 7:
                 return operation("&", operation("~", None, self.number(depth - 1)), number((1 << width) - 1))
             case 8:

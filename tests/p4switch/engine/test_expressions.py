@@ -30,7 +30,17 @@ INPUTS: list[list[Any]] = [
     ["s32b", 32, True],
     ["s64", 64, True],
 ]
-OUTPUTS = [(1, False), (7, False), (8, False), (16, True), (32, False), (32, True), (13, False), (51, True), (64, False)]
+OUTPUTS = [
+    (1, False),
+    (7, False),
+    (8, False),
+    (16, True),
+    (32, False),
+    (32, True),
+    (13, False),
+    (51, True),
+    (64, False),
+]
 WIDTH = sum(width for _, width, _ in INPUTS)
 
 
@@ -76,9 +86,7 @@ def test_any_expression(seed: int) -> None:
     @settings(max_examples=150, deadline=None, database=None)
     @given(st.one_of(st.binary(min_size=WIDTH // 8, max_size=WIDTH // 8), extremes()))
     def law(data: bytes) -> None:
-        values: Values = {
-            ("in", f[0]): v for f, v in zip(INPUTS, unpacked(data, INPUTS), strict=True)
-        }
+        values: Values = {("in", f[0]): v for f, v in zip(INPUTS, unpacked(data, INPUTS), strict=True)}
         [(_, packet)] = engine.process(1, data + bytes(size))
         got = unpacked(packet[len(data) :], results)
         for n, expression in enumerate(expressions):
@@ -93,7 +101,9 @@ def translated(expression: dict[str, Any]) -> None:
     from p4switch.bmv2_json import read_program
     from p4switch.codegen import translate
 
-    translate(read_program(document({"in": INPUTS, "out": outputs(1)}, [assign(field("out", "r0"), expression)])))
+    translate(
+        read_program(document({"in": INPUTS, "out": outputs(1)}, [assign(field("out", "r0"), expression)]))
+    )
 
 
 def extremes() -> st.SearchStrategy[bytes]:
@@ -122,7 +132,8 @@ def test_fields_of_up_to_128_bits() -> None:
                     field("h", "d"), operation("b2d", None, operation("<", field("h", "a"), field("h", "b")))
                 ),
                 assign(
-                    field("h", "a"), operation("&", operation("+", field("h", "a"), field("h", "b")), everything)
+                    field("h", "a"),
+                    operation("&", operation("+", field("h", "a"), field("h", "b")), everything),
                 ),
                 assign(field("h", "b"), operation(">>", field("h", "b"), number(70))),
             ],
@@ -138,6 +149,8 @@ def test_fields_of_up_to_128_bits() -> None:
 def test_too_wide_is_refused() -> None:
     """A number of more than 128 bits is an error at load that names the action, never a wrong result."""
     product = operation("*", field("h", "a"), field("h", "a"))
-    program = document({"h": [["a", 128, False]]}, [assign(field("h", "a"), operation(">>", product, number(3)))])
+    program = document(
+        {"h": [["a", 128, False]]}, [assign(field("h", "a"), operation(">>", product, number(3)))]
+    )
     with pytest.raises(ProgramError, match=r"action act: .*128 bits"):
         Engine.load(program)

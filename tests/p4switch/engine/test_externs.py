@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from p4switch.engine import Engine
 from p4switch.entries import ActionCall, CounterValue, Entry, EntryKey, Exact, TableError
 
-READ, WRITE, ADD, NARROW, COUNT, CRC16, CRC32, MODULO, CSUM16, XOR16, IDENTITY, RANDOM, TRUNCATE = range(1, 14)
+READ, WRITE, ADD, NARROW, COUNT, CRC16, CRC32, MODULO, CSUM16, XOR16, IDENTITY, RANDOM, TRUNCATE = range(
+    1, 14
+)
 EXIT, TIMES, COPY, INVALID_COPY = 0x0F, 0x10, 0x81, 0x82
 
 
@@ -22,7 +24,9 @@ def switch(engine: Callable[[str], Engine]) -> Engine:
     return engine("externs")
 
 
-def run(switch: Engine, what: int, index: int = 0, value: int = 0, result: int = 0, signed: int = 0) -> tuple[int, int]:
+def run(
+    switch: Engine, what: int, index: int = 0, value: int = 0, result: int = 0, signed: int = 0
+) -> tuple[int, int]:
     """Results of a command: unsigned and signed."""
     command = struct.pack(">BBHIi", what, index, value, result, signed)
     [(_, out)] = switch.process(3, command)

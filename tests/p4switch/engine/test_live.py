@@ -55,7 +55,7 @@ def test_offload_changes_no_result(files: Callable[[str], Path]) -> None:
         "forwarder in": received,
         "forwarder none": none,
         "forwarder same": True,
-        "router both": both,
+        "router both": received,
         "router in": received,
         "router none": none,
         "router same": True,

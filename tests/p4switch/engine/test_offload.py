@@ -69,7 +69,8 @@ class Harness:
 
     def join(self, segments: list[Segment], checksum_offset: int) -> list[Frame]:
         packed = b"".join(
-            struct.pack("=Ii", len(s.data), -1 if s.checksum is None else s.checksum) + s.data for s in segments
+            struct.pack("=Ii", len(s.data), -1 if s.checksum is None else s.checksum) + s.data
+            for s in segments
         )
         used = self.library.join_all(packed, len(segments), ctypes.c_uint16(checksum_offset), self.room)
         frames, at = [], 0
@@ -120,7 +121,9 @@ def payload(length: int) -> Raw:
 
 
 @settings(max_examples=60, deadline=None)
-@given(length=st.integers(1, 65000), size=st.integers(600, 1472), first=st.integers(0, 65535), vlan=st.booleans())
+@given(
+    length=st.integers(1, 65000), size=st.integers(600, 1472), first=st.integers(0, 65535), vlan=st.booleans()
+)
 def test_split_udp(offload: Harness, length: int, size: int, first: int, vlan: bool) -> None:
     """Each datagram has its own length, the next identification, and its own partial checksum."""
     ether = Ether() / Dot1Q(vlan=5) if vlan else Ether()
@@ -152,7 +155,9 @@ def test_split_tcp(
     data = bytes(payload(length))
 
     def segment(number: int, at: int, bits: str) -> Packet:
-        tcp = TCP(sport=1, dport=2, seq=(sequence + at) & 0xFFFFFFFF, ack=9, flags=bits, window=77, options=options)
+        tcp = TCP(
+            sport=1, dport=2, seq=(sequence + at) & 0xFFFFFFFF, ack=9, flags=bits, window=77, options=options
+        )
         packet = ip / tcp / Raw(data[at:] if number < 0 else data[at : at + size])
         packet[IP].id = (65535 + max(0, number)) & 0xFFFF
         return packet
@@ -181,7 +186,14 @@ def test_split_ipv6(offload: Harness) -> None:
 
 @pytest.mark.parametrize(
     "damage",
-    [{"gso_type": 3}, {"gso_size": 0}, {"flags": 0}, {"checksum_start": 60000}, {"checksum_start": 14}, {"data": b"short"}],
+    [
+        {"gso_type": 3},
+        {"gso_size": 0},
+        {"flags": 0},
+        {"checksum_start": 60000},
+        {"checksum_start": 14},
+        {"data": b"short"},
+    ],
 )
 def test_what_cannot_be_split(offload: Harness, damage: dict[str, object]) -> None:
     """Unknown kinds and descriptions that point outside the frame give no segments."""
@@ -194,7 +206,9 @@ def test_what_cannot_be_split(offload: Harness, damage: dict[str, object]) -> No
 def test_join_undoes_split(offload: Harness, length: int, size: int, tcp: bool) -> None:
     transport = TCP(flags="PA", seq=5) if tcp else UDP()
     frame = superframe(
-        Ether() / IP(src="1.2.3.4", dst="5.6.7.8", id=77) / transport / payload(length), TCPV4 if tcp else UDP_L4, size
+        Ether() / IP(src="1.2.3.4", dst="5.6.7.8", id=77) / transport / payload(length),
+        TCPV4 if tcp else UDP_L4,
+        size,
     )
     segments = offload.split(frame)
     joined = offload.join(segments, frame.checksum_offset)
@@ -212,7 +226,11 @@ def packets(draw: st.DrawFn) -> list[Packet]:
         ip = IP(src="10.0.0.1", dst=draw(st.sampled_from(["10.0.0.2"] * 5 + ["10.0.0.3"])), id=number)
         ip.tos = draw(st.sampled_from([0] * 6 + [4]))
         number += draw(st.sampled_from([1, 1, 1, 1, 0, 2]))
-        if draw(st.booleans()) if not made else made[0].haslayer(TCP) == draw(st.sampled_from([True] * 6 + [False])):
+        if (
+            draw(st.booleans())
+            if not made
+            else made[0].haslayer(TCP) == draw(st.sampled_from([True] * 6 + [False]))
+        ):
             flags = draw(st.sampled_from(["A"] * 6 + ["PA", "FA", "S", "R", "UA"]))
             made.append(Ether() / ip / TCP(seq=sequence, flags=flags) / payload(size))
             sequence += draw(st.sampled_from([size, size, size, 100]))

@@ -66,9 +66,7 @@ def test_forwarding(router: Engine) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(payload=st.binary(max_size=1500), source=st.integers(0, 2**32 - 1), tos=st.integers(0, 255))
-def test_udp_checksums_with_payload(
-    translator: Engine, payload: bytes, source: int, tos: int
-) -> None:
+def test_udp_checksums_with_payload(translator: Engine, payload: bytes, source: int, tos: int) -> None:
     """Verified on arrival and computed anew, for payloads of any length, odd ones too."""
     packet = datagram("10.0.5.1", payload, tos=tos)
     packet[IP].src = ".".join(str(b) for b in source.to_bytes(4, "big"))

@@ -114,7 +114,9 @@ def ask(switch: Engine, probe: dict[str, int]) -> dict[str, int]:
 
 @st.composite
 def steps(draw: st.DrawFn, kind: str) -> list[tuple[str, EntryKey]]:
-    keys = draw(st.lists(matches(kind), min_size=1, max_size=25, unique_by=(lambda k: k, lambda k: k.priority or k)))
+    keys = draw(
+        st.lists(matches(kind), min_size=1, max_size=25, unique_by=(lambda k: k, lambda k: k.priority or k))
+    )
     done = [("insert", key) for key in keys]
     for key in draw(st.lists(st.sampled_from(keys), max_size=15, unique=True)):
         done.append((draw(st.sampled_from(["delete", "modify"])), key))
@@ -151,7 +153,12 @@ def test_many_entries(engine: Callable[[str], Engine]) -> None:
     """Growing and shrinking a table by thousands of entries loses none."""
     switch = engine("tables")
     chosen = random.Random(1)
-    prefixes = {(d, b >> (16 - n) << (16 - n), n) for d in range(16) for n in (3, 8, 12, 16) for b in range(0, 65536, 977)}
+    prefixes = {
+        (d, b >> (16 - n) << (16 - n), n)
+        for d in range(16)
+        for n in (3, 8, 12, 16)
+        for b in range(0, 65536, 977)
+    }
     everything = {EntryKey((Exact(d), Lpm(b, n))): i for i, (d, b, n) in enumerate(sorted(prefixes), 1)}
     limit = switch.program.tables[table("lpm")].max_size
     entries = dict(chosen.sample(sorted(everything.items(), key=str), limit))
@@ -191,10 +198,14 @@ def test_writes_that_are_refused(engine: Callable[[str], Engine]) -> None:
     assert "hdr.probe.a: 256" in invalid(entry("exact", EntryKey((Exact(256), Exact(2), Exact(3))), 7))
     assert "exact is needed" in invalid(entry("exact", EntryKey((Lpm(0, 0), Exact(2), Exact(3))), 7))
     assert "no priority" in invalid(entry("exact", EntryKey(key.match, 5), 7))
-    assert "answer_lpm is none of its actions" in invalid(Entry(EntryKey((Exact(9), *key.match[1:])), ActionCall("ingress.answer_lpm", (1,))))
-    assert "needs 1 arguments" in invalid(Entry(EntryKey((Exact(9), *key.match[1:])), ActionCall("ingress.answer_exact")))
+    assert "answer_lpm is none of its actions" in invalid(
+        Entry(EntryKey((Exact(9), *key.match[1:])), ActionCall("ingress.answer_lpm", (1,)))
+    )
+    assert "needs 1 arguments" in invalid(
+        Entry(EntryKey((Exact(9), *key.match[1:])), ActionCall("ingress.answer_exact"))
+    )
     assert "32 bits" in invalid(entry("exact", EntryKey((Exact(9), *key.match[1:])), 1 << 32))
-    assert "outside its mask" in invalid(entry("lpm", EntryKey((Exact(1), Lpm(1, 8)))  , 1), "lpm")
+    assert "outside its mask" in invalid(entry("lpm", EntryKey((Exact(1), Lpm(1, 8))), 1), "lpm")
     assert "is empty" in invalid(
         entry("range", EntryKey((Range(5, 4), Exact(1), Range(0, 1), Ternary(0, 0)), 1), 1), "range"
     )

@@ -1,0 +1,149 @@
+"""What a BMv2 JSON may say, and what is refused at load: with the element's name, never by a wrong packet."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from p4switch.bmv2_json import read_program
+from p4switch.codegen import translate
+from p4switch.engine import Engine
+from p4switch.program import ProgramError
+from tests.p4switch.engine.documents import assign, document, field, number, operation
+
+GOOD = document({"h": [["a", 8, False], ["b", 24, False]]}, [assign(field("h", "a"), number(1))])
+
+
+def altered(change: Callable[[dict[str, Any]], None]) -> bytes:
+    parsed = json.loads(GOOD)
+    change(parsed)
+    return json.dumps(parsed).encode()
+
+
+def primitive(op: str, *parameters: dict[str, Any]) -> bytes:
+    return document({"h": [["a", 8, False]]}, [{"op": op, "parameters": list(parameters)}])
+
+
+def first_table(parsed: dict[str, Any]) -> dict[str, Any]:
+    table: dict[str, Any] = parsed["pipelines"][0]["tables"][0]
+    return table
+
+
+REFUSED = {
+    "not a JSON document": b"{",
+    "top level is not an object": b"[]",
+    "version 2.x is needed": b"{}",
+    "pipeline ingress is missing": altered(lambda d: d["pipelines"].pop(0)),
+    "header_unions: u is not supported": altered(lambda d: d.update(header_unions=[{"name": "u"}])),
+    "parse_vsets: v is not supported": altered(lambda d: d.update(parse_vsets=[{"name": "v"}])),
+    "h_t.a: variable-length fields": altered(lambda d: d["header_types"][2]["fields"][0].__setitem__(1, "*")),
+    "header h: 31 bits are no whole number of bytes": altered(
+        lambda d: d["header_types"][2]["fields"][1].__setitem__(1, 23)
+    ),
+    "table call: implementation indirect": altered(lambda d: first_table(d).update(type="indirect")),
+    "table call: action id 9 does not exist": altered(lambda d: first_table(d).update(action_ids=[9])),
+    "call: next node nowhere does not exist": altered(
+        lambda d: first_table(d).update(next_tables={"act": "nowhere"})
+    ),
+    "pipeline ingress: a loop through call": altered(
+        lambda d: first_table(d).update(next_tables={"act": "call"})
+    ),
+    "match kind selector is not supported": altered(
+        lambda d: first_table(d).update(key=[{"match_type": "selector", "target": ["h", "a"], "mask": None}])
+    ),
+    "field h.c does not exist": document({"h": [["a", 8, False]]}, [assign(field("h", "c"), number(1))]),
+    "header x does not exist": document({"h": [["a", 8, False]]}, [assign(field("x", "a"), number(1))]),
+    "action act: operator @ is not supported": document(
+        {"h": [["a", 8, False]]}, [assign(field("h", "a"), operation("@", number(1), number(2)))]
+    ),
+    "action act: primitive teleport is not supported": primitive("teleport"),
+    "action act: primitive generate_digest is not supported": primitive(
+        "generate_digest", number(1), number(1)
+    ),
+    "action act: register r does not exist": primitive(
+        "register_read", field("h", "a"), {"type": "register_array", "value": "r"}, number(0)
+    ),
+    "action act: counter c does not exist": primitive(
+        "count", {"type": "counter_array", "value": "c"}, number(0)
+    ),
+    "calculation c does not exist": primitive(
+        "modify_field_with_hash_based_offset",
+        field("h", "a"),
+        number(0),
+        {"type": "calculation", "value": "c"},
+        number(1),
+    ),
+    "calculation c: algorithm rot13 is not supported": altered(
+        lambda d: d.update(calculations=[{"name": "c", "id": 0, "algo": "rot13", "input": []}])
+    ),
+    "parser state start: parser operation teleport is not supported": altered(
+        lambda d: d["parsers"][0]["parse_states"][0]["parser_ops"].append(
+            {"op": "teleport", "parameters": []}
+        )
+    ),
+    "next state nowhere does not exist": altered(
+        lambda d: d["parsers"][0]["parse_states"][0]["transitions"][0].update(next_state="nowhere")
+    ),
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_refused(message: str) -> None:
+    with pytest.raises(ProgramError) as caught:
+        translate(read_program(REFUSED[message]))
+    assert message in str(caught.value)
+
+
+def paths(node: Any, prefix: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The way to every value inside a document."""
+    items = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    return [p for key, value in items for p in ((*prefix, key), *paths(value, (*prefix, key)))]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_damaged_documents(data: st.DataObject) -> None:
+    """Whatever is replaced in a document: it is translated, or refused by a ProgramError, and nothing else happens."""
+    parsed = json.loads(GOOD)
+    *way, last = data.draw(st.sampled_from(paths(parsed)))
+    node = parsed
+    for key in way:
+        node = node[key]
+    node[last] = data.draw(
+        st.sampled_from([None, -1, 0, 10**9, "", "x", [], {}, [[]], {"type": "field"}, True])
+    )
+    try:
+        translate(read_program(json.dumps(parsed).encode()))
+    except ProgramError as error:
+        assert str(error)
+
+
+def test_the_c_is_readable(config: Callable[[str], bytes]) -> None:
+    """P4 names, the source lines, and the statement as one would write it."""
+    source = translate(read_program(config("router")))
+    assert (
+        "static void action_ingress_forward(struct state *s, struct packet *p, const uint64_t *data) {"
+        in source
+    )
+    assert "hdr.ipv4.ttl = hdr.ipv4.ttl - 1 */" in source
+    assert (
+        "put32(p->header[H_ipv4], ipv4_t_ttl, (get32(p->header[H_ipv4], ipv4_t_ttl) - (uint32_t)1));"
+        in source
+    )
+
+
+def test_names_never_clash() -> None:
+    """Fields called like C keywords, like our own variables, and like each other once dots are gone."""
+    names = ["int", "p", "s", "t1", "data", "a.b", "a_b", "register", "i", "9lives", "$x$", "count"]
+    program = document(
+        {"h": [[name, 8, False] for name in names]},
+        [assign(field("meta", name), operation("+", field("h", name), number(1))) for name in names]
+        + [assign(field("h", name), field("meta", name)) for name in names[::-1]],
+        metadata=[[name, 8, False] for name in names],
+    )
+    assert Engine.load(program).process(1, bytes(range(12))) == [(1, bytes(range(1, 13)))]

@@ -1,0 +1,153 @@
+"""Like statements become loops, and loops compute what the statements say."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+
+from p4switch.bmv2_json import read_program
+from p4switch.codegen import rolling, translate
+from p4switch.engine import Engine
+from tests.p4switch.engine.documents import assign, document, field, number, operation
+
+CELLS = 16
+COUNT = 24
+VALUES = [[f"v{n}", 32, True] for n in range(COUNT)]
+SMALL = [[f"b{n}", 8, False] for n in range(COUNT)]
+INDEX: list[list[Any]] = [["at", 32, False], ["seen", 32, False]]
+HEADERS = {"index": INDEX, "values": VALUES, "small": SMALL}
+METADATA = [["old", 32, True], ["sum", 32, True], ["overflow", 32, False]] + [
+    [f"tmp{n}", 32, True] for n in range(COUNT)
+]
+ALL_ONES = number(0xFFFFFFFF)
+
+
+def register(name: str, width: int = 32, size: int = CELLS) -> dict[str, Any]:
+    return {"name": name, "id": 0, "size": size, "bitwidth": width}
+
+
+def read(target: dict[str, Any], name: str, index: dict[str, Any]) -> dict[str, Any]:
+    return {"op": "register_read", "parameters": [target, {"type": "register_array", "value": name}, index]}
+
+
+def write(name: str, index: dict[str, Any], source: dict[str, Any]) -> dict[str, Any]:
+    return {"op": "register_write", "parameters": [{"type": "register_array", "value": name}, index, source]}
+
+
+def add(n: int, order: list[int], index: dict[str, Any]) -> list[dict[str, Any]]:
+    """One value of an aggregation: read, add with saturation, note an overflow, write, take along."""
+    value, old, total = field("values", f"v{n}"), field("meta", "old"), field("meta", "sum")
+    name = f"r{order[n]}"
+    wrapped = operation("two_comp_mod", operation("+", old, value), number(32))
+    difference = operation("^", operation("&", total, ALL_ONES), operation("&", wrapped, ALL_ONES))
+    return [
+        read(old, name, index),
+        assign(total, operation("sat_cast", operation("+", old, value), number(32))),
+        assign(field("meta", "overflow"), operation("|", field("meta", "overflow"), difference)),
+        write(name, index, total),
+        assign(value, total),
+    ]
+
+
+def aggregation(order: list[int], index: dict[str, Any]) -> bytes:
+    primitives = [p for n in range(COUNT) for p in add(n, order, index)]
+    primitives.append(assign(field("index", "seen"), field("meta", "overflow")))
+    registers = [register(f"r{n}") for n in range(COUNT)]
+    return document(HEADERS, primitives, metadata=METADATA, register_arrays=registers)
+
+
+def swapped() -> bytes:
+    """Fields in reverse, bytes from words, temporaries that a compiler numbers."""
+    primitives = []
+    for n in range(COUNT):
+        primitives.append(
+            assign(field("meta", f"tmp{n}"), operation("+", field("values", f"v{n}"), field("index", "at")))
+        )
+        primitives.append(
+            assign(field("small", f"b{COUNT - 1 - n}"), operation(">>", field("meta", f"tmp{n}"), number(3)))
+        )
+    return document(HEADERS, primitives, metadata=METADATA)
+
+
+def changing_index() -> bytes:
+    """The index is what the loop itself computes: no loop is allowed to take it as fixed."""
+    at = field("index", "at")
+    primitives = []
+    for n in range(COUNT):
+        primitives.append(read(at, f"r{n}", at))
+        primitives.append(write(f"r{n}", at, field("values", f"v{n}")))
+    return document(
+        HEADERS, primitives, metadata=METADATA, register_arrays=[register(f"r{n}") for n in range(COUNT)]
+    )
+
+
+def one_field_for_all() -> bytes:
+    """A sum over fields: only one operand advances."""
+    seen = field("index", "seen")
+    primitives = [
+        assign(seen, operation("+", operation("^", seen, field("small", f"b{n}")), field("values", f"v{n}")))
+        for n in range(COUNT)
+    ]
+    return document(HEADERS, primitives, metadata=METADATA)
+
+
+STRAIGHT = list(range(COUNT))
+PROGRAMS = {
+    "aggregation": (aggregation(STRAIGHT, field("index", "at")), 2),
+    "registers in another order": (aggregation(STRAIGHT[::-1], field("index", "at")), 2),
+    "registers out of order": (
+        aggregation(random.Random(3).sample(STRAIGHT, COUNT), field("index", "at")),
+        2,
+    ),
+    "swapped": (swapped(), 1),
+    "changing index": (changing_index(), 0),
+    "one field for all": (one_field_for_all(), 1),
+}
+
+
+def loops(source: str) -> int:
+    return source.count("for (int i = 0;")
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_loops_change_nothing(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The same packets through the program with loops and without: same packets out, same registers."""
+    config, expected = PROGRAMS[name]
+    assert loops(translate(read_program(config))) == expected
+    rolled = Engine.load(config)
+    monkeypatch.setattr(rolling, "FEWEST", 10**6)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    assert loops(translate(read_program(config))) == 0
+    plain = Engine.load(config)
+    draw = random.Random(name)
+    for _ in range(200):
+        at = draw.choice([0, 1, CELLS - 1, CELLS, 2**32 - 1])
+        extreme = [0, 1, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF]
+        words = [draw.choice([draw.getrandbits(32), draw.choice(extreme)]) for _ in range(COUNT)]
+        packet = b"".join(n.to_bytes(4, "big") for n in [at, 7, *words]) + draw.randbytes(COUNT)
+        if draw.random() < 0.1:
+            packet = packet[: draw.randrange(len(packet))]  # headers that stay invalid
+        assert rolled.process(1, packet) == plain.process(1, packet)
+    for register_ in rolled.program.registers:
+        assert rolled.register_read(register_) == plain.register_read(register_)
+
+
+def test_registers_that_advance_share_a_row() -> None:
+    """Consecutive in memory for one cell, whatever their order in the program."""
+    source = translate(read_program(aggregation(STRAIGHT, field("index", "at"))))
+    assert f"uint32_t reg_r0[{CELLS}][{COUNT}]" in source
+
+
+def test_registers_of_other_sizes_are_not_mixed() -> None:
+    document_ = json.loads(aggregation(STRAIGHT, field("index", "at")))
+    document_["register_arrays"][5]["size"] = 3
+    switch = Engine.load(json.dumps(document_).encode())
+    packet = b"".join(n.to_bytes(4, "big") for n in [7, 0, *range(COUNT)]) + bytes(COUNT)
+    switch.process(1, packet)
+    assert [switch.register_read(f"r{n}", 7, 1) for n in (4, 6)] == [[4], [6]]
+    assert switch.register_read("r5") == [0, 0, 0]

@@ -1,0 +1,57 @@
+"""Compiling: once for each program, and a clear word where there is no compiler."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from p4switch import toolchain
+from p4switch.toolchain import ToolchainError, compile_program
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "fanin"
+
+
+def test_compiled_once(cache: Path) -> None:
+    """The second time nothing is even translated; the C is kept beside the library."""
+    asked = []
+
+    def translate() -> str:
+        asked.append(1)
+        return "int answer(void) { return 42; }"
+
+    first = compile_program(b"config", translate)
+    assert first.parent == cache
+    assert first.with_suffix(".c").read_text() == translate()
+    assert compile_program(b"config", translate) == first
+    assert compile_program(b"another", translate) != first
+    assert len(asked) == 3
+    assert sorted(p.suffix for p in cache.iterdir() if p.suffix != ".lock") == [".c", ".c", ".so", ".so"]
+
+
+def test_other_flags_compile_anew(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = compile_program(b"config", lambda: "int x;")
+    monkeypatch.setenv("P4SWITCH_CFLAGS", "-O1")
+    assert compile_program(b"config", lambda: "int x;") != first
+
+
+def test_no_compiler(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "no-such-compiler")
+    toolchain._compiler.cache_clear()
+    try:
+        with pytest.raises(
+            ToolchainError, match=r"no C compiler \(no-such-compiler\) found.*apt-get install gcc"
+        ):
+            compile_program(b"config", lambda: "")
+    finally:
+        toolchain._compiler.cache_clear()
+
+
+def test_c_that_does_not_compile(cache: Path) -> None:
+    with pytest.raises(ToolchainError, match="unknown type name"):
+        compile_program(b"config", lambda: "nonsense x;")
+    assert [p.suffix for p in cache.iterdir() if p.suffix != ".lock"] == [".c"]
