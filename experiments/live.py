@@ -18,18 +18,13 @@ from experiments.checking import compare_with_exact_sum, durations, float32_sum_
 from experiments.crew import run_crew
 from experiments.recording import Recording
 from experiments.results import Algorithm, Run, Seconds
+from experiments.targets import EMBEDDED, Target
 from experiments.training import TrainingConfig
-from experiments.work import InNetwork, Ring, Task, Vectors
+from experiments.work import InNetwork, Pace, Ring, Task, Vectors
 from topologies.mininet_net import MininetNetwork
 from topologies.model import Topology
 
 FIRST_TCP_PORT = 5001
-
-# Datagrams that a worker hands to the kernel at once, and slots in flight. A frame of many segments saves time of the
-# processor but waits at each hop until all of it has come: on slow links few are better.
-SLOW_LINK = 1_000_000_000
-SEGMENTS_SLOW, WINDOW_SLOW = 32, 256
-SEGMENTS_FAST, WINDOW_FAST = 62, 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +39,13 @@ class RunSpec:
 
 
 class LiveNetwork:
-    """`network` with all its switches programmed; made by `open_network`."""
+    """`network` with all its switches, which are `target`'s, programmed; made by `open_network`."""
 
-    def __init__(self, network: MininetNetwork, controller: Controller, folder: Path) -> None:
+    def __init__(
+        self, network: MininetNetwork, controller: Controller, target: Target, folder: Path
+    ) -> None:
         self.topology: Topology = network.topology
+        self._target = target
         self._network = network
         self._controller = controller
         self._folder = folder
@@ -62,7 +60,7 @@ class LiveNetwork:
         await self._controller.set_loss(spec.loss, spec.seed)
         before = await self._controller.counts()
         if spec.algorithm == "in-network":
-            lease = await self._controller.grant([host.name for host in hosts], slots=self._window)
+            lease = await self._controller.grant([host.name for host in hosts], slots=self._pace.window)
             tasks = [self._task(spec, rank, self._in_network(rank, lease.id)) for rank in range(len(hosts))]
         else:
             lease = None
@@ -100,7 +98,7 @@ class LiveNetwork:
             violations=errors.violations,
             accuracy=None if curve is None else curve.accuracy[-1],
             reference_accuracy=None,
-            engine="embedded",
+            engine=self._target.engine,
             link_bits_per_second=self._rate,
             curve=curve,
         )
@@ -112,18 +110,17 @@ class LiveNetwork:
         return self.topology.links_of(host.name)[0].rate_bits_per_second
 
     @property
-    def _window(self) -> int:
-        return WINDOW_FAST if self._rate is None or self._rate > SLOW_LINK else WINDOW_SLOW
+    def _pace(self) -> Pace:
+        return self._target.pace(self._rate)
 
     def _in_network(self, rank: int, lease: int) -> InNetwork:
         host = self.topology.ranked_hosts[rank]
         return InNetwork(
             lease=lease,
             first_slot=0,
-            window=self._window,
             local=(str(host.ip), FIRST_UDP_PORT),
             remote=(str(host.gateway), FIRST_UDP_PORT),
-            segments=SEGMENTS_FAST if self._window == WINDOW_FAST else SEGMENTS_SLOW,
+            pace=self._pace,
         )
 
     def _task(self, spec: RunSpec, rank: int, collective: InNetwork | Ring) -> Task:
@@ -144,8 +141,8 @@ class LiveNetwork:
 
 @asynccontextmanager
 async def open_network(
-    network: MininetNetwork, p4info: Any, device_config: bytes, folder: Path
+    network: MininetNetwork, p4info: Any, device_config: bytes, folder: Path, target: Target = EMBEDDED
 ) -> AsyncIterator[LiveNetwork]:
     """Program the switches of a running `network`; `folder` keeps recordings until the next run."""
     async with Controller(network.topology, p4info, device_config) as controller:
-        yield LiveNetwork(network, controller, folder)
+        yield LiveNetwork(network, controller, target, folder)

@@ -19,7 +19,7 @@ class TrainingConfig:
 
     epochs: int = 20
     batch: int = 256
-    hidden: int = 256
+    hidden: int = 1024
     learning_rate: float = 0.2
     momentum: float = 0.9
     seed: int = 1

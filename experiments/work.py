@@ -16,15 +16,25 @@ DIGITS_FILE = "digits.npz"
 
 
 @dataclass(frozen=True, slots=True)
+class Pace:
+    """How a worker sends in-network: chunks in flight, datagrams handed to the kernel at once, timers in seconds."""
+
+    window: int
+    segments: int
+    offload: bool = True
+    initial_rto: float = 0.1
+    min_rto: float = 0.01
+
+
+@dataclass(frozen=True, slots=True)
 class InNetwork:
     """All-reduce through the switches: a lease and the two ends of the UDP flow."""
 
     lease: int
     first_slot: int
-    window: int
     local: tuple[str, int]
     remote: tuple[str, int]
-    segments: int
+    pace: Pace
 
 
 @dataclass(frozen=True, slots=True)

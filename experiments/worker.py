@@ -44,14 +44,17 @@ def say(event: Event) -> None:
 def join(task: Task) -> Collective:
     """This worker's end of the collective."""
     match task.collective:
-        case InNetwork(lease, first_slot, window, local, remote, segments):
+        case InNetwork(lease, first_slot, local, remote, pace):
             return InNetworkAllReduce(
                 InNetworkConfig(
-                    Lease(lease, task.rank, task.workers, window, first_slot),
+                    Lease(lease, task.rank, task.workers, pace.window, first_slot),
                     local,
                     remote,
-                    segments=segments,
-                    recovery=Recovery(give_up=task.give_up),
+                    segments=pace.segments,
+                    offload=pace.offload,
+                    recovery=Recovery(
+                        initial_rto=pace.initial_rto, min_rto=pace.min_rto, give_up=task.give_up
+                    ),
                 )
             )
         case Ring(addresses):

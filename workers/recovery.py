@@ -51,12 +51,14 @@ class RttEstimator:
 
         A window gives many samples a round trip, and at full weight the estimator would forget within a
         fraction of it: the gains are scaled so that one round trip weighs what one sample does in the RFC
-        (RFC 7323, appendix G).
+        (RFC 7323, appendix G). Not downwards: early samples hold what other workers took to start and to notice
+        losses, and an estimate that kept them would make everybody notice the next ones later still.
         """
         if self.smoothed is None:
             self.smoothed = rtt
             self.variation = rtt / 2
         else:
+            share = share if rtt > self.smoothed else 1.0
             self.variation += BETA * share * (abs(self.smoothed - rtt) - self.variation)
             self.smoothed += ALPHA * share * (rtt - self.smoothed)
         rto = self.smoothed + max(G, K * self.variation)
