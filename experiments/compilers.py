@@ -7,15 +7,14 @@ import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, assert_never
+from typing import assert_never
 
 from finsy.proto import p4i
 from google.protobuf import text_format
 
-from experiments.tools import P4C, ToolError
+from experiments.tools import P4C, Compiler, ToolError
 from p4compiler import compile_file
-
-Compiler = Literal["embedded", "p4c"]
+from topologies.runs import scratch
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +35,14 @@ def compile_program(program: Path, compiler: Compiler) -> CompiledProgram:
         case "embedded":
             compiled = compile_file(program)
             # Compact: gRPC takes messages of up to 4 MB, and the indented text comes near that.
-            return CompiledProgram(
-                compiled.p4info, json.dumps(compiled.json, separators=(",", ":")).encode()
-            )
+            return CompiledProgram(compiled.p4info, json.dumps(compiled.json, separators=(",", ":")).encode())
         case "p4c":
             return _run_p4c(program)
     assert_never(compiler)
 
 
 def _run_p4c(program: Path) -> CompiledProgram:
-    with tempfile.TemporaryDirectory(prefix="fanin-") as name:
+    with tempfile.TemporaryDirectory(prefix="fanin-", dir=scratch()) as name:
         config, p4info = Path(name, "program.json"), Path(name, "program.p4info.txtpb")
         command = [*P4C.find(), "--p4runtime-files", str(p4info), "-o", str(config), str(program)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)

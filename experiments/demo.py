@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+from experiments.compilers import CompiledProgram
 from experiments.digits import load_digits
 from experiments.figures import plot_comparison, plot_training
 from experiments.live import RunSpec, open_network
 from experiments.results import Run, write_curves, write_summary
+from experiments.targets import EMBEDDED, Target
 from experiments.training import Curve, TrainingConfig, train
 from experiments.work import DIGITS_FILE, Vectors
-from p4compiler import compile_file
 from topologies.mininet_net import MininetNetwork
 from topologies.model import Topology
-from topologies.processes import P4Switch
+from topologies.runs import scratch
 
 PROGRAM = Path(__file__).parents[1] / "p4src" / "fanin.p4"
-VECTOR = Vectors(elements=1_000_000, repetitions=5)  # 4 MB of float32
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,43 +65,49 @@ class Observer(Protocol):
         """A run of `steps` all-reduces has begun; the result is called with the number done."""
 
 
-def specs(training: TrainingConfig, loss: float) -> list[RunSpec]:
+def specs(training: TrainingConfig, vector: Vectors, loss: float) -> list[RunSpec]:
     """The demo's runs, in order."""
+    size = f"{vector.elements * 4 / 1e6:g} MB"
     return [
         RunSpec("training", "in-network", training),
         RunSpec("training", "ring", training),
         RunSpec("training", "in-network", training, loss=loss),
-        RunSpec("4 MB", "in-network", VECTOR),
-        RunSpec("4 MB", "ring", VECTOR),
+        RunSpec(size, "in-network", vector),
+        RunSpec(size, "ring", vector),
     ]
 
 
 def run_demo(
-    topology: Topology, training: TrainingConfig, loss: float, logs: Path, observer: Observer
+    topology: Topology,
+    program: CompiledProgram,
+    loss: float,
+    logs: Path,
+    observer: Observer,
+    target: Target = EMBEDDED,
+    training: TrainingConfig | None = None,
 ) -> Demo:
     """Build the network, do every run on it, and take it down; the switches' output goes to `logs`.
 
+    training: the target's own where none is given.
+
     Raises:
         RunError: a run did not finish. NetworkError, ControllerError: the network is not what it should be.
-        CompileError: the P4 program does not compile.
     """
-    observer.stage("compiling p4src/fanin.p4")
-    compiled = compile_file(PROGRAM)
+    training = training or target.training
     observer.stage("training the reference in one process")
     digits = load_digits()
     reference = train(training, digits, 0, 1, lambda vector: vector)
-    with tempfile.TemporaryDirectory(prefix="fanin-") as name:
+    with tempfile.TemporaryDirectory(prefix="demo-", dir=scratch()) as name:
         folder = Path(name)
         digits.save(folder / DIGITS_FILE)
         observer.stage(f"starting {len(topology.switches)} switches and {len(topology.hosts)} hosts")
-        with MininetNetwork(topology, P4Switch(), logs) as network:
+        with MininetNetwork(topology, target.launcher, logs) as network:
 
             async def run_all() -> list[Run]:
-                # Compact: gRPC takes messages of up to 4 MB, and the indented text comes near that.
-                config = json.dumps(compiled.json, separators=(",", ":")).encode()
-                async with open_network(network, compiled.p4info, config, folder) as live:
+                p4info, config = program.p4info, program.device_config
+                async with open_network(network, p4info, config, folder, target) as live:
                     runs = []
-                    for spec in specs(training, loss):
+                    for spec in specs(training, target.vector, loss):
                         steps = (
                             spec.work.repetitions
                             if isinstance(spec.work, Vectors)

@@ -41,9 +41,7 @@ class RunSpec:
 class LiveNetwork:
     """`network` with all its switches, which are `target`'s, programmed; made by `open_network`."""
 
-    def __init__(
-        self, network: MininetNetwork, controller: Controller, target: Target, folder: Path
-    ) -> None:
+    def __init__(self, network: MininetNetwork, controller: Controller, target: Target, folder: Path) -> None:
         self.topology: Topology = network.topology
         self._target = target
         self._network = network

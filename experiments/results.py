@@ -12,6 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
+from experiments.tools import Engine
 from experiments.training import Curve
 
 Algorithm = Literal["in-network", "ring"]
@@ -44,7 +45,7 @@ class Run:
     violations: int  # elements outside their own bound
     accuracy: float | None
     reference_accuracy: float | None
-    engine: Literal["embedded", "bmv2"]
+    engine: Engine
     link_bits_per_second: int | None
     curve: Curve | None = None  # rank 0's
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, assert_never
+from typing import assert_never
 
-from experiments.tools import BMV2
+from experiments.tools import BMV2, Engine
 from experiments.training import TrainingConfig
 from experiments.work import Pace, Vectors
 from topologies.processes import Bmv2, P4Switch, SwitchLauncher
-
-Engine = Literal["embedded", "bmv2"]
 
 _SLOW_LINK = 1_000_000_000
 
@@ -52,9 +50,9 @@ def target(engine: Engine) -> Target:
             return Target(
                 engine,
                 Bmv2(BMV2.find()),
-                rate=1_000_000,
+                rate=400_000,
                 training=TrainingConfig(epochs=6, hidden=64),
-                vector=Vectors(elements=100_000, repetitions=3),
+                vector=Vectors(elements=50_000, repetitions=3),
                 on_slow_links=pace,
                 on_fast_links=pace,
             )
@@ -69,6 +67,6 @@ EMBEDDED = Target(
     vector=Vectors(elements=1_000_000, repetitions=5),
     # A frame of many segments saves time of the processor but waits at each hop until all of it has come: on slow
     # links few are better.
-    on_slow_links=Pace(window=256, segments=32),
+    on_slow_links=Pace(window=128, segments=32),
     on_fast_links=Pace(window=1024, segments=62),
 )

@@ -1,4 +1,4 @@
-"""Programs of others that fanin uses where they are installed: BMv2 and p4c."""
+"""The switches and compilers to choose from, and where BMv2 and p4c are on this machine."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ import os
 import shlex
 import shutil
 from dataclasses import dataclass
+from typing import Literal
+
+Engine = Literal["embedded", "bmv2"]
+Compiler = Literal["embedded", "p4c"]
 
 
 class ToolError(RuntimeError):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 import typer
 
+from fanin.clean import clean
 from fanin.compile import compile_program
 from fanin.demo import demo
+from fanin.doctor import doctor
 
 app = typer.Typer(
     name="fanin",
@@ -16,8 +20,11 @@ app = typer.Typer(
 )
 app.command("demo")(demo)
 app.command("compile")(compile_program)
+app.command("doctor")(doctor)
+app.command("clean")(clean)
 
 
 def main() -> None:
     """Entry point of the command."""
+    os.environ["PATH"] += ":/usr/sbin:/sbin"  # where Debian keeps tc and ethtool, away from ordinary users
     app()

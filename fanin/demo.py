@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from experiments.tools import Compiler, Engine, ToolError
 from topologies.errors import NetworkError
 from topologies.model import TopologyError, leaf_spine
 from topologies.sandbox import SandboxError, enter
@@ -19,10 +20,18 @@ def demo(
     workers: Annotated[int, typer.Option(help="workers, spread evenly over the leaves")] = 8,
     leaves: Annotated[int, typer.Option(help="leaf switches, one for each rack")] = 2,
     spines: Annotated[int, typer.Option(help="spine switches; 0 with a single leaf")] = 2,
-    rate: Annotated[float, typer.Option(help="of every link, in Mb/s")] = 100,
+    rate: Annotated[
+        float | None, typer.Option(help="of every link, in Mb/s", show_default="100; with BMv2 0.4")
+    ] = None,
     loss: Annotated[
         float, typer.Option(help="probability of loss in the lossy run, per packet and link")
     ] = 0.01,
+    switch: Annotated[
+        Engine, typer.Option(help="what runs as a switch: ours, or BMv2's simple_switch_grpc (FANIN_BMV2)")
+    ] = "embedded",
+    compiler: Annotated[
+        Compiler, typer.Option(help="what compiles the P4 program: ours, or p4c-bm2-ss (FANIN_P4C)")
+    ] = "embedded",
     results: Annotated[Path, typer.Option(help="where the results go")] = Path("results/demo"),
 ) -> None:
     """Train a model with its gradients added up in emulated switches, and hold it against ring all-reduce."""
@@ -31,23 +40,35 @@ def demo(
             f"{workers} workers do not spread evenly over {leaves} leaves", param_hint="--workers"
         )
     try:
-        topology = leaf_spine(spines, leaves, workers // leaves, rate=round(rate * 1e6))
         enter()
-    except (TopologyError, SandboxError) as error:
+    except SandboxError as error:
         raise typer.Exit(_fail(error)) from None
 
     # Not above: what precedes enter() runs twice, and these take a second to import.
     from controller.errors import ControllerError
+    from experiments.compilers import compile_program
     from experiments.crew import RunError
-    from experiments.demo import run_demo
-    from experiments.training import TrainingConfig
+    from experiments.demo import PROGRAM, run_demo
+    from experiments.targets import target
     from fanin.progress import ProgressObserver, console
     from p4compiler import CompileError
 
     try:
+        on = target(switch)
+        link_rate = on.rate if rate is None else round(rate * 1e6)
+        topology = leaf_spine(spines, leaves, workers // leaves, rate=link_rate)
         with ProgressObserver() as observer:
-            measured = run_demo(topology, TrainingConfig(), loss, results / "logs", observer)
-    except (RunError, NetworkError, ControllerError, CompileError) as error:
+            observer.stage(f"compiling p4src/{PROGRAM.name}")
+            program = compile_program(PROGRAM, compiler)
+            measured = run_demo(topology, program, loss, results / "logs", observer, on)
+    except (
+        TopologyError,
+        ToolError,
+        CompileError,
+        RunError,
+        NetworkError,
+        ControllerError,
+    ) as error:
         raise typer.Exit(_fail(error)) from None
     except KeyboardInterrupt:
         raise typer.Exit(_fail("interrupted; nothing is left behind")) from None
@@ -69,7 +90,7 @@ def show(measured: Demo) -> None:
     n = ring.workers
     console.print(table(measured.runs))
     console.print(
-        f"4 MB on these links: in-network takes {ratio:.2f} of ring's time with {n} workers; "
+        f"{ring.name} on these links: in-network takes {ratio:.2f} of ring's time with {n} workers; "
         f"the bytes alone say {n / (2 * (n - 1)):.2f} (ring moves 2(n-1)/n of the vector each way)."
     )
 

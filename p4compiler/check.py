@@ -34,7 +34,9 @@ def check(program: nodes.Program, reporter: Reporter) -> ir.Program:
     controller = [
         h for h in checker.headers if annotation_text(h.annotations, "controller_header") is not None
     ]
-    return ir.Program(checker.blocks, checker.instances, checker.errors, own, controller, checker.annotations)
+    return ir.Program(
+        checker.blocks, checker.instances, checker.errors, own, controller, checker.package_annotations
+    )
 
 
 class _ProgramChecker(TableChecker):
@@ -43,7 +45,7 @@ class _ProgramChecker(TableChecker):
         self.blocks: dict[str, ir.Instance] = {}
         self.instances: list[ir.Instance] = []
         self.architecture_enums: set[str] = set()
-        self.annotations: nodes.Annotations = ()
+        self.package_annotations: nodes.Annotations = ()
         self.block: ir.Block | None = None
 
     # Declarations
@@ -74,7 +76,12 @@ class _ProgramChecker(TableChecker):
         result = []
         for p in parameters:
             variable = ir.Variable(
-                p.name, self.type(p.type), p.span, p.direction, p.annotations, parameter=True
+                p.name,
+                self.type(p.type),
+                p.span,
+                p.direction,
+                self.annotations(p.annotations),
+                parameter=True,
             )
             if p.default is not None:
                 variable.default = self.constant(p.default, variable.type, "a default value")
@@ -112,13 +119,22 @@ class _ProgramChecker(TableChecker):
         finally:
             self.scope = self.scope.outer or self.top
         top_level = self.block is None
-        return ir.Action(node.name, parameters, body, node.name_span, node.annotations, top_level=top_level)
+        return ir.Action(
+            node.name,
+            parameters,
+            body,
+            node.name_span,
+            self.annotations(node.annotations),
+            top_level=top_level,
+        )
 
     # Parsers and controls
 
     def declare_block(self, node: nodes.Control | nodes.Parser) -> None:
         self.scope = Scope(self.top)
-        block = ir.Block(node.head.kind, node.name, (), (), node.name_span, node.annotations)
+        block = ir.Block(
+            node.head.kind, node.name, (), (), node.name_span, self.annotations(node.annotations)
+        )
         self.block = block
         try:
             block.constructor = self.parameters(node.head.constructor or ())
@@ -170,7 +186,7 @@ class _ProgramChecker(TableChecker):
         if not isinstance(types.scalar(of), types.Bits | types.Struct):
             raise error(node.type.span, f"a value set of {of} is not supported")
         size = self.compile_time(node.size, "a value set's size")
-        value_set = ir.ValueSet(node.name, of, size, node.name_span, node.annotations)
+        value_set = ir.ValueSet(node.name, of, size, node.name_span, self.annotations(node.annotations))
         self.declare(node.name, node.name_span, value_set)
         block.value_sets.append(value_set)
 
@@ -243,7 +259,12 @@ class _ProgramChecker(TableChecker):
                 if not self.known(value):
                     raise error(value.span, "a constructor's argument must be known when compiling")
             return ir.Instance(
-                node.name, self.type(node.type), values, node.name_span, node.annotations, symbol
+                node.name,
+                self.type(node.type),
+                values,
+                node.name_span,
+                self.annotations(node.annotations),
+                symbol,
             )
         of = self.type(node.type)
         if not isinstance(of, types.ExternInstance):
@@ -252,15 +273,15 @@ class _ProgramChecker(TableChecker):
         bindings = dict(zip(extern.type_parameters, of.arguments, strict=True))
         constructors = extern.methods.get(extern.name, [])
         made, _ = self.extern_call(call, extern.name, None, constructors, bindings)
-        return ir.Instance(node.name, of, made.arguments, node.name_span, node.annotations)
+        return ir.Instance(node.name, of, made.arguments, node.name_span, self.annotations(node.annotations))
 
-    def anonymous(self, block: ir.Block, function: nodes.Member) -> ir.Instance:
+    def anonymous(self, block: ir.Block, named: nodes.NamedType) -> ir.Instance:
         assert self.block is not None
         taken = {i.name for i in self.block.instances}
         name, count = block.name, 0
         while name in taken:
             name, count = f"{block.name}_{count}", count + 1
-        instance = ir.Instance(name, self.type(function.base.type), (), function.span, (), block)  # type: ignore[union-attr]
+        instance = ir.Instance(name, self.type(named), (), named.span, (), block)
         self.block.instances.append(instance)
         return instance
 
@@ -282,7 +303,7 @@ class _ProgramChecker(TableChecker):
             )
         if node.name != "main":
             raise error(node.name_span, f"the package's instance must be called 'main', not '{node.name}'")
-        self.annotations = node.annotations
+        self.package_annotations = self.annotations(node.annotations)
         bindings: dict[str, types.Type] = {}
         if len(node.arguments) != len(package.parameters):
             hint = f"({', '.join(p.name for p in package.parameters)})"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from . import fold, ir, nodes, types
 from .check_types import TypeChecker, no_member, no_such
-from .source import Span, error
+from .source import CompileError, Span, error
 
 _SATURATING = ("|+|", "|-|")
 _ARITHMETIC = ("+", "-", "*", "/", "%", "&", "|", "^", *_SATURATING)
@@ -37,6 +39,32 @@ class ExpressionChecker(TypeChecker):
     def member_value(self, node: nodes.Expr, underlying: types.Bits | None) -> int:
         """The value of a member of a serializable enum."""
         return self.constant(node, underlying or types.Bits(32), "an enum member's value").value
+
+    def annotations(self, annotations: nodes.Annotations) -> nodes.Annotations:
+        """Annotations with what is known when compiling computed; what means nothing to us stays as it is."""
+        return tuple(
+            replace(a, arguments=tuple(map(self._annotation_argument, a.arguments))) for a in annotations
+        )
+
+    def _annotation_argument(self, node: nodes.Expr) -> nodes.Expr:
+        if isinstance(node, nodes.Record):
+            return replace(
+                node, fields=tuple((name, self._annotation_argument(e)) for name, e in node.fields)
+            )
+        if isinstance(node, nodes.Integer | nodes.String | nodes.Boolean | nodes.TypeExpr):
+            return node
+        try:
+            value = self.expr(node)
+        except CompileError:
+            return node
+        match value:
+            case ir.Constant(type=types.Bool(), value=number):
+                return nodes.Boolean(node.span, bool(number))
+            case ir.Constant(value=number):
+                return nodes.Integer(node.span, number, None, False, 10)
+            case ir.Text(value=text):
+                return nodes.String(node.span, text)
+        return node
 
     # Expressions
 
@@ -98,6 +126,8 @@ class ExpressionChecker(TypeChecker):
                 return ir.Constant(of, node.span, value, base)
             case ir.Text(value=text):
                 return ir.Text(types.String(), node.span, text)
+            case ir.Aggregate(type=of, elements=elements):
+                return ir.Aggregate(of, node.span, elements)
         kind = type(symbol).__name__.lower() if not isinstance(symbol, list) else "function"
         raise error(node.span, f"'{node.name}' is no value (it is a{'n' * (kind[0] in 'aei')} {kind})")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 from . import ir, nodes, types
 from .check_calls import CallChecker
 from .check_types import Scope
@@ -94,7 +96,7 @@ class StatementChecker(CallChecker):
         """Declare a constant."""
         of = self.type(node.type)
         value = self.coerce(self.expr(node.value), of)
-        if not isinstance(value, ir.Constant | ir.Text):
+        if not _is_constant(value):
             raise error(
                 node.value.span, "a constant's value must be known when compiling", "use literals and consts"
             )
@@ -157,14 +159,14 @@ class StatementChecker(CallChecker):
                 if block.constructor:
                     hint = f"declare an instance: {block.name}(...) name;"
                     raise error(function.span, f"'{block.name}' has constructor parameters", hint)
-                return self.anonymous(block, function)
+                return self.anonymous(block, named)
         if isinstance(function.base, nodes.Name):
             symbol = self.lookup(function.base.name, function.base.span, function.base.rooted)
             if isinstance(symbol, ir.Instance) and symbol.block is not None:
                 return symbol
         return None
 
-    def anonymous(self, block: ir.Block, function: nodes.Member) -> ir.Instance:
+    def anonymous(self, block: ir.Block, named: nodes.NamedType) -> ir.Instance:
         """A new instance of a control that is applied without one."""
         raise NotImplementedError
 
@@ -227,3 +229,9 @@ class StatementChecker(CallChecker):
                 result.append((labels, case.body))
                 labels = []
         return result
+
+
+def _is_constant(value: ir.Expr) -> TypeGuard[ir.Constant | ir.Text | ir.Aggregate]:
+    if isinstance(value, ir.Aggregate):
+        return all(map(_is_constant, value.elements))
+    return isinstance(value, ir.Constant | ir.Text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from . import ir, nodes, types
 from .check_statements import StatementChecker
 from .check_types import no_such, suggestion
+from .rewrite import path
 from .source import Span, error
 
 _PROPERTIES = ("size", "counters", "meters", "implementation", "support_timeout")
@@ -35,7 +36,7 @@ class TableChecker(StatementChecker):
             node.default_constant,
             None,
             node.name_span,
-            node.annotations,
+            self.annotations(node.annotations),
         )
         if node.entries is not None:
             table.entries = tuple(self.entry(e, table, place) for place, e in enumerate(node.entries, 1))
@@ -60,7 +61,9 @@ class TableChecker(StatementChecker):
             raise error(
                 node.expression.span, "a key that is computed needs a name for the control plane", hint
             )
-        return ir.KeyElement(value, node.match_kind, name, node.expression.span, node.annotations)
+        return ir.KeyElement(
+            value, node.match_kind, name, node.expression.span, self.annotations(node.annotations)
+        )
 
     # Actions
 
@@ -74,7 +77,7 @@ class TableChecker(StatementChecker):
         action = self._find_action(ref)
         directed = [p for p in action.parameters if p.direction]
         values = self.block_arguments(ref, action.name, directed)
-        return ir.ActionCall(action, values, ref.span, ref.annotations)
+        return ir.ActionCall(action, values, ref.span, self.annotations(ref.annotations))
 
     def default_action(self, node: nodes.Table, calls: list[ir.ActionCall]) -> ir.ActionCall:
         """The default action: as written, else NoAction."""
@@ -105,6 +108,11 @@ class TableChecker(StatementChecker):
         data = tuple(p for p in action.parameters if not p.direction)
         parameters = data if len(ref.arguments or ()) <= len(data) else action.parameters
         values = self.block_arguments(ref, action.name, parameters)
+        directed = [v for v, p in zip(values, parameters, strict=True) if p.direction]
+        for value, other in zip(directed, listed.arguments, strict=False):
+            if path(value) is None or path(value) != path(other):
+                hint = f"leave it out: {ref.name}({', '.join(p.name for p in data)})"
+                raise error(value.span, "this argument is not the one in the table's list of actions", hint)
         constants = [v for v, p in zip(values, parameters, strict=True) if not p.direction]
         for value in constants:
             if not isinstance(value, ir.Constant):

@@ -9,8 +9,8 @@ from . import ir, nodes, types
 from .source import CompileError, Reporter, Span, error
 
 Symbol = (
-    types.Type | ir.Constant | ir.Variable | ir.Action | ir.Table | ir.Instance | ir.Function | ir.Block | ir.ValueSet
-    | list[types.Signature] | ir.Text
+    types.Type | ir.Constant | ir.Text | ir.Aggregate | ir.Variable | ir.Action | ir.Table | ir.Instance | ir.Function
+    | ir.Block | ir.ValueSet | list[types.Signature]
 )  # fmt: skip
 
 _BASIC: dict[str, types.Type] = {
@@ -107,7 +107,7 @@ class TypeChecker:
         match node:
             case nodes.BitsType(span, kind, width):
                 bits = self.compile_time(width, "a width")
-                least = 0 if kind == "varbit" else 1
+                least = {"varbit": 0, "bit": 1, "int": 2}[kind]  # BMv2 has no signed fields of one bit
                 if not least <= bits <= MAX_WIDTH:
                     raise error(width.span, f"{kind}<{bits}>: a width is between {least} and {MAX_WIDTH}")
                 return types.Varbit(bits) if kind == "varbit" else types.Bits(bits, kind == "int")
@@ -157,6 +157,10 @@ class TypeChecker:
         """The value of an expression that must be known when compiling."""
         raise NotImplementedError
 
+    def annotations(self, annotations: nodes.Annotations) -> nodes.Annotations:
+        """Annotations with what is known when compiling computed."""
+        raise NotImplementedError
+
     # Declarations of types
 
     def declare_type(self, node: nodes.Declaration) -> bool:
@@ -167,7 +171,7 @@ class TypeChecker:
                 if node.new:
                     if not isinstance(base, types.Bits | types.Bool | types.Enum | types.NewType):
                         raise error(node.type.span, f"a new type cannot be made of {base}")
-                    base = types.NewType(node.name, base, node.annotations)
+                    base = types.NewType(node.name, base, self.annotations(node.annotations))
                 self.declare(node.name, node.name_span, base)
             case nodes.Composite():
                 self.declare(node.name, node.name_span, self.composite(node))
@@ -203,16 +207,16 @@ class TypeChecker:
                 raise error(field.name_span, f"field '{field.name}' is declared twice")
             of = self.type(field.type)
             self._check_field(node, field, of)
-            fields[field.name] = types.Field(field.name, of, field.annotations)
+            fields[field.name] = types.Field(field.name, of, self.annotations(field.annotations))
         made = tuple(fields.values())
         match node.kind:
             case "header":
-                header = types.Header(node.name, made, node.name_span, node.annotations)
+                header = types.Header(node.name, made, node.name_span, self.annotations(node.annotations))
                 self.headers.append(header)
                 return header
             case "header_union":
-                return types.Union(node.name, made, node.name_span, node.annotations)
-        return types.Struct(node.name, made, node.name_span, node.annotations)
+                return types.Union(node.name, made, node.name_span, self.annotations(node.annotations))
+        return types.Struct(node.name, made, node.name_span, self.annotations(node.annotations))
 
     def _check_field(self, node: nodes.Composite, field: nodes.Field, of: types.Type) -> None:
         inner = of

@@ -69,10 +69,6 @@ class ExpressionWriter:
             else found
         )
 
-    def condition(self, e: ir.Expr) -> Json:
-        """A bool where BMv2 wants an expression."""
-        return self.value(e)
-
     def value(self, e: ir.Expr) -> Json:
         """A value inside an expression."""
         match e:

@@ -8,7 +8,7 @@ from .emit_actions import ActionWriter, Lists, algorithm
 from .emit_expressions import ExpressionWriter, Json, source_info
 from .emit_parser import ParserWriter
 from .emit_tables import Numbers, PipelineWriter, constant, table_size
-from .graph import Graph
+from .graph import Graph, TableNode
 from .inline import FlatProgram
 from .layout import SCALARS, STANDARD_METADATA, Layout, flat_fields, lay_out
 from .source import Reporter, error
@@ -98,11 +98,11 @@ class _Writer:
         scalars: list[list[object]] = [
             [name, width, signed] for name, (width, signed) in self.layout.scalars.items()
         ]
-        made = [("scalars_0", _padded(scalars), 0)]
+        made = [("scalars_0", _padded(scalars, "_padding_0"), 0)]
         metadata: list[list[object]] = [
             [f.name, types.width(f.type), False] for f in self.layout.metadata.fields
         ]
-        made.append((STANDARD_METADATA, _padded(metadata), 0))
+        made.append((STANDARD_METADATA, _padded(metadata, "_padding"), 0))
         seen: dict[str, types.Header] = {}
         for header in self.layout.headers.values():
             name = type_name(header)
@@ -179,10 +179,10 @@ class _Writer:
             for number, (name, stack) in enumerate(stacks)
         ]
 
-    def aliases(self) -> list[Json]:
+    def aliases(self) -> list[list[object]]:
         assert self.layout.metadata is not None
         found = [(annotation_text(f.annotations, "alias"), f.name) for f in self.layout.metadata.fields]
-        return [[alias, [STANDARD_METADATA, name]] for alias, name in found if alias is not None]  # type: ignore[misc]
+        return [[alias, [STANDARD_METADATA, name]] for alias, name in found if alias is not None]
 
     # Deparser and checksums
 
@@ -313,7 +313,7 @@ class _Writer:
 
 def used_actions(graph: Graph) -> list[ir.Action]:
     """The actions of all tables of a graph, each once."""
-    tables = [node.table for node in graph.nodes if not hasattr(node, "condition")]
+    tables = [node.table for node in graph.nodes if isinstance(node, TableNode)]
     return list(dict.fromkeys(call.action for table in tables for call in table.actions))
 
 
@@ -332,9 +332,9 @@ def type_name(header: types.Type) -> str:
     return annotation_text(header.annotations, "name") or header.name
 
 
-def _padded(fields: list[list[object]]) -> list[list[object]]:
+def _padded(fields: list[list[object]], name: str) -> list[list[object]]:
     rest = -sum(f[1] for f in fields if isinstance(f[1], int)) % 8
-    return [*fields, ["_padding", rest, False]] if rest else fields
+    return [*fields, [name, rest, False]] if rest else fields
 
 
 def _header_fields(header: types.Header) -> tuple[list[list[object]], int]:

@@ -19,13 +19,12 @@ class ParserWriter:
         self.reporter = reporter
 
     def parser(self, block: ir.Block) -> Json:
-        """The parser, without states that cannot be reached."""
-        states = _reachable(block.states)
+        """The parser."""
         return {
             "name": "parser",
             "id": 0,
             "init_state": "start",
-            "parse_states": [self.state(state, number) for number, state in enumerate(states)],
+            "parse_states": [self.state(state, number) for number, state in enumerate(block.states)],
         }
 
     def value_set(self, value_set: ir.ValueSet, number: int) -> Json:
@@ -183,15 +182,3 @@ def _range_masks(low: int, high: int, width: int) -> list[tuple[int, int | None]
         result.append((low, full & ~(size - 1) if size > 1 else None))
         low += size
     return result
-
-
-def _reachable(states: list[ir.State]) -> list[ir.State]:
-    by_name = {state.name: state for state in states}
-    seen: set[str] = set()
-    todo = ["start"]
-    while todo:
-        name = todo.pop()
-        if name in by_name and name not in seen:
-            seen.add(name)
-            todo += [case.target for case in by_name[name].cases]
-    return [state for state in states if state.name in seen]

@@ -10,13 +10,11 @@ from dataclasses import dataclass
 
 from . import fold, ir, types
 from .check_tables import annotation_text
-from .inline_parsers import ParserInliner
-from .inline_values import Context, has_effects
+from .inline_parsers import ParserInliner, tidy
+from .inline_values import Context, directions, has_effects
 from .nodes import Annotations
 from .rewrite import scoped
 from .source import Span, error
-
-ROOTS = ("hdr", "meta", "standard_metadata")
 
 
 @dataclass(slots=True)
@@ -71,6 +69,8 @@ class _Inliner(ParserInliner):
         body = self.enter(instance, name.lstrip("."), bindings)
         if block.kind == "control":
             self.flat.body = scoped(block.span, body)
+        else:
+            self.flat.states = tidy(self.flat.states)
         return self.flat
 
     def enter(
@@ -123,11 +123,9 @@ class _Inliner(ParserInliner):
     def statement(self, s: ir.Stmt, out: list[ir.Stmt], context: Context) -> None:
         match s:
             case ir.Assign(span=span, target=target, value=value):
-                if has_effects(target) and has_effects(value):
-                    raise error(
-                        span, "calls on both sides of an assignment are not supported", "use a variable"
-                    )
                 new_target = self.value(target, out, context)
+                if has_effects(value):
+                    new_target = self.pinned(new_target, out)
                 out.append(ir.Assign(span, new_target, self.value(value, out, context)))
             case ir.Declare(span=span, variable=variable, initial=initial):
                 first = self.value(initial, out, context) if initial is not None else None
@@ -138,10 +136,10 @@ class _Inliner(ParserInliner):
                     out.append(ir.Assign(span, target, first))
                 else:
                     out += self.reset(target)
-            case ir.CallExtern(span=span, name=name, arguments=arguments, directions=directions):
-                values = tuple(self.values(list(arguments), out, context))
+            case ir.CallExtern(span=span, name=name, arguments=arguments):
+                values = tuple(self.arguments(s.directions, arguments, out, context))
                 instance = context.instances[s.instance] if s.instance is not None else None
-                out.append(ir.CallExtern(span, name, instance, values, directions, s.type_arguments))
+                out.append(ir.CallExtern(span, name, instance, values, s.directions, s.type_arguments))
             case ir.CallHeader(span=span, method=method, header=header, count=count):
                 out.append(ir.CallHeader(span, method, self.value(header, out, context), count))
             case ir.If():
@@ -176,6 +174,7 @@ class _Inliner(ParserInliner):
         while isinstance(condition, ir.Unary):
             condition, negated = condition.operand, not negated
         if isinstance(condition, ir.TableHit):
+            out += self.key_setup.get(context.tables[condition.table], ())
             test = self.substitute(condition, context)
             if negated:
                 test = fold.unary(s.condition.span, "!", test)
@@ -202,10 +201,11 @@ class _Inliner(ParserInliner):
             (tuple(actions[label] for label in labels), self.statements(body, context))
             for labels, body in cases
         )
+        out += self.key_setup.get(new, ())
         out.append(ir.ApplyTable(span, new, mapped))
 
     def call_action(self, s: ir.CallAction, out: list[ir.Stmt], context: Context) -> None:
-        arguments = self.arguments(s.action.parameters, s.arguments, out, context)
+        arguments = self.arguments(directions(s.action.parameters), s.arguments, out, context)
         inner = Context(
             context.prefix, dict(context.bindings), context.instances, context.tables, in_action=True
         )
@@ -230,7 +230,7 @@ class _Inliner(ParserInliner):
             hint = "apply a second instance of it there"
             raise error(s.span, f"'{s.instance.name}' is applied at more than one place", hint)
         self.applied.add(key)
-        arguments = self.arguments(block.parameters, s.arguments, out, context)
+        arguments = self.arguments(directions(block.parameters), s.arguments, out, context)
         inner = Context("", {})
         after = self.bind(block.parameters, arguments, (), inner, out)
         out += scoped(s.span, self.enter(instance, instance.name, inner.bindings))
@@ -251,12 +251,9 @@ class _Inliner(ParserInliner):
         calls = [self.table_action(call, context) for call in table.actions]
         actions = {old.action: new.action for old, new in zip(table.actions, calls, strict=True)}
         key = []
+        setup: list[ir.Stmt] = []
         for element in table.key:
-            if has_effects(element.expr):
-                raise error(
-                    element.span, "a call in a key is not supported", "put its result into a variable before"
-                )
-            expr = self.substitute(element.expr, context)
+            expr = self.value(element.expr, setup, context)
             key.append(
                 ir.KeyElement(expr, element.match_kind, element.name, element.span, element.annotations)
             )
@@ -282,6 +279,8 @@ class _Inliner(ParserInliner):
             instance = getattr(table, name)
             setattr(made, name, context.instances[instance] if instance is not None else None)
         self.flat.tables.append(made)
+        if setup:
+            self.key_setup[made] = tuple(setup)
         return made
 
     def bound(self, call: ir.ActionCall, actions: dict[ir.Action, ir.Action]) -> ir.ActionCall:

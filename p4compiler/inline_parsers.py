@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from . import ir, types
-from .inline_values import Context, ValueInliner
+from .inline_values import Context, ValueInliner, directions
 from .source import error
 
 _ENDS = ("accept", "reject")
@@ -52,7 +52,7 @@ class ParserInliner(ValueInliner):
         """Leave a mark where a parser inside another one is applied; `split` puts its states there."""
         block = instance.block
         assert block is not None
-        arguments = self.arguments(block.parameters, s.arguments, out, context)
+        arguments = self.arguments(directions(block.parameters), s.arguments, out, context)
         inner = Context("", {})
         after = self.bind(block.parameters, arguments, (), inner, out)
         mark = ir.ApplyBlock(s.span, instance, ())
@@ -119,3 +119,30 @@ class ParserInliner(ValueInliner):
 
 def _key(key: ir.KeyValue, context: Context) -> ir.KeyValue:
     return replace(key, value_set=context.value_sets[key.value_set]) if key.value_set is not None else key
+
+
+def tidy(states: list[ir.State]) -> list[ir.State]:
+    """The states that can be reached; one that is reached from one other only, and always, becomes a part of it."""
+    by_name = {state.name: state for state in states}
+    seen: dict[str, int] = {}
+    todo = ["start"]
+    while todo:
+        name = todo.pop()
+        seen[name] = seen.get(name, 0) + 1
+        if name in by_name and seen[name] == 1:
+            todo += [case.target for case in by_name[name].cases]
+    merged: set[str] = set()
+    result = []
+    for state in states:
+        if state.name not in seen or state.name in merged:
+            continue
+        while not state.subjects:
+            target = state.cases[0].target
+            following = by_name.get(target)
+            if following is None or seen[target] > 1 or target in ("start", state.name):
+                break
+            merged.add(target)
+            body = (*state.body, *following.body)
+            state = replace(state, body=body, subjects=following.subjects, cases=following.cases)
+        result.append(state)
+    return [state for state in result if state.name not in merged]

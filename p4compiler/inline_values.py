@@ -30,6 +30,7 @@ class ValueInliner:
     def __init__(self, roots: dict[str, ir.Variable], names: set[str]) -> None:
         self.roots = roots
         self.names = names
+        self.key_setup: dict[ir.Table, tuple[ir.Stmt, ...]] = {}  # what a table's key needs done before
         self.flat = ir.Block("", "", (), (), next(iter(roots.values())).span)
 
     def statements(self, statements: tuple[ir.Stmt, ...], context: Context) -> tuple[ir.Stmt, ...]:
@@ -66,6 +67,7 @@ class ValueInliner:
                 result = self.variable("hit", of, span)
                 target = ir.Ref(of, span, result)
                 yes, no = (ir.Assign(span, target, ir.Constant(of, span, v)) for v in (1, 0))
+                before += self.key_setup.get(context.tables[e.table], ())
                 before.append(ir.If(span, self.substitute(e, context), (yes,), (no,)))
                 return target
             case ir.Call():
@@ -108,6 +110,15 @@ class ValueInliner:
             result.append(value)
         return result
 
+    def pinned(self, target: ir.Expr, before: list[ir.Stmt]) -> ir.Expr:
+        """The same place, whatever is written from now on: its computed indices are put into variables."""
+        if isinstance(target, ir.Element) and not isinstance(target.index, ir.Constant):
+            index = self.saved(target.index, before)
+            return ir.Element(target.type, target.span, self.pinned(target.base, before), index)
+        if isinstance(target, ir.Element | ir.Field | ir.Slice):
+            return map_children(target, lambda child: self.pinned(child, before))
+        return target
+
     def saved(self, value: ir.Expr, before: list[ir.Stmt]) -> ir.Expr:
         """The value put into a new variable."""
         target = ir.Ref(value.type, value.span, self.variable("tmp", value.type, value.span))
@@ -121,7 +132,7 @@ class ValueInliner:
         inner = Context(
             context.prefix, {}, context.instances, in_action=True, in_parser=context.in_parser, result=result
         )
-        arguments = self.arguments(function.parameters, e.arguments, before, context)
+        arguments = self.arguments(directions(function.parameters), e.arguments, before, context)
         after = self.bind(function.parameters, arguments, function.body, inner, before)
         before += scoped(e.span, self.statements(function.body, inner))
         before += after
@@ -131,18 +142,20 @@ class ValueInliner:
 
     def arguments(
         self,
-        parameters: tuple[ir.Variable, ...],
+        directions: tuple[str, ...],
         arguments: tuple[ir.Expr, ...],
         before: list[ir.Stmt],
         context: Context,
     ) -> list[ir.Expr]:
         """Arguments evaluated from left to right; left values stay left values."""
-        result = []
-        for position, (parameter, argument) in enumerate(zip(parameters, arguments, strict=True)):
+        result: list[ir.Expr] = []
+        for position, (direction, argument) in enumerate(zip(directions, arguments, strict=True)):
             value = self.value(argument, before, context)
-            later = any(has_effects(a) for a in arguments[position + 1 :])
-            if later and parameter.direction in ("", "in") and not isinstance(value, ir.Constant):
-                value = self.saved(value, before)
+            if any(has_effects(a) for a in arguments[position + 1 :]):
+                if direction in ("out", "inout"):
+                    value = self.pinned(value, before)
+                elif not isinstance(value, ir.Constant | ir.Text):
+                    value = self.saved(value, before)
             result.append(value)
         return result
 
@@ -167,19 +180,19 @@ class ValueInliner:
             outside = [p for p in (self.outer_path(w, inner) for w in touches(body)) if p is not None]
             changed = [p for p in (self.outer_path(w, inner) for w in writes(body)) if p is not None]
         places = [path(a) for a in arguments]
-        written = [
-            w for w, p in zip(places, parameters, strict=True) if p.direction in ("out", "inout") and w
-        ]
+        writing = [p.direction in ("out", "inout") for p in parameters]
+        written = [w for w, is_written in zip(places, writing, strict=True) if is_written and w]
         after: list[ir.Stmt] = []
         for position, (parameter, argument) in enumerate(zip(parameters, arguments, strict=True)):
             place = places[position]
             if parameter.direction in ("out", "inout"):
-                others = [w for i, w in enumerate(places) if i != position and w] + outside
+                others = [w for i, w in enumerate(places) if i != position and writing[i] and w] + outside
                 if is_fixed(argument) and place and not any(overlap(place, o) for o in others):
                     inner.bindings[parameter] = argument
                     if parameter.direction == "out":
                         before += self.reset(argument)
                     continue
+                argument = self.pinned(argument, before)
                 copy = ir.Ref(
                     parameter.type,
                     argument.span,
@@ -237,3 +250,8 @@ class ValueInliner:
 def has_effects(e: ir.Expr) -> bool:
     """Whether an expression calls something, so that when it is evaluated matters."""
     return any(isinstance(part, ir.Call | ir.TableHit) for part in walk(e))
+
+
+def directions(parameters: tuple[ir.Variable, ...]) -> tuple[str, ...]:
+    """The directions of parameters."""
+    return tuple(p.direction for p in parameters)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from . import ir, types
 from .check_tables import annotation_text
@@ -95,14 +96,15 @@ class FlatField:
     annotations: Annotations
 
 
-def flat_fields(of: types.Fields) -> list[FlatField]:
+@lru_cache(maxsize=256)
+def flat_fields(of: types.Fields) -> tuple[FlatField, ...]:
     """The fields of a struct or header, those of structs in it included; nested ones are named as p4c names them."""
     nested = any(isinstance(f.type, types.Struct) for f in of.fields)
     result = []
     for number, (path, f) in enumerate(_members((), of)):
         name = f"_{'_'.join(path)}{number}" if nested else annotation_text(f.annotations, "name") or f.name
         result.append(FlatField(path, name, f.type, f.annotations))
-    return result
+    return tuple(result)
 
 
 def _members(path: tuple[str, ...], of: types.Fields) -> list[tuple[tuple[str, ...], types.Field]]:

@@ -76,7 +76,9 @@ def tokenize(file: SourceFile) -> list[Token]:
             line_start = end
             glued = False
         elif kind == "open":
-            raise error(Span(file, line, column, line, column + 2), "this comment is never closed", "end it with */")
+            raise error(
+                Span(file, line, column, line, column + 2), "this comment is never closed", "end it with */"
+            )
         else:
             assert kind is not None
             append(Token(kind, found.group(), Span(file, line, column, line, end - line_start), glued))

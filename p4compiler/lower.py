@@ -6,7 +6,7 @@ keys of tables are simple, a parser looks ahead only in assignments.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from . import fold, ir, types
 from .inline import FlatProgram
@@ -18,7 +18,7 @@ def lower(program: FlatProgram) -> FlatProgram:
     """The program lowered, in place; raises CompileError for what the target cannot do."""
     names = Namer()
     for role, block in program.blocks.items():
-        lowerer = _Lowerer(names, parser=role == "p", simple=role in ("ig", "eg"))
+        lowerer = _Lowerer(names, simple=role in ("ig", "eg"))
         for action in block.actions:
             action.body = lowerer.statements(action.body)
         for state in block.states:
@@ -66,10 +66,10 @@ def field_of(e: ir.Expr, name: str, of: types.Type, position: int) -> ir.Expr:
 
 
 class _Lowerer:
-    def __init__(self, names: Namer, parser: bool, simple: bool) -> None:
+    def __init__(self, names: Namer, simple: bool) -> None:
         self.names = names
-        self.parser = parser
         self.simple = simple  # whether extern arguments must be simple (in actions)
+        self.keys: dict[ir.Table, tuple[ir.Stmt, ...]] = {}  # what is done before each application of a table
 
     # Expressions
 
@@ -289,7 +289,7 @@ class _Lowerer:
                 arguments.append(target)
                 continue
             value = self.expr(argument, out)
-            if self.simple and s.name not in ("assert", "assume"):
+            if (self.simple and s.name not in ("assert", "assume")) or s.name == "packet_in.advance":
                 value = self.simple_value(value, out)
             arguments.append(value)
         out.append(
@@ -306,17 +306,20 @@ class _Lowerer:
 
     def table_key(self, table: ir.Table, out: list[ir.Stmt]) -> None:
         """Put what a key computes into a variable before the table is applied."""
-        elements = []
-        for element in table.key:
-            expr = self.expr(element.expr, out)
-            if not _simple_key(expr):
-                variable = ir.Ref(expr.type, expr.span, self.names.variable("key", expr.type, expr.span))
-                out.append(ir.Assign(expr.span, variable, expr))
-                expr = variable
-            elements.append(
-                ir.KeyElement(expr, element.match_kind, element.name, element.span, element.annotations)
-            )
-        table.key = tuple(elements)
+        if table not in self.keys:
+            computed: list[ir.Stmt] = []
+            table.key = tuple(replace(k, expr=self.key(k.expr, computed)) for k in table.key)
+            self.keys[table] = tuple(computed)
+        out += self.keys[table]
+
+    def key(self, e: ir.Expr, before: list[ir.Stmt]) -> ir.Expr:
+        """An expression that BMv2 can match on."""
+        e = self.expr(e, before)
+        if _simple_key(e):
+            return e
+        variable = ir.Ref(e.type, e.span, self.names.variable("key", e.type, e.span))
+        before.append(ir.Assign(e.span, variable, e))
+        return variable
 
 
 def _hit(condition: ir.Expr) -> ir.Table | None:
@@ -329,7 +332,7 @@ def _simple_key(e: ir.Expr) -> bool:
     """Whether BMv2 can match on it: a field, a header's validity, or a field under a constant mask."""
     match e:
         case ir.IsValid(header=header):
-            return is_fixed(header)
+            return isinstance(header.type, types.Header) and is_fixed(header)
         case (
             ir.Binary(op="&", left=left, right=ir.Constant())
             | ir.Binary(op="&", left=ir.Constant(), right=left)

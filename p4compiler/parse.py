@@ -44,12 +44,15 @@ class _Parser(ExpressionParser):
                 return self.names(annotations)
             case "extern":
                 return self.extern(annotations)
-            case "parser":
-                return self.parser(annotations)
-            case "control":
-                return self.control(annotations)
+            case "parser" | "control":
+                with self.scope():
+                    block = self.parser(annotations) if start.text == "parser" else self.control(annotations)
+                self.type_names.add(block.name)
+                return block
             case "package":
-                head = self.callable_head(annotations, "package")
+                with self.scope():
+                    head = self.callable_head(annotations, "package")
+                self.type_names.add(head.name)
                 self.expect(";")
                 return head
             case "action":
@@ -69,16 +72,18 @@ class _Parser(ExpressionParser):
         declared = self.type()
         if self.token.text == "(":
             arguments = self.arguments()
-            name = self.identifier("the instance's name")
+            name = self.declared("the instance's name")
             if self.token.text == "=":
                 raise error(self.token.span, "instances with abstract methods are not supported")
             self.expect(";")
             span = start.to(self.last())
             return nodes.Instance(span, name.text, name.span, annotations, declared, arguments)
-        name = self.identifier()
+        name = self.declared()
         if functions:
-            head = self.method_head(start, name, annotations, declared)
-            body = self.block()
+            with self.scope():
+                head = self.method_head(start, name, annotations, declared)
+                self.type_names -= {p.name for p in head.parameters}
+                body = self.block()
             return nodes.Function(start.to(self.last()), name.text, name.span, annotations, head, body)
         initial = self.expression() if self.accept("=") else None
         self.expect(";")
@@ -87,7 +92,7 @@ class _Parser(ExpressionParser):
     def constant(self, annotations: nodes.Annotations) -> nodes.Constant:
         start = self.expect("const").span
         declared = self.type()
-        name = self.identifier("the constant's name")
+        name = self.declared("the constant's name")
         self.expect("=", "and the constant's value")
         value = self.expression()
         self.expect(";")
@@ -153,6 +158,12 @@ class _Parser(ExpressionParser):
         span = keyword.span.to(self.last())
         return nodes.Names(span, keyword.text, keyword.span, annotations, tuple(members))
 
+    def declared(self, what: str = "a name") -> Token:
+        """Read a name that is being declared; it hides a type of the same name."""
+        name = self.identifier(what)
+        self.type_names.discard(name.text)
+        return name
+
     def type_parameters(self) -> tuple[str, ...]:
         names: list[str] = []
         if self.accept("<"):
@@ -170,7 +181,7 @@ class _Parser(ExpressionParser):
             start = self.token
             direction = self.advance().text if start.text in ("in", "out", "inout") else ""
             declared = self.type()
-            name = self.identifier("the parameter's name")
+            name = self.declared("the parameter's name")
             default = self.expression() if self.accept("=") else None
             span = start.span.to(self.last())
             parameters.append(nodes.Parameter(span, name.text, declared, direction, default, annotations))
@@ -182,11 +193,10 @@ class _Parser(ExpressionParser):
     def method_head(
         self, start: Span, name: Token, annotations: nodes.Annotations, result: nodes.TypeNode | None
     ) -> nodes.Method:
-        outer = set(self.type_names)
-        generic = self.type_parameters()
-        self.type_names |= set(generic)
-        parameters = self.parameters()
-        self.type_names = outer
+        with self.scope():
+            generic = self.type_parameters()
+            self.type_names |= set(generic)
+            parameters = self.parameters()
         span = start.to(self.last())
         return nodes.Method(span, name.text, name.span, annotations, result, generic, parameters)
 
@@ -194,13 +204,11 @@ class _Parser(ExpressionParser):
         start = self.expect("extern").span
         if self.peek().text in ("{", "<") and self.token.kind == NAME and self.token.text not in RESERVED:
             return self.extern_object(start, annotations)
-        generic_result = self.generic_result()
-        outer = set(self.type_names)
-        self.type_names |= generic_result
-        result = self.type()
-        name = self.identifier("the function's name")
-        head = self.method_head(start, name, annotations, result)
-        self.type_names = outer
+        with self.scope():
+            self.type_names |= self.generic_result()
+            result = self.type()
+            name = self.identifier("the function's name")
+            head = self.method_head(start, name, annotations, result)
         self.expect(";")
         return head
 
@@ -219,24 +227,25 @@ class _Parser(ExpressionParser):
         name = self.identifier("the extern's name")
         self.type_names.add(name.text)
         generic = self.type_parameters()
-        outer = set(self.type_names)
-        self.type_names |= set(generic)
-        self.expect("{")
         methods = []
-        while not self.accept("}"):
-            of_method = self.annotations()
-            first = self.token
-            if first.text == "abstract":
-                raise error(first.span, "abstract methods are not supported")
-            if first.text == name.text and self.peek().text == "(":
-                method = self.method_head(first.span, self.advance(), of_method, None)
-            else:
-                self.type_names |= self.generic_result()
-                result = self.type()
-                method = self.method_head(first.span, self.identifier("the method's name"), of_method, result)
-            self.expect(";")
-            methods.append(method)
-        self.type_names = outer
+        with self.scope():
+            self.type_names |= set(generic)
+            self.expect("{")
+            while not self.accept("}"):
+                of_method = self.annotations()
+                first = self.token
+                if first.text == "abstract":
+                    raise error(first.span, "abstract methods are not supported")
+                if first.text == name.text and self.peek().text == "(":
+                    method = self.method_head(first.span, self.advance(), of_method, None)
+                else:
+                    self.type_names |= self.generic_result()
+                    result = self.type()
+                    method = self.method_head(
+                        first.span, self.identifier("the method's name"), of_method, result
+                    )
+                self.expect(";")
+                methods.append(method)
         span = start.to(self.last())
         return nodes.Extern(span, name.text, name.span, annotations, generic, tuple(methods))
 
@@ -250,7 +259,6 @@ class _Parser(ExpressionParser):
         self.type_names |= set(generic)
         parameters = self.parameters()
         constructor = self.parameters() if self.token.text == "(" else None
-        self.type_names -= set(generic)
         span = start.to(self.last())
         return nodes.Callable(span, name.text, name.span, annotations, kind, generic, parameters, constructor)
 
@@ -278,12 +286,13 @@ class _Parser(ExpressionParser):
         self.expect("{")
         statements: list[nodes.Statement] = []
         transition: nodes.Select | nodes.Name | None = None
-        while not self.accept("}"):
-            if self.accept("transition"):
-                transition = self.transition()
-                self.expect("}", "(a transition ends its state)")
-                break
-            statements += self.statement()
+        with self.scope():
+            while not self.accept("}"):
+                if self.accept("transition"):
+                    transition = self.transition()
+                    self.expect("}", "(a transition ends its state)")
+                    break
+                statements += self.statement()
         span = start.to(self.last())
         return nodes.State(span, name.text, name.span, annotations, tuple(statements), transition)
 
@@ -348,22 +357,23 @@ class _Parser(ExpressionParser):
         self.expect("(")
         size = self.expression()
         self.expect(")")
-        name = self.identifier("the value set's name")
+        name = self.declared("the value set's name")
         self.expect(";")
         return nodes.ValueSet(start.to(self.last()), name.text, name.span, annotations, element, size)
 
     def action(self, annotations: nodes.Annotations) -> nodes.Action:
         start = self.expect("action").span
-        name = self.identifier("the action's name")
-        parameters = self.parameters()
-        body = self.block()
+        name = self.declared("the action's name")
+        with self.scope():
+            parameters = self.parameters()
+            body = self.block()
         return nodes.Action(start.to(self.last()), name.text, name.span, annotations, parameters, body)
 
     # Tables
 
     def table(self, annotations: nodes.Annotations) -> nodes.Table:
         start = self.expect("table").span
-        name = self.identifier("the table's name")
+        name = self.declared("the table's name")
         self.expect("{")
         key: tuple[nodes.KeyElement, ...] = ()
         actions: tuple[nodes.ActionRef, ...] | None = None
@@ -459,10 +469,11 @@ class _Parser(ExpressionParser):
     def block(self) -> nodes.Block:
         start = self.expect("{").span
         statements: list[nodes.Statement] = []
-        while not self.accept("}"):
-            if self.token.kind == END:
-                raise error(start, "this block is never closed", "end it with }")
-            statements += self.statement()
+        with self.scope():
+            while not self.accept("}"):
+                if self.token.kind == END:
+                    raise error(start, "this block is never closed", "end it with }")
+                statements += self.statement()
         return nodes.Block(start.to(self.last()), tuple(statements))
 
     def one(self) -> nodes.Statement:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from . import nodes
 from .lex import END, NAME, NUMBER, STRING, Token, parse_number
 from .source import CompileError, Span, error
@@ -37,6 +40,13 @@ class ExpressionParser:
         self.tokens = [*tokens, Token(END, "end of file", end)]
         self.at = 0
         self.type_names: set[str] = set()
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """What is declared inside is forgotten at the end: a name that hid a type means the type again."""
+        outer = set(self.type_names)
+        yield
+        self.type_names = outer
 
     # Tokens
 
@@ -87,13 +97,6 @@ class ExpressionParser:
         raise error(token.span, f"expected {what}, found {found}")
 
     # Types
-
-    def at_type(self) -> bool:
-        """Whether a type begins here, as far as one can tell from a token or two."""
-        token = self.token
-        if token.kind != NAME:
-            return False
-        return token.text in _TYPE_WORDS or token.text in self.type_names
 
     def type(self) -> nodes.TypeNode:
         """Read a type."""

@@ -8,7 +8,10 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from p4switch.bmv2_json import read_program
+import numpy as np
+from numpy.typing import NDArray
+
+from p4switch.batch import BatchProcessor, Departures
 from p4switch.codegen import translate
 from p4switch.codegen.layout import machine_width
 from p4switch.entries import (
@@ -24,6 +27,7 @@ from p4switch.library import Collected, PortStatistics, load_program, runtime
 from p4switch.live import LivePorts, PortError
 from p4switch.match_table import MatchTable
 from p4switch.program import Program, RegisterArray
+from p4switch.reader import read_program
 from p4switch.toolchain import compile_program
 
 LONGEST_PACKET = 65600  # as in runtime/switch.h: IPv4 has 65,535 bytes, before Ethernet and tags
@@ -42,6 +46,7 @@ class Engine:
     ):
         self.program = program
         self._cpu_port = cpu_port
+        self._drop_port = drop_port
         self._library = library
         self._base: int = library.program_open(drop_port, seed)
         if not self._base:
@@ -50,6 +55,7 @@ class Engine:
         self._tables: dict[str, MatchTable] = {}
         self._groups: dict[int, tuple[Replica, ...]] = {}
         self._collected = Collected()
+        self._batches = BatchProcessor(self._base)
         self._counter_at = _addresses(library, "program_counters", 1)
         self._register_at = _addresses(library, "program_registers", 2)
         index = 0
@@ -58,8 +64,8 @@ class Engine:
                 address = runtime().switch_table(self._base, index)
                 self._tables[table.name] = MatchTable(program, table, address)
                 index += 1
-        self._live: LivePorts | None = None
-        self._close = weakref.finalize(self, _close, self._base, index, self._collected)
+        self._live: list[LivePorts] = []  # one, when the ports are open
+        self._close = weakref.finalize(self, _close, self._base, index, self._collected, self._live)
 
     @classmethod
     def load(
@@ -73,6 +79,10 @@ class Engine:
         library = load_program(compile_program(config, lambda: translate(program)))
         return cls(program, library, cpu_port, drop_port, seed)
 
+    def another(self, seed: int = 0) -> Engine:
+        """A switch of the same program with a state of its own, and empty tables."""
+        return Engine(self.program, self._library, self._cpu_port, self._drop_port, seed)
+
     def process(self, port: int, packet: bytes, now: int = 0) -> list[tuple[int, bytes]]:
         """One packet through the program; `now` in microseconds; the outputs in order as (port, packet)."""
         if len(packet) > LONGEST_PACKET:
@@ -85,6 +95,19 @@ class Engine:
             packets.append((to, data[at + 8 : at + 8 + length]))
             at += 8 + length
         return packets
+
+    def process_batch(
+        self,
+        ports: NDArray[np.uint32],
+        packets: NDArray[np.uint8],
+        lengths: NDArray[np.uint32],
+        times: NDArray[np.uint64],
+    ) -> Departures:
+        """Packets through the program one after the other, as by process(); rows of `packets` [count, room] hold them.
+
+        `times` in microseconds. ValueError: a packet that comes or leaves is longer than `room`.
+        """
+        return self._batches.process(ports, packets, lengths, times)
 
     # Tables
 
@@ -202,11 +225,12 @@ class Engine:
             raise TableError(
                 TableErrorCode.INVALID_ARGUMENT, f"{name}: {start}..{end} of {register.size} cells"
             )
+        if start == end:
+            return []
         with self._locked():
-            return [
-                int.from_bytes(ctypes.string_at(self._register_cell(name, i), size), "little")
-                for i in range(start, end)
-            ]
+            first, step = self._register_place(name, start)
+            data = ctypes.string_at(first, (end - start - 1) * step + size)
+        return [int.from_bytes(data[at : at + size], "little") for at in range(0, (end - start) * step, step)]
 
     def register_write(self, name: str, index: int, value: int) -> None:
         """Sets one cell; the value is unsigned, as wide as the register."""
@@ -217,7 +241,8 @@ class Engine:
                 TableErrorCode.INVALID_ARGUMENT, f"{name}: {value} does not fit into {register.width} bits"
             )
         with self._locked():
-            ctypes.memmove(self._register_cell(name, index), value.to_bytes(size, "little"), size)
+            cell, _ = self._register_place(name, index)
+            ctypes.memmove(cell, value.to_bytes(size, "little"), size)
 
     def _counter(self, name: str) -> list[ctypes.Array[ctypes.c_uint64]]:
         indirect = [c for c in self.program.counters.values() if c.table is None]
@@ -233,9 +258,10 @@ class Engine:
             raise TableError(TableErrorCode.NOT_FOUND, f"register {name} does not exist")
         return register, machine_width(register.width) // 8
 
-    def _register_cell(self, name: str, index: int) -> int:
+    def _register_place(self, name: str, index: int) -> tuple[int, int]:
+        """The address of a cell, and the bytes from it to the next one."""
         first, step = self._register_at[list(self.program.registers).index(name)]
-        return self._base + first + index * step
+        return self._base + first + index * step, step
 
     def _in_range(self, name: str, index: int, size: int) -> None:
         if not 0 <= index < size:
@@ -256,28 +282,27 @@ class Engine:
 
         `offload`: packets that leave one behind the other may go as one superframe. Raises PortError.
         """
-        if self._live is not None:
+        if self._live:
             raise PortError("the ports are open already")
-        self._live = LivePorts(self._base, ports, self._cpu_port, packet_in, offload)
+        self._live.append(LivePorts(self._base, ports, self._cpu_port, packet_in, offload))
 
     def stop(self) -> None:
         """Ends the threads and closes the ports; may be called twice."""
-        if self._live is not None:
-            self._live.close()
-            self._live = None
+        while self._live:
+            self._live.pop().close()
 
     def packet_out(self, packet: bytes, port: int) -> None:
         """Processes a packet as if it had come in at `port` (the CPU port); what leaves goes out of the live ports.
 
         Raises PortError if they are not open.
         """
-        if self._live is None:
+        if not self._live:
             raise PortError("packet-out needs open ports")
-        self._live.packet_out(packet, port)
+        self._live[0].packet_out(packet, port)
 
     def port_statistics(self) -> dict[int, PortStatistics]:
         """Packets and frames of each live port."""
-        return {} if self._live is None else self._live.statistics()
+        return self._live[0].statistics() if self._live else {}
 
     # Inside
 
@@ -306,6 +331,8 @@ def _addresses(library: ctypes.CDLL, symbol: str, columns: int) -> list[tuple[in
         rows.append(row)
 
 
-def _close(base: int, tables: int, collected: Collected) -> None:
+def _close(base: int, tables: int, collected: Collected, live: list[LivePorts]) -> None:
+    while live:
+        live.pop().close()
     runtime().switch_close(base, tables)
     runtime().switch_collected_free(ctypes.byref(collected))

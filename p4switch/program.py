@@ -1,6 +1,6 @@
 """A v1model program as its BMv2 JSON describes it: what every other module of the switch reads.
 
-Names are those of the JSON; `bmv2_json.read_program` builds a `Program` from the file.
+Names are those of the JSON; `reader.read_program` builds a `Program` from the file.
 Source: BMv2's docs/JSON_format.md, format 2.x.
 """
 
@@ -383,6 +383,11 @@ class Table:
     source: Source | None = None
 
     @property
+    def successors(self) -> tuple[str | None, ...]:
+        """The nodes that may run after this one; None is the end of the pipeline."""
+        return (*self.next_nodes.values(), self.default_next)
+
+    @property
     def is_call(self) -> bool:
         """Without keys and with a fixed default action: how p4c writes the call of an action."""
         return not self.keys and self.default is not None and self.default.is_const
@@ -402,6 +407,11 @@ class Branch:
     when_false: str | None
     source: Source | None = None
 
+    @property
+    def successors(self) -> tuple[str | None, ...]:
+        """The two nodes."""
+        return (self.when_true, self.when_false)
+
 
 @dataclass(frozen=True, slots=True)
 class ActionNode:
@@ -411,6 +421,11 @@ class ActionNode:
     action: Action
     next_node: str | None
     source: Source | None = None
+
+    @property
+    def successors(self) -> tuple[str | None, ...]:
+        """The one node."""
+        return (self.next_node,)
 
 
 Node = Table | Branch | ActionNode

@@ -16,10 +16,12 @@ from pathlib import Path
 PACKAGE = Path(__file__).parent
 RUNTIME = PACKAGE / "runtime"
 TRANSLATION = (
-    "bmv2_json.py",
-    "keys.py",
+    "codegen/*.py",
+    "reader/*.py",
     "program.py",
-)  # besides codegen/: what decides how a program is translated
+    "primitives.py",
+    "keys.py",
+)  # what decides how a program is translated
 FLAGS = ("-std=gnu11", "-O3", "-march=native", "-fPIC", "-shared", "-pthread")
 
 
@@ -33,7 +35,7 @@ def compile_program(config: bytes, translate: Callable[[], str]) -> Path:
     The C is kept beside the library, for whoever wants to read it.
     """
     key = hashlib.sha256(config)
-    for path in (*sorted(PACKAGE.glob("codegen/*.py")), *(PACKAGE / name for name in TRANSLATION)):
+    for path in sorted(path for pattern in TRANSLATION for path in PACKAGE.glob(pattern)):
         key.update(path.read_bytes())
     library = _place("program", key.digest())
     with _only_one_compiles(library):

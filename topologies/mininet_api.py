@@ -35,6 +35,11 @@ def new_network() -> Any:
     return net.Mininet(host=Host, controller=None, build=False)
 
 
+def version() -> str:
+    """Mininet's; NetworkError: it, or a tool it needs, is missing."""
+    return str(_module("mininet.net").VERSION)
+
+
 def add_switch(network: Any, process: SwitchProcess) -> None:
     """Adds a switch in the root namespace that is `process`, which starts and stops with the network."""
     base: Any = _module("mininet.node").Switch

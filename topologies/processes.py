@@ -41,13 +41,16 @@ class P4Switch:
 
 
 class Bmv2:
-    """Runs BMv2's `simple_switch_grpc` in p4switch's place."""
+    """Runs BMv2's `simple_switch_grpc`, or the command given, in p4switch's place."""
 
     offload = False
 
+    def __init__(self, command: Sequence[str] = ("simple_switch_grpc",)) -> None:
+        self._command = command
+
     def command(self, switch: Switch, ports: Mapping[int, str]) -> Sequence[str]:
         """The command line for `switch` with an interface for each port."""
-        return ["simple_switch_grpc", *_simple_switch_options(switch, ports)]
+        return [*self._command, *_simple_switch_options(switch, ports)]
 
 
 def _simple_switch_options(switch: Switch, ports: Mapping[int, str]) -> list[str]:

@@ -13,6 +13,8 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
+from topologies import runs
+
 _CONTROL_PIPE = "FANIN_SANDBOX_PIPE"  # in the environment of the command inside, until it has taken it out
 _STOP_SIGNALS = {signal.SIGINT, signal.SIGTERM}
 # What a kernel may forbid user namespaces with: the file, the value that forbids, and what allows them.
@@ -62,17 +64,15 @@ def enter() -> None:
 
 def _supervise(argv: Sequence[str]) -> NoReturn:
     """Runs `argv` inside and exits as it did."""
-    unshare = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    if os.geteuid() != 0:
-        unshare += ["--user", "--map-root-user"]
-    _probe(unshare)
+    check()
     reader, writer = os.pipe()
+    run = runs.create()
     # Blocked, the signals wait for sigwaitinfo here, and inside until `enter` is ready for them.
     signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
     process = subprocess.Popen(
-        ["setpriv", "--pdeathsig", "KILL", *unshare, "--", *argv],
+        ["setpriv", "--pdeathsig", "KILL", *_unshare(), "--", *argv],
         pass_fds=[reader],
-        env={**os.environ, _CONTROL_PIPE: str(reader)},
+        env={**os.environ, _CONTROL_PIPE: str(reader), runs.VARIABLE: str(run.folder)},
     )
     os.close(reader)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
@@ -82,15 +82,22 @@ def _supervise(argv: Sequence[str]) -> NoReturn:
         if info.si_signo in _STOP_SIGNALS and info.si_code <= 0:
             with contextlib.suppress(BrokenPipeError):
                 os.write(writer, bytes([info.si_signo]))
+    run.remove()
     status = process.returncode
     sys.exit(status if status >= 0 else 128 - status)
 
 
-def _probe(unshare: Sequence[str]) -> None:
+def _unshare() -> list[str]:
+    command = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    return command if os.geteuid() == 0 else [*command, "--user", "--map-root-user"]
+
+
+def check() -> None:
+    """SandboxError, if there are no namespaces for this user on this machine."""
     for tool in ("unshare", "setpriv", "mount", "ip"):
         if shutil.which(tool) is None:
             raise SandboxError(f"the command {tool} is missing; install the packages util-linux and iproute2")
-    tried = subprocess.run([*unshare, "--", "true"], capture_output=True, text=True, check=False)
+    tried = subprocess.run([*_unshare(), "--", "true"], capture_output=True, text=True, check=False)
     if tried.returncode == 0:
         return
     reason = tried.stderr.strip() or f"unshare ended with status {tried.returncode}"

@@ -23,7 +23,7 @@ class Recovery:
     """
 
     initial_rto: float = 0.1
-    min_rto: float = 0.01
+    min_rto: float = 0.02
     max_rto: float = 1.0
     give_up: float = 30.0
 
@@ -51,14 +51,14 @@ class RttEstimator:
 
         A window gives many samples a round trip, and at full weight the estimator would forget within a
         fraction of it: the gains are scaled so that one round trip weighs what one sample does in the RFC
-        (RFC 7323, appendix G). Not downwards: early samples hold what other workers took to start and to notice
-        losses, and an estimate that kept them would make everybody notice the next ones later still.
+        (RFC 7323, appendix G). Not so where the estimate is far too long: early samples hold what other workers
+        took to start and to notice losses, and to keep them would let everybody notice the next ones later still.
         """
         if self.smoothed is None:
             self.smoothed = rtt
             self.variation = rtt / 2
         else:
-            share = share if rtt > self.smoothed else 1.0
+            share = share if 2 * rtt > self.smoothed else 1.0
             self.variation += BETA * share * (abs(self.smoothed - rtt) - self.variation)
             self.smoothed += ALPHA * share * (rtt - self.smoothed)
         rto = self.smoothed + max(G, K * self.variation)

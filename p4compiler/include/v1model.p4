@@ -27,16 +27,14 @@ match_kind {
 
 #if V1MODEL_VERSION >= 20200408
 typedef bit<9> PortId_t;
-#else
-#define PortId_t bit<9>
 #endif
 
 // An alias is the name by which the target knows a field.
 @metadata @name("standard_metadata")
 struct standard_metadata_t {
-    PortId_t ingress_port;
-    PortId_t egress_spec;
-    PortId_t egress_port;
+    bit<9> ingress_port;
+    bit<9> egress_spec;
+    bit<9> egress_port;
     bit<32> instance_type;
     bit<32> packet_length;
     @alias("queueing_metadata.enq_timestamp") bit<32> enq_timestamp;

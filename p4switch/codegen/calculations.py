@@ -55,10 +55,11 @@ class Calculations:
         function = self.names.identifier("calculate_", calculation.name)
         out.line("__attribute__((unused))")
         with out.block(f"static uint64_t {function}(struct state *s, struct packet *p)"):
+            out.line("(void)p;")
+            if ALGORITHMS[calculation.algorithm] == "hash_csum16":
+                self._write_sum(out, calculation, where)
             out.line("uint8_t *input = s->input;")
             out.line("uint32_t bits = 0;")
-            if all(isinstance(i.value, Constant) for i in calculation.inputs):
-                out.line("(void)p;")
             aligned = True
             for pieces in self._stretches(calculation):
                 if len(pieces) > 1 and aligned:
@@ -72,6 +73,42 @@ class Calculations:
                 out.line("bits = (bits + 7) / 8 * 8 + 8 * (uint32_t)(p->end - p->payload);")
             out.line(f"return {ALGORITHMS[calculation.algorithm]}(input, (bits + 7) / 8);")
         out.line()
+
+    def _write_sum(self, out: Writer, calculation: Calculation, where: str) -> None:
+        """The Internet checksum needs no buffer as long as all headers in it are valid: it is a sum of 16-bit words."""
+        headers = {
+            v.header if isinstance(v, Field) else v.name
+            for v in (piece.value for piece in calculation.inputs)
+            if isinstance(v, (Field, HeaderName))
+        }
+        tests = [self.layout.is_valid(h) for h in self.layout.program.headers if h in headers]
+        bits, body = 0, out.inner(1)
+        body.line("uint64_t words = 0, numbers = 0;")
+        for pieces in self._stretches(calculation):
+            first, width = pieces[0].value, sum(self._width(piece) for piece in pieces)
+            if first is None:
+                if bits % 16:
+                    return
+                body.line("words += checksum_sum(p->payload, (uint32_t)(p->end - p->payload));")
+            elif isinstance(first, HeaderName) or len(pieces) > 1:
+                if bits % 16 or width % 16:
+                    return
+                name = first.header if isinstance(first, Field) else getattr(first, "name", "")
+                at = self.layout.program.field_type(first).offset // 8 if isinstance(first, Field) else 0
+                body.line(f"words += checksum_sum({self.layout.header_pointer(name)} + {at}, {width // 8});")
+            else:
+                shift = -(bits + width) % 16
+                if width + shift > 64:
+                    return
+                code = literal(first.value) if isinstance(first, Constant) else ""
+                if isinstance(first, Field):
+                    code = ExpressionWriter(self.layout, where).masked(first, (1 << width) - 1).code
+                moved = f"(uint64_t){code}{f' << {shift}' if shift else ''}"
+                body.line(f"numbers += {f'checksum_fold({moved})' if width + shift > 48 else moved};")
+            bits += width
+        with out.block(f"if ({' && '.join(t for t in tests if t != '1') or '1'})"):
+            out.append(body)
+            out.line("return checksum_finish(words, numbers);")
 
     def _width(self, piece: CalculationInput) -> int:
         match piece.value:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from p4switch.bmv2_json import successors
 from p4switch.codegen.actions import ActionWriter
 from p4switch.codegen.expressions import ExpressionWriter
 from p4switch.codegen.layout import Layout
@@ -27,7 +26,7 @@ class ControlWriter:
         self.entries: dict[str, int] = {}
         self.written: set[str] = set()
         for node in pipeline.nodes.values():
-            for successor in set(successors(node)):
+            for successor in set(node.successors):
                 if successor is not None:
                     self.entries[successor] = self.entries.get(successor, 0) + 1
 
@@ -76,7 +75,7 @@ class ControlWriter:
         call = f"{self.tables.function(table)}(s, p)"
         exits = any(a.id in self.actions.has_exit for a in table.actions)
         nodes = table.next_nodes
-        if len(set(successors(table)) - {table.default_next}) == 0 and table.default_next == meeting:
+        if len(set(table.successors) - {table.default_next}) == 0 and table.default_next == meeting:
             out.line(f"{call};")
             self.leave_on_exit(out, exits)
             return
@@ -146,7 +145,7 @@ def _meeting_points(pipeline: Pipeline) -> dict[str, str | None]:
     depth: dict[str | None, int] = {None: 0}
     parent: dict[str | None, str | None] = {}
     for name in reversed(order):
-        targets = list(dict.fromkeys(successors(pipeline.nodes[name]))) or [None]
+        targets = list(dict.fromkeys(pipeline.nodes[name].successors)) or [None]
         meeting = targets[0]
         for other in targets[1:]:
             while meeting != other:
@@ -184,4 +183,4 @@ def _topological(pipeline: Pipeline) -> list[str]:
 
 
 def _next_names(pipeline: Pipeline, name: str) -> list[str]:
-    return [s for s in successors(pipeline.nodes[name]) if s is not None]
+    return [s for s in pipeline.nodes[name].successors if s is not None]

@@ -78,6 +78,7 @@ def _write_egress(out: Writer, layout: Layout) -> None:
         _set(out, layout, "egress_port", "port")
         _set(out, layout, "egress_spec", "(s->base.drop_port + 1)")
         _set(out, layout, "egress_global_timestamp", "p->now")
+        _set(out, layout, "enq_timestamp", "p->now")
         _set(out, layout, "packet_length", "p->length")
         out.line("p->exit = false;")
         out.line("egress(s, p);")
@@ -110,6 +111,7 @@ def _write_process(out: Writer, layout: Layout) -> None:
         _set(out, layout, "packet_length", "length")
         _set(out, layout, "ingress_global_timestamp", "now")
         out.line("const uint32_t error = parse(s, p);")
+        out.line("clear_invalid(p);")
         with out.block("if (p->checksum && reads_checksum(p))"):
             out.line("complete_checksum(p->checksum, base->checksum_offset, p->end);")
             out.line("process(base, port, length, now, NULL);")

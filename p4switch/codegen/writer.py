@@ -42,10 +42,10 @@ class Writer:
         self._depth -= 1
         self.line(f"}}{tail}")
 
-    def inner(self) -> Writer:
+    def inner(self, deeper: int = 0) -> Writer:
         """A writer for lines to be appended here later."""
         inner = Writer()
-        inner._depth = self._depth
+        inner._depth = self._depth + deeper
         return inner
 
     def append(self, inner: Writer) -> None:

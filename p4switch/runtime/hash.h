@@ -7,26 +7,23 @@
 
 #define UNUSED_STATIC static __attribute__((unused))
 
-/* The Internet checksum's sum (RFC 1071) of `length` bytes, not yet folded; an odd last byte is padded with zero. */
-UNUSED_STATIC uint64_t checksum_add(uint64_t sum, const uint8_t *p, uint32_t length)
+/* The Internet checksum's sum (RFC 1071) of 16-bit words as they stand in memory; an odd last byte is padded with zero. */
+INLINE uint64_t checksum_sum(const uint8_t *p, uint32_t length)
 {
-    uint64_t vector = 0;
+    uint64_t sum = 0;
     uint32_t i = 0;
     for (; i + 4 <= length; i += 4) {
         uint32_t word;
         memcpy(&word, p + i, 4);
-        vector += word;
+        sum += word;
     }
-    vector = (vector & 0xffffffff) + (vector >> 32);
-    vector = (vector & 0xffff) + (vector >> 16);
-    vector = (vector & 0xffff) + (vector >> 16);
-    vector = (vector & 0xffff) + (vector >> 16);
-    sum += __builtin_bswap16((uint16_t)vector);
-    if (i + 2 <= length) {
-        sum += load_be16(p + i);
-        i += 2;
+    for (; i < length; i += 2) {
+        uint16_t word = p[i];
+        if (i + 1 < length)
+            memcpy(&word, p + i, 2);
+        sum += word; /* little-endian: a byte alone is the first of its word */
     }
-    return i < length ? sum + ((uint32_t)p[i] << 8) : sum;
+    return sum;
 }
 
 INLINE uint16_t checksum_fold(uint64_t sum)
@@ -36,7 +33,16 @@ INLINE uint16_t checksum_fold(uint64_t sum)
     return (uint16_t)sum;
 }
 
-UNUSED_STATIC uint16_t hash_csum16(const uint8_t *p, uint32_t length) { return (uint16_t)~checksum_fold(checksum_add(0, p, length)); }
+UNUSED_STATIC uint16_t hash_csum16(const uint8_t *p, uint32_t length)
+{
+    return (uint16_t)~__builtin_bswap16(checksum_fold(checksum_sum(p, length)));
+}
+
+/* The checksum of words summed as they stand in memory, and of numbers. */
+INLINE uint16_t checksum_finish(uint64_t words, uint64_t numbers)
+{
+    return (uint16_t)~checksum_fold((uint64_t)__builtin_bswap16(checksum_fold(words)) + checksum_fold(numbers));
+}
 
 /* Finishes a partial TCP or UDP checksum, which stands `offset` bytes into its header; the packet ends at `end`. */
 UNUSED_STATIC void complete_checksum(uint8_t *checksum, uint16_t offset, const uint8_t *end)

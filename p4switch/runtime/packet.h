@@ -104,10 +104,13 @@ __attribute__((unused)) static uint32_t append128(uint8_t *input, uint32_t bits,
 /* A packet of its own for a further copy: headers that stand in the packet's bytes point into the copy's. */
 static void copy_packet(struct packet *to, const struct packet *from)
 {
-    memcpy(to, from, offsetof(struct packet, nowhere));
+    memcpy(to, from, offsetof(struct packet, own));
     ptrdiff_t moved = (uint8_t *)to - (const uint8_t *)from;
-    for (unsigned i = 0; i < HEADERS; i++)
+    for (unsigned i = 0; i < HEADERS; i++) {
         to->header[i] += moved;
+        if (from->valid[i] && from->header[i] < from->bytes)
+            memcpy(to->header[i], from->header[i], header_size[i]);
+    }
     to->start += moved;
     to->payload += moved;
     to->end += moved;
@@ -120,7 +123,6 @@ static void begin_packet(struct packet *p, uint32_t length, uint64_t now, uint8_
 {
     memset(p->valid, 0, sizeof p->valid);
     memset(&p->meta, 0, sizeof p->meta);
-    memset(&p->own, 0, sizeof p->own + sizeof p->nowhere);
     for (unsigned i = 0; i < HEADERS; i++)
         p->header[i] = own_bytes(p, i);
     p->start = p->payload = p->bytes + HEADROOM;
@@ -131,6 +133,14 @@ static void begin_packet(struct packet *p, uint32_t length, uint64_t now, uint8_
     p->truncate_to = UINT32_MAX;
     p->now = now;
     p->exit = p->checksum_error = false;
+}
+
+/* Headers that the parser has not found read as zeros, not as what an earlier packet has left. */
+static void clear_invalid(struct packet *p)
+{
+    for (unsigned i = 0; i < HEADERS; i++)
+        if (!p->valid[i])
+            memset(own_bytes(p, i), 0, header_size[i]);
 }
 
 /* The partial checksum, if the program has left it as it came: otherwise what it wrote is the packet's checksum. */

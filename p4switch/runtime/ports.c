@@ -54,6 +54,7 @@ int port_open(const char *interface)
     set_buffer(fd, SO_SNDBUFFORCE, SO_SNDBUF, SEND_BUFFER);
     if (setsockopt(fd, SOL_PACKET, PACKET_VNET_HDR, &one, sizeof one) < 0 ||
         setsockopt(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &one, sizeof one) < 0 ||
+        setsockopt(fd, SOL_PACKET, PACKET_AUXDATA, &one, sizeof one) < 0 ||
         setsockopt(fd, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &promiscuous, sizeof promiscuous) < 0 ||
         bind(fd, (struct sockaddr *)&address, sizeof address) < 0) {
         int error = errno;
@@ -75,7 +76,7 @@ struct forwarder *forwarder_open(struct switch_base *base, uint32_t count, const
     f->join = join;
     f->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     f->ports = calloc(count ? count : 1, sizeof *f->ports);
-    f->frames = calloc(BATCH, FRAME_ROOM);
+    f->frames = calloc(BATCH, TAG_ROOM + FRAME_ROOM);
     bool complete = f->wake >= 0 && f->ports && f->frames;
     for (uint32_t i = 0; complete && i < count; i++) {
         struct port *port = f->ports + i;
@@ -219,16 +220,39 @@ static void receive_from_control(struct forwarder *f, const uint8_t *message, ui
     f->cpu->statistics.received++;
 }
 
+/* Puts the VLAN tag of a received frame back in its place: the kernel hands it over beside the frame. */
+static void restore_tag(struct msghdr *message, struct virtio_net_hdr *virtio, uint8_t **frame, uint32_t *length)
+{
+    struct cmsghdr *control = CMSG_FIRSTHDR(message);
+    if (!control || control->cmsg_level != SOL_PACKET || control->cmsg_type != PACKET_AUXDATA)
+        return;
+    struct tpacket_auxdata aux;
+    memcpy(&aux, CMSG_DATA(control), sizeof aux);
+    if (!(aux.tp_status & TP_STATUS_VLAN_VALID) || *length < 12 || *length + 4 > FRAME_ROOM)
+        return;
+    *frame -= 4;
+    *length += 4;
+    memmove(*frame, *frame + 4, 12);
+    store_be16(*frame + 12, aux.tp_status & TP_STATUS_VLAN_TPID_VALID ? aux.tp_vlan_tpid : ETH_P_8021Q);
+    store_be16(*frame + 14, aux.tp_vlan_tci);
+    virtio->csum_start += 4;
+    virtio->hdr_len += 4;
+}
+
 /* Takes a batch of frames from a port and forwards it; returns whether there was one. */
 static bool serve(struct forwarder *f, struct port *port)
 {
     struct mmsghdr messages[BATCH];
     struct iovec pieces[BATCH][2];
     struct virtio_net_hdr virtio[BATCH];
+    char control[BATCH][CMSG_SPACE(sizeof(struct tpacket_auxdata))];
     for (uint32_t i = 0; i < BATCH; i++) {
         pieces[i][0] = (struct iovec){virtio + i, sizeof virtio[i]};
-        pieces[i][1] = (struct iovec){f->frames + (size_t)i * FRAME_ROOM, FRAME_ROOM};
-        messages[i] = (struct mmsghdr){.msg_hdr = {.msg_iov = pieces[i] + port->is_cpu, .msg_iovlen = 2u - port->is_cpu}};
+        pieces[i][1] = (struct iovec){f->frames + (size_t)i * (TAG_ROOM + FRAME_ROOM) + TAG_ROOM, FRAME_ROOM};
+        messages[i].msg_hdr = (struct msghdr){.msg_iov = pieces[i] + port->is_cpu,
+                                              .msg_iovlen = 2u - port->is_cpu,
+                                              .msg_control = control[i],
+                                              .msg_controllen = sizeof control[i]};
     }
     int count = recvmmsg(port->socket, messages, BATCH, MSG_DONTWAIT, NULL);
     if (count <= 0)
@@ -241,12 +265,15 @@ static bool serve(struct forwarder *f, struct port *port)
     f->base->emit_context = f;
     uint64_t now = microseconds() - f->began;
     for (int i = 0; i < count; i++) {
-        const uint8_t *frame = f->frames + (size_t)i * FRAME_ROOM;
+        uint8_t *frame = pieces[i][1].iov_base;
         uint32_t length = messages[i].msg_len;
-        if (port->is_cpu)
+        if (port->is_cpu) {
             receive_from_control(f, frame, length, now);
-        else if (length > sizeof virtio[i] && !(messages[i].msg_hdr.msg_flags & MSG_TRUNC))
-            receive(f, port, virtio + i, frame, length - (uint32_t)sizeof virtio[i], now);
+        } else if (length > sizeof virtio[i] && !(messages[i].msg_hdr.msg_flags & MSG_TRUNC)) {
+            length -= (uint32_t)sizeof virtio[i];
+            restore_tag(&messages[i].msg_hdr, virtio + i, &frame, &length);
+            receive(f, port, virtio + i, frame, length, now);
+        }
     }
     pthread_mutex_unlock(&f->base->lock);
     for (uint32_t i = 0; i < f->count; i++)

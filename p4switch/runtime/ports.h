@@ -8,8 +8,9 @@
 #include "offload.h"
 #include "switch.h"
 
-#define BATCH 16               /* frames taken from a port at a time */
+#define BATCH 8 /* frames taken from a port at a time: superframes of a batch should fit the cache */
 #define FRAME_ROOM LONGEST_PACKET
+#define TAG_ROOM 64 /* in front of a frame, for the VLAN tag that the kernel takes out */
 #define SEND_ROOM (8 * FRAME_ROOM)
 #define SEND_MOST 64           /* frames sent to a port at a time */
 
@@ -38,7 +39,7 @@ struct forwarder {
     bool join; /* send superframes */
     atomic_bool stop;
     uint64_t began; /* microseconds */
-    uint8_t *frames; /* BATCH of them, FRAME_ROOM each */
+    uint8_t *frames; /* BATCH of them, each behind TAG_ROOM */
     struct port *by_number[512];
 };
 

@@ -17,7 +17,7 @@ from experiments.crew import RunError, run_crew
 from experiments.digits import load_digits
 from experiments.recording import Recording
 from experiments.training import TrainingConfig
-from experiments.work import DIGITS_FILE, InNetwork, Ring, Task, Vectors
+from experiments.work import DIGITS_FILE, InNetwork, Pace, Ring, Task, Vectors
 
 WORKERS = 3
 SMALL = Vectors(elements=5000, repetitions=4)
@@ -73,7 +73,7 @@ def test_a_silent_switch_is_reported_by_each_worker_with_what_it_waits_for(tmp_p
             except OSError:
                 continue
             break
-        network = InNetwork(7, 0, 4, ("127.0.0.1", 0), deaf.getsockname(), 4)
+        network = InNetwork(7, 0, ("127.0.0.1", 0), deaf.getsockname(), Pace(window=4, segments=4))
         tasks = [Task(rank, 2, tmp_path, network, SMALL, give_up=0.3) for rank in range(2)]
         crew = Crew()
         with pytest.raises(RunError) as caught:

@@ -17,7 +17,8 @@ from dataclasses import asdict
 import json, pathlib, sys
 from topologies.sandbox import enter
 enter()
-from experiments.demo import run_demo
+from experiments.compilers import compile_program
+from experiments.demo import PROGRAM, run_demo
 from experiments.training import TrainingConfig
 from topologies.model import leaf_spine
 
@@ -26,7 +27,14 @@ class Quiet:
     def run(self, spec, steps): return lambda step: None
 
 folder = pathlib.Path(sys.argv[1])
-demo = run_demo(leaf_spine(2, 2, 2), TrainingConfig(epochs=2, hidden=32), 0.05, folder / "logs", Quiet())
+demo = run_demo(
+    leaf_spine(2, 2, 2),
+    compile_program(PROGRAM, "embedded"),
+    0.05,
+    folder / "logs",
+    Quiet(),
+    training=TrainingConfig(epochs=2, hidden=32),
+)
 demo.write(folder)
 print(json.dumps([asdict(run) for run in demo.runs]))
 """

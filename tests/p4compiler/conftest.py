@@ -59,7 +59,7 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Comp
 
 @pytest.fixture
 def complain(build: Callable[..., Compiled]) -> Callable[..., str]:
-    """What the compiler says of a program with these parts, places as line:column inside the part's own line."""
+    """What the compiler says of a program with these parts."""
 
     def messages(**parts: str) -> str:
         with pytest.raises(CompileError) as failure:

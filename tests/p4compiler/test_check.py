@@ -51,8 +51,12 @@ def test_errors_in_several_statements_are_reported_at_once(complain: Complain) -
     assert "there is no function or action 'nothing'" in found
 
 
-def test_what_has_an_error_in_its_declaration_is_not_reported_again_where_it_is_used(complain: Complain) -> None:
-    found = complain(locals="table t { key = { hdr.h.a: exakt; } actions = { NoAction; } }", apply="t.apply();")
+def test_what_has_an_error_in_its_declaration_is_not_reported_again_where_it_is_used(
+    complain: Complain,
+) -> None:
+    found = complain(
+        locals="table t { key = { hdr.h.a: exakt; } actions = { NoAction; } }", apply="t.apply();"
+    )
     assert found.count(": error: ") == 1
     assert "there is no match kind 'exakt'" in found
     assert "did you mean 'exact'?" in found
@@ -145,7 +149,10 @@ def test_enums_and_new_types_are_types_of_their_own(build: Build, complain: Comp
         type bit<16> port_t;
         header h_t { Kind k; }
         struct headers { h_t h; }"""
-    build(declarations=declarations, apply="if (hdr.h.k == Kind.two) { meta.y = Kind.one; } port_t p = (port_t)meta.x;")
+    build(
+        declarations=declarations,
+        apply="if (hdr.h.k == Kind.two) { meta.y = Kind.one; } port_t p = (port_t)meta.x;",
+    )
     assert "Plain stands where" in complain(declarations=declarations, apply="meta.y = Plain.a;")
     assert "bit<8> stands where Kind" in complain(declarations=declarations, apply="hdr.h.k = meta.y;")
     assert "port_t" in complain(declarations=declarations, apply="port_t p = meta.x;")
@@ -223,8 +230,14 @@ def test_a_switch_knows_the_tables_actions(complain: Complain) -> None:
         ("state start { transition next; }", "there is no state 'next'"),
         ("state start { transition select(hdr.h) { _: accept; } }", "a select over h_t is not supported"),
         ("state start { transition select(hdr.h.a) { 1 .. 0: accept; } }", "the range 1 .. 0 is empty"),
-        ("state start { packet.extrakt(hdr.h); transition accept; }", "there is no method of packet_in 'extrakt'"),
-        ("state start { packet.extract(meta.x); transition accept; }", "only a header can be extracted, not bit<16>"),
+        (
+            "state start { packet.extrakt(hdr.h); transition accept; }",
+            "there is no method of packet_in 'extrakt'",
+        ),
+        (
+            "state start { packet.extract(meta.x); transition accept; }",
+            "only a header can be extracted, not bit<16>",
+        ),
     ],
 )
 def test_parsers_that_are_wrong(complain: Complain, parser: str, message: str) -> None:

@@ -17,7 +17,9 @@ from .conftest import source
 Values = Mapping[str, int]
 FIELDS = {"u1": (1, False), "u8": (8, False), "u13": (13, False), "u32": (32, False), "u64": (64, False)}
 FIELDS |= {"s8": (8, True), "s32": (32, True), "s64": (64, True)}
-METADATA = " ".join(f"{'int' if signed else 'bit'}<{width}> {name};" for name, (width, signed) in FIELDS.items())
+METADATA = " ".join(
+    f"{'int' if signed else 'bit'}<{width}> {name};" for name, (width, signed) in FIELDS.items()
+)
 
 
 class Term(NamedTuple):
@@ -60,7 +62,9 @@ COMPARISONS: dict[str, Callable[[int, int], bool]] = {
 def bits(width: int, signed: bool, depth: int) -> st.SearchStrategy[Term]:
     """Expressions of a type."""
     prefix = f"{width}{'s' if signed else 'w'}"
-    literals = st.integers(0, (1 << (width - signed)) - 1).map(lambda v: Term(f"{prefix}{v}", width, signed, lambda _: v))
+    literals = st.integers(0, (1 << (width - signed)) - 1).map(
+        lambda v: Term(f"{prefix}{v}", width, signed, lambda _: v)
+    )
     same = [name for name, of in FIELDS.items() if of == (width, signed)]
     fields = [st.just(Term(f"meta.{n}", width, signed, lambda env, n=n: env[n])) for n in same]  # type: ignore[misc]
     if depth == 0:
@@ -102,7 +106,12 @@ def bits(width: int, signed: bool, depth: int) -> st.SearchStrategy[Term]:
         return Term(text, width, signed, lambda env: wrap(a.value(env), width, signed))
 
     def cut(a: Term, low: int) -> Term:
-        return Term(f"{a.text}[{low + width - 1}:{low}]", width, False, lambda env: wrap(a.value(env) >> low, width, False))
+        return Term(
+            f"{a.text}[{low + width - 1}:{low}]",
+            width,
+            False,
+            lambda env: wrap(a.value(env) >> low, width, False),
+        )
 
     def join(a: Term, b: Term) -> Term:
         low = b.width or 0
@@ -146,7 +155,17 @@ def booleans(depth: int) -> st.SearchStrategy[Term]:
 
     def compare(op: str, pair: tuple[Term, Term]) -> Term:
         a, b = pair
-        return Term(f"({a.text} {op} {b.text})", None, False, lambda env: int(COMPARISONS[op](a.value(env), b.value(env))))
+        return Term(
+            f"({a.text} {op} {b.text})",
+            None,
+            False,
+            lambda env: int(COMPARISONS[op](a.value(env), b.value(env))),
+        )
+
+    def logical(op: str, a: Term, b: Term) -> Term:
+        return Term(
+            f"({a.text} {op}{op} {b.text})", None, False, lambda env: BINARY[op](a.value(env), b.value(env))
+        )
 
     kinds = st.sampled_from([(8, False), (32, True), (13, False)])
     pairs = kinds.flatmap(lambda k: st.tuples(bits(*k, max(depth - 1, 0)), bits(*k, max(depth - 1, 0))))
@@ -157,8 +176,7 @@ def booleans(depth: int) -> st.SearchStrategy[Term]:
     return st.one_of(
         comparisons,
         st.builds(lambda a: Term(f"(!{a.text})", None, False, lambda env: 1 - a.value(env)), inner),
-        st.builds(lambda a, b: Term(f"({a.text} && {b.text})", None, False, lambda e: a.value(e) & b.value(e)), inner, inner),
-        st.builds(lambda a, b: Term(f"({a.text} || {b.text})", None, False, lambda e: a.value(e) | b.value(e)), inner, inner),
+        st.builds(logical, st.sampled_from("&|"), inner, inner),
         st.builds(
             lambda c, a, b: Term(
                 f"({c.text} ? {a.text} : {b.text})", None, False, lambda e: a.value(e) if c.value(e) else b.value(e)

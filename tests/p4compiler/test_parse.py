@@ -39,7 +39,12 @@ def shape(node: nodes.Expr) -> object:
         case nodes.Slice(base=base, high=high, low=low):
             return ("[:]", shape(base), shape(high), shape(low))
         case nodes.Call(function=function, types=types, arguments=arguments):
-            return ("call", shape(function), len(types), *(shape(a.value) for a in arguments if a.value is not None))
+            return (
+                "call",
+                shape(function),
+                len(types),
+                *(shape(a.value) for a in arguments if a.value is not None),
+            )
     raise AssertionError(node)
 
 
@@ -111,7 +116,12 @@ def test_a_select_with_masks_ranges_and_tuples() -> None:
 
 def test_spans_run_from_the_first_to_the_last_token() -> None:
     (declared,) = program("const bit<8> c =\n   1;")
-    assert (declared.span.line, declared.span.column, declared.span.end_line, declared.span.end_column) == (1, 0, 2, 5)
+    assert (declared.span.line, declared.span.column, declared.span.end_line, declared.span.end_column) == (
+        1,
+        0,
+        2,
+        5,
+    )
 
 
 @pytest.mark.parametrize(
@@ -120,7 +130,10 @@ def test_spans_run_from_the_first_to_the_last_token() -> None:
         ("const bit<8> c = ;", "x.p4:1:18: error: expected an expression, found ';'"),
         ("header h { bit<8> a }", "x.p4:1:21: error: expected ';', found '}'"),
         ("control c() { apply { x = 1 } }", "x.p4:1:29: error: expected ';', found '}'"),
-        ("control c() { bit<8> x; }", "x.p4:1:25: error: expected an apply block before the end of the control"),
+        (
+            "control c() { bit<8> x; }",
+            "x.p4:1:25: error: expected an apply block before the end of the control",
+        ),
         ("control c() { apply { for (;;) { } } }", "x.p4:1:23: error: loops are not supported"),
         ("control c() { apply { x += 1; } }", "x.p4:1:25: error: '+=' is not supported"),
         ("control c() { apply { x; } }", "x.p4:1:23: error: this is no statement"),
@@ -136,3 +149,16 @@ def test_syntax_errors(text: str, message: str) -> None:
     with pytest.raises(CompileError) as failure:
         program(text)
     assert str(failure.value).startswith(message)
+
+
+def test_a_name_that_hides_a_type_is_a_value_until_its_scope_ends() -> None:
+    text = """typedef bit<8> counter;
+        control c(inout bit<8> counter) { apply { counter = (counter) + 1; { bit<8> other = (counter) - 2; } } }
+        const counter x = (counter)3;"""
+    *_, control, constant = program(text)
+    assert isinstance(control, nodes.Control)
+    assignment = control.body.statements[0]
+    assert isinstance(assignment, nodes.Assignment)
+    assert shape(assignment.value) == ("+", "counter", 1)
+    assert isinstance(constant, nodes.Constant)
+    assert isinstance(constant.value, nodes.Cast)

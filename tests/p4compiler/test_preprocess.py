@@ -113,7 +113,11 @@ def test_what_a_macro_wrote_is_placed_at_its_call_and_knows_where_it_is_spelled(
     token = run("#define A 1 +\n\n  A")[1]
     assert (token.text, token.span.line, token.span.column) == ("+", 3, 2)
     assert token.span.expansion is not None
-    assert (token.span.expansion.macro, token.span.expansion.line, token.span.expansion.column) == ("A", 1, 12)
+    assert (token.span.expansion.macro, token.span.expansion.line, token.span.expansion.column) == (
+        "A",
+        1,
+        12,
+    )
 
 
 def test_an_argument_keeps_its_own_place() -> None:
@@ -135,7 +139,7 @@ def test_an_argument_keeps_its_own_place() -> None:
         ("#define P(a) a##+\nP(-)", "x.p4:2:3: error: '##' makes '-+', which is not one token"),
         ("#if 1 +\n#endif", "x.p4:1:2: error: this preprocessor condition ends too early"),
         ("#if 1 / 0\n#endif", "x.p4:1:7: error: division by zero in a preprocessor condition"),
-        ("it's", "x.p4:1:3: error: unexpected character \"'\""),
+        ("it's", 'x.p4:1:3: error: unexpected character "\'"'),
     ],
 )
 def test_errors_name_the_place(text: str, message: str) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import json
-import os
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -23,7 +23,8 @@ from p4switch.entries import ActionCall, Entry, EntryKey, Lpm
 
 CPU_PORT = 255
 TIMEOUT = 20.0
-SOL_UDP, UDP_SEGMENT, UDP_GRO = 17, 103, 104
+SOL_UDP, UDP_SEGMENT = 17, 103
+SOL_PACKET, PACKET_AUXDATA = 263, 8
 CHUNK = 1040
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -53,7 +54,8 @@ class Host:
 
     def socket(self, *kind: int) -> socket.socket:
         """A socket of this host."""
-        with open("/proc/thread-self/ns/net") as ours, open(f"/proc/{self.process.pid}/ns/net") as theirs:
+        here, there = Path("/proc/thread-self/ns/net"), Path(f"/proc/{self.process.pid}/ns/net")
+        with here.open() as ours, there.open() as theirs:
             libc.setns(theirs.fileno(), 0)
             try:
                 made = socket.socket(*kind)
@@ -175,7 +177,7 @@ def offload(one: Host, other: Host, *configs: str) -> dict[str, Any]:
 
 def control(one: Host, other: Host, config: str) -> dict[str, Any]:
     """Packet-in, packet-out, table writes under traffic, and what is left when the switch has stopped."""
-    before = (len(os.listdir("/proc/self/fd")), threading.active_count())
+    before = open_files(), threading.active_count()
     switch = forwarding(config)
     arrived: list[bytes] = []
     came = threading.Event()
@@ -193,26 +195,47 @@ def control(one: Host, other: Host, config: str) -> dict[str, Any]:
     down = bytes(12) + b"\x12\x34" + b"down" * 20
     switch.packet_out(down, CPU_PORT)
     received = wait_for(link, lambda p: p == down)
+    tagged = bytes(12) + b"\x81\x00\x20\x05\x12\x34" + b"tagged" * 20
+    far = other.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+    far.bind(("eth0", 3))
+    far.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
+    link.send(tagged)
+    tag = wait_for_tag(far, tagged[:12] + tagged[16:])
     while_open = subprocess.run(
         ["tc", "filter", "show", "dev", "s1", "ingress"], capture_output=True, text=True
     )
     switch.stop()
     switch.stop()
     link.close()
+    far.close()
     after = subprocess.run(["tc", "qdisc", "show", "dev", "s1"], capture_output=True, text=True)
     return {
         "packet in": arrived == [up],
         "packet out": received,
+        "VLAN tag": tag,
         "host sees nothing": "bpf" in while_open.stdout,
         "clsact left": "clsact" in after.stdout,
-        "left": [len(os.listdir("/proc/self/fd")) - before[0], threading.active_count() - before[1]],
+        "left": [open_files() - before[0], threading.active_count() - before[1]],
     }
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def wait_for(link: socket.socket, wanted: Callable[[bytes], bool]) -> bool:
     while not wanted(link.recv(1 << 16)):
         pass
     return True
+
+
+def wait_for_tag(link: socket.socket, wanted: bytes) -> int:
+    """The tag that the kernel took out of that frame."""
+    while True:
+        frame, control_data, _, _ = link.recvmsg(1 << 16, 64)
+        if frame == wanted:
+            [(_, _, auxiliary)] = control_data
+            return struct.unpack("=IIIHHHH", auxiliary)[5]  # tpacket_auxdata.tp_vlan_tci
 
 
 def main() -> None:

@@ -98,8 +98,8 @@ def test_any_expression(seed: int) -> None:
 
 def translated(expression: dict[str, Any]) -> None:
     """Raises ProgramError if the expression cannot be translated."""
-    from p4switch.bmv2_json import read_program
     from p4switch.codegen import translate
+    from p4switch.reader import read_program
 
     translate(
         read_program(document({"in": INPUTS, "out": outputs(1)}, [assign(field("out", "r0"), expression)]))

@@ -68,6 +68,7 @@ def test_control_and_end(files: Callable[[str], Path]) -> None:
     assert session("control", files("forwarder")) == {
         "packet in": True,
         "packet out": True,
+        "VLAN tag": 0x2005,
         "host sees nothing": True,
         "clsact left": False,
         "left": [0, 0],

@@ -139,7 +139,9 @@ def test_parser_errors(router: Engine) -> None:
 
 
 def test_what_the_parser_does_not_know_is_payload(router: Engine) -> None:
-    request = bytes(Ether(dst=ROUTER_MAC) / ARP(pdst="10.0.0.1"))
+    request = bytes(
+        Ether(dst=ROUTER_MAC, src=NEXT_MAC) / ARP(hwsrc=NEXT_MAC, psrc="10.0.0.2", pdst="10.0.0.1")
+    )
     assert router.process(6, request) == [(6, request)]
 
 

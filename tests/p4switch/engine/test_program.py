@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable
 from typing import Any
@@ -10,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p4switch.bmv2_json import read_program
 from p4switch.codegen import translate
 from p4switch.engine import Engine
 from p4switch.program import ProgramError
+from p4switch.reader import read_program
 from tests.p4switch.engine.documents import assign, document, field, number, operation
 
 GOOD = document({"h": [["a", 8, False], ["b", 24, False]]}, [assign(field("h", "a"), number(1))])
@@ -117,10 +118,8 @@ def test_damaged_documents(data: st.DataObject) -> None:
     node[last] = data.draw(
         st.sampled_from([None, -1, 0, 10**9, "", "x", [], {}, [[]], {"type": "field"}, True])
     )
-    try:
+    with contextlib.suppress(ProgramError):
         translate(read_program(json.dumps(parsed).encode()))
-    except ProgramError as error:
-        assert str(error)
 
 
 def test_the_c_is_readable(config: Callable[[str], bytes]) -> None:

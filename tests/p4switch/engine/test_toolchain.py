@@ -33,13 +33,15 @@ def test_compiled_once(cache: Path) -> None:
     assert sorted(p.suffix for p in cache.iterdir() if p.suffix != ".lock") == [".c", ".c", ".so", ".so"]
 
 
-def test_other_flags_compile_anew(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("cache")
+def test_other_flags_compile_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     first = compile_program(b"config", lambda: "int x;")
     monkeypatch.setenv("P4SWITCH_CFLAGS", "-O1")
     assert compile_program(b"config", lambda: "int x;") != first
 
 
-def test_no_compiler(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("cache")
+def test_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "no-such-compiler")
     toolchain._compiler.cache_clear()
     try:

@@ -1,0 +1,343 @@
+"""Random scenarios of an in-network all-reduce in virtual time, each held against what must be true of all of them.
+
+What must hold: every sum is exact, bit for bit; each chunk is delivered once; every worker finishes within a bound;
+nothing is left over, and no packet has met a rule that faults of links, stalls and restarts cannot explain.
+
+A scenario is drawn from its seed, and replays exactly. One that fails is shrunken: parts are taken away as long as it
+still fails.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.telemetry import Event, Reason
+from experiments.virtual import Cluster, ClusterSpec, MakeWorker, Vector
+from p4switch.engine import Engine
+from topologies.model import leaf_spine
+from topologies.virtual import SECOND, Burst, Faults, HostModel, LinkModel
+from topologies.virtual.network import Observer
+from workers import quantization
+from workers.collective import CollectiveError
+from workers.protocol import Lease, Worker
+from workers.recovery import Recovery
+
+RECOVERY = Recovery(initial_rto=2e-3, min_rto=5e-4, max_rto=2e-2, give_up=10.0)
+NOTICE = 1e-3  # seconds from a switch's restart to the new lease
+
+# What faults of links and stalls may lead to.
+EXPECTED_DROPS = {Reason.NONE, Reason.LOST, Reason.OLD_CHUNK, Reason.DUPLICATE, Reason.STALE_RESULT}
+EXPECTED_IGNORED = {"duplicate"}
+# With restarts, packets of an old lease, and packets that meet a switch without tables, too.
+EXPECTED_AFTER_RESTART = {Reason.NOT_ADMITTED}
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """Worker `rank` does nothing for `seconds` from `begin` on."""
+
+    rank: int
+    begin: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """The switch of this number (modulo how many there are) loses its state at `time` (seconds)."""
+
+    switch: int
+    time: float
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """Everything that one run depends on; times in seconds, rates in bits/s, elements of each all-reduce.
+
+    racks: workers under each leaf. overflow: workers count only themselves, so that sums meet the limits of int32.
+    """
+
+    seed: int
+    racks: tuple[int, ...] = (2,)
+    spines: int = 1
+    rate: int | None = 10**10
+    delay: float = 2e-6
+    queue_bytes: int | None = None
+    coalescing: float = 4e-6
+    window: int = 4
+    values: int = 64
+    elements: tuple[int, ...] = (1000,)
+    skew: float = 0.0
+    faults: Faults = Faults()
+    stalls: tuple[Stall, ...] = ()
+    restarts: tuple[Restart, ...] = ()
+    overflow: bool = False
+
+    @property
+    def workers(self) -> int:
+        """How many."""
+        return sum(self.racks)
+
+    @property
+    def bound(self) -> float:
+        """Seconds within which all workers must have finished: each window may need several timeouts."""
+        turns = sum(self._chunks(elements) // self.window + 50 for elements in self.elements)
+        held_up = sum(stall.seconds for stall in self.stalls) + self.skew
+        return turns * RECOVERY.max_rto * (1 + len(self.restarts)) + held_up
+
+    @property
+    def chunks(self) -> int:
+        """Of all all-reduces together."""
+        return sum(map(self._chunks, self.elements))
+
+    def _chunks(self, elements: int) -> int:
+        blocks = -(-elements // self.values)
+        return blocks + min(self.window, blocks)
+
+    def __str__(self) -> str:
+        """As an expression that makes it, without what is as by default."""
+        default = asdict(Scenario(self.seed))
+        differing = [
+            f"{name}={getattr(self, name)!r}"
+            for name, value in asdict(self).items()
+            if value != default[name] or name == "seed"
+        ]
+        return f"Scenario({', '.join(differing)})"
+
+
+def draw_scenario(seed: int) -> Scenario:
+    """The scenario of a seed."""
+    draw = random.Random(f"soak {seed}")
+    leaves = draw.choice((1, 1, 2, 2, 3, 4))
+    racks = tuple(draw.randint(1, 4) for _ in range(leaves))
+    window = draw.choice((1, 1, 2, 3, 4, 8, 16, 64))
+    values = draw.choice((64, 64, 256))
+    longest = values * draw.choice((2, 8, 30)) * min(window, 8)
+    elements = tuple(draw.randint(1, longest) for _ in range(draw.choice((1, 1, 2, 3))))
+    workers = sum(racks)
+    stalls = tuple(
+        Stall(draw.randrange(workers), draw.uniform(0, 2e-3), draw.choice((1e-4, 5e-3)))
+        for _ in range(draw.choice((0, 0, 0, 1, 2)))
+    )
+    restarts = tuple(
+        Restart(draw.randrange(8), draw.uniform(0, 2e-3)) for _ in range(draw.choice((0, 0, 0, 0, 0, 1, 2)))
+    )
+    return Scenario(
+        seed=seed,
+        racks=racks,
+        spines=draw.choice((0, 1, 2)) if leaves == 1 else draw.choice((1, 2)),
+        rate=draw.choice((None, 10**9, 10**10, 10**11)),
+        delay=draw.choice((5e-6, 2e-5)),
+        queue_bytes=draw.choice((None, None, 8_000, 100_000)),
+        coalescing=draw.choice((0.0, 2e-5, 2e-5, 5e-5)),
+        window=window,
+        values=values,
+        elements=elements,
+        skew=draw.choice((0.0, 0.0, 1e-4)),
+        faults=_draw_faults(draw),
+        stalls=stalls,
+        restarts=restarts,
+        overflow=workers > 1 and draw.random() < 0.1,
+    )
+
+
+def _draw_faults(draw: random.Random) -> Faults:
+    def often(*choices: float) -> float:
+        return draw.choice((0.0, *choices))
+
+    return Faults(
+        loss=often(0.001, 0.02, 0.15),
+        corruption=often(0.0, 0.0, 0.02),
+        duplication=often(0.01, 0.2),
+        reordering=often(0.02, 0.3),
+        displacement=draw.choice((2e-5, 2e-4, 2e-3)),
+        burst=Burst(draw.choice((0.001, 0.01)), draw.choice((0.05, 0.3))) if draw.random() < 0.25 else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run did, and what was wrong with it: nothing, if `violations` is empty. `seconds` are virtual."""
+
+    violations: tuple[str, ...]
+    packet_hops: int
+    faults: Counter[str]
+    seconds: float
+    events: Counter[Event] = field(default_factory=Counter)
+
+
+def run_scenario(
+    scenario: Scenario, switch: Engine, make_worker: MakeWorker | None = None, observer: Observer | None = None
+) -> Outcome:
+    """Run it on switches like `switch` (see Engine.another), and check everything."""
+    inputs = [_inputs(scenario, step) for step in range(len(scenario.elements))]
+    draw = np.random.Generator(np.random.PCG64([scenario.seed, 1]))
+    cluster = Cluster(
+        _spec(scenario),
+        switch,
+        inputs,
+        starts=list(draw.random(scenario.workers) * scenario.skew),
+        make_worker=make_worker or _worker,
+        observer=observer,
+    )
+    for stall in scenario.stalls:
+        host = cluster.members[stall.rank % scenario.workers]
+        cluster.network.stall(host, stall.begin, stall.begin + stall.seconds)
+    problems: list[str] = []
+    restarted = 0
+    try:
+        for restart in sorted(scenario.restarts, key=lambda r: r.time):
+            if cluster.run(max(restart.time, cluster.network.now / SECOND)):
+                break
+            names = list(cluster.engines)
+            cluster.restart_switch(names[restart.switch % len(names)], NOTICE)
+            restarted += 1
+        if cluster.run(scenario.bound):
+            cluster.network.run()  # what is still on its way must come to rest
+            problems += _check(scenario, cluster, inputs, restarted)
+        else:
+            problems += _unfinished(scenario, cluster)
+    except CollectiveError as error:
+        problems.append(f"{type(error).__name__}: {error}")
+    faults = Counter(cluster.network.faults)
+    faults += Counter({"stall": len(scenario.stalls), "switch restart": restarted})
+    return Outcome(
+        tuple(problems),
+        cluster.network.hops,
+        faults,
+        max((s.ended[-1] for s in cluster.stations if s.ended), default=0.0),
+        Counter({event: count for event, count in cluster.events().items() if count}),
+    )
+
+
+def _worker(lease: Lease, recovery: Recovery) -> Worker:
+    return Worker(lease, recovery, on_saturation="count")
+
+
+def _spec(scenario: Scenario) -> ClusterSpec:
+    topology = leaf_spine(
+        scenario.spines, len(scenario.racks), max(scenario.racks), rate=scenario.rate, uplink_rate=scenario.rate
+    )
+    hosts = [
+        host.name
+        for leaf, count in zip(topology.leaves, scenario.racks, strict=True)
+        for host in topology.hosts_of(leaf.name)[:count]
+    ]
+    return ClusterSpec(
+        topology,
+        window=scenario.window,
+        values=scenario.values,
+        hosts=tuple(hosts),
+        links=LinkModel(scenario.delay, scenario.queue_bytes, faults=scenario.faults),
+        host=HostModel(scenario.coalescing),
+        recovery=RECOVERY,
+        counted=1 if scenario.overflow else None,
+        seed=scenario.seed,
+    )
+
+
+def _inputs(scenario: Scenario, step: int) -> list[Vector]:
+    draw = np.random.Generator(np.random.PCG64([scenario.seed, 2, step]))
+    shape = scenario.workers, scenario.elements[step]
+    values = draw.random(shape, np.float32) * np.float32(2) - np.float32(1)
+    # Exponents that differ from block to block and from worker to worker.
+    values *= np.exp2(draw.integers(-20, 20, (scenario.workers, 1))).astype(np.float32)
+    if scenario.overflow:  # of one sign: then the saturated sum does not depend on the order of the additions
+        values = np.abs(values)
+    return list(values)
+
+
+def exact_sum(scenario: Scenario, inputs: Sequence[Vector]) -> tuple[Vector, int]:
+    """What every worker must get, bit for bit, and how many chunks saturate: exact integers, dequantized."""
+    workers = 1 if scenario.overflow else scenario.workers
+    length, values = len(inputs[0]), scenario.values
+    padded = [np.pad(x, (0, -length % values)).reshape(-1, values) for x in inputs]
+    exponents = np.max([quantization.block_exponents(rows, workers)[0] for rows in padded], axis=0)
+    factors = quantization.scales(exponents, workers)[:, np.newaxis]
+    sums: NDArray[np.int64] = sum(
+        (np.rint(rows.astype(np.float64) * factors).astype(np.int64) for rows in padded), np.int64(0)
+    )
+    saturated = int(np.count_nonzero((sums > quantization.LARGEST_SUM).any(axis=1)))
+    result = np.minimum(sums, quantization.LARGEST_SUM) / factors
+    return result.astype(np.float32).reshape(-1)[:length], saturated
+
+
+def _check(
+    scenario: Scenario, cluster: Cluster, inputs: Sequence[Sequence[Vector]], restarted: int
+) -> Iterator[str]:
+    """What is wrong after a run in which every worker finished."""
+    expected = [exact_sum(scenario, vectors) for vectors in inputs]
+    for rank, station in enumerate(cluster.stations):
+        for step, (output, (exact, _)) in enumerate(zip(station.outputs, expected, strict=True)):
+            if not np.array_equal(output.view(np.int32), exact.view(np.int32)):
+                wrong = np.flatnonzero(output != exact)
+                yield f"rank {rank}, all-reduce {step}: {len(wrong)} wrong elements, the first at {wrong[:1]}"
+        statistics = station.worker.statistics
+        if not restarted:
+            if statistics.accepted != scenario.chunks:
+                yield f"rank {rank}: {statistics.accepted} chunks delivered of {scenario.chunks}"
+            if statistics.saturated != (saturated := sum(count for _, count in expected)):
+                yield f"rank {rank}: {statistics.saturated} results flagged as saturated, {saturated} are"
+        if unexpected := set(+statistics.ignored) - EXPECTED_IGNORED - ({"other lease"} if restarted else set()):
+            yield f"rank {rank}: datagrams that were {', '.join(sorted(unexpected))}"
+        if station.not_ours or station.deadline() is not None:
+            yield f"rank {rank}: {station.not_ours} foreign frames, next deadline {station.deadline()}"
+    if cluster.network.store.in_use:
+        yield f"{cluster.network.store.in_use} packets left over"
+    yield from _unexpected_drops(cluster, restarted)
+
+
+def _unexpected_drops(cluster: Cluster, restarted: int) -> Iterator[str]:
+    expected = EXPECTED_DROPS | (EXPECTED_AFTER_RESTART if restarted else set())
+    for reason, count in cluster.drops().items():
+        if count and reason not in expected:
+            yield f"switches dropped {count} packets as {reason.name}"
+
+
+def _unfinished(scenario: Scenario, cluster: Cluster) -> Iterator[str]:
+    for rank, station in enumerate(cluster.stations):
+        if not station.finished:
+            waits = station.worker.outstanding(cluster.network.now / SECOND)
+            yield f"rank {rank} has not finished within {scenario.bound:.3g} s: {waits or 'waits for nothing'}"
+
+
+def shrink(scenario: Scenario, switch: Engine, make_worker: MakeWorker | None = None) -> Scenario:
+    """The smallest scenario found that still fails, from one that does."""
+    while smaller := next(
+        (s for s in _smaller(scenario) if run_scenario(s, switch, make_worker).violations), None
+    ):
+        scenario = smaller
+    return scenario
+
+
+def _smaller(scenario: Scenario) -> Iterable[Scenario]:
+    """Scenarios with a little less in each, the largest steps first."""
+    if len(scenario.elements) > 1:
+        yield from (replace(scenario, elements=scenario.elements[:-1]),)
+    if len(scenario.racks) > 1:
+        yield replace(scenario, racks=scenario.racks[:-1])
+    for i, size in enumerate(scenario.racks):
+        if size > 1:
+            yield replace(scenario, racks=(*scenario.racks[:i], size - 1, *scenario.racks[i + 1 :]))
+    for name in ("stalls", "restarts"):
+        parts = getattr(scenario, name)
+        for i in range(len(parts)):
+            yield replace(scenario, **{name: parts[:i] + parts[i + 1 :]})
+    faults = scenario.faults
+    for name in ("burst", "corruption", "loss", "duplication", "reordering"):
+        if getattr(faults, name):
+            yield replace(scenario, faults=replace(faults, **{name: None if name == "burst" else 0.0}))
+    for name, plain in (("queue_bytes", None), ("skew", 0.0), ("spines", 1), ("coalescing", 0.0), ("rate", None)):
+        if getattr(scenario, name) != plain:
+            yield replace(scenario, **{name: plain})
+    for i, count in enumerate(scenario.elements):
+        if count > scenario.values:
+            less = (*scenario.elements[:i], count // 2, *scenario.elements[i + 1 :])
+            yield replace(scenario, elements=less)
+    if scenario.window > 1:
+        yield replace(scenario, window=scenario.window // 2)

@@ -1,0 +1,32 @@
+"""`fanin doctor`: what this machine has, what it lacks, what that costs, and how to mend it."""
+
+from __future__ import annotations
+
+import typer
+from rich.markup import escape
+
+from fanin.checks import Finding, State, examine
+from fanin.progress import console
+
+_MARKS: dict[State, str] = {"ok": "[green]✓[/]", "optional": "[yellow]–[/]", "missing": "[red]✗[/]"}
+
+
+def doctor() -> None:
+    """Check the machine. The exit status is 1 if something is missing without which fanin does not run."""
+    missing = 0
+    for finding in examine():
+        missing += finding.state == "missing"
+        _show(finding)
+    if missing:
+        console.print(f"\n[red]fanin cannot run here: {missing} of what it needs is missing.[/]")
+        raise typer.Exit(1)
+    console.print("\nfanin runs here.")
+
+
+def _show(finding: Finding) -> None:
+    console.print(
+        f"{_MARKS[finding.state]} [bold]{finding.name}[/]  {escape(finding.detail)}", highlight=False
+    )
+    for heading, text in (("costs", finding.costs), ("mend", finding.mend)):
+        if text:
+            console.print(f"    {heading}: {escape(text)}", highlight=False, style="dim")

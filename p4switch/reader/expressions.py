@@ -1,0 +1,132 @@
+"""Expressions, primitive calls and actions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from p4switch.primitives import check_call
+from p4switch.program import (
+    Action,
+    ActionParameter,
+    Argument,
+    Binary,
+    Boolean,
+    Conditional,
+    Constant,
+    ElementField,
+    Expression,
+    Field,
+    HeaderName,
+    LastField,
+    Lookahead,
+    Named,
+    Parameter,
+    Primitive,
+    ProgramError,
+    RegisterValue,
+    StackElement,
+    StackName,
+    Unary,
+)
+from p4switch.reader.headers import Headers
+from p4switch.reader.values import Json, count, integer, source, text
+
+UNARY = {"not", "~", "-", "d2b", "b2d", "valid", "last_stack_index", "size_stack"}
+BINARY = {
+    *("+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^", "==", "!=", "<", "<=", ">", ">=", "and", "or"),
+    *("two_comp_mod", "sat_cast", "usat_cast"),
+}
+NAMED = {"calculation", "counter_array", "register_array", "meter_array", "extern", "string"}
+
+
+class Expressions:
+    """Reads what computes; `where` names the element in errors."""
+
+    def __init__(self, names: Headers) -> None:
+        self.names = names
+
+    def expression(self, item: Any, where: str) -> Expression:
+        """An operand or operation."""
+        if not isinstance(item, dict) or "type" not in item:
+            raise ProgramError(f"{where}: not an expression: {item!r}")
+        kind: str = item["type"]
+        value: Any = item.get("value")
+        match kind:
+            case "field":
+                reference = self.names.field(value)
+                if reference.name == "$valid$":
+                    return Unary("b2d", Unary("valid", HeaderName(reference.header)))
+                return reference
+            case "hexstr":
+                return Constant(integer(value))
+            case "bool":
+                return Boolean(bool(value))
+            case "local" | "runtime_data":
+                return Parameter(value)
+            case "header":
+                return HeaderName(self.names.header(value))
+            case "header_stack":
+                return StackName(self.names.stack(value))
+            case "stack_field":
+                return LastField(self.names.stack(value[0]), value[1])
+            case "lookahead":
+                return Lookahead(value[0], value[1])
+            case "register":
+                return RegisterValue(value[0], self.expression(value[1], where))
+            case "expression":
+                return self.operation(value, where) if "op" in value else self.expression(value, where)
+        raise ProgramError(f"{where}: operand type {kind} is not supported")
+
+    def operation(self, item: Json, where: str) -> Expression:
+        """The value of an item of type `expression`."""
+        op: str = item["op"]
+        left: Any = item.get("left")
+        right: Any = item.get("right")
+        if op == "?":
+            return Conditional(
+                self.expression(item["cond"], where),
+                self.expression(left, where),
+                self.expression(right, where),
+            )
+        if op == "dereference_header_stack":
+            return StackElement(self.names.stack(left["value"]), self.expression(right, where))
+        if op == "access_field":
+            element = self.expression(left, where)
+            if isinstance(element, HeaderName):
+                return Field(element.name, self.names.headers[element.name].type.fields[right].name)
+            if not isinstance(element, StackElement):
+                raise ProgramError(f"{where}: access_field needs a header")
+            return ElementField(element, right)
+        if left is None or right is None:
+            if op not in UNARY:
+                raise ProgramError(f"{where}: operator {op} is not supported")
+            return Unary(op, self.expression(right if left is None else left, where))
+        if op not in BINARY:
+            raise ProgramError(f"{where}: operator {op} is not supported")
+        return Binary(op, self.expression(left, where), self.expression(right, where))
+
+    def primitive(self, item: Json, where: str) -> Primitive:
+        """A primitive call with the arguments that it takes."""
+        arguments: list[Argument] = []
+        for parameter in item.get("parameters", []):
+            if parameter["type"] in NAMED:
+                arguments.append(Named(parameter["type"], text(parameter, "value")))
+            elif parameter["type"] == "parameters_vector":
+                raise ProgramError(f"{where}: primitive {item['op']} is not supported")
+            else:
+                arguments.append(self.expression(parameter, where))
+        check_call(text(item, "op"), tuple(arguments), where)
+        return Primitive(item["op"], tuple(arguments), source(item))
+
+    def action(self, item: Json) -> Action:
+        """An action."""
+        where = f"action {item['name']}"
+        return Action(
+            text(item, "name"),
+            count(item, "id"),
+            tuple(
+                ActionParameter(text(p, "name"), count(p, "bitwidth")) for p in item.get("runtime_data", [])
+            ),
+            tuple(self.primitive(p, where) for p in item.get("primitives", [])),
+            source(item),
+        )

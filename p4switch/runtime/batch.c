@@ -1,0 +1,83 @@
+/* Many packets through a program in one call: for tests, traces and virtual time. */
+
+#include "switch.h"
+
+#include <stdlib.h>
+
+/* Of each packet that left: the number in the batch of the one that caused it, the port, its bytes. */
+struct departure {
+    uint32_t source, port, length;
+};
+
+/* What left, in order; row i of `rows`, `room` bytes wide, holds packet i. */
+struct departures {
+    struct departure *heads;
+    uint8_t *rows;
+    uint64_t count, capacity;
+    uint32_t room;
+    uint32_t source;  /* the packet in hand */
+    uint32_t longest; /* of what left: more than `room` was cut off */
+    bool failed;      /* no memory */
+};
+
+static bool make_room(struct departures *out)
+{
+    uint64_t capacity = 2 * out->capacity + 64;
+    struct departure *heads = realloc(out->heads, capacity * sizeof *heads);
+    if (heads)
+        out->heads = heads;
+    uint8_t *rows = realloc(out->rows, capacity * out->room);
+    if (rows)
+        out->rows = rows;
+    if (heads && rows)
+        out->capacity = capacity;
+    return heads && rows;
+}
+
+static void note(void *context, uint32_t port, uint8_t *packet, uint32_t length, uint8_t *checksum)
+{
+    struct departures *out = context;
+    (void)checksum;
+    if (out->count == out->capacity && !make_room(out)) {
+        out->failed = true;
+        return;
+    }
+    if (length > out->longest)
+        out->longest = length;
+    out->heads[out->count] = (struct departure){out->source, port, length};
+    memcpy(out->rows + out->count * out->room, packet, length < out->room ? length : out->room);
+    out->count++;
+}
+
+/* `count` packets through the program, one after the other; packet i stands in row i of `packets`, `room` bytes wide. */
+void switch_process_batch(struct switch_base *base, uint32_t count, const uint32_t *ports, const uint8_t *packets,
+                          const uint32_t *lengths, const uint64_t *times, uint32_t room, struct departures *out)
+{
+    switch_lock(base);
+    emit_function *emit = base->emit;
+    void *context = base->emit_context;
+    base->emit = note;
+    base->emit_context = out;
+    if (out->room != room) {
+        free(out->rows);
+        free(out->heads);
+        *out = (struct departures){.room = room};
+    }
+    out->count = out->longest = 0;
+    out->failed = false;
+    for (uint32_t i = 0; i < count; i++) {
+        out->source = i;
+        memcpy(base->buffer, packets + (size_t)i * room, lengths[i]);
+        base->process(base, ports[i], lengths[i], times[i], NULL);
+    }
+    base->emit = emit;
+    base->emit_context = context;
+    switch_unlock(base);
+}
+
+void switch_departures_free(struct departures *out)
+{
+    free(out->rows);
+    free(out->heads);
+    memset(out, 0, sizeof *out);
+}

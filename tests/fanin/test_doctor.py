@@ -1,0 +1,57 @@
+"""`fanin doctor` says what a machine lacks, what that costs and how to mend it."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def findings(text: str) -> dict[str, str]:
+    """What is said of each thing, by the line that names it."""
+    said: dict[str, str] = {}
+    for line in text.splitlines():
+        if line[:2] in ("✓ ", "– ", "✗ "):
+            name = line
+        if not line:
+            break
+        said[name] = said.get(name, "") + line + "\n"
+    return said
+
+
+def found(text: str, name: str) -> str:
+    (entry,) = (said for line, said in findings(text).items() if line[2:].startswith(name))
+    return entry
+
+
+@pytest.mark.live
+def test_a_machine_that_runs_the_live_tests_has_all_that_is_needed(fanin):
+    done = fanin("doctor")
+    assert done.returncode == 0, done.stdout
+    assert "✗" not in done.stdout
+    for name in ("Mininet", "namespaces", "veth", "htb", "C compiler"):
+        assert found(done.stdout, name).startswith("✓")
+
+
+def test_without_a_c_compiler_fanin_does_not_run(fanin, tmp_path):
+    done = fanin("doctor", CC="/nowhere/cc", XDG_CACHE_HOME=str(tmp_path))
+    assert done.returncode == 1
+    said = found(done.stdout, "C compiler")
+    assert said.startswith("✗")
+    assert "apt-get install gcc" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "variable", "package"),
+    [("BMv2", "FANIN_BMV2", "p4lang-bmv2"), ("p4c", "FANIN_P4C", "p4lang-p4c")],
+)
+def test_without_the_reference_tools_it_says_how_to_get_them(fanin, name, variable, package):
+    said = found(fanin("doctor", **{variable: "/nowhere/tool -x"}).stdout, name)
+    assert said.startswith("–")
+    assert f"apt-get install {package}" in said
+    assert variable in said
+    assert "/nowhere/tool" in said
+
+
+def test_a_demo_on_a_switch_that_is_not_there_says_how_to_get_it(fanin):
+    done = fanin("demo", "--switch", "bmv2", FANIN_BMV2="/nowhere/simple_switch_grpc")
+    assert done.returncode == 1
+    assert "apt-get install p4lang-bmv2" in done.stderr

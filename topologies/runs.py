@@ -1,0 +1,99 @@
+"""What runs of fanin there are on this machine: a folder for each, which says whether it still lives.
+
+A folder is made by the supervisor of a sandbox, is named after it, and is removed when it ends, or, if it was
+killed, by the next run. All processes inside inherit its path: so what is left can be told from other people's.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+VARIABLE = "FANIN_RUN"  # in the environment of every process of a run: its folder
+_PREFIX = "fanin-run-"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run by its folder, fanin-run-NAMESPACE-PID-START: the supervisor's process and its start in clock ticks."""
+
+    folder: Path
+
+    @property
+    def supervisor(self) -> int:
+        """The process outside of the sandbox."""
+        return int(self.folder.name.split("-")[-2])
+
+    @property
+    def alive(self) -> bool:
+        """Whether its supervisor is still there; another process may have got its number."""
+        return _name(self.supervisor) == self.folder.name
+
+    @property
+    def processes(self) -> list[int]:
+        """The ids of the processes that inherited it, as this user may see them."""
+        entry = f"{VARIABLE}={self.folder}".encode()
+        found = []
+        for process in _own(Path("/proc").glob("[0-9]*")):
+            with suppress(OSError):
+                if entry in (process / "environ").read_bytes().split(b"\0"):
+                    found.append(int(process.name))
+        return found
+
+    def remove(self) -> None:
+        """Ends its processes, if there are any left, and deletes its folder."""
+        for process in self.processes:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def create() -> Run:
+    """A folder for a run of which this process is the supervisor; those of dead runs are removed."""
+    for run in all_runs():
+        if not run.alive:
+            run.remove()
+    name = _name(os.getpid())
+    assert name is not None
+    folder = Path(tempfile.gettempdir(), name)
+    folder.mkdir(mode=0o700)
+    return Run(folder)
+
+
+def scratch() -> Path | None:
+    """Where the files of the run go that this process belongs to; None outside of any."""
+    folder = os.environ.get(VARIABLE)
+    return Path(folder) if folder else None
+
+
+def all_runs() -> list[Run]:
+    """This user's runs in this namespace of processes, the dead ones as well."""
+    mine = Path(tempfile.gettempdir()).glob(f"{_PREFIX}{_namespace()}-*-*")
+    return [Run(path) for path in sorted(_own(mine))]
+
+
+def _own(paths: Iterator[Path]) -> Iterator[Path]:
+    for path in paths:
+        with suppress(OSError):
+            if path.stat().st_uid == os.getuid():
+                yield path
+
+
+def _name(process: int) -> str | None:
+    """What the folder of a run with this supervisor is called; None if there is no such process."""
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return None
+    return f"{_PREFIX}{_namespace()}-{process}-{stat.rpartition(')')[2].split()[19]}"
+
+
+def _namespace() -> int:
+    """Process ids mean nothing in another one, and folders may be shared with it."""
+    return Path("/proc/self/ns/pid").stat().st_ino

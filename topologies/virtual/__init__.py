@@ -1,0 +1,17 @@
+"""A network in virtual time: links, switches and hosts as a deterministic discrete-event simulation."""
+
+from topologies.virtual.links import Burst, Faults, LinkModel
+from topologies.virtual.network import Departures, HostModel, Station, SwitchProgram, VirtualNetwork
+from topologies.virtual.units import SECOND
+
+__all__ = [
+    "SECOND",
+    "Burst",
+    "Departures",
+    "Faults",
+    "HostModel",
+    "LinkModel",
+    "Station",
+    "SwitchProgram",
+    "VirtualNetwork",
+]

@@ -1,0 +1,324 @@
+"""Links in virtual time: rate, queue, delay and faults, computed for all links at once.
+
+A packet waits in the queue of its link's near end, is sent at the link's rate, and arrives after the delay. What
+the link then does to it is drawn by itself for each packet (draws.py).
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topologies.virtual import draws
+from topologies.virtual.packets import PacketStore
+from topologies.virtual.segments import segment_starts, segments
+from topologies.virtual.units import SECOND
+
+ETHERNET_OVERHEAD = 24  # preamble 8, frame check sequence 4, gap 12
+
+_UNLIMITED = np.iinfo(np.int64).max // 4
+_LOSS, _CORRUPTION, _DUPLICATION, _REORDERING, _LATER, _COPY_LATER, _BURST, _BURST_LOSS = range(8)
+_PURPOSES = 8
+
+
+def _check_probabilities(*values: float) -> None:
+    for value in values:
+        if not 0 <= value <= 1:
+            raise ValueError(f"a probability is from 0 to 1, not {value}")
+
+
+@dataclass(frozen=True, slots=True)
+class Burst:
+    """Loss in bursts after Gilbert and Elliott: a chain of two states, a step a packet; `loss` in the bad one."""
+
+    begin: float
+    end: float
+    loss: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check_probabilities(self.begin, self.end, self.loss)
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """Probabilities, for each packet on a link by itself.
+
+    A corrupted frame fails its frame check sequence: the receiver drops it. A reordered packet, and the copy of
+    a duplicated one, come up to `displacement` seconds later.
+    """
+
+    loss: float = 0.0
+    corruption: float = 0.0
+    duplication: float = 0.0
+    reordering: float = 0.0
+    displacement: float = 0.0
+    burst: Burst | None = None
+
+    def __post_init__(self) -> None:
+        _check_probabilities(self.loss, self.corruption, self.duplication, self.reordering)
+        if self.displacement < 0:
+            raise ValueError(f"displacement must not be negative, but is {self.displacement} s")
+
+
+@dataclass(frozen=True, slots=True)
+class LinkModel:
+    """One direction of a link, besides its rate, which the topology has.
+
+    delay: seconds from the last bit sent to the far end's having it, more than 0; a switch's own latency included.
+    queue_bytes: a packet that finds no room at a switch is dropped (None: there always is; hosts always wait).
+    ecn_bytes: a packet that finds more waiting is marked, if it is ECN-capable (RFC 3168).
+    """
+
+    delay: float = 1e-6
+    queue_bytes: int | None = None
+    ecn_bytes: int | None = None
+    faults: Faults = Faults()
+
+    def __post_init__(self) -> None:
+        if self.delay < 1e-9:
+            raise ValueError(f"the delay of a link must be at least 1 ns, but is {self.delay} s")
+
+
+@dataclass(slots=True)
+class LinkCounts:
+    """By link: packets and bytes (of frames) sent, and arrived. `faults`: of the whole network, by kind."""
+
+    packets: NDArray[np.int64]
+    bytes: NDArray[np.int64]
+    arrived: NDArray[np.int64]
+    faults: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True, slots=True)
+class Transit:
+    """Packets on links: the number of the link, the time (of sending or of arrival), and the packet's number."""
+
+    links: NDArray[np.int64]
+    times: NDArray[np.int64]
+    packets: NDArray[np.int64]
+
+    def take(self, which: NDArray[np.int64] | NDArray[np.bool_] | slice) -> "Transit":
+        """Some of them."""
+        return Transit(self.links[which], self.times[which], self.packets[which])
+
+    @staticmethod
+    def joined(parts: Sequence["Transit"]) -> "Transit":
+        """All of them, one part behind the other."""
+        if len(parts) == 1:
+            return parts[0]
+        return Transit(
+            np.concatenate([part.links for part in parts]),
+            np.concatenate([part.times for part in parts]),
+            np.concatenate([part.packets for part in parts]),
+        )
+
+
+class Links:
+    """All directions of all links: direction i has rates[i] (bits/s; None: unlimited) and models[i].
+
+    from_host: whether a host sends at its near end.
+    """
+
+    def __init__(
+        self,
+        rates: Sequence[int | None],
+        models: Sequence[LinkModel],
+        from_host: Sequence[bool],
+        store: PacketStore,
+        seed: int,
+    ) -> None:
+        count = len(rates)
+        self._store = store
+        # A byte's time in units of 2^-20 ps: rates that do not divide 8e12 are kept to a millionth.
+        self._byte_time = np.array([0 if r is None else round(8 * SECOND * 2**20 / r) for r in rates], np.int64)
+        self._delay = np.array([round(model.delay * SECOND) for model in models], np.int64)
+        self._room = self._queue_times([None if h else m.queue_bytes for h, m in zip(from_host, models)])
+        self._mark = self._queue_times([model.ecn_bytes for model in models])
+        self._marking = any(model.ecn_bytes is not None for model in models)
+        self._free_at = np.zeros(count, np.int64)
+        self._sent = np.zeros(count, np.int64)  # numbers the packets of each link
+        self._keys = draws.stream_keys(seed, count)
+        faults = [model.faults for model in models]
+        self._loss = np.array([f.loss for f in faults])
+        self._corruption = np.array([f.corruption for f in faults])
+        self._duplication = np.array([f.duplication for f in faults])
+        self._reordering = np.array([f.reordering for f in faults])
+        self._displacement = np.array([f.displacement * SECOND for f in faults])
+        self._bursts = {i: f.burst for i, f in enumerate(faults) if f.burst}
+        self._in_burst = dict.fromkeys(self._bursts, False)
+        self._faulty = any(f != Faults() for f in faults)
+        self.counts = LinkCounts(*(np.zeros(count, np.int64) for _ in range(3)))
+
+    @property
+    def lookahead(self) -> int:
+        """What is sent now arrives no earlier than this many picoseconds from now."""
+        return int(self._delay.min())
+
+    def _queue_times(self, limits: Sequence[int | None]) -> NDArray[np.int64]:
+        """How long limits in bytes take to be sent."""
+        times = [
+            _UNLIMITED if limit is None else limit * int(byte) >> 20
+            for limit, byte in zip(limits, self._byte_time, strict=True)
+        ]
+        return np.array(times, np.int64)
+
+    def send(self, sent: Transit) -> Transit:
+        """Put packets on their links, none earlier than any on that link before; what arrives, and when."""
+        sent = sent.take(np.lexsort((sent.times, sent.links)))
+        sent, ends = self._queue(sent)
+        if not len(ends):
+            return sent
+        lengths = self._store.lengths[sent.packets]
+        count = len(self._sent)
+        self.counts.packets += np.bincount(sent.links, minlength=count)
+        self.counts.bytes += np.bincount(sent.links, lengths, minlength=count).astype(np.int64)
+        arriving = Transit(sent.links, ends + self._delay[sent.links], sent.packets)
+        if self._faulty:
+            arriving = self._disturb(arriving)
+        self.counts.arrived += np.bincount(arriving.links, minlength=count)
+        return arriving
+
+    # -- queues ----------------------------------------------------------------------------------------------
+
+    def _queue(self, sent: Transit) -> tuple[Transit, NDArray[np.int64]]:
+        """Wait and be sent, one behind the other; those for which there was room, and when they were out.
+
+        `sent` is in the order of links, then times. Packet i of a link begins at b(i) = max(a(i), b(i-1) + s(i-1)):
+        with S(i), the sum of all s before i, b(i) - S(i) is a running maximum of a(i) - S(i).
+        """
+        links, times = sent.links, sent.times
+        durations = self._durations(sent)
+        first = segment_starts(links)
+        segment = np.zeros(len(links), np.int64)
+        segment[first[1:]] = 1
+        segment = np.cumsum(segment)
+
+        base = int(times.min())
+        before = np.cumsum(durations) - durations
+        before -= before[first][segment]
+        arrivals = times - base
+        arrivals[first] = np.maximum(arrivals[first], self._free_at[links[first]] - base)
+        slack = arrivals - before
+        # Segments are lifted above one another, so that one running maximum serves them all.
+        lift = segment * (int(slack.max()) - int(slack.min()) + 1)
+        begins = np.maximum.accumulate(slack + lift) - lift + before + base
+        waits = begins - times
+
+        crowded = waits + durations > self._room[links]
+        if np.count_nonzero(crowded):
+            kept = np.ones(len(links), np.bool_)
+            for part in segments(links):
+                if np.count_nonzero(crowded[part]):
+                    self._tail_drop(part, times, durations, links, begins, kept)
+            self.counts.faults["queue drop"] += int(np.count_nonzero(~kept))
+            self._store.free(sent.packets[~kept])
+            sent, begins, durations = sent.take(kept), begins[kept], durations[kept]
+            waits = begins - sent.times
+        if self._marking:
+            self._mark_congestion(sent.packets[waits > self._mark[sent.links]])
+        ends = begins + durations
+        # In their order, so that a link's last packet stays.
+        self._free_at[sent.links] = ends
+        return sent, ends
+
+    def _durations(self, sent: Transit) -> NDArray[np.int64]:
+        on_the_wire = self._store.lengths[sent.packets] + ETHERNET_OVERHEAD
+        return (on_the_wire * self._byte_time[sent.links]) >> 20
+
+    def _tail_drop(
+        self,
+        which: slice,
+        times: NDArray[np.int64],
+        durations: NDArray[np.int64],
+        links: NDArray[np.int64],
+        begins: NDArray[np.int64],
+        kept: NDArray[np.bool_],
+    ) -> None:
+        """One link's packets one by one, in `begins` and `kept`."""
+        link = int(links[which.start])
+        free_at, room = int(self._free_at[link]), int(self._room[link])
+        for i in range(which.start, which.stop):
+            begin, duration = max(int(times[i]), free_at), int(durations[i])
+            kept[i] = begin - int(times[i]) + duration <= room
+            if kept[i]:
+                begins[i] = begin
+                free_at = begin + duration
+
+    def _mark_congestion(self, packets: NDArray[np.int64]) -> None:
+        """Set CE where the packet is IPv4 and says that it is ECN-capable (RFC 3168, section 5)."""
+        rows = self._store.rows
+        capable = (rows[packets, 12] == 0x08) & (rows[packets, 13] == 0) & (rows[packets, 15] & 3 != 0)
+        capable &= rows[packets, 15] & 3 != 3
+        marked = packets[capable]
+        checksums = rows[marked, 24].astype(np.int64) << 8 | rows[marked, 25]
+        added = 3 - (rows[marked, 15] & 3).astype(np.int64)
+        # RFC 1624: the checksum of a header in which a 16-bit word has grown by `added`.
+        checksums = (~checksums & 0xFFFF) + added
+        checksums = ~((checksums & 0xFFFF) + (checksums >> 16)) & 0xFFFF
+        rows[marked, 15] |= 3
+        rows[marked, 24], rows[marked, 25] = checksums >> 8, checksums & 0xFF
+        self.counts.faults["ECN mark"] += len(marked)
+
+    # -- faults ----------------------------------------------------------------------------------------------
+
+    def _disturb(self, arriving: Transit) -> Transit:
+        links = arriving.links
+        keys = self._keys[links]
+        numbers = self._numbers(links)
+        faults = self.counts.faults
+
+        drawn = draws.uniform(keys, numbers, range(_PURPOSES))
+        lost = drawn[_LOSS] < self._loss[links]
+        faults["loss"] += int(np.count_nonzero(lost))
+        if self._bursts:
+            in_burst = self._burst_loss(links, drawn) & ~lost
+            faults["burst loss"] += int(np.count_nonzero(in_burst))
+            lost |= in_burst
+        corrupted = ~lost & (drawn[_CORRUPTION] < self._corruption[links])
+        faults["corruption"] += int(np.count_nonzero(corrupted))
+        lost |= corrupted
+
+        displacement = self._displacement[links]
+        late = ~lost & (drawn[_REORDERING] < self._reordering[links])
+        faults["reordering"] += int(np.count_nonzero(late))
+        later = (drawn[_LATER] * displacement * late).astype(np.int64)
+        twice = ~lost & (drawn[_DUPLICATION] < self._duplication[links])
+        faults["duplication"] += int(np.count_nonzero(twice))
+        copies_later = (drawn[_COPY_LATER] * displacement).astype(np.int64)
+
+        store = self._store
+        store.free(arriving.packets[lost])
+        kept, copied = np.flatnonzero(~lost), np.flatnonzero(twice)
+        arriving = Transit(links, arriving.times + later, arriving.packets)
+        originals = arriving.packets[copied]
+        copies = Transit(
+            links[copied],
+            arriving.times[copied] + copies_later[copied],
+            store.add(store.rows[originals], store.lengths[originals]),
+        )
+        return Transit.joined([arriving.take(kept), copies])
+
+    def _numbers(self, links: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Number the packets of each link; `links` is sorted."""
+        counts = np.bincount(links, minlength=len(self._sent))
+        firsts = np.cumsum(counts) - counts
+        numbers = np.arange(len(links)) + (self._sent - firsts)[links]
+        self._sent += counts
+        return numbers
+
+    def _burst_loss(self, links: NDArray[np.int64], drawn: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """What bursts lose of packets sorted by link."""
+        lost = np.zeros(len(links), np.bool_)
+        for part in segments(links):
+            link = int(links[part.start])
+            burst = self._bursts.get(link)
+            if burst is None:
+                continue
+            bad = self._in_burst[link]
+            for i, step in enumerate(drawn[_BURST, part].tolist(), start=part.start):
+                bad = step >= burst.end if bad else step < burst.begin
+                lost[i] = bad and drawn[_BURST_LOSS, i] < burst.loss
+            self._in_burst[link] = bad
+        return lost

@@ -1,0 +1,296 @@
+"""The event loop: switches that run a compiled program and hosts that run protocol objects, joined by links.
+
+Time advances in windows as long as the shortest delay of a link. What a node does within a window can reach another
+only after it (Chandy and Misra's lookahead), so each window is computed node by node and link by link in batches,
+and the history is the one that single events in the order of (time, link, order of sending) would make. It depends on
+the topology, the models and the seed alone.
+"""
+
+import heapq
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topologies.model import Link, Topology
+from topologies.virtual.links import LinkModel, Links, Transit
+from topologies.virtual.packets import PacketStore
+from topologies.virtual.segments import segments
+from topologies.virtual.units import MICROSECOND, SECOND
+
+LONGEST_FRAME = 1514  # Ethernet, without its frame check sequence
+
+_NEVER = np.iinfo(np.int64).max
+
+
+class Departures(Protocol):
+    """Packets that left a switch, in their order: `sources` number the packets of the batch that caused them."""
+
+    @property
+    def sources(self) -> NDArray[np.uint32]: ...  # noqa: D102
+    @property
+    def ports(self) -> NDArray[np.uint32]: ...  # noqa: D102
+    @property
+    def lengths(self) -> NDArray[np.uint32]: ...  # noqa: D102
+    @property
+    def packets(self) -> NDArray[np.uint8]: ...  # noqa: D102
+
+
+class SwitchProgram(Protocol):
+    """What runs in a switch; an engine of p4switch is one."""
+
+    def process_batch(
+        self,
+        ports: NDArray[np.uint32],
+        packets: NDArray[np.uint8],
+        lengths: NDArray[np.uint32],
+        times: NDArray[np.uint64],
+    ) -> Departures:
+        """Packets [m, room] one after the other; times in microseconds."""
+        ...
+
+
+class Station(Protocol):
+    """What runs on a host: a protocol without sockets or clock, in Ethernet frames. Times in seconds."""
+
+    def receive(self, frames: NDArray[np.uint8], lengths: NDArray[np.int64], now: float) -> None:
+        """Frames that have arrived: rows [m, room], of which the first `lengths` bytes count."""
+        ...
+
+    def frames_to_send(self, now: float) -> Sequence[NDArray[np.uint8]]:
+        """Batches [m, length] of frames to send now, in their order."""
+        ...
+
+    def deadline(self) -> float | None:
+        """When to call frames_to_send() again if nothing arrives before; None: no need."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class HostModel:
+    """How soon a host notices: it looks at what has arrived this many seconds after the first of it.
+
+    Source: the interrupt moderation of network cards, which batches what comes close together.
+    """
+
+    coalescing: float = 4e-6
+
+
+Observer = Callable[[Transit, PacketStore], None]
+
+
+class VirtualNetwork:
+    """`topology` with a program for each switch and a station for each host that takes part, by name.
+
+    links: the model of each link, in both directions. observer: sees everything that arrives, in its order.
+    longest_frame: bytes.
+
+    faults: what the links did, by kind, and "no link": frames that a switch sent to a port without one.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        switches: Mapping[str, SwitchProgram],
+        stations: Mapping[str, Station],
+        *,
+        links: LinkModel | Callable[[Link], LinkModel] = LinkModel(),
+        host: HostModel = HostModel(),
+        seed: int = 0,
+        longest_frame: int = LONGEST_FRAME,
+        observer: Observer | None = None,
+    ) -> None:
+        self.topology = topology
+        self.store = PacketStore(longest_frame)
+        self.now = 0  # picoseconds: the end of the last window
+        self._observer = observer
+        self._switches = [switches[switch.name] for switch in topology.switches]
+        self._switch_index = {switch.name: i for i, switch in enumerate(topology.switches)}
+        self._host_index = {host.name: i for i, host in enumerate(topology.hosts)}
+        self._stations: list[Station | None] = [stations.get(host.name) for host in topology.hosts]
+        self._coalescing = round(host.coalescing * SECOND)
+
+        nodes = self._switch_index | {n: len(self._switches) + i for n, i in self._host_index.items()}
+        ends = [pair for link in topology.links for pair in ((link.a, link.b), (link.b, link.a))]
+        model = links if callable(links) else lambda _link: links
+        models = [model(link) for link in topology.links for _ in range(2)]
+        rates = [link.rate_bits_per_second for link in topology.links for _ in range(2)]
+        self.links = Links(rates, models, [near.port == 0 for near, _ in ends], self.store, seed)
+        self.link_names = [f"{near.interface}->{far.interface}" for near, far in ends]
+        self._far_node = np.array([nodes[far.node] for _, far in ends])
+        self._far_port = np.array([far.port for _, far in ends], np.uint32)
+        # The link that leaves a node at a port; -1: none.
+        self._link_at = np.full((len(nodes), 512), -1, np.int64)
+        for i, (near, _) in enumerate(ends):
+            self._link_at[nodes[near.node], near.port] = i
+        self._host_links = self._link_at[len(self._switches) :, 0]
+
+        self._window = self.links.lookahead
+        # What is on its way, by the window in which it arrives.
+        self._arriving: defaultdict[int, list[Transit]] = defaultdict(list)
+        self._windows: list[int] = []  # a heap of the keys of _arriving
+        self._inboxes: list[Transit | None] = [None] * len(self._stations)
+        self._timers = np.full(len(self._stations), _NEVER)
+        self._wakes = np.full(len(self._stations), _NEVER)
+        self._stalls: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        self._sending: list[Transit] = []
+        self.no_link = 0
+
+    # -- what callers do -------------------------------------------------------------------------------------
+
+    def wake(self, host: str, at: float) -> None:
+        """Let the host's station look for something to send at a time (seconds)."""
+        index = self._host_index[host]
+        self._timers[index] = max(self.now, math.ceil(at * SECOND))
+        self._set_wake(index)
+
+    def stall(self, host: str, begin: float, end: float) -> None:
+        """The host does nothing from `begin` to `end` (seconds); what arrives waits."""
+        self._stalls[self._host_index[host]].append((round(begin * SECOND), round(end * SECOND)))
+
+    def replace_switch(self, name: str, program: SwitchProgram) -> None:
+        """From now on another program, or the same with a fresh state, runs in that switch."""
+        self._switches[self._switch_index[name]] = program
+
+    def replace_station(self, host: str, station: Station, at: float) -> None:
+        """From now on another station runs on that host, which has received nothing so far."""
+        index = self._host_index[host]
+        inbox = self._inboxes[index]
+        if inbox is not None:
+            self.store.free(inbox.packets)
+            self._inboxes[index] = None
+        self._stations[index] = station
+        self.wake(host, at)
+
+    def run(self, until: Callable[[], bool] = lambda: False, limit: float = math.inf) -> bool:
+        """Go on until a condition, tested after each window, holds: True. False: `limit` (seconds) is
+        reached, or nothing will happen any more."""
+        end = _NEVER if limit == math.inf else round(limit * SECOND)
+        while not until():
+            begin = self._next_window()
+            if begin >= end:
+                return False
+            self._run_window(begin)
+        return True
+
+    @property
+    def faults(self) -> Counter[str]:
+        """What has happened to packets so far, by kind; see the class."""
+        return self.links.counts.faults + Counter({"no link": self.no_link} if self.no_link else {})
+
+    @property
+    def hops(self) -> int:
+        """Packets that have arrived at the far end of a link."""
+        return int(self.links.counts.arrived.sum())
+
+    # -- a window --------------------------------------------------------------------------------------------
+
+    def _next_window(self) -> int:
+        wake = int(self._wakes.min(initial=_NEVER))
+        begin = wake if wake == _NEVER else wake // self._window * self._window
+        return min(begin, self._windows[0] * self._window) if self._windows else begin
+
+    def _run_window(self, begin: int) -> None:
+        end = begin + self._window
+        if self._windows and self._windows[0] * self._window == begin:
+            number = heapq.heappop(self._windows)
+            self._deliver(Transit.joined(self._arriving.pop(number)))
+        for host in np.flatnonzero(self._wakes < end):
+            self._run_host(int(host), end)
+        if self._sending:
+            sent, self._sending = Transit.joined(self._sending), []
+            self._schedule(self.links.send(sent))
+        self.now = end
+
+    def _schedule(self, arriving: Transit) -> None:
+        """Note what arrives under the windows in which it does."""
+        if not len(arriving.times):
+            return
+        windows = arriving.times // self._window
+        order = np.argsort(windows, kind="stable")
+        arriving, windows = arriving.take(order), windows[order]
+        for part in segments(windows):
+            number = int(windows[part.start])
+            if number not in self._arriving:
+                heapq.heappush(self._windows, number)
+            self._arriving[number].append(arriving.take(part))
+
+    def _deliver(self, arrived: Transit) -> None:
+        """What arrives in this window, each node's in the order of (time, link)."""
+        nodes = self._far_node[arrived.links]
+        order = np.lexsort((arrived.links, arrived.times, nodes))
+        arrived, nodes = arrived.take(order), nodes[order]
+        if self._observer:
+            self._observer(arrived, self.store)
+        for part in segments(nodes):
+            node = int(nodes[part.start])
+            if node < len(self._switches):
+                self._run_switch(node, arrived.take(part))
+            else:
+                self._take_in(node - len(self._switches), arrived.take(part))
+
+    def _run_switch(self, node: int, arrived: Transit) -> None:
+        packets, store = arrived.packets, self.store
+        departed = self._switches[node].process_batch(
+            self._far_port[arrived.links],
+            store.rows[packets],
+            store.lengths[packets].astype(np.uint32),
+            (arrived.times // MICROSECOND).astype(np.uint64),
+        )
+        store.free(packets)
+        if not len(departed.ports):
+            return
+        links = self._link_at[node, np.minimum(departed.ports, self._link_at.shape[1] - 1)]
+        known = links >= 0
+        if not known.all():
+            self.no_link += int(np.count_nonzero(~known))
+        sources = departed.sources[known]
+        sent = store.add(departed.packets[known], departed.lengths[known].astype(np.int64))
+        self._sending.append(Transit(links[known], arrived.times[sources], sent))
+
+    # -- hosts -----------------------------------------------------------------------------------------------
+
+    def _take_in(self, host: int, arrived: Transit) -> None:
+        if self._stations[host] is None:
+            self.store.free(arrived.packets)
+            return
+        inbox = self._inboxes[host]
+        self._inboxes[host] = arrived if inbox is None else Transit.joined([inbox, arrived])
+        if inbox is None:
+            self._set_wake(host)
+
+    def _run_host(self, host: int, end: int) -> None:
+        station = self._stations[host]
+        if station is None:
+            self._wakes[host] = _NEVER
+            return
+        while (now := int(self._wakes[host])) < end:
+            seconds = now / SECOND
+            inbox = self._inboxes[host]
+            if inbox is not None and (count := int(np.searchsorted(inbox.times, now, "right"))):
+                packets = inbox.packets[:count]
+                station.receive(self.store.rows[packets], self.store.lengths[packets], seconds)
+                self.store.free(packets)
+                rest = inbox.take(slice(count, None))
+                self._inboxes[host] = rest if len(rest.times) else None
+            for frames in station.frames_to_send(seconds):
+                sent = self.store.add(frames, frames.shape[1])
+                link = int(self._host_links[host])
+                self._sending.append(Transit(np.full(len(sent), link), np.full(len(sent), now), sent))
+            deadline = station.deadline()
+            self._timers[host] = _NEVER if deadline is None else max(now + 1, math.ceil(deadline * SECOND))
+            self._set_wake(host)
+
+    def _set_wake(self, host: int) -> None:
+        inbox = self._inboxes[host]
+        wake = int(self._timers[host])
+        if inbox is not None:
+            wake = min(wake, int(inbox.times[0]) + self._coalescing)
+        for begin, end in self._stalls.get(host, ()):
+            if begin <= wake < end:
+                wake = end
+        self._wakes[host] = wake

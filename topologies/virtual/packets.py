@@ -1,0 +1,57 @@
+"""Where packets are while they are on their way: rows of one array, so that whole batches are copied at once."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+_CACHE_LINE = 64
+
+
+class PacketStore:
+    """Rows for packets of up to `longest` bytes; it grows as needed.
+
+    rows: uint8 [capacity, room]. lengths: int64 [capacity]. A packet is known by the number of its row.
+    """
+
+    def __init__(self, longest: int) -> None:
+        self._room = -(-longest // _CACHE_LINE) * _CACHE_LINE
+        self.rows = np.zeros((0, self._room), np.uint8)
+        self.lengths = np.zeros(0, np.int64)
+        self._free = np.zeros(0, np.int64)  # a stack: the first `_left` are free
+        self._left = 0
+
+    @property
+    def in_use(self) -> int:
+        """Packets that have been added and not been freed."""
+        return len(self.lengths) - self._left
+
+    def add(self, frames: NDArray[np.uint8], lengths: NDArray[np.int64] | int) -> NDArray[np.int64]:
+        """Store packets, rows of `frames` [m, at most room], and return their numbers."""
+        count, width = frames.shape
+        if width > self._room:
+            raise ValueError(f"a frame of {width} bytes does not fit the network's longest, {self._room}")
+        if count > self._left:
+            self._grow(count)
+        self._left -= count
+        numbers = self._free[self._left : self._left + count].copy()
+        self.rows[numbers, :width] = frames
+        self.lengths[numbers] = lengths
+        return numbers
+
+    def free(self, numbers: NDArray[np.int64]) -> None:
+        """Forget packets."""
+        self._free[self._left : self._left + len(numbers)] = numbers
+        self._left += len(numbers)
+
+    def _grow(self, count: int) -> None:
+        old = len(self.lengths)
+        capacity = max(1024, 2 * old, old + count)
+        rows = np.empty((capacity, self._room), np.uint8)
+        rows[:old] = self.rows
+        self.rows = rows
+        self.lengths = np.concatenate([self.lengths, np.zeros(capacity - old, np.int64)])
+        free = np.empty(capacity, np.int64)
+        free[: self._left] = self._free[: self._left]
+        # Backwards, so that rows are taken in their order.
+        free[self._left : self._left + capacity - old] = np.arange(capacity - 1, old - 1, -1)
+        self._free = free
+        self._left += capacity - old
