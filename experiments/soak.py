@@ -9,21 +9,30 @@ still fails.
 
 from __future__ import annotations
 
+import json
+import multiprocessing
+import os
 import random
+import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TextIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from controller.telemetry import Event, Reason
-from experiments.virtual import Cluster, ClusterSpec, MakeWorker, Vector
+from experiments.virtual import HEADERS, Cluster, ClusterSpec, MakeWorker, Vector, load_switch
 from p4switch.engine import Engine
 from topologies.model import leaf_spine
 from topologies.virtual import SECOND, Burst, Faults, HostModel, LinkModel
+from topologies.virtual.links import Transit
 from topologies.virtual.network import Observer
-from workers import quantization
+from topologies.virtual.packets import PacketStore
+from workers import quantization, wire
 from workers.collective import CollectiveError
 from workers.protocol import Lease, Worker
 from workers.recovery import Recovery
@@ -172,7 +181,10 @@ class Outcome:
 
 
 def run_scenario(
-    scenario: Scenario, switch: Engine, make_worker: MakeWorker | None = None, observer: Observer | None = None
+    scenario: Scenario,
+    switch: Engine,
+    make_worker: MakeWorker | None = None,
+    observer: Observer | None = None,
 ) -> Outcome:
     """Run it on switches like `switch` (see Engine.another), and check everything."""
     inputs = [_inputs(scenario, step) for step in range(len(scenario.elements))]
@@ -221,7 +233,11 @@ def _worker(lease: Lease, recovery: Recovery) -> Worker:
 
 def _spec(scenario: Scenario) -> ClusterSpec:
     topology = leaf_spine(
-        scenario.spines, len(scenario.racks), max(scenario.racks), rate=scenario.rate, uplink_rate=scenario.rate
+        scenario.spines,
+        len(scenario.racks),
+        max(scenario.racks),
+        rate=scenario.rate,
+        uplink_rate=scenario.rate,
     )
     hosts = [
         host.name
@@ -283,7 +299,11 @@ def _check(
                 yield f"rank {rank}: {statistics.accepted} chunks delivered of {scenario.chunks}"
             if statistics.saturated != (saturated := sum(count for _, count in expected)):
                 yield f"rank {rank}: {statistics.saturated} results flagged as saturated, {saturated} are"
-        if unexpected := set(+statistics.ignored) - EXPECTED_IGNORED - ({"other lease"} if restarted else set()):
+        if (
+            unexpected := set(+statistics.ignored)
+            - EXPECTED_IGNORED
+            - ({"other lease"} if restarted else set())
+        ):
             yield f"rank {rank}: datagrams that were {', '.join(sorted(unexpected))}"
         if station.not_ours or station.deadline() is not None:
             yield f"rank {rank}: {station.not_ours} foreign frames, next deadline {station.deadline()}"
@@ -332,7 +352,13 @@ def _smaller(scenario: Scenario) -> Iterable[Scenario]:
     for name in ("burst", "corruption", "loss", "duplication", "reordering"):
         if getattr(faults, name):
             yield replace(scenario, faults=replace(faults, **{name: None if name == "burst" else 0.0}))
-    for name, plain in (("queue_bytes", None), ("skew", 0.0), ("spines", 1), ("coalescing", 0.0), ("rate", None)):
+    for name, plain in (
+        ("queue_bytes", None),
+        ("skew", 0.0),
+        ("spines", 1),
+        ("coalescing", 0.0),
+        ("rate", None),
+    ):
         if getattr(scenario, name) != plain:
             yield replace(scenario, **{name: plain})
     for i, count in enumerate(scenario.elements):
@@ -341,3 +367,97 @@ def _smaller(scenario: Scenario) -> Iterable[Scenario]:
             yield replace(scenario, elements=less)
     if scenario.window > 1:
         yield replace(scenario, window=scenario.window // 2)
+
+
+# -- many of them ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A scenario in which something was wrong."""
+
+    seed: int
+    violations: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Soak:
+    """Scenarios run so far. `seconds` of real time."""
+
+    scenarios: int = 0
+    packet_hops: int = 0
+    faults: Counter[str] = field(default_factory=Counter)
+    failures: list[Failure] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def write(self, folder: Path) -> None:
+        """summary.json into `folder`."""
+        folder.mkdir(parents=True, exist_ok=True)
+        summary = {
+            "scenarios": self.scenarios,
+            "packet_hops": self.packet_hops,
+            "faults": dict(sorted(self.faults.items())),
+            "violations": len(self.failures),
+            "failures": [asdict(failure) for failure in self.failures],
+            "seconds": self.seconds,
+        }
+        (folder / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
+
+
+_switch: Engine  # of a process of the pool
+
+
+def _load() -> None:
+    global _switch
+    _switch = load_switch()
+
+
+def _run_seed(seed: int) -> tuple[int, Outcome]:
+    return seed, run_scenario(draw_scenario(seed), _switch)
+
+
+def soak(first_seed: int, seeds: int, progress: Callable[[Soak], None]) -> Soak:
+    """Run the scenarios of `seeds` seeds on all cores; `progress` is told after each."""
+    begun = time.monotonic()
+    so_far = Soak()
+    # Spawned, not forked: a compiled program is loaded in each, and threads of this one would not come along.
+    with ProcessPoolExecutor(
+        min(len(os.sched_getaffinity(0)), seeds), multiprocessing.get_context("spawn"), _load
+    ) as pool:
+        for seed, outcome in pool.map(_run_seed, range(first_seed, first_seed + seeds), chunksize=1):
+            so_far.scenarios += 1
+            so_far.packet_hops += outcome.packet_hops
+            so_far.faults += outcome.faults
+            so_far.seconds = time.monotonic() - begun
+            if outcome.violations:
+                so_far.failures.append(Failure(seed, outcome.violations))
+            progress(so_far)
+    return so_far
+
+
+class Trace:
+    """An observer that writes a line for each packet that arrives: microseconds, link, what it says."""
+
+    def __init__(self, file: TextIO, scenario: Scenario) -> None:
+        self._file = file
+        topology = _spec(scenario).topology
+        self._links = [
+            f"{near.node} > {far.node}"
+            for link in topology.links
+            for near, far in ((link.a, link.b), (link.b, link.a))
+        ]
+
+    def __call__(self, arrived: Transit, store: PacketStore) -> None:
+        """See Observer."""
+        for link, moment, packet in zip(
+            arrived.links.tolist(), arrived.times.tolist(), arrived.packets.tolist(), strict=True
+        ):
+            size = int(store.lengths[packet]) - HEADERS
+            what = wire.as_packets(store.rows[packet : packet + 1, HEADERS : HEADERS + size])[0]
+            kind, index = int(what["kind"]), int(what["pool_index"])
+            self._file.write(
+                f"{moment / 1e6:14.6f} {self._links[link]:16} {'result' if kind >> 4 else 'update'} "
+                f"lease {what['lease']} chunk {what['tsi']} slot {index & 0x7FFF} version {index >> 15} "
+                f"e0 {what['e0']} values {what['values'][0]}, {what['values'][1]} …"
+                f"{' saturated' if kind & wire.SATURATED else ''}\n"
+            )

@@ -29,8 +29,8 @@ PROGRAM = Path(__file__).parents[1] / "p4src" / "fanin.p4"
 Vector = NDArray[np.float32]
 MakeWorker = Callable[[Lease, Recovery], Worker]
 
-_HEADERS = 42  # Ethernet, IPv4, UDP
-_LONGEST_FRAME = _HEADERS + 1034
+HEADERS = 42  # Ethernet, IPv4, UDP
+_LONGEST_FRAME = HEADERS + 1034
 
 
 def load_switch(program: Path = PROGRAM) -> Engine:
@@ -63,7 +63,9 @@ def _entry(program: Program, item: TableEntry) -> Entry:
     if action is None:
         raise KeyError(f"{item.table} has no action {item.action}")
     key = EntryKey(tuple(_match(item.match[key.name]) for key in table.keys))
-    return Entry(key, ActionCall(item.action, tuple(_integer(item.params[p.name]) for p in action.parameters)))
+    return Entry(
+        key, ActionCall(item.action, tuple(_integer(item.params[p.name]) for p in action.parameters))
+    )
 
 
 def _match(value: Value) -> Match:
@@ -119,7 +121,7 @@ class WorkerStation:
                 self.not_ours += int(np.count_nonzero(~ours))
                 batch = batch[ours]
             if len(batch):
-                self.worker.receive(batch[:, _HEADERS:], now)
+                self.worker.receive(batch[:, HEADERS:], now)
         if self._running and self.worker.finished:
             self._end(now)
 
@@ -158,7 +160,7 @@ class _FrameHeaders:
 
     def match(self, frames: NDArray[np.uint8]) -> NDArray[np.bool_]:
         """Which of the frames are for this host and port, with a right IPv4 header."""
-        if frames.shape[1] < _HEADERS:
+        if frames.shape[1] < HEADERS:
             return np.zeros(len(frames), np.bool_)
         words = np.ascontiguousarray(frames[:, 14:34]).view(">u2").sum(axis=1, dtype=np.int64)
         right = (words & 0xFFFF) + (words >> 16) == 0xFFFF
@@ -169,9 +171,9 @@ class _FrameHeaders:
         count, size = datagrams.shape
         if size not in self._made:
             self._made[size] = self._make(size)
-        frames = np.empty((count, _HEADERS + size), np.uint8)
-        frames[:, :_HEADERS] = self._made[size]
-        frames[:, _HEADERS:] = datagrams
+        frames = np.empty((count, HEADERS + size), np.uint8)
+        frames[:, :HEADERS] = self._made[size]
+        frames[:, HEADERS:] = datagrams
         return frames
 
     def _make(self, size: int) -> NDArray[np.uint8]:

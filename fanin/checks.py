@@ -95,7 +95,8 @@ _PROBES = (
     _Probe(
         "htb and bfifo",
         "tc qdisc add dev veth0 root handle 1: htb default 1 "
-        "&& tc class add dev veth0 parent 1: classid 1:1 htb rate 1mbit && tc qdisc add dev veth0 parent 1:1 bfifo limit 100000",
+        "&& tc class add dev veth0 parent 1: classid 1:1 htb rate 1mbit "
+        "&& tc qdisc add dev veth0 parent 1:1 bfifo limit 100000",
         "links have no rate: fanin demo cannot limit them",
         _MODULE.format("sch_htb"),
     ),

@@ -9,6 +9,7 @@ import typer
 from fanin.clean import clean
 from fanin.compile import compile_program
 from fanin.demo import demo
+from fanin.diff import diff
 from fanin.doctor import doctor
 
 app = typer.Typer(
@@ -20,6 +21,7 @@ app = typer.Typer(
 )
 app.command("demo")(demo)
 app.command("compile")(compile_program)
+app.command("diff")(diff)
 app.command("doctor")(doctor)
 app.command("clean")(clean)
 

@@ -11,7 +11,10 @@ from p4compiler import CompileError, compile_file
 
 
 def compile_program(
-    program: Annotated[Path, typer.Argument(help="P4_16 source for the v1model architecture")],
+    program: Annotated[
+        Path,
+        typer.Argument(exists=True, dir_okay=False, help="P4_16 source for the v1model architecture"),
+    ],
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="BMv2 JSON [default: PROGRAM.json]")
     ] = None,
@@ -34,5 +37,9 @@ def compile_program(
         (output or Path(program.name).with_suffix(".json"), compiled.json_text()),
         (p4info or Path(program.name).with_suffix(".p4info.txtpb"), compiled.p4info_text()),
     ):
-        path.write_text(text)
+        try:
+            path.write_text(text)
+        except OSError as error:
+            typer.echo(f"fanin compile: {path} cannot be written: {error.strerror}", err=True)
+            raise typer.Exit(1) from None
         typer.echo(f"wrote {path}")

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 def demo(
-    workers: Annotated[int, typer.Option(help="workers, spread evenly over the leaves")] = 8,
-    leaves: Annotated[int, typer.Option(help="leaf switches, one for each rack")] = 2,
-    spines: Annotated[int, typer.Option(help="spine switches; 0 with a single leaf")] = 2,
+    workers: Annotated[int, typer.Option(min=1, help="workers, spread evenly over the leaves")] = 8,
+    leaves: Annotated[int, typer.Option(min=1, help="leaf switches, one for each rack")] = 2,
+    spines: Annotated[int, typer.Option(min=0, help="spine switches; 0 with a single leaf")] = 2,
     rate: Annotated[
         float | None, typer.Option(help="of every link, in Mb/s", show_default="100; with BMv2 0.4")
     ] = None,
     loss: Annotated[
-        float, typer.Option(help="probability of loss in the lossy run, per packet and link")
+        float, typer.Option(min=0, max=0.5, help="probability of loss in the lossy run, per packet and link")
     ] = 0.01,
     switch: Annotated[
         Engine, typer.Option(help="what runs as a switch: ours, or BMv2's simple_switch_grpc (FANIN_BMV2)")

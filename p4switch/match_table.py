@@ -54,10 +54,11 @@ class MatchTable:
         self._set_default(self._initial)
         for const in table.const_entries or ():
             matches: list[Match] = []
-            for match in const.matches:
+            for match, key in zip(const.matches, table.keys, strict=True):
                 match match.kind:
                     case "lpm":
-                        matches.append(Lpm(match.value, match.second))
+                        outside = (1 << max(0, key.width - match.second)) - 1
+                        matches.append(Lpm(match.value & ~outside, match.second))
                     case "ternary":
                         matches.append(Ternary(match.value & match.second, match.second))
                     case "range":

@@ -42,7 +42,8 @@ class MatchField:
         if field.bitwidth == 0:
             raise unimplemented(f"{what}: values translated to strings are not supported")
         kind = _KINDS.get(field.match_type)
-        if kind != ("exact" if key.kind == "valid" else key.kind):
+        # BMv2 has no optional matches: p4c writes them as ternary ones.
+        if kind != ("exact" if key.kind == "valid" else key.kind) and (kind, key.kind) != ("optional", "ternary"):
             raise invalid(f"{what}: the device config has a {key.kind} match here, the P4Info another")
         return cls(field.id, what, key.width, kind)
 
@@ -70,6 +71,8 @@ class MatchField:
     def encode(self, match: Match) -> p4r.FieldMatch | None:
         """The message for a match; None for one that matches anything, which P4Runtime leaves out."""
         message = p4r.FieldMatch(field_id=self.id)
+        if self.kind == "optional" and isinstance(match, Ternary):  # of an entry that the program declares
+            match = Optional_(match.value if match.mask else None)
         match match:
             case Lpm(_, 0) | Ternary(_, 0) | Optional_(None):
                 return None

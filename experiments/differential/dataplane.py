@@ -25,7 +25,8 @@ def _message() -> Any:
     for number, (name, kind) in enumerate(_FIELDS, start=1):
         message.field.add(name=name, number=number, type=kind, label=_FIELD.LABEL_OPTIONAL)
     pool = descriptor_pool.DescriptorPool()
-    return message_factory.GetMessageClass(pool.Add(file) or pool.FindMessageTypeByName("fanin.PacketOnStream"))
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("fanin.PacketOnStream"))
 
 
 _PacketOnStream = _message()

@@ -96,9 +96,7 @@ def random_entries(p4info: p4i.P4Info, rng: random.Random) -> Entries:
 def _of_table(
     table: p4i.Table, actions: Mapping[int, p4i.Action], rng: random.Random
 ) -> Iterator[TableEntry]:
-    usable = [
-        actions[ref.id] for ref in table.action_refs if ref.scope != p4i.ActionRef.DEFAULT_ONLY
-    ]
+    usable = [actions[ref.id] for ref in table.action_refs if ref.scope != p4i.ActionRef.DEFAULT_ONLY]
     kinds = {match.match_type for match in table.match_fields}
     ordered = kinds & {p4i.MatchField.TERNARY, p4i.MatchField.RANGE, p4i.MatchField.OPTIONAL}
     seen = set()

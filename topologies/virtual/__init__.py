@@ -1,5 +1,6 @@
 """A network in virtual time: links, switches and hosts as a deterministic discrete-event simulation."""
 
+from topologies.virtual.history import History
 from topologies.virtual.links import Burst, Faults, LinkModel
 from topologies.virtual.network import Departures, HostModel, Station, SwitchProgram, VirtualNetwork
 from topologies.virtual.units import SECOND
@@ -9,6 +10,7 @@ __all__ = [
     "Burst",
     "Departures",
     "Faults",
+    "History",
     "HostModel",
     "LinkModel",
     "Station",

@@ -1,0 +1,136 @@
+"""The four pairs of compilers and switches, each held against the first that runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments.compilers import CompiledProgram, compile_program
+from experiments.differential.client import SwitchError
+from experiments.differential.entries import Entries
+from experiments.differential.packets import Packet
+from experiments.differential.switches import Outcome, run
+from experiments.tools import Compiler, Engine, ToolError
+from p4compiler import CompileError
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A compiler and a switch."""
+
+    compiler: Compiler
+    engine: Engine
+
+    def __str__(self) -> str:
+        """Both names."""
+        return f"{_NAMES[self.compiler]} on {_NAMES[self.engine]}"
+
+
+_NAMES = {"embedded": "ours", "p4c": "p4c", "bmv2": "BMv2"}
+# The reference first.
+PAIRS = (Pair("p4c", "bmv2"), Pair("embedded", "bmv2"), Pair("p4c", "embedded"), Pair("embedded", "embedded"))
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first thing that two pairs did otherwise; traces where a switch has them."""
+
+    what: str
+    reference: str
+    other: str
+    traces: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What came of one pair: it could not run, it is the reference, or it agrees or differs."""
+
+    pair: Pair
+    cannot: str = ""
+    outcome: Outcome | None = None
+    difference: Difference | None = None
+
+
+def compile_both(program: Path) -> dict[Compiler, CompiledProgram | str]:
+    """What each compiler makes of the program, or why it does not."""
+    compiled: dict[Compiler, CompiledProgram | str] = {}
+    compilers: tuple[Compiler, ...] = ("p4c", "embedded")
+    for compiler in compilers:
+        try:
+            compiled[compiler] = compile_program(program, compiler)
+        except (ToolError, CompileError) as error:
+            compiled[compiler] = str(error)
+    return compiled
+
+
+def compare(
+    compiled: dict[Compiler, CompiledProgram | str], entries: Entries, packets: Sequence[Packet]
+) -> Iterator[Verdict]:
+    """A verdict on each pair."""
+    reference: tuple[Pair, Outcome] | None = None
+    for pair in PAIRS:
+        program = compiled[pair.compiler]
+        if isinstance(program, str):
+            yield Verdict(pair, cannot=program)
+            continue
+        try:
+            outcome = run(pair.engine, program, entries, packets)
+        except (SwitchError, ToolError, ValueError) as error:
+            yield Verdict(pair, cannot=str(error))
+            continue
+        if reference is None:
+            reference = pair, outcome
+            yield Verdict(pair, outcome=outcome)
+            continue
+
+        def traced(of: Pair, count: int) -> str:
+            again = compiled[of.compiler]
+            assert isinstance(again, CompiledProgram)
+            said = run(of.engine, again, entries, packets[:count], traced=True).trace
+            return f"{of} on packet {count}:\n{said or '(this switch keeps no trace)'}"
+
+        found = _first_difference(reference, (pair, outcome), entries, packets, traced)
+        yield Verdict(pair, outcome=outcome, difference=found)
+
+
+def _first_difference(
+    one: tuple[Pair, Outcome],
+    two: tuple[Pair, Outcome],
+    entries: Entries,
+    packets: Sequence[Packet],
+    traced: Callable[[Pair, int], str],
+) -> Difference | None:
+    (first, a), (second, b) = one, two
+    if differing := set(a.refused) ^ set(b.refused):
+        written = [*(f"multicast group {g} -> {r}" for g, r in entries.groups.items()), *entries.entries]
+        place = min(differing)
+        verbs = ["refused" if place in outcome.refused else "taken" for outcome in (a, b)]
+        return Difference(f"{written[place]}", *verbs)
+    for number, (left, right) in enumerate(zip(a.outputs, b.outputs, strict=True), start=1):
+        if left != right:
+            port, packet = packets[number - 1]
+            what = f"packet {number}, {len(packet)} bytes on port {port}: {packet.hex()}"
+            traces = tuple(traced(pair, number) for pair in (first, second))
+            return Difference(what, _show(left, right), _show(right, left), traces)
+    for name in sorted(a.counts.keys() | b.counts.keys()):
+        if a.counts.get(name) != b.counts.get(name):
+            values = [outcome.counts.get(name, (0, 0)) for outcome in (a, b)]
+            said = [f"{packets} packets, {octets} bytes" for packets, octets in values]
+            return Difference(f"counter {name}", *said)
+    return None
+
+
+def _show(outputs: Sequence[Packet], beside: Sequence[Packet]) -> str:
+    """The outputs; of one that is as long as its counterpart, where it begins to differ."""
+    if not outputs:
+        return "no output"
+    lines = []
+    for index, (port, packet) in enumerate(outputs):
+        text = f"port {port}, {len(packet)} bytes: {packet.hex()}"
+        if index < len(beside) and len(beside[index][1]) == len(packet):
+            pairs = zip(packet, beside[index][1], strict=True)
+            at = next((place for place, (x, y) in enumerate(pairs) if x != y), None)
+            text += "" if at is None else f" (differs from byte {at} on)"
+        lines.append(text)
+    return "\n".join(lines)

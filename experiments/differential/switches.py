@@ -1,0 +1,122 @@
+"""The two switches of a comparison, neither of which needs network interfaces."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+from finsy.proto import p4r
+
+from experiments.compilers import CompiledProgram
+from experiments.differential.client import DEVICE_ID, Client, Counts, SwitchError, connect
+from experiments.differential.dataplane import exchange
+from experiments.differential.entries import Entries
+from experiments.differential.packets import Packet
+from experiments.tools import BMV2, Engine
+from p4switch.p4runtime_device import Device
+from p4switch.p4runtime_server import P4RuntimeService, serve
+from topologies.runs import scratch
+
+_P4RUNTIME, _DATAPLANE, _THRIFT = 9559, 9560, 9090
+_DROP_PORT = 511
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a switch did: entities refused (by their place), each packet's outputs by port, counters, a trace."""
+
+    refused: Sequence[int]
+    outputs: Sequence[Sequence[Packet]]
+    counts: Counts
+    trace: str = ""
+
+
+def run(
+    engine: Engine,
+    program: CompiledProgram,
+    entries: Entries,
+    packets: Sequence[Packet],
+    *,
+    traced: bool = False,
+) -> Outcome:
+    """Load, fill, feed and read a fresh switch. `traced`: its log of the last packet, where the switch has one.
+
+    Raises:
+        SwitchError: it cannot run this. ToolError: it is not here. ValueError: an entry has no place.
+    """
+    entities = entries.encode(program.p4info)
+    if engine == "bmv2":
+        return _on_bmv2(program, entities, packets, traced)
+    return _on_embedded(program, entities, packets)
+
+
+def _insert(client: Client, entities: Sequence[p4r.Entity]) -> list[int]:
+    return [place for place, entity in enumerate(entities) if not client.insert(entity)]
+
+
+def _on_embedded(
+    program: CompiledProgram, entities: Sequence[p4r.Entity], packets: Sequence[Packet]
+) -> Outcome:
+    device = Device({}, None, _DROP_PORT)
+    server, port = serve(P4RuntimeService(device, DEVICE_ID), "127.0.0.1:0")
+    try:
+        with connect(f"127.0.0.1:{port}") as channel, contextlib.closing(Client(channel, program)) as client:
+            refused = _insert(client, entities)
+            assert device.pipeline is not None
+            engine = device.pipeline.engine
+            outputs = [
+                sorted(engine.process(port, packet, now)) for now, (port, packet) in enumerate(packets)
+            ]
+            return Outcome(refused, outputs, client.counts(entities))
+    finally:
+        server.stop(grace=0).wait()
+        device.stop()
+
+
+def _on_bmv2(
+    program: CompiledProgram, entities: Sequence[p4r.Entity], packets: Sequence[Packet], traced: bool
+) -> Outcome:
+    with tempfile.TemporaryDirectory(prefix="bmv2-", dir=scratch()) as folder, _bmv2(Path(folder), traced):
+        with (
+            connect(f"127.0.0.1:{_P4RUNTIME}") as control,
+            connect(f"127.0.0.1:{_DATAPLANE}") as data,
+            contextlib.closing(Client(control, program)) as client,
+        ):
+            refused = _insert(client, entities)
+            try:
+                outputs = [sorted(left) for left in exchange(data, DEVICE_ID, packets)]
+            except grpc.RpcError as error:
+                raise SwitchError(f"has ended while it processed packets: {error.details()}") from None
+            counts = client.counts(entities)
+        return Outcome(refused, outputs, counts, _last_packet(Path(folder, "log.txt")) if traced else "")
+
+
+@contextmanager
+def _bmv2(folder: Path, traced: bool) -> Iterator[None]:
+    """A simple_switch_grpc whose packets come and go over gRPC, too."""
+    log = ["--log-file", str(folder / "log"), "--log-level", "trace", "--log-flush"] if traced else []
+    command = [
+        *(*BMV2.find(), "--no-p4", "--device-id", str(DEVICE_ID), "--thrift-port", str(_THRIFT), *log),
+        *("--", "--grpc-server-addr", f"127.0.0.1:{_P4RUNTIME}"),
+        *("--dp-grpc-server-addr", f"127.0.0.1:{_DATAPLANE}", "--drop-port", str(_DROP_PORT)),
+    ]
+    with Path(folder, "output").open("wb") as output:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _last_packet(log: Path) -> str:
+    """The lines of a BMv2 log from where its last packet begins."""
+    lines = log.read_text(errors="replace").splitlines()
+    starts = [number for number, line in enumerate(lines) if "Processing packet received on port" in line]
+    return "\n".join(lines[starts[-1] :]) if starts else ""

@@ -1,0 +1,91 @@
+"""`fanin diff`: one program by two compilers on two switches."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from topologies.sandbox import SandboxError, enter
+
+if TYPE_CHECKING:
+    from experiments.differential.compare import Verdict
+
+
+def diff(
+    program: Annotated[Path, typer.Argument(help="P4_16 source for the v1model architecture")],
+    packets: Annotated[
+        Path | None, typer.Option(help="a capture whose packets are sent, instead of random ones")
+    ] = None,
+    port: Annotated[int, typer.Option(help="where the packets of a capture come in")] = 1,
+    count: Annotated[int, typer.Option("--random", help="how many random packets", min=1)] = 500,
+    entries: Annotated[
+        Path | None, typer.Option(help="table entries and multicast groups (JSON), instead of random ones")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="of the random packets and entries")] = 1,
+) -> None:
+    """Compile with p4c and with fanin, run on BMv2 and on fanin's switch, and print the first difference.
+
+    Packets out, their ports, and counters are compared. The exit status is 0 if all pairs that can run agree, 1 if
+    one differs, 2 if there are not two to compare. FANIN_BMV2 and FANIN_P4C name tools that are not on PATH.
+    """
+    try:
+        enter()  # BMv2's ports on loopback are then nobody else's
+    except SandboxError as error:
+        typer.echo(f"fanin diff: {error}", err=True)
+        raise typer.Exit(2) from None
+
+    from experiments.compilers import CompiledProgram
+    from experiments.differential.compare import compare, compile_both
+    from experiments.differential.entries import random_entries, read_entries
+    from experiments.differential.packets import PacketSource, read_packets
+
+    compiled = compile_both(program)
+    usable = next((made for made in compiled.values() if isinstance(made, CompiledProgram)), None)
+    if usable is None:
+        typer.echo("\n".join(str(said) for said in compiled.values()), err=True)
+        raise typer.Exit(2)
+    rng = random.Random(seed)
+    try:
+        held = read_entries(entries) if entries else random_entries(usable.p4info, rng)
+        if packets:
+            sent = read_packets(packets, port)
+        else:
+            source = PacketSource(json.loads(usable.device_config), held, rng)
+            sent = [source.packet() for _ in range(count)]
+    except (ValueError, OSError) as error:
+        typer.echo(f"fanin diff: {error}", err=True)
+        raise typer.Exit(2) from None
+
+    typer.echo(f"{len(held.entries)} table entries, {len(held.groups)} multicast groups, {len(sent)} packets")
+    verdicts = []
+    for verdict in compare(compiled, held, sent):
+        verdicts.append(verdict)
+        show(verdict)
+    if any(verdict.difference for verdict in verdicts):
+        raise typer.Exit(1)
+    if sum(verdict.outcome is not None for verdict in verdicts) < 2:
+        typer.echo("fanin diff: nothing was compared: fewer than two pairs can run here", err=True)
+        raise typer.Exit(2)
+
+
+def show(verdict: Verdict) -> None:
+    """One pair's line; the first difference in full."""
+    if verdict.outcome is None:
+        typer.echo(f"{verdict.pair}: cannot run: {verdict.cannot}")
+    elif verdict.difference is None:
+        outputs = sum(map(len, verdict.outcome.outputs))
+        refused = len(verdict.outcome.refused)
+        typer.echo(
+            f"{verdict.pair}: {outputs} packets out, {len(verdict.outcome.counts)} counters counted"
+            + (f", {refused} entries refused" if refused else "")
+        )
+    else:
+        found = verdict.difference
+        typer.echo(f"{verdict.pair}: DIFFERS at {found.what}")
+        typer.echo(f"  the reference: {found.reference}\n  {verdict.pair}: {found.other}")
+        for trace in found.traces:
+            typer.echo(trace)

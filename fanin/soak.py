@@ -1,0 +1,62 @@
+"""`fanin soak`: random scenarios with faults in virtual time, each checked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from experiments.soak import Soak, Trace, draw_scenario, run_scenario, shrink
+from experiments.soak import soak as run_soak
+from experiments.virtual import load_switch
+from fanin.progress import console
+
+
+def soak(
+    seeds: Annotated[int, typer.Option(min=1, help="how many scenarios")] = 200,
+    first_seed: Annotated[int, typer.Option(min=0, help="the seed of the first; the others follow")] = 0,
+    results: Annotated[Path, typer.Option(help="where the results go")] = Path("results/soak"),
+) -> None:
+    """Run random scenarios of the protocol under faults, in virtual time, and check everything that must hold."""
+    with Progress(
+        TextColumn("scenarios"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[failed]}"),
+        console=console,
+    ) as progress:
+        task = progress.add_task("", total=seeds, failed="")
+
+        def show(so_far: Soak) -> None:
+            failed = f"{len(so_far.failures)} failed" if so_far.failures else ""
+            progress.update(task, completed=so_far.scenarios, failed=failed)
+
+        done = run_soak(first_seed, seeds, show)
+    done.write(results)
+    faults = ", ".join(f"{count} {kind}" for kind, count in done.faults.most_common())
+    console.print(
+        f"{done.scenarios} scenarios, {done.packet_hops} packet-hops, {done.seconds:.0f} s; {faults or 'no faults'}"
+    )
+    if done.failures:
+        explain(done, results)
+        raise typer.Exit(1)
+    console.print(f"Nothing wrong. {results}/summary.json")
+
+
+def explain(done: Soak, results: Path) -> None:
+    """What failed, and the first failure shrunken, with a trace of it."""
+    for failure in done.failures[:10]:
+        typer.echo(f"seed {failure.seed}: {failure.violations[0]}", err=True)
+    seed = done.failures[0].seed
+    switch = load_switch()
+    smallest = shrink(draw_scenario(seed), switch)
+    path = results / f"trace-{seed}.txt"
+    with path.open("w") as file:
+        outcome = run_scenario(smallest, switch, observer=Trace(file, smallest))
+    typer.echo(f"\nseed {seed}, shrunken: {smallest}", err=True)
+    for violation in outcome.violations:
+        typer.echo(f"  {violation}", err=True)
+    typer.echo(f"its packets: {path}\nagain: fanin soak --first-seed {seed} --seeds 1", err=True)

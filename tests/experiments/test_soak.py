@@ -1,0 +1,147 @@
+"""Random scenarios pass; the same with a defect in the protocol do not."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from experiments.soak import RECOVERY, Scenario, draw_scenario, run_scenario, shrink
+from experiments.virtual import PROGRAM, MakeWorker, load_switch
+from p4switch.engine import Engine
+from topologies.virtual import Faults, History
+from workers.protocol import Lease, Worker
+from workers.recovery import Recovery, Timers
+
+SCENARIOS = 300
+WITHIN = 200  # seeds, in which a mutant must be caught
+
+
+@pytest.fixture(scope="module")
+def switch() -> Engine:
+    return load_switch()
+
+
+@pytest.mark.parametrize("hundred", range(SCENARIOS // 100))
+def test_whatever_happens_every_sum_is_exact_and_every_worker_finishes(switch: Engine, hundred: int) -> None:
+    for seed in range(100 * hundred, 100 * hundred + 100):
+        scenario = draw_scenario(seed)
+        assert not run_scenario(scenario, switch).violations, scenario
+
+
+def test_the_scenarios_meet_every_kind_of_fault_and_every_rule(switch: Engine) -> None:
+    outcomes = [run_scenario(draw_scenario(seed), switch) for seed in range(40)]
+    faults = set().union(*(outcome.faults for outcome in outcomes))
+    events = set().union(*(outcome.events for outcome in outcomes))
+    assert faults >= {
+        *("loss", "burst loss", "corruption", "duplication", "reordering", "queue drop", "stall"),
+        "switch restart",
+    }
+    assert len(events) == 7
+
+
+def test_a_seed_has_one_history(switch: Engine) -> None:
+    scenario = draw_scenario(4)
+    histories = [History(), History()]
+    outcomes = [run_scenario(scenario, switch, observer=history) for history in histories]
+    assert outcomes[0] == outcomes[1]
+    assert histories[0].digest == histories[1].digest
+
+
+# -- mutants of the program
+
+
+def mutant(folder: Path, file: str, old: str, new: str) -> Engine:
+    """The program with `old` (a regular expression) replaced in one of its files."""
+    shutil.copytree(PROGRAM.parent, folder, dirs_exist_ok=True)
+    path = folder / file
+    text, count = re.subn(old, new, path.read_text())
+    assert count, f"{old} is not in {file}"
+    path.write_text(text)
+    return load_switch(folder / PROGRAM.name)
+
+
+def caught(switch: Engine, make_worker: MakeWorker | None = None) -> int | None:
+    """The first seed that catches it."""
+    failed = (s for s in range(WITHIN) if run_scenario(draw_scenario(s), switch, make_worker).violations)
+    return next(failed, None)
+
+
+PROGRAM_MUTANTS = {
+    "no chunk tag": ("aggregation.p4", r"stored_chunk > hdr\.switchml\.chunk", "false"),
+    "no re-serve": (
+        "aggregation.p4",
+        r"load_cell\(\);\s+serve_result\(\);",
+        "meta.reason = REASON_DUPLICATE;",
+    ),
+    "partial sum not sent up again": (
+        "aggregation.p4",
+        r"load_cell\(\);\s+send_up\(\);",
+        "meta.reason = REASON_DUPLICATE;",
+    ),
+    "saturation ignored": ("values.p4", r"\|\+\|", "+"),
+    "retransmissions added again": ("aggregation.p4", r"\(seen & sender_bit\) == 0", "done == 0"),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAM_MUTANTS)
+def test_a_mutant_of_the_program_is_caught(tmp_path: Path, name: str) -> None:
+    assert caught(mutant(tmp_path / "p4src", *PROGRAM_MUTANTS[name])) is not None
+
+
+# -- mutants of the worker
+
+
+class OneVersion(Worker):
+    def _pack(self, chunks: NDArray[np.int64], now: float) -> NDArray[np.void]:
+        batch = super()._pack(chunks, now)
+        places = (chunks + self._first_chunk) % self.lease.window
+        packets = self._leading if chunks[0] < self._tensor.lead else self._carrying  # type: ignore[union-attr]
+        packets["pool_index"][places] &= 0x7FFF
+        self._pool_indices[places] &= 0x7FFF
+        return packets[places]
+
+
+class ImpatientTimers(Timers):
+    def expired(self, now: float) -> NDArray[np.int64]:
+        places = super().expired(now)
+        self._timeouts[places] = np.inf
+        self.earliest()
+        return places
+
+
+class TimerNeverRestarted(Worker):
+    def __init__(self, lease: Lease, recovery: Recovery) -> None:
+        super().__init__(lease, recovery, on_saturation="count")
+        self._timers = ImpatientTimers(lease.window, recovery)
+
+
+@pytest.mark.parametrize("worker", [OneVersion, TimerNeverRestarted])
+def test_a_mutant_of_the_worker_is_caught(switch: Engine, worker: type[Worker]) -> None:
+    assert caught(switch, worker) is not None
+
+
+# -- shrinking
+
+
+def test_a_failure_shrinks_to_what_it_needs(tmp_path: Path) -> None:
+    defective = mutant(tmp_path / "p4src", *PROGRAM_MUTANTS["no re-serve"])
+    scenario = Scenario(
+        3, racks=(3, 2), elements=(700, 900), window=8, faults=Faults(loss=0.1, duplication=0.1), skew=1e-4
+    )
+    assert run_scenario(scenario, defective).violations
+    smallest = shrink(scenario, defective)
+    assert run_scenario(smallest, defective).violations
+    assert smallest.faults == Faults(loss=0.1)
+    assert sum(smallest.racks) < 5
+    assert len(smallest.elements) == 1
+    assert "loss=0.1" in str(smallest)
+    assert smallest == eval(str(smallest))
+
+
+def test_the_bound_leaves_room_for_every_timeout_in_turn() -> None:
+    assert Scenario(0, elements=(64,)).bound >= 50 * RECOVERY.max_rto
