@@ -17,7 +17,7 @@ from controller.plan import MulticastGroup, SwitchPlan, TableEntry
 
 _T = TypeVar("_T")
 
-_ELECTION_ID = 1
+_ELECTION_ID = 1000  # there are smaller ones for those who only look, and larger ones for who takes over
 _ANSWER_SECONDS = 10.0
 _PIPELINE_SECONDS = 60.0  # the switch may compile the program first
 _BATCH = 1000  # updates in a request: far below gRPC's 4 MiB

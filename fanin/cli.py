@@ -11,6 +11,9 @@ from fanin.compile import compile_program
 from fanin.demo import demo
 from fanin.diff import diff
 from fanin.doctor import doctor
+from fanin.shell import execute, shell
+from fanin.up import up
+from fanin.soak import soak
 
 app = typer.Typer(
     name="fanin",
@@ -23,7 +26,11 @@ app.command("demo")(demo)
 app.command("compile")(compile_program)
 app.command("diff")(diff)
 app.command("doctor")(doctor)
+app.command("up")(up)
+app.command("shell")(shell)
+app.command("exec", context_settings={"ignore_unknown_options": True})(execute)
 app.command("clean")(clean)
+app.command("soak")(soak)
 
 
 def main() -> None:

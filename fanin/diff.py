@@ -87,5 +87,10 @@ def show(verdict: Verdict) -> None:
         found = verdict.difference
         typer.echo(f"{verdict.pair}: DIFFERS at {found.what}")
         typer.echo(f"  the reference: {found.reference}\n  {verdict.pair}: {found.other}")
+        if found.undefined:
+            typer.echo(
+                "  The reference does otherwise when it runs again, too: the program reads the clock, a random number,"
+                "\n  or fields of an invalid header, in which BMv2 leaves what earlier packets had there."
+            )
         for trace in found.traces:
             typer.echo(trace)

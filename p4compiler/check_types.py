@@ -107,7 +107,7 @@ class TypeChecker:
         match node:
             case nodes.BitsType(span, kind, width):
                 bits = self.compile_time(width, "a width")
-                least = {"varbit": 0, "bit": 1, "int": 2}[kind]  # BMv2 has no signed fields of one bit
+                least = 0 if kind == "varbit" else 1
                 if not least <= bits <= MAX_WIDTH:
                     raise error(width.span, f"{kind}<{bits}>: a width is between {least} and {MAX_WIDTH}")
                 return types.Varbit(bits) if kind == "varbit" else types.Bits(bits, kind == "int")

@@ -220,6 +220,8 @@ class ExpressionWriter:
                 if header is not None:
                     return self._header_field(header, names)
         where = path(e)
+        if of == types.Bits(1, signed=True):
+            raise error(e.span, "BMv2 has no fields of type int<1>", "use bit<1>, or int<2>")
         if where is None:
             raise error(e.span, "this expression is not supported here")
         name = self.layout.place(where, of)

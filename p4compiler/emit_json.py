@@ -348,6 +348,10 @@ def _header_fields(header: types.Header) -> tuple[list[list[object]], int]:
             continue
         bits = types.scalar(f.type)
         width = types.width(f.type) or 0
+        if bits == types.Bits(1, signed=True):
+            raise error(
+                header.span, f"field '{f.name}': BMv2 has no fields of type int<1>", "use bit<1>, or int<2>"
+            )
         fields.append([f.name, width, isinstance(bits, types.Bits) and bits.signed])
         total += width
     if varying > 1:

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from p4switch.program import (
     Argument,
+    Conditional,
     Constant,
     ElementField,
     Field,
     HeaderName,
     Named,
     ProgramError,
+    StackElement,
     StackName,
+    UnionName,
+    Values,
 )
 
 _TWO_OPERANDS = ("target", "value", "value")
@@ -29,12 +33,15 @@ PRIMITIVES: dict[str, tuple[str, ...]] = {
     "bit_xor": _TWO_OPERANDS,
     "shift_left": _TWO_OPERANDS,
     "shift_right": _TWO_OPERANDS,
+    "assign_VL": ("target", "value"),
     "add_header": ("header",),
     "add_header_fast": ("header",),
     "remove_header": ("header",),
-    "assign_header": ("header", "header"),
-    "copy_header": ("header", "header"),
+    "assign_header": ("header", "any header"),
+    "copy_header": ("header", "any header"),
+    "assign_union": ("union", "union"),
     "assign_header_stack": ("stack", "stack"),
+    "assign_union_stack": ("stack", "stack"),
     "push": ("stack", "value"),
     "pop": ("stack", "value"),
     "mark_to_drop": ("header",),
@@ -45,6 +52,15 @@ PRIMITIVES: dict[str, tuple[str, ...]] = {
     "register_read": ("target", "register_array", "value"),
     "register_write": ("register_array", "value", "value"),
     "count": ("counter_array", "value"),
+    "execute_meter": ("meter_array", "value", "target"),
+    "generate_digest": ("value", "constant"),
+    "clone_ingress_pkt_to_egress": ("value", "constant"),
+    "clone_egress_pkt_to_egress": ("value", "constant"),
+    "resubmit": ("constant",),
+    "recirculate": ("constant",),
+    "log_msg": ("string", "values"),
+    "assert": ("value",),
+    "assume": ("value",),
     "modify_field_rng_uniform": _TWO_OPERANDS,
     "modify_field_with_hash_based_offset": ("target", "value", "calculation", "value"),
     "_jump": ("constant",),
@@ -67,10 +83,16 @@ def _fits(argument: Argument, kind: str) -> bool:
             return isinstance(argument, (Field, ElementField))
         case "header":
             return isinstance(argument, HeaderName)
+        case "any header":
+            return isinstance(argument, (HeaderName, StackElement, Conditional))
+        case "union":
+            return isinstance(argument, UnionName)
+        case "values":
+            return isinstance(argument, Values)
         case "stack":
             return isinstance(argument, StackName)
         case "constant":
             return isinstance(argument, Constant)
         case "value":
-            return not isinstance(argument, (Named, HeaderName, StackName))
+            return not isinstance(argument, (Named, Values, HeaderName, UnionName, StackName))
     return isinstance(argument, Named) and argument.kind == kind

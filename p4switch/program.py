@@ -63,10 +63,11 @@ class HeaderName:
 
 @dataclass(frozen=True, slots=True)
 class StackElement:
-    """The element of a header stack at an index computed at run time."""
+    """The element of a header stack at an index computed at run time; of a stack of unions, that `member` of it."""
 
     stack: str
     index: Expression
+    member: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +80,23 @@ class ElementField:
 
 @dataclass(frozen=True, slots=True)
 class LastField:
-    """A field of the last valid element of a header stack."""
+    """A field of the last valid element of a header stack; of a stack of unions, of that `member` of it."""
 
     stack: str
     name: str
+    member: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class StackName:
     """A header stack, as an operand."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnionName:
+    """A header union, as an operand."""
 
     name: str
 
@@ -110,7 +119,7 @@ class RegisterValue:
 
 @dataclass(frozen=True, slots=True)
 class Unary:
-    """`not`, `~`, `d2b`, `b2d`, `valid`, `last_stack_index` or `size_stack` of its operand."""
+    """`not`, `~`, `d2b`, `b2d`, `valid`, `valid_union`, `last_stack_index` or `size_stack` of its operand."""
 
     op: str
     operand: Expression
@@ -144,6 +153,7 @@ Expression = (
     | ElementField
     | LastField
     | StackName
+    | UnionName
     | Lookahead
     | RegisterValue
     | Unary
@@ -160,7 +170,14 @@ class Named:
     name: str
 
 
-Argument = Expression | Named
+@dataclass(frozen=True, slots=True)
+class Values:
+    """A list of expressions as one argument."""
+
+    items: tuple[Expression, ...]
+
+
+Argument = Expression | Named | Values
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,21 +194,27 @@ class Primitive:
 
 @dataclass(frozen=True, slots=True)
 class FieldType:
-    """A field of a header type: `width` bits from bit `offset` of the header."""
+    """A field of a header type: `width` bits from bit `offset` of the header; a varbit has at most so many."""
 
     name: str
     width: int
     signed: bool
     offset: int
+    varying: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class HeaderType:
-    """A header or struct type; `width` in bits."""
+    """A header or struct type; `width` in bits, a varbit at its longest."""
 
     name: str
     fields: tuple[FieldType, ...]
     width: int
+
+    @property
+    def varbit(self) -> FieldType | None:
+        """The field of varying width, always the last one."""
+        return self.fields[-1] if self.fields and self.fields[-1].varying else None
 
     def field(self, name: str) -> FieldType | None:
         """The field of that name, if there is one."""
@@ -210,7 +233,21 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class HeaderStack:
-    """A header stack and its elements' instances, in order."""
+    """A header stack and its elements' instances, in order; of a stack of unions, `unit` members for each element."""
+
+    name: str
+    headers: tuple[str, ...]
+    unit: int = 1
+
+    @property
+    def depth(self) -> int:
+        """The number of elements."""
+        return len(self.headers) // self.unit
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderUnion:
+    """A header union's members, of which at most one is valid."""
 
     name: str
     headers: tuple[str, ...]
@@ -221,16 +258,19 @@ class HeaderStack:
 
 @dataclass(frozen=True, slots=True)
 class Extract:
-    """Extraction into a header instance."""
+    """Extraction into a header instance; `length`: the bits of its varbit."""
 
     header: str
+    length: Expression | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ExtractNext:
-    """Extraction into the next element of a header stack."""
+    """Extraction into the next element of a header stack (of a stack of unions: into that `member`)."""
 
     stack: str
+    member: int = 0
+    length: Expression | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,11 +308,12 @@ ParserOperation = Extract | ExtractNext | Set | Verify | Advance | ParserCall
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """Where to go when the key's fields equal `values` under `masks`; None in both: always."""
+    """Where to go when the key's fields equal `values` under `masks`, or are in a value set; None in all: always."""
 
     values: tuple[int, ...] | None
     masks: tuple[int | None, ...] | None
     next_state: str | None
+    value_set: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,10 +338,11 @@ class Parser:
 
 @dataclass(frozen=True, slots=True)
 class Deparser:
-    """The headers in the order in which the valid ones are emitted."""
+    """The headers in the order in which the valid ones are emitted, after the primitives have run."""
 
     name: str
     order: tuple[str, ...]
+    primitives: tuple[Primitive, ...] = ()
 
 
 # Match-action.
@@ -381,6 +423,7 @@ class Table:
     default: DefaultAction | None
     const_entries: tuple[ConstEntry, ...] | None
     source: Source | None = None
+    profile: str | None = None
 
     @property
     def successors(self) -> tuple[str | None, ...]:
@@ -465,12 +508,43 @@ class RegisterArray:
 
 @dataclass(frozen=True, slots=True)
 class MeterArray:
-    """Meters; declared, for a program that never runs one."""
+    """Meters that count packets, or bytes; a direct one belongs to the entries of `table` and sets `target`."""
 
     name: str
     id: int
     size: int
+    rates: int
+    by_bytes: bool
     table: str | None
+    target: Field | None
+
+
+@dataclass(frozen=True, slots=True)
+class ValueSet:
+    """Values that a parser state compares its key with, given at run time; `table` is the form in which they are kept."""
+
+    name: str
+    id: int
+    table: Table
+
+
+@dataclass(frozen=True, slots=True)
+class ActionProfile:
+    """Members (actions with their data) that tables share; with a selector (a calculation) also groups of them."""
+
+    name: str
+    id: int
+    max_size: int
+    selector: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class FieldList:
+    """Fields to be kept or sent, by the number with which primitives name them."""
+
+    id: int
+    name: str
+    fields: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -522,6 +596,11 @@ class Program:
     meters: dict[str, MeterArray]
     calculations: dict[str, Calculation]
     checksums: tuple[Checksum, ...]
+    unions: dict[str, HeaderUnion] = field(default_factory=dict)
+    value_sets: dict[str, ValueSet] = field(default_factory=dict)
+    profiles: dict[str, ActionProfile] = field(default_factory=dict)
+    field_lists: dict[int, FieldList] = field(default_factory=dict)
+    digests: dict[int, FieldList] = field(default_factory=dict)
     aliases: dict[str, Field] = field(default_factory=dict)
 
     def field_type(self, reference: Field) -> FieldType:

@@ -11,10 +11,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from topologies import mininet_api, sandbox
+from topologies import mininet_api, running, sandbox
 from topologies.errors import NetworkError
 from topologies.model import Host, Link, Topology
 from topologies.processes import SwitchLauncher, SwitchProcess
+from topologies.running import RunningSwitch
 from topologies.shaping import shape
 
 
@@ -67,12 +68,17 @@ class MininetNetwork:
             self._mininet.start()
             for switch in self._switches:
                 switch.wait_ready(deadline)
+            running.announce(
+                {s.name: RunningSwitch(s.device_id, s.grpc_port) for s in self.topology.switches},
+                {host.name: self._mininet[host.name].pid for host in self.topology.hosts},
+            )
         except BaseException:
             self.stop()
             raise
 
     def stop(self) -> None:
         """Ends all processes and removes all interfaces and namespaces; idempotent."""
+        running.withdraw()
         for process in self._host_processes:
             process.kill()  # it may not have its session yet
             with contextlib.suppress(ProcessLookupError):

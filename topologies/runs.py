@@ -46,6 +46,15 @@ class Run:
                     found.append(int(process.name))
         return found
 
+    def process(self, inner: int) -> int | None:
+        """The process that has the number `inner` in the sandbox, by its number outside."""
+        for process in self.processes:
+            with suppress(OSError):
+                for line in Path(f"/proc/{process}/status").read_text().splitlines():
+                    if line.startswith("NSpid:") and line.split()[2:] == [str(inner)]:
+                        return process
+        return None
+
     def remove(self) -> None:
         """Ends its processes, if there are any left, and deletes its folder."""
         for process in self.processes:

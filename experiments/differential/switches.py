@@ -110,6 +110,9 @@ def _bmv2(folder: Path, traced: bool) -> Iterator[None]:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
     try:
         yield
+    except SwitchError as error:
+        last = Path(folder, "output").read_text(errors="replace").strip().splitlines()[-1:]
+        raise SwitchError("; BMv2's last words: ".join([str(error), *last])) from None
     finally:
         process.kill()
         process.wait()

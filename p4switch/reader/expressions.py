@@ -27,11 +27,13 @@ from p4switch.program import (
     StackElement,
     StackName,
     Unary,
+    UnionName,
+    Values,
 )
 from p4switch.reader.headers import Headers
 from p4switch.reader.values import Json, count, integer, source, text
 
-UNARY = {"not", "~", "-", "d2b", "b2d", "valid", "last_stack_index", "size_stack"}
+UNARY = {"not", "~", "-", "d2b", "b2d", "valid", "valid_union", "last_stack_index", "size_stack"}
 BINARY = {
     *("+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^", "==", "!=", "<", "<=", ">", ">=", "and", "or"),
     *("two_comp_mod", "sat_cast", "usat_cast"),
@@ -65,6 +67,13 @@ class Expressions:
                 return Parameter(value)
             case "header":
                 return HeaderName(self.names.header(value))
+            case "header_union":
+                return UnionName(self.names.union(value))
+            case "header_union_stack":
+                return StackName(self.names.stack(value))
+            case "union_stack_field":
+                stack, member, name = value
+                return LastField(self.names.stack(stack), name, self.names.member(stack, member))
             case "header_stack":
                 return StackName(self.names.stack(value))
             case "stack_field":
@@ -88,8 +97,15 @@ class Expressions:
                 self.expression(left, where),
                 self.expression(right, where),
             )
-        if op == "dereference_header_stack":
+        if op in ("dereference_header_stack", "dereference_union_stack"):
             return StackElement(self.names.stack(left["value"]), self.expression(right, where))
+        if op == "access_union_header":
+            union = self.expression(left, where)
+            if isinstance(union, UnionName):
+                return HeaderName(self.names.unions[union.name].headers[right])
+            if not isinstance(union, StackElement):
+                raise ProgramError(f"{where}: access_union_header needs a header union")
+            return StackElement(union.stack, union.index, self.names.member(union.stack, right))
         if op == "access_field":
             element = self.expression(left, where)
             if isinstance(element, HeaderName):
@@ -112,7 +128,8 @@ class Expressions:
             if parameter["type"] in NAMED:
                 arguments.append(Named(parameter["type"], text(parameter, "value")))
             elif parameter["type"] == "parameters_vector":
-                raise ProgramError(f"{where}: primitive {item['op']} is not supported")
+                items = tuple(self.expression(v, where) for v in parameter["value"] or ())
+                arguments.append(Values(items))
             else:
                 arguments.append(self.expression(parameter, where))
         check_call(text(item, "op"), tuple(arguments), where)

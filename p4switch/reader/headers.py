@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from p4switch.program import Field, FieldType, Header, HeaderStack, HeaderType, ProgramError
+from p4switch.program import Field, FieldType, Header, HeaderStack, HeaderType, HeaderUnion, ProgramError
 from p4switch.reader.values import Json, count, text
 
 
 class Headers:
     """What expressions refer to by name."""
 
-    def __init__(self, types: list[Json], headers: list[Json], stacks: list[Json]) -> None:
+    def __init__(
+        self,
+        types: list[Json],
+        headers: list[Json],
+        stacks: list[Json],
+        unions: list[Json],
+        union_stacks: list[Json],
+    ) -> None:
         self.header_types: dict[str, HeaderType] = {}
         self.headers: dict[str, Header] = {}
         self.stacks: dict[str, HeaderStack] = {}
+        self.unions: dict[str, HeaderUnion] = {}
         for item in types:
             self.header_types[item["name"]] = _header_type(item)
         by_id: dict[int, str] = {}
@@ -23,17 +31,46 @@ class Headers:
             if kind is None:
                 raise ProgramError(f"header {item['name']}: type {item['header_type']} does not exist")
             name = text(item, "name")
-            self.headers[name] = Header(name, count(item, "id"), kind, bool(item.get("metadata")))
+            # A varbit lies in bytes, wherever it stands.
+            metadata = bool(item.get("metadata")) and kind.varbit is None
+            self.headers[name] = Header(name, count(item, "id"), kind, metadata)
             by_id[item["id"]] = name
         for item in stacks:
             names = tuple(by_id[i] for i in item["header_ids"])
             self.stacks[text(item, "name")] = HeaderStack(item["name"], names)
+        union_ids: dict[int, HeaderUnion] = {}
+        for item in unions:
+            union = HeaderUnion(text(item, "name"), tuple(by_id[i] for i in item["header_ids"]))
+            self.unions[union.name] = union_ids[item["id"]] = union
+        for item in union_stacks:
+            elements = [union_ids[i] for i in item["header_union_ids"]]
+            names = tuple(name for union in elements for name in union.headers)
+            self.stacks[text(item, "name")] = HeaderStack(item["name"], names, len(elements[0].headers))
+        for stack in self.stacks.values():
+            if not stack.headers:
+                raise ProgramError(f"header stack {stack.name} has no elements")
 
     def header(self, name: str) -> str:
         """The name, if a header has it."""
         if name not in self.headers:
             raise ProgramError(f"header {name} does not exist")
         return name
+
+    def union(self, name: str) -> str:
+        """The name, if a header union has it."""
+        if name not in self.unions:
+            raise ProgramError(f"header union {name} does not exist")
+        return name
+
+    def member(self, stack: str, name: str | int) -> int:
+        """The number of a member, given by its name or number, in the unions of a stack."""
+        whole = self.stacks[self.stack(stack)]
+        names = [header.rpartition(".")[2] for header in whole.headers[: whole.unit]]
+        if isinstance(name, int) and 0 <= name < whole.unit:
+            return name
+        if name not in names:
+            raise ProgramError(f"header stack {stack}: member {name} does not exist")
+        return names.index(str(name))
 
     def stack(self, name: str) -> str:
         """The name, if a header stack has it."""
@@ -55,8 +92,15 @@ def _header_type(item: Json) -> HeaderType:
     offset = 0
     for entry in item["fields"]:
         name, width = str(entry[0]), entry[1]
+        if width == "*":
+            longest = 8 * count(item, "max_length") - offset
+            if entry is not item["fields"][-1] or offset % 8 or not 0 <= longest < 1 << 19:
+                raise ProgramError(f"field {item['name']}.{name}: a varbit must be whole bytes at the header's end")
+            fields.append(FieldType(name, longest, False, offset, varying=True))
+            offset += longest
+            continue
         if type(width) is not int or not 0 <= width < 1 << 20:
-            raise ProgramError(f"field {item['name']}.{name}: variable-length fields are not supported")
+            raise ProgramError(f"field {item['name']}.{name}: {width!r} is no width")
         fields.append(FieldType(name, width, len(entry) > 2 and bool(entry[2]), offset))
         offset += width
     return HeaderType(text(item, "name"), tuple(fields), offset)

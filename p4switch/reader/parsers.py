@@ -62,8 +62,8 @@ class ParserReader:
         match key:
             case Field(header, name):
                 found = self.names.headers[header].type.field(name)
-            case LastField(stack, name):
-                found = self.names.headers[self.names.stacks[stack].headers[0]].type.field(name)
+            case LastField(stack, name, member):
+                found = self.names.headers[self.names.stacks[stack].headers[member]].type.field(name)
             case Lookahead(_, width):
                 return width
             case Unary("b2d", _):
@@ -79,6 +79,8 @@ class ParserReader:
         next_state = optional_text(item, "next_state")
         if kind == "default":
             return Transition(None, None, next_state)
+        if kind == "parse_vset":
+            return Transition(None, None, next_state, text(item, "value"))
         if kind != "hexstr":
             raise ProgramError(f"{where}: transition type {kind} is not supported")
         values = _split(integer(item["value"]), widths)
@@ -89,12 +91,16 @@ class ParserReader:
     def _operation(self, item: Json, where: str) -> ParserOperation:
         op, parameters = item["op"], item["parameters"]
         match op:
-            case "extract":
+            case "extract" | "extract_VL":
                 target = parameters[0]
+                length = self.expressions.expression(parameters[1], where) if op == "extract_VL" else None
                 if target["type"] == "regular":
-                    return Extract(self.names.header(target["value"]))
+                    return Extract(self.names.header(target["value"]), length)
                 if target["type"] == "stack":
-                    return ExtractNext(self.names.stack(target["value"]))
+                    return ExtractNext(self.names.stack(target["value"]), 0, length)
+                if target["type"] == "union_stack":
+                    stack, member = target["value"]
+                    return ExtractNext(self.names.stack(stack), self.names.member(stack, member), length)
                 raise ProgramError(f"{where}: extraction into {target['type']} is not supported")
             case "set":
                 return Set(

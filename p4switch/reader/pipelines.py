@@ -5,6 +5,7 @@ from __future__ import annotations
 from p4switch.program import (
     Action,
     ActionNode,
+    ActionProfile,
     Branch,
     ConstEntry,
     ConstMatch,
@@ -23,17 +24,25 @@ MATCH_KINDS = {"exact", "lpm", "ternary", "range", "optional", "valid"}
 
 
 class PipelineReader:
-    """Reads pipelines; `actions` are the program's, by id."""
+    """Reads pipelines; `actions` are the program's, by id. `profiles` grow with every pipeline."""
 
     def __init__(self, expressions: Expressions, actions: dict[int, Action]) -> None:
         self.expressions = expressions
         self.names = expressions.names
         self.actions = actions
+        self.profiles: dict[str, ActionProfile] = {}
+        self.selectors: dict[str, Json] = {}
 
     def pipeline(self, item: Json) -> Pipeline:
         """A pipeline with all its nodes."""
         for profile in item.get("action_profiles", []):
-            raise ProgramError(f"action profile {profile['name']} is not supported")
+            name = text(profile, "name")
+            selector = f"{name}.selector" if profile.get("selector") else None
+            self.profiles[name] = ActionProfile(
+                name, count(profile, "id"), count(profile, "max_size", 0), selector
+            )
+            if selector:
+                self.selectors[selector] = {**profile["selector"], "name": selector}
         nodes: dict[str, Node] = {}
         for table in item.get("tables", []):
             nodes[table["name"]] = self._table(table)
@@ -68,10 +77,12 @@ class PipelineReader:
 
     def _table(self, item: Json) -> Table:
         where = f"table {item['name']}"
-        if item.get("type", "simple") != "simple":
-            raise ProgramError(f"{where}: implementation {item['type']} is not supported")
-        if item.get("direct_meters"):
-            raise ProgramError(f"{where}: direct meters are not supported")
+        implementation = item.get("type", "simple")
+        if implementation not in ("simple", "indirect", "indirect_ws"):
+            raise ProgramError(f"{where}: implementation {implementation} is not supported")
+        profile = None if implementation == "simple" else text(item, "action_profile")
+        if profile is not None and profile not in self.profiles:
+            raise ProgramError(f"{where}: action profile {profile} does not exist")
         keys = tuple(self._table_key(k, where) for k in item["key"])
         next_nodes = {name: optional_text(item["next_tables"], name) for name in item.get("next_tables", {})}
         actions = self._table_actions(item, where)
@@ -90,6 +101,7 @@ class PipelineReader:
             self._default_action(item.get("default_entry"), actions, where),
             None if entries is None else tuple(self._const_entry(e, keys, actions, where) for e in entries),
             source(item),
+            profile,
         )
 
     def _table_actions(self, item: Json, where: str) -> tuple[Action, ...]:

@@ -13,12 +13,16 @@ from p4switch.program import (
     CounterArray,
     Deparser,
     Field,
+    FieldList,
     HeaderName,
     MeterArray,
+    Parser,
     Program,
     ProgramError,
     RegisterArray,
     Table,
+    TableKey,
+    ValueSet,
 )
 from p4switch.reader.expressions import Expressions
 from p4switch.reader.headers import Headers
@@ -59,10 +63,14 @@ class _Document:
         version = self.document.get("__meta__", {}).get("version")
         if not version or version[0] != 2:
             raise ProgramError(f"BMv2 JSON version 2.x is needed (__meta__.version), not {version}")
-        for key in ("header_unions", "header_union_stacks", "parse_vsets", "extern_instances"):
-            for item in self.items(key):
-                raise ProgramError(f"{key}: {item.get('name')} is not supported")
-        names = Headers(self.items("header_types"), self.items("headers"), self.items("header_stacks"))
+        for item in self.items("extern_instances"):
+            raise ProgramError(f"extern {item.get('name')} is not supported")
+        names = Headers(
+            *(
+                self.items(key)
+                for key in ("header_types", "headers", "header_stacks", "header_unions", "header_union_stacks")
+            )
+        )
         expressions = Expressions(names)
         actions = {count(a, "id"): expressions.action(a) for a in self.items("actions")}
         parsers, deparsers = self.items("parsers"), self.items("deparsers")
@@ -70,23 +78,25 @@ class _Document:
             raise ProgramError(
                 f"one parser and one deparser are needed, not {len(parsers)}, {len(deparsers)}"
             )
-        if deparsers[0].get("primitives"):
-            raise ProgramError("primitives in the deparser are not supported")
         reader = PipelineReader(expressions, actions)
         pipelines = {p["name"]: reader.pipeline(p) for p in self.items("pipelines")}
         for name in ("ingress", "egress"):
             if name not in pipelines:
                 raise ProgramError(f"pipeline {name} is missing")
         tables = [n for p in pipelines.values() for n in p.nodes.values() if isinstance(n, Table)]
+        parser = ParserReader(expressions).parser(parsers[0])
+        calculations = self.items("calculations") + list(reader.selectors.values())
         return Program(
             name=str(self.document.get("program", "") or "program"),
             header_types=names.header_types,
             headers=names.headers,
             stacks=names.stacks,
             errors={str(name): int(value) for name, value in self.items("errors")},
-            parser=ParserReader(expressions).parser(parsers[0]),
+            parser=parser,
             deparser=Deparser(
-                text(deparsers[0], "name"), tuple(names.header(h) for h in deparsers[0]["order"])
+                text(deparsers[0], "name"),
+                tuple(names.header(h) for h in deparsers[0]["order"]),
+                tuple(expressions.primitive(p, "deparser") for p in deparsers[0].get("primitives", [])),
             ),
             ingress=pipelines["ingress"],
             egress=pipelines["egress"],
@@ -107,19 +117,62 @@ class _Document:
                 )
                 for r in self.items("register_arrays")
             },
-            meters={
-                m["name"]: MeterArray(
-                    text(m, "name"),
-                    count(m, "id"),
-                    count(m, "size", 0),
-                    text(m, "binding") if m.get("is_direct") else None,
-                )
-                for m in self.items("meter_arrays")
-            },
-            calculations={c["name"]: _calculation(c, names) for c in self.items("calculations")},
+            meters={m["name"]: _meter(m, names) for m in self.items("meter_arrays")},
+            calculations={c["name"]: _calculation(c, names) for c in calculations},
             checksums=tuple(_checksum(c, expressions) for c in self.items("checksums")),
+            unions=names.unions,
+            value_sets={v["name"]: _value_set(v, parser) for v in self.items("parse_vsets")},
+            profiles=reader.profiles,
+            field_lists=_field_lists(self.items("field_lists"), expressions),
+            digests=_field_lists(self.items("learn_lists"), expressions),
             aliases={alias: Field(*target) for alias, target in self.items("field_aliases")},
         )
+
+
+def _meter(item: Json, names: Headers) -> MeterArray:
+    target = item.get("result_target")
+    kind = text(item, "type")
+    rates = count(item, "rate_count", 2)
+    if kind not in ("packets", "bytes") or rates > 2:
+        raise ProgramError(f"meter {item['name']}: {rates} rates of {kind} are not supported")
+    return MeterArray(
+        text(item, "name"),
+        count(item, "id"),
+        count(item, "size", 0),
+        rates,
+        kind == "bytes",
+        text(item, "binding") if item.get("is_direct") else None,
+        None if target is None else names.field(target),
+    )
+
+
+def _value_set(item: Json, parser: Parser) -> ValueSet:
+    """Kept as a table whose keys are those of the parser states that use it."""
+    name = text(item, "name")
+    widths = {
+        s.key_widths for s in parser.states.values() if any(t.value_set == name for t in s.transitions)
+    }
+    if len(widths) > 1:
+        raise ProgramError(f"value set {name}: parser states compare it with keys of different widths")
+    keys = tuple(
+        TableKey(f"{name}[{number}]", "ternary", Field("", ""), width, None)
+        for number, width in enumerate(widths.pop() if widths else ())
+    )
+    size = count(item, "max_size", 1024)
+    table = Table(name, count(item, "id"), "ternary", keys, (), size, False, False, {}, None, None, None)
+    return ValueSet(name, count(item, "id"), table)
+
+
+def _field_lists(items: list[Json], expressions: Expressions) -> dict[int, FieldList]:
+    lists = (
+        FieldList(
+            count(item, "id"),
+            text(item, "name"),
+            tuple(expressions.expression(e, f"field list {item['name']}") for e in item["elements"]),
+        )
+        for item in items
+    )
+    return {found.id: found for found in lists}
 
 
 def _calculation(item: Json, names: Headers) -> Calculation:

@@ -61,6 +61,14 @@ class Faults:
         if self.displacement < 0:
             raise ValueError(f"displacement must not be negative, but is {self.displacement} s")
 
+    @property
+    def mean_loss(self) -> float:
+        """The probability that a packet does not arrive, in the long run."""
+        arrives = (1 - self.loss) * (1 - self.corruption)
+        if self.burst and self.burst.begin:
+            arrives *= 1 - self.burst.loss * self.burst.begin / (self.burst.begin + self.burst.end)
+        return 1 - arrives
+
 
 @dataclass(frozen=True, slots=True)
 class LinkModel:

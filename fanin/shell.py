@@ -1,0 +1,67 @@
+"""`fanin shell` and `fanin exec`: into a network that is up."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, NoReturn
+
+import typer
+
+from fanin import shell_environment
+from topologies.errors import NetworkError
+from topologies.running import find_network
+
+# The controller has 1000 (controller/connection.py).
+_TAKE_OVER, _ONLY_LOOK = 2000, 1
+
+Run = Annotated[
+    int | None, typer.Option(help="process id of the fanin that runs the network, if there are several")
+]
+
+
+def shell(
+    switch: Annotated[str, typer.Argument(help="a switch of a network that is up, such as leaf1")],
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="leave the switch to its controller, as while a demo runs")
+    ] = False,
+    run: Run = None,
+) -> None:
+    """Open p4runtime-shell on a running switch, with the P4Info of its program."""
+    try:
+        network = find_network(switch, run)
+        if switch not in network.switches:
+            raise NetworkError(f"{switch} is a host; for a command on it: fanin exec {switch} COMMAND")
+        if not shell_environment.PYTHON.exists():
+            typer.echo("setting up p4runtime-shell in an environment of its own …", err=True)
+        shell_environment.set_up()
+        place = network.switches[switch]
+        election = _ONLY_LOOK if read_only else _TAKE_OVER
+        argv = [
+            *(str(shell_environment.PYTHON), "-m", "p4runtime_sh"),
+            *("--grpc-addr", f"127.0.0.1:{place.grpc_port}", "--device-id", str(place.device_id)),
+            *("--election-id", f"0,{election}"),
+        ]
+        command = network.inside(argv)
+    except (NetworkError, shell_environment.SetUpError) as error:
+        typer.echo(f"fanin shell: {error}", err=True)
+        raise typer.Exit(1) from None
+    _become(command)
+
+
+def execute(
+    node: Annotated[str, typer.Argument(help="a host, or a switch: all switches are in one namespace")],
+    command: Annotated[list[str], typer.Argument(help="such as: ping 10.2.0.1")],
+    run: Run = None,
+) -> None:
+    """Run a command on a host of a network that is up."""
+    try:
+        network = find_network(node, run)
+        argv = network.inside(command, node if node in network.hosts else None)
+    except NetworkError as error:
+        typer.echo(f"fanin exec: {error}", err=True)
+        raise typer.Exit(1) from None
+    _become(argv)
+
+
+def _become(argv: list[str]) -> NoReturn:
+    os.execvp(argv[0], argv)
