@@ -1,7 +1,7 @@
 # make demo: set everything up and run the main job.   make test: set everything up and pass the tests.
 
 PYTHON ?= python3
-VENV := .venv
+VENV ?= .venv
 
 .PHONY: demo test lint setup clean
 

@@ -19,17 +19,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from controller.telemetry import Event, Reason
 from experiments.virtual import HEADERS, Cluster, ClusterSpec, MakeWorker, Vector, load_switch
 from p4switch.engine import Engine
 from topologies.model import leaf_spine
 from topologies.virtual import SECOND, Burst, Faults, HostModel, LinkModel
-from topologies.virtual.links import Transit
+from topologies.virtual.links import NO_FAULTS, Transit
 from topologies.virtual.network import Observer
 from topologies.virtual.packets import PacketStore
 from workers import quantization, wire
@@ -82,7 +81,7 @@ class Scenario:
     values: int = 64
     elements: tuple[int, ...] = (1000,)
     skew: float = 0.0
-    faults: Faults = Faults()
+    faults: Faults = NO_FAULTS
     stalls: tuple[Stall, ...] = ()
     restarts: tuple[Restart, ...] = ()
     overflow: bool = False
@@ -280,9 +279,9 @@ def exact_sum(scenario: Scenario, inputs: Sequence[Vector]) -> tuple[Vector, int
     padded = [np.pad(x, (0, -length % values)).reshape(-1, values) for x in inputs]
     exponents = np.max([quantization.block_exponents(rows, workers)[0] for rows in padded], axis=0)
     factors = quantization.scales(exponents, workers)[:, np.newaxis]
-    sums: NDArray[np.int64] = sum(
-        (np.rint(rows.astype(np.float64) * factors).astype(np.int64) for rows in padded), np.int64(0)
-    )
+    sums = np.zeros(padded[0].shape, np.int64)
+    for rows in padded:
+        sums += np.rint(rows.astype(np.float64) * factors).astype(np.int64)
     saturated = int(np.count_nonzero((sums > quantization.LARGEST_SUM).any(axis=1)))
     result = np.minimum(sums, quantization.LARGEST_SUM) / factors
     return result.astype(np.float32).reshape(-1)[:length], saturated
@@ -334,7 +333,8 @@ def _unfinished(scenario: Scenario, cluster: Cluster) -> Iterator[str]:
 def shrink(scenario: Scenario, switch: Engine, make_worker: MakeWorker | None = None) -> Scenario:
     """The smallest scenario found that still fails, from one that does."""
     while smaller := next(
-        (s for s in _smaller(scenario) if run_scenario(s, switch, make_worker).violations), None
+        (s for s in _smaller(scenario) if s != scenario and run_scenario(s, switch, make_worker).violations),
+        None,
     ):
         scenario = smaller
     return scenario
@@ -353,19 +353,16 @@ def _smaller(scenario: Scenario) -> Iterable[Scenario]:
         parts = getattr(scenario, name)
         for i in range(len(parts)):
             yield replace(scenario, **{name: parts[:i] + parts[i + 1 :]})
-    faults = scenario.faults
-    for name in ("burst", "corruption", "loss", "duplication", "reordering"):
-        if getattr(faults, name):
-            yield replace(scenario, faults=replace(faults, **{name: None if name == "burst" else 0.0}))
-    for name, plain in (
-        ("queue_bytes", None),
-        ("skew", 0.0),
-        ("spines", 1),
-        ("coalescing", 0.0),
-        ("rate", None),
-    ):
-        if getattr(scenario, name) != plain:
-            yield replace(scenario, **{name: plain})
+    without_fault: tuple[dict[str, Any], ...] = (
+        *({"burst": None}, {"corruption": 0.0}, {"loss": 0.0}, {"duplication": 0.0}, {"reordering": 0.0}),
+    )
+    for fault in without_fault:
+        yield replace(scenario, faults=replace(scenario.faults, **fault))
+    plain: tuple[dict[str, Any], ...] = (
+        *({"queue_bytes": None}, {"skew": 0.0}, {"spines": 1}, {"coalescing": 0.0}, {"rate": None}),
+    )
+    for change in plain:
+        yield replace(scenario, **change)
     for i, count in enumerate(scenario.elements):
         if count > scenario.values:
             less = (*scenario.elements[:i], count // 2, *scenario.elements[i + 1 :])

@@ -17,10 +17,10 @@ from experiments.perceptron import Perceptron, Vector
 class TrainingConfig:
     """What every worker must agree on; the same seed gives everybody the same model and the same batches."""
 
-    epochs: int = 20
+    epochs: int = 12
     batch: int = 256
-    hidden: int = 1024
-    learning_rate: float = 0.2
+    hidden: int = 2048
+    learning_rate: float = 0.05
     momentum: float = 0.9
     seed: int = 1
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Network
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,8 @@ from p4switch.entries import ActionCall, Entry, EntryKey, Exact, Lpm, Match, Rep
 from p4switch.program import Program
 from topologies.model import Host, Link, Topology
 from topologies.virtual import SECOND, HostModel, LinkModel, VirtualNetwork
-from topologies.virtual.network import Observer
+from topologies.virtual.links import DEFAULT_LINK
+from topologies.virtual.network import DEFAULT_HOST, Observer
 from topologies.virtual.segments import segments
 from workers.protocol import Lease, Worker
 from workers.recovery import Recovery
@@ -27,6 +28,8 @@ from workers.recovery import Recovery
 PROGRAM = Path(__file__).parents[1] / "p4src" / "fanin.p4"
 
 Vector = NDArray[np.float32]
+DEFAULT_RECOVERY = Recovery()
+
 MakeWorker = Callable[[Lease, Recovery], Worker]
 
 HEADERS = 42  # Ethernet, IPv4, UDP
@@ -202,9 +205,9 @@ class ClusterSpec:
     window: int = 64
     values: int = 256
     hosts: tuple[str, ...] | None = None
-    links: LinkModel | Callable[[Link], LinkModel] = LinkModel()
-    host: HostModel = HostModel()
-    recovery: Recovery = Recovery()
+    links: LinkModel | Callable[[Link], LinkModel] = DEFAULT_LINK
+    host: HostModel = DEFAULT_HOST
+    recovery: Recovery = DEFAULT_RECOVERY
     counted: int | None = None
     seed: int = 0
 

@@ -12,8 +12,8 @@ from fanin.demo import demo
 from fanin.diff import diff
 from fanin.doctor import doctor
 from fanin.shell import execute, shell
-from fanin.up import up
 from fanin.soak import soak
+from fanin.up import up
 
 app = typer.Typer(
     name="fanin",

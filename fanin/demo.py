@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from experiments.tools import Compiler, Engine, ToolError
+from experiments.tools import ToolError
+from fanin.options import Leaves, ProgramCompiler, Rate, Spines, Switch, Workers, hosts_per_leaf
 from topologies.errors import NetworkError
 from topologies.model import TopologyError, leaf_spine
 from topologies.sandbox import SandboxError, enter
@@ -17,28 +18,19 @@ if TYPE_CHECKING:
 
 
 def demo(
-    workers: Annotated[int, typer.Option(min=1, help="workers, spread evenly over the leaves")] = 8,
-    leaves: Annotated[int, typer.Option(min=1, help="leaf switches, one for each rack")] = 2,
-    spines: Annotated[int, typer.Option(min=0, help="spine switches; 0 with a single leaf")] = 2,
-    rate: Annotated[
-        float | None, typer.Option(help="of every link, in Mb/s", show_default="100; with BMv2 0.4")
-    ] = None,
+    workers: Workers = 8,
+    leaves: Leaves = 2,
+    spines: Spines = 2,
+    rate: Rate = None,
     loss: Annotated[
         float, typer.Option(min=0, max=0.5, help="probability of loss in the lossy run, per packet and link")
     ] = 0.01,
-    switch: Annotated[
-        Engine, typer.Option(help="what runs as a switch: ours, or BMv2's simple_switch_grpc (FANIN_BMV2)")
-    ] = "embedded",
-    compiler: Annotated[
-        Compiler, typer.Option(help="what compiles the P4 program: ours, or p4c-bm2-ss (FANIN_P4C)")
-    ] = "embedded",
+    switch: Switch = "embedded",
+    compiler: ProgramCompiler = "embedded",
     results: Annotated[Path, typer.Option(help="where the results go")] = Path("results/demo"),
 ) -> None:
     """Train a model with its gradients added up in emulated switches, and hold it against ring all-reduce."""
-    if workers % leaves:
-        raise typer.BadParameter(
-            f"{workers} workers do not spread evenly over {leaves} leaves", param_hint="--workers"
-        )
+    in_each = hosts_per_leaf(workers, leaves)
     try:
         enter()
     except SandboxError as error:
@@ -56,7 +48,7 @@ def demo(
     try:
         on = target(switch)
         link_rate = on.rate if rate is None else round(rate * 1e6)
-        topology = leaf_spine(spines, leaves, workers // leaves, rate=link_rate)
+        topology = leaf_spine(spines, leaves, in_each, rate=link_rate)
         with ProgressObserver() as observer:
             observer.stage(f"compiling p4src/{PROGRAM.name}")
             program = compile_program(PROGRAM, compiler)

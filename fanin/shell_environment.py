@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-FOLDER = Path(__file__).parents[1] / ".venv-p4runtime-shell"
+FOLDER = Path(sys.prefix).with_name(".venv-p4runtime-shell")
 PYTHON = FOLDER / "bin" / "python"
 # The stubs of the package p4runtime need a protobuf of the 3.20 series; pip would take a newer one.
 PACKAGES = ("p4runtime-shell==0.0.6", "protobuf==3.20.3")

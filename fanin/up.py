@@ -3,13 +3,122 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-from typing import Annotated
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from experiments.tools import Compiler, Engine, ToolError
-from fanin.options import Leaves, Rate, Spines, Switch, SwitchCompiler, Workers
+from experiments.tools import ToolError
+from fanin.options import Leaves, ProgramCompiler, Rate, Spines, Switch, Workers, hosts_per_leaf
 from topologies.errors import NetworkError
-from topologies.model import Topology, TopologyError, leaf_spine
+from topologies.model import TopologyError, leaf_spine
 from topologies.sandbox import SandboxError, enter
+
+if TYPE_CHECKING:
+    from finsy.proto.p4.config.v1.p4info_pb2 import P4Info
+
+    from controller.controller import Lease
+    from experiments.targets import Target
+    from topologies.mininet_net import MininetNetwork
+    from topologies.model import Topology
+
+_LOOK_SECONDS = 0.5
+
+
+def up(
+    workers: Workers = 8,
+    leaves: Leaves = 2,
+    spines: Spines = 2,
+    rate: Rate = None,
+    switch: Switch = "embedded",
+    compiler: ProgramCompiler = "embedded",
+    logs: Annotated[Path, typer.Option(help="where the switches' output goes")] = Path("results/up"),
+) -> None:
+    """Build a network, program it, grant a lease to all hosts, and keep it up until Ctrl-C.
+
+    Meanwhile, in another terminal: `fanin shell leaf1` for p4runtime-shell, `fanin exec h1 ping 10.2.0.1` for a
+    command on a host.
+    """
+    in_each = hosts_per_leaf(workers, leaves)
+    try:
+        enter()
+    except SandboxError as error:
+        raise typer.Exit(_fail(error)) from None
+
+    # Not above: what precedes enter() runs twice, and these take a second to import.
+    from controller.errors import ControllerError
+    from experiments.compilers import compile_program
+    from experiments.demo import PROGRAM
+    from experiments.targets import target
+    from p4compiler import CompileError
+    from topologies.mininet_net import MininetNetwork
+
+    try:
+        on = target(switch)
+        link_rate = on.rate if rate is None else round(rate * 1e6)
+        topology = leaf_spine(spines, leaves, in_each, rate=link_rate)
+        program = compile_program(PROGRAM, compiler)
+        with MininetNetwork(topology, on.launcher, logs) as network:
+            asyncio.run(_keep_up(network, program.p4info, program.device_config, on))
+    except (TopologyError, ToolError, CompileError, NetworkError, ControllerError) as error:
+        raise typer.Exit(_fail(error)) from None
+    except KeyboardInterrupt:
+        typer.echo("The network is down; nothing is left behind.")
+
+
+async def _keep_up(network: MininetNetwork, p4info: P4Info, device_config: bytes, on: Target) -> None:
+    from controller.controller import Controller
+
+    topology = network.topology
+    rate = topology.links_of(topology.ranked_hosts[0].name)[0].rate_bits_per_second
+    async with Controller(topology, p4info, device_config) as controller:
+        hosts = [host.name for host in topology.ranked_hosts]
+        _show(topology, await controller.grant(hosts, slots=on.pace(rate).window))
+        while True:
+            network.check()
+            await asyncio.sleep(_LOOK_SECONDS)
+
+
+def _show(topology: Topology, lease: Lease) -> None:
+    from rich.table import Table
+
+    from fanin.progress import console
+
+    switches = Table("switch", "role", "device id", "P4Runtime", "neighbours by port", box=None)
+    for switch in topology.switches:
+        peers = sorted(_peers(topology, switch.name))
+        neighbours = ", ".join(f"{port}: {peer}" for port, peer in peers)
+        root = ", root of the tree" if lease.tree.root.switch == switch.name else ""
+        row = (
+            switch.name,
+            switch.role + root,
+            str(switch.device_id),
+            f"127.0.0.1:{switch.grpc_port}",
+            neighbours,
+        )
+        switches.add_row(*row)
+    hosts = Table("host", "rank", "address", "sends to", box=None)
+    for host in topology.ranked_hosts:
+        job = lease.tree.job
+        hosts.add_row(
+            host.name, str(host.rank), f"{host.ip}:{job.udp_port}", f"{host.gateway}:{job.udp_port}"
+        )
+    console.print(switches, hosts, sep="\n\n")
+    job = lease.tree.job
+    console.print(
+        f"\nLease {lease.id}: slots {job.base} to {job.base + job.slots - 1}. The network is up until Ctrl-C; "
+        f"in another terminal:\n  fanin shell {topology.leaves[0].name}\n  fanin exec {topology.ranked_hosts[0].name} "
+        f"ping {topology.ranked_hosts[-1].ip}",
+        highlight=False,
+    )
+
+
+def _peers(topology: Topology, switch: str) -> Iterator[tuple[int, str]]:
+    for link in topology.links_of(switch):
+        yield link.end(switch).port, link.b.node if link.a.node == switch else link.a.node
+
+
+def _fail(message: object) -> int:
+    typer.echo(f"fanin up: {message}", err=True)
+    return 1

@@ -69,14 +69,21 @@ class BatchProcessor:
                 f"a packet of {lengths.max()} bytes: the row has {room}, a packet at most {LONGEST_PACKET}"
             )
         out = self._out
-        arrays = [
-            np.ascontiguousarray(ports, np.uint32),
-            np.ascontiguousarray(packets, np.uint8),
-            np.ascontiguousarray(lengths, np.uint32),
-            np.ascontiguousarray(times, np.uint64),
-        ]
-        addresses = [array.ctypes.data for array in arrays]
-        _library().switch_process_batch(self._base, count, *addresses, room, ctypes.byref(out))
+        ports = np.ascontiguousarray(ports, np.uint32)
+        packets = np.ascontiguousarray(packets, np.uint8)
+        lengths = np.ascontiguousarray(lengths, np.uint32)
+        times = np.ascontiguousarray(times, np.uint64)
+        _library().switch_process_batch(
+            *(
+                self._base,
+                count,
+                ports.ctypes.data,
+                packets.ctypes.data,
+                lengths.ctypes.data,
+                times.ctypes.data,
+            ),
+            *(room, ctypes.byref(out)),
+        )
         if out.failed:
             raise MemoryError(f"no memory for what {count} packets became")
         if out.longest > room:

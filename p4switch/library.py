@@ -32,11 +32,16 @@ class PortStatistics(ctypes.Structure):
 
 SIGNATURES = {
     "switch_open": (None, [c_void_p]),
-    "switch_close": (None, [c_void_p, c_uint32]),
+    "switch_close": (None, [c_void_p, c_uint32, c_uint32]),
     "switch_lock": (None, [c_void_p]),
     "switch_unlock": (None, [c_void_p]),
     "switch_table": (c_void_p, [c_void_p, c_uint32]),
-    "switch_set_multicast": (c_bool, [c_void_p, c_uint32, c_int32, c_void_p]),
+    "switch_value_set": (c_void_p, [c_void_p, c_uint32]),
+    "switch_log": (None, [c_void_p, c_bool]),
+    "switch_failures": (c_uint64, [c_void_p]),
+    "switch_keep_digests": (None, [c_void_p, c_int32]),
+    "switch_digests": (c_uint64, [c_void_p, POINTER(c_void_p)]),
+    "switch_set_replicas": (c_bool, [c_void_p, c_bool, c_uint32, c_int32, c_void_p]),
     "switch_process": (None, [c_void_p, c_uint32, ctypes.c_char_p, c_uint32, c_uint64, POINTER(Collected)]),
     "switch_collected_free": (None, [POINTER(Collected)]),
     "port_open": (c_int32, [ctypes.c_char_p]),

@@ -212,6 +212,11 @@ class HeaderType:
     width: int
 
     @property
+    def fixed_bytes(self) -> int:
+        """Its length without the varbit."""
+        return (self.width - (self.varbit.width if self.varbit else 0)) // 8
+
+    @property
     def varbit(self) -> FieldType | None:
         """The field of varying width, always the last one."""
         return self.fields[-1] if self.fields and self.fields[-1].varying else None

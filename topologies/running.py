@@ -46,7 +46,10 @@ class RunningNetwork:
 def announce(switches: Mapping[str, RunningSwitch], hosts: Mapping[str, int]) -> None:
     """Tells that this run's network is up."""
     if folder := scratch():
-        network = {"switches": {name: asdict(switch) for name, switch in switches.items()}, "hosts": dict(hosts)}
+        network = {
+            "switches": {name: asdict(switch) for name, switch in switches.items()},
+            "hosts": dict(hosts),
+        }
         (folder / _FILE).write_text(json.dumps(network))
 
 

@@ -22,7 +22,7 @@ class Recovery:
     resends what was not lost. `give_up`: an all-reduce that hears nothing new for so long fails.
     """
 
-    initial_rto: float = 0.1
+    initial_rto: float = 0.05
     min_rto: float = 0.02
     max_rto: float = 1.0
     give_up: float = 30.0
@@ -82,6 +82,7 @@ class Timers:
         self.first_sent = np.zeros(places)
         self.times_sent = np.zeros(places, np.int64)
         self.timeouts = 0
+        self._initial = recovery.initial_rto
         self._longest = recovery.max_rto
         self._last_sent = np.zeros(places)
         self._timeouts = np.full(places, np.inf)  # how long each timer runs; infinity: it does not
@@ -101,9 +102,11 @@ class Timers:
     def start(self, places: NDArray[np.int64] | slice, now: float, *, measure: bool = True) -> None:
         """The packets of these places have been sent for the first time; their timers were stopped.
 
-        measure: whether the answers will tell the round-trip time, and not how long some worker was late.
+        measure: whether the answers will tell the round-trip time, and not how long some worker was late. They
+        are given the initial timeout then, since nothing that was measured says how long that is.
         """
-        timeout = min(self.rtt.rto * 2.0**self._backoff, self._longest)
+        rto = self.rtt.rto if measure else max(self.rtt.rto, self._initial)
+        timeout = min(rto * 2.0**self._backoff, self._longest)
         self._timeouts[places] = timeout
         self._backoffs[places] = self._backoff
         self._measured[places] = measure

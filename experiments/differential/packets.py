@@ -86,13 +86,18 @@ class PacketSource:
             for header in extracted:
                 for name, width, *_ in self._headers.get(header, ()):
                     values[header, name] = self._value((header, name), width, chosen)
-            taken = self._rng.choice(state["transitions"]) if state["transitions"] else None
-            if taken is None:
-                break
-            if taken["type"] == "hexstr":
-                self._select(state["transition_key"], taken, values)
-            state = self._states.get(taken["next_state"])
+            state = self._states.get(self._leave(state, values))
         return order
+
+    def _leave(self, state: Mapping[str, Any], values: dict[Field, int]) -> str | None:
+        """The next state: mostly one that has to be selected, as those lead on."""
+        transitions = state["transitions"]
+        selected = [transition for transition in transitions if transition["type"] == "hexstr"]
+        if selected and self._rng.random() < 0.85:
+            taken = self._rng.choice(selected)
+            self._select(state["transition_key"], taken, values)
+            return str(taken["next_state"])
+        return transitions[-1]["next_state"] if transitions else None
 
     def _value(self, field: Field, width: int | str, chosen: Mapping[Field, int]) -> int:
         bits = width if isinstance(width, int) else 0  # "*": a varbit, here empty

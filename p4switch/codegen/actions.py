@@ -25,6 +25,8 @@ from p4switch.program import (
     Named,
     Primitive,
     StackName,
+    UnionName,
+    Values,
 )
 
 FROM_OPERANDS = {
@@ -36,6 +38,7 @@ FROM_OPERANDS = {
     "shift_left": "<<",
     "shift_right": ">>",
 }
+ENDS = {"exit", "assert", "assume"}  # the pipeline
 IN_PLACE = {"add_to_field": "+", "subtract_from_field": "-"}
 
 
@@ -58,7 +61,7 @@ class ActionWriter:
         self.uses = uses
         self.runs = runs
         self.has_exit = {
-            a.id for a in layout.program.actions.values() if any(p.op == "exit" for p in a.primitives)
+            a.id for a in layout.program.actions.values() if any(p.op in ENDS for p in a.primitives)
         }
 
     def function(self, action: Action) -> str:
@@ -106,6 +109,7 @@ class PrimitiveWriter:
         self.where = where
         self.expressions = ExpressionWriter(actions.layout, where, parameters)
         self.temporaries = 0
+        self.abandon = "return;"  # leaves the function after a failed assertion
 
     def parts(self, out: Writer, parts: Sequence[Primitive | Run]) -> None:
         """An action's primitives in order, with labels where a jump lands, and its runs as loops."""
@@ -140,7 +144,7 @@ class PrimitiveWriter:
 
     def operands(self, arguments: Sequence[Argument]) -> list[Expression]:
         """Arguments that must all be expressions."""
-        return [a for a in arguments if not isinstance(a, Named)]
+        return [a for a in arguments if not isinstance(a, (Named, Values))]
 
     def temporary(self, out: Writer, kind: str, code: str) -> str:
         """A constant local with an expression's value."""
@@ -162,13 +166,15 @@ class PrimitiveWriter:
         match target:
             case Field():
                 kind = self.layout.program.field_type(target)
+                if kind.varying:
+                    raise self.expressions.unsupported(f"{target.header}.{target.name}: a number for a varbit")
                 if kind.width > WIDEST:
                     self.assign_bytes(out, target, source)
                 elif kind.width:
                     self.store(out, target, self.expressions.assigned(source, kind))
             case ElementField(element, offset):
                 stack = self.layout.program.stacks[element.stack]
-                header_type = self.layout.program.headers[stack.headers[0]].type
+                header_type = self.layout.program.headers[stack.headers[element.member]].type
                 kind = header_type.fields[offset]
                 pointer = self.expressions.element_pointer(element)
                 machine = max(32, machine_width(kind.width))
@@ -226,12 +232,12 @@ class PrimitiveWriter:
         """setInvalid()."""
         out.line(f"set_invalid(p, {self.header(target)});")
 
-    def op_assign_header(self, out: Writer, target: HeaderName, source: HeaderName) -> None:
+    def op_assign_header(self, out: Writer, target: HeaderName, source: Expression) -> None:
         """Header assignment: fields and validity."""
-        if self.layout.program.headers[target.name].is_metadata:
+        if self.layout.program.headers[target.name].is_metadata and isinstance(source, HeaderName):
             self.assign_struct(out, target, source)
             return
-        out.line(f"copy_header(p, {self.header(target)}, {self.header(source)});")
+        out.line(f"copy_header(p, {self.header(target)}, {self.expressions.header_number(source)});")
 
     op_copy_header = op_assign_header
 
@@ -243,17 +249,40 @@ class PrimitiveWriter:
     def op_assign_header_stack(self, out: Writer, target: StackName, source: StackName) -> None:
         """Header stack assignment, element by element."""
         stacks = self.layout.program.stacks
-        for to, origin in zip(stacks[target.name].headers, stacks[source.name].headers, strict=True):
-            out.line(f"copy_header(p, {self.layout.header_index(to)}, {self.layout.header_index(origin)});")
+        self.copy_headers(out, stacks[target.name].headers, stacks[source.name].headers)
         out.line(f"p->{self.layout.stack_next(target.name)} = p->{self.layout.stack_next(source.name)};")
+
+    op_assign_union_stack = op_assign_header_stack
+
+    def op_assign_union(self, out: Writer, target: UnionName, source: UnionName) -> None:
+        """Header union assignment, member by member."""
+        unions = self.layout.program.unions
+        self.copy_headers(out, unions[target.name].headers, unions[source.name].headers)
+
+    def copy_headers(self, out: Writer, targets: Sequence[str], sources: Sequence[str]) -> None:
+        """Header assignments in pairs."""
+        if len(targets) != len(sources):
+            raise self.expressions.unsupported("an assignment of stacks or unions of different sizes")
+        for to, origin in zip(targets, sources, strict=True):
+            out.line(f"copy_header(p, {self.layout.header_index(to)}, {self.layout.header_index(origin)});")
+
+    def op_assign_VL(self, out: Writer, target: Expression, source: Expression) -> None:  # noqa: N802
+        """Assignment of a varbit, its length included."""
+        if not isinstance(target, Field) or not isinstance(source, Field):
+            raise self.expressions.unsupported("assign_VL needs two fields")
+        kinds = [self.layout.program.field_type(f) for f in (target, source)]
+        if not all(k.varying for k in kinds) or kinds[0].width < kinds[1].width:
+            raise self.expressions.unsupported("assign_VL needs two varbits of one width")
+        headers = f"{self.layout.header_index(target.header)}, {self.layout.header_index(source.header)}"
+        out.line(f"copy_varbit(p, {headers});")
 
     def shift_stack(self, out: Writer, function: str, stack: StackName, by: Expression) -> None:
         """Push and pop."""
-        headers = self.layout.program.stacks[stack.name].headers
-        first = self.layout.header_index(headers[0])
+        whole = self.layout.program.stacks[stack.name]
+        first = self.layout.header_index(whole.headers[0])
         amount = self.expressions.value(by).cast("uint32_t")
         used = f"&p->{self.layout.stack_next(stack.name)}"
-        out.line(f"{function}(p, {first}, {len(headers)}, {used}, {amount});")
+        out.line(f"{function}(p, {first}, {whole.depth}, {whole.unit}, {used}, {amount});")
 
     def op_push(self, out: Writer, stack: StackName, by: Expression) -> None:
         """push_front(): the new first elements are invalid."""
@@ -322,6 +351,71 @@ class PrimitiveWriter:
         out.line(f"if ({at} < {self.layout.program.counters[counter.name].size})")
         out.line(f"    count(&s->{member}[{at}], p->ingress_length);")
 
+    def op_execute_meter(self, out: Writer, meter: Named, index: Expression, target: Expression) -> None:
+        """Out of range, nothing is metered and the target keeps its value."""
+        member = self.state.meter(meter.name, self.where)
+        array = self.layout.program.meters[meter.name]
+        at = self.index(out, index)
+        with out.block(f"if ({at} < {array.size})"):
+            amount = "p->ingress_length" if array.by_bytes else "1"
+            self.assign_number(out, target, f"meter_execute(&s->{member}[{at}], {amount}, p->now)")
+
+    # What happens to the packet after the pipeline
+
+    def op_clone(self, out: Writer, session: Expression, fields: Constant) -> None:
+        """Both kinds: which one it is depends on the pipeline that it happens in, as in simple_switch."""
+        self.field_list(fields)
+        number = self.temporary(out, "uint64_t", self.expressions.value(session).cast("uint64_t"))
+        out.line(f"p->request.clone = SESSIONS | ((uint32_t){number} % SESSIONS);")
+        out.line(f"p->request.clone_list = {fields.value};")
+
+    op_clone_ingress_pkt_to_egress = op_clone
+    op_clone_egress_pkt_to_egress = op_clone
+
+    def op_resubmit(self, out: Writer, fields: Constant) -> None:
+        """At the end of ingress the packet begins anew as it came."""
+        self.field_list(fields)
+        out.line(f"p->request.resubmit = {fields.value};")
+
+    def op_recirculate(self, out: Writer, fields: Constant) -> None:
+        """After the deparser the packet begins anew."""
+        self.field_list(fields)
+        out.line(f"p->request.recirculate = {fields.value};")
+
+    def field_list(self, fields: Constant) -> None:
+        """Checks a field list's number; 0 is none."""
+        if fields.value and fields.value not in self.layout.program.field_lists:
+            raise self.expressions.unsupported(f"field list {fields.value} does not exist")
+
+    def op_generate_digest(self, out: Writer, _receiver: Expression, digest: Constant) -> None:
+        """At the end of ingress the digest's fields go to the control plane."""
+        if digest.value not in self.layout.program.digests:
+            raise self.expressions.unsupported(f"digest {digest.value} does not exist")
+        out.line(f"p->request.digest = {digest.value};")
+
+    # Messages
+
+    def op_log_msg(self, out: Writer, text: Named, values: Values) -> None:
+        """Each `{}` of the text is a value, in decimal."""
+        pieces = text.name.split("{}")
+        codes = [self.expressions.masked(v, (1 << 64) - 1).code for v in values.items]
+        if len(pieces) != len(codes) + 1:
+            raise self.expressions.unsupported(f"log_msg: {len(codes)} values for {text.name!r}")
+        form = "%llu".join(quoted(piece).replace("%", "%%") for piece in pieces)
+        arguments = "".join(f", (unsigned long long){code}" for code in codes)
+        out.line("if (s->base.logs)")
+        out.line(f'    fprintf(stderr, "{form}\\n"{arguments});')
+
+    def op_assert(self, out: Writer, condition: Expression) -> None:
+        """A packet for which it is false is dropped at once, and counted; BMv2 would end its process."""
+        with out.block(f"if (!{self.expressions.condition(condition)})"):
+            out.line("s->base.failures++;")
+            out.line("p->failed = p->exit = true;")
+            out.line(f'fprintf(stderr, "assertion failed: {quoted(self.where)}\\n");')
+            out.line(self.abandon)
+
+    op_assume = op_assert
+
     # Externs
 
     def op_modify_field_rng_uniform(
@@ -357,3 +451,12 @@ class PrimitiveWriter:
         """Jumps when the condition is 0 or false."""
         out.line(f"if (!({self.expressions.condition(condition)}))")
         out.line(f"    goto L{offset.value};")
+
+
+def quoted(text: str) -> str:
+    """Text inside a C string literal."""
+    return "".join(c if c.isascii() and c.isprintable() and c not in '"\\?' else _escaped(c) for c in text)
+
+
+def _escaped(character: str) -> str:
+    return "".join(f"\\{byte:03o}" for byte in character.encode())

@@ -91,11 +91,18 @@ class Calculations:
                     return
                 body.line("words += checksum_sum(p->payload, (uint32_t)(p->end - p->payload));")
             elif isinstance(first, HeaderName) or len(pieces) > 1:
-                if bits % 16 or width % 16:
+                varbit = isinstance(first, HeaderName) and self.layout.program.headers[first.name].type.varbit
+                if bits % 16 or width % 16 or varbit:
                     return
                 name = first.header if isinstance(first, Field) else getattr(first, "name", "")
                 at = self.layout.program.field_type(first).offset // 8 if isinstance(first, Field) else 0
                 body.line(f"words += checksum_sum({self.layout.header_pointer(name)} + {at}, {width // 8});")
+            elif isinstance(first, Field) and self.layout.program.field_type(first).varying:
+                if bits % 16 or pieces[-1] is not calculation.inputs[-1]:
+                    return
+                index = self.layout.header_index(first.header)
+                place = f"{self.layout.header_pointer(first.header)} + header_size[{index}]"
+                body.line(f"words += checksum_sum({place}, p->varying[{index}]);")
             else:
                 shift = -(bits + width) % 16
                 if width + shift > 64:
@@ -130,7 +137,7 @@ class Calculations:
                 and not self.layout.is_metadata(last)
             ):
                 before, kind = (self.layout.program.field_type(f) for f in (last, piece.value))
-                if before.offset + before.width == kind.offset:
+                if before.offset + before.width == kind.offset and not kind.varying:
                     stretches[-1].append(piece)
                     continue
             stretches.append([piece])
@@ -162,12 +169,17 @@ class Calculations:
             case Constant(number):
                 out.line(f"bits = append(input, bits, {width}, {literal(number)});")
             case HeaderName(name):
-                size = self.layout.program.headers[name].type.width // 8
-                with out.block(f"if ({self.layout.is_valid(name)})"):
-                    out.line(f"memcpy(input + bits / 8, {self.layout.header_pointer(name)}, {size});")
-                    out.line(f"bits += {8 * size};")
+                size = f"header_bytes(p, {self.layout.header_index(name)})"
+                out.line(f"if ({self.layout.is_valid(name)})")
+                out.line(f"    bits = append_bytes(input, bits, {self.layout.header_pointer(name)}, {size});")
             case Field(header):
                 kind = self.layout.program.field_type(value)
+                if kind.varying:
+                    index = self.layout.header_index(header)
+                    place = f"{self.layout.header_pointer(header)} + header_size[{index}]"
+                    out.line(f"if ({self.layout.is_valid(header)})")
+                    out.line(f"    bits = append_bytes(input, bits, {place}, p->varying[{index}]);")
+                    return
                 if kind.width > WIDEST:
                     self._write_wide(out, value, where)
                     return
@@ -187,8 +199,7 @@ class Calculations:
             raise ProgramError(f"{where}: field {value.header}.{value.name} over {WIDEST} bits")
         with out.block(f"if ({self.layout.is_valid(value.header)})"):
             pointer = f"{self.layout.header_pointer(value.header)} + {kind.offset // 8}"
-            out.line(f"memcpy(input + bits / 8, {pointer}, {kind.width // 8});")
-            out.line(f"bits += {kind.width};")
+            out.line(f"bits = append_bytes(input, bits, {pointer}, {kind.width // 8});")
 
     # Checksums
 

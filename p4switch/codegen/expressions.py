@@ -28,6 +28,7 @@ from p4switch.program import (
     StackElement,
     StackName,
     Unary,
+    UnionName,
 )
 
 TYPES = {  # in order of preference, with their ranges
@@ -133,6 +134,8 @@ class ExpressionWriter:
         kind = self.field_type(reference)
         if kind.width > WIDEST:
             raise self.unsupported(f"{reference.header}.{reference.name}: arithmetic on over {WIDEST} bits")
+        if kind.varying:
+            raise self.unsupported(f"{reference.header}.{reference.name}: arithmetic on a varbit")
         low, high = range_of(kind)
         if self.layout.is_metadata(reference):
             if kind.width == 0:
@@ -158,16 +161,33 @@ class ExpressionWriter:
         """A register cell read in an expression; overridden where registers are in reach."""
         raise self.unsupported(f"register {expression.register} in an expression")
 
-    def element_pointer(self, element: StackElement) -> str:
-        """A C expression for the first byte of a stack's element; an index out of range takes the last."""
+    def element_index(self, element: StackElement) -> str:
+        """A C expression for the number of a stack's element; an index out of range takes the last."""
         stack = self.layout.program.stacks[element.stack]
-        last = len(stack.headers) - 1
+        last = stack.depth - 1
         index = self.value(element.index)
-        first = self.layout.header_index(stack.headers[0])
+        first = self.layout.header_index(stack.headers[element.member])
+        step = f" * {stack.unit}" if stack.unit > 1 else ""
         if index.low == index.high and 0 <= index.low <= last:
-            return f"p->header[{first} + {index.code}]"
+            return f"{first} + {index.code}{step}"
         number = index.cast("uint64_t")
-        return f"p->header[{first} + ({number} < {last} ? {number} : {last})]"
+        return f"{first} + ({number} < {last} ? {number} : {last}){step}"
+
+    def element_pointer(self, element: StackElement) -> str:
+        """A C expression for the first byte of a stack's element."""
+        return f"p->header[{self.element_index(element)}]"
+
+    def header_number(self, expression: Expression) -> str:
+        """A C expression for the number of the header that an expression stands for."""
+        match expression:
+            case HeaderName(name) if not self.layout.program.headers[name].is_metadata:
+                return self.layout.header_index(name)
+            case StackElement():
+                return f"({self.element_index(expression)})"
+            case Conditional(condition, then, otherwise):
+                choice = f"{self.header_number(then)} : {self.header_number(otherwise)}"
+                return f"({self.condition(condition)} ? {choice})"
+        raise self.unsupported(f"a header is needed, not {expression}")
 
     def leaf(self, expression: Operand) -> Value:
         """Values that need no operator."""
@@ -185,17 +205,18 @@ class ExpressionWriter:
                 return self.register(expression)
             case ElementField(element, offset):
                 stack = self.layout.program.stacks[element.stack]
-                header_type = self.layout.program.headers[stack.headers[0]].type
+                header_type = self.layout.program.headers[stack.headers[element.member]].type
                 return self.bits(self.element_pointer(element), header_type.name, header_type.fields[offset])
-            case LastField(stack_name, name):
+            case LastField(stack_name, name, member):
                 stack = self.layout.program.stacks[stack_name]
-                header_type = self.layout.program.headers[stack.headers[0]].type
+                header_type = self.layout.program.headers[stack.headers[member]].type
                 kind = header_type.field(name)
                 if kind is None:
                     raise self.unsupported(f"field {name} of stack {stack_name} does not exist")
                 used = f"p->{self.layout.stack_next(stack_name)}"
-                first = self.layout.header_index(stack.headers[0])
-                return self.bits(f"p->header[{first} + ({used} ? {used} - 1 : 0)]", header_type.name, kind)
+                first = self.layout.header_index(stack.headers[member])
+                step = f" * {stack.unit}" if stack.unit > 1 else ""
+                return self.bits(f"p->header[{first} + ({used} ? {used} - 1 : 0){step}]", header_type.name, kind)
             case Lookahead():
                 raise self.unsupported("lookahead outside a parser")
         raise self.unsupported(f"{type(expression).__name__} where a number is needed")
@@ -226,10 +247,10 @@ class ExpressionWriter:
             case Unary("b2d", operand):
                 return Value(f"({self.condition(operand)})", 0, 1, "int32_t")
             case Unary("last_stack_index", StackName(stack)):
-                size = len(self.layout.program.stacks[stack].headers)
+                size = self.layout.program.stacks[stack].depth
                 return Value(f"((int32_t)p->{self.layout.stack_next(stack)} - 1)", -1, size - 1, "int32_t")
             case Unary("size_stack", StackName(stack)):
-                size = len(self.layout.program.stacks[stack].headers)
+                size = self.layout.program.stacks[stack].depth
                 return Value(f"p->{self.layout.stack_next(stack)}", 0, size, "uint32_t")
             case Conditional(condition, then, otherwise):
                 first, second = self.value(then), self.value(otherwise)
@@ -405,23 +426,35 @@ class ExpressionWriter:
                 return f"!{self.condition(operand)}"
             case Unary("valid", HeaderName(name)):
                 return self.layout.is_valid(name)
-            case Unary("valid", StackElement(stack, index)):
-                first = self.layout.header_index(self.layout.program.stacks[stack].headers[0])
-                last = len(self.layout.program.stacks[stack].headers) - 1
+            case Unary("valid", StackElement(stack_name, index, member)):
+                stack = self.layout.program.stacks[stack_name]
+                first = self.layout.header_index(stack.headers[member])
                 number = self.value(index).cast("uint64_t")
-                return f"({number} <= {last} && p->valid[{first} + {number}])"
+                step = f" * {stack.unit}" if stack.unit > 1 else ""
+                return f"({number} < {stack.depth} && p->valid[{first} + {number}{step}])"
+            case Unary("valid_union", UnionName(name)):
+                members = self.layout.program.unions[name].headers
+                return f"({' || '.join(self.layout.is_valid(m) for m in members)})"
             case Unary("d2b", operand):
                 return f"({self.value(operand).code} != 0)"
             case Binary("and" | "or" as op, left, right):
                 return f"({self.condition(left)} {'&&' if op == 'and' else '||'} {self.condition(right)})"
-            case Binary("==" | "!=" as op, HeaderName(left), HeaderName(right)):
-                if (
-                    self.layout.program.headers[left].is_metadata
-                    or self.layout.program.headers[right].is_metadata
-                ):
-                    raise self.unsupported("a comparison of structs")
-                same = f"same_header(p, {self.layout.header_index(left)}, {self.layout.header_index(right)})"
+            case Binary("==" | "!=" as op, HeaderName() | StackElement() as left, right):
+                same = f"same_header(p, {self.header_number(left)}, {self.header_number(right)})"
                 return same if op == "==" else f"!{same}"
+            case Binary("==" | "!=" as op, UnionName(left), UnionName(right)):
+                unions = self.layout.program.unions
+                pairs = zip(unions[left].headers, unions[right].headers, strict=True)
+                same = " || ".join(
+                    f"same_header(p, {self.layout.header_index(a)}, {self.layout.header_index(b)})"
+                    for a, b in pairs
+                )
+                return f"({same})" if op == "==" else f"!({same})"
+            case Binary("==" | "!=" as op, Field() as left, Field() as right) if self.field_type(left).varying:
+                if not self.field_type(right).varying:
+                    raise self.unsupported("a comparison of a varbit with a number")
+                headers = f"{self.layout.header_index(left.header)}, {self.layout.header_index(right.header)}"
+                return f"{'' if op == '==' else '!'}same_varbit(p, {headers})"
             case Binary("==" | "!=" as op, left, right) if self.is_boolean(left):
                 return f"(!!{self.condition(left)} {op} !!{self.condition(right)})"
             case Binary(op, left, right) if op in COMPARISON:

@@ -5,19 +5,26 @@ Source: BMv2's docs/simple_switch.md, "Pseudocode for what happens at the end of
 
 from __future__ import annotations
 
+from p4switch.codegen.actions import ActionWriter, PrimitiveWriter
 from p4switch.codegen.expressions import ExpressionWriter
 from p4switch.codegen.layout import Layout
 from p4switch.codegen.uses import fields_read
 from p4switch.codegen.writer import Writer
-from p4switch.program import Field
+from p4switch.program import Field, ProgramError
 
 INSTANCE_NORMAL, INSTANCE_REPLICATION = 0, 5
 
 
-def write_frame(out: Writer, layout: Layout) -> None:
+def write_frame(out: Writer, layout: Layout, actions: ActionWriter) -> None:
     """The exported functions, and the way of a packet through parser, ingress, egress and deparser."""
     _write_reads_checksum(out, layout)
-    _write_egress(out, layout)
+    if layout.goes_again:
+        _write_copies(out, layout)
+    if "generate_digest" in layout.requests:
+        _write_digest(out, layout)
+    _write_replicate(out, layout)
+    _write_egress(out, layout, actions)
+    _write_run(out, layout)
     _write_process(out, layout)
     _write_open(out)
 
@@ -70,8 +77,62 @@ def _bytes_read(layout: Layout) -> list[tuple[str, int, int]]:
     return stretches
 
 
-def _write_egress(out: Writer, layout: Layout) -> None:
-    order = ", ".join(layout.header_index(h) for h in layout.program.deparser.order) or "0"
+def _write_copies(out: Writer, layout: Layout) -> None:
+    """What again.h needs to know of the metadata."""
+    lists = layout.program.field_lists
+    with out.block("static void preserve(struct packet *to, const struct packet *from, uint32_t list)"):
+        out.line("(void)to, (void)from;")
+        with out.block("switch (list)"):
+            for number, kept in lists.items():
+                out.line(f"case {number}:")
+                for field in kept.fields:
+                    if not isinstance(field, Field) or not layout.is_metadata(field):
+                        raise ProgramError(f"field list {kept.name}: {field} is no metadata field")
+                    member = layout.metadata_member(field).removeprefix("p->")
+                    out.line(f"    to->{member} = from->{member};")
+                out.line("    break;")
+    for name, standard in (
+        ("instance_type", "instance_type"),
+        ("packet_length", "packet_length"),
+        ("rid", "egress_rid"),
+    ):
+        with out.block(f"static void set_{name}(struct packet *p, uint32_t value)"):
+            out.line("(void)p, (void)value;")
+            _set(out, layout, standard, "value")
+    with out.block("static void set_ingress_port(struct packet *p, const struct packet *from)"):
+        out.line("(void)p, (void)from;")
+        port = layout.standard("ingress_port")
+        if port is not None:
+            member = layout.metadata_member(port).removeprefix("p->")
+            out.line(f"p->{member} = from->{member};")
+    out.line("static void replicate(struct state *s, struct packet *p, const struct replicas *group);")
+    out.line()
+    out.line('#include "again.h"')
+    out.line()
+
+
+def _write_replicate(out: Writer, layout: Layout) -> None:
+    out.line("/* A packet for every replica of a group, the last one the packet itself. */")
+    out.line("static void leave(struct state *s, struct packet *p, uint32_t port);")
+    out.line()
+    out.line("__attribute__((unused))")
+    with out.block("static void replicate(struct state *s, struct packet *p, const struct replicas *group)"):
+        with out.block("for (uint32_t i = 0; group && i < group->count; i++)"):
+            out.line("struct packet *copy = p;")
+            with out.block("if (i + 1 < group->count)"):
+                out.line("copy = &s->copy;")
+                out.line("copy_packet(copy, p);")
+            field = layout.standard("egress_rid")
+            if field is not None:
+                member = layout.metadata_member(field).replace("p->", "copy->", 1)
+                out.line(f"{member} = group->replica[i].instance;")
+            out.line("leave(s, copy, group->replica[i].port);")
+    out.line()
+
+
+def _write_egress(out: Writer, layout: Layout, actions: ActionWriter) -> None:
+    deparser = layout.program.deparser
+    order = ", ".join(layout.header_index(h) for h in deparser.order) or "0"
     out.line(f"static const uint16_t deparser_order[] = {{{order}}};")
     out.line()
     with out.block("static void leave(struct state *s, struct packet *p, uint32_t port)"):
@@ -82,66 +143,122 @@ def _write_egress(out: Writer, layout: Layout) -> None:
         _set(out, layout, "packet_length", "p->length")
         out.line("p->exit = false;")
         out.line("egress(s, p);")
+        if layout.asserts:
+            out.line("if (p->failed)")
+            out.line("    return;")
+        if layout.goes_again:
+            with out.block("if (p->request.clone)"):
+                out.line("clone_egress(s, p);")
         spec = _get(layout, "egress_spec")
         if spec is not None:
             out.line(f"if ({spec} == s->base.drop_port)")
             out.line("    return;")
         out.line("update_checksums(s, p);")
-        count = len(layout.program.deparser.order)
+        if deparser.primitives:
+            with out.block():
+                PrimitiveWriter(actions, "deparser", ()).parts(out, deparser.primitives)
+        count = len(deparser.order)
         out.line(f"uint8_t *first = emit_headers(p, deparser_order, {count}, s->input);")
         out.line("uint32_t length = (uint32_t)(p->end - first);")
         out.line("uint8_t *checksum = kept_checksum(p);")
         with out.block("if (length > p->truncate_to)"):
             out.line("length = p->truncate_to;")
             out.line("checksum = NULL;")
+        if layout.goes_again:
+            with out.block("if (p->request.recirculate)"):
+                out.line("parse_again(s, p, first, length, p->request.recirculate, RECIRCULATED);")
+                out.line("return;")
         out.line("s->base.emit(s->base.emit_context, port, first, length, checksum);")
+    out.line()
+
+
+def _write_digest(out: Writer, layout: Layout) -> None:
+    """Each digest as the bytes of its fields, one behind the other, each in whole bytes."""
+    expressions = ExpressionWriter(layout, "digest")
+    with out.block("static void send_digest(struct state *s, struct packet *p)"):
+        out.line("uint32_t bits = 0;")
+        with out.block("switch (p->request.digest)"):
+            for number, digest in layout.program.digests.items():
+                out.line(f"case {number}:")
+                for field in digest.fields:
+                    if not isinstance(field, Field):
+                        raise ProgramError(f"digest {digest.name}: {field} is no field")
+                    width = layout.program.field_type(field).width
+                    append = "append128" if width > 64 else "append"
+                    code = expressions.masked(field, (1 << width) - 1).code
+                    bits = (width + 7) // 8 * 8
+                    out.line(f"    bits = {append}(s->input, bits, {bits}, {code}); /* {field.name} */")
+                out.line("    break;")
+        out.line("report_digest(&s->base, p->request.digest, s->input, bits / 8);")
+    out.line()
+
+
+def _write_run(out: Writer, layout: Layout) -> None:
+    """From the parsed packet on."""
+    head = "static void run(struct state *s, struct packet *p, uint32_t error)"
+    with out.block(head):
+        if layout.standard("parser_error") is None:
+            out.line("(void)error;")
+        _set(out, layout, "parser_error", "error")
+        out.line("verify_checksums(s, p);")
+        _set(out, layout, "checksum_error", "p->checksum_error")
+        if layout.asserts:
+            out.line("if (p->failed) /* in the parser */")
+            out.line("    return;")
+        out.line("ingress(s, p);")
+        if layout.asserts:
+            out.line("if (p->failed)")
+            out.line("    return;")
+        if layout.goes_again:
+            with out.block("if (p->request.clone)"):
+                out.line("clone_ingress(s, p);")
+                out.line("p->request.clone = 0;")
+        if "generate_digest" in layout.requests:
+            out.line("if (p->request.digest)")
+            out.line("    send_digest(s, p);")
+        if layout.goes_again:
+            with out.block("if (p->request.resubmit)"):
+                out.line("parse_again(s, p, s->original, s->original_length, p->request.resubmit, RESUBMITTED);")
+                out.line("return;")
+        group = _get(layout, "mcast_grp")
+        if group is not None:
+            with out.block(f"if ({group})"):
+                _set(out, layout, "instance_type", str(INSTANCE_REPLICATION))
+                if layout.goes_again:
+                    out.line("p->request.recirculate = 0;")
+                out.line(f"replicate(s, p, s->base.multicast[{group} % MULTICAST_GROUPS]);")
+                out.line("return;")
+        spec = _get(layout, "egress_spec")
+        if spec is not None:
+            _set(out, layout, "instance_type", str(INSTANCE_NORMAL))
+            out.line(f"if ({spec} != s->base.drop_port)")
+            out.line(f"    leave(s, p, {spec});")
     out.line()
 
 
 def _write_process(out: Writer, layout: Layout) -> None:
     arguments = "struct switch_base *base, uint32_t port, uint32_t length, uint64_t now, uint8_t *checksum"
-    head = f"static void process({arguments})"
-    with out.block(head):
+    with out.block(f"static void process({arguments})"):
         out.line("struct state *s = (struct state *)base;")
         out.line("struct packet *p = &s->arrived;")
         out.line("begin_packet(p, length, now, checksum);")
-        for stack in layout.program.stacks.values():
-            out.line(f"p->{layout.stack_next(stack.name)} = 0;")
         _set(out, layout, "ingress_port", "port")
         _set(out, layout, "packet_length", "length")
         _set(out, layout, "ingress_global_timestamp", "now")
+        if layout.goes_again:
+            out.line("if (checksum)")
+            out.line("    complete_checksum(checksum, base->checksum_offset, p->end);")
+            out.line("p->checksum = NULL;")
+            out.line("keep_original(s, p);")
         out.line("const uint32_t error = parse(s, p);")
         out.line("clear_invalid(p);")
         with out.block("if (p->checksum && reads_checksum(p))"):
             out.line("complete_checksum(p->checksum, base->checksum_offset, p->end);")
             out.line("process(base, port, length, now, NULL);")
             out.line("return;")
-        if layout.standard("parser_error") is None:
-            out.line("(void)error;")
-        _set(out, layout, "parser_error", "error")
-        out.line("verify_checksums(s, p);")
-        _set(out, layout, "checksum_error", "p->checksum_error")
-        out.line("ingress(s, p);")
-        group = _get(layout, "mcast_grp")
-        if group is not None:
-            with out.block(f"if ({group})"):
-                _set(out, layout, "instance_type", str(INSTANCE_REPLICATION))
-                out.line(f"const struct replicas *group = base->multicast[{group} % MULTICAST_GROUPS];")
-                with out.block("for (uint32_t i = 0; group && i < group->count; i++)"):
-                    out.line("struct packet *copy = p;")
-                    with out.block("if (i + 1 < group->count)"):
-                        out.line("copy = &s->copy;")
-                        out.line("copy_packet(copy, p);")
-                    field = layout.standard("egress_rid")
-                    if field is not None:
-                        member = layout.metadata_member(field).replace("p->", "copy->", 1)
-                        out.line(f"{member} = group->replica[i].instance;")
-                    out.line("leave(s, copy, group->replica[i].port);")
-                out.line("return;")
-        spec = _get(layout, "egress_spec")
-        if spec is not None:
-            out.line(f"if ({spec} != base->drop_port)")
-            out.line(f"    leave(s, p, {spec});")
+        out.line("run(s, p, error);")
+        if layout.goes_again:
+            out.line("run_again(s);")
     out.line()
 
 
@@ -156,4 +273,6 @@ def _write_open(out: Writer) -> None:
         out.line("s->base.buffer = s->arrived.bytes + HEADROOM;")
         out.line("s->base.drop_port = drop_port;")
         out.line("s->base.random = seed;")
+        out.line("s->base.value_sets = s->value_sets;")
+        out.line("s->base.digest_event = -1;")
         out.line("return &s->base;")

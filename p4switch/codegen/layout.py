@@ -16,9 +16,11 @@ from p4switch.program import (
     HeaderName,
     HeaderType,
     ParserCall,
+    Primitive,
     Program,
     ProgramError,
     StackName,
+    UnionName,
 )
 
 WIDEST = 128
@@ -30,6 +32,16 @@ CHANGE_VALIDITY = {
     "push",
     "pop",
     "assign_header_stack",
+    "assign_union",
+    "assign_union_stack",
+}
+# What a packet may ask to happen to it once a pipeline is done, beside being sent.
+REQUESTS = {
+    "clone_ingress_pkt_to_egress",
+    "clone_egress_pkt_to_egress",
+    "resubmit",
+    "recirculate",
+    "generate_digest",
 }
 
 
@@ -46,7 +58,7 @@ class Layout:
         self.program = program
         self.names = names
         self.private = frozenset(f for fields in uses.locals.values() for f in fields)
-        self.packet_headers = [h for h in program.headers.values() if not h.is_metadata]
+        self.packet_headers = _in_order(program)
         self.metadata = [h for h in program.headers.values() if h.is_metadata]
         for header in self.packet_headers:
             if header.type.width % 8:
@@ -54,20 +66,30 @@ class Layout:
                     f"header {header.name}: {header.type.width} bits are no whole number of bytes"
                 )
         self.stack_of = {name: stack for stack in program.stacks.values() for name in stack.headers}
-        own = self._made_valid() | advancing
+        self.varbits = any(h.type.varbit for h in self.packet_headers)
+        self.requests = REQUESTS & {call.op for call in self._calls()}
+        self.asserts = any(call.op in ("assert", "assume") for call in self._calls())
+        self.goes_again = bool(self.requests - {"generate_digest"})
+        own = self._made_valid() | advancing | {h.name for h in self.packet_headers if h.type.varbit}
         self.owned = [h for h in self.packet_headers if h.name in own]
+
+    def _calls(self) -> list[Primitive]:
+        """Every primitive of the program."""
+        calls = [p for action in self.program.actions.values() for p in action.primitives]
+        for state in self.program.parser.states.values():
+            calls += [o.primitive for o in state.operations if isinstance(o, ParserCall)]
+        return [*calls, *self.program.deparser.primitives]
 
     def _made_valid(self) -> set[str]:
         """Headers that the program can make valid by itself: they need room of their own."""
         made: set[str] = set()
-        calls = [p for action in self.program.actions.values() for p in action.primitives]
-        for state in self.program.parser.states.values():
-            calls += [o.primitive for o in state.operations if isinstance(o, ParserCall)]
-        for call in calls:
+        for call in self._calls():
             if call.op in CHANGE_VALIDITY:
                 target = call.arguments[0]
                 if isinstance(target, StackName):
                     made.update(self.program.stacks[target.name].headers)
+                elif isinstance(target, UnionName):
+                    made.update(self.program.unions[target.name].headers)
                 elif isinstance(target, HeaderName):
                     made.add(target.name)
         return made
@@ -145,8 +167,17 @@ class Layout:
         out.line()
         with out.block("static const uint16_t header_size[HEADERS + 1] =", ";"):
             for header in self.packet_headers:
-                out.line(f"[{self.header_index(header.name)}] = {header.type.width // 8},")
+                varies = ", /* and its varbit */" if header.type.varbit else ","
+                out.line(f"[{self.header_index(header.name)}] = {header.type.fixed_bytes}{varies}")
         out.line()
+        if self.varbits:
+            out.line("#define VARBITS")
+            out.line()
+        if self.requests:
+            out.line("#define REQUESTS")
+            out.line()
+        if self.program.unions:
+            self._write_unions(out)
         with out.block("struct metadata", ";"):
             for instance in self.metadata:
                 self._write_metadata(out, instance)
@@ -160,10 +191,13 @@ class Layout:
                 "uint8_t *header[HEADERS + 1]; /* in `bytes` once extracted; else in `own` or `nowhere` */"
             )
             out.line("bool valid[HEADERS + 1];")
-            for stack in self.program.stacks.values():
-                out.line(
-                    f"uint32_t {self.stack_next(stack.name)}; /* elements of the stack that are in use */"
-                )
+            with out.block("struct", " next; /* elements of a stack that are in use */"):
+                for stack in self.program.stacks.values():
+                    out.line(f"uint32_t {self.stack_next(stack.name).removeprefix('next.')};")
+            if self.varbits:
+                out.line("uint16_t varying[HEADERS + 1]; /* bytes of each varbit */")
+            if self.requests:
+                out.line("struct { uint32_t clone, clone_list, resubmit, recirculate, digest; } request;")
             out.line(
                 "uint8_t *start, *payload, *end; /* the packet, what is behind its parsed headers, its end */"
             )
@@ -171,7 +205,7 @@ class Layout:
             out.line("uint16_t partial_sum; /* what it was on arrival */")
             out.line("uint32_t length, ingress_length, truncate_to;")
             out.line("uint64_t now;")
-            out.line("bool exit, checksum_error;")
+            out.line("bool exit, checksum_error, failed; /* failed: an assertion, so that the packet is dropped */")
             out.line("struct metadata meta;")
             with out.block("struct", " own;"):
                 for header in self.owned:
@@ -183,7 +217,17 @@ class Layout:
 
     def stack_next(self, stack: str) -> str:
         """The member that counts a stack's elements."""
-        return self.names.identifier("next_", stack, ("next", stack))
+        return "next." + self.names.identifier("next_", stack, ("next", stack)).removeprefix("next_")
+
+    def _write_unions(self, out: Writer) -> None:
+        out.line("#define UNIONS")
+        out.line("/* Of a member of a header union: the first of the members, and how many they are. */")
+        with out.block("static const struct { uint16_t first, count; } union_of[HEADERS + 1] =", ";"):
+            for union in self.program.unions.values():
+                first = self.header_index(union.headers[0])
+                for name in union.headers:
+                    out.line(f"[{self.header_index(name)}] = {{{first}, {len(union.headers)}}},")
+        out.line()
 
     def _write_metadata(self, out: Writer, instance: Header) -> None:
         name = self.names.identifier("", instance.name, ("meta", instance.name))
@@ -195,3 +239,17 @@ class Layout:
                     reference = Field(instance.name, field.name)
                     member = self.metadata_member(reference).rpartition(".")[2]
                     out.line(f"{self.member_type(reference)} {member};")
+
+
+def _in_order(program: Program) -> list[Header]:
+    """The headers of packets, those of a stack or union one behind the other."""
+    grouped: list[str] = []
+    for group in (*program.stacks.values(), *program.unions.values()):
+        grouped += [name for name in group.headers if name not in grouped]
+    names = list(dict.fromkeys([*grouped, *program.headers]))
+    for group in (*program.stacks.values(), *program.unions.values()):
+        first = names.index(group.headers[0]) if group.headers else 0
+        together = names[first : first + len(group.headers)] == list(group.headers)
+        if not together or any(program.headers[name].is_metadata for name in group.headers):
+            raise ProgramError(f"{group.name}: its headers are metadata or belong to several stacks or unions")
+    return [program.headers[name] for name in names if not program.headers[name].is_metadata]

@@ -7,10 +7,13 @@ from p4switch.codegen.expressions import ExpressionWriter, Value, literal, unsig
 from p4switch.codegen.layout import WIDEST, Layout, machine_width
 from p4switch.codegen.names import Names
 from p4switch.codegen.writer import Writer
+from p4switch.keys import KeyLayout
 from p4switch.program import (
     Advance,
+    Expression,
     Extract,
     ExtractNext,
+    HeaderType,
     Lookahead,
     ParserCall,
     ParserOperation,
@@ -110,24 +113,22 @@ class ParserWriter:
         self, out: Writer, operation: ParserOperation, expressions: ParserExpressions
     ) -> None:
         match operation:
-            case Extract(name):
+            case Extract(name, length):
                 header = self.layout.program.headers[name]
-                size = header.type.width // 8
                 if header.is_metadata:
                     raise expressions.unsupported(f"extraction into {name}, which is no header")
-                self._need(out, str(size))
-                out.line(f"extract(p, {self.layout.header_index(name)}, at);")
-                out.line(f"at += {size};")
-            case ExtractNext(stack_name):
+                self._write_extract(out, header.type, self.layout.header_index(name), length, expressions)
+            case ExtractNext(stack_name, member, length):
                 stack = self.layout.program.stacks[stack_name]
-                size = self.layout.program.headers[stack.headers[0]].type.width // 8
+                header_type = self.layout.program.headers[stack.headers[member]].type
                 used = f"p->{self.layout.stack_next(stack_name)}"
-                with out.block(f"if ({used} >= {len(stack.headers)})"):
+                with out.block(f"if ({used} >= {stack.depth})"):
                     out.line(f"error = {self.error('StackOutOfBounds')};")
                     out.line("goto accept;")
-                self._need(out, str(size))
-                out.line(f"extract(p, {self.layout.header_index(stack.headers[0])} + {used}++, at);")
-                out.line(f"at += {size};")
+                step = f" * {stack.unit}" if stack.unit > 1 else ""
+                first = self.layout.header_index(stack.headers[member])
+                self._write_extract(out, header_type, f"{first} + {used}{step}", length, expressions)
+                out.line(f"{used}++;")
             case Set(target, value):
                 for ahead in _lookaheads(value):
                     self._need(out, str((ahead.offset + ahead.width + 7) // 8))
@@ -156,19 +157,52 @@ class ParserWriter:
                     out.source(primitive.source)
                     self._primitives(expressions).primitive(out, primitive)
 
+    def _write_extract(
+        self,
+        out: Writer,
+        header_type: HeaderType,
+        header: str,
+        length: Expression | None,
+        expressions: ParserExpressions,
+    ) -> None:
+        """One header, with `length` bits of its varbit."""
+        size = header_type.fixed_bytes
+        if length is None:
+            if header_type.varbit is not None:
+                raise expressions.unsupported(f"extraction of {header_type.name} without its varbit's length")
+            self._need(out, str(size))
+            out.line(f"extract(p, {header}, at);")
+            out.line(f"at += {size};")
+            return
+        if header_type.varbit is None:
+            raise expressions.unsupported(f"extract_VL of {header_type.name}, which has no varbit")
+        with out.block():
+            out.line(f"const uint64_t bits = {expressions.value(length).cast('uint64_t')};")
+            with out.block("if (bits % 8)"):
+                out.line(f"error = {self.error('ParserInvalidArgument')};")
+                out.line("goto accept;")
+            self._need(out, f"{size} + bits / 8")
+            with out.block(f"if (bits > {header_type.varbit.width})"):
+                out.line(f"error = {self.error('HeaderTooShort')};")
+                out.line("goto accept;")
+            out.line(f"p->varying[{header}] = (uint16_t)(bits / 8);")
+            out.line(f"extract(p, {header}, at);")
+            out.line(f"at += {size} + bits / 8;")
+
     def _primitives(self, expressions: ParserExpressions) -> PrimitiveWriter:
         primitives = PrimitiveWriter(self.actions, expressions.where, ())
         primitives.expressions = expressions
+        primitives.abandon = "goto accept;"
         return primitives
 
     def _write_transitions(self, out: Writer, state: ParserState, expressions: ParserExpressions) -> None:
-        for key in state.key:
+        for key in state.key:  # BMv2 looks ahead even where nothing is compared
             if isinstance(key, Lookahead):
                 self._need(out, str((key.offset + key.width + 7) // 8))
         choices: list[Transition] = []
         default: str | None = None
         for transition in state.transitions:
-            if transition.values is None:
+            if transition.values is None and transition.value_set is None:
                 default = transition.next_state
                 break
             choices.append(transition)
@@ -184,9 +218,28 @@ class ParserWriter:
                 code = expressions.masked(key, (1 << width) - 1).code if value.low < 0 else value.cast(kind)
                 out.line(f"const {kind} key{number} = {code};")
             for choice in choices:
-                out.line(f"if ({self._matches(choice, state.key_widths)})")
+                if choice.value_set is not None:
+                    self._write_value_set(out, choice.value_set, expressions.where)
+                test = "known" if choice.value_set else self._matches(choice, state.key_widths)
+                out.line(f"if ({test})")
                 out.line(f"    goto {self.label(choice.next_state)};")
+                if choice.value_set is not None:
+                    out.line("}")
         out.line(f"goto {self.label(default)};")
+
+    def _write_value_set(self, out: Writer, name: str, where: str) -> None:
+        """Looks the key up in the value set's table; opens a block in which `known` says whether it is there."""
+        index = self.actions.state.value_set_index(name, where)
+        layout = KeyLayout(self.layout.program.value_sets[name].table)
+        out.line("{")
+        out.line(f"uint64_t key[{layout.words}] = {{0}};")
+        for number, place in enumerate(layout.places):
+            if place.width > 64:
+                out.line(f"key[{place.word}] |= (uint64_t)(key{number} >> 64);")
+                out.line(f"key[{place.word + 1}] |= (uint64_t)key{number};")
+            else:
+                out.line(f"key[{place.word}] |= (uint64_t)key{number} << {place.shift};")
+        out.line(f"const bool known = table_find(&s->value_sets[{index}], key, {layout.words}, 0) != NULL;")
 
     def _matches(self, choice: Transition, widths: tuple[int, ...]) -> str:
         if choice.values is None or choice.masks is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from p4switch.codegen.layout import WIDEST, machine_width
+from p4switch.codegen.layout import WIDEST, Layout, machine_width
 from p4switch.codegen.names import Names
 from p4switch.codegen.writer import Writer
 from p4switch.program import Program, ProgramError, RegisterArray
@@ -31,6 +31,7 @@ class State:
         self.program = program
         self.names = names
         self.counters = [c for c in program.counters.values() if c.table is None]
+        self.meters = [m for m in program.meters.values() if m.table is None]
         self.tables = [t for t in program.tables.values() if not t.is_call]
         self.rows: list[Row] = []
         self.place: dict[str, tuple[Row, int]] = {}
@@ -65,16 +66,39 @@ class State:
         """The enumerator of a table."""
         return self.names.identifier("T_", name)
 
-    def write(self, out: Writer) -> None:
+    def meter(self, name: str, where: str) -> str:
+        """The member with an indirect meter's cells."""
+        meter = self.program.meters.get(name)
+        if meter is None or meter.table is not None:
+            raise ProgramError(f"{where}: meter {name} does not exist, or is a direct one")
+        return self.names.identifier("meter_", name)
+
+    def value_set_index(self, name: str, where: str) -> str:
+        """The enumerator of a value set."""
+        if name not in self.program.value_sets:
+            raise ProgramError(f"{where}: value set {name} does not exist")
+        return self.names.identifier("V_", name)
+
+    def write(self, out: Writer, layout: Layout) -> None:
         """`struct state`, and the descriptions by which the control plane finds registers and counters in it."""
         with out.block("enum", ";"):
             for table in self.tables:
                 out.line(f"{self.table_index(table.name)},")
             out.line("TABLES")
         out.line()
+        with out.block("enum", ";"):
+            for name in self.program.value_sets:
+                out.line(f"{self.value_set_index(name, '')},")
+            out.line("VALUE_SETS")
+        out.line()
+        if layout.goes_again:
+            out.line("struct again;")
+            out.line()
         with out.block("struct state", ";"):
             out.line("struct switch_base base;")
-            out.line("struct table tables[TABLES + 1];")
+            out.line("struct table tables[TABLES + 1], value_sets[VALUE_SETS + 1];")
+            for meter in self.meters:
+                out.line(f"struct meter {self.meter(meter.name, '')}[{max(1, meter.size)}];")
             for counter in self.counters:
                 out.line(f"struct counter {self.counter(counter.name, '')}[{max(1, counter.size)}];")
             for row in self.rows:
@@ -83,8 +107,17 @@ class State:
                 out.line(f"{kind} {row.member}[{max(1, row.size)}][{columns}] __attribute__((aligned(64)));")
             out.line("uint8_t input[HEADROOM + LONGEST_PACKET]; /* of a hash or checksum */")
             out.line("struct packet arrived, copy;")
+            if layout.goes_again:
+                out.line("struct again *again, *again_last; /* what waits for its next pass */")
+                out.line("uint32_t passes;")
+                out.line("uint32_t original_length;")
+                out.line("uint8_t original[LONGEST_PACKET]; /* the packet as it came */")
         out.line()
-        out.line("/* Offsets in struct state, in the order of the program's counters and registers. */")
+        out.line("/* Offsets in struct state, in the order of the program's meters, counters and registers. */")
+        with out.block("const uint64_t program_meters[] =", ";"):
+            for meter in self.meters:
+                out.line(f"offsetof(struct state, {self.meter(meter.name, '')}),")
+            out.line("0")
         with out.block("const uint64_t program_counters[] =", ";"):
             for counter in self.counters:
                 out.line(f"offsetof(struct state, {self.counter(counter.name, '')}),")

@@ -34,10 +34,12 @@ def translate(program: Program) -> str:
     out.line("#include <stddef.h>")
     out.line("#include <stdlib.h>")
     out.line()
+    out.line('#include "meter.h"')
+    out.line('#include "report.h"')
     out.line('#include "switch.h"')
     out.line()
     layout.write(out)
-    state.write(out)
+    state.write(out, layout)
     _write_own_offsets(out, layout)
     out.line('#include "packet.h"')
     out.line()
@@ -52,7 +54,7 @@ def translate(program: Program) -> str:
     egress = ControlWriter(layout, tables, actions, names, program.egress)
     ingress.write(out)
     egress.write(out)
-    write_frame(out, layout)
+    write_frame(out, layout, actions)
     return out.text()
 
 

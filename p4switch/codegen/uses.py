@@ -81,7 +81,7 @@ def fields_read(program: Program) -> set[Field]:
     found = set(fields_in(tuple(read)))
     for name in _whole_headers(tuple(read), program):
         found |= {Field(name, field.name) for field in program.headers[name].type.fields}
-    return {f for f in found if not program.headers[f.header].is_metadata}
+    return {f for f in found if f.name != "$valid$" and not program.headers[f.header].is_metadata}
 
 
 def _whole_headers(node: Any, program: Program) -> set[str]:

@@ -13,10 +13,38 @@ struct result {
 
 INLINE uint8_t *own_bytes(struct packet *p, unsigned header) { return (uint8_t *)p + own_offset[header]; }
 
+/* The length of a header, its varbit included. */
+INLINE uint32_t header_bytes(const struct packet *p, unsigned header)
+{
+#ifdef VARBITS
+    return (uint32_t)header_size[header] + p->varying[header];
+#else
+    (void)p;
+    return header_size[header];
+#endif
+}
+
+/* Of the members of a header union at most one is valid: the one that has just become so. */
+INLINE void invalidate_rivals(struct packet *p, unsigned header)
+{
+#ifdef UNIONS
+    for (unsigned i = 0; i < union_of[header].count; i++) {
+        unsigned other = union_of[header].first + i;
+        if (other != header && p->valid[other]) {
+            p->valid[other] = false;
+            p->header[other] = own_bytes(p, other);
+        }
+    }
+#else
+    (void)p, (void)header;
+#endif
+}
+
 INLINE void extract(struct packet *p, unsigned header, uint8_t *at)
 {
     p->header[header] = at;
     p->valid[header] = true;
+    invalidate_rivals(p, header);
 }
 
 INLINE void set_valid(struct packet *p, unsigned header)
@@ -25,8 +53,9 @@ INLINE void set_valid(struct packet *p, unsigned header)
         return;
     p->valid[header] = true;
     p->header[header] = own_bytes(p, header);
-    memset(p->header[header], 0, header_size[header]);
-    p->length += header_size[header];
+    memset(p->header[header], 0, header_bytes(p, header));
+    p->length += header_bytes(p, header);
+    invalidate_rivals(p, header);
 }
 
 INLINE void set_invalid(struct packet *p, unsigned header)
@@ -35,7 +64,7 @@ INLINE void set_invalid(struct packet *p, unsigned header)
         return;
     p->valid[header] = false;
     p->header[header] = own_bytes(p, header);
-    p->length -= header_size[header];
+    p->length -= header_bytes(p, header);
 }
 
 /* Header assignment. Unlike setValid() it leaves packet_length alone, as in BMv2. */
@@ -48,36 +77,80 @@ INLINE void copy_header(struct packet *p, unsigned to, unsigned from)
     if (!p->valid[to]) {
         p->valid[to] = true;
         p->header[to] = own_bytes(p, to);
+        invalidate_rivals(p, to);
     }
-    memmove(p->header[to], p->header[from], header_size[to]);
+#ifdef VARBITS
+    if (p->varying[to] != p->varying[from]) { /* where it stands in the packet there is no room for another length */
+        p->header[to] = own_bytes(p, to);
+        p->varying[to] = p->varying[from];
+    }
+#endif
+    memmove(p->header[to], p->header[from], header_bytes(p, to));
 }
+
+#ifdef VARBITS
+/* Varbits are equal as numbers, as in BMv2: leading zeros do not count. */
+__attribute__((unused)) static bool same_varbit(const struct packet *p, unsigned a, unsigned b)
+{
+    if (p->varying[a] < p->varying[b])
+        return same_varbit(p, b, a);
+    const uint8_t *longer = p->header[a] + header_size[a], *shorter = p->header[b] + header_size[b];
+    uint32_t more = (uint32_t)p->varying[a] - p->varying[b];
+    for (uint32_t i = 0; i < more; i++)
+        if (longer[i])
+            return false;
+    return memcmp(longer + more, shorter, p->varying[b]) == 0;
+}
+
+/* Assignment of a varbit; its header leaves the packet's bytes, where there is no room for another length. */
+__attribute__((unused)) static void copy_varbit(struct packet *p, unsigned to, unsigned from)
+{
+    uint8_t *own = own_bytes(p, to);
+    if (to == from)
+        return;
+    if (p->header[to] != own)
+        memcpy(own, p->header[to], header_size[to]);
+    p->header[to] = own;
+    p->varying[to] = p->varying[from];
+    memcpy(own + header_size[to], p->header[from] + header_size[from], p->varying[from]);
+}
+#endif
 
 /* Equal if both are valid and their fields are. */
 __attribute__((unused)) static bool same_header(const struct packet *p, unsigned a, unsigned b)
 {
-    return p->valid[a] && p->valid[b] && header_size[a] == header_size[b] &&
-           memcmp(p->header[a], p->header[b], header_size[a]) == 0;
+    if (!p->valid[a] || !p->valid[b] || header_size[a] != header_size[b])
+        return false;
+#ifdef VARBITS
+    if (!same_varbit(p, a, b))
+        return false;
+#endif
+    return memcmp(p->header[a], p->header[b], header_size[a]) == 0;
 }
 
-__attribute__((unused)) static void stack_push(struct packet *p, unsigned first, unsigned depth, uint32_t *used, uint32_t by)
+/* A stack has `depth` elements of `unit` headers each: one, or the members of a union. */
+__attribute__((unused)) static void stack_push(struct packet *p, unsigned first, unsigned depth, unsigned unit,
+                                               uint32_t *used, uint32_t by)
 {
     by = by < depth ? by : depth;
-    for (unsigned i = depth; i-- > by;)
-        copy_header(p, first + i, first + i - by);
-    for (unsigned i = 0; i < by; i++)
+    for (unsigned i = depth * unit; i-- > by * unit;)
+        copy_header(p, first + i, first + i - by * unit);
+    for (unsigned i = 0; i < by * unit; i++)
         p->valid[first + i] = false;
     *used = *used + by < depth ? *used + by : depth;
 }
 
-__attribute__((unused)) static void stack_pop(struct packet *p, unsigned first, unsigned depth, uint32_t *used, uint32_t by)
+__attribute__((unused)) static void stack_pop(struct packet *p, unsigned first, unsigned depth, unsigned unit,
+                                              uint32_t *used, uint32_t by)
 {
     by = by < depth ? by : depth;
-    for (unsigned i = 0; i + by < depth; i++)
-        copy_header(p, first + i, first + i + by);
-    for (unsigned i = depth - by; i < depth; i++)
+    for (unsigned i = 0; i + by * unit < depth * unit; i++)
+        copy_header(p, first + i, first + i + by * unit);
+    for (unsigned i = (depth - by) * unit; i < depth * unit; i++)
         p->valid[first + i] = false;
     *used -= *used < by ? *used : by;
 }
+
 
 /* Appends the low `width` bits of a number to the input of a hash; returns the bits that it holds then. */
 __attribute__((unused)) static uint32_t append(uint8_t *input, uint32_t bits, unsigned width, uint64_t value)
@@ -101,6 +174,18 @@ __attribute__((unused)) static uint32_t append128(uint8_t *input, uint32_t bits,
     return append(input, append(input, bits, width - 64, (uint64_t)(value >> 64)), 64, (uint64_t)value);
 }
 
+/* Appends whole bytes. */
+__attribute__((unused)) static uint32_t append_bytes(uint8_t *input, uint32_t bits, const uint8_t *bytes, uint32_t count)
+{
+    if (bits % 8 == 0) {
+        memcpy(input + bits / 8, bytes, count);
+        return bits + 8 * count;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        bits = append(input, bits, 8, bytes[i]);
+    return bits;
+}
+
 /* A packet of its own for a further copy: headers that stand in the packet's bytes point into the copy's. */
 static void copy_packet(struct packet *to, const struct packet *from)
 {
@@ -109,7 +194,7 @@ static void copy_packet(struct packet *to, const struct packet *from)
     for (unsigned i = 0; i < HEADERS; i++) {
         to->header[i] += moved;
         if (from->valid[i] && from->header[i] < from->bytes)
-            memcpy(to->header[i], from->header[i], header_size[i]);
+            memcpy(to->header[i], from->header[i], header_bytes(from, i));
     }
     to->start += moved;
     to->payload += moved;
@@ -123,6 +208,13 @@ static void begin_packet(struct packet *p, uint32_t length, uint64_t now, uint8_
 {
     memset(p->valid, 0, sizeof p->valid);
     memset(&p->meta, 0, sizeof p->meta);
+    memset(&p->next, 0, sizeof p->next);
+#ifdef VARBITS
+    memset(p->varying, 0, sizeof p->varying);
+#endif
+#ifdef REQUESTS
+    memset(&p->request, 0, sizeof p->request);
+#endif
     for (unsigned i = 0; i < HEADERS; i++)
         p->header[i] = own_bytes(p, i);
     p->start = p->payload = p->bytes + HEADROOM;
@@ -132,7 +224,7 @@ static void begin_packet(struct packet *p, uint32_t length, uint64_t now, uint8_
     p->length = p->ingress_length = length;
     p->truncate_to = UINT32_MAX;
     p->now = now;
-    p->exit = p->checksum_error = false;
+    p->exit = p->checksum_error = p->failed = false;
 }
 
 /* Headers that the parser has not found read as zeros, not as what an earlier packet has left. */
@@ -157,7 +249,7 @@ static uint8_t *emit_headers(struct packet *p, const uint16_t *order, unsigned c
     while (count > 0) {
         unsigned header = order[count - 1];
         if (p->valid[header]) {
-            if (p->header[header] + header_size[header] != at)
+            if (p->header[header] + header_bytes(p, header) != at)
                 break;
             at = p->header[header];
         }
@@ -172,10 +264,11 @@ static uint8_t *emit_headers(struct packet *p, const uint16_t *order, unsigned c
         unsigned header = order[i];
         if (!p->valid[header])
             continue;
-        if (checksum && checksum >= p->header[header] && checksum < p->header[header] + header_size[header])
+        uint32_t length = header_bytes(p, header);
+        if (checksum && checksum >= p->header[header] && checksum < p->header[header] + length)
             checksum_at = (ptrdiff_t)size + (checksum - p->header[header]);
-        memcpy(scratch + size, p->header[header], header_size[header]);
-        size += header_size[header];
+        memcpy(scratch + size, p->header[header], length);
+        size += length;
     }
     if (checksum && checksum < at)
         p->checksum = checksum_at < 0 ? NULL : at - size + checksum_at;

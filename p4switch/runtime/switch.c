@@ -20,20 +20,52 @@ struct table *switch_table(struct switch_base *base, uint32_t index) { return ba
 
 void switch_open(struct switch_base *base) { pthread_mutex_init(&base->lock, NULL); }
 
-/* Frees everything; `tables` of them. */
-void switch_close(struct switch_base *base, uint32_t tables)
+/* Frees everything: so many tables and value sets. */
+void switch_close(struct switch_base *base, uint32_t tables, uint32_t value_sets)
 {
     for (uint32_t i = 0; i < tables; i++)
         table_close(base->tables + i);
+    for (uint32_t i = 0; i < value_sets; i++)
+        table_close(base->value_sets + i);
     for (uint32_t i = 0; i < MULTICAST_GROUPS; i++)
         free(base->multicast[i]);
+    for (uint32_t i = 0; i < SESSIONS; i++)
+        free(base->sessions[i]);
+    free(base->digests.bytes);
     pthread_mutex_destroy(&base->lock);
     free(base);
 }
 
-/* Replaces a group's replicas; with `count` < 0 the group is deleted. Returns false if there is no memory. */
-bool switch_set_multicast(struct switch_base *base, uint32_t group, int32_t count, const struct replica *replicas)
+struct table *switch_value_set(struct switch_base *base, uint32_t index) { return base->value_sets + index; }
+
+/* Messages of log_msg go to stderr, or nowhere. */
+void switch_log(struct switch_base *base, bool logs) { base->logs = logs; }
+
+/* How many assertions have failed. */
+uint64_t switch_failures(const struct switch_base *base) { return base->failures; }
+
+/* Digests are kept from now on, and the eventfd is written when there is one; -1: they are not. */
+void switch_keep_digests(struct switch_base *base, int32_t event)
 {
+    base->digest_event = event;
+    base->digests.used = 0;
+}
+
+/* The digests that have been kept, up to the next packet; see report.h. */
+uint64_t switch_digests(struct switch_base *base, const uint8_t **bytes)
+{
+    uint64_t used = base->digests.used;
+    *bytes = base->digests.bytes;
+    base->digests.used = 0;
+    return used;
+}
+
+/* Replaces the replicas of a multicast group or mirroring session; with `count` < 0 it is deleted. Returns false if there
+ * is no memory. */
+bool switch_set_replicas(struct switch_base *base, bool session, uint32_t number, int32_t count,
+                         const struct replica *replicas)
+{
+    struct replicas **place = session ? base->sessions + number : base->multicast + number;
     struct replicas *fresh = NULL;
     if (count >= 0) {
         fresh = malloc(sizeof *fresh + (size_t)count * sizeof *replicas);
@@ -42,8 +74,8 @@ bool switch_set_multicast(struct switch_base *base, uint32_t group, int32_t coun
         fresh->count = (uint32_t)count;
         memcpy(fresh->replica, replicas, (size_t)count * sizeof *replicas);
     }
-    free(base->multicast[group]);
-    base->multicast[group] = fresh;
+    free(*place);
+    *place = fresh;
     return true;
 }
 

@@ -13,6 +13,7 @@
 
 #define LONGEST_PACKET 65600 /* IPv4 has 65,535 bytes, before Ethernet and tags */
 #define MULTICAST_GROUPS 65536
+#define SESSIONS 32768 /* of mirroring */
 
 struct counter {
     uint64_t packets, bytes;
@@ -33,6 +34,12 @@ typedef void emit_function(void *context, uint32_t port, uint8_t *packet, uint32
 
 struct switch_base;
 
+/* Records one behind the other: number, length (4 bytes each, native), bytes. */
+struct reports {
+    uint8_t *bytes;
+    uint64_t used, capacity;
+};
+
 /* Runs the program on the `length` bytes in base->buffer; `now` in microseconds, `checksum` as for emit_function. */
 typedef void process_function(struct switch_base *base, uint32_t port, uint32_t length, uint64_t now, uint8_t *checksum);
 
@@ -46,6 +53,12 @@ struct switch_base {
     emit_function *emit;
     void *emit_context;
     struct replicas *multicast[MULTICAST_GROUPS];
+    struct replicas *sessions[SESSIONS];
+    struct table *value_sets;
+    struct reports digests; /* that the control plane has not fetched; kept only if it wants them */
+    int32_t digest_event;   /* an eventfd that wakes it, or -1 */
+    bool logs;              /* log_msg writes to stderr */
+    uint64_t failures;      /* of assertions */
     uint64_t random;
     uint32_t drop_port;
     uint16_t checksum_offset; /* where the partial checksum of the packet in hand stands in its own header */

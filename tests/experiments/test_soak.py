@@ -101,7 +101,7 @@ def test_a_mutant_of_the_program_is_caught(tmp_path: Path, name: str) -> None:
 
 class OneVersion(Worker):
     def _pack(self, chunks: NDArray[np.int64], now: float) -> NDArray[np.void]:
-        batch = super()._pack(chunks, now)
+        super()._pack(chunks, now)
         places = (chunks + self._first_chunk) % self.lease.window
         packets = self._leading if chunks[0] < self._tensor.lead else self._carrying  # type: ignore[union-attr]
         packets["pool_index"][places] &= 0x7FFF

@@ -17,7 +17,7 @@ RUN = "import sys; from fanin.cli import main; sys.argv[0] = 'fanin'; main()"
 
 @pytest.fixture(scope="session")
 def fanin() -> Fanin:
-    """`fanin(*arguments, NAME=value)`: runs the command with these arguments, and variables added to the environment."""
+    """`fanin(*arguments, NAME=value)`: runs the command with these arguments and environment variables."""
 
     def run(*arguments: str, **environment: Any) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

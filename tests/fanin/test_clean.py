@@ -41,7 +41,7 @@ def test_a_killed_run_loses_its_folder_and_its_processes(fanin, folder):
         check=True,
     )
     left = done.stdout.strip()
-    assert os.listdir(folder)
+    assert list(folder.iterdir())
     with (
         subprocess.Popen(["sleep", "1000"], env=os.environ | {runs.VARIABLE: left}) as stray,
         subprocess.Popen(["sleep", "1000"]) as stranger,
@@ -51,7 +51,7 @@ def test_a_killed_run_loses_its_folder_and_its_processes(fanin, folder):
         assert stranger.poll() is None
         stranger.kill()
     assert left in said
-    assert not os.listdir(folder)
+    assert not list(folder.iterdir())
 
 
 def test_a_run_that_goes_on_stays(fanin, folder):

@@ -66,7 +66,10 @@ def test_an_error_names_place_line_and_mend(program: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
-    [(["missing.p4"], "does not exist"), (["step.p4", "-DSTEP=1", "-o", "no/where.json"], "cannot be written")],
+    [
+        (["missing.p4"], "does not exist"),
+        (["step.p4", "-DSTEP=1", "-o", "no/where.json"], "cannot be written"),
+    ],
 )
 def test_files_that_are_not_there_are_named(program: Path, arguments: list[str], complaint: str) -> None:
     done = CliRunner().invoke(app, ["compile", *arguments])

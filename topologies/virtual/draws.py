@@ -32,5 +32,4 @@ def uniform(
 ) -> NDArray[np.float64]:
     """In [0, 1), a row for each of `purposes` (0 to 15): for packet `numbers` [m] of the streams with `keys` [m]."""
     counters = numbers.astype(np.uint64) * _PURPOSES + np.array(purposes, np.uint64)[:, np.newaxis]
-    draws: NDArray[np.float64] = (_mix(keys + counters * _GOLDEN) >> np.uint64(11)) * 2.0**-53
-    return draws
+    return np.asarray((_mix(keys + counters * _GOLDEN) >> np.uint64(11)) * 2.0**-53, np.float64)

@@ -70,6 +70,9 @@ class Faults:
         return 1 - arrives
 
 
+NO_FAULTS = Faults()
+
+
 @dataclass(frozen=True, slots=True)
 class LinkModel:
     """One direction of a link, besides its rate, which the topology has.
@@ -82,11 +85,14 @@ class LinkModel:
     delay: float = 1e-6
     queue_bytes: int | None = None
     ecn_bytes: int | None = None
-    faults: Faults = Faults()
+    faults: Faults = NO_FAULTS
 
     def __post_init__(self) -> None:
         if self.delay < 1e-9:
             raise ValueError(f"the delay of a link must be at least 1 ns, but is {self.delay} s")
+
+
+DEFAULT_LINK = LinkModel()
 
 
 @dataclass(slots=True)
@@ -140,9 +146,13 @@ class Links:
         count = len(rates)
         self._store = store
         # A byte's time in units of 2^-20 ps: rates that do not divide 8e12 are kept to a millionth.
-        self._byte_time = np.array([0 if r is None else round(8 * SECOND * 2**20 / r) for r in rates], np.int64)
+        self._byte_time = np.array(
+            [0 if r is None else round(8 * SECOND * 2**20 / r) for r in rates], np.int64
+        )
         self._delay = np.array([round(model.delay * SECOND) for model in models], np.int64)
-        self._room = self._queue_times([None if h else m.queue_bytes for h, m in zip(from_host, models)])
+        self._room = self._queue_times(
+            [None if h else m.queue_bytes for h, m in zip(from_host, models, strict=True)]
+        )
         self._mark = self._queue_times([model.ecn_bytes for model in models])
         self._marking = any(model.ecn_bytes is not None for model in models)
         self._free_at = np.zeros(count, np.int64)
@@ -156,8 +166,10 @@ class Links:
         self._displacement = np.array([f.displacement * SECOND for f in faults])
         self._bursts = {i: f.burst for i, f in enumerate(faults) if f.burst}
         self._in_burst = dict.fromkeys(self._bursts, False)
-        self._faulty = any(f != Faults() for f in faults)
-        self.counts = LinkCounts(*(np.zeros(count, np.int64) for _ in range(3)))
+        self._faulty = any(f != NO_FAULTS for f in faults)
+        self.counts = LinkCounts(
+            np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.int64)
+        )
 
     @property
     def lookahead(self) -> int:

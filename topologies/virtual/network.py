@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topologies.model import Link, Topology
-from topologies.virtual.links import LinkModel, Links, Transit
+from topologies.virtual.links import DEFAULT_LINK, LinkModel, Links, Transit
 from topologies.virtual.packets import PacketStore
 from topologies.virtual.segments import segments
 from topologies.virtual.units import MICROSECOND, SECOND
@@ -80,6 +80,8 @@ class HostModel:
     coalescing: float = 4e-6
 
 
+DEFAULT_HOST = HostModel()
+
 Observer = Callable[[Transit, PacketStore], None]
 
 
@@ -98,8 +100,8 @@ class VirtualNetwork:
         switches: Mapping[str, SwitchProgram],
         stations: Mapping[str, Station],
         *,
-        links: LinkModel | Callable[[Link], LinkModel] = LinkModel(),
-        host: HostModel = HostModel(),
+        links: LinkModel | Callable[[Link], LinkModel] = DEFAULT_LINK,
+        host: HostModel = DEFAULT_HOST,
         seed: int = 0,
         longest_frame: int = LONGEST_FRAME,
         observer: Observer | None = None,

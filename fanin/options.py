@@ -1,0 +1,29 @@
+"""Options that several verbs have: the network, and what its switches are."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from experiments.tools import Compiler, Engine
+
+Workers = Annotated[int, typer.Option(min=1, help="workers, spread evenly over the leaves")]
+Leaves = Annotated[int, typer.Option(min=1, help="leaf switches, one for each rack")]
+Spines = Annotated[int, typer.Option(min=0, help="spine switches; 0 with a single leaf")]
+Rate = Annotated[float | None, typer.Option(help="of every link, in Mb/s", show_default="100; with BMv2 0.4")]
+Switch = Annotated[
+    Engine, typer.Option(help="what runs as a switch: ours, or BMv2's simple_switch_grpc (FANIN_BMV2)")
+]
+ProgramCompiler = Annotated[
+    Compiler, typer.Option(help="what compiles the P4 program: ours, or p4c-bm2-ss (FANIN_P4C)")
+]
+
+
+def hosts_per_leaf(workers: int, leaves: int) -> int:
+    """How many workers each leaf has; typer.BadParameter if that is no whole number."""
+    if workers % leaves:
+        raise typer.BadParameter(
+            f"{workers} workers do not spread evenly over {leaves} leaves", param_hint="--workers"
+        )
+    return workers // leaves

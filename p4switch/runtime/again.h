@@ -1,0 +1,130 @@
+/* Clones, resubmission and recirculation: packets that go through a pipeline once more. Included by programs that ask
+ * for one of them, between the parser and the way of a packet.
+ *
+ * As in simple_switch, a clone of the ingress packet is the packet as it came, parsed anew, and leaves before the
+ * packet itself; one of the egress packet has the headers as egress left them. Metadata are zero but for the fields of
+ * the list that the primitive names. */
+
+#ifndef P4SWITCH_AGAIN_H
+#define P4SWITCH_AGAIN_H
+
+#define MOST_PASSES 4096 /* that one arriving packet may cause: a program that recirculates for ever ends here */
+
+enum { NORMAL, INGRESS_CLONE, EGRESS_CLONE, RECIRCULATED = 4, REPLICATED, RESUBMITTED };
+
+struct again {
+    struct again *next;
+    bool at_egress; /* its headers are parsed, and it leaves by `port` */
+    uint32_t port;
+    struct packet packet;
+};
+
+static void leave(struct state *s, struct packet *p, uint32_t port);
+static void run(struct state *s, struct packet *p, uint32_t error);
+
+static struct again *again_open(struct state *s)
+{
+    return s->passes++ < MOST_PASSES ? malloc(sizeof(struct again)) : NULL;
+}
+
+/* Processed once the packet in hand is done. */
+static void again_later(struct state *s, struct again *a, bool at_egress, uint32_t port)
+{
+    a->next = NULL;
+    a->at_egress = at_egress;
+    a->port = port;
+    if (s->again_last)
+        s->again_last->next = a;
+    else
+        s->again = a;
+    s->again_last = a;
+}
+
+/* The metadata of a packet's copy: zero, but for those to preserve. */
+static void keep(struct packet *to, const struct packet *from, uint32_t list, uint32_t instance_type)
+{
+    memset(&to->meta, 0, sizeof to->meta);
+    preserve(to, from, list);
+    set_instance_type(to, instance_type);
+}
+
+/* Bytes that go through the whole program again. */
+static void parse_again(struct state *s, const struct packet *p, const uint8_t *bytes, uint32_t length, uint32_t list,
+                        uint32_t instance_type)
+{
+    struct again *a = again_open(s);
+    if (!a)
+        return;
+    memcpy(a->packet.bytes + HEADROOM, bytes, length);
+    a->packet.length = length;
+    a->packet.now = p->now;
+    keep(&a->packet, p, list, instance_type);
+    set_packet_length(&a->packet, length);
+    again_later(s, a, false, 0);
+}
+
+__attribute__((unused)) static void clone_ingress(struct state *s, struct packet *p)
+{
+    const struct replicas *session = s->base.sessions[p->request.clone % SESSIONS];
+    struct again *a = session ? again_open(s) : NULL;
+    if (!a)
+        return;
+    memcpy(a->packet.bytes + HEADROOM, s->original, s->original_length);
+    begin_packet(&a->packet, s->original_length, p->now, NULL);
+    set_ingress_port(&a->packet, p);
+    parse(s, &a->packet);
+    clear_invalid(&a->packet);
+    keep(&a->packet, p, p->request.clone_list, INGRESS_CLONE);
+    memset(&a->packet.request, 0, sizeof a->packet.request);
+    replicate(s, &a->packet, session);
+    free(a);
+}
+
+__attribute__((unused)) static void clone_egress(struct state *s, const struct packet *p)
+{
+    const struct replicas *session = s->base.sessions[p->request.clone % SESSIONS];
+    for (uint32_t i = 0; session && i < session->count; i++) {
+        struct again *a = again_open(s);
+        if (!a)
+            return;
+        copy_packet(&a->packet, p);
+        keep(&a->packet, p, p->request.clone_list, EGRESS_CLONE);
+        memset(&a->packet.request, 0, sizeof a->packet.request);
+        set_rid(&a->packet, session->replica[i].instance);
+        again_later(s, a, true, session->replica[i].port);
+    }
+}
+
+/* Keeps a packet as it came, for clones of it and for resubmission. */
+static void keep_original(struct state *s, const struct packet *p)
+{
+    s->original_length = p->ingress_length;
+    memcpy(s->original, p->start, p->ingress_length);
+}
+
+/* Everything that waits for its next pass, and what that causes. */
+static void run_again(struct state *s)
+{
+    while (s->again) {
+        struct again *a = s->again;
+        s->again = a->next;
+        if (!a->next)
+            s->again_last = NULL;
+        struct packet *p = &a->packet;
+        if (a->at_egress) {
+            leave(s, p, a->port);
+        } else {
+            struct metadata kept = p->meta;
+            begin_packet(p, p->length, p->now, NULL);
+            p->meta = kept;
+            keep_original(s, p);
+            uint32_t error = parse(s, p);
+            clear_invalid(p);
+            run(s, p, error);
+        }
+        free(a);
+    }
+    s->passes = 0;
+}
+
+#endif

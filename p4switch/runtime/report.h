@@ -1,0 +1,37 @@
+/* What a program tells the control plane beside packets: digests, log messages and failed assertions. */
+
+#ifndef P4SWITCH_REPORT_H
+#define P4SWITCH_REPORT_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "switch.h"
+
+#define MOST_REPORTED (16u << 20) /* bytes of digests that nobody has fetched; further ones are dropped */
+
+/* Keeps a digest: list, length (4 bytes each, native), bytes. Wakes who waits for it. */
+UNUSED_STATIC void report_digest(struct switch_base *base, uint32_t list, const uint8_t *bytes, uint32_t length)
+{
+    struct reports *r = &base->digests;
+    if (base->digest_event < 0 || r->used + 8 + length > MOST_REPORTED)
+        return;
+    if (r->used + 8 + length > r->capacity) {
+        uint64_t capacity = 2 * (r->used + 8 + length);
+        uint8_t *grown = realloc(r->bytes, capacity);
+        if (!grown)
+            return;
+        r->bytes = grown;
+        r->capacity = capacity;
+    }
+    uint32_t head[2] = {list, length};
+    memcpy(r->bytes + r->used, head, 8);
+    memcpy(r->bytes + r->used + 8, bytes, length);
+    r->used += 8 + length;
+    uint64_t one = 1;
+    ssize_t written = write(base->digest_event, &one, sizeof one);
+    (void)written;
+}
+
+#endif

@@ -1,0 +1,209 @@
+"""`fanin diff` runs one program by two compilers on two switches and finds what they do otherwise."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from scapy.layers.l2 import Ether
+from scapy.utils import wrpcap
+
+from experiments.compilers import compile_program
+from experiments.differential.client import Client, connect
+from experiments.differential.compare import compare
+from experiments.differential.entries import Entries, TableEntry, random_entries, read_entries
+from experiments.differential.packets import PacketSource
+from p4switch.p4runtime_device import Device
+from p4switch.p4runtime_server import P4RuntimeService, serve
+
+ROOT = Path(__file__).parents[2]
+FANIN = ROOT / "p4src" / "fanin.p4"
+TABLES = ROOT / "tests" / "p4switch" / "engine" / "programs" / "tables.p4"
+ELSEWHERE = {"FANIN_BMV2": "/nowhere/simple_switch_grpc", "FANIN_P4C": "/nowhere/p4c-bm2-ss"}
+
+HUB = """
+#include <core.p4>
+#include <v1model.p4>
+header ethernet_t { bit<48> destination; bit<48> source; bit<16> type; }
+struct headers_t { ethernet_t ethernet; }
+struct metadata_t {}
+parser parse(packet_in packet, out headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {
+    state start { packet.extract(hdr.ethernet); transition accept; }
+}
+control none(inout headers_t hdr, inout metadata_t meta) { apply {} }
+control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {
+    counter(4, CounterType.packets) arrivals;
+    action send(bit<9> port) { standard.egress_spec = port; }
+    action drop() { mark_to_drop(standard); }
+    table hosts {
+        key = { hdr.ethernet.destination: exact; }
+        actions = { send; drop; }
+        default_action = drop();
+    }
+    apply { arrivals.count(COUNTED); hosts.apply(); EXTRA }
+}
+control egress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) { apply {} }
+control deparse(packet_out packet, in headers_t hdr) { apply { packet.emit(hdr.ethernet); } }
+V1Switch(parse(), none(), ingress(), egress(), none(), deparse()) main;
+"""
+HOST = TableEntry(
+    "ingress.hosts", {"hdr.ethernet.destination": 0x02_00_00_00_00_01}, "ingress.send", {"port": 3}
+)
+TO_HOST = bytes.fromhex("020000000001 020000000002 0800") + b"payload"
+
+
+def hub(folder: Path, *, counted: str = "1", extra: str = ""):
+    source = folder / "hub.p4"
+    source.write_text(HUB.replace("COUNTED", counted).replace("EXTRA", extra))
+    return compile_program(source, "embedded")
+
+
+@pytest.fixture
+def verdicts(monkeypatch):
+    """What comes of two programs, which stand for what two compilers made, on our switch alone."""
+    monkeypatch.setenv("FANIN_BMV2", ELSEWHERE["FANIN_BMV2"])
+
+    def verdicts(one, other, entries, packets):
+        made = compare({"p4c": one, "embedded": other}, entries, packets)
+        return {str(verdict.pair): verdict for verdict in made}
+
+    return verdicts
+
+
+@pytest.mark.bmv2
+@pytest.mark.p4c
+@pytest.mark.live
+def test_the_four_pairs_agree_on_the_aggregation_program(fanin):
+    done = fanin("diff", str(FANIN), "--random", "300", "--seed", "3")
+    assert done.returncode == 0, done.stdout
+    lines = done.stdout.splitlines()[1:]
+    assert [line.split(":")[0] for line in lines] == [
+        "p4c on BMv2",
+        "ours on BMv2",
+        "p4c on ours",
+        "ours on ours",
+    ]
+    assert len({line.split(":")[1] for line in lines}) == 1
+    assert "counters counted" in lines[0]
+
+
+@pytest.mark.live
+def test_pairs_that_cannot_run_are_listed_and_never_passed(fanin):
+    done = fanin("diff", str(TABLES), "--random", "20", **ELSEWHERE)
+    assert done.returncode == 2
+    for pair in ("p4c on BMv2", "ours on BMv2", "p4c on ours"):
+        assert f"{pair}: cannot run:" in done.stdout
+    assert "ours on ours: 20 packets out" in done.stdout
+    assert "nothing was compared" in done.stderr
+
+
+@pytest.mark.live
+def test_packets_and_entries_come_from_files_too(fanin, tmp_path):
+    hub(tmp_path)
+    capture, entries = tmp_path / "one.pcap", tmp_path / "entries.json"
+    wrpcap(str(capture), [Ether(TO_HOST), Ether(b"\1" * 14)])
+    match, params = {"hdr.ethernet.destination": HOST.match["hdr.ethernet.destination"]}, {"port": 3}
+    entry = {"table": HOST.table, "match": match, "action": HOST.action, "params": params}
+    entries.write_text(json.dumps({"entries": [entry], "groups": {"1": [[1, 0], [2, 0]]}}))
+    done = fanin(
+        *("diff", str(tmp_path / "hub.p4"), "--packets", str(capture), "--entries", str(entries)), **ELSEWHERE
+    )
+    assert "1 table entries, 1 multicast groups, 2 packets" in done.stdout
+    assert "ours on ours: 1 packets out" in done.stdout
+
+
+def test_a_document_of_entries_is_checked(tmp_path):
+    document = tmp_path / "entries.json"
+    document.write_text('{"entries": [{"table": "t", "match": {}}]}')
+    with pytest.raises(ValueError, match=r"entries.json.*(?s:.)*action"):
+        read_entries(document)
+
+
+def test_pairs_that_do_the_same_agree(verdicts, tmp_path):
+    program = hub(tmp_path)
+    made = verdicts(program, program, Entries([HOST]), [(1, TO_HOST)])
+    assert made["p4c on ours"].outcome.outputs == [[(3, TO_HOST)]]
+    assert made["ours on ours"].difference is None
+    assert "no command" in made["p4c on BMv2"].cannot
+
+
+def test_another_output_is_found_by_its_packet(verdicts, tmp_path):
+    one = hub(tmp_path)
+    other = hub(tmp_path, extra="hdr.ethernet.type = hdr.ethernet.type | 1;")
+    stranger = bytes(14) + b"stranger"
+    found = verdicts(one, other, Entries([HOST]), [(1, stranger), (2, TO_HOST)])["ours on ours"].difference
+    assert found.what.startswith("packet 2, 21 bytes on port 2")
+    assert "differs from byte 13 on" in found.reference
+    assert not found.undefined
+    assert len(found.traces) == 2
+
+
+def test_another_port_is_found(verdicts, tmp_path):
+    one, other = hub(tmp_path), hub(tmp_path, extra="standard.egress_spec = 5;")
+    found = verdicts(one, other, Entries([HOST]), [(1, TO_HOST)])["ours on ours"].difference
+    assert found.reference.startswith("port 3")
+    assert found.other.startswith("port 5")
+
+
+def test_another_count_is_found(verdicts, tmp_path):
+    one, other = hub(tmp_path), hub(tmp_path, counted="2")
+    found = verdicts(one, other, Entries([HOST]), [(1, TO_HOST)])["ours on ours"].difference
+    assert found.what == "counter ingress.arrivals[1]"
+    assert found.reference.startswith("1 packets")
+    assert found.other.startswith("0 packets")
+
+
+def test_an_entry_that_only_one_takes_is_found(verdicts, tmp_path):
+    one = hub(tmp_path)
+    small = tmp_path / "hub.p4"
+    small.write_text(
+        small.read_text().replace("default_action = drop();", "default_action = drop(); size = 1;")
+    )
+    other = compile_program(small, "embedded")
+    second = TableEntry(HOST.table, {"hdr.ethernet.destination": 2}, HOST.action, {"port": 4})
+    found = verdicts(one, other, Entries([HOST, second]), [(1, TO_HOST)])["ours on ours"].difference
+    assert "'hdr.ethernet.destination': 2" in found.what
+    assert (found.reference, found.other) == ("taken", "refused")
+
+
+@pytest.mark.parametrize("program", [FANIN, TABLES], ids=lambda path: path.stem)
+@pytest.mark.parametrize("seed", range(3))
+def test_random_entries_are_valid(program, seed):
+    compiled = compile_program(program, "embedded")
+    entities = random_entries(compiled.p4info, random.Random(seed)).encode(compiled.p4info)
+    device = Device({}, None, 511)
+    server, port = serve(P4RuntimeService(device, 1), "127.0.0.1:0")
+    try:
+        with connect(f"127.0.0.1:{port}") as channel:
+            client = Client(channel, compiled)
+            assert all(client.insert(entity) for entity in entities)
+            client.close()
+    finally:
+        server.stop(grace=0).wait()
+        device.stop()
+    assert len(entities) > 20
+
+
+def test_random_packets_get_past_the_parser_and_meet_the_entries():
+    compiled = compile_program(FANIN, "embedded")
+    rng = random.Random(1)
+    source = PacketSource(json.loads(compiled.device_config), random_entries(compiled.p4info, rng), rng)
+    packets = [source.packet() for _ in range(400)]
+    aggregation = [data for _, data in packets if data[12:14] == b"\x08\x00" and data[36:37] == b"\xbe"]
+    assert len(aggregation) > 40
+    assert len({data[:60] for data in aggregation}) == len(aggregation)
+
+
+def test_the_same_seed_gives_the_same_packets():
+    compiled = compile_program(FANIN, "embedded")
+
+    def packets(seed):
+        rng = random.Random(seed)
+        entries = random_entries(compiled.p4info, rng)
+        source = PacketSource(json.loads(compiled.device_config), entries, rng)
+        return entries, [source.packet() for _ in range(50)]
+
+    assert packets(5) == packets(5)
+    assert packets(5) != packets(6)
