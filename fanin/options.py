@@ -8,7 +8,7 @@ import typer
 
 from experiments.tools import Compiler, Engine
 
-Workers = Annotated[int, typer.Option(min=1, help="workers, spread evenly over the leaves")]
+Workers = Annotated[int, typer.Option(min=2, help="workers, spread evenly over the leaves")]
 Leaves = Annotated[int, typer.Option(min=1, help="leaf switches, one for each rack")]
 Spines = Annotated[int, typer.Option(min=0, help="spine switches; 0 with a single leaf")]
 Rate = Annotated[float | None, typer.Option(help="of every link, in Mb/s", show_default="100; with BMv2 0.4")]

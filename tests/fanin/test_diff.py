@@ -15,6 +15,7 @@ from experiments.differential.client import Client, connect
 from experiments.differential.compare import compare
 from experiments.differential.entries import Entries, TableEntry, random_entries, read_entries
 from experiments.differential.packets import PacketSource
+from experiments.tools import ToolMissingError
 from p4switch.p4runtime_device import Device
 from p4switch.p4runtime_server import P4RuntimeService, serve
 
@@ -100,6 +101,15 @@ def test_pairs_that_cannot_run_are_listed_and_never_passed(fanin):
 
 
 @pytest.mark.live
+def test_a_compiler_that_is_here_and_refuses_is_no_pass(fanin, tmp_path):
+    program = tmp_path / "broken.p4"
+    program.write_text("control c(")
+    done = fanin("diff", str(program), **ELSEWHERE)
+    assert done.returncode == 2
+    assert f"{program}:1" in done.stderr
+
+
+@pytest.mark.live
 def test_packets_and_entries_come_from_files_too(fanin, tmp_path):
     hub(tmp_path)
     capture, entries = tmp_path / "one.pcap", tmp_path / "entries.json"
@@ -126,7 +136,7 @@ def test_pairs_that_do_the_same_agree(verdicts, tmp_path):
     made = verdicts(program, program, Entries([HOST]), [(1, TO_HOST)])
     assert made["p4c on ours"].outcome.outputs == [[(3, TO_HOST)]]
     assert made["ours on ours"].difference is None
-    assert "no command" in made["p4c on BMv2"].cannot
+    assert isinstance(made["p4c on BMv2"].cannot, ToolMissingError)
 
 
 def test_another_output_is_found_by_its_packet(verdicts, tmp_path):

@@ -1,0 +1,81 @@
+"""`fanin demo`: what it makes of what was measured, and of what it cannot do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.experiments.test_results import BARE, CURVE, RING, RUN
+from tests.fanin.conftest import Fanin
+from typer.testing import CliRunner
+
+import experiments.demo
+import fanin.demo
+from experiments.crew import RunError
+from experiments.demo import Demo
+from experiments.results import Run
+from fanin.cli import app
+
+RUNS = [RUN, RING, BARE, replace(BARE, algorithm="ring")]
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> list[Run]:
+    """What the demo, its network left out, will find."""
+    runs = list(RUNS)
+    monkeypatch.setattr(fanin.demo, "enter", lambda: None)
+    monkeypatch.setattr(experiments.demo, "run_demo", lambda *_: Demo(runs, CURVE))
+    return runs
+
+
+def demo(*arguments: str | Path) -> tuple[int, str]:
+    done = CliRunner().invoke(app, ["demo", *map(str, arguments)])
+    return done.exit_code, done.output
+
+
+def test_all_is_well_if_every_sum_is_within_its_bound(measured: Sequence[Run], tmp_path: Path) -> None:
+    status, output = demo("--results", tmp_path)
+    assert status == 0
+    assert "in-network takes 1.00 of ring's time" in " ".join(output.split())
+    assert (tmp_path / "summary.json").exists()
+
+
+def test_a_sum_outside_its_bound_fails_the_demo_after_the_results_are_written(
+    measured: list[Run], tmp_path: Path
+) -> None:
+    measured[0] = replace(RUN, violations=1)
+    status, output = demo("--results", tmp_path)
+    assert status == 1
+    assert "sums outside their bound: training in-network" in output
+    assert (tmp_path / "summary.json").exists()
+
+
+def test_a_run_that_does_not_finish_fails_it_and_says_who_waited(
+    measured: list[Run], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def stall(*_: object) -> Demo:
+        raise RunError("the run did not finish:\n  worker 3: silent since all-reduce 7")
+
+    monkeypatch.setattr(experiments.demo, "run_demo", stall)
+    status, output = demo("--results", tmp_path)
+    assert status == 1
+    assert "worker 3: silent since all-reduce 7" in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--workers", "7"], "7 workers do not spread evenly over 2 leaves"),
+        (["--workers", "1", "--leaves", "1"], "--workers"),
+        (["--leaves", "0"], "--leaves"),
+        (["--loss", "2"], "--loss"),
+        (["--spines", "0"], "spines: is 0"),
+        (["--rate", "0"], "rate: is 0"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(fanin: Fanin, arguments: list[str], complaint: str) -> None:
+    done = fanin("demo", *arguments)
+    assert done.returncode != 0
+    assert complaint in done.stderr
