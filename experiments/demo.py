@@ -85,10 +85,11 @@ def run_demo(
     observer: Observer,
     target: Target = EMBEDDED,
     training: TrainingConfig | None = None,
+    captures: Path | None = None,
 ) -> Demo:
     """Build the network, do every run on it, and take it down; the switches' output goes to `logs`.
 
-    training: the target's own where none is given.
+    training: the target's own where none is given. captures: where a pcap file of each port of the switches goes.
 
     Raises:
         RunError: a run did not finish. NetworkError, ControllerError: the network is not what it should be.
@@ -101,7 +102,7 @@ def run_demo(
         folder = Path(name)
         digits.save(folder / DIGITS_FILE)
         observer.stage(f"starting {len(topology.switches)} switches and {len(topology.hosts)} hosts")
-        with MininetNetwork(topology, target.launcher, logs) as network:
+        with MininetNetwork(topology, target.launcher, logs, captures) as network:
 
             async def run_all() -> list[Run]:
                 p4info, config = program.p4info, program.device_config

@@ -24,14 +24,14 @@ from typing import Any, TextIO
 import numpy as np
 
 from controller.telemetry import Event, Reason
-from experiments.virtual import HEADERS, Cluster, ClusterSpec, MakeWorker, Vector, load_switch
+from experiments.virtual import HEADERS, Cluster, ClusterSpec, MakeWorker, Vector, load_switch, quantized_sum
 from p4switch.engine import Engine
 from topologies.model import leaf_spine
 from topologies.virtual import SECOND, Burst, Faults, HostModel, LinkModel
 from topologies.virtual.links import NO_FAULTS, Transit
 from topologies.virtual.network import Observer
 from topologies.virtual.packets import PacketStore
-from workers import quantization, wire
+from workers import wire
 from workers.collective import CollectiveError
 from workers.protocol import Lease, Worker
 from workers.recovery import Recovery
@@ -272,26 +272,16 @@ def _inputs(scenario: Scenario, step: int) -> list[Vector]:
     return list(values)
 
 
-def exact_sum(scenario: Scenario, inputs: Sequence[Vector]) -> tuple[Vector, int]:
+def _exact_sum(scenario: Scenario, inputs: Sequence[Vector]) -> tuple[Vector, int]:
     """What every worker must get, bit for bit, and how many chunks saturate: exact integers, dequantized."""
-    workers = 1 if scenario.overflow else scenario.workers
-    length, values = len(inputs[0]), scenario.values
-    padded = [np.pad(x, (0, -length % values)).reshape(-1, values) for x in inputs]
-    exponents = np.max([quantization.block_exponents(rows, workers)[0] for rows in padded], axis=0)
-    factors = quantization.scales(exponents, workers)[:, np.newaxis]
-    sums = np.zeros(padded[0].shape, np.int64)
-    for rows in padded:
-        sums += np.rint(rows.astype(np.float64) * factors).astype(np.int64)
-    saturated = int(np.count_nonzero((sums > quantization.LARGEST_SUM).any(axis=1)))
-    result = np.minimum(sums, quantization.LARGEST_SUM) / factors
-    return result.astype(np.float32).reshape(-1)[:length], saturated
+    return quantized_sum(inputs, scenario.values, 1 if scenario.overflow else scenario.workers)
 
 
 def _check(
     scenario: Scenario, cluster: Cluster, inputs: Sequence[Sequence[Vector]], restarted: int
 ) -> Iterator[str]:
     """What is wrong after a run in which every worker finished."""
-    expected = [exact_sum(scenario, vectors) for vectors in inputs]
+    expected = [_exact_sum(scenario, vectors) for vectors in inputs]
     for rank, station in enumerate(cluster.stations):
         for step, (output, (exact, _)) in enumerate(zip(station.outputs, expected, strict=True)):
             if not np.array_equal(output.view(np.int32), exact.view(np.int32)):

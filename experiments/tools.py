@@ -13,7 +13,11 @@ Compiler = Literal["embedded", "p4c"]
 
 
 class ToolError(RuntimeError):
-    """A program is not here or fails; the message says how to get it, or what it said."""
+    """A program is not here, or fails: the message holds what it said."""
+
+
+class ToolMissingError(ToolError):
+    """A program is not here; the message says how to get it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +34,13 @@ class Tool:
         """The words of its command line.
 
         Raises:
-            ToolError: it is not here.
+            ToolMissingError: it is not here.
         """
         words = shlex.split(os.environ.get(self.variable, "")) or [self.command]
         if shutil.which(words[0]) is not None:
             return words
         set_to = f" ({self.variable} is {os.environ[self.variable]!r})" if self.variable in os.environ else ""
-        raise ToolError(
+        raise ToolMissingError(
             f"{self.name} is not here: no command {words[0]}{set_to}. On Ubuntu with the p4lang packages: "
             f"apt-get install {self.package}; or build it from {self.source}. Installed elsewhere: "
             f"{self.variable}=/path/to/{self.command}"

@@ -22,6 +22,7 @@ from topologies.virtual import SECOND, HostModel, LinkModel, VirtualNetwork
 from topologies.virtual.links import DEFAULT_LINK
 from topologies.virtual.network import DEFAULT_HOST, Observer
 from topologies.virtual.segments import segments
+from workers import quantization
 from workers.protocol import Lease, Worker
 from workers.recovery import Recovery
 
@@ -277,6 +278,13 @@ class Cluster:
 
         return self.network.run(done, limit)
 
+    def host_bytes(self) -> int:
+        """What all hosts have sent, and what has been sent to them, in frames."""
+        hosts = {host.name for host in self.spec.topology.hosts}
+        counts = self.network.links.counts.bytes.tolist()
+        joined = zip(self.network.link_ends, counts, strict=True)
+        return sum(count for ends, count in joined if hosts & set(ends))
+
     def drops(self) -> Mapping[Reason, int]:
         """Packets that switches dropped, by reason, over all switches."""
         return {reason: self._count("ingress.drops", reason) for reason in Reason}
@@ -341,3 +349,24 @@ class Cluster:
             )
             stations.append(station)
         return stations
+
+
+def quantized_sum(inputs: Sequence[Vector], values: int, counted: int) -> tuple[Vector, int]:
+    """What every worker must get, bit for bit, and how many chunks of `values` saturate (at the upper limit).
+
+    Exact integers, dequantized; `counted`: how many workers each believes there are.
+    """
+    length = len(inputs[0])
+    exponents = np.max([quantization.block_exponents(_blocks(x, values), counted)[0] for x in inputs], axis=0)
+    factors = quantization.scales(exponents, counted)[:, np.newaxis]
+    sums = np.zeros((len(exponents), values), np.int64)
+    for x in inputs:
+        sums += np.rint(_blocks(x, values).astype(np.float64) * factors).astype(np.int64)
+    saturated = int(np.count_nonzero((sums > quantization.LARGEST_SUM).any(axis=1)))
+    result = np.minimum(sums, quantization.LARGEST_SUM) / factors
+    return result.astype(np.float32).reshape(-1)[:length], saturated
+
+
+def _blocks(x: Vector, values: int) -> Vector:
+    padding = -len(x) % values
+    return (np.pad(x, (0, padding)) if padding else x).reshape(-1, values)

@@ -6,13 +6,16 @@ import os
 
 import typer
 
+from fanin.bench import bench
 from fanin.clean import clean
 from fanin.compile import compile_program
 from fanin.demo import demo
 from fanin.diff import diff
 from fanin.doctor import doctor
+from fanin.stf import stf
 from fanin.shell import execute, shell
 from fanin.soak import soak
+from fanin.validate import validate
 from fanin.up import up
 
 app = typer.Typer(
@@ -29,8 +32,11 @@ app.command("doctor")(doctor)
 app.command("up")(up)
 app.command("shell")(shell)
 app.command("exec", context_settings={"ignore_unknown_options": True})(execute)
+app.command("stf")(stf)
 app.command("clean")(clean)
 app.command("soak")(soak)
+app.command("validate")(validate)
+app.add_typer(bench, name="bench")
 
 
 def main() -> None:

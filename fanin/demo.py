@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from experiments.tools import ToolError
-from fanin.options import Leaves, ProgramCompiler, Rate, Spines, Switch, Workers, hosts_per_leaf
+from fanin.options import Captures, Leaves, ProgramCompiler, Rate, Spines, Switch, Workers, hosts_per_leaf
 from topologies.errors import NetworkError
 from topologies.model import TopologyError, leaf_spine
 from topologies.sandbox import SandboxError, enter
@@ -27,6 +27,7 @@ def demo(
     ] = 0.01,
     switch: Switch = "embedded",
     compiler: ProgramCompiler = "embedded",
+    pcap: Captures = None,
     results: Annotated[Path, typer.Option(help="where the results go")] = Path("results/demo"),
 ) -> None:
     """Train a model with its gradients added up in emulated switches, and hold it against ring all-reduce."""
@@ -52,7 +53,7 @@ def demo(
         with ProgressObserver() as observer:
             observer.stage(f"compiling p4src/{PROGRAM.name}")
             program = compile_program(PROGRAM, compiler)
-            measured = run_demo(topology, program, loss, results / "logs", observer, on)
+            measured = run_demo(topology, program, loss, results / "logs", observer, on, captures=pcap)
     except (
         TopologyError,
         ToolError,

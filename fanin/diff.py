@@ -29,8 +29,8 @@ def diff(
 ) -> None:
     """Compile with p4c and with fanin, run on BMv2 and on fanin's switch, and print the first difference.
 
-    Packets out, their ports, and counters are compared. The exit status is 0 if all pairs that can run agree, 1 if
-    one differs, 2 if there are not two to compare. FANIN_BMV2 and FANIN_P4C name tools that are not on PATH.
+    Packets out, their ports, and counters are compared. The exit status is 1 if a pair differs or fails, 2 if there
+    are not two to compare, else 0: tools that are not here are listed. FANIN_BMV2 and FANIN_P4C name them elsewhere.
     """
     try:
         enter()  # BMv2's ports on loopback are then nobody else's
@@ -42,6 +42,7 @@ def diff(
     from experiments.differential.compare import compare, compile_both
     from experiments.differential.entries import random_entries, read_entries
     from experiments.differential.packets import PacketSource, read_packets
+    from experiments.tools import ToolMissingError
 
     compiled = compile_both(program)
     usable = next((made for made in compiled.values() if isinstance(made, CompiledProgram)), None)
@@ -65,7 +66,8 @@ def diff(
     for verdict in compare(compiled, held, sent):
         verdicts.append(verdict)
         show(verdict)
-    if any(verdict.difference for verdict in verdicts):
+    failed = [v for v in verdicts if v.cannot and not isinstance(v.cannot, ToolMissingError)]
+    if failed or any(verdict.difference for verdict in verdicts):
         raise typer.Exit(1)
     if sum(verdict.outcome is not None for verdict in verdicts) < 2:
         typer.echo("fanin diff: nothing was compared: fewer than two pairs can run here", err=True)

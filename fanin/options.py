@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,6 +18,10 @@ Switch = Annotated[
 ]
 ProgramCompiler = Annotated[
     Compiler, typer.Option(help="what compiles the P4 program: ours, or p4c-bm2-ss (FANIN_P4C)")
+]
+Captures = Annotated[
+    Path | None,
+    typer.Option("--pcap", help="a folder for a capture of each port; superframes stay whole in it"),
 ]
 
 

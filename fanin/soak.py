@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from experiments.soak import Soak, Trace, draw_scenario, run_scenario, shrink
-from experiments.soak import soak as run_soak
-from experiments.virtual import load_switch
-from fanin.progress import console
+if TYPE_CHECKING:
+    from experiments.soak import Soak
 
 
 def soak(
@@ -20,6 +18,10 @@ def soak(
     results: Annotated[Path, typer.Option(help="where the results go")] = Path("results/soak"),
 ) -> None:
     """Run random scenarios of the protocol under faults, in virtual time, and check everything that must hold."""
+    # Not above: it takes a second, and every verb imports this module.
+    from experiments.soak import soak as run_soak
+    from fanin.progress import console
+
     with Progress(
         TextColumn("scenarios"),
         BarColumn(),
@@ -48,6 +50,9 @@ def soak(
 
 def explain(done: Soak, results: Path) -> None:
     """What failed, and the first failure shrunken, with a trace of it."""
+    from experiments.soak import Trace, draw_scenario, run_scenario, shrink
+    from experiments.virtual import load_switch
+
     for failure in done.failures[:10]:
         typer.echo(f"seed {failure.seed}: {failure.violations[0]}", err=True)
     seed = done.failures[0].seed

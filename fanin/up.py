@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from experiments.tools import ToolError
-from fanin.options import Leaves, ProgramCompiler, Rate, Spines, Switch, Workers, hosts_per_leaf
+from fanin.options import Captures, Leaves, ProgramCompiler, Rate, Spines, Switch, Workers, hosts_per_leaf
 from topologies.errors import NetworkError
 from topologies.model import TopologyError, leaf_spine
 from topologies.sandbox import SandboxError, enter
@@ -33,6 +33,7 @@ def up(
     rate: Rate = None,
     switch: Switch = "embedded",
     compiler: ProgramCompiler = "embedded",
+    pcap: Captures = None,
     logs: Annotated[Path, typer.Option(help="where the switches' output goes")] = Path("results/up"),
 ) -> None:
     """Build a network, program it, grant a lease to all hosts, and keep it up until Ctrl-C.
@@ -59,7 +60,7 @@ def up(
         link_rate = on.rate if rate is None else round(rate * 1e6)
         topology = leaf_spine(spines, leaves, in_each, rate=link_rate)
         program = compile_program(PROGRAM, compiler)
-        with MininetNetwork(topology, on.launcher, logs) as network:
+        with MininetNetwork(topology, on.launcher, logs, pcap) as network:
             asyncio.run(_keep_up(network, program.p4info, program.device_config, on))
     except (TopologyError, ToolError, CompileError, NetworkError, ControllerError) as error:
         raise typer.Exit(_fail(error)) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,14 +12,18 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
+from p4switch.action_profile import ProfileState
 from p4switch.batch import BatchProcessor, Departures
 from p4switch.codegen import translate
 from p4switch.codegen.layout import machine_width
 from p4switch.entries import (
     ActionCall,
     CounterValue,
+    Digest,
     Entry,
+    EntryAction,
     EntryKey,
+    MeterConfig,
     Replica,
     TableError,
     TableErrorCode,
@@ -26,12 +31,13 @@ from p4switch.entries import (
 from p4switch.library import Collected, PortStatistics, load_program, runtime
 from p4switch.live import LivePorts, PortError
 from p4switch.match_table import MatchTable
-from p4switch.program import Program, RegisterArray
+from p4switch.meters import Meter
+from p4switch.program import Field, Program, RegisterArray
 from p4switch.reader import read_program
+from p4switch.replicas import ReplicaGroups
 from p4switch.toolchain import compile_program
 
 LONGEST_PACKET = 65600  # as in runtime/switch.h: IPv4 has 65,535 bytes, before Ethernet and tags
-MULTICAST_GROUPS = 65536
 
 
 class Engine:
@@ -53,19 +59,30 @@ class Engine:
             raise MemoryError(f"no memory for the state of {program.name}")
         runtime().switch_open(self._base)
         self._tables: dict[str, MatchTable] = {}
-        self._groups: dict[int, tuple[Replica, ...]] = {}
+        self._groups = ReplicaGroups(self._base, sessions=False)
+        self._sessions = ReplicaGroups(self._base, sessions=True)
+        self._profiles = {p.name: ProfileState(p) for p in program.profiles.values()}
         self._collected = Collected()
         self._batches = BatchProcessor(self._base)
         self._counter_at = _addresses(library, "program_counters", 1)
         self._register_at = _addresses(library, "program_registers", 2)
+        self._meter_at = _addresses(library, "program_meters", 1)
         index = 0
         for table in program.tables.values():
             if not table.is_call:
                 address = runtime().switch_table(self._base, index)
-                self._tables[table.name] = MatchTable(program, table, address)
+                profile = self._profiles.get(table.profile) if table.profile else None
+                self._tables[table.name] = MatchTable(program, table, address, profile)
                 index += 1
+        self._value_sets = {
+            s.name: MatchTable(program, s.table, runtime().switch_value_set(self._base, number))
+            for number, s in enumerate(program.value_sets.values())
+        }
+        self._holder: int | None = None  # the thread in a transaction
         self._live: list[LivePorts] = []  # one, when the ports are open
-        self._close = weakref.finalize(self, _close, self._base, index, self._collected, self._live)
+        self._close = weakref.finalize(
+            self, _close, self._base, index, len(program.value_sets), self._collected, self._live
+        )
 
     @classmethod
     def load(
@@ -89,12 +106,7 @@ class Engine:
             raise ValueError(f"a packet has at most {LONGEST_PACKET} bytes, not {len(packet)}")
         out = self._collected
         runtime().switch_process(self._base, port, packet, len(packet), now, ctypes.byref(out))
-        packets, data, at = [], ctypes.string_at(out.bytes, out.used) if out.used else b"", 0
-        while at < len(data):
-            to, length = struct.unpack_from("=II", data, at)
-            packets.append((to, data[at + 8 : at + 8 + length]))
-            at += 8 + length
-        return packets
+        return list(_records(ctypes.string_at(out.bytes, out.used) if out.used else b""))
 
     def process_batch(
         self,
@@ -114,7 +126,7 @@ class Engine:
     def table_insert(self, table: str, entry: Entry) -> None:
         """Adds an entry; TableError: ALREADY_EXISTS, RESOURCE_EXHAUSTED, INVALID_ARGUMENT."""
         with self._locked():
-            self._table(table).insert(entry)
+            self._table(table).insert(entry, self.now())
 
     def table_modify(self, table: str, entry: Entry) -> None:
         """Changes the action of an entry; TableError: NOT_FOUND, INVALID_ARGUMENT."""
@@ -136,12 +148,12 @@ class Engine:
         with self._locked():
             return self._table(table).entry(key)
 
-    def table_set_default(self, table: str, action: ActionCall | None) -> None:
+    def table_set_default(self, table: str, action: EntryAction | None) -> None:
         """Sets what runs on a miss; None: back to the program's."""
         with self._locked():
             self._table(table).set_default(action)
 
-    def table_default(self, table: str) -> ActionCall | None:
+    def table_default(self, table: str) -> EntryAction | None:
         """What runs on a miss; None: nothing."""
         with self._locked():
             return self._table(table).default()
@@ -156,45 +168,129 @@ class Engine:
         with self._locked():
             self._table(table).write_counter(key, value)
 
-    # Multicast
+    def table_meter(self, table: str, key: EntryKey) -> MeterConfig | None:
+        """The rates of an entry's direct meter; None: it has none, and everything is green."""
+        with self._locked():
+            return self._table(table).meter(key).config()
+
+    def table_meter_write(self, table: str, key: EntryKey, config: MeterConfig | None) -> None:
+        """Sets the rates of an entry's direct meter."""
+        with self._locked():
+            found = self._table(table)
+            found.meter(key).configure(config, found.meter_rates)
+
+    def table_last_hits(self, table: str) -> list[tuple[Entry, int]]:
+        """Every entry of a table that supports timeouts, with the time of its last packet (microseconds; 0: none)."""
+        with self._locked():
+            return self._table(table).last_hits()
+
+    @contextmanager
+    def profile(self, name: str) -> Iterator[ProfileState]:
+        """The members and groups of an action profile, for the time of a `with` block, which holds the lock."""
+        if name not in self._profiles:
+            raise TableError(TableErrorCode.NOT_FOUND, f"action profile {name} does not exist")
+        with self._locked():
+            yield self._profiles[name]
+
+    def value_set_write(self, name: str, members: list[EntryKey]) -> None:
+        """Replaces the members of a value set; TableError: NOT_FOUND, INVALID_ARGUMENT, RESOURCE_EXHAUSTED."""
+        with self._locked():
+            found = self._value_set(name)
+            before = found.entries()
+            found.clear()
+            try:
+                for member in members:
+                    found.insert(Entry(member, ActionCall("")))
+            except TableError:
+                found.clear()
+                for entry in before:
+                    found.insert(entry)
+                raise
+
+    def value_set_members(self, name: str) -> list[EntryKey]:
+        """The members of a value set."""
+        with self._locked():
+            return [entry.key for entry in self._value_set(name).entries()]
+
+    def _value_set(self, name: str) -> MatchTable:
+        if name not in self._value_sets:
+            raise TableError(TableErrorCode.NOT_FOUND, f"value set {name} does not exist")
+        return self._value_sets[name]
+
+    # Multicast and mirroring
 
     def multicast_insert(self, group: int, replicas: tuple[Replica, ...]) -> None:
         """Adds a group; ids are 1..65535."""
-        if group in self._groups:
-            raise TableError(TableErrorCode.ALREADY_EXISTS, f"multicast group {group} exists")
-        self._set_group(group, replicas)
+        with self._locked():
+            self._groups.insert(group, replicas)
 
     def multicast_modify(self, group: int, replicas: tuple[Replica, ...]) -> None:
         """Replaces the replicas of a group."""
-        self._known_group(group)
-        self._set_group(group, replicas)
+        with self._locked():
+            self._groups.modify(group, replicas)
 
     def multicast_delete(self, group: int) -> None:
         """Removes a group."""
-        self._known_group(group)
         with self._locked():
-            runtime().switch_set_multicast(self._base, group, -1, None)
-            del self._groups[group]
+            self._groups.delete(group)
 
     def multicast_groups(self) -> dict[int, tuple[Replica, ...]]:
         """All groups."""
-        return dict(self._groups)
+        return self._groups.all()
 
-    def _known_group(self, group: int) -> None:
-        if group not in self._groups:
-            raise TableError(TableErrorCode.NOT_FOUND, f"multicast group {group} does not exist")
-
-    def _set_group(self, group: int, replicas: tuple[Replica, ...]) -> None:
-        if not 0 < group < MULTICAST_GROUPS:
-            raise TableError(TableErrorCode.INVALID_ARGUMENT, f"multicast group {group} is not in 1..65535")
-        for replica in replicas:
-            if not (0 <= replica.port < 1 << 32 and 0 <= replica.instance < 1 << 16):
-                raise TableError(TableErrorCode.INVALID_ARGUMENT, f"multicast group {group}: {replica}")
-        packed = struct.pack(f"={2 * len(replicas)}I", *(n for r in replicas for n in (r.port, r.instance)))
+    def session_insert(self, session: int, replicas: tuple[Replica, ...]) -> None:
+        """Adds a mirroring session: where clones go; numbers are 0..32767."""
         with self._locked():
-            if not runtime().switch_set_multicast(self._base, group, len(replicas), packed):
-                raise TableError(TableErrorCode.RESOURCE_EXHAUSTED, f"multicast group {group}: out of memory")
-            self._groups[group] = replicas
+            self._sessions.insert(session, replicas)
+
+    def session_modify(self, session: int, replicas: tuple[Replica, ...]) -> None:
+        """Replaces the replicas of a mirroring session."""
+        with self._locked():
+            self._sessions.modify(session, replicas)
+
+    def session_delete(self, session: int) -> None:
+        """Removes a mirroring session."""
+        with self._locked():
+            self._sessions.delete(session)
+
+    def sessions(self) -> dict[int, tuple[Replica, ...]]:
+        """All mirroring sessions."""
+        return self._sessions.all()
+
+    # Reports
+
+    def keep_digests(self, event: int | None) -> None:
+        """Keeps digests from now on and writes to the eventfd `event` when there are some; None: no longer."""
+        with self._locked():
+            runtime().switch_keep_digests(self._base, -1 if event is None else event)
+
+    def digests(self) -> list[Digest]:
+        """The digests since the last call."""
+        with self._locked():
+            place = ctypes.c_void_p()
+            used = runtime().switch_digests(self._base, ctypes.byref(place))
+            data = ctypes.string_at(place, used) if used else b""
+        found = []
+        for number, packed in _records(data):
+            kept = self.program.digests[number]
+            values, at = [], 0
+            for field in kept.fields:
+                assert isinstance(field, Field)
+                size = (self.program.field_type(field).width + 7) // 8
+                values.append(int.from_bytes(packed[at : at + size], "big"))
+                at += size
+            found.append(Digest(kept.name, tuple(values)))
+        return found
+
+    def log_messages(self, wanted: bool) -> None:
+        """Whether log_msg() writes to stderr."""
+        with self._locked():
+            runtime().switch_log(self._base, wanted)
+
+    def failed_assertions(self) -> int:
+        """How many packets were dropped because assert() or assume() was false."""
+        with self._locked():
+            return int(runtime().switch_failures(self._base))
 
     # Counters and registers
 
@@ -216,6 +312,24 @@ class Engine:
             cells = self._counter(name)
             self._in_range(name, index, len(cells))
             cells[index][0], cells[index][1] = value.packets, value.bytes
+
+    def meter_read(self, name: str, index: int) -> MeterConfig | None:
+        """The rates of one cell of an indirect meter; None: it has not been configured, and everything is green."""
+        with self._locked():
+            return self._meter(name, index).config()
+
+    def meter_write(self, name: str, index: int, config: MeterConfig | None) -> None:
+        """Sets the rates of one cell of an indirect meter, with full buckets."""
+        with self._locked():
+            self._meter(name, index).configure(config, self.program.meters[name].rates)
+
+    def _meter(self, name: str, index: int) -> Meter:
+        indirect = [m for m in self.program.meters.values() if m.table is None]
+        for meter, (offset,) in zip(indirect, self._meter_at, strict=False):
+            if meter.name == name:
+                self._in_range(name, index, meter.size)
+                return Meter.from_address(self._base + offset + index * ctypes.sizeof(Meter))
+        raise TableError(TableErrorCode.NOT_FOUND, f"meter {name} does not exist")
 
     def register_read(self, name: str, start: int = 0, count: int | None = None) -> list[int]:
         """`count` cells from `start` (all by default), as unsigned integers."""
@@ -304,6 +418,10 @@ class Engine:
         """Packets and frames of each live port."""
         return self._live[0].statistics() if self._live else {}
 
+    def now(self) -> int:
+        """The time of the live ports' clock in microseconds; 0 while they are closed."""
+        return self._live[0].now() if self._live else 0
+
     # Inside
 
     def _table(self, name: str) -> MatchTable:
@@ -312,12 +430,34 @@ class Engine:
         return self._tables[name]
 
     @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """What this thread writes inside the `with` block, packets see all of or nothing."""
+        with self._locked():
+            self._holder = threading.get_ident()
+            try:
+                yield
+            finally:
+                self._holder = None
+
+    @contextmanager
     def _locked(self) -> Iterator[None]:
+        if self._holder == threading.get_ident():  # inside a transaction
+            yield
+            return
         runtime().switch_lock(self._base)
         try:
             yield
         finally:
             runtime().switch_unlock(self._base)
+
+
+def _records(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Numbered records as the runtime keeps them: number, length (4 bytes each, native), bytes."""
+    at = 0
+    while at < len(data):
+        number, length = struct.unpack_from("=II", data, at)
+        yield number, data[at + 8 : at + 8 + length]
+        at += 8 + length
 
 
 def _addresses(library: ctypes.CDLL, symbol: str, columns: int) -> list[tuple[int, ...]]:
@@ -331,8 +471,8 @@ def _addresses(library: ctypes.CDLL, symbol: str, columns: int) -> list[tuple[in
         rows.append(row)
 
 
-def _close(base: int, tables: int, collected: Collected, live: list[LivePorts]) -> None:
+def _close(base: int, tables: int, value_sets: int, collected: Collected, live: list[LivePorts]) -> None:
     while live:
         live.pop().close()
-    runtime().switch_close(base, tables)
+    runtime().switch_close(base, tables, value_sets)
     runtime().switch_collected_free(ctypes.byref(collected))

@@ -67,11 +67,35 @@ class ActionCall:
 
 
 @dataclass(frozen=True, slots=True)
+class MemberReference:
+    """The action of a member of the table's action profile."""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupReference:
+    """The action of one member of a group of the table's action selector, chosen for each packet."""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class OneShot:
+    """A group of an entry's own: actions with their weights."""
+
+    choices: tuple[tuple[ActionCall, int], ...]
+
+
+EntryAction = ActionCall | MemberReference | GroupReference | OneShot
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """A table entry; `is_const` marks those that the program itself declares."""
 
     key: EntryKey
-    action: ActionCall
+    action: EntryAction
     is_const: bool = False
 
 
@@ -91,6 +115,24 @@ class CounterValue:
     bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class MeterConfig:
+    """Committed and peak rate in packets or bytes a second, each with its burst (RFC 2698)."""
+
+    cir: int
+    cburst: int
+    pir: int
+    pburst: int
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """What generate_digest sent: the name of its list, and the fields' values."""
+
+    name: str
+    values: tuple[int, ...]
+
+
 class TableErrorCode(Enum):
     """Why a control-plane write was refused, in the words of gRPC's canonical codes."""
 
@@ -98,6 +140,7 @@ class TableErrorCode(Enum):
     NOT_FOUND = "NOT_FOUND"
     RESOURCE_EXHAUSTED = "RESOURCE_EXHAUSTED"
     INVALID_ARGUMENT = "INVALID_ARGUMENT"
+    FAILED_PRECONDITION = "FAILED_PRECONDITION"
 
 
 class TableError(Exception):

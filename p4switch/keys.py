@@ -15,9 +15,10 @@ from p4switch.entries import (
     TableErrorCode,
     Ternary,
 )
-from p4switch.program import Table, TableKey
+from p4switch.program import MeterArray, Program, Table, TableKey
 
 WORD = (1 << 64) - 1
+METER_WORDS = 10  # struct meter in runtime/meter.h
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,23 @@ class PackedKey:
     mask: tuple[int, ...]
     high: tuple[int, ...]
     priority: int
+
+
+@dataclass(frozen=True, slots=True)
+class EntryExtra:
+    """The words that the data plane keeps in an entry: its direct meter first, then at `last_hit` a time."""
+
+    words: int
+    meter: MeterArray | None
+    last_hit: int | None
+
+    @classmethod
+    def of(cls, program: Program, table: Table) -> EntryExtra:
+        """Of a table's entries."""
+        meter = next((m for m in program.meters.values() if m.table == table.name), None)
+        before = METER_WORDS if meter else 0
+        ages = table.support_timeout
+        return cls(before + ages, meter, before if ages else None)
 
 
 class KeyLayout:

@@ -97,6 +97,10 @@ class LivePorts:
             raise PortError("packet-out needs a CPU port")
         self._control.send(struct.pack("=I", port) + packet)
 
+    def now(self) -> int:
+        """Microseconds since the ports were opened: the time that packets are processed at."""
+        return int(runtime().forwarder_now(self._forwarder))
+
     def statistics(self) -> dict[int, PortStatistics]:
         """Of each port."""
         found = {}

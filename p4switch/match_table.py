@@ -5,21 +5,27 @@ from __future__ import annotations
 import ctypes
 from dataclasses import dataclass
 
+from p4switch.action_profile import ProfileState
 from p4switch.entries import (
     ActionCall,
     CounterValue,
     Entry,
+    EntryAction,
     EntryKey,
     Exact,
+    GroupReference,
     Lpm,
     Match,
+    MemberReference,
+    OneShot,
     Range,
     TableError,
     TableErrorCode,
     Ternary,
 )
-from p4switch.keys import KeyLayout, PackedKey
+from p4switch.keys import EntryExtra, KeyLayout, PackedKey
 from p4switch.library import runtime, words
+from p4switch.meters import Meter
 from p4switch.program import Action, Program, Table
 
 
@@ -36,7 +42,9 @@ class MatchTable:
     table or default action that the program made constant.
     """
 
-    def __init__(self, program: Program, table: Table, address: int) -> None:
+    def __init__(
+        self, program: Program, table: Table, address: int, profile: ProfileState | None = None
+    ) -> None:
         self.table = table
         self.keys = KeyLayout(table)
         self.is_const = table.const_entries is not None
@@ -44,11 +52,22 @@ class MatchTable:
         self._installed: dict[PackedKey, _Installed] = {}
         self._numbers = {a.name: n for n, a in reversed(list(enumerate(table.actions)))}
         self._data_words = max((_words_of(a) for a in table.actions), default=0)
-        self._default: ActionCall | None = None
-        runtime().table_open(address, self.keys.words, self.keys.ranges, self._data_words)
+        self._default: EntryAction | None = None
+        self._profile = profile
+        self._groups: dict[GroupReference | OneShot, ctypes.Array[ctypes.c_uint64]] = {}
+        if profile is not None:
+            self._data_words = max(1, self._data_words)  # a group's address
+            profile.check.append(self._action)
+            profile.changed.append(self._refresh)
+            profile.uses.append(self._uses)
+        meter = next((m for m in program.meters.values() if m.table == table.name), None)
+        self.meter_rates = 0 if meter is None else meter.rates
+        extra = EntryExtra.of(program, table)
+        self._hit_at = extra.last_hit
+        runtime().table_open(address, self.keys.words, self.keys.ranges, self._data_words, extra.words)
         if table.default is not None:
             default = program.actions[table.default.action]
-            self._initial: ActionCall | None = ActionCall(default.name, table.default.data)
+            self._initial: EntryAction | None = ActionCall(default.name, table.default.data)
         else:
             self._initial = None
         self._set_default(self._initial)
@@ -70,20 +89,23 @@ class MatchTable:
             call = ActionCall(program.actions[const.action].name, const.data)
             self._add(Entry(EntryKey(tuple(matches), priority), call, is_const=True))
 
-    def insert(self, entry: Entry) -> None:
-        """Adds an entry."""
+    def insert(self, entry: Entry, now: int = 0) -> None:
+        """Adds an entry; the time until it is idle begins `now`."""
         self._writable()
         if len(self._installed) >= self.table.max_size:
             raise self._error(TableErrorCode.RESOURCE_EXHAUSTED, f"full: {self.table.max_size} entries")
-        self._add(entry)
+        index = self._add(entry)
+        if self._hit_at is not None:
+            self._last_hit(index).value = now
 
     def modify(self, entry: Entry) -> None:
         """Gives the entry of that key another action."""
         self._writable()
         installed = self._find(entry.key)
-        number, data = self._action(entry.action)
+        number, data = self._resolve(entry.action)
         runtime().table_set(self._address, installed.index, number, words(data))
         installed.entry = entry
+        self._forget_groups()
 
     def delete(self, key: EntryKey) -> None:
         """Removes the entry of that key."""
@@ -92,6 +114,12 @@ class MatchTable:
         installed = self._find(key)
         runtime().table_remove(self._address, installed.index, words(packed.mask))
         del self._installed[packed]
+        self._forget_groups()
+
+    def clear(self) -> None:
+        """Removes every entry."""
+        for entry in self.entries():
+            self.delete(entry.key)
 
     def entries(self) -> list[Entry]:
         """All entries, in the order in which they were added."""
@@ -102,13 +130,13 @@ class MatchTable:
         installed = self._installed.get(self.keys.pack(key))
         return installed.entry if installed else None
 
-    def set_default(self, action: ActionCall | None) -> None:
+    def set_default(self, action: EntryAction | None) -> None:
         """Sets the default action; None: back to the program's."""
         if self.table.default is not None and self.table.default.is_const and action != self._initial:
             raise self._error(TableErrorCode.INVALID_ARGUMENT, "its default action is constant")
         self._set_default(self._initial if action is None else action)
 
-    def default(self) -> ActionCall | None:
+    def default(self) -> EntryAction | None:
         """The default action."""
         return self._default
 
@@ -126,11 +154,27 @@ class MatchTable:
         self._counted()
         runtime().table_counter_set(self._address, self._find(key).index, value.packets, value.bytes)
 
-    def _add(self, entry: Entry) -> None:
+    def meter(self, key: EntryKey) -> Meter:
+        """The entry's direct meter."""
+        if not self.meter_rates:
+            raise self._error(TableErrorCode.INVALID_ARGUMENT, "it has no direct meter")
+        return Meter.from_address(runtime().table_extra(self._address, self._find(key).index))
+
+    def last_hits(self) -> list[tuple[Entry, int]]:
+        """Every entry with the time in microseconds of its last packet, at first that of its insertion."""
+        if self._hit_at is None:
+            return [(i.entry, 0) for i in self._installed.values()]
+        return [(i.entry, self._last_hit(i.index).value) for i in self._installed.values()]
+
+    def _last_hit(self, index: int) -> ctypes.c_uint64:
+        place = runtime().table_extra(self._address, index) + 8 * (self._hit_at or 0)
+        return ctypes.c_uint64.from_address(place)
+
+    def _add(self, entry: Entry) -> int:
         packed = self.keys.pack(entry.key)
         if packed in self._installed:
             raise self._error(TableErrorCode.ALREADY_EXISTS, f"an entry for {entry.key} exists")
-        number, data = self._action(entry.action)
+        number, data = self._resolve(entry.action)
         index = runtime().table_add(
             self._address,
             words(packed.words),
@@ -143,16 +187,67 @@ class MatchTable:
         if index < 0:
             raise self._error(TableErrorCode.RESOURCE_EXHAUSTED, "out of memory")
         self._installed[packed] = _Installed(index, entry)
+        return int(index)
 
-    def _set_default(self, action: ActionCall | None) -> None:
+    def _set_default(self, action: EntryAction | None) -> None:
         if action is not None:
-            number, data = self._action(action)
+            number, data = self._resolve(action)
         elif self.table.action("NoAction") is not None:
             number, data = self._action(ActionCall("NoAction"))
         else:
             number, data = len(self.table.actions), (0,) * self._data_words  # no action at all
         runtime().table_set(self._address, -1, number, words(data))
         self._default = action
+
+    def _resolve(self, action: EntryAction) -> tuple[int, tuple[int, ...]]:
+        """What an entry's words say for an action: its number and data, or those of a group and its address."""
+        if not self.table.actions:
+            return 0, ()  # a value set
+        if isinstance(action, ActionCall):
+            return self._action(action)
+        if self._profile is None:
+            raise self._error(TableErrorCode.INVALID_ARGUMENT, "it has no action profile")
+        if isinstance(action, MemberReference):
+            return self._action(self._profile.member(action.id))
+        if action not in self._groups:
+            self._groups[action] = self._group(action)
+        address = ctypes.addressof(self._groups[action])
+        return len(self.table.actions) + 1, (address,) + (0,) * (self._data_words - 1)
+
+    def _group(self, action: GroupReference | OneShot) -> ctypes.Array[ctypes.c_uint64]:
+        """A group as tables.py's C reads it: how many choices, the words of each, then their actions and data."""
+        assert self._profile is not None
+        if isinstance(action, GroupReference):
+            calls = self._profile.group(action.id)
+        else:
+            calls = [call for call, weight in action.choices for _ in range(weight)]
+        packed: list[int] = [len(calls), 1 + self._data_words]
+        for call in calls:
+            number, data = self._action(call)
+            packed += [number, *data]
+        return words(tuple(packed))
+
+    def _refresh(self) -> None:
+        """After a member or group of the profile has changed."""
+        old, self._groups = self._groups, {}
+        for installed in self._installed.values():
+            if not isinstance(installed.entry.action, ActionCall):
+                number, data = self._resolve(installed.entry.action)
+                runtime().table_set(self._address, installed.index, number, words(data))
+        if self._default is not None:
+            self._set_default(self._default)
+        del old  # only now does no entry point at it
+
+    def _uses(self, is_group: bool, number: int) -> bool:
+        """Whether an entry names this member or group."""
+        sought = GroupReference(number) if is_group else MemberReference(number)
+        return sought == self._default or any(i.entry.action == sought for i in self._installed.values())
+
+    def _forget_groups(self) -> None:
+        """Drops the groups that no entry names any more."""
+        if self._groups:
+            named = {i.entry.action for i in self._installed.values()} | {self._default}
+            self._groups = {a: g for a, g in self._groups.items() if a in named}
 
     def _action(self, call: ActionCall) -> tuple[int, tuple[int, ...]]:
         """The action's number in the table, and its data padded to the table's width."""

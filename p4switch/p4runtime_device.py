@@ -16,6 +16,7 @@ from p4switch.entries import TableError
 from p4switch.live import PortError
 from p4switch.p4runtime_entities import Entities
 from p4switch.p4runtime_errors import P4RuntimeError, invalid, unimplemented
+from p4switch.p4runtime_notifier import Notifier
 from p4switch.p4runtime_packetio import ControllerHeader
 from p4switch.p4runtime_proto import p4r
 from p4switch.program import ProgramError
@@ -38,12 +39,15 @@ class Pipeline:
 class Device:
     """A switch with ports and at most one pipeline forwarding; another may be saved, to be committed later.
 
-    `packet_in`, to be set, receives what the data plane sends to the CPU port, on a thread of the engine's.
+    `packet_in`, to be set, receives what the data plane sends to the CPU port, on a thread of the engine's; `notify`
+    digests and idle timeouts, on another.
     Not thread-safe but for `load`: the service's lock guards it.
     """
 
     def __init__(self, ports: Mapping[int, str], cpu_port: int | None, drop_port: int) -> None:
         self.packet_in: Callable[[p4r.PacketIn], None] = lambda _: None
+        self.notify: Callable[[p4r.StreamMessageResponse], None] = lambda _: None
+        self._notifier: Notifier | None = None
         self._ports = dict(ports)
         self._cpu_port = cpu_port
         self._drop_port = drop_port
@@ -106,6 +110,9 @@ class Device:
             self._run(pipeline.engine, deliver)
         except PortError as error:
             raise P4RuntimeError(grpc.StatusCode.FAILED_PRECONDITION, str(error)) from error
+        if self._notifier is not None:
+            self._notifier.stop()
+        self._notifier = Notifier(pipeline.engine, pipeline.entities, lambda message: self.notify(message))
         self._committed, self._saved = pipeline, None
 
     def reconcile(self, pipeline: Pipeline) -> None:
@@ -137,6 +144,9 @@ class Device:
 
     def stop(self) -> None:
         """Close the ports."""
+        if self._notifier is not None:
+            self._notifier.stop()
+            self._notifier = None
         if self._running is not None:
             self._running[0].stop()
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol, TypeVar
 
 from p4switch.engine import Engine
 from p4switch.p4runtime_actions import ActionCodec
+from p4switch.p4runtime_digests import Digests
 from p4switch.p4runtime_errors import invalid, unimplemented
-from p4switch.p4runtime_externs import CounterArray, RegisterArray
-from p4switch.p4runtime_multicast import MulticastGroups
+from p4switch.p4runtime_externs import CounterArray, MeterArray, RegisterArray
+from p4switch.p4runtime_multicast import CloneSessions, MulticastGroups
+from p4switch.p4runtime_profiles import ActionProfile, ValueSet
 from p4switch.p4runtime_proto import p4i, p4r
 from p4switch.p4runtime_tables import Table
 
@@ -46,9 +48,35 @@ class Entities:
             for register in p4info.registers
             if register.preamble.name in program.registers
         }
+        self.meters = {
+            meter.preamble.id: MeterArray(meter, engine)
+            for meter in p4info.meters
+            if meter.preamble.name in program.meters
+        }
+        self.profiles = {
+            profile.preamble.id: ActionProfile(profile, actions, engine)
+            for profile in p4info.action_profiles
+            if profile.preamble.name in program.profiles
+        }
+        self.value_sets = {
+            info.preamble.id: ValueSet(info, engine)
+            for info in p4info.value_sets
+            if info.preamble.name in program.value_sets
+        }
         self._multicast = MulticastGroups(engine)
+        self._sessions = CloneSessions(engine)
+        self.digests = Digests(p4info, (digest.name for digest in program.digests.values()))
+        self.on_timeouts: Callable[[], None] | None = None  # called when an entry has been given a timeout
+        for table in self.tables.values():
+            table.on_timeout = self._timeout
+        for meter in p4info.direct_meters:
+            _lookup(self.tables, meter.direct_table_id, "table").has_direct_meter = True
         for direct in p4info.direct_counters:
             _lookup(self.tables, direct.direct_table_id, "table").has_direct_counter = True
+
+    def _timeout(self) -> None:
+        if self.on_timeouts is not None:
+            self.on_timeouts()
 
     def write(self, update: p4r.Update) -> None:
         """Carry out one update of a Write request."""
@@ -71,13 +99,36 @@ class Entities:
                 _lookup(self.registers, entity.register_entry.register_id, "register").modify(
                     entity.register_entry
                 )
+            case "direct_meter_entry":
+                table = _lookup(self.tables, entity.direct_meter_entry.table_entry.table_id, "table")
+                _require_modify(update.type)
+                table.modify_meter(entity.direct_meter_entry)
+            case "meter_entry":
+                _require_modify(update.type)
+                _lookup(self.meters, entity.meter_entry.meter_id, "meter").modify(entity.meter_entry)
+            case "digest_entry":
+                _write(update.type, self.digests, entity.digest_entry)
+            case "value_set_entry":
+                _require_modify(update.type)
+                value_set = _lookup(self.value_sets, entity.value_set_entry.value_set_id, "value set")
+                value_set.modify(entity.value_set_entry)
+            case "action_profile_member":
+                member = entity.action_profile_member
+                profile = _lookup(self.profiles, member.action_profile_id, "action profile")
+                _write(update.type, profile.members, member)
+            case "action_profile_group":
+                group = entity.action_profile_group
+                profile = _lookup(self.profiles, group.action_profile_id, "action profile")
+                _write(update.type, profile.groups, group)
             case "packet_replication_engine_entry":
                 entry = entity.packet_replication_engine_entry
-                if entry.WhichOneof("type") != "multicast_group_entry":
-                    raise unimplemented(
-                        "of the packet replication engine only multicast groups are supported"
-                    )
-                _write(update.type, self._multicast, entry.multicast_group_entry)
+                match entry.WhichOneof("type"):
+                    case "multicast_group_entry":
+                        _write(update.type, self._multicast, entry.multicast_group_entry)
+                    case "clone_session_entry":
+                        _write(update.type, self._sessions, entry.clone_session_entry)
+                    case _:
+                        raise invalid("the packet_replication_engine_entry has no type")
             case None:
                 raise invalid("the update has no entity")
             case kind:
@@ -104,6 +155,33 @@ class Entities:
                 for register in _select(self.registers, query.register_entry.register_id, "register"):
                     for cell in register.read(query.register_entry):
                         yield p4r.Entity(register_entry=cell)
+            case "direct_meter_entry":
+                wanted = query.direct_meter_entry.table_entry
+                for table in _select(self.tables, wanted.table_id, "table"):
+                    if wanted.table_id or table.has_direct_meter:
+                        for metered in table.read_meters(wanted):
+                            yield p4r.Entity(direct_meter_entry=metered)
+            case "meter_entry":
+                for meter in _select(self.meters, query.meter_entry.meter_id, "meter"):
+                    for rates in meter.read(query.meter_entry):
+                        yield p4r.Entity(meter_entry=rates)
+            case "digest_entry":
+                for digest in self.digests.read(query.digest_entry):
+                    yield p4r.Entity(digest_entry=digest)
+            case "value_set_entry":
+                for value_set in _select(self.value_sets, query.value_set_entry.value_set_id, "value set"):
+                    for members in value_set.read(query.value_set_entry):
+                        yield p4r.Entity(value_set_entry=members)
+            case "action_profile_member":
+                number = query.action_profile_member.action_profile_id
+                for profile in _select(self.profiles, number, "action profile"):
+                    for member in profile.members.read(query.action_profile_member):
+                        yield p4r.Entity(action_profile_member=member)
+            case "action_profile_group":
+                number = query.action_profile_group.action_profile_id
+                for profile in _select(self.profiles, number, "action profile"):
+                    for group in profile.groups.read(query.action_profile_group):
+                        yield p4r.Entity(action_profile_group=group)
             case "packet_replication_engine_entry":
                 yield from self._read_replication(query.packet_replication_engine_entry)
             case None:
@@ -116,10 +194,21 @@ class Entities:
                     raise unimplemented(f"{kind} is not supported")
 
     def export(self) -> Iterator[p4r.Update]:
-        """The updates that bring a newly loaded pipeline to this one's table entries and multicast groups."""
+        """The updates that bring a newly loaded pipeline to what controllers have written to this one."""
+        for profile in self.profiles.values():
+            for member in profile.members.read(p4r.ActionProfileMember()):
+                yield p4r.Update(type=p4r.Update.INSERT, entity=p4r.Entity(action_profile_member=member))
+            for group in profile.groups.read(p4r.ActionProfileGroup()):
+                yield p4r.Update(type=p4r.Update.INSERT, entity=p4r.Entity(action_profile_group=group))
+        for value_set in self.value_sets.values():
+            for members in value_set.read(p4r.ValueSetEntry()):
+                yield p4r.Update(type=p4r.Update.MODIFY, entity=p4r.Entity(value_set_entry=members))
         for table in self.tables.values():
             yield from table.export()
         yield from self._multicast.export()
+        yield from self._sessions.export()
+        for digest in self.digests.read(p4r.DigestEntry()):
+            yield p4r.Update(type=p4r.Update.INSERT, entity=p4r.Entity(digest_entry=digest))
 
     def _read_replication(self, query: p4r.PacketReplicationEngineEntry) -> Iterator[p4r.Entity]:
         match query.WhichOneof("type"):
@@ -127,10 +216,12 @@ class Entities:
                 for group in self._multicast.read(query.multicast_group_entry):
                     entry = p4r.PacketReplicationEngineEntry(multicast_group_entry=group)
                     yield p4r.Entity(packet_replication_engine_entry=entry)
-            case "clone_session_entry" if query.clone_session_entry.session_id == 0:
-                pass  # there are none
+            case "clone_session_entry":
+                for session in self._sessions.read(query.clone_session_entry):
+                    entry = p4r.PacketReplicationEngineEntry(clone_session_entry=session)
+                    yield p4r.Entity(packet_replication_engine_entry=entry)
             case _:
-                raise unimplemented("of the packet replication engine only multicast groups are supported")
+                raise invalid("the packet_replication_engine_entry has no type")
 
 
 class _Container(Protocol[_Message]):
@@ -153,7 +244,9 @@ def _write(kind: p4r.Update.Type.ValueType, container: _Container[_Message], mes
 
 def _require_modify(kind: p4r.Update.Type.ValueType) -> None:
     if kind != p4r.Update.MODIFY:
-        raise invalid("counters and registers always exist: the update's type must be MODIFY")
+        raise invalid(
+            "counters, meters, registers and value sets always exist: the update's type must be MODIFY"
+        )
 
 
 def _lookup(objects: Mapping[int, _Object], object_id: int, kind: str) -> _Object:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import grpc
 
 from p4switch.engine import Engine
-from p4switch.entries import CounterValue
+from p4switch.entries import CounterValue, MeterConfig
 from p4switch.p4runtime_errors import P4RuntimeError, invalid, unimplemented
 from p4switch.p4runtime_proto import p4d, p4i, p4r
 from p4switch.p4runtime_values import decode_signed, decode_value, encode_signed, encode_value
@@ -105,7 +105,44 @@ class RegisterArray:
         return kind
 
 
-def _indices(message: p4r.CounterEntry | p4r.RegisterEntry, size: int, name: str) -> range:
+class MeterArray:
+    """One indirect meter: its cells configured by index, or all at once (specification, "MeterEntry")."""
+
+    def __init__(self, meter: p4i.Meter, engine: Engine) -> None:
+        self.id = meter.preamble.id
+        self.name = meter.preamble.name
+        self.size = engine.program.meters[self.name].size
+        self._engine = engine
+
+    def modify(self, message: p4r.MeterEntry) -> None:
+        """Configure one cell, or every cell where no index is given; without a config it is reset."""
+        config = decode_meter(message.config) if message.HasField("config") else None
+        for index in _indices(message, self.size, self.name):
+            self._engine.meter_write(self.name, index, config)
+
+    def read(self, query: p4r.MeterEntry) -> Iterator[p4r.MeterEntry]:
+        """One cell, or every cell where no index is given."""
+        for index in _indices(query, self.size, self.name):
+            message = p4r.MeterEntry(meter_id=self.id, index=p4r.Index(index=index))
+            config = self._engine.meter_read(self.name, index)
+            if config is not None:
+                message.config.CopyFrom(encode_meter(config))
+            yield message
+
+
+def decode_meter(message: p4r.MeterConfig) -> MeterConfig:
+    """A meter's rates (specification, "MeterConfig")."""
+    if message.eburst:
+        raise unimplemented("meters with an excess burst (RFC 2697) are not supported: leave eburst unset")
+    return MeterConfig(message.cir, message.cburst, message.pir, message.pburst)
+
+
+def encode_meter(config: MeterConfig) -> p4r.MeterConfig:
+    """The message for a meter's rates."""
+    return p4r.MeterConfig(cir=config.cir, cburst=config.cburst, pir=config.pir, pburst=config.pburst)
+
+
+def _indices(message: p4r.CounterEntry | p4r.RegisterEntry | p4r.MeterEntry, size: int, name: str) -> range:
     if not message.HasField("index"):
         return range(size)
     index = message.index.index

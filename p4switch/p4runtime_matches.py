@@ -41,11 +41,23 @@ class MatchField:
         what = f"key {field.name} of table {table}"
         if field.bitwidth == 0:
             raise unimplemented(f"{what}: values translated to strings are not supported")
-        kind = _KINDS.get(field.match_type)
+        kind = _KINDS.get(field.match_type, "unspecified")
         # BMv2 has no optional matches: p4c writes them as ternary ones.
-        if kind != ("exact" if key.kind == "valid" else key.kind) and (kind, key.kind) != ("optional", "ternary"):
+        if kind != ("exact" if key.kind == "valid" else key.kind) and (kind, key.kind) != (
+            "optional",
+            "ternary",
+        ):
             raise invalid(f"{what}: the device config has a {key.kind} match here, the P4Info another")
         return cls(field.id, what, key.width, kind)
+
+    @classmethod
+    def of_value_set(cls, field: p4i.MatchField, width: int, value_set: str) -> MatchField:
+        """One field of a value set, from P4Info; the device config says nothing of its kind."""
+        what = f"field {field.id} of value set {value_set}"
+        kind = _KINDS.get(field.match_type, "unspecified")
+        if kind not in ("exact", "lpm", "ternary", "optional"):
+            raise unimplemented(f"{what}: {kind} matches are not supported")
+        return cls(field.id, what, width, kind)
 
     @property
     def dont_care(self) -> Match | None:

@@ -1,4 +1,7 @@
-"""Multicast groups over P4Runtime (specification, "MulticastGroupEntry")."""
+"""The packet replication engine over P4Runtime: multicast groups and clone sessions.
+
+P4Runtime specification, "MulticastGroupEntry" and "CloneSessionEntry".
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from p4switch.entries import Replica
 from p4switch.p4runtime_errors import P4RuntimeError, invalid, not_found, unimplemented
 from p4switch.p4runtime_proto import p4r
 from p4switch.p4runtime_values import decode_value
+from p4switch.replicas import SESSIONS
 
 # v1model: standard_metadata.mcast_grp and egress_rid are bit<16>, egress_port is bit<9>.
 _MAX_GROUP = 0xFFFF
@@ -61,6 +65,60 @@ class MulticastGroups:
         self._groups[message.multicast_group_id] = copy
 
 
+class CloneSessions:
+    """The clone sessions of one pipeline (specification, "CloneSessionEntry"), kept as messages."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._sessions: dict[int, p4r.CloneSessionEntry] = {}
+
+    def insert(self, message: p4r.CloneSessionEntry) -> None:
+        """Add a session."""
+        self._engine.session_insert(_session_id(message), _replicas(message))
+        self._keep(message)
+
+    def modify(self, message: p4r.CloneSessionEntry) -> None:
+        """Replace a session's replicas."""
+        self._engine.session_modify(_session_id(message), _replicas(message))
+        self._keep(message)
+
+    def delete(self, message: p4r.CloneSessionEntry) -> None:
+        """Remove a session."""
+        self._engine.session_delete(_session_id(message))
+        del self._sessions[message.session_id]
+
+    def read(self, query: p4r.CloneSessionEntry) -> Iterator[p4r.CloneSessionEntry]:
+        """One session, NOT_FOUND if there is none; or every session where the id is 0."""
+        if query.session_id == 0:
+            yield from list(self._sessions.values())
+        elif query.session_id in self._sessions:
+            yield self._sessions[query.session_id]
+        else:
+            raise not_found(f"there is no clone session {query.session_id}")
+
+    def export(self) -> Iterator[p4r.Update]:
+        """The updates that make these sessions anew."""
+        for session in self._sessions.values():
+            entry = p4r.PacketReplicationEngineEntry(clone_session_entry=session)
+            yield p4r.Update(type=p4r.Update.INSERT, entity=p4r.Entity(packet_replication_engine_entry=entry))
+
+    def _keep(self, message: p4r.CloneSessionEntry) -> None:
+        copy = p4r.CloneSessionEntry()
+        copy.CopyFrom(message)
+        self._sessions[message.session_id] = copy
+
+
+def _session_id(message: p4r.CloneSessionEntry) -> int:
+    session = message.session_id
+    if not 0 < session < SESSIONS:
+        raise invalid(f"clone session {session} is not in 1..{SESSIONS - 1}")
+    if message.class_of_service or message.packet_length_bytes:
+        raise unimplemented(
+            f"clone session {session}: class_of_service and packet_length_bytes are not supported: leave them unset"
+        )
+    return session
+
+
 def _group_id(message: p4r.MulticastGroupEntry) -> int:
     group = message.multicast_group_id
     if group == 0:
@@ -73,8 +131,11 @@ def _group_id(message: p4r.MulticastGroupEntry) -> int:
     return group
 
 
-def _replicas(message: p4r.MulticastGroupEntry) -> tuple[Replica, ...]:
-    name = f"multicast group {message.multicast_group_id}"
+def _replicas(message: p4r.MulticastGroupEntry | p4r.CloneSessionEntry) -> tuple[Replica, ...]:
+    if isinstance(message, p4r.CloneSessionEntry):
+        name = f"clone session {message.session_id}"
+    else:
+        name = f"multicast group {message.multicast_group_id}"
     replicas = tuple(_replica(replica, name) for replica in message.replicas)
     if len(set(replicas)) < len(replicas):
         raise invalid(f"{name}: two replicas have the same port and instance")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from finsy.proto import p4d, p4i, p4r, p4r_grpc, rpc_code, rpc_status
+    from finsy.proto import p4d, p4i, p4r, p4r_grpc, p4t, rpc_code, rpc_status
 else:
     import sys
     from importlib import import_module
@@ -30,9 +30,10 @@ else:
 
     p4i = import_module(f"{_ALIAS}.p4.config.v1.p4info_pb2")
     p4d = import_module(f"{_ALIAS}.p4.v1.p4data_pb2")
+    p4t = import_module(f"{_ALIAS}.p4.config.v1.p4types_pb2")
     p4r = import_module(f"{_ALIAS}.p4.v1.p4runtime_pb2")
     p4r_grpc = import_module(f"{_ALIAS}.p4.v1.p4runtime_pb2_grpc")
     rpc_code = import_module(f"{_ALIAS}.google.rpc.code_pb2")
     rpc_status = import_module(f"{_ALIAS}.google.rpc.status_pb2")
 
-__all__ = ["p4d", "p4i", "p4r", "p4r_grpc", "rpc_code", "rpc_status"]
+__all__ = ["p4d", "p4i", "p4r", "p4r_grpc", "p4t", "rpc_code", "rpc_status"]

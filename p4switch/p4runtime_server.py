@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 
@@ -26,9 +26,9 @@ from p4switch.p4runtime_errors import (
     invalid,
     not_found,
     stream_error,
-    unimplemented,
 )
 from p4switch.p4runtime_proto import p4r, p4r_grpc
+from p4switch.p4runtime_rollback import undoing
 
 _API_VERSION = "1.4.1"
 _MAX_STREAMS = 64
@@ -55,6 +55,7 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
         # Read without the lock by the engine's thread, for whose end the holder of the lock may be waiting.
         self._primaries: tuple[Client, ...] = ()
         device.packet_in = self._packet_in
+        device.notify = self._broadcast
 
     # Streams
 
@@ -106,27 +107,39 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
                 except P4RuntimeError as error:
                     _log.warning("packet-out refused: %s", error)
                     client.offer(stream_error(error, request.packet))
+            case "digest_ack":
+                with self._lock:
+                    if client in self._primaries and self._device.pipeline is not None:
+                        self._device.pipeline.entities.digests.acknowledge(request.digest_ack)
             case kind:
                 _log.warning("stream message ignored: %s", kind)
 
     def _packet_in(self, packet: p4r.PacketIn) -> None:
-        message = p4r.StreamMessageResponse(packet=packet)
+        self._broadcast(p4r.StreamMessageResponse(packet=packet))
+
+    def _broadcast(self, message: p4r.StreamMessageResponse) -> None:
         for client in self._primaries:
             client.offer(message)
 
     # Entities
 
     def Write(self, request: p4r.WriteRequest, context: grpc.ServicerContext) -> p4r.WriteResponse:  # noqa: N802
-        """Carry out a batch of updates in order, every one whatever becomes of the others."""
+        """Carry out a batch of updates in order: every one whatever becomes of the others, or all or none."""
         try:
             self._check_device(request.device_id)
             with self._lock:
                 self._arbitration.require_primary(request)
-                entities = self._pipeline().entities
-                if request.atomicity != p4r.WriteRequest.CONTINUE_ON_ERROR:
-                    mode = p4r.WriteRequest.Atomicity.Name(request.atomicity)
-                    raise unimplemented(f"atomicity {mode} is not supported, only CONTINUE_ON_ERROR")
-                errors = [_attempt(entities, update) for update in request.updates]
+                pipeline = self._pipeline()
+                match request.atomicity:
+                    case p4r.WriteRequest.CONTINUE_ON_ERROR:
+                        errors = [_attempt(pipeline.entities, update) for update in request.updates]
+                    case p4r.WriteRequest.ROLLBACK_ON_ERROR:
+                        errors = _all_or_none(pipeline.entities, request.updates)
+                    case p4r.WriteRequest.DATAPLANE_ATOMIC:
+                        with pipeline.engine.transaction():
+                            errors = _all_or_none(pipeline.entities, request.updates)
+                    case mode:
+                        raise invalid(f"atomicity {mode} does not exist")
         except P4RuntimeError as error:
             abort(context, error)
         if any(errors):
@@ -256,6 +269,27 @@ def _attempt(entities: Entities, update: p4r.Update) -> P4RuntimeError | None:
     except TableError as error:
         return P4RuntimeError.of(error)
     return None
+
+
+def _all_or_none(entities: Entities, updates: Sequence[p4r.Update]) -> list[P4RuntimeError | None]:
+    """Carries out all updates, or brings back what was before; then every update but the wrong one was ABORTED."""
+    undo: list[list[p4r.Update]] = []
+    for number, update in enumerate(updates):
+        before = undoing(entities, update)
+        error = _attempt(entities, update)
+        if error is None:
+            undo.append(before)
+            continue
+        for back in reversed(undo):
+            for step in back:
+                failed = _attempt(entities, step)
+                if failed is not None:
+                    _log.error("an update could not be taken back: %s", failed)
+        aborted = P4RuntimeError(
+            grpc.StatusCode.ABORTED, f"update {number} of the batch failed: none was done"
+        )
+        return [error if n == number else aborted for n in range(len(updates))]
+    return [None] * len(updates)
 
 
 def serve(service: P4RuntimeService, address: str) -> tuple[grpc.Server, int]:

@@ -6,12 +6,24 @@ costs one pass over its message and one call of the engine.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from p4switch.engine import Engine
-from p4switch.entries import ActionCall, CounterValue, Entry, EntryKey, Match, TableError
+from p4switch.entries import (
+    ActionCall,
+    CounterValue,
+    Entry,
+    EntryAction,
+    EntryKey,
+    GroupReference,
+    Match,
+    MemberReference,
+    OneShot,
+    TableError,
+)
 from p4switch.p4runtime_actions import ActionCodec
 from p4switch.p4runtime_errors import denied, invalid, not_found, unimplemented
+from p4switch.p4runtime_externs import decode_meter, encode_meter
 from p4switch.p4runtime_matches import PRIORITIZED_KINDS, MatchField
 from p4switch.p4runtime_proto import p4i, p4r
 
@@ -37,6 +49,7 @@ class Table:
             MatchField.of(field, key, self.name) for field, key in zip(table.match_fields, keys, strict=True)
         )
         self.is_const = table.is_const_table
+        self._has_profile = engine.program.tables[self.name].profile is not None
         self.has_const_default = bool(table.const_default_action_id)
         self.has_direct_counter = False
         self._has_initial_entries = table.has_initial_entries
@@ -49,7 +62,11 @@ class Table:
         self._actions_by_name = {codec.name: codec for codec, _ in self._actions.values()}
         # What the controller wants back with an entry and the engine has no use for: few entries have any.
         self._cookies: dict[EntryKey | None, tuple[int, bytes]] = {}
-        self._default_is_ours = False
+        self.default_is_ours = False
+        self.has_direct_meter = False
+        self.ages = table.idle_timeout_behavior == p4i.Table.NOTIFY_CONTROL
+        self.idle_timeouts: dict[EntryKey, int] = {}
+        self.on_timeout: Callable[[], None] = lambda: None  # called when an entry is given one
 
     # Writing
 
@@ -98,6 +115,7 @@ class Table:
             raise self._immutable()
         self._engine.table_delete(self.name, key)
         self._cookies.pop(key, None)
+        self.idle_timeouts.pop(key, None)
 
     def _check_flag(self, message: p4r.TableEntry) -> None:
         if message.is_const:
@@ -107,11 +125,13 @@ class Table:
         self._check_flag(message)
         if message.HasField("time_since_last_hit"):
             raise invalid(f"table {self.name}: time_since_last_hit can only be read")
-        if message.idle_timeout_ns:
-            raise unimplemented(
-                f"table {self.name}: idle timeouts are not supported; leave idle_timeout_ns unset"
-            )
-        if message.HasField("meter_config") or message.HasField("meter_counter_data"):
+        if message.idle_timeout_ns and (not self.ages or message.is_default_action):
+            raise invalid(f"table {self.name}: no idle timeouts here; leave idle_timeout_ns unset")
+        if message.idle_timeout_ns < 0:
+            raise invalid(f"table {self.name}: idle_timeout_ns {message.idle_timeout_ns} is negative")
+        if message.HasField("meter_counter_data"):
+            raise unimplemented(f"table {self.name}: meters do not count by colour")
+        if message.HasField("meter_config") and not self.has_direct_meter:
             raise invalid(f"table {self.name} has no direct meter")
         if message.HasField("counter_data") and not self.has_direct_counter:
             raise invalid(f"table {self.name} has no direct counter")
@@ -119,13 +139,15 @@ class Table:
     def _modify_default(self, message: p4r.TableEntry) -> None:
         if message.match or message.priority:
             raise invalid(f"table {self.name}: the default entry has neither match fields nor a priority")
-        if message.HasField("counter_data"):
-            raise unimplemented(f"table {self.name}: a default entry has no counter here, as on BMv2")
+        if message.HasField("counter_data") or message.HasField("meter_config"):
+            raise unimplemented(
+                f"table {self.name}: a default entry has neither counter nor meter here, as on BMv2"
+            )
         if self.has_const_default:
             raise denied(f"table {self.name}: the program declares its default action const")
         action = self._decode_action(message.action, default=True)
         self._engine.table_set_default(self.name, action)
-        self._default_is_ours = action is not None
+        self.default_is_ours = action is not None
         self._cookies.pop(None, None)
         if action is not None:
             self._write_extras(message, None)
@@ -134,8 +156,18 @@ class Table:
         cookie = (message.controller_metadata, message.metadata)
         if cookie != _NO_COOKIE:
             self._cookies[key] = cookie
-        if key is not None and message.HasField("counter_data"):
+        if key is None:
+            return
+        if message.HasField("counter_data"):
             self._write_counter(key, message.counter_data)
+        if self.has_direct_meter:
+            config = decode_meter(message.meter_config) if message.HasField("meter_config") else None
+            self._engine.table_meter_write(self.name, key, config)
+        if message.idle_timeout_ns:
+            self.idle_timeouts[key] = message.idle_timeout_ns
+            self.on_timeout()
+        else:
+            self.idle_timeouts.pop(key, None)
 
     # Reading
 
@@ -145,6 +177,11 @@ class Table:
             yield self._default_entry()
             return
         with_counter = query.HasField("counter_data") and self.has_direct_counter
+        with_meter = query.HasField("meter_config") and self.has_direct_meter
+        with_time = query.HasField("time_since_last_hit")
+        if with_time and query.table_id and not self.ages:
+            raise invalid(f"table {self.name} has no idle timeouts: leave time_since_last_hit unset")
+        since = self.idle_times() if with_time and self.ages else {}
         for entry in self._select(query):
             message = self._encode_entry(entry)
             if with_counter:
@@ -152,7 +189,25 @@ class Table:
                 if counter is None:
                     continue
                 message.counter_data.CopyFrom(counter)
+            config = self._engine.table_meter(self.name, entry.key) if with_meter else None
+            if config is not None:
+                message.meter_config.CopyFrom(encode_meter(config))
+            if entry.key in since:
+                message.time_since_last_hit.elapsed_ns = since[entry.key]
             yield message
+
+    def idle_times(self) -> dict[EntryKey, int]:
+        """Nanoseconds since each entry was hit, or added."""
+        now = self._engine.now()
+        hits = self._engine.table_last_hits(self.name)
+        return {entry.key: 1000 * max(0, now - hit) for entry, hit in hits}
+
+    def entry_message(self, key: EntryKey) -> p4r.TableEntry:
+        """What an idle-timeout notification says of an entry."""
+        message = self._encode_key(key)
+        message.idle_timeout_ns = self.idle_timeouts[key]
+        self._add_cookie(message, key)
+        return message
 
     def _select(self, query: p4r.TableEntry) -> Iterator[Entry]:
         """The engine's entries that a query's match, priority, action and metadata leave."""
@@ -166,7 +221,7 @@ class Table:
         for entry in entries:
             if query.priority and entry.key.priority != query.priority:
                 continue
-            if action_name is not None and entry.action.name != action_name:
+            if action_name is not None and getattr(entry.action, "name", None) != action_name:
                 continue
             if cookie != _NO_COOKIE and not self._has_cookie(entry.key, cookie):
                 continue
@@ -177,7 +232,7 @@ class Table:
         for entry in self._engine.table_entries(self.name):
             if not entry.is_const:
                 yield _update(p4r.Update.INSERT, self._encode_entry(entry))
-        if self._default_is_ours:
+        if self.default_is_ours:
             yield _update(p4r.Update.MODIFY, self._default_entry())
 
     # Direct counters
@@ -218,6 +273,34 @@ class Table:
         value = CounterValue(packets=data.packet_count, bytes=data.byte_count)
         self._engine.table_counter_write(self.name, key, value)
 
+    # Direct meters
+
+    def modify_meter(self, message: p4r.DirectMeterEntry) -> None:
+        """Set the meter of the entry with a key; without a config it is reset."""
+        self._check_metered(message.table_entry)
+        key = self._present(self._decode_key(message.table_entry)).key
+        config = decode_meter(message.config) if message.HasField("config") else None
+        self._engine.table_meter_write(self.name, key, config)
+
+    def read_meters(self, query: p4r.TableEntry) -> Iterator[p4r.DirectMeterEntry]:
+        """The meter of the entry with the query's key (NOT_FOUND without one), or of every entry."""
+        self._check_metered(query)
+        entries = (
+            [self._present(self._decode_key(query))] if query.match else self._engine.table_entries(self.name)
+        )
+        for entry in entries:
+            config = self._engine.table_meter(self.name, entry.key)
+            message = p4r.DirectMeterEntry(table_entry=self._encode_key(entry.key))
+            if config is not None:
+                message.config.CopyFrom(encode_meter(config))
+            yield message
+
+    def _check_metered(self, message: p4r.TableEntry) -> None:
+        if not self.has_direct_meter:
+            raise invalid(f"table {self.name} has no direct meter")
+        if message.is_default_action:
+            raise unimplemented(f"table {self.name}: a default entry has no meter here, as on BMv2")
+
     # Messages
 
     def _encode_key(self, key: EntryKey) -> p4r.TableEntry:
@@ -230,8 +313,9 @@ class Table:
 
     def _encode_entry(self, entry: Entry) -> p4r.TableEntry:
         message = self._encode_key(entry.key)
-        message.action.action.CopyFrom(self._actions_by_name[entry.action.name].encode(entry.action))
+        self._encode_action(message.action, entry.action)
         message.is_const = entry.is_const
+        message.idle_timeout_ns = self.idle_timeouts.get(entry.key, 0)
         self._add_cookie(message, entry.key)
         return message
 
@@ -239,7 +323,7 @@ class Table:
         message = p4r.TableEntry(table_id=self.id, is_default_action=True, is_const=self.has_const_default)
         action = self._engine.table_default(self.name)
         if action is not None:
-            message.action.action.CopyFrom(self._actions_by_name[action.name].encode(action))
+            self._encode_action(message.action, action)
         self._add_cookie(message, None)
         return message
 
@@ -284,17 +368,53 @@ class Table:
                     raise invalid(f"{field.name}: an exact match needs a value (field {field.id})")
                 given[position] = field.dont_care
 
-    def _decode_action(self, message: p4r.TableAction, *, default: bool) -> ActionCall | None:
+    def _encode_action(self, message: p4r.TableAction, action: EntryAction) -> None:
+        match action:
+            case MemberReference(number):
+                message.action_profile_member_id = number
+            case GroupReference(number):
+                message.action_profile_group_id = number
+            case OneShot(choices):
+                for call, weight in choices:
+                    packed = self._actions_by_name[call.name].encode(call)
+                    message.action_profile_action_set.action_profile_actions.add(action=packed, weight=weight)
+            case _:
+                message.action.CopyFrom(self._actions_by_name[action.name].encode(action))
+
+    def _decode_action(self, message: p4r.TableAction, *, default: bool) -> EntryAction | None:
         kind = message.WhichOneof("type")
         if kind is None:
             return None
-        if kind != "action":
-            raise invalid(f"table {self.name} takes actions directly, not by {kind}")
-        codec, scope = self._action(message.action.action_id)
+        if (kind == "action") == self._has_profile and not (default and kind == "action"):
+            how = "by an action profile's members or groups" if self._has_profile else "directly"
+            raise invalid(f"table {self.name} takes actions {how}, not by {kind}")
+        match kind:
+            case "action_profile_member_id":
+                return MemberReference(message.action_profile_member_id)
+            case "action_profile_group_id":
+                return GroupReference(message.action_profile_group_id)
+            case "action_profile_action_set":
+                return self._decode_action_set(message.action_profile_action_set)
+        return self._decode_call(message.action, default=default)
+
+    def _decode_action_set(self, message: p4r.ActionProfileActionSet) -> OneShot:
+        choices = []
+        for item in message.action_profile_actions:
+            if not 0 < item.weight <= 1 << 16:
+                raise invalid(f"table {self.name}: an action's weight is {item.weight}, not in 1..65536")
+            if item.watch_port or item.watch:
+                raise unimplemented(f"table {self.name}: watch ports are not supported")
+            choices.append((self._decode_call(item.action, default=False), item.weight))
+        if not choices:
+            raise invalid(f"table {self.name}: an action set needs an action")
+        return OneShot(tuple(choices))
+
+    def _decode_call(self, message: p4r.Action, *, default: bool) -> ActionCall:
+        codec, scope = self._action(message.action_id)
         if scope == (p4i.ActionRef.TABLE_ONLY if default else p4i.ActionRef.DEFAULT_ONLY):
             place = "a default action" if default else "the action of an entry"
             raise denied(f"action {codec.name} cannot be {place} of table {self.name}")
-        return codec.decode(message.action)
+        return codec.decode(message)
 
     def _action(self, action_id: int) -> tuple[ActionCodec, int]:
         found = self._actions.get(action_id)

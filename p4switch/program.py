@@ -526,7 +526,7 @@ class MeterArray:
 
 @dataclass(frozen=True, slots=True)
 class ValueSet:
-    """Values that a parser state compares its key with, given at run time; `table` is the form in which they are kept."""
+    """Values, given at run time, that parser states compare their key with; `table` is how they are kept."""
 
     name: str
     id: int

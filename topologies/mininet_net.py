@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from topologies import mininet_api, running, sandbox
+from topologies.capture import Capture
 from topologies.errors import NetworkError
 from topologies.model import Host, Link, Topology
 from topologies.processes import SwitchLauncher, SwitchProcess
@@ -21,6 +22,7 @@ from topologies.shaping import shape
 
 class MininetNetwork:
     """`topology` for real; `launcher` says what runs as a switch, whose output goes to `logs`/<switch>.log.
+    What crosses each of their ports goes to `captures`, where given, as capture.py has it.
 
     A context manager. Interfaces are called as `Endpoint.interface` says; those of the switches are in the
     sandbox's own namespace. Hosts send everything by way of their leaf, whose MAC address they know: on a
@@ -30,12 +32,15 @@ class MininetNetwork:
         NetworkError: outside of `sandbox.enter`, where something might be left behind.
     """
 
-    def __init__(self, topology: Topology, launcher: SwitchLauncher, logs: Path) -> None:
+    def __init__(
+        self, topology: Topology, launcher: SwitchLauncher, logs: Path, captures: Path | None = None
+    ) -> None:
         if not sandbox.inside():
             raise NetworkError("a network is built in a sandbox only; call topologies.sandbox.enter() first")
         self.topology = topology
         self._launcher = launcher
         self._logs = logs
+        self._capture = None if captures is None else Capture(topology, captures)
         self._mininet: Any = None
         self._switches: list[SwitchProcess] = []
         self._host_processes: list[subprocess.Popen[Any]] = []
@@ -65,6 +70,8 @@ class MininetNetwork:
         try:
             self._add_nodes()
             self._configure()
+            if self._capture is not None:
+                self._capture.start()
             self._mininet.start()
             for switch in self._switches:
                 switch.wait_ready(deadline)
@@ -90,6 +97,8 @@ class MininetNetwork:
         for switch in self._switches:  # before their interfaces go
             switch.stop()
         self._switches.clear()
+        if self._capture is not None:
+            self._capture.stop()
         if self._mininet is not None:
             self._mininet.stop()
             self._mininet = None

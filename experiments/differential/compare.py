@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -49,40 +49,42 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What came of one pair: it could not run, it is the reference, or it agrees or differs."""
+    """What came of one pair: it cannot run, it is the reference, or it agrees or differs."""
 
     pair: Pair
-    cannot: str = ""
+    cannot: Exception | None = None
     outcome: Outcome | None = None
     difference: Difference | None = None
 
 
-def compile_both(program: Path) -> dict[Compiler, CompiledProgram | str]:
-    """What each compiler makes of the program, or why it does not."""
-    compiled: dict[Compiler, CompiledProgram | str] = {}
+# What a compiler made of a program, or why it made nothing.
+Compiled = Mapping[Compiler, CompiledProgram | Exception]
+
+
+def compile_both(program: Path) -> Compiled:
+    """The program by each compiler."""
+    compiled: dict[Compiler, CompiledProgram | Exception] = {}
     compilers: tuple[Compiler, ...] = ("p4c", "embedded")
     for compiler in compilers:
         try:
             compiled[compiler] = compile_program(program, compiler)
         except (ToolError, CompileError) as error:
-            compiled[compiler] = str(error)
+            compiled[compiler] = error
     return compiled
 
 
-def compare(
-    compiled: dict[Compiler, CompiledProgram | str], entries: Entries, packets: Sequence[Packet]
-) -> Iterator[Verdict]:
+def compare(compiled: Compiled, entries: Entries, packets: Sequence[Packet]) -> Iterator[Verdict]:
     """A verdict on each pair."""
     reference: tuple[Pair, Outcome] | None = None
     for pair in PAIRS:
         program = compiled[pair.compiler]
-        if isinstance(program, str):
+        if isinstance(program, Exception):
             yield Verdict(pair, cannot=program)
             continue
         try:
             outcome = run(pair.engine, program, entries, packets)
         except (SwitchError, ToolError, ValueError) as error:
-            yield Verdict(pair, cannot=str(error))
+            yield Verdict(pair, cannot=error)
             continue
         if reference is None:
             reference = pair, outcome
@@ -101,7 +103,7 @@ def compare(
         yield Verdict(pair, outcome=outcome, difference=found)
 
 
-def _usable(compiled: dict[Compiler, CompiledProgram | str], pair: Pair) -> CompiledProgram:
+def _usable(compiled: Compiled, pair: Pair) -> CompiledProgram:
     program = compiled[pair.compiler]
     assert isinstance(program, CompiledProgram)
     return program

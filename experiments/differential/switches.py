@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -25,6 +26,7 @@ from topologies.runs import scratch
 
 _P4RUNTIME, _DATAPLANE, _THRIFT = 9559, 9560, 9090
 _DROP_PORT = 511
+_STOP_SECONDS = 1.0  # until a process whose connection broke is seen to be dead
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +113,10 @@ def _bmv2(folder: Path, traced: bool) -> Iterator[None]:
     try:
         yield
     except SwitchError as error:
-        last = Path(folder, "output").read_text(errors="replace").strip().splitlines()[-1:]
-        raise SwitchError("; BMv2's last words: ".join([str(error), *last])) from None
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            if (status := process.wait(_STOP_SECONDS)) < 0:
+                raise SwitchError(f"dies by {signal.Signals(-status).name} ({error})") from None
+        raise
     finally:
         process.kill()
         process.wait()

@@ -167,7 +167,9 @@ class PrimitiveWriter:
             case Field():
                 kind = self.layout.program.field_type(target)
                 if kind.varying:
-                    raise self.expressions.unsupported(f"{target.header}.{target.name}: a number for a varbit")
+                    raise self.expressions.unsupported(
+                        f"{target.header}.{target.name}: a number for a varbit"
+                    )
                 if kind.width > WIDEST:
                     self.assign_bytes(out, target, source)
                 elif kind.width:

@@ -216,7 +216,9 @@ class ExpressionWriter:
                 used = f"p->{self.layout.stack_next(stack_name)}"
                 first = self.layout.header_index(stack.headers[member])
                 step = f" * {stack.unit}" if stack.unit > 1 else ""
-                return self.bits(f"p->header[{first} + ({used} ? {used} - 1 : 0){step}]", header_type.name, kind)
+                return self.bits(
+                    f"p->header[{first} + ({used} ? {used} - 1 : 0){step}]", header_type.name, kind
+                )
             case Lookahead():
                 raise self.unsupported("lookahead outside a parser")
         raise self.unsupported(f"{type(expression).__name__} where a number is needed")
@@ -450,7 +452,9 @@ class ExpressionWriter:
                     for a, b in pairs
                 )
                 return f"({same})" if op == "==" else f"!({same})"
-            case Binary("==" | "!=" as op, Field() as left, Field() as right) if self.field_type(left).varying:
+            case Binary("==" | "!=" as op, Field() as left, Field() as right) if self.field_type(
+                left
+            ).varying:
                 if not self.field_type(right).varying:
                     raise self.unsupported("a comparison of a varbit with a number")
                 headers = f"{self.layout.header_index(left.header)}, {self.layout.header_index(right.header)}"

@@ -116,17 +116,19 @@ def _write_replicate(out: Writer, layout: Layout) -> None:
     out.line("static void leave(struct state *s, struct packet *p, uint32_t port);")
     out.line()
     out.line("__attribute__((unused))")
-    with out.block("static void replicate(struct state *s, struct packet *p, const struct replicas *group)"):
-        with out.block("for (uint32_t i = 0; group && i < group->count; i++)"):
-            out.line("struct packet *copy = p;")
-            with out.block("if (i + 1 < group->count)"):
-                out.line("copy = &s->copy;")
-                out.line("copy_packet(copy, p);")
-            field = layout.standard("egress_rid")
-            if field is not None:
-                member = layout.metadata_member(field).replace("p->", "copy->", 1)
-                out.line(f"{member} = group->replica[i].instance;")
-            out.line("leave(s, copy, group->replica[i].port);")
+    with (
+        out.block("static void replicate(struct state *s, struct packet *p, const struct replicas *group)"),
+        out.block("for (uint32_t i = 0; group && i < group->count; i++)"),
+    ):
+        out.line("struct packet *copy = p;")
+        with out.block("if (i + 1 < group->count)"):
+            out.line("copy = &s->copy;")
+            out.line("copy_packet(copy, p);")
+        field = layout.standard("egress_rid")
+        if field is not None:
+            member = layout.metadata_member(field).replace("p->", "copy->", 1)
+            out.line(f"{member} = group->replica[i].instance;")
+        out.line("leave(s, copy, group->replica[i].port);")
     out.line()
 
 
@@ -218,7 +220,9 @@ def _write_run(out: Writer, layout: Layout) -> None:
             out.line("    send_digest(s, p);")
         if layout.goes_again:
             with out.block("if (p->request.resubmit)"):
-                out.line("parse_again(s, p, s->original, s->original_length, p->request.resubmit, RESUBMITTED);")
+                out.line(
+                    "parse_again(s, p, s->original, s->original_length, p->request.resubmit, RESUBMITTED);"
+                )
                 out.line("return;")
         group = _get(layout, "mcast_grp")
         if group is not None:

@@ -14,7 +14,9 @@ from p4switch.program import (
     FieldType,
     Header,
     HeaderName,
+    HeaderStack,
     HeaderType,
+    HeaderUnion,
     ParserCall,
     Primitive,
     Program,
@@ -205,7 +207,9 @@ class Layout:
             out.line("uint16_t partial_sum; /* what it was on arrival */")
             out.line("uint32_t length, ingress_length, truncate_to;")
             out.line("uint64_t now;")
-            out.line("bool exit, checksum_error, failed; /* failed: an assertion, so that the packet is dropped */")
+            out.line(
+                "bool exit, checksum_error, failed; /* failed: an assertion, so that the packet is dropped */"
+            )
             out.line("struct metadata meta;")
             with out.block("struct", " own;"):
                 for header in self.owned:
@@ -244,12 +248,15 @@ class Layout:
 def _in_order(program: Program) -> list[Header]:
     """The headers of packets, those of a stack or union one behind the other."""
     grouped: list[str] = []
-    for group in (*program.stacks.values(), *program.unions.values()):
+    groups: list[HeaderStack | HeaderUnion] = [*program.stacks.values(), *program.unions.values()]
+    for group in groups:
         grouped += [name for name in group.headers if name not in grouped]
     names = list(dict.fromkeys([*grouped, *program.headers]))
-    for group in (*program.stacks.values(), *program.unions.values()):
+    for group in groups:
         first = names.index(group.headers[0]) if group.headers else 0
         together = names[first : first + len(group.headers)] == list(group.headers)
         if not together or any(program.headers[name].is_metadata for name in group.headers):
-            raise ProgramError(f"{group.name}: its headers are metadata or belong to several stacks or unions")
+            raise ProgramError(
+                f"{group.name}: its headers are metadata or belong to several stacks or unions"
+            )
     return [program.headers[name] for name in names if not program.headers[name].is_metadata]

@@ -12,7 +12,17 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from p4switch.codegen.uses import Uses, fields_in
-from p4switch.program import Argument, Constant, Expression, Field, FieldType, Named, Primitive, Program
+from p4switch.program import (
+    Argument,
+    Constant,
+    Expression,
+    Field,
+    FieldType,
+    Named,
+    Primitive,
+    Program,
+    Values,
+)
 
 FEWEST = 4  # repetitions that are worth a loop
 LONGEST_GROUP = 16  # primitives
@@ -217,7 +227,7 @@ def register_place(primitive: Primitive) -> tuple[str, Expression]:
     position = 0 if primitive.op == "register_write" else 1
     register, index = arguments[position], arguments[position + 1]
     assert isinstance(register, Named)
-    assert not isinstance(index, Named)
+    assert not isinstance(index, (Named, Values))
     return register.name, index
 
 

@@ -113,7 +113,9 @@ class State:
                 out.line("uint32_t original_length;")
                 out.line("uint8_t original[LONGEST_PACKET]; /* the packet as it came */")
         out.line()
-        out.line("/* Offsets in struct state, in the order of the program's meters, counters and registers. */")
+        out.line(
+            "/* Offsets in struct state, in the order of the program's meters, counters and registers. */"
+        )
         with out.block("const uint64_t program_meters[] =", ";"):
             for meter in self.meters:
                 out.line(f"offsetof(struct state, {self.meter(meter.name, '')}),")

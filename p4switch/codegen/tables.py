@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from p4switch.codegen.actions import ActionWriter
+from p4switch.codegen.actions import ActionWriter, PrimitiveWriter
 from p4switch.codegen.expressions import ExpressionWriter, literal
 from p4switch.codegen.layout import Layout
 from p4switch.codegen.names import Names
 from p4switch.codegen.state import State
 from p4switch.codegen.writer import Writer
-from p4switch.keys import KeyLayout
-from p4switch.program import Action, Table
+from p4switch.keys import EntryExtra, KeyLayout
+from p4switch.program import Action, ProgramError, Table
 
 
 class TableWriter:
@@ -43,18 +43,40 @@ class TableWriter:
                     out.line("    e->packets++;")
                     out.line("    e->bytes += p->ingress_length;")
                     out.line("}")
+                extra = EntryExtra.of(self.layout.program, table)
+                if extra.words:
+                    with out.block("if (hit)"):
+                        self._write_extra(out, extra)
                 out.line("if (!hit)")
                 out.line("    e = t->miss;")
             else:
                 out.line("const bool hit = false;")
                 out.line("struct entry *e = t->miss;")
-            with out.block("switch (e->action)"):
+            chosen, data = "e->action", "entry_data(t, e)"
+            if table.profile is not None:
+                self._write_choice(out, table)
+                chosen, data = "chosen", "chosen_data"
+            with out.block(f"switch ({chosen})"):
                 for number, action in enumerate(table.actions):
                     out.line(f"case {number}:")
-                    out.line(f"    {self._call(action, 'entry_data(t, e)')};")
+                    out.line(f"    {self._call(action, data)};")
                     out.line("    break;")
-            out.line("return (struct result){hit, e->action};")
+            out.line(f"return (struct result){{hit, {chosen}}};")
         out.line()
+
+    def _write_choice(self, out: Writer, table: Table) -> None:
+        """Of a table with an action selector: the entry's action, or that of the member that the hash chooses."""
+        out.line("uint32_t chosen = e->action;")
+        out.line("const uint64_t *chosen_data = entry_data(t, e);")
+        selector = self.layout.program.profiles[table.profile or ""].selector
+        if selector is None:
+            return
+        with out.block(f"if (chosen == {len(table.actions) + 1})"):
+            out.line("/* a group: how many choices, the words of each, then their actions and data */")
+            out.line("const uint64_t *group = (const uint64_t *)(uintptr_t)chosen_data[0];")
+            out.line(f"const uint64_t hash = {self.actions.calculations.call(selector, table.name)};")
+            out.line("chosen_data = group[0] ? group + 2 + hash % group[0] * group[1] : NULL;")
+            out.line("chosen = chosen_data ? (uint32_t)*chosen_data++ : UINT32_MAX;")
 
     def _write_constant(self, out: Writer, table: Table) -> None:
         """A table without keys whose default is fixed is a call."""
@@ -70,6 +92,19 @@ class TableWriter:
             out.line(f"static const uint64_t data[] = {{{', '.join(words)}}};")
         out.line(f"{self._call(action, 'data' if words else 'NULL')};")
         out.line(f"return (struct result){{false, {number}}};")
+
+    def _write_extra(self, out: Writer, extra: EntryExtra) -> None:
+        """A hit runs the entry's direct meter and is noted."""
+        out.line("uint64_t *extra = entry_extra(t, e);")
+        if extra.meter is not None:
+            if extra.meter.target is None:
+                raise ProgramError(f"meter {extra.meter.name}: a direct meter needs a field for its result")
+            amount = "p->ingress_length" if extra.meter.by_bytes else "1"
+            primitives = PrimitiveWriter(self.actions, f"meter {extra.meter.name}", ())
+            code = f"meter_execute((struct meter *)extra, {amount}, p->now)"
+            primitives.assign_number(out, extra.meter.target, code)
+        if extra.last_hit is not None:
+            out.line(f"extra[{extra.last_hit}] = p->now;")
 
     def _call(self, action: Action, data: str) -> str:
         return f"{self.actions.function(action)}(s, p, {data})"

@@ -30,6 +30,8 @@ class Uses:
         self.total.update(fields_in(tuple(n.condition for n in steps if isinstance(n, Branch))))
         self.total.update(fields_in(tuple(n.keys for n in steps if isinstance(n, Table))))
         self.total.update(fields_in((tuple(program.calculations.values()), program.checksums)))
+        kept = (*program.field_lists.values(), *program.digests.values(), *program.meters.values())
+        self.total.update(fields_in((kept, program.deparser.primitives)))
         self.locals = {a.id: self._locals(a.primitives) for a in program.actions.values()}
 
     def fields(self, primitive: Primitive) -> list[Field]:
@@ -77,6 +79,7 @@ def fields_read(program: Program) -> set[Field]:
         read += [node.condition for node in pipeline.nodes.values() if isinstance(node, Branch)]
         read += [node.keys for node in pipeline.nodes.values() if isinstance(node, Table)]
     read += program.calculations.values()
+    read += [program.deparser.primitives, *program.digests.values()]
     read += [c.target for c in program.checksums if c.verify]
     found = set(fields_in(tuple(read)))
     for name in _whole_headers(tuple(read), program):

@@ -95,7 +95,9 @@ def _header_type(item: Json) -> HeaderType:
         if width == "*":
             longest = 8 * count(item, "max_length") - offset
             if entry is not item["fields"][-1] or offset % 8 or not 0 <= longest < 1 << 19:
-                raise ProgramError(f"field {item['name']}.{name}: a varbit must be whole bytes at the header's end")
+                raise ProgramError(
+                    f"field {item['name']}.{name}: a varbit must be whole bytes at the header's end"
+                )
             fields.append(FieldType(name, longest, False, offset, varying=True))
             offset += longest
             continue

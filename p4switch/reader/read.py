@@ -68,7 +68,13 @@ class _Document:
         names = Headers(
             *(
                 self.items(key)
-                for key in ("header_types", "headers", "header_stacks", "header_unions", "header_union_stacks")
+                for key in (
+                    "header_types",
+                    "headers",
+                    "header_stacks",
+                    "header_unions",
+                    "header_union_stacks",
+                )
             )
         )
         expressions = Expressions(names)
@@ -149,9 +155,7 @@ def _meter(item: Json, names: Headers) -> MeterArray:
 def _value_set(item: Json, parser: Parser) -> ValueSet:
     """Kept as a table whose keys are those of the parser states that use it."""
     name = text(item, "name")
-    widths = {
-        s.key_widths for s in parser.states.values() if any(t.value_set == name for t in s.transitions)
-    }
+    widths = {s.key_widths for s in parser.states.values() if any(t.value_set == name for t in s.transitions)}
     if len(widths) > 1:
         raise ProgramError(f"value set {name}: parser states compare it with keys of different widths")
     keys = tuple(

@@ -113,6 +113,9 @@ void forwarder_close(struct forwarder *f)
     free(f);
 }
 
+/* The time that packets are processed at. */
+uint64_t forwarder_now(const struct forwarder *f) { return microseconds() - f->began; }
+
 /* Makes forwarder_run return. */
 void forwarder_stop(struct forwarder *f)
 {

@@ -4,7 +4,6 @@
 
 #include <stdlib.h>
 
-void table_open(struct table *t, uint32_t words, uint32_t ranges, uint32_t data_words);
 void table_close(struct table *t);
 
 void switch_lock(struct switch_base *base)

@@ -6,13 +6,14 @@
 
 #define FIRST_BUCKETS 8
 
-void table_open(struct table *t, uint32_t words, uint32_t ranges, uint32_t data_words)
+void table_open(struct table *t, uint32_t words, uint32_t ranges, uint32_t data_words, uint32_t extra_words)
 {
     memset(t, 0, sizeof *t);
     t->words = words;
     t->ranges = ranges;
     t->data_words = data_words;
-    t->stride = (uint32_t)(sizeof(struct entry) + 8 * (words + ranges + data_words));
+    t->extra_words = extra_words;
+    t->stride = (uint32_t)(sizeof(struct entry) + 8 * (words + ranges + data_words + extra_words));
     t->free = -1;
     t->miss = calloc(1, t->stride);
 }
@@ -130,6 +131,7 @@ int64_t table_add(struct table *t, const uint64_t *key, const uint64_t *mask, co
     memcpy(e->words, key, 8 * t->words);
     memcpy(e->words + t->words, high, 8 * t->ranges);
     memcpy(e->words + t->words + t->ranges, data, 8 * t->data_words);
+    memset(entry_extra(t, e), 0, 8 * t->extra_words);
 
     uint64_t masked[t->words + 1];
     for (unsigned w = 0; w < t->words; w++)
@@ -202,6 +204,8 @@ void table_set(struct table *t, int64_t index, uint32_t action, const uint64_t *
     e->action = action;
     memcpy(e->words + t->words + t->ranges, data, 8 * t->data_words);
 }
+
+uint64_t *table_extra(const struct table *t, int64_t index) { return entry_extra(t, table_entry(t, index)); }
 
 void table_counter(const struct table *t, int64_t index, uint64_t *packets, uint64_t *bytes)
 {

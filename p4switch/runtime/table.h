@@ -16,7 +16,7 @@ struct entry {
     uint64_t packets, bytes;
     uint32_t action;
     int32_t next; /* in the chain of equal masked keys, or -1 */
-    uint64_t words[]; /* key (of range fields: the low ends), high ends of the ranges, action data */
+    uint64_t words[]; /* key (of range fields: the low ends), high ends of the ranges, action data, extra */
 };
 
 struct group {
@@ -31,6 +31,7 @@ struct table {
     uint32_t words;  /* of a key */
     uint32_t ranges; /* how many of them, the last ones, are matched by range */
     uint32_t data_words;
+    uint32_t extra_words; /* a direct meter, the time of the last hit: what the data plane keeps in an entry */
     uint32_t stride; /* bytes of an entry */
     uint32_t capacity;
     int32_t free; /* first free entry, chained by `next`, or -1 */
@@ -49,6 +50,11 @@ INLINE struct entry *table_entry(const struct table *t, int64_t index)
 INLINE const uint64_t *entry_data(const struct table *t, const struct entry *e)
 {
     return e->words + t->words + t->ranges;
+}
+
+INLINE uint64_t *entry_extra(const struct table *t, struct entry *e)
+{
+    return e->words + t->words + t->ranges + t->data_words;
 }
 
 INLINE uint64_t key_hash(const uint64_t *key, unsigned words)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import re
 import shutil
 from functools import partial
@@ -12,7 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from experiments.soak import RECOVERY, Scenario, draw_scenario, run_scenario, shrink
+from experiments.soak import RECOVERY, Scenario, Trace, draw_scenario, run_scenario, shrink, soak
 from experiments.virtual import PROGRAM, MakeWorker, load_switch
 from p4switch.engine import Engine
 from topologies.virtual import Faults, History
@@ -75,7 +77,13 @@ def assert_caught(switch: Engine, make_worker: MakeWorker | None = None) -> None
 
 
 PROGRAM_MUTANTS = {
-    "no chunk tag": ("aggregation.p4", r"stored_chunk > hdr\.switchml\.chunk", "false"),
+    # As in SwitchML: whatever comes for a slot and version is taken for a part of the chunk that is there.
+    "no chunk tag": (
+        "aggregation.p4",
+        r"read_cell\(\);",
+        "read_cell(); if (stored_chunk > hdr.switchml.chunk) { hdr.switchml.chunk = stored_chunk; }",
+    ),
+    "old chunks let through": ("aggregation.p4", r"stored_chunk > hdr\.switchml\.chunk", "false"),
     "no re-serve": (
         "aggregation.p4",
         r"load_cell\(\);\s+serve_result\(\);",
@@ -148,3 +156,30 @@ def test_a_failure_shrinks_to_what_it_needs(tmp_path: Path) -> None:
 
 def test_the_bound_of_a_scenario_grows_with_what_is_lost() -> None:
     assert Scenario(0, faults=Faults(loss=0.1)).bound > Scenario(0).bound > 10 * RECOVERY.max_rto
+
+
+# -- many of them
+
+
+def test_a_soak_sums_up_its_scenarios_and_writes_them_down(tmp_path: Path) -> None:
+    told: list[int] = []
+    done = soak(10, 3, lambda so_far: told.append(so_far.scenarios))
+    done.write(tmp_path)
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert told == [1, 2, 3]
+    assert summary["scenarios"] == 3
+    assert summary["violations"] == 0
+    assert summary["packet_hops"] == done.packet_hops > 0
+    assert summary["faults"] == dict(done.faults)
+    assert summary["seconds"] > 0
+
+
+def test_a_trace_has_a_line_for_each_packet_that_arrives(switch: Engine) -> None:
+    scenario = Scenario(1, elements=(64,), window=1)
+    text = io.StringIO()
+    outcome = run_scenario(scenario, switch, observer=Trace(text, scenario))
+    lines = text.getvalue().splitlines()
+    assert len(lines) == outcome.packet_hops == 8
+    assert "h1 > leaf1" in lines[0]
+    assert "update lease 1 chunk 0 slot 0 version 0" in lines[0]
+    assert "result lease 1 chunk 1 slot 0 version 1" in lines[-1]

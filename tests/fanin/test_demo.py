@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.experiments.test_results import BARE, CURVE, RING, RUN
-from tests.fanin.conftest import Fanin
 from typer.testing import CliRunner
 
 import experiments.demo
@@ -17,6 +14,8 @@ from experiments.crew import RunError
 from experiments.demo import Demo
 from experiments.results import Run
 from fanin.cli import app
+from tests.experiments.test_results import BARE, CURVE, RING, RUN
+from tests.fanin.conftest import Fanin
 
 RUNS = [RUN, RING, BARE, replace(BARE, algorithm="ring")]
 
@@ -26,7 +25,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[Run]:
     """What the demo, its network left out, will find."""
     runs = list(RUNS)
     monkeypatch.setattr(fanin.demo, "enter", lambda: None)
-    monkeypatch.setattr(experiments.demo, "run_demo", lambda *_: Demo(runs, CURVE))
+    monkeypatch.setattr(experiments.demo, "run_demo", lambda *_, **__: Demo(runs, CURVE))
     return runs
 
 
@@ -35,7 +34,8 @@ def demo(*arguments: str | Path) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
-def test_all_is_well_if_every_sum_is_within_its_bound(measured: Sequence[Run], tmp_path: Path) -> None:
+@pytest.mark.usefixtures("measured")
+def test_all_is_well_if_every_sum_is_within_its_bound(tmp_path: Path) -> None:
     status, output = demo("--results", tmp_path)
     assert status == 0
     assert "in-network takes 1.00 of ring's time" in " ".join(output.split())
@@ -52,10 +52,11 @@ def test_a_sum_outside_its_bound_fails_the_demo_after_the_results_are_written(
     assert (tmp_path / "summary.json").exists()
 
 
+@pytest.mark.usefixtures("measured")
 def test_a_run_that_does_not_finish_fails_it_and_says_who_waited(
-    measured: list[Run], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def stall(*_: object) -> Demo:
+    def stall(*_: object, **__: object) -> Demo:
         raise RunError("the run did not finish:\n  worker 3: silent since all-reduce 7")
 
     monkeypatch.setattr(experiments.demo, "run_demo", stall)

@@ -80,11 +80,13 @@ class LinkModel:
     delay: seconds from the last bit sent to the far end's having it, more than 0; a switch's own latency included.
     queue_bytes: a packet that finds no room at a switch is dropped (None: there always is; hosts always wait).
     ecn_bytes: a packet that finds more waiting is marked, if it is ECN-capable (RFC 3168).
+    overhead: bytes that a frame takes on the wire besides its own; those of Ethernet, or 0 as Linux's htb counts.
     """
 
     delay: float = 1e-6
     queue_bytes: int | None = None
     ecn_bytes: int | None = None
+    overhead: int = ETHERNET_OVERHEAD
     faults: Faults = NO_FAULTS
 
     def __post_init__(self) -> None:
@@ -149,6 +151,7 @@ class Links:
         self._byte_time = np.array(
             [0 if r is None else round(8 * SECOND * 2**20 / r) for r in rates], np.int64
         )
+        self._overhead = np.array([model.overhead for model in models], np.int64)
         self._delay = np.array([round(model.delay * SECOND) for model in models], np.int64)
         self._room = self._queue_times(
             [None if h else m.queue_bytes for h, m in zip(from_host, models, strict=True)]
@@ -244,7 +247,7 @@ class Links:
         return sent, ends
 
     def _durations(self, sent: Transit) -> NDArray[np.int64]:
-        on_the_wire = self._store.lengths[sent.packets] + ETHERNET_OVERHEAD
+        on_the_wire = self._store.lengths[sent.packets] + self._overhead[sent.links]
         return (on_the_wire * self._byte_time[sent.links]) >> 20
 
     def _tail_drop(

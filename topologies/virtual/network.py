@@ -122,7 +122,7 @@ class VirtualNetwork:
         models = [model(link) for link in topology.links for _ in range(2)]
         rates = [link.rate_bits_per_second for link in topology.links for _ in range(2)]
         self.links = Links(rates, models, [near.port == 0 for near, _ in ends], self.store, seed)
-        self.link_names = [f"{near.interface}->{far.interface}" for near, far in ends]
+        self.link_ends = [(near.node, far.node) for near, far in ends]
         self._far_node = np.array([nodes[far.node] for _, far in ends])
         self._far_port = np.array([far.port for _, far in ends], np.uint32)
         # The link that leaves a node at a port; -1: none.
@@ -141,6 +141,7 @@ class VirtualNetwork:
         self._stalls: dict[int, list[tuple[int, int]]] = defaultdict(list)
         self._sending: list[Transit] = []
         self.no_link = 0
+        self.wakes = 0  # of hosts, so far
 
     # -- what callers do -------------------------------------------------------------------------------------
 
@@ -271,6 +272,7 @@ class VirtualNetwork:
             self._wakes[host] = _NEVER
             return
         while (now := int(self._wakes[host])) < end:
+            self.wakes += 1
             seconds = now / SECOND
             inbox = self._inboxes[host]
             if inbox is not None and (count := int(np.searchsorted(inbox.times, now, "right"))):

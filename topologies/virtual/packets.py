@@ -45,10 +45,9 @@ class PacketStore:
     def _grow(self, count: int) -> None:
         old = len(self.lengths)
         capacity = max(1024, 2 * old, old + count)
-        rows = np.empty((capacity, self._room), np.uint8)
-        rows[:old] = self.rows
-        self.rows = rows
-        self.lengths = np.concatenate([self.lengths, np.zeros(capacity - old, np.int64)])
+        # In place: a large block moves without being copied. Nobody keeps a view.
+        self.rows.resize((capacity, self._room), refcheck=False)
+        self.lengths.resize(capacity, refcheck=False)
         free = np.empty(capacity, np.int64)
         free[: self._left] = self._free[: self._left]
         # Backwards, so that rows are taken in their order.

@@ -40,13 +40,18 @@ REFUSED = {
     "top level is not an object": b"[]",
     "version 2.x is needed": b"{}",
     "pipeline ingress is missing": altered(lambda d: d["pipelines"].pop(0)),
-    "header_unions: u is not supported": altered(lambda d: d.update(header_unions=[{"name": "u"}])),
-    "parse_vsets: v is not supported": altered(lambda d: d.update(parse_vsets=[{"name": "v"}])),
-    "h_t.a: variable-length fields": altered(lambda d: d["header_types"][2]["fields"][0].__setitem__(1, "*")),
+    "extern u is not supported": altered(lambda d: d.update(extern_instances=[{"name": "u"}])),
+    "h_t.a: a varbit must be whole bytes at the header's end": altered(
+        lambda d: d["header_types"][2].update(
+            fields=[["a", "*"], *d["header_types"][2]["fields"]], max_length=8
+        )
+    ),
     "header h: 31 bits are no whole number of bytes": altered(
         lambda d: d["header_types"][2]["fields"][1].__setitem__(1, 23)
     ),
-    "table call: implementation indirect": altered(lambda d: first_table(d).update(type="indirect")),
+    "table call: action profile p does not exist": altered(
+        lambda d: first_table(d).update(type="indirect", action_profile="p")
+    ),
     "table call: action id 9 does not exist": altered(lambda d: first_table(d).update(action_ids=[9])),
     "call: next node nowhere does not exist": altered(
         lambda d: first_table(d).update(next_tables={"act": "nowhere"})
@@ -63,9 +68,7 @@ REFUSED = {
         {"h": [["a", 8, False]]}, [assign(field("h", "a"), operation("@", number(1), number(2)))]
     ),
     "action act: primitive teleport is not supported": primitive("teleport"),
-    "action act: primitive generate_digest is not supported": primitive(
-        "generate_digest", number(1), number(1)
-    ),
+    "action act: digest 1 does not exist": primitive("generate_digest", number(1), number(1)),
     "action act: register r does not exist": primitive(
         "register_read", field("h", "a"), {"type": "register_array", "value": "r"}, number(0)
     ),

@@ -159,14 +159,14 @@ def test_a_wrong_group_is_refused(controller, kind, entity, code):
 # What there is none of
 
 
-def test_entities_that_are_not_supported_are_none_and_cannot_be_written(controller):
+def test_entities_that_the_program_has_not_are_none_and_cannot_be_written(controller):
     clone = {"packet_replication_engine_entry": {"clone_session_entry": {}}}
     for kind in ({"meter_entry": {}}, {"digest_entry": {}}, {"action_profile_group": {}}, clone):
         assert controller.read(p4r.Entity(**kind)) == []
     for kind in (
         {"meter_entry": {"meter_id": 1}},
         {"digest_entry": {"digest_id": 1}},
-        {"packet_replication_engine_entry": {"clone_session_entry": {"session_id": 1}}},
+        {"action_profile_group": {"action_profile_id": 1}},
     ):
-        assert controller.refusal(controller.read, p4r.Entity(**kind)).codes == ["UNIMPLEMENTED"]
-        assert controller.refusal(controller.insert, p4r.Entity(**kind)).codes == ["UNIMPLEMENTED"]
+        assert controller.refusal(controller.read, p4r.Entity(**kind)).codes == ["INVALID_ARGUMENT"]
+        assert controller.refusal(controller.insert, p4r.Entity(**kind)).codes == ["INVALID_ARGUMENT"]

@@ -153,7 +153,7 @@ def test_a_full_table_takes_no_more(controller, program):
         ),
         (lambda p: p.entry("hosts", p.exact(1), action=p.action("NoAction")), DENIED, "cannot be the action"),
         (lambda p: p.host(1, is_const=True), INVALID, "is_const"),
-        (lambda p: p.host(1, idle_timeout_ns=1), "UNIMPLEMENTED", "idle timeouts"),
+        (lambda p: p.host(1, idle_timeout_ns=1), INVALID, "idle timeouts"),
         (lambda p: p.host(1, time_since_last_hit={}), INVALID, "can only be read"),
         (lambda p: p.host(1, meter_config={}), INVALID, "no direct meter"),
         (lambda p: p.route(1, 32, counter_data={}), INVALID, "no direct counter"),
@@ -184,10 +184,23 @@ def test_an_update_needs_a_type(controller, program):
 
 
 @pytest.mark.parametrize("mode", ["ROLLBACK_ON_ERROR", "DATAPLANE_ATOMIC"])
-def test_atomic_batches_are_refused_whole(controller, program, mode):
-    refused = controller.refusal(controller.write, ("INSERT", program.host(1)), atomicity=mode)
-    assert refused.code is grpc.StatusCode.UNIMPLEMENTED
-    assert entries(controller, program.entry("hosts")) == []
+def test_an_atomic_batch_is_done_whole_or_not_at_all(controller, program, mode):
+    controller.insert(program.host(1), program.route(1, 32))
+    before = entries(controller, program.entry("hosts")) + entries(controller, program.entry("routes"))
+    updates = [
+        ("INSERT", program.host(2)),
+        ("MODIFY", program.host(1, counter_data={"packet_count": 7})),
+        ("DELETE", program.route(1, 32)),
+        ("MODIFY", program.entry("routes", is_default_action=True, action=program.action("drop"))),
+    ]
+    refused = controller.refusal(controller.write, *updates, ("INSERT", program.host(1)), atomicity=mode)
+    assert refused.codes == ["ABORTED"] * 4 + ["ALREADY_EXISTS"]
+    assert (
+        entries(controller, program.entry("hosts")) + entries(controller, program.entry("routes")) == before
+    )
+    controller.write(*updates, atomicity=mode)
+    assert len(entries(controller, program.entry("hosts"))) == 2
+    assert entries(controller, program.entry("routes")) == []
 
 
 def test_const_entries_can_be_read_but_not_changed(controller, program):

@@ -1,0 +1,42 @@
+"""`fanin stf`: a STF test (p4c's simple test format) on our switch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from p4compiler import CompileError, compile_file
+from p4switch.program import ProgramError
+from p4switch.stf import run_stf
+from p4switch.stf_syntax import StfError
+from p4switch.toolchain import ToolchainError
+
+
+def stf(
+    program: Annotated[Path, typer.Argument(help="BMv2 JSON, or P4_16 source to be compiled", exists=True)],
+    test: Annotated[
+        Path, typer.Argument(help="the test: packets in, table entries, packets out", exists=True)
+    ],
+    include: Annotated[list[Path] | None, typer.Option("-I", help="where #include looks, too")] = None,
+) -> None:
+    """Run a STF test; the exit status is 0 if every packet came out as expected, 1 if not, 2 if it cannot be run."""
+    try:
+        if program.suffix == ".p4":
+            config = compile_file(program, include_dirs=tuple(include or ())).json_text().encode()
+        else:
+            config = program.read_bytes()
+        runner = run_stf(config, test.read_text())
+    except (CompileError, ProgramError, ToolchainError) as error:
+        typer.echo(error, err=True)
+        raise typer.Exit(2) from None
+    except StfError as error:
+        typer.echo(f"{test}: {error}", err=True)
+        raise typer.Exit(2) from None
+    for line in (*runner.notes, *runner.differences):
+        typer.echo(line)
+    if runner.differences:
+        typer.echo(f"FAIL {test}: {len(runner.differences)} differences")
+        raise typer.Exit(1)
+    typer.echo(f"PASS {test}")

@@ -1,0 +1,72 @@
+"""`fanin validate`: live and virtual time side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from topologies.errors import NetworkError
+from topologies.sandbox import SandboxError, enter
+
+if TYPE_CHECKING:
+    from experiments.validation import Comparison
+
+
+def validate(
+    results: Annotated[Path, typer.Option(help="where the results go")] = Path("results/validation"),
+) -> None:
+    """All-reduce 0.8 MB with 2 to 8 workers live and in virtual time, and compare times and bytes."""
+    try:
+        enter()
+    except SandboxError as error:
+        raise typer.Exit(_fail(error)) from None
+
+    # Not above: what precedes enter() runs twice, and these take a second to import.
+    from rich.table import Table
+
+    from controller.errors import ControllerError
+    from experiments.compilers import compile_program
+    from experiments.crew import RunError
+    from experiments.demo import PROGRAM
+    from experiments.validation import compare, write
+    from experiments.virtual import load_switch
+    from fanin.progress import console
+    from p4compiler import CompileError
+
+    table = Table(
+        "network", "workers", "live", "virtual", "deviation", "bytes alone", "wire bytes a worker", ""
+    )
+
+    def show(point: Comparison) -> None:
+        live, virtual = point.live, point.virtual
+        same = live.wire_bytes == virtual.wire_bytes
+        table.add_row(
+            point.topology,
+            str(point.workers),
+            f"{live.seconds * 1e3:.1f} ms",
+            f"{virtual.seconds * 1e3:.1f} ms",
+            f"{point.deviation:+.1%}",
+            f"{point.theory * 1e3:.1f} ms",
+            f"{live.wire_bytes:,.0f}" + ("" if same else f" / {virtual.wire_bytes:,.0f}"),
+            "agrees" if point.agrees else "DIFFERS",
+        )
+        console.print(f"[dim]{point.topology} …[/]")
+
+    try:
+        program = compile_program(PROGRAM, "embedded")
+        points = compare(program, load_switch(), results / "logs", show)
+    except (CompileError, RunError, NetworkError, ControllerError) as error:
+        raise typer.Exit(_fail(error)) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(_fail("interrupted; nothing is left behind")) from None
+    write(points, results)
+    console.print(table)
+    if not all(point.agrees for point in points):
+        raise typer.Exit(_fail("the worlds do not agree everywhere"))
+
+
+def _fail(message: object) -> int:
+    typer.echo(f"fanin validate: {message}", err=True)
+    return 1

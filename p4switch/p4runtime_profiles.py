@@ -1,0 +1,180 @@
+"""Action profiles and value sets over P4Runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from p4switch.engine import Engine
+from p4switch.entries import EntryKey, Lpm, Match, Ternary
+from p4switch.p4runtime_actions import ActionCodec
+from p4switch.p4runtime_errors import invalid, not_found, unimplemented
+from p4switch.p4runtime_matches import MatchField
+from p4switch.p4runtime_proto import p4i, p4r
+
+
+class ActionProfile:
+    """One action profile or selector (specification, "ActionProfileMember & ActionProfileGroup").
+
+    `members` and `groups` take the messages of either kind; groups are kept as messages, since a read returns what was
+    written. `actions` are those of the pipeline, by id.
+    """
+
+    def __init__(
+        self, profile: p4i.ActionProfile, actions: Mapping[int, ActionCodec], engine: Engine
+    ) -> None:
+        self.id = profile.preamble.id
+        self.name = profile.preamble.name
+        self.engine = engine
+        self.actions = actions
+        self.names = {codec.name: codec for codec in actions.values()}
+        self.max_group_size = profile.max_group_size
+        self.members = _Members(self)
+        self.groups = _Groups(self)
+
+
+class _Members:
+    def __init__(self, profile: ActionProfile) -> None:
+        self._profile = profile
+
+    def insert(self, message: p4r.ActionProfileMember) -> None:
+        """Add a member."""
+        call = self._codec(message.action.action_id).decode(message.action)
+        with self._profile.engine.profile(self._profile.name) as state:
+            state.insert_member(_checked_id(message.member_id, "member"), call)
+
+    def modify(self, message: p4r.ActionProfileMember) -> None:
+        """Give a member another action."""
+        call = self._codec(message.action.action_id).decode(message.action)
+        with self._profile.engine.profile(self._profile.name) as state:
+            state.modify_member(message.member_id, call)
+
+    def delete(self, message: p4r.ActionProfileMember) -> None:
+        """Remove a member."""
+        with self._profile.engine.profile(self._profile.name) as state:
+            state.delete_member(message.member_id)
+
+    def read(self, query: p4r.ActionProfileMember) -> Iterator[p4r.ActionProfileMember]:
+        """One member, NOT_FOUND if there is none; or every member where the id is 0."""
+        with self._profile.engine.profile(self._profile.name) as state:
+            members = dict(state.members)
+        if query.member_id and query.member_id not in members:
+            raise not_found(f"action profile {self._profile.name} has no member {query.member_id}")
+        for number, call in members.items():
+            if query.member_id in (0, number):
+                yield p4r.ActionProfileMember(
+                    action_profile_id=self._profile.id,
+                    member_id=number,
+                    action=self._profile.names[call.name].encode(call),
+                )
+
+    def _codec(self, action_id: int) -> ActionCodec:
+        if action_id not in self._profile.actions:
+            raise invalid(f"the pipeline has no action with the id {action_id:#x}")
+        return self._profile.actions[action_id]
+
+
+class _Groups:
+    def __init__(self, profile: ActionProfile) -> None:
+        self._profile = profile
+        self._messages: dict[int, p4r.ActionProfileGroup] = {}
+
+    def insert(self, message: p4r.ActionProfileGroup) -> None:
+        """Add a group."""
+        members = self._decode(message)
+        with self._profile.engine.profile(self._profile.name) as state:
+            state.insert_group(_checked_id(message.group_id, "group"), members)
+        self._keep(message)
+
+    def modify(self, message: p4r.ActionProfileGroup) -> None:
+        """Replace a group's members; its maximal size stays."""
+        present = self._messages.get(message.group_id)
+        if present is not None and message.max_size not in (0, present.max_size):
+            raise invalid(f"group {message.group_id}: max_size cannot be changed from {present.max_size}")
+        members = self._decode(message)
+        with self._profile.engine.profile(self._profile.name) as state:
+            state.modify_group(message.group_id, members)
+        self._keep(message, 0 if present is None else present.max_size)
+
+    def delete(self, message: p4r.ActionProfileGroup) -> None:
+        """Remove a group."""
+        with self._profile.engine.profile(self._profile.name) as state:
+            state.delete_group(message.group_id)
+        self._messages.pop(message.group_id, None)
+
+    def read(self, query: p4r.ActionProfileGroup) -> Iterator[p4r.ActionProfileGroup]:
+        """One group, NOT_FOUND if there is none; or every group where the id is 0."""
+        if query.group_id == 0:
+            yield from list(self._messages.values())
+        elif query.group_id in self._messages:
+            yield self._messages[query.group_id]
+        else:
+            raise not_found(f"action profile {self._profile.name} has no group {query.group_id}")
+
+    def _decode(self, message: p4r.ActionProfileGroup) -> tuple[tuple[int, int], ...]:
+        limit = self._profile.max_group_size
+        if message.max_size < 0 or (limit and message.max_size > limit):
+            raise invalid(f"group {message.group_id}: max_size {message.max_size} is above {limit}")
+        for member in message.members:
+            if member.watch_port or member.watch:
+                raise unimplemented(f"group {message.group_id}: watch ports are not supported")
+        weights = sum(member.weight for member in message.members)
+        most = message.max_size or limit
+        if most and weights > most:
+            raise invalid(f"group {message.group_id}: weights of {weights} in all are above max_size {most}")
+        return tuple((member.member_id, member.weight) for member in message.members)
+
+    def _keep(self, message: p4r.ActionProfileGroup, max_size: int = 0) -> None:
+        copy = p4r.ActionProfileGroup()
+        copy.CopyFrom(message)
+        copy.max_size = message.max_size or max_size
+        self._messages[message.group_id] = copy
+
+
+class ValueSet:
+    """A parser value set (specification, "ValueSetEntry"). BMv2's server does not have them."""
+
+    def __init__(self, info: p4i.ValueSet, engine: Engine) -> None:
+        self.id = info.preamble.id
+        self.name = info.preamble.name
+        self._engine = engine
+        keys = engine.program.value_sets[self.name].table.keys
+        if len(keys) != len(info.match):
+            raise invalid(
+                f"value set {self.name} has {len(info.match)} fields in the P4Info, {len(keys)} here"
+            )
+        self._fields = tuple(
+            MatchField.of_value_set(match, key.width, self.name)
+            for match, key in zip(info.match, keys, strict=True)
+        )
+        self._members: list[p4r.ValueSetMember] = []
+
+    def modify(self, message: p4r.ValueSetEntry) -> None:
+        """Replace all members."""
+        keys = [EntryKey(tuple(self._decode(member)), 1) for member in message.members]
+        self._engine.value_set_write(self.name, keys)
+        copy = p4r.ValueSetEntry()
+        copy.CopyFrom(message)
+        self._members = list(copy.members)
+
+    def read(self, _query: p4r.ValueSetEntry) -> Iterator[p4r.ValueSetEntry]:
+        """All members."""
+        yield p4r.ValueSetEntry(value_set_id=self.id, members=self._members)
+
+    def _decode(self, member: p4r.ValueSetMember) -> Iterator[Match]:
+        given = {match.field_id: match for match in member.match}
+        if len(given) < len(member.match) or not given.keys() <= {field.id for field in self._fields}:
+            raise invalid(f"value set {self.name}: a member has unknown fields, or one more than once")
+        for field in self._fields:
+            match = field.decode(given[field.id]) if field.id in given else field.dont_care
+            if match is None:
+                raise invalid(f"{field.name}: an exact match needs a value (field {field.id})")
+            if isinstance(match, Lpm):
+                ones = (1 << field.width) - 1
+                match = Ternary(match.value, ones & ~(ones >> match.prefix_length))
+            yield match
+
+
+def _checked_id(number: int, kind: str) -> int:
+    if number == 0:
+        raise invalid(f"0 is no {kind} id: in a read it stands for all")
+    return number

@@ -1,0 +1,137 @@
+"""The lines of a STF test: p4c's simple test format, as its bmv2 backend understands it.
+
+    packet PORT HEX ...            expect PORT [HEX ...][$]      no_packet      wait
+    add TABLE [PRIORITY] KEY:VALUE ... ACTION(NAME:VALUE, ...) [= ID]           remove all
+    setdefault TABLE ACTION(NAME:VALUE, ...)      check_counter NAME(INDEX or ID) [packets|bytes == N]
+    and simple_switch_CLI's mc_..., mirroring_..., counter_..., register_... and meter_... commands
+
+`*` in an expected packet or a value stands for any digit; `$` ends a packet; `#` begins a comment.
+Source: p4lang/p4c tools/stf and backends/bmv2/bmv2stf.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+class StfError(Exception):
+    """A line that is no STF, or that names what the program does not have; says where."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActionText:
+    """An action as a line gives it: its name, and its arguments by name."""
+
+    name: str
+    arguments: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One line: what it does and its words; `action` and `keys` where it is about an entry."""
+
+    line: int
+    verb: str
+    words: tuple[str, ...]
+    action: ActionText | None = None
+    keys: tuple[tuple[str, str], ...] = ()
+    priority: int | None = None
+    id: str | None = None
+
+
+_ACTION = re.compile(r"(?P<action>[\w.$\[\]]+)\s*\((?P<arguments>[^()]*)\)\s*(?:=\s*(?P<id>[\w$]+))?\s*$")
+_KEY = re.compile(r"(?P<name>[\w.$\[\]]+)\s*:\s*(?P<value>[\w*/&>-]+)")
+_CHECK = re.compile(
+    r"(?P<counter>[\w.$]+)\s*\(\s*(?P<index>[\w$]+)\s*\)\s*"
+    r"(?:(?P<what>packets|bytes)\s*(?P<operator>==|!=|<=|>=|<|>)\s*(?P<number>\d+))?\s*$",
+    re.IGNORECASE,
+)
+WORDS = {  # how many words each of the other commands takes
+    "wait": (0, 0),
+    "no_packet": (0, 0),
+    "mirroring_add": (2, 2),
+    "mirroring_add_mc": (2, 2),
+    "mirroring_delete": (1, 1),
+    "mirroring_get": (1, 1),
+    "mc_mgrp_create": (1, 1),
+    "mc_node_create": (1, 1000),
+    "mc_node_update": (1, 1000),
+    "mc_node_associate": (2, 2),
+    "counter_read": (2, 2),
+    "counter_write": (4, 4),
+    "register_read": (1, 2),
+    "register_write": (3, 3),
+    "register_reset": (1, 1),
+    "meter_get_rates": (2, 2),
+    "meter_set_rates": (3, 4),
+    "meter_array_set_rates": (2, 3),
+}
+
+
+def parse_stf(text: str) -> Iterator[Command]:
+    """The commands of a test, line by line; raises StfError."""
+    for number, whole in enumerate(text.splitlines(), 1):
+        line = re.sub(r'"([^"]*)"', r"\1", whole.partition("#")[0]).strip()
+        if line:
+            verb, _, rest = line.partition(" ")
+            yield _command(number, verb.lower(), rest.strip())
+
+
+def number(text: str, line: int) -> int:
+    """A number, in decimal or with 0x, 0b or 0o."""
+    try:
+        return int(text, 10 if text.isdigit() else 0)
+    except ValueError:
+        raise StfError(f"line {line}: {text!r} is not a number") from None
+
+
+def _command(line: int, verb: str, rest: str) -> Command:
+    words = rest.split()
+    match verb:
+        case "packet" | "expect":
+            if not words or not words[0].isdigit():
+                raise StfError(f"line {line}: {verb} needs a port")
+            data = "".join(words[1:]).lower()
+            pattern = r"[0-9a-f]*" if verb == "packet" else r"[0-9a-f*]*\$?"
+            if not re.fullmatch(pattern, data) or len(data.rstrip("$")) % 2:
+                raise StfError(f"line {line}: not the bytes of a packet: {data}")
+            return Command(line, verb, (words[0], data))
+        case "remove" if [w.lower() for w in words] == ["all"]:
+            return Command(line, verb, ())
+        case "add" | "setdefault":
+            return _entry(line, verb, rest)
+        case "check_counter":
+            check = _CHECK.fullmatch(rest)
+            if check is None:
+                raise StfError(f"line {line}: check_counter NAME(INDEX) [packets|bytes == NUMBER]")
+            given = check["what"] is not None
+            words = [check["counter"], check["index"]]
+            words += [check["what"].lower(), check["operator"], check["number"]] if given else []
+            return Command(line, verb, tuple(words))
+    if verb not in WORDS:
+        raise StfError(f"line {line}: unknown command {verb!r}")
+    least, most = WORDS[verb]
+    if not least <= len(words) <= most:
+        raise StfError(f"line {line}: {verb} takes {least} to {most} words, not {len(words)}")
+    return Command(line, verb, tuple(words))
+
+
+def _entry(line: int, verb: str, rest: str) -> Command:
+    table, _, rest = rest.partition(" ")
+    found = _ACTION.search(rest)
+    if found is None:
+        raise StfError(f"line {line}: {verb} TABLE ... ACTION(NAME:VALUE, ...)")
+    arguments: dict[str, int] = {}
+    for argument in filter(None, (a.strip() for a in found["arguments"].split(","))):
+        name, _, value = argument.partition(":")
+        arguments[name.strip()] = number(value.strip(), line)
+    middle = rest[: found.start()].strip()
+    first = re.match(r"(\d+)(?=\s|$)", middle)
+    keys = middle[first.end() :] if first else middle
+    pairs = tuple((k["name"], k["value"]) for k in _KEY.finditer(keys))
+    if _KEY.sub("", keys).strip() or (verb == "setdefault" and middle):
+        raise StfError(f"line {line}: keys are NAME:VALUE, not {middle!r}")
+    action = ActionText(found["action"], arguments)
+    return Command(line, verb, (table,), action, pairs, int(first[1]) if first else None, found["id"])

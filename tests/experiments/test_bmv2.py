@@ -1,0 +1,120 @@
+"""The same program, controller, topology and workers on the real BMv2, by either compiler."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.compilers import compile_program
+from experiments.demo import PROGRAM
+from experiments.targets import EMBEDDED, target
+from experiments.tools import BMV2, ToolError
+from topologies.model import leaf_spine
+
+SWITCH = leaf_spine(0, 1, 2).leaves[0]
+SCRIPT = """
+from dataclasses import asdict, replace
+import json, pathlib, sys
+from topologies.sandbox import enter
+enter()
+from experiments.compilers import compile_program
+from experiments.demo import PROGRAM, run_demo
+from experiments.targets import target
+from experiments.training import TrainingConfig
+from experiments.work import Vectors
+from topologies.model import leaf_spine
+
+class Quiet:
+    def stage(self, text): pass
+    def run(self, spec, steps): return lambda step: None
+
+on = replace(target("bmv2"), training=TrainingConfig(epochs=1, hidden=16), vector=Vectors(4000, 2))
+network = leaf_spine(1, 2, 2, rate=4_000_000)
+program = compile_program(PROGRAM, sys.argv[2])
+demo = run_demo(network, program, 0.02, pathlib.Path(sys.argv[1]), Quiet(), on)
+print(json.dumps([asdict(run) for run in demo.runs]))
+"""
+
+
+def demo(folder: Path, compiler: str) -> list[dict[str, Any]]:
+    command = [sys.executable, "-c", SCRIPT, str(folder), compiler]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def sums_are_right(runs: list[dict[str, Any]]) -> None:
+    assert [run["algorithm"] for run in runs] == ["in-network", "ring", "in-network", "in-network", "ring"]
+    for run in runs:
+        assert run["engine"] == "bmv2"
+        assert run["violations"] == 0
+        assert 0 < run["max_abs_error"] <= run["error_bound"]
+    losses = [run["curve"]["loss"] for run in runs if run["curve"] and run["algorithm"] == "in-network"]
+    assert losses[0] == losses[1]  # with and without packets lost, bit for bit
+
+
+@pytest.mark.live
+@pytest.mark.bmv2
+def test_the_demo_on_bmv2(tmp_path):
+    sums_are_right(demo(tmp_path, "embedded"))
+
+
+@pytest.mark.live
+@pytest.mark.bmv2
+@pytest.mark.p4c
+def test_the_demo_on_bmv2_with_p4c(tmp_path):
+    sums_are_right(demo(tmp_path, "p4c"))
+
+
+@pytest.mark.p4c
+@pytest.mark.parametrize("kind", ["tables", "actions", "counters", "direct_counters", "registers"])
+def test_p4c_and_our_compiler_describe_the_same_objects(kind, p4infos):
+    theirs, ours = ({m.preamble.id: m for m in getattr(p4info, kind)} for p4info in p4infos)
+    assert theirs == ours
+
+
+@pytest.fixture(scope="module")
+def p4infos():
+    return [compile_program(PROGRAM, compiler).p4info for compiler in ("p4c", "embedded")]
+
+
+@pytest.mark.p4c
+def test_what_p4c_says_of_a_wrong_program_is_passed_on(tmp_path):
+    program = tmp_path / "wrong.p4"
+    program.write_text("control c(")
+    with pytest.raises(ToolError, match=r"wrong\.p4\(1\)"):
+        compile_program(program, "p4c")
+
+
+def test_bmv2_is_found_by_a_variable_with_options(tmp_path, monkeypatch):
+    switch = tmp_path / "my switch"
+    switch.write_text("#!/bin/sh\n")
+    switch.chmod(0o755)
+    monkeypatch.setenv("FANIN_BMV2", f"'{switch}' --log-console")
+    assert BMV2.find() == [str(switch), "--log-console"]
+    assert target("bmv2").launcher.command(SWITCH, {1: "leaf1-eth1"})[:4] == [
+        *(str(switch), "--log-console", "--no-p4", "-i")
+    ]
+
+
+def test_an_absent_bmv2_says_how_to_get_it(monkeypatch):
+    monkeypatch.delenv("FANIN_BMV2", raising=False)
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(ToolError, match="apt-get install p4lang-bmv2"):
+        target("bmv2")
+
+
+def test_windows_fit_the_switch(monkeypatch):
+    monkeypatch.setenv("FANIN_BMV2", sys.executable)
+    bmv2 = target("bmv2")
+    egress_queue = 64
+    assert bmv2.pace(None).window <= egress_queue // 4
+    assert not bmv2.pace(None).offload
+    assert (
+        EMBEDDED.pace(100_000_000).window < EMBEDDED.pace(10_000_000_000).window == EMBEDDED.pace(None).window
+    )

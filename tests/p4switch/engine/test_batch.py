@@ -1,0 +1,82 @@
+"""A batch of packets gives what the packets give one by one."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from p4compiler import compile_file
+from p4switch.engine import Engine
+from tests.p4src.conftest import PROGRAM
+from tests.p4src.switch_under_test import BASE, Message, SwitchUnderTest, block
+
+ROOM = 1500
+
+
+@pytest.fixture(scope="module")
+def program() -> Engine:
+    return Engine.load(compile_file(PROGRAM).json_text().encode())
+
+
+def random_packets(switch: SwitchUnderTest, count: int) -> list[tuple[int, bytes]]:
+    """Good, repeated, cut off and foreign ones, of both sizes."""
+    draw = random.Random(5)
+    packets = []
+    for i in range(count):
+        child = draw.choice(switch.children)
+        chunk = 2 + i // 50 - draw.choice((0, 0, 0, 1))
+        message = Message(
+            block(draw.randrange(-(2**31), 2**31), chunk, count=64 if chunk % 3 else 256),
+            chunk=chunk,
+            version=chunk & 1,
+            slot=BASE + draw.randrange(2),
+            lease=draw.choice((1, 1, 1, 2)),
+        )
+        frame = child.frame(message)
+        packets.append((child.port, frame[: draw.choice((len(frame), len(frame), 60))]))
+    return packets
+
+
+def test_a_batch_gives_what_its_packets_give_one_by_one(program: Engine) -> None:
+    single, batched = SwitchUnderTest(program.another()), SwitchUnderTest(program.another())
+    single.join(3)
+    batched.join(3)
+    packets = random_packets(single, 600)
+    expected = [
+        (i, *out) for i, packet in enumerate(packets) for out in single.engine.process(*packet, now=i)
+    ]
+    rows = np.zeros((len(packets), ROOM), np.uint8)
+    for row, (_, frame) in zip(rows, packets, strict=True):
+        row[: len(frame)] = np.frombuffer(frame, np.uint8)
+    sent: list[tuple[int, int, bytes]] = []
+    for start, stop in ((0, 1), (1, 250), (250, 250), (250, 600)):
+        part = slice(start, stop)
+        departed = batched.engine.process_batch(
+            np.array([port for port, _ in packets[part]], np.uint32),
+            rows[part],
+            np.array([len(frame) for _, frame in packets[part]], np.uint32),
+            np.arange(start, stop, dtype=np.uint64),
+        )
+        columns = (departed.sources.tolist(), departed.ports.tolist(), departed.lengths.tolist())
+        for row, (source, port, length) in zip(departed.packets, zip(*columns, strict=True), strict=True):
+            sent.append((start + source, port, row[:length].tobytes()))
+    assert sent == expected
+    assert len(expected) > 100
+    for name in program.program.registers:
+        assert single.engine.register_read(name) == batched.engine.register_read(name)
+    assert single.drops() == batched.drops()
+
+
+def test_packets_longer_than_their_rows_are_refused(program: Engine) -> None:
+    one = np.ones(1, np.uint32)
+    with pytest.raises(ValueError, match="the row has 50"):
+        program.process_batch(one, np.zeros((1, 50), np.uint8), 60 * one, np.zeros(1, np.uint64))
+
+
+def test_as_many_ports_as_packets_are_needed(program: Engine) -> None:
+    with pytest.raises(ValueError, match="2 packets need as many ports"):
+        program.process_batch(
+            np.ones(1, np.uint32), np.zeros((2, 64), np.uint8), np.ones(2, np.uint32), np.zeros(2, np.uint64)
+        )

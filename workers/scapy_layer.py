@@ -1,0 +1,63 @@
+"""The packet as a scapy layer: `from workers.scapy_layer import SwitchML`, then `packet[SwitchML].show()`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scapy.fields import (
+    BitEnumField,
+    BitField,
+    ByteField,
+    FieldListField,
+    IntField,
+    SignedByteField,
+    SignedIntField,
+)
+from scapy.layers.inet import UDP
+from scapy.packet import Packet, bind_layers
+
+from workers import wire
+
+_VALUES = {size: values for values, size in wire.SIZES.items()}
+
+
+class SwitchML(Packet):
+    """One datagram. `size` follows from the number of values; of several in a superframe each is a layer.
+
+    A frame that was captured where segmentation offload is on holds many datagrams, one behind the other.
+    """
+
+    name = "SwitchML"
+    fields_desc = [  # noqa: RUF012  # scapy's way
+        BitEnumField("msg_type", wire.UPDATE, 4, {wire.UPDATE: "update", wire.RESULT: "result"}),
+        BitField("saturated", 0, 1),
+        BitEnumField("size", None, 3, {size: f"{values} values" for size, values in _VALUES.items()}),
+        ByteField("job_number", 1),
+        IntField("tsi", 0),
+        BitField("version", 0, 1),
+        BitField("slot", 0, 15),
+        SignedByteField("e0", 0),
+        SignedByteField("e1", 0),
+        FieldListField(
+            "values",
+            [],
+            SignedIntField("value", 0),
+            count_from=lambda packet: _VALUES.get(packet.size, 0),
+            max_count=max(wire.SIZES),  # scapy's own limit is 100
+        ),
+    ]
+
+    def post_build(self, packet: bytes, payload: bytes) -> bytes:
+        """Fill in `size` where it was left open."""
+        if self.size is None:
+            packet = bytes([packet[0] & 0xF8 | wire.SIZES.get(len(self.values), 0)]) + packet[1:]
+        return packet + payload
+
+    def guess_payload_class(self, payload: bytes) -> Any:
+        """What follows a datagram in a superframe is the next one."""
+        return SwitchML if len(payload) >= min(wire.VALUES) else super().guess_payload_class(payload)
+
+
+for _port in wire.UDP_PORTS:
+    bind_layers(UDP, SwitchML, dport=_port)
+    bind_layers(UDP, SwitchML, sport=_port)

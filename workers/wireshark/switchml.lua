@@ -1,0 +1,90 @@
+-- Wireshark's view of the aggregation packets (PROTOCOL: UDP ports 0xBEE0 to 0xBEEF).
+-- Use: tshark -X lua_script:switchml.lua -r leaf1-eth1.pcap, or put it into Wireshark's folder of personal Lua plugins.
+--
+-- A frame captured where segmentation offload is on is a superframe: it carries many datagrams one behind the other, as
+-- the kernel moves them. Each is shown as a packet of its own within the frame; the frame's checksums are still to be made.
+
+local switchml = Proto("switchml", "SwitchML aggregation")
+
+local VALUES = { [1] = 64, [3] = 256 }
+local HEADER = 10
+
+local f = {
+    msg_type = ProtoField.uint8("switchml.msg_type", "Message type", base.DEC, { [0] = "update", [1] = "result" }, 0xf0),
+    saturated = ProtoField.bool("switchml.saturated", "Saturated", 8, nil, 0x08),
+    size = ProtoField.uint8("switchml.size", "Size", base.DEC, { [1] = "64 values", [3] = "256 values" }, 0x07),
+    job = ProtoField.uint8("switchml.job_number", "Job number (lease)", base.DEC),
+    tsi = ProtoField.uint32("switchml.tsi", "TSI (chunk)", base.DEC),
+    version = ProtoField.uint16("switchml.version", "Version", base.DEC, nil, 0x8000),
+    slot = ProtoField.uint16("switchml.slot", "Slot", base.DEC, nil, 0x7fff),
+    e0 = ProtoField.int8("switchml.e0", "Exponent 0", base.DEC),
+    e1 = ProtoField.int8("switchml.e1", "Exponent 1", base.DEC),
+    values = ProtoField.bytes("switchml.values", "Values"),
+    value = ProtoField.int32("switchml.value", "Value", base.DEC),
+    datagrams = ProtoField.uint32("switchml.superframe", "Datagrams in this superframe", base.DEC),
+}
+switchml.fields = { f.msg_type, f.saturated, f.size, f.job, f.tsi, f.version, f.slot, f.e0, f.e1, f.values, f.value, f.datagrams }
+
+local malformed = ProtoExpert.new("switchml.malformed", "Not a whole packet", expert.group.MALFORMED, expert.severity.WARN)
+local offloaded = ProtoExpert.new("switchml.offloaded",
+    "Segmentation offload: the kernel carries these datagrams as one frame; each counts as a packet of its own",
+    expert.group.COMMENTS_GROUP, expert.severity.NOTE)
+switchml.experts = { malformed, offloaded }
+
+-- The length of the datagram at the start of `buffer`, or nil if there is no whole one.
+local function length_of(buffer)
+    if buffer:len() < HEADER then return nil end
+    local values = VALUES[buffer(0, 1):bitfield(5, 3)]
+    local length = values and HEADER + 4 * values
+    return length and length <= buffer:len() and length or nil
+end
+
+local function show(buffer, tree, length)
+    local kind = buffer(0, 1):bitfield(0, 4) == 1 and "result" or "update"
+    local packet = tree:add(switchml, buffer(0, length))
+    packet:append_text(string.format(", %s, lease %d, chunk %d, slot %d/%d", kind, buffer(1, 1):uint(), buffer(2, 4):uint(),
+        buffer(6, 2):bitfield(1, 15), buffer(6, 2):bitfield(0, 1)))
+    packet:add(f.msg_type, buffer(0, 1))
+    packet:add(f.saturated, buffer(0, 1))
+    packet:add(f.size, buffer(0, 1))
+    packet:add(f.job, buffer(1, 1))
+    packet:add(f.tsi, buffer(2, 4))
+    packet:add(f.version, buffer(6, 2))
+    packet:add(f.slot, buffer(6, 2))
+    packet:add(f.e0, buffer(8, 1))
+    packet:add(f.e1, buffer(9, 1))
+    local values = packet:add(f.values, buffer(HEADER, length - HEADER))
+    for at = HEADER, length - 4, 4 do
+        values:add(f.value, buffer(at, 4))
+    end
+end
+
+function switchml.dissector(buffer, info, tree)
+    local first, count, at = nil, 0, 0
+    while at < buffer:len() do
+        local rest = buffer(at):tvb()
+        local length = length_of(rest)
+        if not length then
+            tree:add(switchml, rest()):add_proto_expert_info(malformed)
+            break
+        end
+        first = first or rest
+        show(rest, tree, length)
+        count, at = count + 1, at + length
+    end
+    if count > 0 then
+        info.cols.protocol = "SwitchML"
+        local kind = first(0, 1):bitfield(0, 4) == 1 and "Result" or "Update"
+        local more = count > 1 and string.format(" (superframe of %d datagrams)", count) or ""
+        info.cols.info = string.format("%s, lease %d, chunk %d%s", kind, first(1, 1):uint(), first(2, 4):uint(), more)
+    end
+    if count > 1 then
+        tree:add(f.datagrams, count):set_generated():add_proto_expert_info(offloaded)
+    end
+    return at
+end
+
+local udp = DissectorTable.get("udp.port")
+for port = 0xbee0, 0xbeef do
+    udp:add(port, switchml)
+end
