@@ -9,6 +9,7 @@ demo: setup
 	$(VENV)/bin/fanin demo
 
 test: setup lint
+	$(VENV)/bin/python -c 'from fanin.shell_environment import set_up; set_up()'
 	$(VENV)/bin/pytest
 
 lint: setup

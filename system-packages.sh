@@ -25,6 +25,7 @@ need ethtool command -v ethtool
 need iproute2 command -v ip
 need iproute2 command -v tc
 need util-linux command -v unshare
+need procps command -v sysctl
 need gcc command -v cc
 need libc6-dev compiles
 need "$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')" \

@@ -13,6 +13,7 @@ import json
 import multiprocessing
 import os
 import random
+import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -401,6 +402,9 @@ _switch: Engine  # of a process of the pool
 
 def _load() -> None:
     global _switch
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # a terminal's Ctrl-C reaches everybody; the parent ends the pool
     _switch = load_switch()
 
 

@@ -12,11 +12,11 @@ from fanin.compile import compile_program
 from fanin.demo import demo
 from fanin.diff import diff
 from fanin.doctor import doctor
-from fanin.stf import stf
 from fanin.shell import execute, shell
 from fanin.soak import soak
-from fanin.validate import validate
+from fanin.stf import stf
 from fanin.up import up
+from fanin.validate import validate
 
 app = typer.Typer(
     name="fanin",

@@ -16,14 +16,22 @@ if TYPE_CHECKING:
 
 
 def diff(
-    program: Annotated[Path, typer.Argument(help="P4_16 source for the v1model architecture")],
+    program: Annotated[
+        Path, typer.Argument(exists=True, dir_okay=False, help="P4_16 source for the v1model architecture")
+    ],
     packets: Annotated[
-        Path | None, typer.Option(help="a capture whose packets are sent, instead of random ones")
+        Path | None,
+        typer.Option(
+            exists=True, dir_okay=False, help="a capture whose packets are sent, instead of random ones"
+        ),
     ] = None,
     port: Annotated[int, typer.Option(help="where the packets of a capture come in")] = 1,
     count: Annotated[int, typer.Option("--random", help="how many random packets", min=1)] = 500,
     entries: Annotated[
-        Path | None, typer.Option(help="table entries and multicast groups (JSON), instead of random ones")
+        Path | None,
+        typer.Option(
+            exists=True, dir_okay=False, help="table entries and multicast groups (JSON), not random ones"
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(help="of the random packets and entries")] = 1,
 ) -> None:

@@ -36,7 +36,11 @@ def soak(
             failed = f"{len(so_far.failures)} failed" if so_far.failures else ""
             progress.update(task, completed=so_far.scenarios, failed=failed)
 
-        done = run_soak(first_seed, seeds, show)
+        try:
+            done = run_soak(first_seed, seeds, show)
+        except KeyboardInterrupt:
+            typer.echo("fanin soak: interrupted; nothing is left behind", err=True)
+            raise typer.Exit(1) from None
     done.write(results)
     faults = ", ".join(f"{count} {kind}" for kind, count in done.faults.most_common())
     console.print(

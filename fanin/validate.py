@@ -35,9 +35,7 @@ def validate(
     from fanin.progress import console
     from p4compiler import CompileError
 
-    table = Table(
-        "network", "workers", "live", "virtual", "deviation", "bytes alone", "wire bytes a worker", ""
-    )
+    table = Table("network", "workers", "live", "virtual", "by", "bytes alone", "bytes a worker", "")
 
     def show(point: Comparison) -> None:
         live, virtual = point.live, point.virtual

@@ -154,6 +154,7 @@ class Device:
         previous = self._running
         if previous is not None:
             previous[0].stop()
+        engine.log_messages(_log.isEnabledFor(logging.INFO))
         try:
             engine.start(self._ports, deliver)
         except Exception:

@@ -24,6 +24,7 @@ from p4switch.program import (
     HeaderName,
     Named,
     Primitive,
+    Source,
     StackName,
     UnionName,
     Values,
@@ -109,6 +110,7 @@ class PrimitiveWriter:
         self.where = where
         self.expressions = ExpressionWriter(actions.layout, where, parameters)
         self.temporaries = 0
+        self.source: Source | None = None  # of the primitive in hand
         self.abandon = "return;"  # leaves the function after a failed assertion
 
     def parts(self, out: Writer, parts: Sequence[Primitive | Run]) -> None:
@@ -131,6 +133,7 @@ class PrimitiveWriter:
 
     def primitive(self, out: Writer, primitive: Primitive) -> None:
         """One primitive call."""
+        self.source = primitive.source
         name = primitive.op.lstrip("_")
         if name in FROM_OPERANDS:
             target, left, right = self.operands(primitive.arguments)
@@ -413,7 +416,12 @@ class PrimitiveWriter:
         with out.block(f"if (!{self.expressions.condition(condition)})"):
             out.line("s->base.failures++;")
             out.line("p->failed = p->exit = true;")
-            out.line(f'fprintf(stderr, "assertion failed: {quoted(self.where)}\\n");')
+            place = (
+                f"{self.source.file}:{self.source.line}: {self.source.fragment}"
+                if self.source
+                else self.where
+            )
+            out.line(f'fputs("assertion failed: {quoted(place)}\\n", stderr);')
             out.line(self.abandon)
 
     op_assume = op_assert

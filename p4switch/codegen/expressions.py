@@ -199,6 +199,8 @@ class ExpressionWriter:
             case Constant(value):
                 return constant(value)
             case Parameter(index):
+                if index >= len(self.parameters):
+                    raise self.unsupported(f"parameter {index} does not exist")
                 name, width = self.parameters[index]
                 return Value(name, *unsigned_range(width), unsigned_type(width))
             case RegisterValue():

@@ -49,6 +49,8 @@ REQUESTS = {
 
 def machine_width(width: int) -> int:
     """The narrowest C integer that holds `width` bits."""
+    if width > WIDEST:
+        raise ProgramError(f"numbers of {width} bits are not supported, only of up to {WIDEST}")
     return next(w for w in (8, 16, 32, 64, 128) if width <= w)
 
 
@@ -144,12 +146,11 @@ class Layout:
     def standard(self, name: str) -> Field | None:
         """A field that simple_switch knows by name (`mcast_grp`), where the program has it, aliases resolved."""
         for header in ("standard_metadata", "intrinsic_metadata", "queueing_metadata"):
-            alias = self.program.aliases.get(f"{header}.{name}")
-            if alias is not None:
-                return alias
-            instance = self.program.headers.get(header)
-            if instance is not None and instance.type.field(name) is not None:
-                return Field(header, name)
+            found = self.program.aliases.get(f"{header}.{name}", Field(header, name))
+            instance = self.program.headers.get(found.header)
+            kind = instance.type.field(found.name) if instance is not None else None
+            if kind is not None and kind.width:
+                return found
         return None
 
     # Declarations

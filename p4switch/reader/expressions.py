@@ -64,7 +64,7 @@ class Expressions:
             case "bool":
                 return Boolean(bool(value))
             case "local" | "runtime_data":
-                return Parameter(value)
+                return Parameter(count(item, "value"))
             case "header":
                 return HeaderName(self.names.header(value))
             case "header_union":
@@ -112,6 +112,10 @@ class Expressions:
                 return Field(element.name, self.names.headers[element.name].type.fields[right].name)
             if not isinstance(element, StackElement):
                 raise ProgramError(f"{where}: access_field needs a header")
+            stack = self.names.stacks[element.stack]
+            fields = self.names.headers[stack.headers[element.member]].type.fields
+            if type(right) is not int or not 0 <= right < len(fields):
+                raise ProgramError(f"{where}: field {right!r} of stack {element.stack} does not exist")
             return ElementField(element, right)
         if left is None or right is None:
             if op not in UNARY:

@@ -41,6 +41,8 @@ class Headers:
         union_ids: dict[int, HeaderUnion] = {}
         for item in unions:
             union = HeaderUnion(text(item, "name"), tuple(by_id[i] for i in item["header_ids"]))
+            if not union.headers:
+                raise ProgramError(f"header union {union.name} has no members")
             self.unions[union.name] = union_ids[item["id"]] = union
         for item in union_stacks:
             elements = [union_ids[i] for i in item["header_union_ids"]]

@@ -131,7 +131,7 @@ class _Document:
             profiles=reader.profiles,
             field_lists=_field_lists(self.items("field_lists"), expressions),
             digests=_field_lists(self.items("learn_lists"), expressions),
-            aliases={alias: Field(*target) for alias, target in self.items("field_aliases")},
+            aliases={str(alias): names.field(target) for alias, target in self.items("field_aliases")},
         )
 
 

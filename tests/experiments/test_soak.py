@@ -21,7 +21,7 @@ from topologies.virtual import Faults, History
 from workers.protocol import Lease, Worker
 from workers.recovery import Recovery, Timers
 
-SCENARIOS = 300
+SCENARIOS = 200
 WITHIN = 200  # seeds, in which a mutant must be caught
 FAULTLESS = Scenario(0, racks=(2, 3), elements=(2000, 500))
 

@@ -54,7 +54,7 @@ def test_without_loss_a_worker_sends_each_chunk_once_and_gets_each_once(switch: 
     assert cluster.network.hops == 164 * (8 + 4)
 
 
-@pytest.mark.parametrize("rate", [GIGABIT, 100 * GIGABIT])
+@pytest.mark.parametrize("rate", [10 * GIGABIT, 100 * GIGABIT])
 def test_the_time_is_that_of_the_bytes_when_the_window_is_large(switch: Engine, rate: int) -> None:
     topology = leaf_spine(0, 1, 4, rate=rate)
     spec = ClusterSpec(topology, window=512, host=HostModel(coalescing=2e-6))

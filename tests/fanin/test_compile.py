@@ -71,7 +71,8 @@ def test_an_error_names_place_line_and_mend(program: Path) -> None:
         (["step.p4", "-DSTEP=1", "-o", "no/where.json"], "cannot be written"),
     ],
 )
-def test_files_that_are_not_there_are_named(program: Path, arguments: list[str], complaint: str) -> None:
+@pytest.mark.usefixtures("program")
+def test_files_that_are_not_there_are_named(arguments: list[str], complaint: str) -> None:
     done = CliRunner().invoke(app, ["compile", *arguments])
     assert done.exit_code != 0
     assert complaint in done.output

@@ -77,7 +77,7 @@ def verdicts(monkeypatch):
 @pytest.mark.p4c
 @pytest.mark.live
 def test_the_four_pairs_agree_on_the_aggregation_program(fanin):
-    done = fanin("diff", str(FANIN), "--random", "300", "--seed", "3")
+    done = fanin("diff", str(FANIN), "--random", "150", "--seed", "3")
     assert done.returncode == 0, done.stdout
     lines = done.stdout.splitlines()[1:]
     assert [line.split(":")[0] for line in lines] == [
@@ -122,6 +122,14 @@ def test_packets_and_entries_come_from_files_too(fanin, tmp_path):
     )
     assert "1 table entries, 1 multicast groups, 2 packets" in done.stdout
     assert "ours on ours: 1 packets out" in done.stdout
+
+
+@pytest.mark.parametrize("option", [[], ["--packets"], ["--entries"]])
+def test_files_that_are_not_there_are_named(fanin, option):
+    program = [] if not option else [str(TABLES)]
+    done = fanin("diff", *program, *option, "/nowhere/file")
+    assert done.returncode == 2
+    assert "/nowhere/file" in done.stderr
 
 
 def test_a_document_of_entries_is_checked(tmp_path):

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import heapq
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from topologies.model import Topology, leaf_spine
 from topologies.virtual import Faults, History, HostModel, LinkModel, VirtualNetwork
 from topologies.virtual.links import DEFAULT_LINK
 from topologies.virtual.packets import PacketStore
+from topologies.virtual.units import SECOND
 
 
 @dataclass
@@ -185,3 +190,75 @@ def test_rows_of_packets_are_used_again() -> None:
 def test_a_frame_that_is_too_long_is_refused() -> None:
     with pytest.raises(ValueError, match="does not fit"):
         PacketStore(100).add(np.zeros((1, 200), np.uint8), 200)
+
+
+# -- against single events
+
+
+@dataclass
+class SingleEvents:
+    """The same world with a heap of single events in the order of (time, link, order of sending)."""
+
+    rate: int
+    delays: tuple[int, int, int]  # of each host's link, picoseconds
+    coalescing: int
+    seen: list[tuple[int, int]] = field(default_factory=list)  # by the switch: time, host
+    heard: dict[int, list[tuple[int, int]]] = field(default_factory=lambda: {1: [], 2: [], 3: []})
+
+    def run(self, sending: list[tuple[int, int]]) -> None:
+        """Each (time, host): a frame."""
+        duration = 124 * 8 * SECOND // self.rate
+        free_at = [0] * 6  # the links, as topologies number them: host to switch, switch to host, …
+        events: list[tuple[int, int, int, int]] = []  # arrivals: time, link, number, mark
+        number = itertools.count()
+        looks: dict[int, int] = {}
+
+        def send(time: int, link: int, mark: int) -> None:
+            free_at[link] = max(time, free_at[link]) + duration
+            heapq.heappush(events, (free_at[link] + self.delays[link // 2], link, next(number), mark))
+
+        for time, host in sorted(sending):
+            send(time, 2 * (host - 1), host)
+        while events:
+            time, link, _, mark = heapq.heappop(events)
+            host = link // 2 + 1
+            if link % 2 == 0:
+                self.seen.append((time // 10**6, mark))
+                for other in {1, 2, 3} - {host}:
+                    send(time, 2 * other - 1, mark)
+            else:
+                if time > looks.get(host, -1):
+                    # A host that wakes to send looks, too.
+                    sends = [at for at, sender in sending if sender == host and at >= time]
+                    looks[host] = min([time + self.coalescing, *sends])
+                self.heard[host].append((looks[host], mark))
+
+
+sendings = st.lists(st.tuples(st.integers(0, 10**8), st.integers(1, 3)), min_size=1, max_size=60, unique=True)
+delays = st.integers(10**6, 5 * 10**6)
+
+
+@given(sending=sendings, of_links=st.tuples(delays, delays, delays), rate=st.sampled_from((10**9, 10**11)))
+def test_windows_give_the_history_of_single_events(
+    sending: list[tuple[int, int]], of_links: tuple[int, int, int], rate: int
+) -> None:
+    single = SingleEvents(rate, of_links, coalescing=2_000_000)
+    single.run(sending)
+
+    topology = leaf_spine(0, 1, 3, rate=rate)
+    models = {f"h{i}": LinkModel(delay / SECOND) for i, delay in enumerate(of_links, start=1)}
+    switch = Flood(3)
+    talkers = {
+        f"h{i}": Talker(i, sorted(time / SECOND for time, host in sending if host == i)) for i in (1, 2, 3)
+    }
+    network = VirtualNetwork(
+        topology, {"leaf1": switch}, talkers, links=lambda link: models[link.a.node], host=HostModel(2e-6)
+    )
+    for name, talker in talkers.items():
+        if talker.times:
+            network.wake(name, talker.times[0])
+    network.run()
+    assert [(time, mark) for time, _, mark in switch.seen] == single.seen
+    for i in (1, 2, 3):
+        heard = [(round(time * SECOND), mark) for time, mark in talkers[f"h{i}"].heard]
+        assert heard == single.heard[i]

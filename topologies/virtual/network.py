@@ -20,7 +20,7 @@ from topologies.model import Link, Topology
 from topologies.virtual.links import DEFAULT_LINK, LinkModel, Links, Transit
 from topologies.virtual.packets import PacketStore
 from topologies.virtual.segments import segments
-from topologies.virtual.units import MICROSECOND, SECOND
+from topologies.virtual.units import MICROSECOND, SECOND, not_before
 
 LONGEST_FRAME = 1514  # Ethernet, without its frame check sequence
 
@@ -148,12 +148,14 @@ class VirtualNetwork:
     def wake(self, host: str, at: float) -> None:
         """Let the host's station look for something to send at a time (seconds)."""
         index = self._host_index[host]
-        self._timers[index] = max(self.now, math.ceil(at * SECOND))
+        self._timers[index] = max(self.now, not_before(at))
         self._set_wake(index)
 
     def stall(self, host: str, begin: float, end: float) -> None:
         """The host does nothing from `begin` to `end` (seconds); what arrives waits."""
-        self._stalls[self._host_index[host]].append((round(begin * SECOND), round(end * SECOND)))
+        stalls = self._stalls[self._host_index[host]]
+        stalls.append((round(begin * SECOND), round(end * SECOND)))
+        stalls.sort()  # so that _set_wake gets through those that overlap
 
     def replace_switch(self, name: str, program: SwitchProgram) -> None:
         """From now on another program, or the same with a fresh state, runs in that switch."""
@@ -286,7 +288,7 @@ class VirtualNetwork:
                 link = int(self._host_links[host])
                 self._sending.append(Transit(np.full(len(sent), link), np.full(len(sent), now), sent))
             deadline = station.deadline()
-            self._timers[host] = _NEVER if deadline is None else max(now + 1, math.ceil(deadline * SECOND))
+            self._timers[host] = _NEVER if deadline is None else max(now + 1, not_before(deadline))
             self._set_wake(host)
 
     def _set_wake(self, host: int) -> None:

@@ -2,3 +2,9 @@
 
 SECOND = 10**12
 MICROSECOND = SECOND // 10**6
+
+
+def not_before(seconds: float) -> int:
+    """The first picosecond that, as a float in seconds, is not before `seconds`."""
+    nearest = round(seconds * SECOND)
+    return nearest if nearest / SECOND >= seconds else nearest + 1

@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from p4compiler import compile_file
 from p4switch.codegen import translate
 from p4switch.engine import Engine
 from p4switch.program import ProgramError
@@ -109,11 +112,21 @@ def paths(node: Any, prefix: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [p for key, value in items for p in ((*prefix, key), *paths(value, (*prefix, key)))]
 
 
-@settings(max_examples=300, deadline=None)
+PROGRAMS = Path(__file__).parent / "programs"
+RICH = [PROGRAMS / "entities.p4", *sorted((PROGRAMS.parents[1] / "stf").glob("*.p4"))]
+
+
+@cache
+def rich_documents() -> list[bytes]:
+    """Programs with every kind of element: unions, varbits, field lists, meters, profiles, value sets, digests."""
+    return [GOOD, *(compile_file(path).json_text().encode() for path in RICH)]
+
+
+@settings(max_examples=500, deadline=None)
 @given(st.data())
 def test_damaged_documents(data: st.DataObject) -> None:
     """Whatever is replaced in a document: it is translated, or refused by a ProgramError, and nothing else happens."""
-    parsed = json.loads(GOOD)
+    parsed = json.loads(data.draw(st.sampled_from(rich_documents())))
     *way, last = data.draw(st.sampled_from(paths(parsed)))
     node = parsed
     for key in way:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import random
 import struct
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -241,3 +243,35 @@ def test_direct_counter(engine: Callable[[str], Engine]) -> None:
     ask(switch, hit)
     assert switch.table_counter(table("exact"), key) == CounterValue(11, 1046)
     refused(TableErrorCode.INVALID_ARGUMENT, lambda: switch.table_counter(table("lpm"), key))
+
+
+def test_const_entries(config: Callable[[str], bytes]) -> None:
+    """As p4c writes them: bits behind a prefix do not count, and of overlapping ones the lower priority wins."""
+    document = json.loads(config("tables"))
+    tables = {t["name"]: t for p in document["pipelines"] for t in p["tables"]}
+
+    def declared(kind: str, answer: int, priority: int, *matches: dict[str, Any]) -> dict[str, Any]:
+        action = {"action_id": tables[table(kind)]["action_ids"][0], "action_data": [hex(answer)]}
+        return {"match_key": list(matches), "action_entry": action, "priority": priority}
+
+    def exact(value: int) -> dict[str, Any]:
+        return {"match_type": "exact", "key": hex(value)}
+
+    def ternary(value: int, mask: int) -> dict[str, Any]:
+        return {"match_type": "ternary", "key": hex(value), "mask": hex(mask)}
+
+    prefix = {"match_type": "lpm", "key": "0x1234", "prefix_length": 8}
+    tables[table("lpm")]["entries"] = [declared("lpm", 1, 1, exact(2), prefix)]
+    tables[table("ternary")]["entries"] = [
+        declared("ternary", 8, 7, ternary(1, 1), ternary(0, 0), exact(0)),
+        declared("ternary", 9, 3, ternary(3, 3), ternary(0, 0), exact(0)),
+    ]
+    switch = Engine.load(json.dumps(document).encode())
+    probe = {"a": 3, "b": 0x12FF, "c": 0, "d": 2, "e": 0, "f": 0}
+    assert ask(switch, probe)["lpm"] == 1
+    assert ask(switch, {**probe, "b": 0x13FF})["lpm"] == 0
+    assert ask(switch, probe)["ternary"] == 9
+    assert ask(switch, {**probe, "a": 1})["ternary"] == 8
+    assert [e.is_const for e in switch.table_entries(table("ternary"))] == [True, True]
+    key = switch.table_entries(table("lpm"))[0].key
+    refused(TableErrorCode.INVALID_ARGUMENT, lambda: switch.table_delete(table("lpm"), key))

@@ -35,7 +35,8 @@ class Program:
         return p4r.ForwardingPipelineConfig(p4info=self.p4info, p4_device_config=self.device_config)
 
     def id(self, alias: str) -> int:
-        for kind in ("tables", "actions", "counters", "registers", "direct_counters"):
+        kinds = "tables actions counters registers direct_counters meters action_profiles value_sets digests"
+        for kind in kinds.split():
             for described in getattr(self.p4info, kind):
                 if described.preamble.alias == alias:
                     return described.preamble.id
@@ -223,13 +224,19 @@ def program() -> Program:
 
 
 @pytest.fixture
-def address() -> Iterator[str]:
-    """Where a fresh switch without ports and without a pipeline serves."""
+def device() -> Iterator[Device]:
+    """A switch without ports."""
     device = Device({}, CPU_PORT, drop_port=511)
+    yield device
+    device.stop()
+
+
+@pytest.fixture
+def address(device: Device) -> Iterator[str]:
+    """Where that switch, fresh and without a pipeline, serves."""
     server, port = serve(P4RuntimeService(device, DEVICE_ID), "127.0.0.1:0")
     yield f"127.0.0.1:{port}"
     server.stop(grace=0).wait()
-    device.stop()
 
 
 @pytest.fixture

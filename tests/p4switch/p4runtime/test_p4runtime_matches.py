@@ -54,6 +54,18 @@ def test_a_match_of_anything_is_left_out_of_the_message(kind, dont_care):
     assert field(kind, 8).encode(dont_care) is None
 
 
+def test_an_optional_match_may_be_a_ternary_one_in_the_json():
+    """p4c writes it so, since BMv2 knows no optional matches."""
+    info = p4i.MatchField(id=3, name="hdr.h.f", bitwidth=8, match_type="OPTIONAL")
+    optional = MatchField.of(info, TableKey("hdr.h.f", "ternary", Field("h", "f"), 8, None), "t")
+    assert optional.decode(optional.encode(Optional_(5))) == Optional_(5)
+    assert optional.dont_care == Optional_(None)
+    assert optional.encode(Ternary(5, 255)) == optional.encode(
+        Optional_(5)
+    )  # of an entry of the program's own
+    assert optional.encode(Ternary(0, 0)) is None
+
+
 def test_an_exact_match_cannot_be_left_out():
     assert field("exact", 8).dont_care is None
 

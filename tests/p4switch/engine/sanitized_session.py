@@ -1,0 +1,141 @@
+"""Run by test_sanitizers.py with the sanitizers in the process: random packets and damaged programs, thousands of them.
+
+A finding of a sanitizer ends the process; nothing here looks at the outputs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+from p4compiler import compile_file
+from p4switch.engine import Engine
+from p4switch.entries import (
+    ActionCall,
+    Entry,
+    EntryKey,
+    Exact,
+    GroupReference,
+    Lpm,
+    Match,
+    Range,
+    Replica,
+    TableError,
+    Ternary,
+)
+from p4switch.program import ProgramError
+from p4switch.stf import run_stf
+from p4switch.toolchain import ToolchainError
+
+HERE = Path(__file__).parent
+PACKETS = 1500  # for each program
+DAMAGED = 12  # documents that are compiled
+
+
+def match_for(kind: str, width: int, r: random.Random) -> Match:
+    full = (1 << width) - 1
+    value = r.choice([0, 1, full, r.getrandbits(width)])
+    match kind:
+        case "lpm":
+            length = r.randint(0, width)
+            return Lpm(value & ~(full >> length), length)
+        case "ternary" | "optional":
+            mask = r.choice([0, full, r.getrandbits(width)])
+            return Ternary(value & mask, mask)
+        case "range":
+            return Range(*sorted((value, r.getrandbits(width))))
+    return Exact(value & 1 if kind == "valid" else value)
+
+
+def fill(engine: Engine, r: random.Random) -> None:
+    """Entries, groups and sessions; some are changed and removed again."""
+    for profile in engine.program.profiles:
+        with engine.profile(profile) as state, contextlib.suppress(TableError):
+            for number in range(1, 6):
+                with contextlib.suppress(TableError):
+                    state.insert_member(number, ActionCall("Receive.forward", (number,)))
+            state.insert_group(1, tuple((number, r.randint(1, 9)) for number in state.members))
+    for table in engine.program.tables.values():
+        for _ in range(40):
+            action = r.choice(table.actions)
+            call = ActionCall(action.name, tuple(r.getrandbits(p.width) for p in action.parameters))
+            chosen = GroupReference(1) if table.profile and r.random() < 0.5 else call
+            matches = tuple(match_for(key.kind, key.width, r) for key in table.keys)
+            ordered = any(key.kind in ("ternary", "range", "optional") for key in table.keys)
+            entry = Entry(EntryKey(matches, r.randint(1, 9) if ordered else 0), chosen)
+            with contextlib.suppress(TableError):
+                engine.table_insert(table.name, entry)
+            if r.random() < 0.3:
+                with contextlib.suppress(TableError):
+                    engine.table_delete(table.name, entry.key)
+    for number in range(1, 8):
+        replicas = tuple(Replica(r.randrange(512), r.randrange(9)) for _ in range(r.randrange(4)))
+        engine.multicast_insert(number, replicas)
+        engine.session_insert(number, replicas)
+
+
+def bombard(engine: Engine, seeds: list[bytes], r: random.Random) -> None:
+    """Random bytes, and packets of the program's own tests with bits turned, cut and lengthened."""
+    for number in range(PACKETS):
+        packet = bytearray(r.choice(seeds) if seeds and r.random() < 0.8 else r.randbytes(r.randrange(200)))
+        for _ in range(r.randrange(5)):
+            if packet:
+                packet[r.randrange(len(packet))] = r.choice([0, 1, 255, r.randrange(256)])
+        if r.random() < 0.3:
+            packet = packet[: r.randrange(len(packet) + 1)]
+        if r.random() < 0.02:
+            packet += r.randbytes(r.choice([1500, 9000, 65600 - len(packet)]))
+        engine.process(r.randrange(600), bytes(packet), number)
+
+
+def damage(config: bytes, r: random.Random) -> bytes:
+    """A program with a few of its numbers and names exchanged."""
+    document = json.loads(config)
+    places: list[tuple[Any, Any]] = []
+
+    def walk(node: Any) -> None:
+        for key, value in list(node.items() if isinstance(node, dict) else enumerate(node)):
+            if isinstance(value, (dict, list)):
+                walk(value)
+            elif key not in ("source_fragment", "filename"):
+                places.append((node, key))
+
+    walk(document)
+    for _ in range(r.randint(1, 3)):
+        node, key = r.choice(places)
+        other, at = r.choice(places)
+        node[key] = r.choice([other[at], 0, 1, 64, 65536, "0xffffffffffffffff", None])
+    return json.dumps(document).encode()
+
+
+def main(seed: int) -> None:
+    r = random.Random(seed)
+    for test in sorted(HERE.parent.glob("stf/*.stf")):
+        config = compile_file(test.with_suffix(".p4")).json_text().encode()
+        assert run_stf(config, test.read_text()).differences == []
+    for path in (*sorted(HERE.glob("programs/*.p4")), *sorted(HERE.parent.glob("stf/*.p4"))):
+        config = compile_file(path).json_text().encode()
+        engine = Engine.load(config)
+        fill(engine, r)
+        test = path.with_suffix(".stf")
+        lines = test.read_text().splitlines() if test.exists() else []
+        seeds = [bytes.fromhex("".join(line.split()[2:])) for line in lines if line.startswith("packet")]
+        bombard(engine, seeds, r)
+        bombard(engine.another(seed), seeds, r)
+    compiled = 0
+    while compiled < DAMAGED:
+        path = r.choice(sorted(HERE.parent.glob("stf/*.p4")))
+        damaged = damage(compile_file(path).json_text().encode(), r)
+        with contextlib.suppress(ProgramError, ToolchainError):
+            engine = Engine.load(damaged)
+            compiled += 1
+            bombard(engine, [], r)
+    print("no finding")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

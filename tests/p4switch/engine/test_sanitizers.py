@@ -1,0 +1,46 @@
+"""Nothing that a packet or a program contains makes the generated code or the runtime reach outside its memory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from p4switch.toolchain import cache_directory
+
+SESSION = Path(__file__).with_name("sanitized_session.py")
+FLAGS = "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined"
+
+
+def library(name: str) -> Path | None:
+    """Where the compiler has a library; None where it has none."""
+    command = [os.environ.get("CC", "cc"), f"-print-file-name={name}"]
+    found = Path(subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip())
+    return found if found.is_absolute() and found.exists() else None
+
+
+def test_under_address_and_undefined_behaviour_sanitizers() -> None:
+    libraries = [library("libasan.so"), library("libubsan.so")]
+    if not all(libraries):
+        pytest.skip("the compiler comes without libasan and libubsan")
+    environment = {
+        **os.environ,
+        "P4SWITCH_CFLAGS": FLAGS,
+        "LD_PRELOAD": " ".join(map(str, libraries)),
+        "ASAN_OPTIONS": "detect_leaks=0",  # Python itself leaks
+        "XDG_CACHE_HOME": str(cache_directory().parent),
+        "PYTHONPATH": str(Path(__file__).parents[3]),
+    }
+    done = subprocess.run(
+        [sys.executable, str(SESSION), "1"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-5000:]
+    assert done.stdout.endswith("no finding\n")

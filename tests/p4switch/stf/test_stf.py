@@ -1,0 +1,133 @@
+"""The STF runner, and the programs and tests beside this file (on BMv2 they pass as well)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from fanin.cli import app
+from p4compiler import compile_file
+from p4switch.stf import run_stf
+from p4switch.stf_syntax import StfError, parse_stf
+
+HERE = Path(__file__).parent
+TESTS = sorted(HERE.glob("*.stf"))
+
+
+@pytest.fixture(scope="module")
+def forwarder() -> bytes:
+    return compile_file(HERE.parent / "engine/programs/tables.p4").json_text().encode()
+
+
+@pytest.mark.parametrize("test", TESTS, ids=lambda path: path.stem)
+def test_programs(test: Path) -> None:
+    config = compile_file(test.with_suffix(".p4")).json_text().encode()
+    assert run_stf(config, test.read_text()).differences == []
+
+
+def differences(config: bytes, test: str) -> str:
+    return "\n".join(run_stf(config, test).differences)
+
+
+@pytest.fixture(scope="module")
+def meters() -> bytes:
+    return compile_file(HERE / "meters.p4").json_text().encode()
+
+
+def test_what_differs_is_shown(meters: bytes) -> None:
+    packet = "packet 0 01ffff aa\n"
+    assert differences(meters, packet + "expect 1 0100") == ""
+    assert differences(meters, packet + "expect 1 01****aa$") == ""
+    assert "01000a$\n    sent     010000aa\n                  ^^^" in differences(
+        meters, packet + "expect 1 01 00 0a$"
+    )
+    assert "^" in differences(meters, packet + "expect 1 010000$")
+    assert "missing" in differences(meters, packet + "expect 1 010000aa\nexpect 1 010000aa")
+    assert "port 2, packet 1: missing\n    line 2" in differences(meters, packet + "expect 2 010000aa")
+    assert "not expected" in differences(meters, packet + "packet 1 02ffff")
+    assert differences(meters, packet + "expect 1") == ""
+    assert "no packet" in differences(meters, packet + "expect 2")
+
+
+def test_ports_that_a_test_does_not_name_do_not_exist(meters: bytes) -> None:
+    assert differences(meters, "packet 0 01ffff") == ""
+    assert "not expected" in differences(meters, "packet 0 01ffff\nno_packet")
+
+
+def test_counters_are_checked(meters: bytes) -> None:
+    test = "packet 0 01ffff\ncheck_counter seen(1) packets {}\n"
+    assert differences(meters, test.format("== 1")) == ""
+    assert "1 packets, not > 1" in differences(meters, test.format("> 1"))
+    assert run_stf(meters, "check_counter seen(1)").notes == ["seen(1): 0 packets, 0 bytes"]
+
+
+def test_a_failed_assertion_fails_the_test(meters: bytes) -> None:
+    assert "1 packets were dropped by a failed assertion" in differences(meters, "packet 0 ffffff")
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("teleport 1", "line 1: unknown command 'teleport'"),
+        ("packet 0 0g", "not the bytes of a packet"),
+        ("packet 0 012", "not the bytes of a packet"),
+        ("expect x 01", "needs a port"),
+        ("add t a:1", "add TABLE"),
+        ("add t a b(c:1)", "keys are NAME:VALUE"),
+        ("register_write r 1", "takes 3 to 3 words"),
+        ("check_counter seen", "check_counter NAME"),
+        ("check_counter nothing(1)", "counter nothing does not exist; there are Receive.seen"),
+        ("add nothing a:1 b()", "table nothing does not exist"),
+        ("meter_set_rates packets 1 x", "'x' is not RATE:BURST"),
+        ("meter_set_rates packets 9 1:1 1:1", "line 1: Receive.packets: index 9 is not in 0..3"),
+        ("mc_node_associate 1 0", "group 1 or node 0 does not exist"),
+    ],
+)
+def test_a_wrong_line_is_an_error(meters: bytes, line: str, why: str) -> None:
+    with pytest.raises(StfError) as caught:
+        run_stf(meters, line)
+    assert why in str(caught.value)
+
+
+def test_comments_case_and_quotes() -> None:
+    commands = list(parse_stf('# nothing\n\nPACKET 0 01 02 # two bytes\nadd "a.t" 7 "k":0x1 "x"(y:2) = e1'))
+    assert [(c.line, c.verb, c.words) for c in commands] == [
+        (3, "packet", ("0", "0102")),
+        (4, "add", ("a.t",)),
+    ]
+    assert (commands[1].priority, commands[1].keys, commands[1].id) == (7, (("k", "0x1"),), "e1")
+
+
+def test_entries_of_every_kind(forwarder: bytes) -> None:
+    """Table by suffix, wildcards, prefixes, priorities (the larger wins), an entry's own name."""
+    probe = "packet 3 01 0203 0405 67 000000000000000000000000000000aa" + "ff" * 24 + "\n"
+    key, answers = "010203040567000000000000000000000000000000aa", ["00000000"] * 6
+    entries = [
+        "add exact_table probe.a:1 hdr.probe.c:0x0405 e:7 answer_exact(n:1) = first",
+        "add lpm_table hdr.probe.d:6 hdr.probe.b:0x02** ingress.answer_lpm(n:2)",
+        "add lpm_table hdr.probe.d:6 hdr.probe.b:0x0200/7 answer_lpm(n:9)",
+        "add ternary_table 3 hdr.probe.a:0x0* hdr.probe.e:7 answer_ternary(n:9)",
+        "add ternary_table 4 hdr.probe.b:0x0003&&&0x00ff hdr.probe.e:7 answer_ternary(n:3)",
+        "add range_table 1 hdr.probe.b:0x200->0x2ff hdr.probe.d:6 answer_range(n:4)",
+        "add optional_table 1 hdr.probe.c:0x0405 answer_optional(n:5)",
+        "setdefault wide_table answer_wide(n:6)",
+    ]
+    numbers = [f"{n:08x}" for n in range(1, 7)]
+    test = "\n".join(
+        [*entries, probe, f"expect 3 {key}{''.join(numbers)}$", "check_counter hits($first) packets == 1"]
+    )
+    assert run_stf(forwarder, test).differences == []
+    removed = [*answers[:5], numbers[5]]
+    assert (
+        run_stf(forwarder, f"{test}\nremove all\n{probe}expect 3 {key}{''.join(removed)}$").differences == []
+    )
+
+
+def test_exit_status(tmp_path: Path) -> None:
+    program, test = HERE / "meters.p4", tmp_path / "t.stf"
+    for text, status in (("packet 0 01ffff", 0), ("packet 0 01ffff\nexpect 1 77", 1), ("teleport", 2)):
+        test.write_text(text)
+        assert CliRunner().invoke(app, ["stf", str(program), str(test)]).exit_code == status
+    assert CliRunner().invoke(app, ["stf", str(HERE / "test_stf.py"), str(test)]).exit_code == 2
