@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.recording import Recording, Vector
-from workers import quantization
+from workers import quantization, ring
 
 # Takes the workers' inputs, float32 [workers, elements], and returns what is promised of each element of the result:
 # the largest distance from the exact sum, float64 [elements].
@@ -42,11 +42,8 @@ def compare_with_exact_sum(recordings: Sequence[Recording], error_bound: ErrorBo
 
 
 def float32_sum_bound(inputs: Vector) -> NDArray[np.float64]:
-    """The promise of adding n float32 one after the other (Higham, Accuracy and Stability, section 4.2)."""
-    additions = len(inputs) - 1
-    unit = 2.0**-24
-    gamma = additions * unit / (1 - additions * unit)
-    return np.asarray(gamma * np.abs(inputs).sum(axis=0, dtype=np.float64))
+    """The promise of ring all-reduce, from the inputs alone."""
+    return ring.error_bound(len(inputs), np.abs(inputs).sum(axis=0, dtype=np.float64))
 
 
 def quantized_sum_bound(inputs: Vector, values: int = 256) -> NDArray[np.float64]:

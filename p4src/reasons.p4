@@ -1,5 +1,6 @@
 // Why a packet was dropped (index of the counter ingress.drops), and what aggregation did with the others
-// (index of the counter ingress.aggregation.events). The controller reads the names from this file's constants.
+// (index of the counter ingress.aggregation.events). controller/telemetry.py has the same names for them; a test holds
+// the two together.
 
 #ifndef FANIN_REASONS_P4
 #define FANIN_REASONS_P4

@@ -40,12 +40,6 @@ class Collective(Protocol):
         Every worker calls it with arrays of the same size, in the same order. CollectiveError: no sum.
         """
 
-    def error_bound(self, magnitude: NDArray[np.float64]) -> NDArray[np.float64]:
-        """How far each element of the last result may be from the exact sum.
-
-        magnitude: the sum of |x| over the workers, of the shape of the result; ring needs it.
-        """
-
     def close(self) -> None:
         """Release sockets and ports. May be called twice."""
 

@@ -58,6 +58,15 @@ def _tcp_retransmissions(connection: socket.socket) -> int:
     return int(struct.unpack_from("=I", information, _TOTAL_RETRANSMISSIONS)[0])
 
 
+def error_bound(workers: int, magnitude: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How far the sum of `workers` float32 may be from the exact one, given the sum of their |x|.
+
+    (n - 1) u / (1 - (n - 1) u) times `magnitude`, u = 2^-24 (Higham, Accuracy and Stability, 4.2).
+    """
+    errors = (workers - 1) * 2.0**-24
+    return magnitude * (errors / (1 - errors))
+
+
 class RingAllReduce:
     """A Collective over TCP connections to the two neighbours, made on construction.
 
@@ -168,11 +177,6 @@ class RingAllReduce:
                 raise
         self._statistics.all_reduces += 1
         return result.reshape(x.shape)
-
-    def error_bound(self, magnitude: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(n - 1) u / (1 - (n - 1) u) times `magnitude`, u = 2^-24 (Higham, Accuracy and Stability, 4.2)."""
-        errors = (self._workers - 1) * 2.0**-24
-        return magnitude * (errors / (1 - errors))
 
     def close(self) -> None:
         """Close both connections."""

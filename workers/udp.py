@@ -236,10 +236,6 @@ class InNetworkAllReduce:
                 worker.receive(batch, time.monotonic())
         return worker.finish()
 
-    def error_bound(self, magnitude: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The bound that quantization promises; of `magnitude` only the shape matters."""
-        return self.worker.error_bound().reshape(magnitude.shape)
-
     def close(self) -> None:
         """Release the port."""
         self.socket.close()
