@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from experiments.results import machine
-from experiments.virtual import Cluster, ClusterSpec, Vector, load_switch, quantized_sum
+from experiments.stations import Vector
+from experiments.virtual import Cluster, ClusterSpec, load_switch, quantized_sum
 from topologies.model import leaf_spine
 
 RACK = 32

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from experiments.recording import Recording, Vector
-from workers import quantization, ring
+from workers import quantization, summation
 
-# Takes the workers' inputs, float32 [workers, elements], and returns what is promised of each element of the result:
+# Takes the workers' inputs, a vector [elements] each, and returns what is promised of each element of the result:
 # the largest distance from the exact sum, float64 [elements].
-ErrorBound = Callable[[Vector], NDArray[np.float64]]
+ErrorBound = Callable[[Sequence[Vector]], NDArray[np.float64]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,38 +25,75 @@ class Errors:
     bound: float
     violations: int
 
+    @staticmethod
+    def of_all(parts: Iterable[Errors]) -> Errors:
+        """Those of several all-reduces together."""
+        found = list(parts)
+        return Errors(
+            max(part.largest for part in found),
+            max(part.bound for part in found),
+            sum(part.violations for part in found),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What an all-reduce of certain inputs must give: the float64 sum [elements], up to `bound` [elements]."""
+
+    exact: NDArray[np.float64]
+    bound: NDArray[np.float64]
+
+    @staticmethod
+    def of(inputs: Sequence[Vector], error_bound: ErrorBound) -> Promise:
+        """From what all workers put in."""
+        return Promise(_exact_sum(inputs), error_bound(inputs))
+
+    def hold(self, outputs: Iterable[Vector]) -> Errors:
+        """Hold the results of all workers against it."""
+        largest, violations = 0.0, 0
+        for output in outputs:
+            error = np.abs(output - self.exact)
+            violations += int(np.count_nonzero(~(error <= self.bound)))  # a NaN is outside, too
+            largest = max(largest, float(error.max()))
+        return Errors(largest, float(self.bound.max()), violations)
+
 
 def compare_with_exact_sum(recordings: Sequence[Recording], error_bound: ErrorBound) -> Errors:
     """Hold the result of every step and every worker against the float64 sum of what all workers put in."""
-    largest = widest = 0.0
-    violations = 0
-    for step in range(len(recordings[0].starts)):
-        inputs = np.stack([recording.inputs[step] for recording in recordings])
-        exact = inputs.sum(axis=0, dtype=np.float64)
-        bounds = error_bound(inputs)
-        widest = max(widest, float(bounds.max()))
-        for recording in recordings:
-            error = np.abs(recording.outputs[step] - exact)
-            violations += int(np.count_nonzero(~(error <= bounds)))  # a NaN is outside, too
-            largest = max(largest, float(error.max()))
-    return Errors(largest, widest, violations)
+    return Errors.of_all(
+        Promise.of([recording.inputs[step] for recording in recordings], error_bound).hold(
+            recording.outputs[step] for recording in recordings
+        )
+        for step in range(len(recordings[0].starts))
+    )
 
 
-def float32_sum_bound(inputs: Vector) -> NDArray[np.float64]:
-    """The promise of ring all-reduce, from the inputs alone."""
-    return ring.error_bound(len(inputs), np.abs(inputs).sum(axis=0, dtype=np.float64))
+def float32_sum_bound(inputs: Sequence[Vector]) -> NDArray[np.float64]:
+    """The promise of all-reduces that add float32, from the inputs alone."""
+    return summation.error_bound(len(inputs), _exact_sum(np.abs(x) for x in inputs))
 
 
-def quantized_sum_bound(inputs: Vector, values: int = 256) -> NDArray[np.float64]:
+def quantized_sum_bound(inputs: Sequence[Vector], values: int = 256) -> NDArray[np.float64]:
     """The promise of block floating point with blocks of `values` (workers/quantization.py), from the inputs alone."""
-    workers, elements = inputs.shape
-    padded = np.pad(inputs, ((0, 0), (0, -elements % values)))
-    exponents = [quantization.block_exponents(row.reshape(-1, values), workers)[0] for row in padded]
-    factors = quantization.scales(np.max(exponents, axis=0), workers)
-    exact = padded.sum(axis=0, dtype=np.float64).astype(np.float32).reshape(-1, values)
+    workers, elements = len(inputs), len(inputs[0])
+
+    def blocks(x: NDArray[Any]) -> NDArray[Any]:
+        return np.pad(x, (0, -elements % values)).reshape(-1, values)
+
+    exponents = np.max([quantization.block_exponents(blocks(x), workers)[0] for x in inputs], axis=0)
+    factors = quantization.scales(exponents, workers)
     # The result may be the float32 next to the exact sum's, whose unit in the last place is at most twice as large.
-    bound = quantization.error_bound(factors, workers, 2 * exact)
+    bound = quantization.error_bound(factors, workers, 2 * blocks(_exact_sum(inputs).astype(np.float32)))
     return bound.reshape(-1)[:elements]
+
+
+def _exact_sum(inputs: Iterable[Vector]) -> NDArray[np.float64]:
+    """Vector by vector: a thousand of them need no memory of their own."""
+    vectors = iter(inputs)
+    total = next(vectors).astype(np.float64)
+    for vector in vectors:
+        total += vector
+    return total
 
 
 def durations(recordings: Sequence[Recording]) -> NDArray[np.float64]:

@@ -15,27 +15,35 @@ from controller.controller import Controller
 from controller.telemetry import SwitchCounts
 from controller.tree import FIRST_UDP_PORT
 from experiments.checking import compare_with_exact_sum, durations, float32_sum_bound, quantized_sum_bound
-from experiments.crew import run_crew
+from experiments.crew import Start, run_crew
 from experiments.recording import Recording
-from experiments.results import Algorithm, Run, Seconds
+from experiments.results import Run, Seconds
+from experiments.stations import FIRST_PEER_PORT
 from experiments.targets import EMBEDDED, Target
 from experiments.training import TrainingConfig
-from experiments.work import InNetwork, Pace, Ring, Task, Vectors
+from experiments.work import HostBased, InNetwork, LiveTransport, Pace, Task, Vectors
 from topologies.mininet_net import MininetNetwork
-from topologies.model import Topology
+from topologies.model import Host, Topology
+from workers.collective import Algorithm, HostBasedAlgorithm
 
-FIRST_TCP_PORT = 5001
+TCP_PORT = 5001
 
 
 @dataclass(frozen=True, slots=True)
 class RunSpec:
-    """What to run: an algorithm, the probability of loss for each packet on each link, and the work."""
+    """What to run: an algorithm, the probability of loss for each packet on each link, and the work.
+
+    hosts: the workers' by rank; None: all of the network. transport, shards: of what runs between hosts.
+    """
 
     name: str
     algorithm: Algorithm
     work: TrainingConfig | Vectors
     loss: float = 0.0
     seed: int = 1
+    hosts: tuple[str, ...] | None = None
+    transport: LiveTransport = "tcp"
+    shards: int | None = None
 
 
 class LiveNetwork:
@@ -54,18 +62,18 @@ class LiveNetwork:
         Raises:
             RunError: a worker did not finish. ControllerError: a switch refused. NetworkError: a switch died.
         """
-        hosts = self.topology.ranked_hosts
+        hosts = self._hosts(spec)
         await self._controller.set_loss(spec.loss, spec.seed)
         before = await self._controller.counts()
         if spec.algorithm == "in-network":
             lease = await self._controller.grant([host.name for host in hosts], slots=self._pace.window)
-            tasks = [self._task(spec, rank, self._in_network(rank, lease.id)) for rank in range(len(hosts))]
+            tasks = [self._task(spec, rank, self._in_network(hosts[rank], lease.id)) for rank in range(len(hosts))]
         else:
             lease = None
-            ring = Ring(tuple((str(host.ip), FIRST_TCP_PORT) for host in hosts))
-            tasks = [self._task(spec, rank, ring) for rank in range(len(hosts))]
+            between = self._host_based(spec.algorithm, spec, hosts)
+            tasks = [self._task(spec, rank, between) for rank in range(len(hosts))]
         try:
-            ends = await run_crew(tasks, self._start, progress)
+            ends = await run_crew(tasks, self._start_on(hosts), progress)
         finally:
             self._network.check()
             if lease is not None:
@@ -101,6 +109,10 @@ class LiveNetwork:
             curve=curve,
         )
 
+    async def counts(self) -> Mapping[str, SwitchCounts]:
+        """What each switch has counted since its program was pushed."""
+        return await self._controller.counts()
+
     @property
     def _rate(self) -> int | None:
         """Of the hosts' links."""
@@ -111,8 +123,7 @@ class LiveNetwork:
     def _pace(self) -> Pace:
         return self._target.pace(self._rate)
 
-    def _in_network(self, rank: int, lease: int) -> InNetwork:
-        host = self.topology.ranked_hosts[rank]
+    def _in_network(self, host: Host, lease: int) -> InNetwork:
         return InNetwork(
             lease=lease,
             first_slot=0,
@@ -121,11 +132,26 @@ class LiveNetwork:
             pace=self._pace,
         )
 
-    def _task(self, spec: RunSpec, rank: int, collective: InNetwork | Ring) -> Task:
-        return Task(rank, len(self.topology.hosts), self._folder, collective, spec.work)
+    def _host_based(
+        self, algorithm: HostBasedAlgorithm, spec: RunSpec, hosts: Sequence[Host]
+    ) -> HostBased:
+        port = TCP_PORT if spec.transport == "tcp" else FIRST_PEER_PORT
+        addresses = tuple((str(host.ip), port) for host in hosts)
+        return HostBased(algorithm, addresses, spec.transport, spec.shards, self._pace)
 
-    def _start(self, rank: int, argv: Sequence[str], options: dict[str, Any]) -> subprocess.Popen[bytes]:
-        return self._network.host_popen(self.topology.ranked_hosts[rank].name, argv, **options)
+    def _task(self, spec: RunSpec, rank: int, collective: InNetwork | HostBased) -> Task:
+        return Task(rank, len(self._hosts(spec)), self._folder, collective, spec.work)
+
+    def _hosts(self, spec: RunSpec) -> Sequence[Host]:
+        if spec.hosts is None:
+            return self.topology.ranked_hosts
+        return [self.topology.host(name) for name in spec.hosts]
+
+    def _start_on(self, hosts: Sequence[Host]) -> Start:
+        def start(rank: int, argv: Sequence[str], options: dict[str, Any]) -> subprocess.Popen[bytes]:
+            return self._network.host_popen(hosts[rank].name, argv, **options)
+
+        return start
 
     def _wire_bytes(self, before: Mapping[str, SwitchCounts], after: Mapping[str, SwitchCounts]) -> int:
         """What all hosts sent and received, as the leaves counted it."""

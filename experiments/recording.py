@@ -26,7 +26,9 @@ class Recording:
     @classmethod
     def create(cls, folder: Path, rank: int, steps: int, elements: int) -> Recording:
         """Make the files of worker `rank`, to be filled by `wrap`."""
-        return cls._open(folder, rank, "w+", steps, elements)
+        recording = cls._open(folder, rank, "w+", steps, elements)
+        recording.outputs.fill(0.0)  # its pages are there when the all-reduces begin
+        return recording
 
     @classmethod
     def open(cls, folder: Path, rank: int) -> Recording:

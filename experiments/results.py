@@ -10,12 +10,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from experiments.tools import Engine
 from experiments.training import Curve
-
-Algorithm = Literal["in-network", "ring"]
+from workers.collective import Algorithm
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from experiments.training import TrainingConfig
 from experiments.work import Pace, Vectors
 from topologies.processes import Bmv2, P4Switch, SwitchLauncher
 
-_SLOW_LINK = 1_000_000_000
+_FAST_LINK = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +27,13 @@ class Target:
     vector: Vectors
     on_slow_links: Pace
     on_fast_links: Pace
+    on_unlimited_links: Pace
 
     def pace(self, rate: int | None) -> Pace:
         """How workers send on links of `rate`."""
-        return self.on_fast_links if rate is None or rate > _SLOW_LINK else self.on_slow_links
+        if rate is None:
+            return self.on_unlimited_links
+        return self.on_fast_links if rate >= _FAST_LINK else self.on_slow_links
 
 
 def target(engine: Engine) -> Target:
@@ -55,6 +58,7 @@ def target(engine: Engine) -> Target:
                 vector=Vectors(elements=50_000, repetitions=3),
                 on_slow_links=pace,
                 on_fast_links=pace,
+                on_unlimited_links=pace,
             )
     assert_never(engine)
 
@@ -68,5 +72,9 @@ EMBEDDED = Target(
     # A frame of many segments saves time of the processor but waits at each hop until all of it has come: on slow
     # links few are better.
     on_slow_links=Pace(window=128, segments=32),
-    on_fast_links=Pace(window=1024, segments=62),
+    # Eight of the largest superframes, each of which is on a link of 1 Gb/s for half a millisecond.
+    on_fast_links=Pace(window=496, segments=62),
+    # Four: they keep everybody busy, the switch's slots stay in its cache, and short vectors have few exponents to
+    # announce ahead.
+    on_unlimited_links=Pace(window=248, segments=62),
 )

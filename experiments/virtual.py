@@ -2,39 +2,44 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from ipaddress import IPv4Network
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from controller.plan import MulticastGroup, Plan, TableEntry, Value, plan_aggregation, plan_forwarding
 from controller.telemetry import Event, Reason
-from controller.tree import FIRST_UDP_PORT, Job, aggregation_tree
+from controller.tree import FIRST_UDP_PORT, aggregation_tree
+from controller.tree import Job as TreeJob
+from experiments.stations import HEADERS, PeerPort, SwitchPort, Vector, WorkerStation
 from p4compiler import compile_file
 from p4switch.engine import Engine
 from p4switch.entries import ActionCall, Entry, EntryKey, Exact, Lpm, Match, Replica
 from p4switch.program import Program
 from topologies.model import Host, Link, Topology
 from topologies.virtual import SECOND, HostModel, LinkModel, VirtualNetwork
-from topologies.virtual.links import DEFAULT_LINK
+from topologies.virtual.links import link_model
 from topologies.virtual.network import DEFAULT_HOST, Observer
-from topologies.virtual.segments import segments
 from workers import quantization
+from workers.collective import Algorithm, Transport
+from workers.host_based import Group, HostBasedWorker
 from workers.protocol import Lease, Worker
 from workers.recovery import Recovery
+from workers.summation import float32_sum
+from workers.transport import HEADER_BYTES, PAYLOAD
 
 PROGRAM = Path(__file__).parents[1] / "p4src" / "fanin.p4"
 
-Vector = NDArray[np.float32]
 DEFAULT_RECOVERY = Recovery()
 
 MakeWorker = Callable[[Lease, Recovery], Worker]
 
-HEADERS = 42  # Ethernet, IPv4, UDP
-_LONGEST_FRAME = HEADERS + 1034
+_LONGEST_FRAME = HEADERS + max(1034, HEADER_BYTES + PAYLOAD)
 
 
 def load_switch(program: Path = PROGRAM) -> Engine:
@@ -82,194 +87,98 @@ def _integer(value: Value) -> int:
     return int(value.replace(":", ""), 16) if isinstance(value, str) else int(value)  # type: ignore[arg-type]
 
 
-class WorkerStation:
-    """A worker on a host: its datagrams as Ethernet frames, and all-reduces of `inputs` one after the other.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    """What one job is made of; times in seconds.
 
-    start: when it begins, in seconds. outputs: the sums so far. began, ended: when it began and finished each.
+    hosts: names, by rank; None: all of the topology. window: slots; between hosts, most packets outstanding from one
+    host. counted: how many workers each believes there are (None: as many as there are; fewer makes sums saturate).
+    transport: between hosts. shards: of the parameter server, each on a worker of its own (None: on every worker).
     """
 
-    def __init__(
-        self,
-        worker: Worker,
-        host: Host,
-        gateway_mac: str,
-        udp_port: int,
-        inputs: Sequence[Vector],
-        start: float = 0.0,
-        outputs: Sequence[Vector] = (),
-        *,
-        in_place: bool = False,
-    ) -> None:
-        self.worker = worker
-        self.outputs = list(outputs)
-        self.began: list[float] = []
-        self.ended: list[float] = []
-        self.not_ours = 0
-        self._inputs = inputs
-        self._start = start
-        self._in_place = in_place
-        self._running = False
-        self._headers = _FrameHeaders(host, gateway_mac, udp_port)
-
-    @property
-    def finished(self) -> bool:
-        """Whether all sums are there."""
-        return len(self.outputs) == len(self._inputs)
-
-    def receive(self, frames: NDArray[np.uint8], lengths: NDArray[np.int64], now: float) -> None:
-        """See Station."""
-        for part in segments(lengths):
-            batch = frames[part, : int(lengths[part.start])]
-            ours = self._headers.match(batch)
-            if not ours.all():
-                self.not_ours += int(np.count_nonzero(~ours))
-                batch = batch[ours]
-            if len(batch):
-                self.worker.receive(batch[:, HEADERS:], now)
-        if self._running and self.worker.finished:
-            self._end(now)
-
-    def frames_to_send(self, now: float) -> list[NDArray[np.uint8]]:
-        """See Station."""
-        while not self._running and not self.finished and now >= self._start:
-            x = self._inputs[len(self.outputs)]
-            self.began.append(now)
-            self.worker.start(x, now, x if self._in_place else None)
-            self._running = True
-            if self.worker.finished:  # an empty one
-                self._end(now)
-        return [self._headers.frames(batch) for batch in self.worker.datagrams_to_send(now)]
-
-    def deadline(self) -> float | None:
-        """See Station."""
-        return self.worker.deadline() if self._running or self.finished else self._start
-
-    def _end(self, now: float) -> None:
-        self.outputs.append(self.worker.finish())
-        self.ended.append(now)
-        self._running = False
-
-
-class _FrameHeaders:
-    """Ethernet, IPv4 and UDP between a host and its leaf, on one UDP port. The UDP checksum is 0 (RFC 768)."""
-
-    def __init__(self, host: Host, gateway_mac: str, udp_port: int) -> None:
-        self._host = host
-        self._gateway_mac = gateway_mac
-        self._port = udp_port.to_bytes(2, "big")
-        self._made: dict[int, NDArray[np.uint8]] = {}
-        # What tells that a frame is for this host and port: destination address, IPv4 UDP, destination port.
-        self._places = np.array([12, 13, 23, 30, 31, 32, 33, 36, 37])
-        self._expected = np.frombuffer(b"\x08\x00\x11" + host.ip.packed + self._port, np.uint8)
-
-    def match(self, frames: NDArray[np.uint8]) -> NDArray[np.bool_]:
-        """Which of the frames are for this host and port, with a right IPv4 header."""
-        if frames.shape[1] < HEADERS:
-            return np.zeros(len(frames), np.bool_)
-        words = np.ascontiguousarray(frames[:, 14:34]).view(">u2").sum(axis=1, dtype=np.int64)
-        right = (words & 0xFFFF) + (words >> 16) == 0xFFFF
-        return np.asarray((frames[:, self._places] == self._expected).all(axis=1) & right)
-
-    def frames(self, datagrams: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """The datagrams [m, size] in frames to the leaf."""
-        count, size = datagrams.shape
-        if size not in self._made:
-            self._made[size] = self._make(size)
-        frames = np.empty((count, HEADERS + size), np.uint8)
-        frames[:, :HEADERS] = self._made[size]
-        frames[:, HEADERS:] = datagrams
-        return frames
-
-    def _make(self, size: int) -> NDArray[np.uint8]:
-        def mac(text: str) -> bytes:
-            return bytes.fromhex(text.replace(":", ""))
-
-        ip = bytearray(b"\x45\x00" + (28 + size).to_bytes(2, "big") + b"\x00\x00\x40\x00\x40\x11\x00\x00")
-        ip += self._host.ip.packed + self._host.gateway.packed
-        words = sum(int.from_bytes(ip[i : i + 2], "big") for i in range(0, 20, 2))
-        words = (words & 0xFFFF) + (words >> 16)
-        ip[10:12] = (0xFFFF - words).to_bytes(2, "big")
-        udp = self._port * 2 + (8 + size).to_bytes(2, "big") + b"\x00\x00"
-        ethernet = mac(self._gateway_mac) + mac(self._host.mac) + b"\x08\x00"
-        return np.frombuffer(ethernet + bytes(ip) + udp, np.uint8)
+    hosts: tuple[str, ...] | None = None
+    window: int = 64
+    values: int = 256
+    recovery: Recovery = DEFAULT_RECOVERY
+    counted: int | None = None
+    algorithm: Algorithm = "in-network"
+    transport: Transport = "selective-repeat"
+    shards: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterSpec:
-    """What the cluster of one job is made of; times in seconds.
-
-    hosts: names, by rank; None: all of the topology. window: slots. counted: how many workers each believes there are
-    (None: as many as there are; fewer makes sums saturate).
-    """
+class ClusterSpec(JobSpec):
+    """A job and a network of its own."""
 
     topology: Topology
-    window: int = 64
-    values: int = 256
-    hosts: tuple[str, ...] | None = None
-    links: LinkModel | Callable[[Link], LinkModel] = DEFAULT_LINK
+    links: LinkModel | Callable[[Link], LinkModel] = link_model
     host: HostModel = DEFAULT_HOST
-    recovery: Recovery = DEFAULT_RECOVERY
-    counted: int | None = None
     seed: int = 0
 
 
-@dataclass(slots=True)
-class Cluster:
-    """One job on a network in virtual time.
+class Fabric:
+    """A network in virtual time whose switches run the program like `switch`, and the jobs that share it."""
 
-    inputs: for each all-reduce a vector of each worker, [all-reduces][workers]. starts: when each worker begins.
-    """
-
-    spec: ClusterSpec
-    switch: Engine
-    inputs: Sequence[Sequence[Vector]]
-    starts: Sequence[float] | None = None
-    make_worker: MakeWorker = Worker
-    observer: Observer | None = None
-    in_place: bool = False
-    network: VirtualNetwork = field(init=False)
-    engines: dict[str, Engine] = field(init=False)
-    stations: list[WorkerStation] = field(init=False)
-    _lease: int = field(init=False, default=1)
-    _retired: list[Engine] = field(init=False, default_factory=list)
-    _plan: Plan = field(init=False)
-
-    def __post_init__(self) -> None:
-        topology = self.spec.topology
-        self.engines = {}
-        for switch in topology.switches:
-            self.engines[switch.name] = self.switch.another(self.spec.seed)
-        self._install(plan_forwarding(topology))
-        self._plan = self._aggregation()
-        self._install(self._plan)
-        starts = self.starts or [0.0] * len(self.members)
-        self.stations = self._make_stations(starts, [()] * len(starts))
+    def __init__(
+        self,
+        topology: Topology,
+        switch: Engine,
+        *,
+        links: LinkModel | Callable[[Link], LinkModel] = link_model,
+        host: HostModel = DEFAULT_HOST,
+        seed: int = 0,
+        observer: Observer | None = None,
+    ) -> None:
+        self.topology = topology
+        self.jobs: list[Job] = []
+        self.engines = {node.name: switch.another(seed) for node in topology.switches}
+        self._switch, self._seed = switch, seed
+        self._retired: list[Engine] = []
+        self._leases = itertools.count(1)
+        self.install(plan_forwarding(topology))
         self.network = VirtualNetwork(
             topology,
             self.engines,
-            dict(zip(self.members, self.stations, strict=True)),
-            links=self.spec.links,
-            host=self.spec.host,
-            seed=self.spec.seed,
+            {},
+            links=links,
+            host=host,
+            seed=seed,
             longest_frame=_LONGEST_FRAME,
-            observer=self.observer,
+            observer=observer,
         )
-        for name, start in zip(self.members, starts, strict=True):
-            self.network.wake(name, start)
 
-    @property
-    def members(self) -> tuple[str, ...]:
-        """The hosts, by rank."""
-        return self.spec.hosts or tuple(host.name for host in self.spec.topology.ranked_hosts)
+    def start(
+        self,
+        spec: JobSpec,
+        inputs: Sequence[Sequence[Vector]],
+        starts: Sequence[float] | None = None,
+        *,
+        make_worker: MakeWorker = Worker,
+        in_place: bool = False,
+    ) -> Job:
+        """One more job, on hosts that no other has, in slots and on a UDP port of its own.
+
+        inputs: for each all-reduce a vector of each worker, [all-reduces][workers]. starts: when each worker begins.
+        """
+        udp_port = FIRST_UDP_PORT + len(self.jobs)
+        first_slot = sum(job.spec.window for job in self.jobs)
+        job = Job(self, spec, inputs, make_worker, udp_port, first_slot, in_place=in_place)
+        self.jobs.append(job)
+        job.begin(starts or [0.0] * len(job.members))
+        return job
+
+    def lease(self) -> int:
+        """The number of a new lease."""
+        return next(self._leases)
 
     @property
     def finished(self) -> bool:
         """Whether every worker has all its sums."""
-        return all(station.finished for station in self.stations)
+        return all(station.finished for job in self.jobs for station in job.stations)
 
     def run(self, limit: float) -> bool:
         """Until every worker has all its sums: True. False: not by `limit` (seconds)."""
-        waiting = list(self.stations)
+        waiting = [station for job in self.jobs for station in job.stations]
 
         def done() -> bool:
             while waiting and waiting[-1].finished:
@@ -280,9 +189,15 @@ class Cluster:
 
     def host_bytes(self) -> int:
         """What all hosts have sent, and what has been sent to them, in frames."""
-        hosts = {host.name for host in self.spec.topology.hosts}
-        counts = self.network.links.counts.bytes.tolist()
-        joined = zip(self.network.link_ends, counts, strict=True)
+        return self._at_hosts(self.network.links.counts.bytes)
+
+    def host_packets(self) -> int:
+        """As host_bytes, in packets."""
+        return self._at_hosts(self.network.links.counts.packets)
+
+    def _at_hosts(self, counts: NDArray[np.int64]) -> int:
+        hosts = {host.name for host in self.topology.hosts}
+        joined = zip(self.network.link_ends, counts.tolist(), strict=True)
         return sum(count for ends, count in joined if hosts & set(ends))
 
     def drops(self) -> Mapping[Reason, int]:
@@ -293,62 +208,159 @@ class Cluster:
         """What aggregation did, over all switches."""
         return {event: self._count("ingress.aggregation.events", event) for event in Event}
 
-    def restart_switch(self, name: str, notice: float) -> None:
-        """A switch loses all its state. The controller notices after `notice` seconds, programs it and grants the job
-        a new lease, in which all workers begin again with the first all-reduce that some of them has not finished.
-        """
-        self._retired.append(self.engines[name])
-        self.engines[name] = self.switch.another(self.spec.seed)
-        self.network.replace_switch(name, self.engines[name])
-        self.network.run(limit=self.network.now / SECOND + notice)
-        for other, part in self._plan.items():
-            if other != name:
-                remove(self.engines[other], part.items)
-        self._lease += 1
-        self._plan = self._aggregation()
-        self._install({name: plan_forwarding(self.spec.topology)[name]})
-        self._install(self._plan)
-        done = min(len(station.outputs) for station in self.stations)
-        now = self.network.now / SECOND
-        outputs = [station.outputs[:done] for station in self.stations]
-        self.stations = self._make_stations([now] * len(outputs), outputs)
-        for member, station in zip(self.members, self.stations, strict=True):
-            self.network.replace_station(member, station, now)
-
     def _count(self, counter: str, index: int) -> int:
         engines = [*self.engines.values(), *self._retired]
         return sum(engine.counter_read(counter, index).packets for engine in engines)
 
-    def _install(self, plan: Plan) -> None:
+    def restart_switch(self, name: str, notice: float) -> None:
+        """A switch loses all its state. The controller notices after `notice` seconds and programs it.
+
+        The jobs that add up in it get a new lease, see Job. The others just go on.
+        """
+        self._retired.append(self.engines[name])
+        self.engines[name] = self._switch.another(self._seed)
+        self.network.replace_switch(name, self.engines[name])
+        self.network.run(limit=self.network.now / SECOND + notice)
+        self.install({name: plan_forwarding(self.topology)[name]})
+        for job in self.jobs:
+            job.go_on_after(name)
+
+    def install(self, plan: Plan) -> None:
+        """Program switches."""
         for name, part in plan.items():
             install(self.engines[name], part.items)
 
-    def _aggregation(self) -> Plan:
-        job = Job(self._lease, self.members, FIRST_UDP_PORT, 0, self.spec.window)
-        return plan_aggregation(self.spec.topology, aggregation_tree(self.spec.topology, job))
+    def remove(self, plan: Plan) -> None:
+        """Take it out again."""
+        for name, part in plan.items():
+            remove(self.engines[name], part.items)
 
-    def _make_stations(
-        self, starts: Sequence[float], outputs: Sequence[Sequence[Vector]]
-    ) -> list[WorkerStation]:
-        spec, topology = self.spec, self.spec.topology
-        stations = []
-        for rank, name in enumerate(self.members):
-            host = topology.host(name)
-            workers = spec.counted or len(self.members)
-            # A worker that counts too few of them has a rank within what it counts.
-            lease = Lease(self._lease, rank % workers, workers, spec.window, 0, spec.values)
-            station = WorkerStation(
-                self.make_worker(lease, spec.recovery),
-                host,
-                topology.switch(host.leaf).mac,
-                FIRST_UDP_PORT,
-                [vectors[rank] for vectors in self.inputs],
+
+class Job:
+    """One job on a fabric; made by Fabric.start.
+
+    members: the hosts, by rank. stations: on them, as of the newest lease. leases: granted so far.
+    """
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        spec: JobSpec,
+        inputs: Sequence[Sequence[Vector]],
+        make_worker: MakeWorker,
+        udp_port: int,
+        first_slot: int,
+        *,
+        in_place: bool,
+    ) -> None:
+        self.spec = spec
+        self.members = spec.hosts or tuple(host.name for host in fabric.topology.ranked_hosts)
+        self.stations: list[WorkerStation[Any]] = []
+        self.leases = 0
+        self._fabric = fabric
+        self._inputs = inputs
+        self._make_worker = make_worker
+        self._udp_port, self._first_slot = udp_port, first_slot
+        self._in_place = in_place
+        self._plan: Plan = {}
+
+    def begin(self, starts: Sequence[float]) -> None:
+        """From the first all-reduce on."""
+        self._place(starts, [()] * len(starts))
+
+    def go_on_after(self, restarted: str) -> None:
+        """A switch has lost its state. If it added up for this job, a new lease is granted, in which all workers begin
+        again with the first all-reduce that some of them has not finished. Between hosts they just go on.
+        """
+        if restarted not in self._plan:
+            return
+        self._fabric.remove({name: part for name, part in self._plan.items() if name != restarted})
+        done = min(len(station.outputs) for station in self.stations)
+        now = self._fabric.network.now / SECOND
+        self._place([now] * len(self.stations), [station.outputs[:done] for station in self.stations])
+
+    def _place(self, starts: Sequence[float], outputs: Sequence[Sequence[Vector]]) -> None:
+        port = self._switch_port if self.spec.algorithm == "in-network" else self._peer_port
+        if self.spec.algorithm == "in-network":
+            self._grant()
+        self.stations = [
+            WorkerStation(
+                port(rank),
+                [vectors[rank] for vectors in self._inputs],
                 starts[rank],
                 outputs[rank],
-                in_place=self.in_place,
+                in_place=self._in_place,
             )
-            stations.append(station)
-        return stations
+            for rank in range(len(self.members))
+        ]
+        for member, station, start in zip(self.members, self.stations, starts, strict=True):
+            self._fabric.network.replace_station(member, station, start)
+
+    def _grant(self) -> None:
+        self.leases += 1
+        self._lease = self._fabric.lease()
+        topology = self._fabric.topology
+        job = TreeJob(self._lease, self.members, self._udp_port, self._first_slot, self.spec.window)
+        self._plan = plan_aggregation(topology, aggregation_tree(topology, job))
+        self._fabric.install(self._plan)
+
+    def _switch_port(self, rank: int) -> SwitchPort:
+        spec = self.spec
+        # A worker that counts too few of them has a rank within what it counts.
+        workers = spec.counted or len(self.members)
+        lease = Lease(self._lease, rank % workers, workers, spec.window, self._first_slot, spec.values)
+        worker = self._make_worker(lease, spec.recovery)
+        return SwitchPort(worker, *self._host(rank), self._udp_port)
+
+    def _peer_port(self, rank: int) -> PeerPort:
+        spec, topology = self.spec, self._fabric.topology
+        assert spec.algorithm != "in-network"
+        group = Group(rank, len(self.members), spec.algorithm, spec.transport, spec.shards, spec.window)
+        peers = [topology.host(name).ip for name in self.members]
+        return PeerPort(HostBasedWorker(group, spec.recovery), *self._host(rank), peers)
+
+    def _host(self, rank: int) -> tuple[Host, str]:
+        """And its gateway's MAC address."""
+        host = self._fabric.topology.host(self.members[rank])
+        return host, self._fabric.topology.switch(host.leaf).mac
+
+
+class Cluster(Fabric):
+    """A fabric with one job; see Fabric.start."""
+
+    def __init__(
+        self,
+        spec: ClusterSpec,
+        switch: Engine,
+        inputs: Sequence[Sequence[Vector]],
+        starts: Sequence[float] | None = None,
+        make_worker: MakeWorker = Worker,
+        observer: Observer | None = None,
+        *,
+        in_place: bool = False,
+    ) -> None:
+        super().__init__(
+            spec.topology, switch, links=spec.links, host=spec.host, seed=spec.seed, observer=observer
+        )
+        self.spec = spec
+        self._job = self.start(spec, inputs, starts, make_worker=make_worker, in_place=in_place)
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The hosts, by rank."""
+        return self._job.members
+
+    @property
+    def stations(self) -> list[WorkerStation[Any]]:
+        """On the hosts, by rank."""
+        return self._job.stations
+
+
+def expected_sum(spec: JobSpec, inputs: Sequence[Vector]) -> Vector:
+    """What every worker must get, bit for bit: exact integers, or float32 added in the algorithm's order."""
+    if spec.algorithm == "in-network":
+        return quantized_sum(inputs, spec.values, spec.counted or len(inputs))[0]
+    return float32_sum(spec.algorithm, inputs, spec.shards)
 
 
 def quantized_sum(inputs: Sequence[Vector], values: int, counted: int) -> tuple[Vector, int]:

@@ -7,17 +7,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from pydantic import TypeAdapter
 
 from experiments.training import Curve, TrainingConfig
+from workers.collective import HostBasedAlgorithm, Transport
 
 DIGITS_FILE = "digits.npz"
+
+LiveTransport = Transport | Literal["tcp"]
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How a worker sends in-network: chunks in flight, datagrams handed to the kernel at once, timers in seconds."""
+    """How a worker sends datagrams: how many in flight, how many handed to the kernel at once, timers in seconds."""
 
     window: int
     segments: int
@@ -38,10 +42,17 @@ class InNetwork:
 
 
 @dataclass(frozen=True, slots=True)
-class Ring:
-    """Ring all-reduce over TCP: everybody's address, by rank."""
+class HostBased:
+    """All-reduce between hosts: everybody's address, by rank. pace: of transports over UDP; shards: parameter server's.
 
+    Over UDP an address has the first port of as many as there are workers.
+    """
+
+    algorithm: HostBasedAlgorithm
     addresses: tuple[tuple[str, int], ...]
+    transport: LiveTransport = "tcp"
+    shards: int | None = None
+    pace: Pace = Pace(window=256, segments=62)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +74,7 @@ class Task:
     rank: int
     workers: int
     folder: Path
-    collective: InNetwork | Ring
+    collective: InNetwork | HostBased
     work: TrainingConfig | Vectors
     give_up: float = 20.0
 

@@ -17,21 +17,25 @@ from experiments.work import (
     Done,
     Event,
     Failed,
+    HostBased,
     InNetwork,
+    Pace,
     Progress,
-    Ring,
     Task,
     Vectors,
 )
 from workers import (
     Collective,
     CollectiveError,
+    Group,
     InNetworkAllReduce,
     InNetworkConfig,
     Lease,
     Recovery,
-    RingAllReduce,
-    RingConfig,
+    TcpAllReduce,
+    TcpConfig,
+    UdpAllReduce,
+    UdpGroupConfig,
 )
 
 
@@ -52,15 +56,39 @@ def join(task: Task) -> Collective:
                     remote,
                     segments=pace.segments,
                     offload=pace.offload,
-                    recovery=Recovery(
-                        initial_rto=pace.initial_rto, min_rto=pace.min_rto, give_up=task.give_up
-                    ),
+                    recovery=_recovery(pace, task),
                 )
             )
-        case Ring(addresses):
-            return RingAllReduce(
-                RingConfig(task.rank, addresses, connect_timeout=task.give_up, give_up=task.give_up)
+        case HostBased():
+            return _between_hosts(task, task.collective)
+
+
+def _between_hosts(task: Task, how: HostBased) -> Collective:
+    give_up, pace = task.give_up, how.pace
+    if how.transport == "tcp":
+        return TcpAllReduce(
+            TcpConfig(
+                task.rank,
+                how.addresses,
+                how.algorithm,
+                how.shards,
+                connect_timeout=give_up,
+                give_up=give_up,
             )
+        )
+    return UdpAllReduce(
+        UdpGroupConfig(
+            Group(task.rank, task.workers, how.algorithm, how.transport, how.shards, pace.window),
+            how.addresses,
+            segments=pace.segments,
+            offload=pace.offload,
+            recovery=_recovery(pace, task),
+        )
+    )
+
+
+def _recovery(pace: Pace, task: Task) -> Recovery:
+    return Recovery(initial_rto=pace.initial_rto, min_rto=pace.min_rto, give_up=task.give_up)
 
 
 def train_digits(config: TrainingConfig, task: Task, collective: Collective) -> Curve:
@@ -76,9 +104,11 @@ def sum_vectors(vectors: Vectors, task: Task, collective: Collective) -> None:
     """Nothing but all-reduces, each begun together."""
     recording = Recording.create(task.folder, task.rank, vectors.repetitions, vectors.elements)
     rng = np.random.default_rng((vectors.seed, task.rank))
+    # All of them first: what a worker computes in between would keep those that share its core from finishing.
+    for vector in recording.inputs:
+        rng.standard_normal(out=vector, dtype=np.float32)
     all_reduce = reporting(recording.wrap(collective.all_reduce))
-    for _ in range(vectors.repetitions):
-        vector = rng.standard_normal(vectors.elements, dtype=np.float32)
+    for vector in recording.inputs:
         collective.all_reduce(np.zeros(1, np.float32))  # a barrier
         all_reduce(vector)
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from topologies.sandbox import SandboxError, enter
+
 if TYPE_CHECKING:
+    from experiments.bench_allreduce import Case
     from experiments.bench_virtual import Point
 
 bench = typer.Typer(help="Measure how fast things are on this machine.", no_args_is_help=True)
@@ -42,3 +46,153 @@ def virtual(
     console.print(f"{results}/virtual.json")
     if not all(point.exact for point in points):
         raise typer.Exit(1)
+
+
+@bench.command("switch")
+def switch(
+    results: Annotated[Path, typer.Option(help="where the results go", file_okay=False)] = Path(
+        "results/bench"
+    ),
+) -> None:
+    """The switch beside a bare loop in C, beside BMv2 where that is installed, and against its goals: two minutes."""
+    try:
+        enter()
+    except SandboxError as error:
+        raise typer.Exit(_fail("switch", error)) from None
+
+    from experiments.bench_switch.bench import Effort, Outcome, write
+    from experiments.bench_switch.bench import bench as bench_switch
+    from experiments.bench_switch.errors import BenchError
+    from fanin.progress import console
+
+    def show(outcome: Outcome) -> None:
+        case, spent = outcome.case, ""
+        if outcome.nanoseconds is not None:
+            theirs = outcome.baseline_nanoseconds
+            spent = f"   {outcome.nanoseconds:,.0f}" + (f" / {theirs:,.0f} ns" if theirs else " ns")
+        console.print(
+            f"{case.name:63} {case.pps:12,.1f}   {case.baseline:31} {case.baseline_pps:12,.1f}   ×{case.ratio:.2f}, "
+            f"goal ×{outcome.goal:g} {'is met' if outcome.is_met else 'IS NOT MET'}{spent}",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+    console.print("packets a second, beside a rival's, the ratio and its goal, processor time", style="bold")
+    load = os.getloadavg()
+    try:
+        outcomes, skipped = bench_switch(Effort(), show)
+    except BenchError as error:
+        raise typer.Exit(_fail("switch", error)) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(_fail("switch", "interrupted; nothing is left behind")) from None
+    for line in skipped:
+        console.print(f"not run: {line}", highlight=False, soft_wrap=True)
+    console.print(f"{write(outcomes, skipped, load, results)}", highlight=False, soft_wrap=True)
+
+
+def _workers(text: str) -> list[int]:
+    """`4,8`: even numbers, so that they spread over two leaves."""
+    try:
+        counts = [int(part) for part in text.split(",")]
+    except ValueError:
+        raise typer.BadParameter(f"{text} is no list of numbers, as 4,8") from None
+    if any(count < 2 or count % 2 or count > 64 for count in counts):
+        raise typer.BadParameter(f"{text}: numbers of workers are even, from 2 to 64")
+    return counts
+
+
+def _sizes(text: str) -> list[int]:
+    """`1KB,10MB` in bytes."""
+    sizes = []
+    for part in text.split(","):
+        number, unit = part[:-2], part[-2:].upper()
+        if not number.isdigit() or unit not in ("KB", "MB"):
+            raise typer.BadParameter(f"{part} is no size, as 64KB or 10MB")
+        sizes.append(int(number) * (1 << 10 if unit == "KB" else 10**6))
+    if any(not 0 < size <= 10**9 for size in sizes):
+        raise typer.BadParameter(f"{text}: sizes are from 1KB to 1000MB")
+    return sorted(sizes)
+
+
+@bench.command("allreduce")
+def allreduce(
+    workers: Annotated[str, typer.Option(help="numbers of workers", metavar="N,…")] = "4,8",
+    sizes: Annotated[
+        str, typer.Option(help="sizes of the vectors", metavar="SIZE,…")
+    ] = "1KB,16KB,64KB,256KB,1MB,10MB,100MB",
+    gloo_python: Annotated[
+        Path | None,
+        typer.Option(
+            help="a Python with torch and numpy, for Gloo (else $FANIN_TORCH_PYTHON, else this one)"
+        ),
+    ] = None,
+    results: Annotated[Path, typer.Option(help="where the results go")] = Path("results/bench"),
+) -> None:
+    """All-reduce in the network, by ring over TCP and by Gloo, on the same hosts and links, round by round."""
+    counts, lengths = _workers(workers), _sizes(sizes)
+    try:
+        enter()
+    except SandboxError as error:
+        raise typer.Exit(_fail("allreduce", error)) from None
+
+    from controller.errors import ControllerError
+    from experiments.bench_allreduce import BenchError, find_torch, write
+    from experiments.bench_allreduce import bench as bench_allreduce
+    from fanin.progress import console
+    from topologies.errors import NetworkError
+
+    network = ""
+
+    def show(case: Case) -> None:
+        nonlocal network
+        if case.network != network:
+            network = case.network
+            console.print(f"{network}: ms, × in-network's, Gb/s in-network", style="bold")
+        console.print(_row(case), highlight=False)
+        console.print(_where(case), highlight=False, style="dim")
+
+    try:
+        python = find_torch(gloo_python)
+    except BenchError as error:
+        _fail("allreduce", error)
+        raise typer.Exit(2) from None
+    try:
+        if python is None:
+            console.print("Gloo is not installed here: name a Python that has torch with --gloo-python")
+        cases = bench_allreduce(counts, lengths, python, show)
+    except (BenchError, NetworkError, ControllerError) as error:
+        raise typer.Exit(_fail("allreduce", error)) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(_fail("allreduce", "interrupted; nothing is left behind")) from None
+    write(cases, python is not None, results)
+    console.print(f"{results}/allreduce.json")
+    if wrong := sum(one.wrong for case in cases for one in case.measured.values()):
+        raise typer.Exit(_fail("allreduce", f"{wrong} elements of sums lie outside their bound"))
+
+
+def _row(case: Case) -> str:
+    """The size, every algorithm's median, what the others take in multiples of ours, and our goodput."""
+    size = f"{case.bytes / 1024:g} KB" if case.bytes < 10**6 else f"{case.bytes / 10**6:g} MB"
+    times = ""
+    for name, one in case.measured.items():
+        ratio = f" ×{case.ratios[name]:<5.2f}" if name in case.ratios else ""
+        times += f"  {name} {one.seconds * 1e3:8.2f}{ratio}"
+    ours = case.measured["in-network"]
+    resent = f", {ours.retransmissions} sent again" if ours.retransmissions else ""
+    return f"{size:>7}{times}  {ours.goodput_bits_per_second / 1e9:.3f}{resent}"
+
+
+def _where(case: Case) -> str:
+    """Shares of a worker's time, processor time of everybody, and the next limit."""
+    split, ours = case.split, case.measured["in-network"]
+    total = sum(split.worker.values())
+    parts = ", ".join(f"{name} {seconds / total:.0%}" for name, seconds in split.worker.items())
+    return (
+        f"        a worker's time: {parts}; processor, ms: workers {ours.user * 1e3:.2f} and "
+        f"{ours.system * 1e3:.2f} in the kernel, switches {split.switches * 1e3:.2f}; limit: {split.limit}"
+    )
+
+
+def _fail(verb: str, message: object) -> int:
+    typer.echo(f"fanin bench {verb}: {message}", err=True)
+    return 1

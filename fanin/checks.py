@@ -15,7 +15,7 @@ from typing import Literal
 
 from experiments.tools import BMV2, P4C, Tool, ToolError
 from fanin import shell_environment
-from p4switch.toolchain import ToolchainError, compile_runtime
+from p4switch.toolchain import ToolchainError, compile_folder
 from topologies import mininet_api, runs, sandbox
 from topologies.errors import NetworkError
 
@@ -173,7 +173,7 @@ def _commands() -> Iterator[Finding]:
 
 def _c_compiler() -> Finding:
     try:
-        compile_runtime()
+        compile_folder()
     except ToolchainError as error:
         return Finding("C compiler", "missing", "", "the embedded switch does not start", str(error))
     return Finding("C compiler", "ok", _first_line([os.environ.get("CC", "cc"), "--version"]))

@@ -8,6 +8,9 @@ from typing import Annotated
 import typer
 
 from p4compiler import CompileError, compile_file
+from p4switch.codegen import translate
+from p4switch.program import ProgramError
+from p4switch.reader import read_program
 
 
 def compile_program(
@@ -21,6 +24,10 @@ def compile_program(
     p4info: Annotated[
         Path | None, typer.Option(help="P4Info in protobuf text format [default: PROGRAM.p4info.txtpb]")
     ] = None,
+    c: Annotated[
+        Path | None,
+        typer.Option("--c", help="also the C that fanin's switch makes of it (docs/generated-c.md)"),
+    ] = None,
     include: Annotated[list[Path] | None, typer.Option("-I", help="where #include looks, too")] = None,
     define: Annotated[
         list[str] | None, typer.Option("-D", help="NAME or NAME=VALUE for the preprocessor")
@@ -33,10 +40,18 @@ def compile_program(
     except CompileError as error:
         typer.echo(error, err=True)
         raise typer.Exit(1) from None
-    for path, text in (
-        (output or Path(program.name).with_suffix(".json"), compiled.json_text()),
-        (p4info or Path(program.name).with_suffix(".p4info.txtpb"), compiled.p4info_text()),
-    ):
+    config = compiled.json_text()
+    files = {
+        output or Path(program.name).with_suffix(".json"): config,
+        p4info or Path(program.name).with_suffix(".p4info.txtpb"): compiled.p4info_text(),
+    }
+    if c is not None:
+        try:
+            files[c] = translate(read_program(config.encode()))
+        except ProgramError as error:
+            typer.echo(f"fanin compile: {error}", err=True)
+            raise typer.Exit(1) from None
+    for path, text in files.items():
         try:
             path.write_text(text)
         except OSError as error:

@@ -7,9 +7,11 @@ from types import TracebackType
 from typing import Self
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from experiments.live import RunSpec
+from experiments.measured import Row
+from experiments.settings import Settings
 
 console = Console()
 
@@ -44,3 +46,51 @@ class ProgressObserver:
         loss = f", {spec.loss:.0%} loss" if spec.loss else ""
         task = self._progress.add_task(f"{spec.name}, {spec.algorithm}{loss}", total=steps)
         return lambda step: self._progress.update(task, completed=step)
+
+
+class PointsProgress:
+    """A bar for the points of a scenario, and one for the live point that runs."""
+
+    def __init__(self, name: str, points: int) -> None:
+        self._failed = 0
+        self._total = points
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[note]}"),
+            console=console,
+        )
+        self._points = self._progress.add_task(name, total=points, note="")
+        self._live: TaskID | None = None
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def found(self, count: int) -> None:
+        """So many are there from before."""
+        if count:
+            self._progress.console.print(f"{count} of {self._total} points are there already")
+            self._progress.update(self._points, completed=count)
+
+    def begun(self, settings: Settings) -> Callable[[int], None]:
+        """A live point has begun."""
+        total = None if settings.training else settings.repetitions
+        task = self._live = self._progress.add_task(settings.algorithm, total=total, note="")
+        return lambda step: self._progress.update(task, completed=step)
+
+    def finished(self, row: Row) -> None:
+        """A point has a new row."""
+        self._failed += row["error"] is not None
+        note = f"{self._failed} failed" if self._failed else ""
+        self._progress.update(self._points, advance=1, note=note)
+        if self._live is not None:
+            self._progress.remove_task(self._live)
+            self._live = None

@@ -9,7 +9,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 if TYPE_CHECKING:
-    from experiments.soak import Soak
+    from experiments.soak.campaign import Soak
 
 
 def soak(
@@ -19,7 +19,7 @@ def soak(
 ) -> None:
     """Run random scenarios of the protocol under faults, in virtual time, and check everything that must hold."""
     # Not above: it takes a second, and every verb imports this module.
-    from experiments.soak import soak as run_soak
+    from experiments.soak.campaign import soak as run_soak
     from fanin.progress import console
 
     with Progress(
@@ -54,14 +54,17 @@ def soak(
 
 def explain(done: Soak, results: Path) -> None:
     """What failed, and the first failure shrunken, with a trace of it."""
-    from experiments.soak import Trace, draw_scenario, run_scenario, shrink
+    from experiments.soak.run import run_scenario
+    from experiments.soak.scenario import draw_scenario
+    from experiments.soak.shrink import shrink
+    from experiments.soak.trace import Trace
     from experiments.virtual import load_switch
 
     for failure in done.failures[:10]:
         typer.echo(f"seed {failure.seed}: {failure.violations[0]}", err=True)
     seed = done.failures[0].seed
     switch = load_switch()
-    smallest = shrink(draw_scenario(seed), switch)
+    smallest = shrink(draw_scenario(seed), lambda scenario: bool(run_scenario(scenario, switch).violations))
     path = results / f"trace-{seed}.txt"
     with path.open("w") as file:
         outcome = run_scenario(smallest, switch, observer=Trace(file, smallest))

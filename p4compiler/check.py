@@ -6,6 +6,7 @@ from itertools import pairwise
 from pathlib import PurePath
 
 from . import ir, nodes, types
+from .check_statements import is_constant
 from .check_tables import TableChecker, annotation_text
 from .check_types import Scope, no_such
 from .source import CompileError, Reporter, SourceFile, Span, error
@@ -84,7 +85,10 @@ class _ProgramChecker(TableChecker):
                 parameter=True,
             )
             if p.default is not None:
-                variable.default = self.constant(p.default, variable.type, "a default value")
+                default = self.coerce(self.expr(p.default), variable.type)
+                if not is_constant(default):
+                    raise error(p.default.span, "a default value must be known when compiling")
+                variable.default = default
             self.declare(p.name, p.span, variable)
             result.append(variable)
         return tuple(result)
@@ -171,10 +175,12 @@ class _ProgramChecker(TableChecker):
                 action = self.action(node)
                 self.declare(node.name, node.name_span, action)
                 block.actions.append(action)
+                block.declared.append(action)
             case nodes.Table():
                 table = self.table(node)
                 self.declare(node.name, node.name_span, table)
                 block.tables.append(table)
+                block.declared.append(table)
             case nodes.ValueSet():
                 self.declare_value_set(node, block)
             case _:
@@ -245,7 +251,11 @@ class _ProgramChecker(TableChecker):
     def instance(self, node: nodes.Instance) -> ir.Instance:
         """An extern object, parser or control; it is put into the block around it."""
         made = self.construct(node)
-        (self.block.instances if self.block is not None else self.instances).append(made)
+        if self.block is None:
+            self.instances.append(made)
+        else:
+            self.block.instances.append(made)
+            self.block.declared.append(made)
         return made
 
     def construct(self, node: nodes.Instance) -> ir.Instance:
@@ -283,6 +293,7 @@ class _ProgramChecker(TableChecker):
             name, count = f"{block.name}_{count}", count + 1
         instance = ir.Instance(name, self.type(named), (), named.span, (), block)
         self.block.instances.append(instance)
+        self.block.declared.append(instance)
         return instance
 
     def top_instance(self, node: nodes.Instance) -> None:

@@ -91,7 +91,7 @@ class CallChecker(ExpressionChecker):
 
     def extern_method(self, node: nodes.Call, function: nodes.Member) -> tuple[ir.CallExtern, types.Type]:
         """A method of an extern object, or of a parameter of extern type; and what it gives."""
-        instance: ir.Instance | None = None
+        instance: ir.Instance | ir.Variable | None = None
         of: types.Type | None = None
         if isinstance(function.base, nodes.Name):
             symbol = self.lookup(function.base.name, function.base.span, function.base.rooted)
@@ -99,6 +99,7 @@ class CallChecker(ExpressionChecker):
                 instance, of = symbol, symbol.type
             elif isinstance(symbol, ir.Variable):
                 of = symbol.type
+                instance = symbol if isinstance(of, types.ExternInstance) and not is_packet(of) else None
         if not isinstance(of, types.ExternInstance):
             found = self.expr(function.base).type if of is None else of
             raise error(function.span, f"a value of type {found} has no method '{function.name}'")
@@ -114,7 +115,7 @@ class CallChecker(ExpressionChecker):
         self,
         node: nodes.Call,
         name: str,
-        instance: ir.Instance | None,
+        instance: ir.Instance | ir.Variable | None,
         signatures: list[types.Signature],
         bindings: dict[str, types.Type],
     ) -> tuple[ir.CallExtern, types.Type]:
@@ -185,7 +186,7 @@ class CallChecker(ExpressionChecker):
     def known(self, value: ir.Expr) -> bool:
         """Whether a value is known once everything is instantiated: made of constants and constructor parameters."""
         match value:
-            case ir.Constant() | ir.Text():
+            case ir.Constant() | ir.Text() | ir.Object():
                 return True
             case ir.Ref(variable=variable):
                 return variable in self.constructor_parameters
@@ -211,6 +212,8 @@ class CallChecker(ExpressionChecker):
                 value = self._unused(
                     argument.span if argument else node.span, parameter.type, parameter.direction
                 )
+            elif isinstance(parameter.type, types.BlockInstance | types.ExternInstance):
+                value = self.object(argument.value, parameter.type)
             else:
                 value = self.expr(argument.value)
             if parameter.direction in ("out", "inout"):
@@ -225,12 +228,32 @@ class CallChecker(ExpressionChecker):
                 values.append(self.coerce(value, parameter.type))
         return tuple(values)
 
+    def object(self, node: nodes.Expr, wanted: types.Type) -> ir.Expr:
+        """An extern object, parser or control as an argument."""
+        symbol = self.lookup(node.name, node.span, node.rooted) if isinstance(node, nodes.Name) else None
+        if isinstance(symbol, ir.Variable) and is_packet(symbol.type):
+            return ir.Ref(symbol.type, node.span, symbol)
+        if not isinstance(symbol, ir.Instance | ir.Variable):
+            raise error(node.span, f"a {wanted} is needed", "name an instance of it")
+        given = symbol.type
+        if isinstance(given, types.BlockInstance) and isinstance(wanted, types.BlockInstance):
+            if given.block.fits(wanted.block):
+                return ir.Object(wanted, node.span, symbol)
+        elif given == wanted:
+            return ir.Object(wanted, node.span, symbol)
+        raise error(node.span, f"a {wanted} is needed, not {given}")
+
     def _unused(self, span: Span, of: types.Type, direction: str) -> ir.Expr:
         """The variable that `_` stands for: what is written to it is not used."""
         if direction != "out" or isinstance(of, types.TypeVariable):
             raise error(span, "'_' stands only for an out argument whose type is known", "give a variable")
         self._unused_count += 1
         return ir.Ref(of, span, ir.Variable(f"unused${self._unused_count}", of, span))
+
+
+def is_packet(of: types.Type) -> bool:
+    """Whether this is packet_in or packet_out: parameters of the architecture, which no instance stands for."""
+    return isinstance(of, types.ExternInstance) and of.extern.name in ("packet_in", "packet_out")
 
 
 def ordered(

@@ -96,7 +96,7 @@ class StatementChecker(CallChecker):
         """Declare a constant."""
         of = self.type(node.type)
         value = self.coerce(self.expr(node.value), of)
-        if not _is_constant(value):
+        if not is_constant(value):
             raise error(
                 node.value.span, "a constant's value must be known when compiling", "use literals and consts"
             )
@@ -121,8 +121,7 @@ class StatementChecker(CallChecker):
                 return [ir.ApplyTable(node.span, table)]
             instance = self.applied_block(function)
             if instance is not None:
-                assert instance.block is not None
-                values = self.block_arguments(node, instance.name, instance.block.parameters)
+                values = self.block_arguments(node, instance.name, self._block_parameters(instance))
                 return [ir.ApplyBlock(node.span, instance, values)]
             header = self.header_method(node, function)
             if header is not None:
@@ -131,7 +130,11 @@ class StatementChecker(CallChecker):
                 first = node.arguments[0].value if node.arguments else None
                 count = self.compile_time(first, "how far a stack is moved") if first is not None else 0
                 return [ir.CallHeader(node.span, function.name, header, count)]
-            return [self.extern_method(node, function)[0]]
+            call, result = self.extern_method(node, function)
+            if call.name == "packet_in.lookahead":  # for its check of the packet's length alone
+                variable = ir.Variable("ahead", result, node.span)
+                return [ir.Declare(node.span, variable, self.expr(node))]
+            return [call]
         symbol = self.called(function)
         if isinstance(symbol, ir.Action):
             return [
@@ -148,7 +151,15 @@ class StatementChecker(CallChecker):
             return [call]
         raise error(function.span, "this cannot be called")
 
-    def applied_block(self, function: nodes.Member) -> ir.Instance | None:
+    def _block_parameters(self, instance: ir.Instance | ir.Variable) -> tuple[ir.Variable, ...]:
+        """What a parser or control is applied to; of one that is a parameter itself, as its type says."""
+        if isinstance(instance, ir.Instance) and instance.block is not None:
+            return instance.block.parameters
+        assert isinstance(instance.type, types.BlockInstance)
+        parameters = instance.type.block.parameters
+        return tuple(ir.Variable(p.name, p.type, instance.span, p.direction) for p in parameters)
+
+    def applied_block(self, function: nodes.Member) -> ir.Instance | ir.Variable | None:
         """The instance of a parser or control, if the function is its apply; `C.apply` makes an instance of its own."""
         if function.name != "apply":
             return None
@@ -163,6 +174,8 @@ class StatementChecker(CallChecker):
         if isinstance(function.base, nodes.Name):
             symbol = self.lookup(function.base.name, function.base.span, function.base.rooted)
             if isinstance(symbol, ir.Instance) and symbol.block is not None:
+                return symbol
+            if isinstance(symbol, ir.Variable) and isinstance(symbol.type, types.BlockInstance):
                 return symbol
         return None
 
@@ -231,7 +244,8 @@ class StatementChecker(CallChecker):
         return result
 
 
-def _is_constant(value: ir.Expr) -> TypeGuard[ir.Constant | ir.Text | ir.Aggregate]:
+def is_constant(value: ir.Expr) -> TypeGuard[ir.Constant | ir.Text | ir.Aggregate]:
+    """Whether a value is known, in all its parts."""
     if isinstance(value, ir.Aggregate):
-        return all(map(_is_constant, value.elements))
+        return all(map(is_constant, value.elements))
     return isinstance(value, ir.Constant | ir.Text)

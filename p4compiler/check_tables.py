@@ -8,7 +8,8 @@ from .check_types import no_such, suggestion
 from .rewrite import path
 from .source import Span, error
 
-_PROPERTIES = ("size", "counters", "meters", "implementation", "support_timeout")
+_OF_ENTRIES = ("largest_priority_wins", "priority_delta")
+_PROPERTIES = ("size", "counters", "meters", "implementation", "support_timeout", *_OF_ENTRIES)
 _ATTACHED = {
     "counters": ("direct_counter",),
     "meters": ("direct_meter",),
@@ -39,12 +40,15 @@ class TableChecker(StatementChecker):
             self.annotations(node.annotations),
         )
         if node.entries is not None:
-            table.entries = tuple(self.entry(e, table, place) for place, e in enumerate(node.entries, 1))
+            table.entries = self.entries(node, table)
+            table.entries_constant = node.entries_constant
         for property_ in node.properties:
             self._property(property_, table)
         if any(k.match_kind == "selector" for k in key) and table.implementation is None:
-            raise error(
-                node.name_span, "a selector key needs an action_selector", "add implementation = ...;"
+            self.reporter.warn(
+                node.name_span,
+                "a selector key without an action_selector has no effect",
+                "add implementation = ...;",
             )
         return table
 
@@ -137,6 +141,8 @@ class TableChecker(StatementChecker):
                 table.meters = self.attached(node)
             case "implementation":
                 table.implementation = self.attached(node)
+            case "largest_priority_wins" | "priority_delta":
+                pass  # of its entries, see there
             case _:
                 hint = suggestion(node.name, (*_PROPERTIES, "key", "actions", "default_action", "entries"))
                 self.reporter.warn(
@@ -177,8 +183,32 @@ class TableChecker(StatementChecker):
 
     # Entries and keys
 
+    def entries(self, node: nodes.Table, table: ir.Table) -> tuple[ir.Entry, ...]:
+        """The entries with their priorities (P4_16 specification, 14.2.1.4), turned so that the smallest wins."""
+        written = node.entries or ()
+        given = {p.name: p.value for p in node.properties}
+        delta = (
+            self.compile_time(given["priority_delta"], "priority_delta") if "priority_delta" in given else 1
+        )
+        largest = given.get("largest_priority_wins")
+        largest_wins = largest is None or bool(
+            self.constant(largest, types.Bool(), "largest_priority_wins").value
+        )
+        priority = (len(written) - 1) * delta + 1 if largest_wins else 1
+        priorities = []
+        for place, entry in enumerate(written):
+            if entry.priority is not None:
+                priority = self.compile_time(entry.priority, "a priority")
+            elif place:
+                priority += -delta if largest_wins else delta
+            priorities.append(priority)
+        highest = max(priorities, default=0)
+        if largest_wins:
+            priorities = [highest + 1 - p for p in priorities]
+        return tuple(self.entry(e, table, p) for e, p in zip(written, priorities, strict=True))
+
     def entry(self, node: nodes.Entry, table: ir.Table, place: int) -> ir.Entry:
-        """One of the const entries."""
+        """One of the entries."""
         keys = self.key_values(node.keys, [k.expr for k in table.key], node.span)
         for value, element, written in zip(keys, table.key, _spread(node.keys, len(keys)), strict=True):
             _check_kind(value, element, written.span)
@@ -190,7 +220,7 @@ class TableChecker(StatementChecker):
         self, written: tuple[nodes.Expr, ...], subjects: list[ir.Expr], span: Span
     ) -> tuple[ir.KeyValue, ...]:
         """The keys of an entry or a select case; one `_` stands for all of them."""
-        if len(written) == 1 and isinstance(written[0], nodes.Tuple) and len(subjects) > 1:
+        if len(written) == 1 and isinstance(written[0], nodes.Tuple):
             written = written[0].elements
         written = _spread(written, len(subjects))
         if len(written) != len(subjects):

@@ -231,7 +231,9 @@ class TypeChecker:
         elif node.kind == "header_union":
             allowed = isinstance(inner, types.Header)
         else:
-            allowed = types.width(inner) is not None or isinstance(inner, types.Fields | types.Stack)
+            allowed = types.width(inner) is not None or isinstance(
+                inner, types.Fields | types.Stack | types.Varbit
+            )
         if not allowed:
             raise error(field.type.span, f"a {node.kind.replace('_', ' ')} cannot have a field of type {of}")
 

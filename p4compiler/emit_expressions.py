@@ -123,6 +123,8 @@ class ExpressionWriter:
     def binary(self, e: ir.Binary) -> Json:
         """Two operands around an operator."""
         op, of = e.op, e.type
+        if op in ("<<", ">>") and isinstance(e.left, ir.Constant) and e.left.value == 0:
+            return self.value(e.left)
         if (
             op in ("<<", ">>")
             and (types.width(e.right.type) or 0) > MAX_SHIFT_WIDTH
@@ -180,7 +182,7 @@ class ExpressionWriter:
         if isinstance(header.type, types.Union):
             return operation("valid_union", None, inner)
         if inner["type"] != "header":
-            raise error(header.span, "isValid() of a header with a computed index is not supported")
+            return operation("valid", None, inner)
         return operation("d2b", None, {"type": "field", "value": [inner["value"], "$valid$"]})
 
     def _header_field(self, header: ir.Expr, names: tuple[str, ...]) -> Json:
@@ -208,6 +210,9 @@ class ExpressionWriter:
                 return {"type": "field", "value": [STANDARD_METADATA, name]}
             case ir.StackPart(base=base, part="lastIndex"):
                 return operation("last_stack_index", None, self.left(base))
+            case ir.StackPart(base=base, part="last"):
+                last = operation("last_stack_index", None, self.left(base))
+                return operation("dereference_header_stack", self.left(base), last)
             case ir.StackPart():
                 raise error(
                     e.span,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from finsy.proto import p4i, p4t
@@ -51,18 +52,21 @@ class _Writer:
     def __init__(self, program: FlatProgram, graphs: dict[str, Graph]) -> None:
         self.info = P4Info()
         self.symbols = Symbols()
-        self.instances = [i for role in graphs for i in program.blocks[role].instances] + program.instances
+        self.instances = program.instances + [i for role in graphs for i in program.blocks[role].instances]
         self.tables: list[ir.Table] = []
         self.actions: dict[str, ir.Action] = {}
         for role, graph in graphs.items():
-            used = {n.table for n in graph.nodes if isinstance(n, TableNode)}
-            self.tables += [
-                t for t in program.blocks[role].tables if t in used and not _is_hidden(t.annotations)
-            ]
-            for action in sorted(used_actions(graph), key=lambda a: not a.parameters):
-                if not action.hidden and not _is_hidden(action.annotations):
+            used = {n.table for n in graph.nodes if isinstance(n, TableNode)} | set(used_actions(graph))
+            block = program.blocks[role]
+            self.tables += [t for t in block.tables if t in used and not _is_hidden(t.annotations)]
+            for action in block.actions:
+                if action in used and not _is_hidden(action.annotations):
                     self.actions.setdefault(action.name, action)
-        self.digests = _digests([a for graph in graphs.values() for a in used_actions(graph)])
+        statements = [block.body for role, block in program.blocks.items() if role not in graphs]
+        statements += [action.body for graph in graphs.values() for action in used_actions(graph)]
+        self.calls = [call for body in statements for call in _extern_calls(body)]
+        self.digests = _digests(self.calls)
+        self.errors = program.source.errors
         self.value_sets = program.blocks["p"].value_sets
         self.controller_headers = program.source.controller_headers
         self.annotations = program.source.annotations
@@ -78,8 +82,8 @@ class _Writer:
         for instance in self.instances:
             if extern_name(instance) in _KINDS:
                 add(_KINDS[extern_name(instance)], instance.name, instance.annotations)
-        for digest in self.digests:
-            add(_IDS.DIGEST, digest.name, digest.annotations)
+        for name, of in self.digests.items():
+            add(_IDS.DIGEST, name, _type_annotations(of))
         for value_set in self.value_sets:
             add(_IDS.VALUE_SET, value_set.name, value_set.annotations)
         for header in self.controller_headers:
@@ -92,21 +96,22 @@ class _Writer:
 
     def write(self) -> None:
         self.package()
+        if self.tables or self.instances or self.calls or self.controller_headers:
+            self.info.type_info.SetInParent()  # p4c has it, if empty, wherever a type might have been
         for action in self.actions.values():
             self.action(action)
         for table in self.tables:
             self.table(table)
         for instance in self.instances:
             self.instance(instance)
-        for digest in self.digests:
+        for name, of in self.digests.items():
             made = self.info.digests.add()
-            self.preamble(made.preamble, _IDS.DIGEST, digest.name, digest.annotations)
-            made.type_spec.CopyFrom(self.type_spec(digest))
+            self.preamble(made.preamble, _IDS.DIGEST, name, _type_annotations(of))
+            made.type_spec.CopyFrom(self.type_spec(of))
         for value_set in self.value_sets:
             self.value_set(value_set)
         for header in self.controller_headers:
             self.controller_header(header)
-        self.info.type_info.SetInParent()
 
     def package(self) -> None:
         """What @pkginfo(name="...", version="...") and the like say of the whole program."""
@@ -181,7 +186,7 @@ class _Writer:
                 ref.scope = p4i.ActionRef.TABLE_ONLY
         self.default_action(made, table)
         made.size = table_size(table)
-        made.is_const_table = table.entries is not None
+        made.is_const_table = table.entries is not None and table.entries_constant
         made.has_initial_entries = bool(table.entries)
         if table.implementation is not None:
             made.implementation_id = self.symbols.id(_IDS.ACTION_PROFILE, table.implementation.name)
@@ -296,6 +301,7 @@ class _Writer:
                 spec.bool.SetInParent()
             case types.Error():
                 spec.error.SetInParent()
+                self.info.type_info.error.members[:] = list(self.errors)
             case types.Tuple(elements=elements):
                 for element in elements:
                     spec.tuple.members.add().CopyFrom(self.type_spec(element))
@@ -432,21 +438,24 @@ def _document(made: Any, annotations: nodes.Annotations) -> None:
             setattr(made.doc, a.name, a.arguments[0].value)
 
 
-def _digests(actions: list[ir.Action]) -> list[types.Struct]:
-    """The types of the digests that actions send, each once."""
-    found: dict[types.Struct, None] = {}
+def _extern_calls(statements: tuple[ir.Stmt, ...]) -> Iterator[ir.CallExtern]:
+    """Calls of extern functions; those of extern objects' methods are left out."""
+    for s in statements:
+        if isinstance(s, ir.CallExtern) and s.instance is None and not s.name.startswith("packet_"):
+            yield s
+        for body in bodies(s):
+            yield from _extern_calls(body)
 
-    def look(statements: tuple[ir.Stmt, ...]) -> None:
-        for s in statements:
-            if (
-                isinstance(s, ir.CallExtern)
-                and s.name == "digest"
-                and isinstance(s.type_arguments[0], types.Struct)
-            ):
-                found[s.type_arguments[0]] = None
-            for body in bodies(s):
-                look(body)
 
-    for action in actions:
-        look(action.body)
-    return list(found)
+def _digests(calls: list[ir.CallExtern]) -> dict[str, types.Type]:
+    """The types of the digests that actions send, by name, each once; an unnamed type goes by its number."""
+    found: dict[str, types.Type] = {}
+    for call in calls:
+        if call.name == "digest":
+            of = call.type_arguments[0]
+            found[of.name if isinstance(of, types.Struct) else f"digest_{len(found)}"] = of
+    return found
+
+
+def _type_annotations(of: types.Type) -> nodes.Annotations:
+    return of.annotations if isinstance(of, types.Struct) else ()

@@ -50,7 +50,7 @@ class ParserWriter:
             transitions += self._transitions(case, state)
             if not case.keys or all(k.anything for k in case.keys):
                 break  # what follows can never match
-        key = [self.expressions.left(_field(e)) for e in state.subjects]
+        key = [self.expressions.left(e) for e in state.subjects]
         return {
             "name": state.name,
             "id": number,
@@ -163,12 +163,6 @@ class ParserWriter:
             "mask": None if exact else hexadecimal(mask, size),
             "next_state": target,
         }
-
-
-def _field(e: ir.Expr) -> ir.Expr:
-    if isinstance(e, ir.Constant):
-        raise error(e.span, "a select over a constant", "transition to the state itself")
-    return e
 
 
 def _range_masks(low: int, high: int, width: int) -> list[tuple[int, int | None]]:

@@ -53,8 +53,12 @@ class _Inliner(ParserInliner):
     ) -> None:
         super().__init__(roots, names)
         self.shared = shared
-        self.applied: set[tuple[str, ir.Instance]] = set()
+        self.applied: set[ir.Instance] = set()
+        self.made: dict[tuple[str, ir.Instance], ir.Instance] = {}
         self.specialized: dict[tuple[object, ...], ir.Action] = {}
+        self.places: dict[
+            object, tuple[int, ...]
+        ] = {}  # of declarations; an inlined block's count from its instance's
 
     def top(self, instance: ir.Instance) -> ir.Block:
         block = instance.block
@@ -71,6 +75,8 @@ class _Inliner(ParserInliner):
             self.flat.body = scoped(block.span, body)
         else:
             self.flat.states = tidy(self.flat.states)
+        for objects in (self.flat.instances, self.flat.actions, self.flat.tables):
+            objects.sort(key=self.places.__getitem__)
         return self.flat
 
     def enter(
@@ -87,19 +93,19 @@ class _Inliner(ParserInliner):
         block = instance.block
         assert block is not None
         bindings = bindings | dict(zip(block.constructor, instance.arguments, strict=True))
+        given = {v: b.object for v, b in bindings.items() if isinstance(b, ir.Object)}
+        objects = {v: i for v, i in given.items() if isinstance(i, ir.Instance)}
         context = Context(
-            prefix, bindings, dict(self.shared), in_parser=block.kind == "parser", states=states or {}
+            prefix, bindings, self.shared | objects, in_parser=block.kind == "parser", states=states or {}
         )
+        place = self.places.get(instance, ())
+        self.places |= {
+            (prefix, declared): (*place, number) for number, declared in enumerate(block.declared)
+        }
         for inner in block.instances:
-            arguments = tuple(self.substitute(a, context) for a in inner.arguments)
-            for argument in arguments:
-                if not isinstance(argument, ir.Constant | ir.Text):
-                    raise error(argument.span, "a constructor's argument must be known when compiling")
-            name = full_name(prefix, inner.name, inner.annotations)
-            made = ir.Instance(name, inner.type, arguments, inner.span, inner.annotations, inner.block)
-            context.instances[inner] = made
-            if inner.block is None:
-                self.flat.instances.append(made)
+            if (prefix, inner) not in self.made:
+                self.made[prefix, inner] = self.make(inner, context)
+            context.instances[inner] = self.made[prefix, inner]
         for old in block.value_sets:
             full = full_name(prefix, old.name, old.annotations)
             context.value_sets[old] = ir.ValueSet(full, old.type, old.size, old.span, old.annotations)
@@ -111,6 +117,19 @@ class _Inliner(ParserInliner):
         for table in block.tables:
             context.tables[table] = self.table(table, context)
         return (*prologue, *self.statements(block.body, context))
+
+    def make(self, inner: ir.Instance, context: Context) -> ir.Instance:
+        """An object that a block declares; one block applied at two places has it once."""
+        arguments = tuple(self.substitute(a, context) for a in inner.arguments)
+        for argument in arguments:
+            if not isinstance(argument, ir.Constant | ir.Text | ir.Object):
+                raise error(argument.span, "a constructor's argument must be known when compiling")
+        name = full_name(context.prefix, inner.name, inner.annotations)
+        made = ir.Instance(name, inner.type, arguments, inner.span, inner.annotations, inner.block)
+        self.places[made] = self.places[context.prefix, inner]
+        if inner.block is None:
+            self.flat.instances.append(made)
+        return made
 
     # Statements
 
@@ -225,11 +244,10 @@ class _Inliner(ParserInliner):
         if block.kind == "parser":
             self.apply_parser(s, instance, out, context)
             return
-        key = (context.prefix, s.instance)
-        if key in self.applied and (block.tables or block.actions or block.instances):
+        if instance in self.applied and block.tables:
             hint = "apply a second instance of it there"
             raise error(s.span, f"'{s.instance.name}' is applied at more than one place", hint)
-        self.applied.add(key)
+        self.applied.add(instance)
         arguments = self.arguments(directions(block.parameters), s.arguments, out, context)
         inner = Context("", {})
         after = self.bind(block.parameters, arguments, (), inner, out)
@@ -244,14 +262,15 @@ class _Inliner(ParserInliner):
         # An action of the top level belongs to no control and keeps its name.
         name = full_name("" if action.top_level else prefix, action.name, action.annotations)
         made = ir.Action(name, parameters, body, action.span, action.annotations)
+        self.places[made] = (-1,) if action.top_level else self.places[prefix, action]
         self.flat.actions.append(made)
         return made
 
     def table(self, table: ir.Table, context: Context) -> ir.Table:
-        calls = [self.table_action(call, context) for call in table.actions]
+        setup: list[ir.Stmt] = []
+        calls = [self.table_action(call, setup, context) for call in table.actions]
         actions = {old.action: new.action for old, new in zip(table.actions, calls, strict=True)}
         key = []
-        setup: list[ir.Stmt] = []
         for element in table.key:
             expr = self.value(element.expr, setup, context)
             key.append(
@@ -274,10 +293,12 @@ class _Inliner(ParserInliner):
             table.annotations,
             size,
             support_timeout=table.support_timeout,
+            entries_constant=table.entries_constant,
         )
         for name in ("counters", "meters", "implementation"):
             instance = getattr(table, name)
             setattr(made, name, context.instances[instance] if instance is not None else None)
+        self.places[made] = self.places[context.prefix, table]
         self.flat.tables.append(made)
         if setup:
             self.key_setup[made] = tuple(setup)
@@ -286,10 +307,11 @@ class _Inliner(ParserInliner):
     def bound(self, call: ir.ActionCall, actions: dict[ir.Action, ir.Action]) -> ir.ActionCall:
         return ir.ActionCall(actions[call.action], call.arguments, call.span)
 
-    def table_action(self, call: ir.ActionCall, context: Context) -> ir.ActionCall:
+    def table_action(self, call: ir.ActionCall, setup: list[ir.Stmt], context: Context) -> ir.ActionCall:
         """The action that a table calls: parameters with a direction are bound, the others are the entries' data."""
         action = call.action
-        arguments = [self.substitute(a, context) for a in call.arguments]
+        directed = tuple(p.direction for p in action.parameters if p.direction)
+        arguments = self.arguments(directed, call.arguments, setup, context)
         key = (action, *(id(a) for a in arguments), context.prefix)
         if key not in self.specialized:
             self.specialized[key] = self.specialize(action, arguments, context)

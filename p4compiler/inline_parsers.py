@@ -36,7 +36,10 @@ class ParserInliner(ValueInliner):
         for state in block.states:
             body = self.statements(state.body, context)
             after: list[ir.Stmt] = []
-            subjects = tuple(self.values(list(state.subjects), after, context))
+            subjects = tuple(
+                self.saved(subject, after) if isinstance(subject, ir.Constant) else subject
+                for subject in self.values(list(state.subjects), after, context)
+            )
             if state.name == "start":
                 body = prologue + body
             cases = tuple(

@@ -15,7 +15,7 @@ class Context:
 
     prefix: str
     bindings: dict[ir.Variable, ir.Expr]
-    instances: dict[ir.Instance, ir.Instance] = field(default_factory=dict)
+    instances: dict[ir.Instance | ir.Variable, ir.Instance] = field(default_factory=dict)
     tables: dict[ir.Table, ir.Table] = field(default_factory=dict)
     value_sets: dict[ir.ValueSet, ir.ValueSet] = field(default_factory=dict)
     states: dict[str, str] = field(default_factory=dict)
@@ -54,6 +54,8 @@ class ValueInliner:
         """The expression with this context's meaning of its variables (it contains no calls)."""
         if isinstance(e, ir.Ref):
             return context.bindings.get(e.variable, e)
+        if isinstance(e, ir.Object):
+            return ir.Object(e.type, e.span, context.instances[e.object])
         if isinstance(e, ir.TableHit):
             return ir.TableHit(e.type, e.span, context.tables[e.table])
         return map_children(e, lambda child: self.substitute(child, context))
@@ -205,7 +207,7 @@ class ValueInliner:
                 after.append(ir.Assign(argument.span, argument, copy))
                 inner.bindings[parameter] = copy
                 continue
-            steady = isinstance(argument, ir.Constant) or (
+            steady = isinstance(argument, ir.Constant | ir.Object) or (
                 is_fixed(argument)
                 and place is not None
                 and not any(overlap(place, w) for w in written + changed)

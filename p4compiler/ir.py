@@ -24,7 +24,7 @@ class Variable:
     direction: str = ""
     annotations: Annotations = ()
     parameter: bool = False
-    default: Constant | None = None  # of a parameter that may be left out
+    default: Constant | Text | Aggregate | None = None  # of a parameter that may be left out
 
 
 @dataclass(slots=True, eq=False)
@@ -101,7 +101,7 @@ class KeyValue:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry of a table's `const entries`; of those that match the one with the smallest priority wins."""
+    """One entry of a table's `entries`; of those that match the one with the smallest priority wins."""
 
     keys: tuple[KeyValue, ...]
     call: ActionCall
@@ -125,6 +125,7 @@ class Table:
     counters: Instance | None = None
     meters: Instance | None = None
     implementation: Instance | None = None
+    entries_constant: bool = True
     support_timeout: bool = False
     hidden: bool = False
 
@@ -173,6 +174,7 @@ class Block:
     instances: list[Instance] = field(default_factory=list)
     actions: list[Action] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
+    declared: list[Instance | Action | Table] = field(default_factory=list)  # all three kinds in their order
     value_sets: list[ValueSet] = field(default_factory=list)
     prologue: tuple[Stmt, ...] = ()  # declarations of its variables
     body: tuple[Stmt, ...] = ()  # of a control
@@ -210,6 +212,13 @@ class Ref(Expression):
     """The value of a variable or parameter."""
 
     variable: Variable
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Object(Expression):
+    """An object, or a parameter that stands for one, as an argument."""
+
+    object: Instance | Variable
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -313,8 +322,8 @@ class TableHit(Expression):
 
 
 Expr = (
-    Constant | Text | Ref | Field | Element | StackPart | Slice | Unary | Binary | Mux | Cast | IsValid | Lookahead
-    | Aggregate | Call | TableHit
+    Constant | Text | Ref | Object | Field | Element | StackPart | Slice | Unary | Binary | Mux | Cast | IsValid
+    | Lookahead | Aggregate | Call | TableHit
 )  # fmt: skip
 
 
@@ -407,7 +416,7 @@ class CallFunction(Statement):
 class ApplyBlock(Statement):
     """A control or parser inside another one is applied."""
 
-    instance: Instance
+    instance: Instance | Variable
     arguments: tuple[Expr, ...]
 
 
@@ -419,7 +428,7 @@ class CallExtern(Statement):
     """
 
     name: str
-    instance: Instance | None
+    instance: Instance | Variable | None
     arguments: tuple[Expr, ...]
     directions: tuple[str, ...]
     type_arguments: tuple[types.Type, ...] = ()

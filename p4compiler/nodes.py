@@ -414,11 +414,12 @@ class ActionRef(Node):
 
 @dataclass(frozen=True, slots=True)
 class Entry(Node):
-    """`(keys): action;` of `const entries`."""
+    """`const priority = n: (keys): action;` of `entries`, `priority` None where it is left out."""
 
     keys: tuple[Expr, ...]
     action: ActionRef
     annotations: Annotations
+    priority: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -440,6 +441,7 @@ class Table(Declaration):
     default: ActionRef | None
     default_constant: bool
     entries: tuple[Entry, ...] | None
+    entries_constant: bool
     properties: tuple[Property, ...]
 
 

@@ -303,7 +303,7 @@ class _Parser(ExpressionParser):
             self.expect(";")
             return nodes.Name(name.span, name.text)
         self.expect("(")
-        subjects = [self.expression()]
+        subjects = [] if self.token.text == ")" else [self.expression()]
         while self.accept(","):
             subjects.append(self.expression())
         self.expect(")")
@@ -380,6 +380,7 @@ class _Parser(ExpressionParser):
         default: nodes.ActionRef | None = None
         default_constant = False
         entries: tuple[nodes.Entry, ...] | None = None
+        entries_constant = True
         properties: list[nodes.Property] = []
         while not self.accept("}"):
             of_property = self.annotations()
@@ -396,10 +397,7 @@ class _Parser(ExpressionParser):
                     default, default_constant = self.action_ref(), constant
                     self.expect(";")
                 case "entries":
-                    if not constant:
-                        hint = "write const entries = { ... }"
-                        raise error(first, "entries that can be changed at run time are not supported", hint)
-                    entries = self.entries()
+                    entries, entries_constant = self.entries(), constant
                 case _:
                     value = self.expression()
                     self.expect(";")
@@ -409,7 +407,7 @@ class _Parser(ExpressionParser):
             raise error(name.span, f"table '{name.text}' has no actions", "add actions = { ... }")
         return nodes.Table(
             start.to(self.last()), name.text, name.span, annotations,
-            key, actions, default, default_constant, entries, tuple(properties),
+            key, actions, default, default_constant, entries, entries_constant, tuple(properties),
         )  # fmt: skip
 
     def key(self) -> tuple[nodes.KeyElement, ...]:
@@ -451,16 +449,19 @@ class _Parser(ExpressionParser):
         while not self.accept("}"):
             before = self.annotations()
             start = self.token.span
-            if self.token.text in ("const", "priority") and self.peek().text != ":":
-                raise error(
-                    start, "entries with priorities of their own are not supported", "use their order"
-                )
+            self.accept("const")
+            priority: nodes.Expr | None = None
+            if self.token.text == "priority" and self.peek().text == "=":
+                self.advance()
+                self.advance()
+                priority = self.expression()
+                self.expect(":", "and the entry's keys")
             keys = self.keysets()
             self.expect(":", "and the entry's action")
             action = self.action_ref()
             after = self.annotations()
             self.expect(";")
-            entries.append(nodes.Entry(start.to(self.last()), keys, action, before + after))
+            entries.append(nodes.Entry(start.to(self.last()), keys, action, before + after, priority))
         self.accept(";")
         return tuple(entries)
 

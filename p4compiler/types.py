@@ -217,6 +217,11 @@ class Block(Named):
     type_parameters: tuple[str, ...]
     parameters: tuple[Parameter, ...]
 
+    def fits(self, wanted: Block) -> bool:
+        """Whether a parser or control of this type can stand where another type is wanted: they are applied alike."""
+        given = [(p.type, p.direction) for p in self.parameters]
+        return self.kind == wanted.kind and given == [(p.type, p.direction) for p in wanted.parameters]
+
 
 @dataclass(frozen=True, slots=True)
 class BlockInstance(Type):

@@ -13,9 +13,11 @@ import socket
 import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import NoReturn
+
+from p4switch.links import Direction, LinkError, LinkProperties, changed, link_option
 
 _EXIT_FAILURE = 1
 _EXIT_USAGE = 2
@@ -67,6 +69,7 @@ class Options:
 
     program: Path | None
     ports: dict[int, str]
+    links: dict[tuple[int, Direction], LinkProperties]
     device_id: int
     grpc_address: str
     cpu_port: int | None
@@ -88,9 +91,11 @@ def parse(argv: Sequence[str]) -> Options:
     if switch.log_console and switch.log_file:
         raise UsageError("give either --log-console or --log-file")
     logging_wanted = switch.log_console or switch.log_file
+    ports = _ports(switch.interface)
     options = Options(
         program=switch.program,
-        ports=_ports(switch.interface),
+        ports=ports,
+        links=_links(switch.link, ports),
         device_id=switch.device_id,
         grpc_address=grpc.grpc_server_addr,
         cpu_port=grpc.cpu_port,
@@ -139,6 +144,19 @@ def _ports(interfaces: Iterable[str]) -> dict[int, str]:
     return ports
 
 
+def _links(items: Iterable[str], ports: Mapping[int, str]) -> dict[tuple[int, Direction], LinkProperties]:
+    links: dict[tuple[int, Direction], LinkProperties] = {}
+    for item in items:
+        try:
+            port, direction, given = link_option(item)
+            if port not in ports:
+                raise LinkError(f"port {port} has no interface: give it one with -i")
+            links[port, direction] = changed(links.get((port, direction), LinkProperties()), given)
+        except LinkError as error:
+            raise UsageError(f"--link {item}: {error}") from None
+    return links
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(message)
@@ -165,6 +183,14 @@ def _switch_parser() -> _Parser:
         default=[],
         metavar="PORT@INTERFACE",
         help="attach an interface as a port; may be repeated",
+    )
+    parser.add_argument(
+        "--link",
+        action="append",
+        default=[],
+        metavar="PORT[:ingress]:NAME=VALUE,…",
+        help="emulate the link at a port, for packets that leave by it or that come in; may be repeated; names: "
+        + ", ".join(field.name for field in fields(LinkProperties)),
     )
     parser.add_argument(
         "--device-id", type=int, default=0, metavar="N", help="P4Runtime device id; default 0"
@@ -245,18 +271,22 @@ def _run(options: Options) -> None:
         signal.signal(signal_number, lambda *_: stop.set())
     # gRPC is imported only here: a wrong command line should not wait for it.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its C core prints beside our own messages
+    from p4switch import management
+    from p4switch.link_management import link_calls
     from p4switch.live import PortError
     from p4switch.p4runtime_device import Device
     from p4switch.p4runtime_server import P4RuntimeService, serve
     from p4switch.program import ProgramError
     from p4switch.toolchain import ToolchainError
+    from p4switch.trace.stream import trace_stream
 
-    device = Device(options.ports, options.cpu_port, options.drop_port)
+    device = Device(options.ports, options.cpu_port, options.drop_port, options.links, options.device_id)
     service = P4RuntimeService(device, options.device_id)
     try:
         if options.program is not None:
             device.boot(options.program.read_bytes())
-        server, port = serve(service, options.grpc_address)
+        streams = {"Trace": trace_stream(lambda: device.engine)}
+        server, port = serve(service, options.grpc_address, management.handler(link_calls(device), streams))
     except ProgramError as error:
         raise StartError(f"{options.program}: {error}") from None
     except (OSError, PortError, ToolchainError) as error:

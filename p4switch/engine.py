@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from p4switch.action_profile import ProfileState
 from p4switch.batch import BatchProcessor, Departures
 from p4switch.codegen import translate
-from p4switch.codegen.layout import machine_width
+from p4switch.codegen.layout import cell_bytes
 from p4switch.entries import (
     ActionCall,
     CounterValue,
@@ -28,7 +28,8 @@ from p4switch.entries import (
     TableError,
     TableErrorCode,
 )
-from p4switch.library import Collected, PortStatistics, load_program, runtime
+from p4switch.library import Collected, LinkStatistics, PortStatistics, load_program, runtime
+from p4switch.links import Direction, LinkProperties
 from p4switch.live import LivePorts, PortError
 from p4switch.match_table import MatchTable
 from p4switch.meters import Meter
@@ -36,6 +37,8 @@ from p4switch.program import Field, Program, RegisterArray
 from p4switch.reader import read_program
 from p4switch.replicas import ReplicaGroups
 from p4switch.toolchain import compile_program
+from p4switch.trace.conditions import parse_conditions
+from p4switch.trace.tracer import Tracer
 
 LONGEST_PACKET = 65600  # as in runtime/switch.h: IPv4 has 65,535 bytes, before Ethernet and tags
 
@@ -48,9 +51,16 @@ class Engine:
     """
 
     def __init__(
-        self, program: Program, library: ctypes.CDLL, cpu_port: int | None, drop_port: int, seed: int
+        self,
+        program: Program,
+        config: bytes,
+        library: ctypes.CDLL,
+        cpu_port: int | None,
+        drop_port: int,
+        seed: int,
     ):
         self.program = program
+        self._config = config
         self._cpu_port = cpu_port
         self._drop_port = drop_port
         self._library = library
@@ -94,11 +104,11 @@ class Engine:
         """
         program = read_program(config)
         library = load_program(compile_program(config, lambda: translate(program)))
-        return cls(program, library, cpu_port, drop_port, seed)
+        return cls(program, config, library, cpu_port, drop_port, seed)
 
     def another(self, seed: int = 0) -> Engine:
         """A switch of the same program with a state of its own, and empty tables."""
-        return Engine(self.program, self._library, self._cpu_port, self._drop_port, seed)
+        return Engine(self.program, self._config, self._library, self._cpu_port, self._drop_port, seed)
 
     def process(self, port: int, packet: bytes, now: int = 0) -> list[tuple[int, bytes]]:
         """One packet through the program; `now` in microseconds; the outputs in order as (port, packet)."""
@@ -120,6 +130,24 @@ class Engine:
         `times` in microseconds. ValueError: a packet that comes or leaves is longer than `room`.
         """
         return self._batches.process(ports, packets, lengths, times)
+
+    @contextmanager
+    def traced(self, conditions: str = "") -> Iterator[Tracer]:
+        """Traces packets for the time of a `with` block, all or those that meet the conditions (trace/conditions.py).
+
+        Meanwhile another library of the same program works on the same state; otherwise tracing costs nothing.
+        Raises ConditionError, TraceError (somebody else traces this switch) and ToolchainError.
+        """
+        wanted = parse_conditions(self.program, conditions)
+        translated = compile_program(self._config, lambda: translate(self.program, traced=True), traced=True)
+        ports = self.port_statistics().keys() or None
+        tracer = Tracer(
+            self._base, self.program, load_program(translated), self._tables, ports, wanted, self._locked
+        )
+        try:
+            yield tracer
+        finally:
+            tracer.close()
 
     # Tables
 
@@ -370,7 +398,7 @@ class Engine:
         register = self.program.registers.get(name)
         if register is None:
             raise TableError(TableErrorCode.NOT_FOUND, f"register {name} does not exist")
-        return register, machine_width(register.width) // 8
+        return register, cell_bytes(self.program, register.width)
 
     def _register_place(self, name: str, index: int) -> tuple[int, int]:
         """The address of a cell, and the bytes from it to the next one."""
@@ -391,14 +419,16 @@ class Engine:
         packet_in: Callable[[bytes], None] | None = None,
         *,
         offload: bool = True,
+        links: Mapping[tuple[int, Direction], LinkProperties] | None = None,
     ) -> None:
         """Opens the interfaces and forwards in a thread; packets to the CPU port go to `packet_in`, in another.
 
-        `offload`: packets that leave one behind the other may go as one superframe. Raises PortError.
+        `offload`: packets that leave one behind the other may go as one superframe. `links` are emulated at their
+        ports. Raises PortError.
         """
         if self._live:
             raise PortError("the ports are open already")
-        self._live.append(LivePorts(self._base, ports, self._cpu_port, packet_in, offload))
+        self._live.append(LivePorts(self._base, ports, self._cpu_port, packet_in, offload, links or {}))
 
     def stop(self) -> None:
         """Ends the threads and closes the ports; may be called twice."""
@@ -417,6 +447,20 @@ class Engine:
     def port_statistics(self) -> dict[int, PortStatistics]:
         """Packets and frames of each live port."""
         return self._live[0].statistics() if self._live else {}
+
+    def set_link(self, port: int, direction: Direction, properties: LinkProperties) -> None:
+        """Emulates a link at a live port from now on; raises PortError."""
+        if not self._live:
+            raise PortError("emulated links need open ports")
+        with self._locked():
+            self._live[0].set_link(port, direction, properties)
+
+    def link_statistics(self, port: int, direction: Direction) -> LinkStatistics | None:
+        """What has happened on an emulated link since the ports were opened; None where there has been none."""
+        if not self._live:
+            return None
+        with self._locked():
+            return self._live[0].link_statistics(port, direction)
 
     def now(self) -> int:
         """The time of the live ports' clock in microseconds; 0 while they are closed."""

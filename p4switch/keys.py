@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from p4switch.entries import (
     EntryKey,
@@ -16,28 +17,38 @@ from p4switch.entries import (
     Ternary,
 )
 from p4switch.program import MeterArray, Program, Table, TableKey
+from p4switch.words import to_words, word_count
 
-WORD = (1 << 64) - 1
 METER_WORDS = 10  # struct meter in runtime/meter.h
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A key field's word and shift; fields of over 64 bits take two words of their own, the high one first."""
+    """A key field's word and shift; fields of over 64 bits take words of their own, the high one first."""
 
     word: int
     shift: int
     width: int
 
 
-@dataclass(frozen=True, slots=True)
-class PackedKey:
+class PackedKey(NamedTuple):
     """A key ready for the table: words, mask, high ends of the ranges, and the priority (larger wins)."""
 
     words: tuple[int, ...]
     mask: tuple[int, ...]
     high: tuple[int, ...]
     priority: int
+
+    def matches(self, key: tuple[int, ...]) -> bool:
+        """Whether it matches a packet's key."""
+        fixed = len(key) - len(self.high)
+        return all(
+            (number ^ word) & mask == 0
+            for number, word, mask in zip(key[:fixed], self.words, self.mask, strict=False)
+        ) and all(
+            low <= number <= high
+            for number, low, high in zip(key[fixed:], self.words[fixed:], self.high, strict=True)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +89,7 @@ class KeyLayout:
                 word, used = word + (used > 0), 0
             places[number] = Place(word, used, key.width)
             if key.width > 64:
-                word += 2
+                word += word_count(key.width)
             else:
                 used += key.width
         word += used > 0
@@ -120,8 +131,8 @@ class KeyLayout:
             if self.kind == "lpm" and isinstance(match, Lpm):
                 priority = match.prefix_length
             if place.width > 64:
-                words[place.word], words[place.word + 1] = value >> 64, value & WORD
-                mask[place.word], mask[place.word + 1] = bits >> 64, bits & WORD
+                whole = slice(place.word, place.word + word_count(place.width))
+                words[whole], mask[whole] = to_words(value, place.width), to_words(bits, place.width)
             else:
                 words[place.word] |= value << place.shift
                 mask[place.word] |= bits << place.shift

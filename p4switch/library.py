@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes import POINTER, c_bool, c_int32, c_int64, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, c_bool, c_double, c_int32, c_int64, c_uint32, c_uint64, c_void_p
 from functools import cache
 from pathlib import Path
 
-from p4switch.toolchain import compile_runtime
+from p4switch.toolchain import compile_folder
 
 Words = POINTER(c_uint64)
 
@@ -19,7 +19,9 @@ class Collected(ctypes.Structure):
 
 
 class PortStatistics(ctypes.Structure):
-    """Of one port, since it was opened: packets (and frames, which offload makes fewer), and packets not sent."""
+    """Of one port, since it was opened: packets (and frames, which offload makes fewer), packets not sent, and frames
+    that came faster than they were taken.
+    """
 
     _fields_ = (
         ("received", c_uint64),
@@ -27,6 +29,29 @@ class PortStatistics(ctypes.Structure):
         ("sent", c_uint64),
         ("sent_frames", c_uint64),
         ("dropped", c_uint64),
+        ("missed", c_uint64),
+    )
+
+
+class LinkSettings(ctypes.Structure):
+    """`struct link_properties`: seconds, bytes, bits/s, probabilities."""
+
+    _fields_ = (
+        *((name, c_double) for name in ("rate", "delay", "jitter", "queue_bytes", "ecn_bytes")),
+        *((name, c_double) for name in ("loss", "duplication", "reordering", "displacement")),
+        *((name, c_double) for name in ("burst_begin", "burst_end", "burst_loss", "overhead")),
+        ("seed", c_uint64),
+    )
+
+
+class LinkStatistics(ctypes.Structure):
+    """`struct link_statistics`: packets, but for *bytes and lateness (picoseconds)."""
+
+    _fields_ = (
+        *((name, c_uint64) for name in ("offered", "sent", "sent_bytes")),
+        *((name, c_uint64) for name in ("lost", "burst_lost", "queue_dropped", "memory_dropped")),
+        *((name, c_uint64) for name in ("marked", "duplicated", "reordered", "highest_bytes")),
+        *((name, c_uint64) for name in ("lateness_sum", "lateness_most", "late", "queue_bytes", "held")),
     )
 
 
@@ -53,10 +78,12 @@ SIGNATURES = {
     "forwarder_now": (c_uint64, [c_void_p]),
     "forwarder_stop": (None, [c_void_p]),
     "forwarder_statistics": (None, [c_void_p, c_uint32, POINTER(PortStatistics)]),
+    "forwarder_set_link": (c_bool, [c_void_p, c_uint32, c_bool, POINTER(LinkSettings)]),
+    "forwarder_read_link": (c_bool, [c_void_p, c_uint32, c_bool, POINTER(LinkStatistics)]),
     "forwarder_close": (None, [c_void_p]),
     "table_open": (None, [c_void_p, c_uint32, c_uint32, c_uint32, c_uint32]),
     "table_extra": (c_void_p, [c_void_p, c_int64]),
-    "table_add": (c_int64, [c_void_p, Words, Words, Words, c_uint32, c_uint32, Words]),
+    "table_add": (c_int64, [c_void_p, Words, c_uint32, c_uint32]),
     "table_remove": (None, [c_void_p, c_int64, Words]),
     "table_set": (None, [c_void_p, c_int64, c_uint32, Words]),
     "table_counter": (None, [c_void_p, c_int64, Words, Words]),
@@ -67,7 +94,7 @@ SIGNATURES = {
 @cache
 def runtime() -> ctypes.CDLL:
     """The runtime library, compiled on first use."""
-    library = ctypes.CDLL(str(compile_runtime()))
+    library = ctypes.CDLL(str(compile_folder()))
     for name, (result, arguments) in SIGNATURES.items():
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments

@@ -10,7 +10,8 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterable, Mapping
 
-from p4switch.library import PortStatistics, runtime
+from p4switch.library import LinkStatistics, PortStatistics, runtime
+from p4switch.links import Direction, LinkProperties
 
 # Drops what comes in behind the tap: else the host's own stack would process (and answer) every packet a second time.
 # The program is classic BPF, "return 2", which clsact reads as TC_ACT_SHOT.
@@ -18,6 +19,8 @@ TAKE_FROM_HOST = (
     "qdisc add dev {0} clsact\nfilter add dev {0} ingress protocol all prio 1 bpf da bytecode '1,6 0 0 2'\n"
 )
 GIVE_BACK = "qdisc del dev {0} clsact\n"
+# Waits for the end of its input, which comes however the switch ends, and gives the interfaces back.
+GUARD = 'cat; printf %s "$1" | tc -force -batch -'
 
 
 class PortError(Exception):
@@ -34,11 +37,12 @@ class LivePorts:
         cpu_port: int | None,
         packet_in: Callable[[bytes], None] | None,
         offload: bool,
+        links: Mapping[tuple[int, Direction], LinkProperties],
     ) -> None:
         if cpu_port is not None and cpu_port in ports:
             raise PortError(f"port {cpu_port} is the CPU port and cannot be {ports[cpu_port]} as well")
         self._sockets: list[socket.socket] = []
-        self._interfaces: list[str] = []
+        self._guard: subprocess.Popen[bytes] | None = None
         self._forwarder: int | None = None
         self._control: socket.socket | None = None
         self._packet_in = packet_in
@@ -46,6 +50,9 @@ class LivePorts:
         self._numbers = list(ports)
         try:
             self._open(base, ports, cpu_port, offload)
+            for (number, direction), properties in links.items():
+                self.set_link(number, direction, properties)
+            self._start()
         except BaseException:
             self.close()
             raise
@@ -63,10 +70,18 @@ class LivePorts:
             self._control, inner = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             self._sockets.append(inner)
             self._numbers.append(cpu_port)
-        for interface in dict.fromkeys(ports.values()):
-            _tc(GIVE_BACK.format(interface), check=False)  # of a switch that was killed
-            _tc(TAKE_FROM_HOST.format(interface))
-            self._interfaces.append(interface)
+        interfaces = dict.fromkeys(ports.values())
+        if interfaces:
+            give_back = "".join(map(GIVE_BACK.format, interfaces))
+            _tc(give_back, check=False)  # what others have put there
+            self._guard = subprocess.Popen(
+                ["sh", "-c", GUARD, "sh", give_back],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is not meant for it
+            )
+            _tc("".join(map(TAKE_FROM_HOST.format, interfaces)))
         count = len(self._numbers)
         self._forwarder = runtime().forwarder_open(
             base,
@@ -78,6 +93,8 @@ class LivePorts:
         )
         if not self._forwarder:
             raise PortError(f"no memory for {count} ports")
+
+    def _start(self) -> None:
         forward = threading.Thread(
             target=runtime().forwarder_run, args=(self._forwarder,), name="p4switch forwarding", daemon=True
         )
@@ -109,6 +126,25 @@ class LivePorts:
             runtime().forwarder_statistics(self._forwarder, index, ctypes.byref(found[number]))
         return found
 
+    def set_link(self, number: int, direction: Direction, properties: LinkProperties) -> None:
+        """What happens to packets at a port from now on. Under the switch's lock."""
+        settings = properties.for_runtime()
+        index, ingress = self._index(number), direction == Direction.INGRESS
+        if not runtime().forwarder_set_link(self._forwarder, index, ingress, ctypes.byref(settings)):
+            raise PortError(f"no memory for a link at port {number}")
+
+    def link_statistics(self, number: int, direction: Direction) -> LinkStatistics | None:
+        """Of an emulated link, None where there has been none. Under the switch's lock."""
+        found = LinkStatistics()
+        index, ingress = self._index(number), direction == Direction.INGRESS
+        there = runtime().forwarder_read_link(self._forwarder, index, ingress, ctypes.byref(found))
+        return found if there else None
+
+    def _index(self, number: int) -> int:
+        if number not in self._numbers:
+            raise PortError(f"port {number} is not open")
+        return self._numbers.index(number)
+
     def close(self) -> None:
         """Ends the threads, closes the sockets and gives the interfaces back to the host."""
         if self._forwarder:
@@ -125,8 +161,9 @@ class LivePorts:
             opened.close()
         if self._control is not None:
             self._control.close()
-        _tc("".join(GIVE_BACK.format(i) for i in self._interfaces), check=False)
-        self._interfaces = []
+        if self._guard is not None:
+            self._guard.communicate()
+            self._guard = None
 
     def _receive(self, control: socket.socket) -> None:
         """Packets from the program to the control plane, until the socket is shut down."""

@@ -27,6 +27,7 @@ from p4switch.keys import EntryExtra, KeyLayout, PackedKey
 from p4switch.library import runtime, words
 from p4switch.meters import Meter
 from p4switch.program import Action, Program, Table
+from p4switch.words import to_words, word_count
 
 
 @dataclass(slots=True)
@@ -112,7 +113,7 @@ class MatchTable:
         self._writable()
         packed = self.keys.pack(key)
         installed = self._find(key)
-        runtime().table_remove(self._address, installed.index, words(packed.mask))
+        runtime().table_remove(self._address, installed.index, words((*packed.mask, *packed.high)))
         del self._installed[packed]
         self._forget_groups()
 
@@ -124,6 +125,10 @@ class MatchTable:
     def entries(self) -> list[Entry]:
         """All entries, in the order in which they were added."""
         return [i.entry for i in self._installed.values()]
+
+    def places(self) -> dict[int, Entry]:
+        """All entries by their place in the look-up structure."""
+        return {installed.index: installed.entry for installed in self._installed.values()}
 
     def entry(self, key: EntryKey) -> Entry | None:
         """The entry of that key."""
@@ -175,15 +180,8 @@ class MatchTable:
         if packed in self._installed:
             raise self._error(TableErrorCode.ALREADY_EXISTS, f"an entry for {entry.key} exists")
         number, data = self._resolve(entry.action)
-        index = runtime().table_add(
-            self._address,
-            words(packed.words),
-            words(packed.mask),
-            words(packed.high),
-            packed.priority,
-            number,
-            words(data),
-        )
+        packed_words = words((*packed.words, *packed.mask, *packed.high, *data))
+        index = runtime().table_add(self._address, packed_words, packed.priority, number)
         if index < 0:
             raise self._error(TableErrorCode.RESOURCE_EXHAUSTED, "out of memory")
         self._installed[packed] = _Installed(index, entry)
@@ -267,7 +265,7 @@ class MatchTable:
                     TableErrorCode.INVALID_ARGUMENT,
                     f"action {call.name}: {parameter.name} = {value} does not fit into {parameter.width} bits",
                 )
-            data += [value >> 64, value & (1 << 64) - 1] if parameter.width > 64 else [value]
+            data += to_words(value, parameter.width)
         return number, tuple(data) + (0,) * (self._data_words - len(data))
 
     def _find(self, key: EntryKey) -> _Installed:
@@ -291,4 +289,4 @@ class MatchTable:
 
 
 def _words_of(action: Action) -> int:
-    return sum(2 if p.width > 64 else 1 for p in action.parameters)
+    return sum(word_count(p.width) for p in action.parameters)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import grpc
 from google.protobuf.empty_pb2 import Empty
@@ -13,6 +15,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from p4switch.engine import Engine
 from p4switch.entries import TableError
+from p4switch.links import Direction, LinkError, LinkProperties, changed, report
 from p4switch.live import PortError
 from p4switch.p4runtime_entities import Entities
 from p4switch.p4runtime_errors import P4RuntimeError, invalid, unimplemented
@@ -41,16 +44,26 @@ class Device:
 
     `packet_in`, to be set, receives what the data plane sends to the CPU port, on a thread of the engine's; `notify`
     digests and idle timeouts, on another.
-    Not thread-safe but for `load`: the service's lock guards it.
+    Not thread-safe but for `load` and links: the service's lock guards it.
     """
 
-    def __init__(self, ports: Mapping[int, str], cpu_port: int | None, drop_port: int) -> None:
+    def __init__(
+        self,
+        ports: Mapping[int, str],
+        cpu_port: int | None,
+        drop_port: int,
+        links: Mapping[tuple[int, Direction], LinkProperties] | None = None,
+        device_id: int = 0,
+    ) -> None:
         self.packet_in: Callable[[p4r.PacketIn], None] = lambda _: None
         self.notify: Callable[[p4r.StreamMessageResponse], None] = lambda _: None
         self._notifier: Notifier | None = None
         self._ports = dict(ports)
         self._cpu_port = cpu_port
         self._drop_port = drop_port
+        self._links = dict(links or {})
+        self._linking = threading.Lock()
+        self._device_id = device_id
         self._running: tuple[Engine, Callable[[bytes], None]] | None = None
         self._committed: Pipeline | None = None
         self._saved: Pipeline | None = None
@@ -59,6 +72,11 @@ class Device:
     def pipeline(self) -> Pipeline | None:
         """The pipeline that reads and writes concern: the last one saved or committed."""
         return self._saved or self._committed
+
+    @property
+    def engine(self) -> Engine | None:
+        """The engine that forwards."""
+        return self._running[0] if self._running is not None else None
 
     def boot(self, device_config: bytes) -> None:
         """Forward with a BMv2 JSON alone; without P4Info no controller can write to it.
@@ -142,26 +160,61 @@ class Device:
         packet = self._committed.packet_out.pack(message)
         self._committed.engine.packet_out(packet, self._cpu_port)
 
+    def set_link(self, port: int, direction: Direction, given: Mapping[str, Any]) -> None:
+        """Change properties of an emulated link at once, and for pipelines to come; raises LinkError."""
+        if port not in self._ports:
+            raise LinkError(f"the switch has no port {port}; there are {', '.join(map(str, self._ports))}")
+        with self._linking:
+            properties = changed(self._links.get((port, direction), LinkProperties()), given)
+            self._links[port, direction] = properties
+            if self._running is not None:
+                self._running[0].set_link(port, direction, self._seeded(properties))
+
+    def ports(self) -> list[dict[str, Any]]:
+        """Every port with its counts and emulated links; counts are since the pipeline was set."""
+        with self._linking:
+            engine = self._running[0] if self._running else None
+            counts = engine.port_statistics() if engine else {}
+            found = []
+            for port, interface in self._ports.items():
+                answer: dict[str, Any] = {"port": port, "interface": interface}
+                if port in counts:
+                    answer |= {name: getattr(counts[port], name) for name, _ in counts[port]._fields_}
+                for direction in Direction:
+                    if properties := self._links.get((port, direction)):
+                        statistics = engine.link_statistics(port, direction) if engine else None
+                        answer[direction] = report(properties, statistics)
+                found.append(answer)
+        return found
+
     def stop(self) -> None:
         """Close the ports."""
         if self._notifier is not None:
             self._notifier.stop()
             self._notifier = None
-        if self._running is not None:
-            self._running[0].stop()
+        with self._linking:
+            if self._running is not None:
+                self._running[0].stop()
+                self._running = None
+
+    def _seeded(self, properties: LinkProperties) -> LinkProperties:
+        """Links of different switches with one seed shall not lose the same packets."""
+        return replace(properties, seed=properties.seed | self._device_id % 2**11 << 53)
 
     def _run(self, engine: Engine, deliver: Callable[[bytes], None]) -> None:
-        previous = self._running
-        if previous is not None:
-            previous[0].stop()
         engine.log_messages(_log.isEnabledFor(logging.INFO))
-        try:
-            engine.start(self._ports, deliver)
-        except Exception:
+        with self._linking:
+            links = {place: self._seeded(properties) for place, properties in self._links.items()}
+            previous = self._running
             if previous is not None:
-                previous[0].start(self._ports, previous[1])
-            raise
-        self._running = engine, deliver
+                previous[0].stop()
+            try:
+                engine.start(self._ports, deliver, links=links)
+            except Exception:
+                if previous is not None:
+                    previous[0].start(self._ports, previous[1], links=links)
+                raise
+            self._running = engine, deliver
 
 
 def _discard(_packet: bytes) -> None:

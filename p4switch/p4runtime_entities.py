@@ -31,7 +31,9 @@ class Entities:
             if table.preamble.name not in program.tables:
                 raise invalid(f"the P4Info has a table {table.preamble.name}, the device config has none")
         # Of the others a compiler may have dropped those that the program never uses.
-        parameters = {action.name: action.parameters for action in program.actions.values()}
+        # An action that a control calls, too, is there a second time, its parameters bound.
+        by_count = sorted(program.actions.values(), key=lambda action: len(action.parameters))
+        parameters = {action.name: action.parameters for action in by_count}
         actions = {
             action.preamble.id: ActionCodec(action, parameters[action.preamble.name])
             for action in p4info.actions

@@ -292,8 +292,10 @@ def _all_or_none(entities: Entities, updates: Sequence[p4r.Update]) -> list[P4Ru
     return [None] * len(updates)
 
 
-def serve(service: P4RuntimeService, address: str) -> tuple[grpc.Server, int]:
-    """Start serving at `address` (host:port, port 0 for any free one); the server and its port.
+def serve(
+    service: P4RuntimeService, address: str, *others: grpc.GenericRpcHandler
+) -> tuple[grpc.Server, int]:
+    """Start serving it and `others` at `address` (host:port, port 0 for any free one); the server and its port.
 
     Raises OSError if the address cannot be bound.
     """
@@ -302,6 +304,7 @@ def serve(service: P4RuntimeService, address: str) -> tuple[grpc.Server, int]:
         options=[("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", _MAX_REQUEST_BYTES)],
     )
     p4r_grpc.add_P4RuntimeServicer_to_server(service, server)
+    server.add_generic_rpc_handlers(others)
     try:
         port = server.add_insecure_port(address)
     except RuntimeError:

@@ -34,11 +34,11 @@ PRIMITIVES: dict[str, tuple[str, ...]] = {
     "shift_left": _TWO_OPERANDS,
     "shift_right": _TWO_OPERANDS,
     "assign_VL": ("target", "value"),
-    "add_header": ("header",),
-    "add_header_fast": ("header",),
-    "remove_header": ("header",),
-    "assign_header": ("header", "any header"),
-    "copy_header": ("header", "any header"),
+    "add_header": ("element",),
+    "add_header_fast": ("element",),
+    "remove_header": ("element",),
+    "assign_header": ("element", "any header"),
+    "copy_header": ("element", "any header"),
     "assign_union": ("union", "union"),
     "assign_header_stack": ("stack", "stack"),
     "assign_union_stack": ("stack", "stack"),
@@ -83,6 +83,8 @@ def _fits(argument: Argument, kind: str) -> bool:
             return isinstance(argument, (Field, ElementField))
         case "header":
             return isinstance(argument, HeaderName)
+        case "element":
+            return isinstance(argument, (HeaderName, StackElement))
         case "any header":
             return isinstance(argument, (HeaderName, StackElement, Conditional))
         case "union":

@@ -194,13 +194,14 @@ class Primitive:
 
 @dataclass(frozen=True, slots=True)
 class FieldType:
-    """A field of a header type: `width` bits from bit `offset` of the header; a varbit has at most so many."""
+    """A field of a header type: `width` bits (of a varbit: at most) from bit `offset` on, as if varbits were empty."""
 
     name: str
     width: int
     signed: bool
     offset: int
     varying: bool = False
+    behind_varbit: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,8 +219,8 @@ class HeaderType:
 
     @property
     def varbit(self) -> FieldType | None:
-        """The field of varying width, always the last one."""
-        return self.fields[-1] if self.fields and self.fields[-1].varying else None
+        """The field of varying width."""
+        return next((f for f in self.fields if f.varying), None)
 
     def field(self, name: str) -> FieldType | None:
         """The field of that name, if there is one."""
@@ -228,12 +229,13 @@ class HeaderType:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """An instance of a header type; metadata instances never stand in a packet."""
+    """An instance of a header type; metadata never stand in a packet. Those with a varbit are always valid bytes."""
 
     name: str
     id: int
     type: HeaderType
     is_metadata: bool
+    always_valid: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ class ToolchainError(Exception):
     """There is no usable C compiler, or it refused generated code; the message says how to mend it."""
 
 
-def compile_program(config: bytes, translate: Callable[[], str]) -> Path:
+def compile_program(config: bytes, translate: Callable[[], str], *, traced: bool = False) -> Path:
     """The library of a program (BMv2 JSON); `translate` gives its C if it has not been compiled before.
 
     The C is kept beside the library, for whoever wants to read it.
@@ -37,7 +37,7 @@ def compile_program(config: bytes, translate: Callable[[], str]) -> Path:
     key = hashlib.sha256(config)
     for path in sorted(path for pattern in TRANSLATION for path in PACKAGE.glob(pattern)):
         key.update(path.read_bytes())
-    library = _place("program", key.digest())
+    library = _place("traced" if traced else "program", key.digest())
     with _only_one_compiles(library):
         if not library.exists():
             source = library.with_suffix(".c")
@@ -47,11 +47,11 @@ def compile_program(config: bytes, translate: Callable[[], str]) -> Path:
 
 
 @cache
-def compile_runtime() -> Path:
-    """The library of the runtime: tables, packet ports, segmentation offload."""
-    sources = tuple(sorted(RUNTIME.glob("*.c")))
-    key = hashlib.sha256(b"".join(path.read_bytes() for path in sources))
-    library = _place("runtime", key.digest())
+def compile_folder(folder: Path = RUNTIME) -> Path:
+    """The library of all C in a folder, which may include its own headers and the runtime's."""
+    sources = tuple(sorted(folder.glob("*.c")))
+    key = hashlib.sha256(b"".join(path.read_bytes() for path in (*sources, *sorted(folder.glob("*.h")))))
+    library = _place(folder.name, key.digest())
     with _only_one_compiles(library):
         if not library.exists():
             _compile(library, sources)
@@ -109,6 +109,12 @@ def _compiler() -> tuple[str, int, int]:
         )
     status = Path(path).resolve().stat()
     return path, status.st_size, status.st_mtime_ns
+
+
+def compiler_version() -> str:
+    """What the compiler says of itself."""
+    said = subprocess.run([_compiler()[0], "--version"], capture_output=True, text=True, check=False)
+    return said.stdout.partition("\n")[0]
 
 
 @cache

@@ -13,7 +13,9 @@ from typing import Any, Self
 
 from topologies import mininet_api, running, sandbox
 from topologies.capture import Capture
+from topologies.emulation import emulated_links
 from topologies.errors import NetworkError
+from topologies.link import PLAIN
 from topologies.model import Host, Link, Topology
 from topologies.processes import SwitchLauncher, SwitchProcess
 from topologies.running import RunningSwitch
@@ -76,7 +78,10 @@ class MininetNetwork:
             for switch in self._switches:
                 switch.wait_ready(deadline)
             running.announce(
-                {s.name: RunningSwitch(s.device_id, s.grpc_port) for s in self.topology.switches},
+                {
+                    s.name: RunningSwitch(s.device_id, s.grpc_port, self.topology.neighbours(s.name))
+                    for s in self.topology.switches
+                },
                 {host.name: self._mininet[host.name].pid for host in self.topology.hosts},
             )
         except BaseException:
@@ -108,6 +113,10 @@ class MininetNetwork:
         for switch in self._switches:
             switch.check()
 
+    def switch_seconds(self) -> float:
+        """Processor time of all switches so far."""
+        return sum(switch.processor_seconds() for switch in self._switches)
+
     def host_popen(self, host: str, argv: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
         """Starts `argv` in the namespace of `host`, in its own session; `options` are subprocess.Popen's."""
         self.topology.host(host)
@@ -121,7 +130,8 @@ class MininetNetwork:
         for host in topology.hosts:
             self._mininet.addHost(host.name, ip=None)
         for switch in topology.switches:
-            command = self._launcher.command(switch, topology.interfaces(switch.name))
+            interfaces, links = topology.interfaces(switch.name), emulated_links(topology, switch.name)
+            command = self._launcher.command(switch, interfaces, links)
             process = SwitchProcess(switch, command, self._logs / f"{switch.name}.log")
             self._switches.append(process)
             mininet_api.add_switch(self._mininet, process)
@@ -179,5 +189,6 @@ class MininetNetwork:
         yield f"ip link set {interface} multicast off up"
         if not self._launcher.offload:
             yield f"ethtool -K {interface} tx off > /dev/null"
-        if link.rate_bits_per_second is not None:
+        # Where a switch emulates the link that it sends on, it keeps the rate as well.
+        if link.rate_bits_per_second is not None and (link.properties == PLAIN or link.end(node).port == 0):
             yield from shape(interface, link.rate_bits_per_second)

@@ -4,12 +4,15 @@ import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from functools import cached_property
+from inspect import signature
 from ipaddress import IPv4Address, IPv4Interface
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+
+from topologies.link import PLAIN, LinkProperties
 
 FIRST_GRPC_PORT = 9559  # P4Runtime's, assigned by IANA
 LAST_PORT = 254  # 255 is the CPU port, 511 the drop port
@@ -68,11 +71,12 @@ class Endpoint(_Frozen):
 
 
 class Link(_Frozen):
-    """A full-duplex link; `rate_bits_per_second` (None: unlimited) holds for each direction."""
+    """A full-duplex link; `rate_bits_per_second` (None: unlimited) and `properties` hold for each direction."""
 
     a: Endpoint
     b: Endpoint
     rate_bits_per_second: Annotated[int, Field(ge=SLOWEST, le=FASTEST)] | None = None
+    properties: LinkProperties = PLAIN
 
     def end(self, node: str) -> Endpoint:
         """The end at `node`."""
@@ -159,6 +163,15 @@ class Topology(_Frozen):
                 return link.end(node).port
         raise TopologyError(f"{node} and {neighbour} have no link")
 
+    def with_properties(self, properties: LinkProperties) -> "Topology":
+        """The same network, all of whose links have these properties."""
+        links = tuple(link.model_copy(update={"properties": properties}) for link in self.links)
+        return Topology(name=self.name, switches=self.switches, hosts=self.hosts, links=links)
+
+    def neighbours(self, node: str) -> dict[int, str]:
+        """What is at the far end of each port of `node`."""
+        return {link.end(node).port: link.far_end(node).node for link in self.links_of(node)}
+
     def interfaces(self, node: str) -> dict[int, str]:
         """The interface of each port of `node`."""
         return {end.port: end.interface for end in (link.end(node) for link in self.links_of(node))}
@@ -170,6 +183,8 @@ def leaf_spine(
     hosts_per_leaf: int = 4,
     rate: int | None = None,
     uplink_rate: int | None = None,
+    properties: LinkProperties | Mapping[str, Any] = PLAIN,
+    uplink_properties: LinkProperties | Mapping[str, Any] | None = None,
 ) -> Topology:
     """A leaf-spine network with everything derived; `spines=0, leaves=1` is one switch.
 
@@ -179,6 +194,8 @@ def leaf_spine(
     Args:
         rate: of the hosts' links, bits/s; None leaves them unlimited.
         uplink_rate: of the links between leaves and spines; None: as `rate`.
+        properties: of the hosts' links: delay, loss and the like.
+        uplink_properties: of the links between leaves and spines; None: as `properties`.
 
     Raises:
         TopologyError: a number that is out of range.
@@ -200,6 +217,9 @@ def leaf_spine(
             grpc_port=FIRST_GRPC_PORT + device_id - 1,
         )
 
+    near = _properties("properties", properties)
+    far = near if uplink_properties is None else _properties("uplink_properties", uplink_properties)
+
     leaf_range, spine_range = range(1, leaves + 1), range(1, spines + 1)
     leaf_switches = [switch("leaf", leaf, leaf, IPv4Address(f"10.{leaf}.0.254")) for leaf in leaf_range]
     spine_switches = [switch("spine", s, leaves + s, IPv4Address(f"10.0.0.{s}")) for s in spine_range]
@@ -219,9 +239,9 @@ def leaf_spine(
                 leaf=leaf.name,
             )
             hosts.append(host)
-            links.append(_link(host.name, 0, leaf.name, position, rate))
+            links.append(_link(host.name, 0, leaf.name, position, rate, near))
         for s, spine in enumerate(spine_switches, start=1):
-            links.append(_link(leaf.name, hosts_per_leaf + s, spine.name, number, uplink_rate or rate))
+            links.append(_link(leaf.name, hosts_per_leaf + s, spine.name, number, uplink_rate or rate, far))
     return topology_from(
         {
             "name": f"leaf-spine-{spines}x{leaves}x{hosts_per_leaf}",
@@ -240,7 +260,7 @@ def topology_from(data: Mapping[str, Any]) -> Topology:
     """
     if "leaf_spine" in data:
         arguments = data["leaf_spine"]
-        known = ("spines", "leaves", "hosts_per_leaf", "rate", "uplink_rate")
+        known = tuple(signature(leaf_spine).parameters)
         for key in arguments:
             if key not in known:
                 raise TopologyError(f"leaf_spine.{key}: not known; there are {', '.join(known)}")
@@ -266,9 +286,18 @@ def _mac(ip: IPv4Address) -> str:
     return "02:00:" + ip.packed.hex(":")  # locally administered, unicast
 
 
-def _link(node_a: str, port_a: int, node_b: str, port_b: int, rate: int | None) -> Link:
+def _link(
+    node_a: str, port_a: int, node_b: str, port_b: int, rate: int | None, properties: LinkProperties
+) -> Link:
     ends = Endpoint(node=node_a, port=port_a), Endpoint(node=node_b, port=port_b)
-    return Link(a=ends[0], b=ends[1], rate_bits_per_second=rate)
+    return Link(a=ends[0], b=ends[1], rate_bits_per_second=rate, properties=properties)
+
+
+def _properties(key: str, value: LinkProperties | Mapping[str, Any]) -> LinkProperties:
+    try:
+        return LinkProperties.model_validate(value)
+    except ValidationError as error:
+        raise TopologyError("\n".join(f"{key}.{_explain(one)}" for one in error.errors())) from None
 
 
 def _check_range(key: str, value: object, low: int, high: int) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from topologies.emulation import EmulatedLink
 from topologies.errors import NetworkError
 from topologies.model import Switch
 
@@ -26,8 +27,14 @@ class SwitchLauncher(Protocol):
 
     offload: bool  # it handles frames whose checksum or segmentation the kernel has left for later
 
-    def command(self, switch: Switch, ports: Mapping[int, str]) -> Sequence[str]:
-        """The command line for `switch` with an interface for each port."""
+    def command(
+        self, switch: Switch, ports: Mapping[int, str], links: Sequence[EmulatedLink] = ()
+    ) -> Sequence[str]:
+        """The command line for `switch` with an interface for each port, at which it emulates `links`.
+
+        Raises:
+            NetworkError: it cannot.
+        """
 
 
 class P4Switch:
@@ -35,9 +42,16 @@ class P4Switch:
 
     offload = True
 
-    def command(self, switch: Switch, ports: Mapping[int, str]) -> Sequence[str]:
-        """The command line for `switch` with an interface for each port."""
-        return [sys.executable, "-m", "p4switch", *_simple_switch_options(switch, ports)]
+    def command(
+        self, switch: Switch, ports: Mapping[int, str], links: Sequence[EmulatedLink] = ()
+    ) -> Sequence[str]:
+        """The command line for `switch` with an interface for each port, at which it emulates `links`.
+
+        Raises:
+            NetworkError: what they do, only links in virtual time can.
+        """
+        emulated = [word for link in links for word in ("--link", _link_option(switch, link))]
+        return [sys.executable, "-m", "p4switch", *emulated, *_simple_switch_options(switch, ports)]
 
 
 class Bmv2:
@@ -48,8 +62,20 @@ class Bmv2:
     def __init__(self, command: Sequence[str] = ("simple_switch_grpc",)) -> None:
         self._command = command
 
-    def command(self, switch: Switch, ports: Mapping[int, str]) -> Sequence[str]:
-        """The command line for `switch` with an interface for each port."""
+    def command(
+        self, switch: Switch, ports: Mapping[int, str], links: Sequence[EmulatedLink] = ()
+    ) -> Sequence[str]:
+        """The command line for `switch` with an interface for each port.
+
+        Raises:
+            NetworkError: there are links to emulate.
+        """
+        if links:
+            properties = ", ".join(links[0].properties.model_dump(exclude_defaults=True))
+            raise NetworkError(
+                f"BMv2 emulates no links, and {switch.name}'s to {links[0].neighbour} is to have {properties}: "
+                "take the embedded switch, or give links a rate only"
+            )
         return [*self._command, *_simple_switch_options(switch, ports)]
 
 
@@ -61,6 +87,21 @@ def _simple_switch_options(switch: Switch, ports: Mapping[int, str]) -> list[str
         *("--thrift-port", str(FIRST_THRIFT_PORT + switch.device_id)),  # BMv2 opens it in any case
         *("--", "--grpc-server-addr", address, "--cpu-port", "255", "--drop-port", "511"),
     ]
+
+
+def _link_option(switch: Switch, link: EmulatedLink) -> str:
+    given = link.properties.model_dump(exclude_defaults=True)
+    if "corruption" in given:
+        raise NetworkError(
+            f"{switch.name} cannot corrupt frames on its link to {link.neighbour}: a virtual Ethernet has no frame "
+            "check sequence; take loss, or virtual time"
+        )
+    if link.properties.burst is not None:
+        given["burst"] = "/".join(map(str, link.properties.burst.model_dump().values()))
+    if link.rate is not None:
+        given["rate"] = link.rate
+    listed = ",".join(f"{name}={value}" for name, value in given.items())
+    return f"{link.port}:{link.direction}:{listed}"
 
 
 class SwitchProcess:
@@ -102,6 +143,13 @@ class SwitchProcess:
         if (status := self._process.poll()) is not None:
             how = f"status {status}" if status >= 0 else f"signal {signal.Signals(-status).name}"
             raise NetworkError(f"{self.switch.name} has ended with {how}{self._last_words()}")
+
+    def processor_seconds(self) -> float:
+        """Processor time of all its threads so far; NetworkError if it is not running."""
+        self.check()
+        assert self._process is not None
+        threads = Path("/proc", str(self._process.pid), "task").glob("*/schedstat")
+        return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9
 
     def terminate(self) -> None:
         """Asks it to end."""

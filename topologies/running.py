@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from topologies.errors import NetworkError
 from topologies.runs import Run, all_runs, scratch
@@ -16,10 +18,11 @@ _FILE = "network.json"
 
 @dataclass(frozen=True, slots=True)
 class RunningSwitch:
-    """Where a switch serves P4Runtime, inside the network's sandbox."""
+    """Where a switch serves P4Runtime, inside the sandbox, and what is at the far end of each of its ports."""
 
     device_id: int
     grpc_port: int
+    neighbours: Mapping[int, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,19 @@ class RunningNetwork:
             raise NetworkError(f"the run of process {self.run.supervisor} has just ended")
         user = [] if os.geteuid() == 0 else ["--user", "--preserve-credentials"]
         return ["nsenter", f"--target={process}", *user, "--net", "--", *argv]
+
+    def management(self, switch: str, method: str, request: Mapping[str, Any]) -> list[str]:
+        """The command that makes a management call of `switch` and prints what comes back, a line of JSON each.
+
+        Raises:
+            NetworkError: it is a host, or the network is gone.
+        """
+        if switch not in self.switches:
+            raise NetworkError(f"{switch} is a host; switches are {', '.join(sorted(self.switches))}")
+        address = f"127.0.0.1:{self.switches[switch].grpc_port}"
+        return self.inside(
+            [sys.executable, "-m", "p4switch.management", address, method, json.dumps(request)]
+        )
 
 
 def announce(switches: Mapping[str, RunningSwitch], hosts: Mapping[str, int]) -> None:
@@ -66,9 +82,13 @@ def running_networks() -> list[RunningNetwork]:
         path: Path = run.folder / _FILE
         if run.alive and path.exists():
             network = json.loads(path.read_text())
-            switches = {name: RunningSwitch(**switch) for name, switch in network["switches"].items()}
+            switches = {name: _running_switch(**switch) for name, switch in network["switches"].items()}
             networks.append(RunningNetwork(run, switches, network["hosts"]))
     return networks
+
+
+def _running_switch(device_id: int, grpc_port: int, neighbours: Mapping[str, str]) -> RunningSwitch:
+    return RunningSwitch(device_id, grpc_port, {int(port): node for port, node in neighbours.items()})
 
 
 def find_network(node: str, run: int | None = None) -> RunningNetwork:

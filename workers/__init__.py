@@ -1,6 +1,7 @@
 """Workers: all-reduce through the switches and its host-based baselines."""
 
 from workers.collective import Collective, CollectiveError, StallError, Statistics
+from workers.host_based import Group
 from workers.protocol import (
     InNetworkStatistics,
     Lease,
@@ -10,12 +11,14 @@ from workers.protocol import (
     Worker,
 )
 from workers.recovery import Recovery
-from workers.ring import RingAllReduce, RingConfig
+from workers.tcp import TcpAllReduce, TcpConfig
 from workers.udp import InNetworkAllReduce, InNetworkConfig
+from workers.udp_peers import UdpAllReduce, UdpGroupConfig
 
 __all__ = [
     "Collective",
     "CollectiveError",
+    "Group",
     "InNetworkAllReduce",
     "InNetworkConfig",
     "InNetworkStatistics",
@@ -23,10 +26,12 @@ __all__ = [
     "LeaseExhaustedError",
     "Outstanding",
     "Recovery",
-    "RingAllReduce",
-    "RingConfig",
     "SaturationError",
     "StallError",
     "Statistics",
+    "TcpAllReduce",
+    "TcpConfig",
+    "UdpAllReduce",
+    "UdpGroupConfig",
     "Worker",
 ]

@@ -1,10 +1,17 @@
 """What every all-reduce offers, in-network or not, and the errors that all of them raise."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+Algorithm = Literal["in-network", "ring", "halving-doubling", "double-binary-tree", "parameter-server"]
+HostBasedAlgorithm = Literal["ring", "halving-doubling", "double-binary-tree", "parameter-server"]
+Transport = Literal["selective-repeat", "go-back-n"]
+
+Batch_co = TypeVar("Batch_co", covariant=True)
 
 
 class CollectiveError(RuntimeError):
@@ -42,6 +49,36 @@ class Collective(Protocol):
 
     def close(self) -> None:
         """Release sockets and ports. May be called twice."""
+
+
+class Participant(Protocol[Batch_co]):
+    """One worker's end without sockets or clock: the same on UDP and in virtual time. `now`: seconds.
+
+    Batch: datagrams to send together, [m, size] to the switch, or with the rank of the peer they are for.
+    """
+
+    @property
+    def statistics(self) -> Statistics:
+        """Totals so far."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether the all-reduce begun last is done."""
+
+    def start(self, x: NDArray[np.float32], now: float, out: NDArray[np.float32] | None = None) -> None:
+        """Begin to sum `x` over all workers, into `out` where given; neither may change before finish()."""
+
+    def receive(self, datagrams: NDArray[np.uint8], now: float) -> None:
+        """Take a batch [m, size] of datagrams that have arrived."""
+
+    def datagrams_to_send(self, now: float) -> Sequence[Batch_co]:
+        """What to send now, in its order. StallError: nothing new has arrived for too long."""
+
+    def deadline(self) -> float | None:
+        """When to call datagrams_to_send() again if nothing arrives before; None: no need."""
+
+    def finish(self) -> NDArray[np.float32]:
+        """The sum, once finished."""
 
 
 def flat_input(x: NDArray[np.float32]) -> NDArray[np.float32]:

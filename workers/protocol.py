@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from workers import collective, quantization, wire
 from workers.collective import CollectiveError, StallError, Statistics
 from workers.recovery import Recovery, Timers
-from workers.tensor import Tensor, span
+from workers.tensor import NumpyTensor, Tensor, span
 
 _NONE = -1  # no chunk
 
@@ -201,7 +201,7 @@ class Worker:
 
     def _admit(self, flat: NDArray[np.float32], result: NDArray[np.float32]) -> Tensor:
         lease = self.lease
-        tensor = Tensor(flat, result, workers=lease.workers, values=lease.values, window=lease.window)
+        tensor = self._make_tensor(flat, result)
         if self._non_finite == "raise":
             tensor.require_quantizable()
         left = wire.CHUNKS - self._next_chunk
@@ -211,6 +211,10 @@ class Worker:
                 f"needs {tensor.chunks}: ask for a new lease"
             )
         return tensor
+
+    def _make_tensor(self, x: NDArray[np.float32], out: NDArray[np.float32]) -> Tensor:
+        lease = self.lease
+        return NumpyTensor(x, out, workers=lease.workers, values=lease.values, window=lease.window)
 
     @property
     def finished(self) -> bool:
@@ -265,7 +269,7 @@ class Worker:
 
     def _pack(self, chunks: NDArray[np.int64], now: float) -> NDArray[np.void]:
         """Packets of chunks sent for the first time, numbered within the all-reduce."""
-        assert self._tensor
+        assert isinstance(self._tensor, NumpyTensor)
         numbers = chunks + self._first_chunk
         places = span(numbers % self.lease.window)
         packets = self._leading if chunks[0] < self._tensor.lead else self._carrying
@@ -309,6 +313,21 @@ class Worker:
         if size not in wire.VALUES:
             statistics.ignored["malformed"] += count
             return
+        fresh = self._take(datagrams, now)
+        if fresh:
+            self._note(fresh, now)
+
+    def _note(self, fresh: int, now: float) -> None:
+        """So many results more are there."""
+        self._remaining -= fresh
+        self._progress = now
+        self.statistics.smoothed_rtt = self._timers.rtt.smoothed
+        self.statistics.rto = self._timers.rtt.rto
+        self.statistics.accepted += fresh
+
+    def _take(self, datagrams: NDArray[np.uint8], now: float) -> int:
+        """Take over the results awaited among these packets, and queue what may be sent then; how many they are."""
+        count, size = datagrams.shape
         packets = wire.as_packets(datagrams)
         numbers = packets["tsi"].astype(np.int64)
         places = numbers % self.lease.window
@@ -317,29 +336,25 @@ class Worker:
         awaited = self._awaited[places] == numbers
         fits = awaited & (kinds == self._kinds[places]) & (packets["lease"] == self.lease.id)
         fits &= packets["pool_index"] == self._pool_indices[places]
-        # Of copies within the batch one counts: the last to write its index.
+        # Of copies within the batch the first counts: it is the last to write its index.
         indices = np.arange(count)
-        self._copies[places[fits]] = indices[fits]
+        self._copies[places[fits][::-1]] = indices[fits][::-1]
         fresh = fits & (self._copies[places] == indices)
         if np.count_nonzero(fresh) < count:
             results = kinds == wire.kind(wire.RESULT, wire.VALUES[size])
             self._count_ignored(packets["lease"], chunks, results, awaited, fits, fresh)
             packets, places, chunks = packets[fresh], places[fresh], chunks[fresh]
             if not len(chunks):
-                return
+                return 0
 
         self._timers.stop(places, now)
         self._awaited[places] = _NONE
         self._accepted[chunks] = True
-        self._remaining -= len(chunks)
-        self._progress = now
-        statistics.smoothed_rtt = self._timers.rtt.smoothed
-        statistics.rto = self._timers.rtt.rto
-        statistics.accepted += len(chunks)
-        statistics.saturated += int(np.count_nonzero(packets["kind"] & wire.SATURATED))
-        assert self._tensor
+        self.statistics.saturated += int(np.count_nonzero(packets["kind"] & wire.SATURATED))
+        assert isinstance(self._tensor, NumpyTensor)
         self._tensor.read(chunks, packets)
         self._release(chunks)
+        return len(chunks)
 
     def _count_ignored(
         self,

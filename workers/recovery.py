@@ -1,5 +1,7 @@
 """When to send again: retransmission timers and the round-trip time estimator of RFC 6298."""
 
+import ctypes
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,13 +21,15 @@ class Recovery:
     """Settings of loss recovery, in seconds.
 
     The smallest timeout is above what a busy machine may keep a process waiting for its turn; a smaller one
-    resends what was not lost. `give_up`: an all-reduce that hears nothing new for so long fails.
+    resends what was not lost. `give_up`: an all-reduce that hears nothing new for so long fails. `granularity`: of
+    the clock, RFC 6298's G; native.c has the default.
     """
 
     initial_rto: float = 0.05
     min_rto: float = 0.02
     max_rto: float = 1.0
     give_up: float = 30.0
+    granularity: float = G
 
     def __post_init__(self) -> None:
         if not 0 < self.min_rto <= self.initial_rto <= self.max_rto:
@@ -37,14 +41,32 @@ class Recovery:
             raise ValueError(f"give_up must be positive, not {self.give_up}")
 
 
-class RttEstimator:
-    """Smoothed round-trip time and retransmission timeout, in seconds (RFC 6298)."""
+class RttEstimator(ctypes.Structure):
+    """Smoothed round-trip time and retransmission timeout, in seconds (RFC 6298).
+
+    Laid out for native.c, which works on the same memory.
+    """
+
+    _fields_ = (
+        ("_smoothed", ctypes.c_double),  # NaN: nothing measured
+        ("variation", ctypes.c_double),
+        ("rto", ctypes.c_double),
+        ("rto_without_floor", ctypes.c_double),
+    )
+    _smoothed: float
+    variation: float
+    rto: float
+    rto_without_floor: float
 
     def __init__(self, recovery: Recovery) -> None:
+        super().__init__(_smoothed=math.nan)
         self._recovery = recovery
-        self.smoothed: float | None = None
-        self.variation = 0.0
         self.rto = self.rto_without_floor = recovery.initial_rto
+
+    @property
+    def smoothed(self) -> float | None:
+        """The smoothed round-trip time; None before the first measurement."""
+        return None if math.isnan(self._smoothed) else self._smoothed
 
     def sample(self, rtt: float, share: float) -> None:
         """Take one measurement that stands for `share` of the packets in flight.
@@ -54,19 +76,19 @@ class RttEstimator:
         (RFC 7323, appendix G). Not so where the estimate is far too long: early samples hold what other workers
         took to start and to notice losses, and to keep them would let everybody notice the next ones later still.
         """
-        if self.smoothed is None:
-            self.smoothed = rtt
+        if math.isnan(self._smoothed):
+            self._smoothed = rtt
             self.variation = rtt / 2
         else:
-            share = share if 2 * rtt > self.smoothed else 1.0
-            self.variation += BETA * share * (abs(self.smoothed - rtt) - self.variation)
-            self.smoothed += ALPHA * share * (rtt - self.smoothed)
-        rto = self.smoothed + max(G, K * self.variation)
+            share = share if 2 * rtt > self._smoothed else 1.0
+            self.variation += BETA * share * (abs(self._smoothed - rtt) - self.variation)
+            self._smoothed += ALPHA * share * (rtt - self._smoothed)
+        rto = self._smoothed + max(self._recovery.granularity, K * self.variation)
         self.rto_without_floor = min(rto, self._recovery.max_rto)
         self.rto = max(self.rto_without_floor, self._recovery.min_rto)
 
 
-class Timers:
+class Timers(ctypes.Structure):
     """Loss detection for each place of a window, all driven by one estimator; `now` in seconds.
 
     A packet counts as lost when its timer expires. Timers begin again whenever anything is answered (RFC 6298,
@@ -75,9 +97,29 @@ class Timers:
     RFC 9002, section 6.1) gets a second timer, which neither begins again nor has a lower limit.
 
     first_sent, times_sent: when and how often the packet of each place was sent. timeouts: timers that expired.
+    Laid out for native.c, which works on the same memory.
     """
 
+    _fields_ = (
+        ("_answered", ctypes.c_double),  # when an answer came last
+        ("_not_before", ctypes.c_double),  # no packet counts as lost earlier
+        ("_backoff", ctypes.c_int64),  # that timers start with
+        # Sendings are numbered, retransmissions included.
+        ("_next_sending", ctypes.c_int64),
+        ("_newest_answered", ctypes.c_int64),
+        ("running", ctypes.c_int64),
+        ("_flight", ctypes.c_int64),  # the most that ran at a time since none did
+    )
+    _answered: float
+    _not_before: float
+    _backoff: int
+    _next_sending: int
+    _newest_answered: int
+    running: int
+    _flight: int
+
     def __init__(self, places: int, recovery: Recovery) -> None:
+        super().__init__(_not_before=math.inf, _newest_answered=-1)
         self.rtt = RttEstimator(recovery)
         self.first_sent = np.zeros(places)
         self.times_sent = np.zeros(places, np.int64)
@@ -88,16 +130,13 @@ class Timers:
         self._timeouts = np.full(places, np.inf)  # how long each timer runs; infinity: it does not
         self._backoffs = np.zeros(places, np.int64)
         self._measured = np.zeros(places, np.bool_)
-        self._backoff = 0  # that timers start with
-        self._answered = 0.0  # when an answer came last
         self._lost_at = np.full(places, np.inf)  # of packets overtaken
-        self._not_before = np.inf  # no packet counts as lost earlier
-        # Sendings are numbered, retransmissions included.
         self._sendings = np.full(places, _NEVER)
-        self._next_sending = 0
-        self._newest_answered = -1
-        self._running = 0
-        self._flight = 0  # the most that ran at a time since none did
+
+    def addresses(self) -> dict[str, int]:
+        """Where the arrays with an element for each place are in memory."""
+        arrays = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+        return {name.removeprefix("_"): array.ctypes.data for name, array in arrays.items()}
 
     def start(self, places: NDArray[np.int64] | slice, now: float, *, measure: bool = True) -> None:
         """The packets of these places have been sent for the first time; their timers were stopped.
@@ -114,8 +153,8 @@ class Timers:
         self.times_sent[places] = 1
         self._not_before = min(self._not_before, now + timeout)
         count = self._send(places, now)
-        self._flight = max(self._flight, self._running + count) if self._running else count
-        self._running += count
+        self._flight = max(self._flight, self.running + count) if self.running else count
+        self.running += count
 
     def expired(self, now: float) -> NDArray[np.int64]:
         """The places whose packets must be sent again; their timers are restarted."""
@@ -147,7 +186,7 @@ class Timers:
         self._lost_at[places] = np.inf
         self._sendings[places] = _NEVER
         self._answered = now
-        self._running -= len(places)
+        self.running -= len(places)
         if not len(once) or (newest := int(sendings.max())) < self._newest_answered:
             return
         # RFC 9002, section 5.1: an answer that others have overtaken is no measurement. A part of it was

@@ -24,7 +24,11 @@ def span(indices: NDArray[np.int64]) -> slice | NDArray[np.int64]:
 
 
 class Tensor:
-    """The blocks of a flat float32 array `x` with at least one element, summed into the flat array `out`."""
+    """The blocks of a flat float32 array `x` with at least one element, summed into the flat array `out`.
+
+    announced: what chunks say of the exponents, int8 [2, chunks]: e0 and e1. factors: by block, once their
+    exponent is known.
+    """
 
     def __init__(
         self, x: NDArray[np.float32], out: NDArray[np.float32], *, workers: int, values: int, window: int
@@ -34,39 +38,59 @@ class Tensor:
         self.blocks = -(-x.size // values)
         self.lead = min(window, self.blocks)
         self.chunks = self.blocks + self.lead
-        self._out = out
+        self.x = x
+        self.out = out
+        # As long as there are chunks, so that the last ones announce what changes no maximum.
+        self.announced = np.zeros((2, self.chunks), np.int8)
+        self.e0, self.e1 = self.announced
+        self.e0.fill(quantization.SMALLEST_EXPONENT)
+        self.factors = np.empty(self.blocks)
+
+    def require_quantizable(self) -> None:
+        """ValueError, naming the first element at fault: NaN, infinite, or a magnitude of 2^127 and more."""
+        if np.count_nonzero(self.e1):
+            index = quantization.first_unquantizable(self.x, self.values, self.e1 != NOT_QUANTIZABLE)
+            raise ValueError(
+                f"element {index} is {self.x[index]}: sums need finite numbers below 2^127 in magnitude. "
+                "Clip or scale the input, or choose non_finite='propagate' to get NaN for its whole block"
+            )
+
+    def finish(self) -> None:
+        """Every chunk has been read: complete the caller's array."""
+        raise NotImplementedError
+
+    def error_bound(self) -> NDArray[np.float64]:
+        """The bound that quantization promises for each element of the finished result."""
+        padded = np.pad(self.out, (0, self.blocks * self.values - self.out.size))
+        rows = padded.reshape(self.blocks, self.values)
+        return quantization.error_bound(self.factors, self.workers, rows).reshape(-1)[: self.out.size]
+
+
+class NumpyTensor(Tensor):
+    """A Tensor whose packets are written and read by numpy, many at once."""
+
+    def __init__(
+        self, x: NDArray[np.float32], out: NDArray[np.float32], *, workers: int, values: int, window: int
+    ) -> None:
+        super().__init__(x, out, workers=workers, values=values, window=window)
         padding = self.blocks * values - x.size
         self._x_rows = (np.pad(x, (0, padding)) if padding else x).reshape(self.blocks, values)
         self._out_rows = (np.empty(x.size + padding, np.float32) if padding else out).reshape(
             self.blocks, values
         )
-        exponents, self.quantizable = quantization.block_exponents(self._x_rows, workers)
-        # As long as there are chunks, so that the last ones announce what changes no maximum.
-        self._e0 = np.full(self.chunks, quantization.SMALLEST_EXPONENT, np.int8)
-        self._e0[: self.blocks] = exponents
-        self._e1 = np.zeros(self.chunks, np.int8)
-        self._e1[: self.blocks][~self.quantizable] = NOT_QUANTIZABLE
-        self._factors = np.empty(self.blocks)
-
-    def require_quantizable(self) -> None:
-        """ValueError, naming the first element at fault: NaN, infinite, or a magnitude of 2^127 and more."""
-        if not self.quantizable.all():
-            flat = self._x_rows.reshape(-1)
-            index = quantization.first_unquantizable(flat, self.values, self.quantizable)
-            raise ValueError(
-                f"element {index} is {flat[index]}: sums need finite numbers below 2^127 in magnitude. "
-                "Clip or scale the input, or choose non_finite='propagate' to get NaN for its whole block"
-            )
+        exponents, quantizable = quantization.block_exponents(self._x_rows, workers)
+        self.e0[: self.blocks] = exponents
+        self.e1[: self.blocks][~quantizable] = NOT_QUANTIZABLE
 
     def write(self, chunks: NDArray[np.int64], packets: NDArray[np.void]) -> None:
         """Fill exponents and values of `packets` for these chunks: all among the first B, or none."""
-        packets["e0"] = self._e0[chunks]
-        packets["e1"] = self._e1[chunks]
+        packets["e0"] = self.e0[chunks]
+        packets["e1"] = self.e1[chunks]
         if chunks[0] < self.lead:
             packets["values"] = 0
             return
         rows = span(chunks - self.lead)
-        factors = self._factors[rows]
+        factors = self.factors[rows]
         integers = quantization.quantize(self._x_rows[rows], factors)
         undefined = np.isnan(factors)
         if np.count_nonzero(undefined):
@@ -79,23 +103,18 @@ class Tensor:
         if np.count_nonzero(announcing):
             factors = quantization.scales(packets["e0"][announcing], self.workers)
             factors[packets["e1"][announcing] >= NOT_QUANTIZABLE] = np.nan
-            self._factors[chunks[announcing]] = factors
+            self.factors[chunks[announcing]] = factors
         carrying = chunks >= self.lead
         if np.count_nonzero(carrying) < len(chunks):
             chunks, packets = chunks[carrying], packets[carrying]
         if len(chunks):
             rows = span(chunks - self.lead)
             values = self._out_rows[rows]
-            quantization.dequantize(packets["values"], self._factors[rows], values)
+            quantization.dequantize(packets["values"], self.factors[rows], values)
             if not isinstance(rows, slice):  # a copy
                 self._out_rows[rows] = values
 
     def finish(self) -> None:
         """Every chunk has been read: complete the caller's array."""
-        if self._out_rows.size != self._out.size:
-            self._out[:] = self._out_rows.reshape(-1)[: self._out.size]
-
-    def error_bound(self) -> NDArray[np.float64]:
-        """The bound that quantization promises for each element of the finished result."""
-        bound = quantization.error_bound(self._factors, self.workers, self._out_rows)
-        return bound.reshape(-1)[: self._out.size]
+        if self._out_rows.size != self.out.size:
+            self.out[:] = self._out_rows.reshape(-1)[: self.out.size]

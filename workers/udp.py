@@ -2,6 +2,7 @@
 
 import errno
 import math
+import os
 import select
 import socket
 import struct
@@ -13,8 +14,8 @@ from typing import Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from workers import wire
-from workers.protocol import InNetworkStatistics, Lease, Worker
+from workers import native, wire
+from workers.protocol import InNetworkStatistics, Lease
 from workers.recovery import Recovery
 
 # linux/udp.h, asm-generic/socket.h, linux/in.h; Python's socket module does not name them.
@@ -34,6 +35,8 @@ _ENOUGH = 16 << 10
 # Where less arrives, the part of a round-trip time, and the seconds at most, to wait for more.
 _PATIENCE = 1 / 8
 _LONGEST_PATIENCE = 0.001
+# Seconds below which to wait for more is no gain: it takes as long to fall asleep and wake up.
+_SHORTEST_PATIENCE = 0.0002
 
 # What the kernel answers where segmentation is not to be had: no such option, no checksum offload.
 _NO_OFFLOAD = {errno.ENOPROTOOPT, errno.EOPNOTSUPP, errno.EINVAL, errno.EIO}
@@ -97,6 +100,12 @@ class UdpSocket:
         self.offload = offload and self._set_option(_UDP_SEGMENT, 0) and self._set_option(_UDP_GRO, 1)
         self._bytes = np.zeros(_ENOUGH + (1 << 16), np.uint8)  # so much, and one message more
         self._view = self._bytes.data
+        self.link = native.Link(
+            socket=self._socket.fileno(),
+            segments=segments,
+            room=len(self._bytes),
+            buffer=self._bytes.ctypes.data,
+        )
         self._batches: list[tuple[int, int, int]] = []  # first byte, last byte + 1, size of a datagram
         self._end = 0
         self._poll = select.poll()
@@ -143,14 +152,9 @@ class UdpSocket:
         except ConnectionRefusedError:
             pass
         except OSError as error:
-            if error.errno == errno.EMSGSIZE:
-                size = message.shape[-1]
-                raise OSError(
-                    errno.EMSGSIZE,
-                    f"a datagram of {size} bytes does not fit the network device's MTU: raise it to {size + 28} "
-                    "at least, on every link, or use packets of 64 values",
-                ) from error
-            raise
+            if error.errno != errno.EMSGSIZE:
+                raise
+            raise _too_large(message.shape[-1]) from error
 
     def receive(self, timeout: float, patience: float = 0.0) -> list[NDArray[np.uint8]]:
         """What has arrived, in batches by size and in order; [] if nothing does within `timeout` seconds.
@@ -168,6 +172,18 @@ class UdpSocket:
             time.sleep(patience)
             self._receive_waiting()
         return [self._bytes[first:last].reshape(-1, size) for first, last, size in self._batches]
+
+    def exchange(self, worker: native.NativeWorker, patience: float) -> None:
+        """Receive and answer until the worker has something else to do; what could not be sent counts as lost."""
+        self.link.offload = self.offload
+        error = worker.exchange(self.link, _ENOUGH, patience)
+        if error in _NO_OFFLOAD and self.offload:
+            self.offload = False
+            self._set_option(_UDP_SEGMENT, 0)
+        elif error == errno.EMSGSIZE:
+            raise _too_large(wire.packet_dtype(worker.lease.values).itemsize)
+        elif error:
+            raise OSError(error, os.strerror(error))
 
     def _receive_waiting(self) -> None:
         """Take messages until there is enough to work on at once."""
@@ -196,9 +212,21 @@ class UdpSocket:
             first = self._batches.pop()[0]
         self._batches.append((first, self._end, size))
 
+    def fileno(self) -> int:
+        """The descriptor, for poll()."""
+        return self._socket.fileno()
+
     def close(self) -> None:
         """Release the port."""
         self._socket.close()
+
+
+def _too_large(size: int) -> OSError:
+    return OSError(
+        errno.EMSGSIZE,
+        f"a datagram of {size} bytes does not fit the network device's MTU: raise it to {size + 28} "
+        "at least, on every link, or use packets of 64 values",
+    )
 
 
 class InNetworkAllReduce:
@@ -206,7 +234,7 @@ class InNetworkAllReduce:
 
     def __init__(self, config: InNetworkConfig) -> None:
         self.config = config
-        self.worker = Worker(
+        self.worker = native.make_worker(
             config.lease, config.recovery, non_finite=config.non_finite, on_saturation=config.on_saturation
         )
         self.socket = UdpSocket(config.local, config.remote, segments=config.segments, offload=config.offload)
@@ -229,9 +257,12 @@ class InNetworkAllReduce:
         while not worker.finished:
             for batch in worker.datagrams_to_send(time.monotonic()):
                 self.socket.send(batch)
+            patience = min((worker.statistics.smoothed_rtt or 0.0) * _PATIENCE, _LONGEST_PATIENCE)
+            if isinstance(worker, native.NativeWorker):
+                self.socket.exchange(worker, patience if patience >= _SHORTEST_PATIENCE else 0.0)
+                continue
             deadline = worker.deadline()
             assert deadline is not None
-            patience = min((worker.statistics.smoothed_rtt or 0.0) * _PATIENCE, _LONGEST_PATIENCE)
             for batch in self.socket.receive(max(deadline - time.monotonic(), 0), patience):
                 worker.receive(batch, time.monotonic())
         return worker.finish()

@@ -34,7 +34,7 @@ PAIRS = (Pair("p4c", "bmv2"), Pair("embedded", "bmv2"), Pair("p4c", "embedded"),
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first thing that two pairs did otherwise; traces where a switch has them.
+    """The first thing that two pairs did otherwise; for a packet, both traces of it.
 
     undefined: so did the reference when it ran again. The program reads the clock, a random number or the fields of
     an invalid header, in which BMv2 leaves what earlier packets had there.
@@ -93,7 +93,7 @@ def compare(compiled: Compiled, entries: Entries, packets: Sequence[Packet]) -> 
 
         def traced(of: Pair, count: int) -> str:
             said = run(of.engine, _usable(compiled, of), entries, packets[:count], traced=True).trace
-            return f"{of} on packet {count}:\n{said or '(this switch keeps no trace)'}"
+            return f"{of} on packet {count}:\n{said}"
 
         found = _first_difference(reference, (pair, outcome), entries, packets, traced)
         if found is not None:

@@ -22,6 +22,7 @@ from experiments.differential.packets import Packet
 from experiments.tools import BMV2, Engine
 from p4switch.p4runtime_device import Device
 from p4switch.p4runtime_server import P4RuntimeService, serve
+from p4switch.trace import as_text
 from topologies.runs import scratch
 
 _P4RUNTIME, _DATAPLANE, _THRIFT = 9559, 9560, 9090
@@ -47,7 +48,7 @@ def run(
     *,
     traced: bool = False,
 ) -> Outcome:
-    """Load, fill, feed and read a fresh switch. `traced`: its log of the last packet, where the switch has one.
+    """Load, fill, feed and read a fresh switch. `traced`: what it tells of the last packet.
 
     Raises:
         SwitchError: it cannot run this. ToolError: it is not here. ValueError: an entry has no place.
@@ -55,7 +56,7 @@ def run(
     entities = entries.encode(program.p4info)
     if engine == "bmv2":
         return _on_bmv2(program, entities, packets, traced)
-    return _on_embedded(program, entities, packets)
+    return _on_embedded(program, entities, packets, traced)
 
 
 def _insert(client: Client, entities: Sequence[p4r.Entity]) -> list[int]:
@@ -63,7 +64,7 @@ def _insert(client: Client, entities: Sequence[p4r.Entity]) -> list[int]:
 
 
 def _on_embedded(
-    program: CompiledProgram, entities: Sequence[p4r.Entity], packets: Sequence[Packet]
+    program: CompiledProgram, entities: Sequence[p4r.Entity], packets: Sequence[Packet], traced: bool
 ) -> Outcome:
     device = Device({}, None, _DROP_PORT)
     server, port = serve(P4RuntimeService(device, DEVICE_ID), "127.0.0.1:0")
@@ -72,10 +73,15 @@ def _on_embedded(
             refused = _insert(client, entities)
             assert device.pipeline is not None
             engine = device.pipeline.engine
-            outputs = [
-                sorted(engine.process(port, packet, now)) for now, (port, packet) in enumerate(packets)
-            ]
-            return Outcome(refused, outputs, client.counts(entities))
+            outputs, trace = [], ""
+            for now, (port, packet) in enumerate(packets):
+                if traced and now == len(packets) - 1:
+                    with engine.traced() as tracer:
+                        outputs.append(sorted(engine.process(port, packet, now)))
+                        trace = "\n".join(as_text(found, verbose=True) for found in tracer.packets())
+                else:
+                    outputs.append(sorted(engine.process(port, packet, now)))
+            return Outcome(refused, outputs, client.counts(entities), trace)
     finally:
         server.stop(grace=0).wait()
         device.stop()

@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from p4switch.codegen.calculations import Calculations
-from p4switch.codegen.expressions import ExpressionWriter, Operand, Value, unsigned_range, unsigned_type
-from p4switch.codegen.layout import WIDEST, Layout, machine_width
+from p4switch.codegen.expressions import (
+    WIDE,
+    ExpressionWriter,
+    Operand,
+    Value,
+    c_words,
+    unsigned_range,
+    unsigned_type,
+    value_of_words,
+)
+from p4switch.codegen.layout import WIDEST, Layout, access
 from p4switch.codegen.loops import LoopWriter
 from p4switch.codegen.names import Names
 from p4switch.codegen.rolling import JUMPS, Run, RunFinder
 from p4switch.codegen.state import State
+from p4switch.codegen.tracing import Kind, Numbers
 from p4switch.codegen.uses import Uses
 from p4switch.codegen.writer import Writer
 from p4switch.program import (
@@ -24,11 +34,13 @@ from p4switch.program import (
     HeaderName,
     Named,
     Primitive,
+    RegisterArray,
     Source,
     StackName,
     UnionName,
     Values,
 )
+from p4switch.words import word_count
 
 FROM_OPERANDS = {
     "add": "+",
@@ -41,6 +53,7 @@ FROM_OPERANDS = {
 }
 ENDS = {"exit", "assert", "assume"}  # the pipeline
 IN_PLACE = {"add_to_field": "+", "subtract_from_field": "-"}
+RECORDED_INSIDE = {"register_read", "register_write", "count", "execute_meter", "jump", "jump_if_zero"}
 
 
 class ActionWriter:
@@ -61,6 +74,7 @@ class ActionWriter:
         self.names = names
         self.uses = uses
         self.runs = runs
+        self.numbers = Numbers(layout.program)
         self.has_exit = {
             a.id for a in layout.program.actions.values() if any(p.op in ENDS for p in a.primitives)
         }
@@ -79,13 +93,14 @@ class ActionWriter:
             names = Names()
             for number, parameter in enumerate(action.parameters):
                 name = names.identifier("", parameter.name, number)
-                wide = parameter.width > 64
-                load = f"U128(data[{word}], data[{word + 1}])" if wide else f"data[{word}]"
-                kind = unsigned_type(parameter.width)
-                out.line(f"const {kind} {name} = {'' if wide else f'({kind})'}{load};")
+                end = word + word_count(parameter.width)
+                value = value_of_words([f"data[{n}]" for n in range(word, end)], parameter.width)
+                out.line(f"const {unsigned_type(parameter.width)} {name} = {value};")
                 parameters.append((name, parameter.width))
-                word += 2 if wide else 1
+                word = end
             out.line("(void)s, (void)p, (void)data;")
+            arguments = [word for name, width in parameters for word in c_words(name, width)]
+            out.trace(Kind.ACTION, self.numbers.of(action), *arguments)
             body = PrimitiveWriter(self, f"action {action.name}", tuple(parameters))
             taken = {n for n, _ in parameters}
             for field in sorted(self.uses.locals[action.id], key=lambda f: (f.header, f.name)):
@@ -95,7 +110,8 @@ class ActionWriter:
             body.parts(inner, self.runs.parts(action.id))
             for field, local in body.expressions.locals.items():
                 if inner.mentions(local):
-                    out.line(f"{self.layout.member_type(field)} {local} = 0;")
+                    kind = self.layout.member_type(field)
+                    out.line(f"{kind} {local} = {'{{0}}' if kind == WIDE else '0'};")
             out.append(inner)
         out.line()
 
@@ -107,10 +123,12 @@ class PrimitiveWriter:
         self.layout = actions.layout
         self.state = actions.state
         self.calculations = actions.calculations
+        self.numbers = actions.numbers
         self.where = where
         self.expressions = ExpressionWriter(actions.layout, where, parameters)
         self.temporaries = 0
         self.source: Source | None = None  # of the primitive in hand
+        self.number = 0  # and its number in a trace
         self.abandon = "return;"  # leaves the function after a failed assertion
 
     def parts(self, out: Writer, parts: Sequence[Primitive | Run]) -> None:
@@ -134,6 +152,7 @@ class PrimitiveWriter:
     def primitive(self, out: Writer, primitive: Primitive) -> None:
         """One primitive call."""
         self.source = primitive.source
+        self.number = self.numbers.of(primitive)
         name = primitive.op.lstrip("_")
         if name in FROM_OPERANDS:
             target, left, right = self.operands(primitive.arguments)
@@ -144,6 +163,34 @@ class PrimitiveWriter:
         else:
             writer: Callable[..., None] = getattr(self, f"op_{name}")
             writer(out, *primitive.arguments)
+        if name not in RECORDED_INSIDE:
+            self.trace(out, primitive.arguments[0] if primitive.arguments else None)
+
+    def trace(self, out: Writer, target: Argument | None) -> None:
+        """Records the statement in hand, with what its target holds now if that is a number."""
+        if out.traced:
+            out.trace(Kind.STATEMENT, self.number, *self.recorded(target))
+
+    def recorded(self, target: Argument | None) -> tuple[str, ...]:
+        """The words of a field's value."""
+        match target:
+            case Field():
+                kind = self.layout.program.field_type(target)
+            case ElementField(element, offset):
+                stack = self.layout.program.stacks[element.stack]
+                kind = self.layout.program.headers[stack.headers[element.member]].type.fields[offset]
+            case _:
+                return ()
+        if kind.varying or not kind.width:
+            return ()
+        return tuple(c_words(self.expressions.value(target).code, kind.width))
+
+    def trace_cell(self, out: Writer, at: str, array: RegisterArray) -> None:
+        """Records a register's index, and what it holds there now."""
+        if out.traced:
+            nothing = "(wide_t){0}" if array.width > WIDEST else "0"
+            value = f"({at} < {array.size} ? {self.state.cell(array.name, at)} : {nothing})"
+            out.trace(Kind.STATEMENT, self.number, at, *c_words(value, array.width))
 
     def operands(self, arguments: Sequence[Argument]) -> list[Expression]:
         """Arguments that must all be expressions."""
@@ -156,12 +203,6 @@ class PrimitiveWriter:
         out.line(f"const {kind} {name} = {code};")
         return name
 
-    def header(self, argument: HeaderName) -> str:
-        """The enumerator of a header argument."""
-        if self.layout.program.headers[argument.name].is_metadata:
-            raise self.expressions.unsupported(f"a header is needed, not {argument.name}")
-        return self.layout.header_index(argument.name)
-
     # Assignment
 
     def assign(self, out: Writer, target: Expression, source: Operand) -> None:
@@ -173,18 +214,16 @@ class PrimitiveWriter:
                     raise self.expressions.unsupported(
                         f"{target.header}.{target.name}: a number for a varbit"
                     )
-                if kind.width > WIDEST:
-                    self.assign_bytes(out, target, source)
-                elif kind.width:
+                if kind.width:
                     self.store(out, target, self.expressions.assigned(source, kind))
             case ElementField(element, offset):
                 stack = self.layout.program.stacks[element.stack]
                 header_type = self.layout.program.headers[stack.headers[element.member]].type
                 kind = header_type.fields[offset]
-                pointer = self.expressions.element_pointer(element)
-                machine = max(32, machine_width(kind.width))
+                pointer = self.layout.field_base(self.expressions.element_index(element), kind)
                 code = self.expressions.assigned(source, kind)
-                out.line(f"put{machine}({pointer}, {self.layout.field_macro(header_type, kind)}, {code});")
+                macro = self.layout.field_macro(header_type, kind)
+                out.line(f"put{access(kind.width)}({pointer}, {macro}, {code});")
             case _:
                 raise self.expressions.unsupported(f"assignment to {type(target).__name__}")
 
@@ -196,25 +235,9 @@ class PrimitiveWriter:
             return
         header_type = self.layout.program.headers[target.header].type
         kind = self.layout.program.field_type(target)
-        machine = max(32, machine_width(kind.width))
         macro = self.layout.field_macro(header_type, kind)
-        out.line(f"put{machine}({self.layout.header_pointer(target.header)}, {macro}, {code});")
-
-    def assign_bytes(self, out: Writer, target: Field, source: Operand) -> None:
-        """Fields too wide for arithmetic are only copied."""
-        kind = self.layout.program.field_type(target)
-        if isinstance(source, Field) and not (
-            self.layout.is_metadata(source) or self.layout.is_metadata(target)
-        ):
-            other = self.layout.program.field_type(source)
-            if other.width == kind.width and not (other.offset | kind.offset | kind.width) % 8:
-                to = f"{self.layout.header_pointer(target.header)} + {kind.offset // 8}"
-                origin = f"{self.layout.header_pointer(source.header)} + {other.offset // 8}"
-                out.line(f"memmove({to}, {origin}, {kind.width // 8});")
-                return
-        raise self.expressions.unsupported(
-            f"{target.header}.{target.name}: computing with over {WIDEST} bits"
-        )
+        pointer = self.layout.field_base(self.layout.header_index(target.header), kind)
+        out.line(f"put{access(kind.width)}({pointer}, {macro}, {code});")
 
     def op_assign(self, out: Writer, target: Expression, source: Expression) -> None:
         """`assign` and `modify_field`."""
@@ -227,22 +250,26 @@ class PrimitiveWriter:
 
     # Headers
 
-    def op_add_header(self, out: Writer, target: HeaderName) -> None:
+    def op_add_header(self, out: Writer, target: Expression) -> None:
         """setValid(): a header that was not valid begins as zeros."""
-        out.line(f"set_valid(p, {self.header(target)});")
+        out.line(f"set_valid(p, {self.expressions.header_number(target)});")
 
     op_add_header_fast = op_add_header
 
-    def op_remove_header(self, out: Writer, target: HeaderName) -> None:
+    def op_remove_header(self, out: Writer, target: Expression) -> None:
         """setInvalid()."""
-        out.line(f"set_invalid(p, {self.header(target)});")
+        out.line(f"set_invalid(p, {self.expressions.header_number(target)});")
 
-    def op_assign_header(self, out: Writer, target: HeaderName, source: Expression) -> None:
+    def op_assign_header(self, out: Writer, target: Expression, source: Expression) -> None:
         """Header assignment: fields and validity."""
-        if self.layout.program.headers[target.name].is_metadata and isinstance(source, HeaderName):
-            self.assign_struct(out, target, source)
-            return
-        out.line(f"copy_header(p, {self.header(target)}, {self.expressions.header_number(source)});")
+        match target, source:
+            case HeaderName() as to, HeaderName() as origin if self.layout.program.headers[
+                to.name
+            ].is_metadata:
+                self.assign_struct(out, to, origin)
+            case _:
+                numbers = map(self.expressions.header_number, (target, source))
+                out.line(f"copy_header(p, {', '.join(numbers)});")
 
     op_copy_header = op_assign_header
 
@@ -337,9 +364,11 @@ class PrimitiveWriter:
             if not isinstance(target, Field):
                 raise self.expressions.unsupported("register_read into something that is no field")
             field = self.layout.program.field_type(target)
-            kind = f"uint{max(32, machine_width(array.width))}_t"
-            value = Value(f"({kind}){cell}", *unsigned_range(array.width), kind)
+            kind = unsigned_type(array.width)
+            read = cell if array.width > WIDEST else f"({kind}){cell}"
+            value = Value(read, *unsigned_range(array.width), kind)
             self.store(out, target, self.expressions.assigned(value, field))
+        self.trace_cell(out, at, array)
 
     def op_register_write(self, out: Writer, register: Named, index: Expression, source: Expression) -> None:
         """Out of range, nothing is written."""
@@ -348,6 +377,7 @@ class PrimitiveWriter:
         cut = self.expressions.masked(source, (1 << array.width) - 1).code
         out.line(f"if ({at} < {array.size})")
         out.line(f"    {self.state.cell(register.name, at)} = {cut};")
+        self.trace_cell(out, at, array)
 
     def op_count(self, out: Writer, counter: Named, index: Expression) -> None:
         """Out of range, nothing is counted."""
@@ -355,6 +385,7 @@ class PrimitiveWriter:
         at = self.index(out, index)
         out.line(f"if ({at} < {self.layout.program.counters[counter.name].size})")
         out.line(f"    count(&s->{member}[{at}], p->ingress_length);")
+        out.trace(Kind.STATEMENT, self.number, at)
 
     def op_execute_meter(self, out: Writer, meter: Named, index: Expression, target: Expression) -> None:
         """Out of range, nothing is metered and the target keeps its value."""
@@ -364,6 +395,7 @@ class PrimitiveWriter:
         with out.block(f"if ({at} < {array.size})"):
             amount = "p->ingress_length" if array.by_bytes else "1"
             self.assign_number(out, target, f"meter_execute(&s->{member}[{at}], {amount}, p->now)")
+        out.trace(Kind.STATEMENT, self.number, at, *self.recorded(target))
 
     # What happens to the packet after the pipeline
 
@@ -416,6 +448,7 @@ class PrimitiveWriter:
         with out.block(f"if (!{self.expressions.condition(condition)})"):
             out.line("s->base.failures++;")
             out.line("p->failed = p->exit = true;")
+            out.trace(Kind.FAILED, self.number)
             place = (
                 f"{self.source.file}:{self.source.line}: {self.source.fragment}"
                 if self.source
@@ -459,6 +492,7 @@ class PrimitiveWriter:
 
     def op_jump_if_zero(self, out: Writer, condition: Expression, offset: Constant) -> None:
         """Jumps when the condition is 0 or false."""
+        out.trace(Kind.STATEMENT, self.number, f"!!{self.expressions.condition(condition)}")
         out.line(f"if (!({self.expressions.condition(condition)}))")
         out.line(f"    goto L{offset.value};")
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from p4switch.codegen.expressions import ExpressionWriter, literal
-from p4switch.codegen.layout import WIDEST, Layout, machine_width
+from p4switch.codegen.layout import Layout, access
 from p4switch.codegen.names import Names
+from p4switch.codegen.tracing import Kind
 from p4switch.codegen.writer import Writer
 from p4switch.program import (
     Calculation,
@@ -24,10 +25,20 @@ ALGORITHMS = {
     "crc32": "hash_crc32",
     "crc32_custom": "hash_crc32",
     "crcCCITT": "hash_crcCCITT",
+    "crc8_custom": "hash_crc8",
+    "crc64_custom": "hash_crc64",
+    "xxh64": "hash_xxh64",
+    "bmv2_hash": "hash_xxh64",
+    "hash_ex": "hash_ex",
     "identity": "hash_identity",
     "xor16": "hash_xor16",
     "xor32": "hash_xor32",
 }
+
+
+def append_function(width: int) -> str:
+    """The function of packet.h that appends a number of `width` bits to the input of a hash."""
+    return "append" if width <= 64 else f"append{access(width)}"
 
 
 class Calculations:
@@ -91,7 +102,8 @@ class Calculations:
                     return
                 body.line("words += checksum_sum(p->payload, (uint32_t)(p->end - p->payload));")
             elif isinstance(first, HeaderName) or len(pieces) > 1:
-                varbit = isinstance(first, HeaderName) and self.layout.program.headers[first.name].type.varbit
+                name = first.header if isinstance(first, Field) else getattr(first, "name", "")
+                varbit = self.layout.program.headers[name].type.varbit
                 if bits % 16 or width % 16 or varbit:
                     return
                 name = first.header if isinstance(first, Field) else getattr(first, "name", "")
@@ -101,7 +113,7 @@ class Calculations:
                 if bits % 16 or pieces[-1] is not calculation.inputs[-1]:
                     return
                 index = self.layout.header_index(first.header)
-                place = f"{self.layout.header_pointer(first.header)} + header_size[{index}]"
+                place = f"{self.layout.header_pointer(first.header)} + varbit_at[{index}]"
                 body.line(f"words += checksum_sum({place}, p->varying[{index}]);")
             else:
                 shift = -(bits + width) % 16
@@ -137,7 +149,8 @@ class Calculations:
                 and not self.layout.is_metadata(last)
             ):
                 before, kind = (self.layout.program.field_type(f) for f in (last, piece.value))
-                if before.offset + before.width == kind.offset and not kind.varying:
+                apart = kind.varying or before.varying or kind.behind_varbit != before.behind_varbit
+                if before.offset + before.width == kind.offset and not apart:
                     stretches[-1].append(piece)
                     continue
             stretches.append([piece])
@@ -155,10 +168,12 @@ class Calculations:
         first = pieces[0].value
         assert isinstance(first, Field)
         size = sum(self._width(p) for p in pieces) // 8
-        at = self.layout.program.field_type(first).offset // 8
+        kind = self.layout.program.field_type(first)
         names = f"{first.name} .. {getattr(pieces[-1].value, 'name', '')}"
         with out.block(f"if ({self.layout.is_valid(first.header)})"):
-            pointer = f"{self.layout.header_pointer(first.header)} + {at}"
+            pointer = (
+                f"{self.layout.field_base(self.layout.header_index(first.header), kind)} + {kind.offset // 8}"
+            )
             out.line(f"memcpy(input + bits / 8, {pointer}, {size}); /* {names} */")
             out.line(f"bits += {8 * size};")
 
@@ -176,30 +191,19 @@ class Calculations:
                 kind = self.layout.program.field_type(value)
                 if kind.varying:
                     index = self.layout.header_index(header)
-                    place = f"{self.layout.header_pointer(header)} + header_size[{index}]"
+                    place = f"{self.layout.header_pointer(header)} + varbit_at[{index}]"
                     out.line(f"if ({self.layout.is_valid(header)})")
                     out.line(f"    bits = append_bytes(input, bits, {place}, p->varying[{index}]);")
                     return
-                if kind.width > WIDEST:
-                    self._write_wide(out, value, where)
-                    return
                 expressions = ExpressionWriter(self.layout, where)
                 code = expressions.truncated(value, kind.width)
-                append = "append128" if machine_width(kind.width) > 64 else "append"
+                append = append_function(kind.width)
                 valid = self.layout.is_valid(header)
                 if valid != "1":
                     out.line(f"if ({valid})")
                 out.line(
                     f"{'' if valid == '1' else '    '}bits = {append}(input, bits, {kind.width}, {code});"
                 )
-
-    def _write_wide(self, out: Writer, value: Field, where: str) -> None:
-        kind = self.layout.program.field_type(value)
-        if self.layout.is_metadata(value) or (kind.offset | kind.width) % 8:
-            raise ProgramError(f"{where}: field {value.header}.{value.name} over {WIDEST} bits")
-        with out.block(f"if ({self.layout.is_valid(value.header)})"):
-            pointer = f"{self.layout.header_pointer(value.header)} + {kind.offset // 8}"
-            out.line(f"bits = append_bytes(input, bits, {pointer}, {kind.width // 8});")
 
     # Checksums
 
@@ -228,6 +232,8 @@ class Calculations:
             if verify:
                 out.line(f"if ({call} != {expressions.value(checksum.target).cast('uint64_t')})")
                 out.line("    p->checksum_error = true;")
+                number = self.layout.program.checksums.index(checksum)
+                out.trace(Kind.CHECKSUM, number, "p->checksum_error")
             elif self.layout.is_metadata(checksum.target):
                 out.line(f"{self.layout.metadata_member(checksum.target)} = {call};")
             else:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from p4switch.codegen.actions import ActionWriter
-from p4switch.codegen.expressions import ExpressionWriter
+from p4switch.codegen.expressions import ExpressionWriter, c_words
 from p4switch.codegen.layout import Layout
 from p4switch.codegen.names import Names
 from p4switch.codegen.tables import TableWriter
+from p4switch.codegen.tracing import Kind, condition_fields
 from p4switch.codegen.writer import Writer
 from p4switch.program import ActionNode, Branch, Node, Pipeline, ProgramError, Table
 
@@ -59,7 +60,10 @@ class ControlWriter:
         match node:
             case Branch():
                 out.source(node.source)
-                condition = ExpressionWriter(self.layout, f"condition {node.name}").condition(node.condition)
+                expressions = ExpressionWriter(self.layout, f"condition {node.name}")
+                condition = expressions.condition(node.condition)
+                if out.traced:
+                    condition = self.traced(out, node, condition, expressions)
                 self.branches(out, [(condition, node.when_true), (None, node.when_false)], meeting)
             case ActionNode():
                 if node.action.parameters:
@@ -69,6 +73,16 @@ class ControlWriter:
                 self.leave_on_exit(out, node.action.id in self.actions.has_exit)
             case Table():
                 self.table(out, node, meeting)
+
+    def traced(self, out: Writer, branch: Branch, condition: str, expressions: ExpressionWriter) -> str:
+        """Records a branch; the name of its condition's value."""
+        number = self.actions.numbers.of(branch)
+        recorded: list[str] = []
+        for field in condition_fields(self.layout.program, branch.condition):
+            recorded += c_words(expressions.value(field).code, self.layout.program.field_type(field).width)
+        out.line(f"const bool holds_{number} = {condition};")
+        out.trace(Kind.BRANCH, number, f"holds_{number}", *recorded)
+        return f"holds_{number}"
 
     def table(self, out: Writer, table: Table, meeting: str | None) -> None:
         """Applies a table and goes where its result says."""

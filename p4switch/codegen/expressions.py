@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from p4switch.codegen.layout import WIDEST, Layout, machine_width
+from p4switch.codegen.layout import WIDEST, Layout, access, machine_width, storage_type, wide_words
 from p4switch.program import (
     Binary,
     Boolean,
@@ -30,6 +30,7 @@ from p4switch.program import (
     Unary,
     UnionName,
 )
+from p4switch.words import to_words, word_count
 
 TYPES = {  # in order of preference, with their ranges
     "int32_t": (-(1 << 31), (1 << 31) - 1),
@@ -39,8 +40,24 @@ TYPES = {  # in order of preference, with their ranges
     "int128_t": (-(1 << 127), (1 << 127) - 1),
     "uint128_t": (0, (1 << 128) - 1),
 }
+WIDE = "wide_t"
+WIDE_OPERATORS = {  # functions of wide.h; {0}, {1}: the operands
+    "+": "wide_add({0}, {1})",
+    "-": "wide_subtract({0}, {1})",
+    "*": "wide_multiply({0}, {1})",
+    "&": "wide_and({0}, {1})",
+    "|": "wide_or({0}, {1})",
+    "^": "wide_xor({0}, {1})",
+    "==": "wide_equal({0}, {1})",
+    "!=": "(!wide_equal({0}, {1}))",
+    "<": "wide_less({0}, {1})",
+    "<=": "(!wide_less({1}, {0}))",
+    ">": "wide_less({1}, {0})",
+    ">=": "(!wide_less({0}, {1}))",
+}
 ARITHMETIC = {"+", "-", "*"}
 BITWISE = {"&", "|", "^"}
+MAX_SHIFT = 255  # bits: amounts have at most 8
 COMPARISON = {"==", "!=", "<", "<=", ">", ">="}
 SATURATING = {"+": "add_saturating_i32", "-": "subtract_saturating_i32"}
 
@@ -56,20 +73,34 @@ class Value:
 
     def cast(self, to: str) -> str:
         """The expression as another type."""
-        return self.code if self.type == to else f"({to}){self.code}"
+        if self.type == to:
+            return self.code
+        if to == WIDE:
+            return f"wide_of_{'unsigned' if self.type.startswith('u') else 'signed'}({self.code})"
+        return f"({to}){f'wide_low({self.code})' if self.type == WIDE else self.code}"
+
+    @property
+    def is_nonzero(self) -> str:
+        """A C condition."""
+        return operate("!=", self.code, beside(self.type, 0), self.type)
 
 
 Operand = Expression | Value  # a Value stands for C that is already there
 
 
-def type_for(low: int, high: int) -> str | None:
+def type_for(low: int, high: int) -> str:
     """The first type that holds the range."""
-    return next((t for t, (least, most) in TYPES.items() if least <= low and high <= most), None)
+    return next((t for t, (least, most) in TYPES.items() if least <= low and high <= most), WIDE)
 
 
 def unsigned_type(width: int) -> str:
     """The type for arithmetic modulo at least 2^width."""
-    return f"uint{max(32, machine_width(width))}_t"
+    return storage_type(max(32, width))
+
+
+def operate(op: str, left: str, right: str, kind: str) -> str:
+    """C for an operator between two operands of one type."""
+    return WIDE_OPERATORS[op].format(left, right) if kind == WIDE else f"({left} {op} {right})"
 
 
 def unsigned_range(width: int) -> tuple[int, int]:
@@ -99,12 +130,39 @@ def literal(value: int) -> str:
     return f"U128(0x{value >> 64:x}ull, 0x{value & (1 << 64) - 1:x}ull)"
 
 
+def literal_of(kind: str, value: int) -> str:
+    """An integer constant of that type; a negative one of the type wide_t has all its words."""
+    if kind != WIDE:
+        return f"({kind}){literal(value)}"
+    if value < 0:
+        return f"wide_not({literal_of(kind, -value - 1)})"
+    words = reversed(to_words(value, value.bit_length()))
+    return f"(wide_t){{{{{', '.join(f'{word:#x}ull' for word in words)}}}}}"
+
+
+def beside(kind: str, value: int) -> str:
+    """An integer constant as the operand beside one of that type."""
+    return literal_of(kind, value) if kind == WIDE else literal(value)
+
+
 def constant(value: int) -> Value:
     """A literal as a typed value."""
     kind = type_for(value, value)
-    if kind is None:
-        raise ProgramError(f"the constant {value:#x} has more than {WIDEST} bits")
-    return Value(literal(value), value, value, kind)
+    return Value(literal_of(kind, value) if kind == WIDE else literal(value), value, value, kind)
+
+
+def c_words(code: str, width: int) -> list[str]:
+    """C for the words of an unsigned number (words.py); `code` is evaluated for each of them."""
+    if width > WIDEST:
+        return [f"({code}).word[{n}]" for n in reversed(range(word_count(width)))]
+    return [f"(uint64_t)({code} >> 64)", f"(uint64_t){code}"] if width > 64 else [f"(uint64_t){code}"]
+
+
+def value_of_words(words: list[str], width: int) -> str:
+    """C of the type `unsigned_type(width)` for the number in these words."""
+    if width > WIDEST:
+        return f"{{{{{', '.join(reversed(words))}}}}}"
+    return f"U128({words[0]}, {words[1]})" if width > 64 else f"({unsigned_type(width)}){words[0]}"
 
 
 class ExpressionWriter:
@@ -132,30 +190,26 @@ class ExpressionWriter:
     def field(self, reference: Field) -> Value:
         """A field's value."""
         kind = self.field_type(reference)
-        if kind.width > WIDEST:
-            raise self.unsupported(f"{reference.header}.{reference.name}: arithmetic on over {WIDEST} bits")
         if kind.varying:
             raise self.unsupported(f"{reference.header}.{reference.name}: arithmetic on a varbit")
         low, high = range_of(kind)
         if self.layout.is_metadata(reference):
             if kind.width == 0:
                 return constant(0)
-            stored = machine_width(kind.width)
-            sign = "" if kind.signed or stored < 32 else "u"  # C promotes 8 and 16 bits to int
+            signed = kind.signed or kind.width <= 16  # C promotes 8 and 16 bits to int
             place = self.locals.get(reference) or self.layout.metadata_member(reference)
-            return Value(place, low, high, f"{sign}int{max(32, stored)}_t")
+            return Value(place, low, high, storage_type(max(32, kind.width), signed=signed))
         header_type = self.layout.program.headers[reference.header].type
-        return self.bits(self.layout.header_pointer(reference.header), header_type.name, kind)
+        return self.bits(self.layout.header_index(reference.header), header_type.name, kind)
 
-    def bits(self, pointer: str, header_type: str, kind: FieldType) -> Value:
-        """A field of the header at a pointer."""
+    def bits(self, index: str, header_type: str, kind: FieldType) -> Value:
+        """A field of the header of that number."""
         macro = self.layout.field_macro(self.layout.program.header_types[header_type], kind)
-        machine = max(32, machine_width(kind.width))
         low, high = range_of(kind)
-        code = f"get{machine}({pointer}, {macro})"
+        code = f"get{access(kind.width)}({self.layout.field_base(index, kind)}, {macro})"
         if kind.signed:
-            return Value(f"sign{machine}({code}, {kind.width})", low, high, f"int{machine}_t")
-        return Value(code, low, high, f"uint{machine}_t")
+            code = f"sign{access(kind.width)}({code}, {kind.width})"
+        return Value(code, low, high, storage_type(max(32, kind.width), signed=kind.signed))
 
     def register(self, expression: RegisterValue) -> Value:
         """A register cell read in an expression; overridden where registers are in reach."""
@@ -172,10 +226,6 @@ class ExpressionWriter:
             return f"{first} + {index.code}{step}"
         number = index.cast("uint64_t")
         return f"{first} + ({number} < {last} ? {number} : {last}){step}"
-
-    def element_pointer(self, element: StackElement) -> str:
-        """A C expression for the first byte of a stack's element."""
-        return f"p->header[{self.element_index(element)}]"
 
     def header_number(self, expression: Expression) -> str:
         """A C expression for the number of the header that an expression stands for."""
@@ -197,6 +247,7 @@ class ExpressionWriter:
             case Field():
                 return self.field(expression)
             case Constant(value):
+                self.fitting(value, value)
                 return constant(value)
             case Parameter(index):
                 if index >= len(self.parameters):
@@ -208,7 +259,7 @@ class ExpressionWriter:
             case ElementField(element, offset):
                 stack = self.layout.program.stacks[element.stack]
                 header_type = self.layout.program.headers[stack.headers[element.member]].type
-                return self.bits(self.element_pointer(element), header_type.name, header_type.fields[offset])
+                return self.bits(self.element_index(element), header_type.name, header_type.fields[offset])
             case LastField(stack_name, name, member):
                 stack = self.layout.program.stacks[stack_name]
                 header_type = self.layout.program.headers[stack.headers[member]].type
@@ -218,9 +269,7 @@ class ExpressionWriter:
                 used = f"p->{self.layout.stack_next(stack_name)}"
                 first = self.layout.header_index(stack.headers[member])
                 step = f" * {stack.unit}" if stack.unit > 1 else ""
-                return self.bits(
-                    f"p->header[{first} + ({used} ? {used} - 1 : 0){step}]", header_type.name, kind
-                )
+                return self.bits(f"{first} + ({used} ? {used} - 1 : 0){step}", header_type.name, kind)
             case Lookahead():
                 raise self.unsupported("lookahead outside a parser")
         raise self.unsupported(f"{type(expression).__name__} where a number is needed")
@@ -246,8 +295,9 @@ class ExpressionWriter:
                 return self.arithmetic("-", constant(0), self.value(operand))
             case Unary("~", operand):
                 inner = self.value(operand)
-                kind = self.fitting(-inner.high - 1, -inner.low - 1)
-                return Value(f"(~{self.at_least(inner, kind)})", -inner.high - 1, -inner.low - 1, kind)
+                kind = self.fitting(min(inner.low, -inner.high - 1), max(inner.high, -inner.low - 1))
+                code = f"wide_not({inner.cast(kind)})" if kind == WIDE else f"(~{inner.cast(kind)})"
+                return Value(code, -inner.high - 1, -inner.low - 1, kind)
             case Unary("b2d", operand):
                 return Value(f"({self.condition(operand)})", 0, 1, "int32_t")
             case Unary("last_stack_index", StackName(stack)):
@@ -271,13 +321,11 @@ class ExpressionWriter:
     def fitting(self, low: int, high: int) -> str:
         """A type for the range, or an error."""
         kind = type_for(low, high)
-        if kind is None:
-            raise self.unsupported(f"an intermediate result needs more than {WIDEST} bits")
+        if kind == WIDE:
+            bits = 64 * wide_words(self.layout.program)
+            if max(-low - 1, high).bit_length() >= bits:
+                raise self.unsupported(f"an intermediate result needs more than {bits} bits")
         return kind
-
-    def at_least(self, value: Value, kind: str) -> str:
-        """The value in a type, for an operator that works on the whole machine word."""
-        return value.code if value.type == kind else f"({kind}){value.code}"
 
     def arithmetic(self, op: str, a: Value, b: Value) -> Value:
         """Sum, difference or product; exact."""
@@ -289,7 +337,7 @@ class ExpressionWriter:
             corners = [x * y for x in (a.low, a.high) for y in (b.low, b.high)]
             low, high = min(corners), max(corners)
         kind = self.fitting(min(low, a.low, b.low), max(high, a.high, b.high))
-        return Value(f"({a.cast(kind)} {op} {b.cast(kind)})", low, high, kind)
+        return Value(operate(op, a.cast(kind), b.cast(kind), kind), low, high, kind)
 
     def bitwise(self, op: str, left: Expression, right: Expression) -> Value:
         """And, or, exclusive or of integers in two's complement of any size."""
@@ -305,15 +353,18 @@ class ExpressionWriter:
             low = 0 if a.low >= 0 and b.low >= 0 else -(1 << bits)
             high = (1 << bits) - 1
         kind = self.fitting(min(low, a.low, b.low), max(high, a.high, b.high))
-        return Value(f"({a.cast(kind)} {op} {b.cast(kind)})", low, high, kind)
+        return Value(operate(op, a.cast(kind), b.cast(kind), kind), low, high, kind)
 
     def masked(self, operand: Operand, mask: int) -> Value:
         """The operand & mask, from the operand's low bits alone."""
         width = max(1, mask.bit_length())
-        if width > WIDEST:
-            raise self.unsupported(f"a mask of more than {WIDEST} bits")
+        self.fitting(0, mask)
         kind = unsigned_type(width)
         bits = self.truncated(operand, width)
+        if kind == WIDE:
+            whole = mask == (1 << width) - 1
+            code = f"wide_cut({bits}, {width})" if whole else operate("&", bits, literal_of(WIDE, mask), WIDE)
+            return Value(code, 0, mask, WIDE)
         if mask in (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF):
             return Value(bits, 0, mask, kind)
         return Value(f"({bits} & {literal(mask)})", 0, mask, kind)
@@ -323,12 +374,17 @@ class ExpressionWriter:
         if n.low < 0:
             raise self.unsupported("a shift by a distance that may be negative")
         if op == "<<":
-            if n.high > WIDEST:
+            if n.high > MAX_SHIFT:
                 raise self.unsupported(f"a shift left by up to {n.high} bits whose result is not cut off")
             low, high = min(a.low, a.low << n.high), max(a.high, a.high << n.high)
             kind = self.fitting(low, high)
+            if kind == WIDE:
+                code = f"wide_shift_left({a.cast(WIDE)}, {n.cast('uint64_t')})"
+                return Value(code, low, high, WIDE)
             return Value(f"({a.cast(kind)} << {n.code})", low, high, kind)
         low, high = min(a.low >> n.low, a.low >> n.high), max(a.high >> n.low, a.high >> n.high)
+        if a.type == WIDE:
+            return Value(f"wide_shift_right({a.code}, {n.cast('uint64_t')})", low, high, WIDE)
         bits = int("".join(c for c in a.type if c.isdigit()))
         if n.high < bits:
             return Value(f"({a.code} >> {n.code})", low, high, a.type)
@@ -341,19 +397,20 @@ class ExpressionWriter:
             raise self.unsupported(f"operator {op} on numbers that may be negative")
         kind = self.fitting(0, max(a.high, b.high))
         name = "DIVIDE" if op == "/" else "MODULO"
+        if kind == WIDE:
+            name = f"wide_{name.lower()}"
         high = a.high if op == "/" else min(a.high, max(b.high - 1, 0))
         return Value(f"{name}({a.cast(kind)}, {b.cast(kind)})", 0, high, kind)
 
     def signed_wrap(self, operand: Operand, width: int) -> Value:
         """The operand's low bits as a signed number."""
         low, high = -(1 << (width - 1)), (1 << (width - 1)) - 1
-        if width > WIDEST:
-            raise self.unsupported(f"a signed number of more than {WIDEST} bits")
+        self.fitting(low, high)
         bits = self.truncated(operand, width)
-        machine = max(32, machine_width(width))
+        kind = storage_type(max(32, width), signed=True)
         if width in (8, 16, 32, 64):
-            return Value(f"(int{width}_t){bits}", low, high, f"int{machine}_t")
-        return Value(f"sign{machine}({bits}, {width})", low, high, f"int{machine}_t")
+            return Value(f"(int{width}_t){bits}", low, high, kind)
+        return Value(f"sign{access(width)}({bits}, {width})", low, high, kind)
 
     def saturate(self, operand: Expression, width: int, *, signed: bool) -> Value:
         """The operand cut to the limits of int<width> or bit<width>."""
@@ -366,8 +423,10 @@ class ExpressionWriter:
         if inner.low >= low and inner.high <= high:
             return inner
         kind = self.fitting(min(inner.low, low), max(inner.high, high))
-        code = f"CLAMP({inner.cast(kind)}, ({kind}){literal(low)}, ({kind}){literal(high)})"
-        return Value(code, low, high, kind)
+        name = "wide_clamp" if kind == WIDE else "CLAMP"
+        return Value(
+            f"{name}({inner.cast(kind)}, {literal_of(kind, low)}, {literal_of(kind, high)})", low, high, kind
+        )
 
     # Numbers, low bits only
 
@@ -380,11 +439,13 @@ class ExpressionWriter:
                     for operand, other in ((left, right), (right, left)):
                         if isinstance(other, Constant) and ~other.value & ((1 << width) - 1) == 0:
                             return self.truncated(operand, width)
-                return f"({self.truncated(left, width)} {op} {self.truncated(right, width)})"
+                return operate(op, self.truncated(left, width), self.truncated(right, width), kind)
             case Binary("<<", left, right):
                 distance = self.value(right)
                 if distance.low < 0:
                     raise self.unsupported("a shift by a distance that may be negative")
+                if kind == WIDE:
+                    return f"wide_shift_left({self.truncated(left, width)}, {distance.cast('uint64_t')})"
                 bits = max(32, machine_width(width))
                 if distance.high < bits:
                     return f"({self.truncated(left, width)} << {distance.code})"
@@ -392,31 +453,31 @@ class ExpressionWriter:
             case Binary("two_comp_mod", operand, Constant(modulus)) if modulus >= width:
                 return self.truncated(operand, width)
             case Unary("~", operand):
-                return f"(~{self.truncated(operand, width)})"
+                inner = self.truncated(operand, width)
+                return f"wide_not({inner})" if kind == WIDE else f"(~{inner})"
             case Unary("-", operand):
-                return f"(0 - {self.truncated(operand, width)})"
+                return operate("-", constant(0).cast(kind), self.truncated(operand, width), kind)
             case Conditional(condition, then, otherwise):
                 return (
                     f"({self.condition(condition)} ? {self.truncated(then, width)}"
                     f" : {self.truncated(otherwise, width)})"
                 )
             case Constant(value):
-                return f"({kind}){literal(value & ((1 << width) - 1))}"
+                return literal_of(kind, value & ((1 << width) - 1))
         return self.value(expression).cast(kind)
 
     def assigned(self, expression: Operand, kind: FieldType) -> str:
         """C of the machine type for a field of that type, holding the expression cut to it."""
-        machine = max(32, machine_width(kind.width))
         low, high = range_of(kind)
         if kind.signed:
             wrapped = self.signed_wrap(expression, kind.width)
             return wrapped.code
-        if machine_width(kind.width) == kind.width:
+        if kind.width in (8, 16, 32, 64, 128):
             return self.truncated(expression, kind.width)
         if isinstance(expression, (Value, Field, Constant, Parameter, Unary)):
             value = self.value(expression)
             if low <= value.low and value.high <= high:
-                return value.cast(f"uint{machine}_t")
+                return value.cast(unsigned_type(kind.width))
         return self.masked(expression, high).code
 
     # Conditions
@@ -440,7 +501,7 @@ class ExpressionWriter:
                 members = self.layout.program.unions[name].headers
                 return f"({' || '.join(self.layout.is_valid(m) for m in members)})"
             case Unary("d2b", operand):
-                return f"({self.value(operand).code} != 0)"
+                return self.value(operand).is_nonzero
             case Binary("and" | "or" as op, left, right):
                 return f"({self.condition(left)} {'&&' if op == 'and' else '||'} {self.condition(right)})"
             case Binary("==" | "!=" as op, HeaderName() | StackElement() as left, right):
@@ -466,10 +527,10 @@ class ExpressionWriter:
             case Binary(op, left, right) if op in COMPARISON:
                 a, b = self.value(left), self.value(right)
                 kind = self.fitting(min(a.low, b.low), max(a.high, b.high))
-                return f"({a.cast(kind)} {op} {b.cast(kind)})"
+                return operate(op, a.cast(kind), b.cast(kind), kind)
             case Conditional(condition, then, otherwise):
                 return f"({self.condition(condition)} ? {self.condition(then)} : {self.condition(otherwise)})"
-        return f"({self.value(expression).code} != 0)"
+        return self.value(expression).is_nonzero
 
     def is_boolean(self, expression: Expression) -> bool:
         """Whether the expression is a truth value and not a number."""

@@ -6,8 +6,10 @@ Source: BMv2's docs/simple_switch.md, "Pseudocode for what happens at the end of
 from __future__ import annotations
 
 from p4switch.codegen.actions import ActionWriter, PrimitiveWriter
+from p4switch.codegen.calculations import append_function
 from p4switch.codegen.expressions import ExpressionWriter
-from p4switch.codegen.layout import Layout
+from p4switch.codegen.layout import QUEUEING, Layout
+from p4switch.codegen.tracing import Kind
 from p4switch.codegen.uses import fields_read
 from p4switch.codegen.writer import Writer
 from p4switch.program import Field, ProgramError
@@ -26,7 +28,7 @@ def write_frame(out: Writer, layout: Layout, actions: ActionWriter) -> None:
     _write_egress(out, layout, actions)
     _write_run(out, layout)
     _write_process(out, layout)
-    _write_open(out)
+    _write_open(out, layout)
 
 
 def _set(out: Writer, layout: Layout, name: str, code: str) -> None:
@@ -70,6 +72,8 @@ def _bytes_read(layout: Layout) -> list[tuple[str, int, int]]:
     kinds = [(order[f.header], layout.program.field_type(f), f.header) for f in fields_read(layout.program)]
     for _, kind, header in sorted(kinds, key=lambda k: (k[0], k[1].offset)):
         first, last = kind.offset // 8, (kind.offset + kind.width - 1) // 8
+        if kind.behind_varbit:
+            last = layout.program.headers[header].type.width // 8
         if stretches and stretches[-1][0] == header and first <= stretches[-1][2] + 1:
             stretches[-1] = (header, stretches[-1][1], last)
         else:
@@ -137,12 +141,22 @@ def _write_egress(out: Writer, layout: Layout, actions: ActionWriter) -> None:
     order = ", ".join(layout.header_index(h) for h in deparser.order) or "0"
     out.line(f"static const uint16_t deparser_order[] = {{{order}}};")
     out.line()
-    with out.block("static void leave(struct state *s, struct packet *p, uint32_t port)"):
+    if layout.queues:
+        _write_queue(out, layout)
+    name = "depart" if layout.queues else "leave"
+    with out.block(f"static void {name}(struct state *s, struct packet *p, uint32_t port)"):
+        if not layout.queues:
+            _write_priority(out, layout)
         _set(out, layout, "egress_port", "port")
         _set(out, layout, "egress_spec", "(s->base.drop_port + 1)")
         _set(out, layout, "egress_global_timestamp", "p->now")
-        _set(out, layout, "enq_timestamp", "p->now")
+        if layout.queues:
+            for field in QUEUEING:
+                _set(out, layout, field, f"s->base.queueing.{field}")
         _set(out, layout, "packet_length", "p->length")
+        out.trace(
+            Kind.EGRESS, "port", _get(layout, "egress_rid") or "0", _get(layout, "instance_type") or "0"
+        )
         out.line("p->exit = false;")
         out.line("egress(s, p);")
         if layout.asserts:
@@ -150,9 +164,11 @@ def _write_egress(out: Writer, layout: Layout, actions: ActionWriter) -> None:
             out.line("    return;")
         if layout.goes_again:
             with out.block("if (p->request.clone)"):
+                _trace_clone(out)
                 out.line("clone_egress(s, p);")
         spec = _get(layout, "egress_spec")
         if spec is not None:
+            out.trace(Kind.EGRESS_DONE, spec, "s->base.drop_port")
             out.line(f"if ({spec} == s->base.drop_port)")
             out.line("    return;")
         out.line("update_checksums(s, p);")
@@ -160,6 +176,9 @@ def _write_egress(out: Writer, layout: Layout, actions: ActionWriter) -> None:
             with out.block():
                 PrimitiveWriter(actions, "deparser", ()).parts(out, deparser.primitives)
         count = len(deparser.order)
+        out.trace_line(f"for (unsigned i = 0; i < {count}; i++)")
+        out.trace_line("    if (p->valid[deparser_order[i]])")
+        out.trace_line("        trace_header(&s->base, p, TRACE_DEPARSE, deparser_order[i]);")
         out.line(f"uint8_t *first = emit_headers(p, deparser_order, {count}, s->input);")
         out.line("uint32_t length = (uint32_t)(p->end - first);")
         out.line("uint8_t *checksum = kept_checksum(p);")
@@ -168,9 +187,56 @@ def _write_egress(out: Writer, layout: Layout, actions: ActionWriter) -> None:
             out.line("checksum = NULL;")
         if layout.goes_again:
             with out.block("if (p->request.recirculate)"):
+                out.trace(Kind.RECIRCULATE, "p->request.recirculate")
                 out.line("parse_again(s, p, first, length, p->request.recirculate, RECIRCULATED);")
                 out.line("return;")
+        out.trace_line("trace_bytes(&s->base, TRACE_OUTPUT, port, first, length);")
         out.line("s->base.emit(s->base.emit_context, port, first, length, checksum);")
+    out.line()
+
+
+def _write_priority(out: Writer, layout: Layout) -> None:
+    """A port has one queue, as simple_switch's have unless --priority-queues says otherwise."""
+    if layout.priority is not None:
+        out.trace(Kind.PRIORITY, layout.metadata_member(layout.priority))
+        out.line(f"if ({layout.metadata_member(layout.priority)} != 0) /* a queue that does not exist */")
+        out.line("    return;")
+
+
+def _write_queue(out: Writer, layout: Layout) -> None:
+    """Between ingress and egress: packets wait there, so that egress finds the queue as it is when they leave it."""
+    out.line("static void depart(struct state *s, struct packet *p, uint32_t port);")
+    out.line()
+    with out.block("static void leave(struct state *s, struct packet *p, uint32_t port)"):
+        _write_priority(out, layout)
+        out.line("bool dropped = false;")
+        out.line("struct packet *waits = NULL;")
+        out.line("const size_t room = (size_t)(p->end - (uint8_t *)p);")
+        out.line("if (s->base.queue)")
+        out.line("    waits = s->base.queue(s->base.emit_context, port, p->length, room, &dropped);")
+        out.trace(Kind.QUEUE, "port", "waits != NULL", "dropped")
+        out.line("if (waits)")
+        out.line("    copy_packet(waits, p);")
+        out.line("if (waits || dropped)")
+        out.line("    return;")
+        out.line("s->base.queueing = (struct queueing){.enq_timestamp = p->now};")
+        out.line("depart(s, p, port);")
+    out.line()
+    with out.block(
+        "static void dequeue(struct switch_base *base, void *packet, uint32_t port, uint64_t now)"
+    ):
+        out.line("struct state *s = (struct state *)base;")
+        out.line("struct packet *p = packet;")
+        out.trace_line(f"trace_begin(base, {_get(layout, 'ingress_port') or '0'}, now, p);")
+        out.trace_line(f"trace_filter(base, {_get(layout, 'ingress_port') or '0'}, p);")
+        out.trace(Kind.DEQUEUED, "port", "now - p->now")
+        out.line("base->queueing.enq_timestamp = p->now;")
+        out.line("if (now > p->now)")
+        out.line("    p->now = now;")
+        out.line("depart(s, p, port);")
+        if layout.goes_again:
+            out.line("run_again(s);")
+        out.trace_line("trace_end(base);")
     out.line()
 
 
@@ -186,11 +252,12 @@ def _write_digest(out: Writer, layout: Layout) -> None:
                     if not isinstance(field, Field):
                         raise ProgramError(f"digest {digest.name}: {field} is no field")
                     width = layout.program.field_type(field).width
-                    append = "append128" if width > 64 else "append"
                     code = expressions.masked(field, (1 << width) - 1).code
                     bits = (width + 7) // 8 * 8
+                    append = append_function(width)
                     out.line(f"    bits = {append}(s->input, bits, {bits}, {code}); /* {field.name} */")
                 out.line("    break;")
+        out.trace(Kind.DIGEST, "p->request.digest")
         out.line("report_digest(&s->base, p->request.digest, s->input, bits / 8);")
     out.line()
 
@@ -207,12 +274,14 @@ def _write_run(out: Writer, layout: Layout) -> None:
         if layout.asserts:
             out.line("if (p->failed) /* in the parser */")
             out.line("    return;")
+        out.trace(Kind.INGRESS, 0, _get(layout, "instance_type") or "0")
         out.line("ingress(s, p);")
         if layout.asserts:
             out.line("if (p->failed)")
             out.line("    return;")
         if layout.goes_again:
             with out.block("if (p->request.clone)"):
+                _trace_clone(out)
                 out.line("clone_ingress(s, p);")
                 out.line("p->request.clone = 0;")
         if "generate_digest" in layout.requests:
@@ -220,6 +289,7 @@ def _write_run(out: Writer, layout: Layout) -> None:
             out.line("    send_digest(s, p);")
         if layout.goes_again:
             with out.block("if (p->request.resubmit)"):
+                out.trace(Kind.RESUBMIT, "p->request.resubmit")
                 out.line(
                     "parse_again(s, p, s->original, s->original_length, p->request.resubmit, RESUBMITTED);"
                 )
@@ -230,11 +300,14 @@ def _write_run(out: Writer, layout: Layout) -> None:
                 _set(out, layout, "instance_type", str(INSTANCE_REPLICATION))
                 if layout.goes_again:
                     out.line("p->request.recirculate = 0;")
+                members = f"s->base.multicast[{group} % MULTICAST_GROUPS]"
+                out.trace(Kind.MULTICAST, group, f"{members} ? {members}->count : 0")
                 out.line(f"replicate(s, p, s->base.multicast[{group} % MULTICAST_GROUPS]);")
                 out.line("return;")
         spec = _get(layout, "egress_spec")
         if spec is not None:
             _set(out, layout, "instance_type", str(INSTANCE_NORMAL))
+            out.trace(Kind.INGRESS_DONE, spec, "s->base.drop_port")
             out.line(f"if ({spec} != s->base.drop_port)")
             out.line(f"    leave(s, p, {spec});")
     out.line()
@@ -254,8 +327,10 @@ def _write_process(out: Writer, layout: Layout) -> None:
             out.line("    complete_checksum(checksum, base->checksum_offset, p->end);")
             out.line("p->checksum = NULL;")
             out.line("keep_original(s, p);")
+        out.trace_line("trace_begin(base, port, now, p);")
         out.line("const uint32_t error = parse(s, p);")
         out.line("clear_invalid(p);")
+        out.trace_line("trace_filter(base, port, p);")
         with out.block("if (p->checksum && reads_checksum(p))"):
             out.line("complete_checksum(p->checksum, base->checksum_offset, p->end);")
             out.line("process(base, port, length, now, NULL);")
@@ -263,16 +338,27 @@ def _write_process(out: Writer, layout: Layout) -> None:
         out.line("run(s, p, error);")
         if layout.goes_again:
             out.line("run_again(s);")
+        out.trace_line("trace_end(base);")
     out.line()
 
 
-def _write_open(out: Writer) -> None:
+def _trace_clone(out: Writer) -> None:
+    session = "s->base.sessions[p->request.clone % SESSIONS]"
+    out.trace(Kind.CLONE, "p->request.clone % SESSIONS", f"{session} ? {session}->count : 0")
+
+
+def _write_open(out: Writer, layout: Layout) -> None:
+    out.trace_line(
+        f"const struct traced program_traced = {{process, {'dequeue' if layout.queues else 'NULL'}}};"
+    )
     with out.block("struct switch_base *program_open(uint32_t drop_port, uint64_t seed)"):
         out.line("struct state *s = aligned_alloc(64, (sizeof *s + 63) / 64 * 64);")
         out.line("if (!s)")
         out.line("    return NULL;")
         out.line("memset(s, 0, sizeof *s);")
         out.line("s->base.process = process;")
+        if layout.queues:
+            out.line("s->base.dequeue = dequeue;")
         out.line("s->base.tables = s->tables;")
         out.line("s->base.buffer = s->arrived.bytes + HEADROOM;")
         out.line("s->base.drop_port = drop_port;")

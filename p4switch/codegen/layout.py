@@ -21,11 +21,12 @@ from p4switch.program import (
     Primitive,
     Program,
     ProgramError,
+    StackElement,
     StackName,
     UnionName,
 )
 
-WIDEST = 128
+WIDEST = 128  # bits of C's widest integer; what is wider is a wide_t (wide.h)
 CHANGE_VALIDITY = {
     "add_header",
     "add_header_fast",
@@ -48,10 +49,34 @@ REQUESTS = {
 
 
 def machine_width(width: int) -> int:
-    """The narrowest C integer that holds `width` bits."""
-    if width > WIDEST:
-        raise ProgramError(f"numbers of {width} bits are not supported, only of up to {WIDEST}")
+    """The narrowest C integer that holds `width` bits, which are at most WIDEST."""
     return next(w for w in (8, 16, 32, 64, 128) if width <= w)
+
+
+def storage_type(width: int, *, signed: bool = False) -> str:
+    """The C type of a variable of `width` bits."""
+    return "wide_t" if width > WIDEST else f"{'' if signed else 'u'}int{machine_width(width)}_t"
+
+
+def access(width: int) -> str:
+    """How the functions of bits.h and wide.h for a field of `width` bits end: get32, get64, get128, getwide."""
+    return "wide" if width > WIDEST else str(max(32, machine_width(width)))
+
+
+def wide_words(program: Program) -> int:
+    """The words of a wide_t: room for the product of the program's widest numbers."""
+    widths = [f.width for h in program.header_types.values() for f in h.fields if not f.varying]
+    widths += [p.width for action in program.actions.values() for p in action.parameters]
+    widths += [r.width for r in program.registers.values()]
+    return max(WIDEST, *widths) // 32 + 2
+
+
+def cell_bytes(program: Program, width: int) -> int:
+    """The bytes of a register's cell of `width` bits."""
+    return machine_width(width) // 8 if width <= WIDEST else 8 * wide_words(program)
+
+
+QUEUEING = ("enq_timestamp", "enq_qdepth", "deq_timedelta", "deq_qdepth")
 
 
 class Layout:
@@ -62,7 +87,7 @@ class Layout:
         self.program = program
         self.names = names
         self.private = frozenset(f for fields in uses.locals.values() for f in fields)
-        self.packet_headers = _in_order(program)
+        self.packet_headers = packet_headers(program)
         self.metadata = [h for h in program.headers.values() if h.is_metadata]
         for header in self.packet_headers:
             if header.type.width % 8:
@@ -74,6 +99,10 @@ class Layout:
         self.requests = REQUESTS & {call.op for call in self._calls()}
         self.asserts = any(call.op in ("assert", "assume") for call in self._calls())
         self.goes_again = bool(self.requests - {"generate_digest"})
+        queueing = [field for name in QUEUEING if (field := self.standard(name))]
+        self.queues = any(uses.total[field] for field in queueing)
+        priority = self.standard("priority")
+        self.priority = priority if priority is not None and uses.total[priority] else None
         own = self._made_valid() | advancing | {h.name for h in self.packet_headers if h.type.varbit}
         self.owned = [h for h in self.packet_headers if h.name in own]
 
@@ -92,6 +121,8 @@ class Layout:
                 target = call.arguments[0]
                 if isinstance(target, StackName):
                     made.update(self.program.stacks[target.name].headers)
+                elif isinstance(target, StackElement):
+                    made.update(self.program.stacks[target.stack].headers)
                 elif isinstance(target, UnionName):
                     made.update(self.program.unions[target.name].headers)
                 elif isinstance(target, HeaderName):
@@ -110,9 +141,14 @@ class Layout:
 
     def is_valid(self, name: str) -> str:
         """A C condition: the header is valid. Metadata always are."""
-        if self.program.headers[name].is_metadata:
+        header = self.program.headers[name]
+        if header.is_metadata or header.always_valid:
             return "1"
         return f"p->valid[{self.header_index(name)}]"
+
+    def field_base(self, index: str, kind: FieldType) -> str:
+        """A C expression for what a field's offset counts from, in the header of that number."""
+        return f"p->header[{index}]{f' + p->varying[{index}]' if kind.behind_varbit else ''}"
 
     def own_bytes(self, name: str) -> str:
         """The room of a header that is not in the packet."""
@@ -137,7 +173,7 @@ class Layout:
     def member_type(self, reference: Field) -> str:
         """The C type of a metadata field."""
         kind = self.program.field_type(reference)
-        return f"{'' if kind.signed else 'u'}int{machine_width(kind.width)}_t"
+        return storage_type(kind.width, signed=kind.signed)
 
     def is_metadata(self, reference: Field) -> bool:
         """Whether the field is metadata: a native integer and not bytes of the packet."""
@@ -157,6 +193,9 @@ class Layout:
 
     def write(self, out: Writer) -> None:
         """Macros, enumerators and `struct packet`."""
+        out.line(f"#define WIDE_WORDS {wide_words(self.program)}")
+        out.line('#include "wide.h"')
+        out.line()
         types = {h.type.name: h.type for h in self.packet_headers}
         for header_type in types.values():
             out.line(f"/* header {header_type.name}: {header_type.width // 8} bytes; bit offset, width */")
@@ -175,6 +214,12 @@ class Layout:
         out.line()
         if self.varbits:
             out.line("#define VARBITS")
+            with out.block(
+                "static const uint16_t varbit_at[HEADERS + 1] =", "; /* bytes in front of the varbit */"
+            ):
+                for header in self.packet_headers:
+                    if header.type.varbit:
+                        out.line(f"[{self.header_index(header.name)}] = {header.type.varbit.offset // 8},")
             out.line()
         if self.requests:
             out.line("#define REQUESTS")
@@ -238,15 +283,13 @@ class Layout:
         name = self.names.identifier("", instance.name, ("meta", instance.name))
         with out.block("struct", f" {name};"):
             for field in instance.type.fields:
-                if field.width > WIDEST:
-                    raise ProgramError(f"metadata field {instance.name}.{field.name}: over {WIDEST} bits")
                 if field.width and Field(instance.name, field.name) not in self.private:
                     reference = Field(instance.name, field.name)
                     member = self.metadata_member(reference).rpartition(".")[2]
                     out.line(f"{self.member_type(reference)} {member};")
 
 
-def _in_order(program: Program) -> list[Header]:
+def packet_headers(program: Program) -> list[Header]:
     """The headers of packets, those of a stack or union one behind the other."""
     grouped: list[str] = []
     groups: list[HeaderStack | HeaderUnion] = [*program.stacks.values(), *program.unions.values()]

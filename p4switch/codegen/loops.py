@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from p4switch.codegen.expressions import ExpressionWriter, Operand, Value, range_of, unsigned_range
+from p4switch.codegen.expressions import ExpressionWriter, Operand, Value, c_words, range_of, unsigned_range
 from p4switch.codegen.layout import machine_width
 from p4switch.codegen.rolling import Advancing, Run, nodes
+from p4switch.codegen.tracing import Kind
 from p4switch.codegen.writer import Writer
 from p4switch.program import Field
 
@@ -116,7 +117,9 @@ class LoopWriter:
 
     def _write_loop(self, out: Writer, *, with_registers: bool) -> None:
         with out.block(f"for (int i = 0; i < {self.run.count}; i++)"):
-            for primitive in self.run.group:
+            first = self.outer.numbers.of(self.run.first)
+            for position, primitive in enumerate(self.run.group):
+                number = f"{first + position} + {len(self.run.group)} * i"
                 arguments: tuple[Any, ...] = primitive.arguments
                 if primitive.op == "register_read":
                     if with_registers:
@@ -124,13 +127,27 @@ class LoopWriter:
                         kind = f"uint{max(32, machine_width(register.width))}_t"
                         cell = f"({kind}){self.registers[register.name]}"
                         self._assign(out, arguments[0], Value(cell, *unsigned_range(register.width), kind))
+                    self._trace_cell(out, number, arguments[1].name, with_registers)
                 elif primitive.op == "register_write":
                     if with_registers:
                         register = self.state.program.registers[arguments[0].name]
                         cut = self.expressions.masked(arguments[2], (1 << register.width) - 1).code
                         out.line(f"{self.registers[register.name]} = {cut};")
+                    self._trace_cell(out, number, arguments[0].name, with_registers)
                 else:
                     self._assign(out, arguments[0], arguments[1])
+                    value = self.expressions.value(arguments[0])
+                    out.trace(Kind.STATEMENT, number, *c_words(value.code, self._width(arguments[0])))
+
+    def _width(self, target: Any) -> int:
+        kind = target.first if isinstance(target, Advancing) else self.layout.program.field_type(target)
+        return kind.width
+
+    def _trace_cell(self, out: Writer, number: str, register: str, in_range: bool) -> None:
+        value = self.registers[register] if in_range else "0"
+        out.trace(
+            Kind.STATEMENT, number, "cell", *c_words(value, self.state.program.registers[register].width)
+        )
 
     def _assign(self, out: Writer, target: Any, source: Operand) -> None:
         if isinstance(target, Advancing):

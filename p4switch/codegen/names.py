@@ -14,7 +14,7 @@ KEYWORDS = frozenset(C_KEYWORDS.split())
 OURS = re.compile(
     r"[psetif]|at|bits|cell|count|data|entry|error|group|hit|input|key\d*|leave|length|names?|packet|parse|port|process"
     r"|result.*|state|states|table|[tL]\d+|row\d+|bytes\d*|accept|too_short|extract|append\w*|(set|get|put|load|store)\w*"
-    r"|(hash|checksum|header|own|copy|same|stack|random|sign|sh[lr]|add|subtract|update|verify)_\w*|u?int\w*|ones|emit\w*"
+    r"|(hash|wide|checksum|header|own|copy|same|stack|random|sign|sh[lr]|add|subtract|update|verify|trace|TRACE)_\w*|u?int\w*|ones|emit\w*"
 )
 
 

@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from p4switch.codegen.actions import ActionWriter, PrimitiveWriter
-from p4switch.codegen.expressions import ExpressionWriter, Value, literal, unsigned_range, unsigned_type
-from p4switch.codegen.layout import WIDEST, Layout, machine_width
+from p4switch.codegen.expressions import (
+    WIDE,
+    ExpressionWriter,
+    Value,
+    beside,
+    c_words,
+    operate,
+    unsigned_range,
+    unsigned_type,
+)
+from p4switch.codegen.layout import Layout, access
 from p4switch.codegen.names import Names
+from p4switch.codegen.tracing import Kind
 from p4switch.codegen.writer import Writer
 from p4switch.keys import KeyLayout
 from p4switch.program import (
@@ -18,7 +28,6 @@ from p4switch.program import (
     ParserCall,
     ParserOperation,
     ParserState,
-    ProgramError,
     Set,
     Transition,
     Verify,
@@ -31,11 +40,10 @@ class ParserExpressions(ExpressionWriter):
     def leaf(self, expression: object) -> Value:
         """Lookahead reads behind the parser's position; the caller has checked that it is there."""
         if isinstance(expression, Lookahead):
-            if expression.width > WIDEST:
-                raise self.unsupported(f"a lookahead of over {WIDEST} bits")
-            machine = max(32, machine_width(expression.width))
-            code = f"get{machine}(at, {expression.offset}, {expression.width})"
-            return Value(code, *unsigned_range(expression.width), f"uint{machine}_t")
+            low, high = unsigned_range(expression.width)
+            self.fitting(low, high)
+            code = f"get{access(expression.width)}(at, {expression.offset}, {expression.width})"
+            return Value(code, low, high, unsigned_type(expression.width))
         return super().leaf(expression)  # type: ignore[arg-type]
 
 
@@ -64,6 +72,7 @@ class ParserWriter:
             if self._has_loop():
                 out.line("uint32_t states = 0; /* a loop that extracts nothing has to end, too */")
             out.line("(void)s;")
+            out.trace(Kind.PARSE, 0)
             out.line(f"goto {self.label(self.parser.initial)};")
             out.line()
             for state in self.parser.states.values():
@@ -73,6 +82,7 @@ class ParserWriter:
                 out.line(f"error = {self.error('PacketTooShort')};")
             out.label("accept")
             out.line("p->payload = at;")
+            out.trace(Kind.PARSED, "error")
             out.line("return error;")
         out.line()
 
@@ -96,6 +106,7 @@ class ParserWriter:
     def _write_state(self, out: Writer, state: ParserState) -> None:
         expressions = ParserExpressions(self.layout, f"parser state {state.name}")
         out.label(self.label(state.name))
+        out.trace(Kind.STATE, self.actions.numbers.of(state))
         if self._has_loop():
             with out.block("if (++states > PARSER_STATES)"):
                 out.line(f"error = {self.error('ParserTimeout')};")
@@ -133,8 +144,10 @@ class ParserWriter:
                 for ahead in _lookaheads(value):
                     self._need(out, str((ahead.offset + ahead.width + 7) // 8))
                 primitives = self._primitives(expressions)
+                primitives.number = self.actions.numbers.of(operation)
                 with out.block():
                     primitives.assign(out, target, value)
+                primitives.trace(out, target)
             case Verify(condition, error):
                 with out.block(f"if (!{expressions.condition(condition)})"):
                     out.line(f"error = {expressions.truncated(error, 32)};")
@@ -172,6 +185,7 @@ class ParserWriter:
                 raise expressions.unsupported(f"extraction of {header_type.name} without its varbit's length")
             self._need(out, str(size))
             out.line(f"extract(p, {header}, at);")
+            out.trace_line(f"trace_header(&s->base, p, TRACE_EXTRACT, {header});")
             out.line(f"at += {size};")
             return
         if header_type.varbit is None:
@@ -187,6 +201,7 @@ class ParserWriter:
                 out.line("goto accept;")
             out.line(f"p->varying[{header}] = (uint16_t)(bits / 8);")
             out.line(f"extract(p, {header}, at);")
+            out.trace_line(f"trace_header(&s->base, p, TRACE_EXTRACT, {header});")
             out.line(f"at += {size} + bits / 8;")
 
     def _primitives(self, expressions: ParserExpressions) -> PrimitiveWriter:
@@ -211,12 +226,12 @@ class ParserWriter:
             return
         with out.block():
             for number, (key, width) in enumerate(zip(state.key, state.key_widths, strict=True)):
-                if width > WIDEST:
-                    raise ProgramError(f"{expressions.where}: a transition key of over {WIDEST} bits")
                 kind = unsigned_type(width)
                 value = expressions.value(key)
                 code = expressions.masked(key, (1 << width) - 1).code if value.low < 0 else value.cast(kind)
                 out.line(f"const {kind} key{number} = {code};")
+            keys = [word for n, width in enumerate(state.key_widths) for word in c_words(f"key{n}", width)]
+            out.trace(Kind.SELECT, self.actions.numbers.of(state), *keys)
             for choice in choices:
                 if choice.value_set is not None:
                     self._write_value_set(out, choice.value_set, expressions.where)
@@ -235,8 +250,8 @@ class ParserWriter:
         out.line(f"uint64_t key[{layout.words}] = {{0}};")
         for number, place in enumerate(layout.places):
             if place.width > 64:
-                out.line(f"key[{place.word}] |= (uint64_t)(key{number} >> 64);")
-                out.line(f"key[{place.word + 1}] |= (uint64_t)key{number};")
+                for word, code in enumerate(c_words(f"key{number}", place.width), place.word):
+                    out.line(f"key[{word}] = {code};")
             else:
                 out.line(f"key[{place.word}] |= (uint64_t)key{number} << {place.shift};")
         out.line(f"const bool known = table_find(&s->value_sets[{index}], key, {layout.words}, 0) != NULL;")
@@ -247,10 +262,14 @@ class ParserWriter:
         tests = []
         for number, (value, mask, width) in enumerate(zip(choice.values, choice.masks, widths, strict=True)):
             full = (1 << width) - 1
-            if mask is None or mask & full == full:
-                tests.append(f"key{number} == {literal(value & full)}")
-            elif mask & full:
-                tests.append(f"(key{number} & {literal(mask & full)}) == {literal(value & mask & full)}")
+            kept = full if mask is None else mask & full
+            if not kept:
+                continue
+            kind, key = unsigned_type(width), f"key{number}"
+            if kept != full:
+                key = operate("&", key, beside(kind, kept), kind)
+            wanted = beside(kind, value & kept)
+            tests.append(operate("==", key, wanted, kind) if kind == WIDE else f"{key} == {wanted}")
         return " && ".join(tests) or "1"
 
 

@@ -54,6 +54,7 @@ class Run:
     index: Expression | None
     size: int
     length: int
+    first: Primitive  # as the program has it
 
 
 Part = Primitive | Run
@@ -115,7 +116,7 @@ class RunFinder:
                 return (op, tuple(self._shape(a) for a in arguments))
             case Field(header):
                 kind = self.program.field_type(node)
-                return (header, kind.width, kind.signed)
+                return (header, kind.width, kind.signed, kind.behind_varbit)
             case Named("register_array", name) if name in self.program.registers:
                 register = self.program.registers[name]
                 return ("register", register.width, register.size)
@@ -150,7 +151,7 @@ class RunFinder:
         size = min((self.program.registers[name].size for name in sequences), default=0)
         if sequences and not self._is_fixed(index, group):
             return None
-        return Run(group, count, sequences, index, size, count * len(group))
+        return Run(group, count, sequences, index, size, count * len(group), groups[0][0])
 
     def _even(self, column: tuple[Any, ...]) -> int:
         """How many of a column's leaves, from the first on, are equal or advance by one and the same step."""
@@ -164,7 +165,8 @@ class RunFinder:
             return len(column)
         kinds = [self.program.field_type(leaf) for leaf in column]
         stride = kinds[1].offset - kinds[0].offset
-        if stride and (kinds[0].width not in MACHINE_WIDTHS or kinds[0].offset % 8 or stride % 8):
+        uneven = kinds[0].width not in MACHINE_WIDTHS or kinds[0].offset % 8 or stride % 8
+        if stride and (uneven or kinds[0].behind_varbit):
             return 1
         steps = enumerate(kinds)
         return next((n for n, k in steps if k.offset != kinds[0].offset + n * stride), len(kinds))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from p4switch.codegen.layout import WIDEST, Layout, machine_width
+from p4switch.codegen.layout import Layout, cell_bytes, storage_type
 from p4switch.codegen.names import Names
 from p4switch.codegen.writer import Writer
 from p4switch.program import Program, ProgramError, RegisterArray
@@ -39,8 +39,6 @@ class State:
         alone = [(name,) for name in program.registers if name not in rowed]
         for registers in rows + alone:
             first = program.registers[registers[0]]
-            if first.width > WIDEST:
-                raise ProgramError(f"register {first.name}: over {WIDEST} bits")
             row = Row(names.identifier("reg_", first.name), registers, first.size, first.width)
             self.rows.append(row)
             self.place.update({name: (row, column) for column, name in enumerate(registers)})
@@ -102,7 +100,7 @@ class State:
             for counter in self.counters:
                 out.line(f"struct counter {self.counter(counter.name, '')}[{max(1, counter.size)}];")
             for row in self.rows:
-                kind = f"uint{machine_width(row.width)}_t"
+                kind = storage_type(row.width)
                 columns = len(row.registers)
                 out.line(f"{kind} {row.member}[{max(1, row.size)}][{columns}] __attribute__((aligned(64)));")
             out.line("uint8_t input[HEADROOM + LONGEST_PACKET]; /* of a hash or checksum */")
@@ -129,7 +127,7 @@ class State:
         ):
             for name, register in self.program.registers.items():
                 row, column = self.place[name]
-                cell = machine_width(register.width) // 8
+                cell = cell_bytes(self.program, register.width)
                 out.line(
                     f"{{offsetof(struct state, {row.member}) + {column * cell}, {cell * len(row.registers)}}},"
                 )

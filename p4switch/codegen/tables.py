@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from p4switch.codegen.actions import ActionWriter, PrimitiveWriter
-from p4switch.codegen.expressions import ExpressionWriter, literal
+from p4switch.codegen.expressions import ExpressionWriter, beside, c_words, literal, unsigned_type
 from p4switch.codegen.layout import Layout
 from p4switch.codegen.names import Names
 from p4switch.codegen.state import State
+from p4switch.codegen.tracing import Kind
 from p4switch.codegen.writer import Writer
 from p4switch.keys import EntryExtra, KeyLayout
 from p4switch.program import Action, ProgramError, Table
+from p4switch.words import to_words
 
 
 class TableWriter:
@@ -38,6 +40,8 @@ class TableWriter:
             if table.keys:
                 self._write_lookup(out, table)
                 out.line(f"const bool hit = {entry} != NULL;")
+                keys = [f"key[{word}]" for word in range(KeyLayout(table).words)]
+                out.trace(Kind.TABLE, self._number(table), "hit", "hit ? table_index(t, e) : 0", *keys)
                 if table.with_counters or self._direct_counter(table):
                     out.line("if (hit) {")
                     out.line("    e->packets++;")
@@ -46,11 +50,12 @@ class TableWriter:
                 extra = EntryExtra.of(self.layout.program, table)
                 if extra.words:
                     with out.block("if (hit)"):
-                        self._write_extra(out, extra)
+                        self._write_extra(out, table, extra)
                 out.line("if (!hit)")
                 out.line("    e = t->miss;")
             else:
                 out.line("const bool hit = false;")
+                out.trace(Kind.TABLE, self._number(table), "hit", "0")
                 out.line("struct entry *e = t->miss;")
             chosen, data = "e->action", "entry_data(t, e)"
             if table.profile is not None:
@@ -86,14 +91,14 @@ class TableWriter:
         words = [
             literal(word)
             for parameter, value in zip(action.parameters, default.data, strict=True)
-            for word in ([value >> 64, value & (1 << 64) - 1] if parameter.width > 64 else [value])
+            for word in to_words(value, parameter.width)
         ]
         if words:
             out.line(f"static const uint64_t data[] = {{{', '.join(words)}}};")
         out.line(f"{self._call(action, 'data' if words else 'NULL')};")
         out.line(f"return (struct result){{false, {number}}};")
 
-    def _write_extra(self, out: Writer, extra: EntryExtra) -> None:
+    def _write_extra(self, out: Writer, table: Table, extra: EntryExtra) -> None:
         """A hit runs the entry's direct meter and is noted."""
         out.line("uint64_t *extra = entry_extra(t, e);")
         if extra.meter is not None:
@@ -103,8 +108,12 @@ class TableWriter:
             primitives = PrimitiveWriter(self.actions, f"meter {extra.meter.name}", ())
             code = f"meter_execute((struct meter *)extra, {amount}, p->now)"
             primitives.assign_number(out, extra.meter.target, code)
+            out.trace(Kind.COLOUR, self._number(table), *primitives.recorded(extra.meter.target))
         if extra.last_hit is not None:
             out.line(f"extra[{extra.last_hit}] = p->now;")
+
+    def _number(self, table: Table) -> int:
+        return self.actions.numbers.of(table)
 
     def _call(self, action: Action, data: str) -> str:
         return f"{self.actions.function(action)}(s, p, {data})"
@@ -123,11 +132,13 @@ class TableWriter:
             else:
                 full = (1 << key.width) - 1
                 code = expressions.masked(key.target, full if key.mask is None else key.mask & full).code
-                if valid != "1":
-                    code = f"({valid} ? {code} : 0)"  # a field of an invalid header matches as 0
+                if valid != "1":  # a field of an invalid header matches as 0
+                    code = f"({valid} ? {code} : {beside(unsigned_type(key.width), 0)})"
             if place.width > 64:
-                out.line(f"key[{place.word}] |= (uint64_t)({code} >> 64); /* {key.name} */")
-                out.line(f"key[{place.word + 1}] |= (uint64_t){code};")
+                with out.block():
+                    out.line(f"const {unsigned_type(key.width)} value = {code}; /* {key.name} */")
+                    for word, part in enumerate(c_words("value", key.width), place.word):
+                        out.line(f"key[{word}] = {part};")
             else:
                 shift = f" << {place.shift}" if place.shift else ""
                 out.line(f"key[{place.word}] |= (uint64_t){code}{shift}; /* {key.name} */")

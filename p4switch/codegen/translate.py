@@ -12,13 +12,17 @@ from p4switch.codegen.parser import ParserWriter
 from p4switch.codegen.rolling import RunFinder
 from p4switch.codegen.state import State
 from p4switch.codegen.tables import TableWriter
+from p4switch.codegen.tracing import write_kinds
 from p4switch.codegen.uses import Uses
 from p4switch.codegen.writer import Writer
 from p4switch.program import Program
 
 
-def translate(program: Program) -> str:
-    """The C source of a program; raises ProgramError naming what cannot be run."""
+def translate(program: Program, *, traced: bool = False) -> str:
+    """The C source of a program; raises ProgramError naming what cannot be run.
+
+    A traced program does the same on the same state, and records what happens to each packet (tracing.py).
+    """
     names = Names()
     uses = Uses(program)
     runs = RunFinder(program, uses)
@@ -28,7 +32,7 @@ def translate(program: Program) -> str:
     actions = ActionWriter(layout, state, calculations, names, uses, runs)
     tables = TableWriter(layout, state, actions, names)
 
-    out = Writer()
+    out = Writer(traced=traced)
     out.line(f"/* {comment(program.name)}, translated from BMv2 JSON by p4switch. */")
     out.line()
     out.line("#include <stddef.h>")
@@ -43,6 +47,8 @@ def translate(program: Program) -> str:
     _write_own_offsets(out, layout)
     out.line('#include "packet.h"')
     out.line()
+    if traced:
+        write_kinds(out)
     calculations.write(out)
     calculations.write_checksums(out)
     for action in program.actions.values():

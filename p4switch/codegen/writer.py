@@ -5,15 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from p4switch.codegen.names import comment
 from p4switch.program import Source
+
+if TYPE_CHECKING:
+    from p4switch.codegen.tracing import Kind
 
 
 class Writer:
     """Collects lines; `block` indents and braces."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, traced: bool = False) -> None:
+        self.traced = traced
         self._lines: list[str] = []
         self._depth = 0
         self._source: tuple[str, int] | None = None
@@ -21,6 +26,15 @@ class Writer:
     def line(self, text: str = "") -> None:
         """One line at the current indentation."""
         self._lines.append("    " * self._depth + text if text else "")
+
+    def trace(self, kind: Kind, number: object, *words: str) -> None:
+        """A record of what happens here, in a traced program; see tracing.py."""
+        self.trace_line(f"TRACE(TRACE_{', '.join([kind.name, str(number), *words])});")
+
+    def trace_line(self, text: str) -> None:
+        """A line that only a traced program has."""
+        if self.traced:
+            self.line(text)
 
     def label(self, name: str) -> None:
         """A label, with an empty statement so that it may end a block."""
@@ -44,7 +58,7 @@ class Writer:
 
     def inner(self, deeper: int = 0) -> Writer:
         """A writer for lines to be appended here later."""
-        inner = Writer()
+        inner = Writer(traced=self.traced)
         inner._depth = self._depth + deeper
         return inner
 

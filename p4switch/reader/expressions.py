@@ -79,12 +79,18 @@ class Expressions:
             case "stack_field":
                 return LastField(self.names.stack(value[0]), value[1])
             case "lookahead":
-                return Lookahead(value[0], value[1])
+                return self._lookahead(value, where)
             case "register":
                 return RegisterValue(value[0], self.expression(value[1], where))
             case "expression":
                 return self.operation(value, where) if "op" in value else self.expression(value, where)
         raise ProgramError(f"{where}: operand type {kind} is not supported")
+
+    def _lookahead(self, value: Any, where: str) -> Lookahead:
+        offset, width = value
+        if type(offset) is not int or type(width) is not int or not (offset >= 0 and 0 < width <= 1 << 16):
+            raise ProgramError(f"{where}: a lookahead of {width!r} bits at {offset!r}")
+        return Lookahead(offset, width)
 
     def operation(self, item: Json, where: str) -> Expression:
         """The value of an item of type `expression`."""

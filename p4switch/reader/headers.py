@@ -31,9 +31,10 @@ class Headers:
             if kind is None:
                 raise ProgramError(f"header {item['name']}: type {item['header_type']} does not exist")
             name = text(item, "name")
-            # A varbit lies in bytes, wherever it stands.
-            metadata = bool(item.get("metadata")) and kind.varbit is None
-            self.headers[name] = Header(name, count(item, "id"), kind, metadata)
+            metadata, in_bytes = bool(item.get("metadata")), kind.varbit is not None
+            self.headers[name] = Header(
+                name, count(item, "id"), kind, metadata and not in_bytes, metadata and in_bytes
+            )
             by_id[item["id"]] = name
         for item in stacks:
             names = tuple(by_id[i] for i in item["header_ids"])
@@ -91,20 +92,25 @@ class Headers:
 
 def _header_type(item: Json) -> HeaderType:
     fields: list[FieldType] = []
-    offset = 0
+    offset, longest = 0, None
     for entry in item["fields"]:
         name, width = str(entry[0]), entry[1]
         if width == "*":
-            longest = 8 * count(item, "max_length") - offset
-            if entry is not item["fields"][-1] or offset % 8 or not 0 <= longest < 1 << 19:
+            rest = sum(e[1] for e in item["fields"] if e[1] != "*")
+            if longest is not None or offset % 8:
                 raise ProgramError(
-                    f"field {item['name']}.{name}: a varbit must be whole bytes at the header's end"
+                    f"field {item['name']}.{name}: a header has one varbit, which begins with a byte"
+                )
+            longest = 8 * count(item, "max_length") - rest
+            if not 0 <= longest < 1 << 19:
+                raise ProgramError(
+                    f"header type {item['name']}: max_length {item['max_length']} does not fit"
                 )
             fields.append(FieldType(name, longest, False, offset, varying=True))
-            offset += longest
             continue
         if type(width) is not int or not 0 <= width < 1 << 20:
             raise ProgramError(f"field {item['name']}.{name}: {width!r} is no width")
-        fields.append(FieldType(name, width, len(entry) > 2 and bool(entry[2]), offset))
+        signed = len(entry) > 2 and bool(entry[2])
+        fields.append(FieldType(name, width, signed, offset, behind_varbit=longest is not None))
         offset += width
-    return HeaderType(text(item, "name"), tuple(fields), offset)
+    return HeaderType(text(item, "name"), tuple(fields), offset + (longest or 0))

@@ -124,6 +124,8 @@ class PipelineReader:
             target = self.names.field(item["target"])
             found = self.names.headers[target.header].type.field(target.name)
             width = found.width if found else 1
+        if kind == "range" and width > 64:
+            raise ProgramError(f"{where}: a range key of {width} bits, at most 64 are supported")
         mask = item.get("mask")
         return TableKey(
             str(item.get("name") or f"{target.header}.{target.name}"),

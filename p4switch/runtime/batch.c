@@ -56,8 +56,10 @@ void switch_process_batch(struct switch_base *base, uint32_t count, const uint32
     switch_lock(base);
     emit_function *emit = base->emit;
     void *context = base->emit_context;
+    queue_function *queue = base->queue;
     base->emit = note;
     base->emit_context = out;
+    base->queue = NULL;
     if (out->room != room) {
         free(out->rows);
         free(out->heads);
@@ -72,6 +74,7 @@ void switch_process_batch(struct switch_base *base, uint32_t count, const uint32
     }
     base->emit = emit;
     base->emit_context = context;
+    base->queue = queue;
     switch_unlock(base);
 }
 

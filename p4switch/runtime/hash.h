@@ -1,4 +1,4 @@
-/* The hash algorithms that v1model names, over bytes in network order. */
+/* The hash algorithms that v1model and simple_switch name, over bytes in network order. */
 
 #ifndef P4SWITCH_HASH_H
 #define P4SWITCH_HASH_H
@@ -80,6 +80,88 @@ UNUSED_STATIC uint16_t hash_crcCCITT(const uint8_t *p, uint32_t length)
             crc = (uint16_t)(crc << 1 ^ (crc & 0x8000 ? 0x1021 : 0));
     }
     return crc;
+}
+
+/* CRC-8, as crc8_custom is until somebody configures it. */
+UNUSED_STATIC uint8_t hash_crc8(const uint8_t *p, uint32_t length)
+{
+    uint8_t crc = 0;
+    for (uint32_t i = 0; i < length; i++) {
+        crc ^= p[i];
+        for (int bit = 0; bit < 8; bit++)
+            crc = (uint8_t)(crc << 1 ^ (crc & 0x80 ? 0x07 : 0));
+    }
+    return crc;
+}
+
+/* The polynomial of CRC-64/GO-ISO without its inversions: crc64_custom likewise. */
+UNUSED_STATIC uint64_t hash_crc64(const uint8_t *p, uint32_t length)
+{
+    uint64_t crc = 0;
+    for (uint32_t i = 0; i < length; i++) {
+        crc ^= p[i];
+        for (int bit = 0; bit < 8; bit++)
+            crc = crc >> 1 ^ (crc & 1 ? 0xd800000000000000ull : 0);
+    }
+    return crc;
+}
+
+/* FNV-1a of signed bytes and a final mix. */
+UNUSED_STATIC uint32_t hash_ex(const uint8_t *p, uint32_t length)
+{
+    uint32_t hash = 2166136261u;
+    for (uint32_t i = 0; i < length; i++)
+        hash = (hash ^ (uint32_t)(int8_t)p[i]) * 16777619u;
+    hash += hash << 13;
+    hash ^= hash >> 7;
+    hash += hash << 3;
+    hash ^= hash >> 17;
+    return hash + (hash << 5);
+}
+
+/* XXH64 with the seed 0 (xxHash specification). */
+INLINE uint64_t xxh64_little(const uint8_t *p, unsigned count)
+{
+    uint64_t v = 0;
+    memcpy(&v, p, count);
+    return v;
+}
+
+INLINE uint64_t xxh64_turned(uint64_t v, unsigned by) { return v << by | v >> (64 - by); }
+
+UNUSED_STATIC uint64_t hash_xxh64(const uint8_t *p, uint32_t length)
+{
+    const uint64_t prime[5] = {0x9e3779b185ebca87ull, 0xc2b2ae3d27d4eb4full, 0x165667b19e3779f9ull,
+                               0x85ebca77c2b2ae63ull, 0x27d4eb2f165667c5ull};
+    uint64_t lane[4] = {prime[0] + prime[1], prime[1], 0, 0 - prime[0]}, hash = prime[4];
+    uint32_t left = length;
+    for (; left >= 32; left -= 32)
+        for (unsigned i = 0; i < 4; i++, p += 8)
+            lane[i] = xxh64_turned(lane[i] + xxh64_little(p, 8) * prime[1], 31) * prime[0];
+    if (length >= 32) {
+        const unsigned turns[4] = {1, 7, 12, 18};
+        hash = 0;
+        for (unsigned i = 0; i < 4; i++)
+            hash += xxh64_turned(lane[i], turns[i]);
+        for (unsigned i = 0; i < 4; i++) {
+            hash ^= xxh64_turned(lane[i] * prime[1], 31) * prime[0];
+            hash = hash * prime[0] + prime[3];
+        }
+    }
+    hash += length;
+    for (; left >= 8; left -= 8, p += 8) {
+        hash ^= xxh64_turned(xxh64_little(p, 8) * prime[1], 31) * prime[0];
+        hash = xxh64_turned(hash, 27) * prime[0] + prime[3];
+    }
+    for (; left >= 4; left -= 4, p += 4) {
+        hash ^= xxh64_little(p, 4) * prime[0];
+        hash = xxh64_turned(hash, 23) * prime[1] + prime[2];
+    }
+    for (; left > 0; left--, p++)
+        hash = xxh64_turned(hash ^ *p * prime[4], 11) * prime[0];
+    hash = (hash ^ hash >> 33) * prime[1];
+    hash = (hash ^ hash >> 29) * prime[2];
+    return hash ^ hash >> 32;
 }
 
 UNUSED_STATIC uint16_t hash_xor16(const uint8_t *p, uint32_t length)

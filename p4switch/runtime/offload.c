@@ -19,10 +19,17 @@ static uint16_t sum_changed(uint16_t sum, uint16_t old, uint16_t fresh)
     return checksum_fold((uint32_t)sum + (uint16_t)~old + fresh);
 }
 
-static void ipv4_checksum(uint8_t *ip)
+/* The sum over an IPv4 header; without options its length is a constant, and the loop a few additions. */
+static inline uint16_t ipv4_sum(const uint8_t *ip)
+{
+    uint32_t length = (ip[0] & 15u) * 4;
+    return checksum_fold(length == IPV4 ? checksum_sum(ip, IPV4) : checksum_sum(ip, length));
+}
+
+static inline void ipv4_checksum(uint8_t *ip)
 {
     store_be16(ip + 10, 0);
-    store_be16(ip + 10, hash_csum16(ip, (ip[0] & 15u) * 4));
+    store_be16(ip + 10, (uint16_t)~__builtin_bswap16(ipv4_sum(ip)));
 }
 
 /* Reads the headers of a superframe; false for a kind that cannot be split (and is dropped). */
@@ -63,7 +70,10 @@ uint32_t split_copy(const struct superframe *s, uint32_t index, uint8_t *to)
 {
     uint32_t at = index * s->size, size = s->payload - at < s->size ? s->payload - at : s->size;
     uint32_t length = s->headers + size;
-    memcpy(to, s->frame, s->headers);
+    if (s->headers <= 64 && s->headers + s->payload >= 64)
+        memcpy(to, s->frame, 64); /* some more than the headers: a copy of constant size is one instruction or two */
+    else
+        memcpy(to, s->frame, s->headers);
     memcpy(to + s->headers, s->frame + s->headers + at, size);
 
     uint8_t *ip = to + s->network, *transport = to + s->transport;
@@ -112,7 +122,7 @@ static bool is_segment(struct joined *j, const uint8_t *packet, uint32_t length,
         if (load_be16(transport + 4) != length - fixed)
             return false;
         if (!checksum) /* sent without a checksum; in a superframe the kernel will add one */
-            return load_be16(transport + 6) == 0 && hash_csum16(ip, IPV4) == 0;
+            return load_be16(transport + 6) == 0 && ipv4_sum(ip) == 0xffff;
     } else if (ip[9] == PROTOCOL_TCP && length > fixed + 20) {
         j->tcp = true;
         j->headers = fixed + (transport[12] >> 4) * 4u;
@@ -122,7 +132,7 @@ static bool is_segment(struct joined *j, const uint8_t *packet, uint32_t length,
     } else {
         return false;
     }
-    return checksum == transport + j->checksum_offset && hash_csum16(ip, IPV4) == 0 &&
+    return checksum == transport + j->checksum_offset && ipv4_sum(ip) == 0xffff &&
            load_be16(checksum) == pseudo_sum(ip, (uint16_t)(length - fixed));
 }
 
@@ -145,16 +155,28 @@ void join_open(struct joined *j, uint8_t *room, const uint8_t *packet, uint32_t 
     memcpy(room, packet, length);
 }
 
+/* Whether a UDP packet as long as the first is equal to it but for the identification and the header checksum, which is
+ * right: then it is a segment as much as the first is. Nearly all are, and this takes a few comparisons. */
+static inline bool is_repetition(const struct joined *j, const uint8_t *packet, const uint8_t *checksum)
+{
+    const uint8_t *ip = packet + ETHERNET, *first_ip = j->frame + ETHERNET;
+    return memcmp(packet, j->frame, ETHERNET + 4) == 0 && memcmp(ip + 6, first_ip + 6, 4) == 0 &&
+           memcmp(ip + 12, first_ip + 12, 8 + UDP) == 0 && (!checksum || checksum == ip + IPV4 + 6) &&
+           ipv4_sum(ip) == 0xffff;
+}
+
 /* Adds the next packet for the same port; false if it cannot be the next segment. */
 bool join_add(struct joined *j, const uint8_t *packet, uint32_t length, const uint8_t *checksum)
 {
     if (!j->joinable)
         return false;
-    struct joined other;
     uint32_t payload = length - j->headers;
     if (length <= j->headers || payload > j->size || j->length + payload > LARGEST_SUPERFRAME ||
-        (!j->tcp && j->segments == MOST_SEGMENTS) || j->partial != (checksum != NULL) ||
-        !is_segment(&other, packet, length, checksum) || other.tcp != j->tcp || other.headers != j->headers)
+        (!j->tcp && j->segments == MOST_SEGMENTS) || j->partial != (checksum != NULL))
+        return false;
+    struct joined other;
+    bool repeats = !j->tcp && payload == j->size && is_repetition(j, packet, checksum);
+    if (!repeats && (!is_segment(&other, packet, length, checksum) || other.tcp != j->tcp || other.headers != j->headers))
         return false;
 
     const uint8_t *first = j->frame, *ip = packet + ETHERNET, *first_ip = first + ETHERNET;

@@ -94,7 +94,7 @@ __attribute__((unused)) static bool same_varbit(const struct packet *p, unsigned
 {
     if (p->varying[a] < p->varying[b])
         return same_varbit(p, b, a);
-    const uint8_t *longer = p->header[a] + header_size[a], *shorter = p->header[b] + header_size[b];
+    const uint8_t *longer = p->header[a] + varbit_at[a], *shorter = p->header[b] + varbit_at[b];
     uint32_t more = (uint32_t)p->varying[a] - p->varying[b];
     for (uint32_t i = 0; i < more; i++)
         if (longer[i])
@@ -108,11 +108,13 @@ __attribute__((unused)) static void copy_varbit(struct packet *p, unsigned to, u
     uint8_t *own = own_bytes(p, to);
     if (to == from)
         return;
+    const uint8_t *behind = p->header[to] + varbit_at[to] + p->varying[to];
+    memmove(own + varbit_at[to] + p->varying[from], behind, header_size[to] - varbit_at[to]);
     if (p->header[to] != own)
-        memcpy(own, p->header[to], header_size[to]);
+        memcpy(own, p->header[to], varbit_at[to]);
     p->header[to] = own;
     p->varying[to] = p->varying[from];
-    memcpy(own + header_size[to], p->header[from] + header_size[from], p->varying[from]);
+    memcpy(own + varbit_at[to], p->header[from] + varbit_at[from], p->varying[from]);
 }
 #endif
 
@@ -122,10 +124,13 @@ __attribute__((unused)) static bool same_header(const struct packet *p, unsigned
     if (!p->valid[a] || !p->valid[b] || header_size[a] != header_size[b])
         return false;
 #ifdef VARBITS
-    if (!same_varbit(p, a, b))
+    uint32_t behind = (uint32_t)header_size[a] - varbit_at[a];
+    if (!same_varbit(p, a, b) || memcmp(p->header[a], p->header[b], varbit_at[a]) != 0)
         return false;
-#endif
+    return memcmp(p->header[a] + varbit_at[a] + p->varying[a], p->header[b] + varbit_at[b] + p->varying[b], behind) == 0;
+#else
     return memcmp(p->header[a], p->header[b], header_size[a]) == 0;
+#endif
 }
 
 /* A stack has `depth` elements of `unit` headers each: one, or the members of a union. */
@@ -172,6 +177,15 @@ __attribute__((unused)) static uint32_t append(uint8_t *input, uint32_t bits, un
 __attribute__((unused)) static uint32_t append128(uint8_t *input, uint32_t bits, unsigned width, uint128_t value)
 {
     return append(input, append(input, bits, width - 64, (uint64_t)(value >> 64)), 64, (uint64_t)value);
+}
+
+__attribute__((unused)) static uint32_t appendwide(uint8_t *input, uint32_t bits, unsigned width, wide_t value)
+{
+    unsigned i = (width - 1) / 64;
+    bits = append(input, bits, width - 64 * i, value.word[i]);
+    while (i-- > 0)
+        bits = append(input, bits, 64, value.word[i]);
+    return bits;
 }
 
 /* Appends whole bytes. */

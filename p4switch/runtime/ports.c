@@ -6,29 +6,37 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/if_ether.h>
-#include <linux/if_packet.h>
 #include <net/if.h>
 #include <poll.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
 #define RECEIVE_BUFFER (32 << 20)
 #define SEND_BUFFER (4 << 20)
-#define IDLE_MICROSECONDS 50 /* of sched_yield before the loop sleeps */
+#define IDLE 50000 /* nanoseconds of sched_yield before the loop sleeps */
+/* Nanoseconds that a sleep of so many usually lasts too long; a processor that sleeps longer sleeps deeper. */
+#define OVERSLEPT(sleep) (15000 + (sleep) / 256)
+#define RELEASE_EVERY 30000000 /* picoseconds: what leaves emulated links together may go as superframes */
+#define SECOND 1000000000000ull /* picoseconds */
+#define MICROSECOND 1000000
 
 #ifndef PACKET_IGNORE_OUTGOING
 #define PACKET_IGNORE_OUTGOING 23
 #endif
 
-static uint64_t microseconds(void)
+static uint64_t nanoseconds(clockid_t clock)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+    clock_gettime(clock, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
+
+static uint64_t picoseconds_since(const struct forwarder *f) { return (nanoseconds(CLOCK_MONOTONIC) - f->began) * 1000; }
 
 /* A large buffer where we may (root), else as large as the kernel lets everybody have. */
 static void set_buffer(int fd, int force, int plain, int size)
@@ -76,10 +84,12 @@ struct forwarder *forwarder_open(struct switch_base *base, uint32_t count, const
     f->join = join;
     f->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     f->ports = calloc(count ? count : 1, sizeof *f->ports);
-    f->frames = calloc(BATCH, TAG_ROOM + FRAME_ROOM);
-    bool complete = f->wake >= 0 && f->ports && f->frames;
+    f->frames = calloc(BATCH, HEAD_ROOM + FRAME_ROOM);
+    f->links = calloc(2 * (size_t)count + 1, sizeof *f->links);
+    bool complete = f->wake >= 0 && f->ports && f->frames && f->links;
     for (uint32_t i = 0; complete && i < count; i++) {
         struct port *port = f->ports + i;
+        port->forwarder = f;
         port->socket = sockets[i];
         port->number = numbers[i];
         port->is_cpu = numbers[i] == cpu_port;
@@ -89,7 +99,15 @@ struct forwarder *forwarder_open(struct switch_base *base, uint32_t count, const
         if (port->is_cpu)
             f->cpu = port;
     }
-    f->began = microseconds();
+    for (uint32_t i = 0; complete && i < BATCH; i++) {
+        uint8_t *frame = f->frames + (size_t)i * (HEAD_ROOM + FRAME_ROOM) + HEAD_ROOM;
+        f->pieces[i] = (struct iovec){frame - sizeof(struct virtio_net_hdr), sizeof(struct virtio_net_hdr) + FRAME_ROOM};
+        f->messages[i].msg_hdr = (struct msghdr){.msg_iov = f->pieces + i,
+                                                 .msg_iovlen = 1,
+                                                 .msg_control = f->control[i],
+                                                 .msg_controllen = sizeof f->control[i]};
+    }
+    f->began = nanoseconds(CLOCK_MONOTONIC);
     if (complete)
         return f;
     for (uint32_t i = 0; f->ports && i < count; i++)
@@ -98,6 +116,7 @@ struct forwarder *forwarder_open(struct switch_base *base, uint32_t count, const
         close(f->wake);
     free(f->ports);
     free(f->frames);
+    free(f->links);
     free(f);
     return NULL;
 }
@@ -107,14 +126,17 @@ void forwarder_close(struct forwarder *f)
 {
     for (uint32_t i = 0; i < f->count; i++)
         free(f->ports[i].room);
+    for (uint32_t i = 0; i < f->link_count; i++)
+        link_close(f->links[i]);
     close(f->wake);
     free(f->ports);
     free(f->frames);
+    free(f->links);
     free(f);
 }
 
 /* The time that packets are processed at. */
-uint64_t forwarder_now(const struct forwarder *f) { return microseconds() - f->began; }
+uint64_t forwarder_now(const struct forwarder *f) { return (nanoseconds(CLOCK_MONOTONIC) - f->began) / 1000; }
 
 /* Makes forwarder_run return. */
 void forwarder_stop(struct forwarder *f)
@@ -127,21 +149,26 @@ void forwarder_stop(struct forwarder *f)
 
 void forwarder_statistics(struct forwarder *f, uint32_t index, struct port_statistics *to)
 {
-    *to = f->ports[index].statistics;
+    struct port *port = f->ports + index;
+    struct tpacket_stats since;
+    socklen_t size = sizeof since;
+    if (!port->is_cpu && getsockopt(port->socket, SOL_PACKET, PACKET_STATISTICS, &since, &size) == 0)
+        port->statistics.missed += since.tp_drops;
+    *to = port->statistics;
 }
 
 /* Sends a port's frames. What the link's queue does not take is dropped, as a switch does. */
 static void port_flush(struct port *port)
 {
     struct mmsghdr messages[SEND_MOST];
-    struct iovec pieces[SEND_MOST][2];
-    struct virtio_net_hdr virtio[SEND_MOST];
+    struct iovec pieces[SEND_MOST];
     for (uint32_t i = 0; i < port->waiting; i++) {
         struct joined *frame = port->out + i;
-        join_close(frame, virtio + i);
-        pieces[i][0] = (struct iovec){virtio + i, sizeof virtio[i]};
-        pieces[i][1] = (struct iovec){frame->frame, frame->length};
-        messages[i] = (struct mmsghdr){.msg_hdr = {.msg_iov = pieces[i] + port->is_cpu, .msg_iovlen = 2u - port->is_cpu}};
+        struct virtio_net_hdr *virtio = (struct virtio_net_hdr *)(frame->frame - sizeof *virtio);
+        join_close(frame, virtio);
+        uint32_t head = port->is_cpu ? 0 : sizeof *virtio;
+        pieces[i] = (struct iovec){frame->frame - head, head + frame->length};
+        messages[i] = (struct mmsghdr){.msg_hdr = {.msg_iov = pieces + i, .msg_iovlen = 1}};
         port->statistics.sent += frame->segments;
     }
     for (uint32_t done = 0; done < port->waiting;) {
@@ -158,13 +185,9 @@ static void port_flush(struct port *port)
     port->waiting = port->used = 0;
 }
 
-/* The program's emit_function: queues a packet for its port, in a superframe with those before it if it fits. */
-static void transmit(void *context, uint32_t number, uint8_t *packet, uint32_t length, uint8_t *checksum)
+/* Queues a packet for a port's socket, in a superframe with those before it if it fits. */
+static void enqueue(struct forwarder *f, struct port *port, uint8_t *packet, uint32_t length, uint8_t *checksum)
 {
-    struct forwarder *f = context;
-    struct port *port = f->by_number[number % 512];
-    if (!port || port->number != number || length > FRAME_ROOM || length == 0)
-        return;
     if (port->is_cpu && checksum) {
         complete_checksum(checksum, f->base->checksum_offset, packet + length);
         checksum = NULL;
@@ -176,11 +199,182 @@ static void transmit(void *context, uint32_t number, uint8_t *packet, uint32_t l
             return;
         }
     }
-    port->used = (port->used + 63) / 64 * 64;
-    if (port->waiting == SEND_MOST || port->used + FRAME_ROOM > SEND_ROOM)
+    if (port->waiting == SEND_MOST || port->used + HEAD_ROOM + 64 + FRAME_ROOM > SEND_ROOM)
         port_flush(port);
+    port->used = (port->used + HEAD_ROOM + 63) / 64 * 64;
     join_open(port->out + port->waiting++, port->room + port->used, packet, length, checksum, f->base->checksum_offset);
     port->used += length;
+}
+
+/* The program's emit_function. */
+static void transmit(void *context, uint32_t number, uint8_t *packet, uint32_t length, uint8_t *checksum)
+{
+    struct forwarder *f = context;
+    struct port *port = f->by_number[number % 512];
+    if (!port || port->number != number || length > FRAME_ROOM || length == 0)
+        return;
+    if (port->egress)
+        link_offer(port->egress, f->now, packet, length, checksum, f->base->checksum_offset);
+    else
+        enqueue(f, port, packet, length, checksum);
+}
+
+/* Emulated links */
+
+/* The program's queue_function. */
+static void *wait_for_link(void *context, uint32_t number, uint32_t length, size_t room, bool *dropped)
+{
+    struct forwarder *f = context;
+    struct port *port = f->by_number[number % 512];
+    if (!port || port->number != number || !port->egress)
+        return NULL;
+    return link_wait(port->egress, f->now, length, room, f->base->checksum_offset, dropped);
+}
+
+/* A dequeue_function: egress comes when the link is free, however late we are. */
+static void leave_queue(void *context, const struct wait *w)
+{
+    struct port *port = context;
+    struct forwarder *f = port->forwarder;
+    uint64_t now = f->now;
+    f->now = w->until;
+    f->base->checksum_offset = w->checksum_offset;
+    f->base->queueing = (struct queueing){.deq_timedelta = (w->until - w->since) / MICROSECOND,
+                                          .enq_qdepth = w->found,
+                                          .deq_qdepth = w->left};
+    f->base->dequeue(f->base, w->packet, port->number, w->until / MICROSECOND);
+    f->now = now;
+}
+
+/* A release_function: a packet has passed the link behind a port. */
+static void leave_link(void *context, uint8_t *packet, uint32_t length, uint8_t *checksum, uint16_t checksum_offset)
+{
+    struct port *port = context;
+    port->forwarder->base->checksum_offset = checksum_offset;
+    enqueue(port->forwarder, port, packet, length, checksum);
+}
+
+/* A release_function: a packet has come to a port. */
+static void arrive(void *context, uint8_t *packet, uint32_t length, uint8_t *checksum, uint16_t checksum_offset)
+{
+    struct port *port = context;
+    struct switch_base *base = port->forwarder->base;
+    base->checksum_offset = checksum_offset;
+    if (packet != base->buffer)
+        memcpy(base->buffer, packet, length);
+    if (checksum)
+        checksum = base->buffer + (checksum - packet);
+    base->process(base, port->number, length, port->forwarder->now / MICROSECOND, checksum);
+}
+
+/* Sets what happens to packets behind a port, or before they come to it. Under the switch's lock. Returns false if there
+ * is no memory. */
+bool forwarder_set_link(struct forwarder *f, uint32_t index, bool ingress, const struct link_properties *properties)
+{
+    struct port *port = f->ports + index;
+    struct link **link = ingress ? &port->ingress : &port->egress;
+    if (!*link) {
+        struct link *opened = link_open(ingress ? arrive : leave_link, leave_queue, port, 2ull * port->number + ingress);
+        if (!opened)
+            return false;
+        /* Links count from when a packet came, not from when it is read. */
+        for (uint32_t i = 0; i < f->count; i++)
+            setsockopt(f->ports[i].socket, SOL_SOCKET, SO_TIMESTAMPNS, &(int){1}, sizeof(int));
+        f->links[f->link_count] = opened;
+        f->link_count++; /* the forwarding thread looks at them without the lock */
+        *link = opened;
+    }
+    link_set(*link, properties);
+    return true;
+}
+
+/* What has happened on an emulated link, under the switch's lock; false: there is none. */
+bool forwarder_read_link(const struct forwarder *f, uint32_t index, bool ingress, struct link_statistics *to)
+{
+    const struct link *link = ingress ? f->ports[index].ingress : f->ports[index].egress;
+    if (link)
+        link_read(link, picoseconds_since(f), to);
+    return link != NULL;
+}
+
+/* Says so, at most once a second, if of a second's packets more than a few and one in a hundred were late. */
+static void complain(struct forwarder *f)
+{
+    uint64_t sent = 0, late = 0;
+    for (uint32_t i = 0; i < f->link_count; i++) {
+        sent += f->links[i]->statistics.sent;
+        late += f->links[i]->statistics.late;
+    }
+    uint64_t more = sent - f->counted_sent, more_late = late - f->counted_late;
+    if (more_late > 10 + more / 100 && f->now - f->complained >= SECOND) {
+        fprintf(stderr, "p4switch: cannot keep up: emulated links released %llu of %llu packets more than 1 ms late\n",
+                (unsigned long long)more_late, (unsigned long long)more);
+        f->complained = f->now;
+    } else if (f->now - f->counted < SECOND) {
+        return;
+    }
+    f->counted = f->now;
+    f->counted_sent = sent;
+    f->counted_late = late;
+}
+
+static uint64_t next_release(const struct forwarder *f)
+{
+    uint64_t next = NEVER;
+    for (uint32_t i = 0; i < f->link_count; i++) {
+        uint64_t due = link_next(f->links[i]);
+        next = due < next ? due : next;
+    }
+    return next;
+}
+
+static void flush(struct forwarder *f)
+{
+    for (uint32_t i = 0; i < f->count; i++)
+        if (f->ports[i].waiting)
+            port_flush(f->ports + i);
+}
+
+static void lock_for_packets(struct forwarder *f)
+{
+    while (atomic_load(&f->base->waiting))
+        sched_yield();
+    pthread_mutex_lock(&f->base->lock);
+    f->base->emit = transmit;
+    f->base->emit_context = f;
+    f->base->queue = wait_for_link;
+    f->now = picoseconds_since(f);
+}
+
+/* Sends on what is due on emulated links; returns for how many nanoseconds nothing will be, -1: nothing waits. */
+static int64_t release(struct forwarder *f)
+{
+    uint64_t next = next_release(f);
+    if (next == NEVER)
+        return -1;
+    uint64_t now = picoseconds_since(f);
+    if (next < f->released + RELEASE_EVERY)
+        next = f->released + RELEASE_EVERY;
+    if (next > now)
+        return (int64_t)((next - now + 999) / 1000);
+    lock_for_packets(f);
+    for (uint32_t i = 0; i < f->link_count; i++)
+        link_release(f->links[i], f->now);
+    f->released = f->now;
+    complain(f);
+    pthread_mutex_unlock(&f->base->lock);
+    flush(f);
+    return 0;
+}
+
+/* A packet in the switch's buffer. */
+static void accept_packet(struct forwarder *f, struct port *port, uint32_t length, uint64_t now, uint8_t *checksum)
+{
+    struct switch_base *base = f->base;
+    if (port->ingress)
+        link_offer(port->ingress, f->now, base->buffer, length, checksum, base->checksum_offset);
+    else
+        base->process(base, port->number, length, now, checksum);
 }
 
 /* One frame that a port received: each of its packets through the program. */
@@ -195,7 +389,7 @@ static void receive(struct forwarder *f, struct port *port, const struct virtio_
         if (virtio->flags & VIRTIO_NET_HDR_F_NEEDS_CSUM && virtio->csum_start + virtio->csum_offset + 2u <= length)
             checksum = base->buffer + virtio->csum_start + virtio->csum_offset;
         memcpy(base->buffer, frame, length);
-        base->process(base, port->number, length, now, checksum);
+        accept_packet(f, port, length, now, checksum);
         port->statistics.received++;
         return;
     }
@@ -207,7 +401,7 @@ static void receive(struct forwarder *f, struct port *port, const struct virtio_
     port->statistics.received += s.segments;
     for (uint32_t i = 0; i < s.segments; i++) {
         uint32_t size = split_copy(&s, i, base->buffer);
-        base->process(base, port->number, size, now, base->buffer + s.checksum);
+        accept_packet(f, port, size, now, base->buffer + s.checksum);
     }
 }
 
@@ -223,14 +417,35 @@ static void receive_from_control(struct forwarder *f, const uint8_t *message, ui
     f->cpu->statistics.received++;
 }
 
+/* What the kernel hands over beside a frame, of that kind; NULL: nothing. */
+static const void *beside(struct msghdr *message, int level, int type)
+{
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c))
+        if (c->cmsg_level == level && c->cmsg_type == type)
+            return CMSG_DATA(c);
+    return NULL;
+}
+
+/* When a frame came that is read at `now` (picoseconds), with the wall clock at so many nanoseconds. */
+static uint64_t arrival(struct msghdr *message, uint64_t now, int64_t wall_clock)
+{
+    struct timespec came;
+    const void *stamp = beside(message, SOL_SOCKET, SO_TIMESTAMPNS);
+    if (!stamp)
+        return now;
+    memcpy(&came, stamp, sizeof came);
+    int64_t age = 1000 * (wall_clock - (int64_t)came.tv_sec * 1000000000 - came.tv_nsec);
+    return age > 0 && age < (int64_t)now && age < (int64_t)SECOND ? now - (uint64_t)age : now; /* it may have been set */
+}
+
 /* Puts the VLAN tag of a received frame back in its place: the kernel hands it over beside the frame. */
 static void restore_tag(struct msghdr *message, struct virtio_net_hdr *virtio, uint8_t **frame, uint32_t *length)
 {
-    struct cmsghdr *control = CMSG_FIRSTHDR(message);
-    if (!control || control->cmsg_level != SOL_PACKET || control->cmsg_type != PACKET_AUXDATA)
+    const void *auxiliary = beside(message, SOL_PACKET, PACKET_AUXDATA);
+    if (!auxiliary)
         return;
     struct tpacket_auxdata aux;
-    memcpy(&aux, CMSG_DATA(control), sizeof aux);
+    memcpy(&aux, auxiliary, sizeof aux);
     if (!(aux.tp_status & TP_STATUS_VLAN_VALID) || *length < 12 || *length + 4 > FRAME_ROOM)
         return;
     *frame -= 4;
@@ -245,43 +460,36 @@ static void restore_tag(struct msghdr *message, struct virtio_net_hdr *virtio, u
 /* Takes a batch of frames from a port and forwards it; returns whether there was one. */
 static bool serve(struct forwarder *f, struct port *port)
 {
-    struct mmsghdr messages[BATCH];
-    struct iovec pieces[BATCH][2];
-    struct virtio_net_hdr virtio[BATCH];
-    char control[BATCH][CMSG_SPACE(sizeof(struct tpacket_auxdata))];
-    for (uint32_t i = 0; i < BATCH; i++) {
-        pieces[i][0] = (struct iovec){virtio + i, sizeof virtio[i]};
-        pieces[i][1] = (struct iovec){f->frames + (size_t)i * (TAG_ROOM + FRAME_ROOM) + TAG_ROOM, FRAME_ROOM};
-        messages[i].msg_hdr = (struct msghdr){.msg_iov = pieces[i] + port->is_cpu,
-                                              .msg_iovlen = 2u - port->is_cpu,
-                                              .msg_control = control[i],
-                                              .msg_controllen = sizeof control[i]};
-    }
-    int count = recvmmsg(port->socket, messages, BATCH, MSG_DONTWAIT, NULL);
+    uint32_t batch = port->superframes ? SUPER_BATCH : BATCH;
+    int count = recvmmsg(port->socket, f->messages, batch, MSG_DONTWAIT, NULL);
     if (count <= 0)
         return false;
+    port->superframes = false;
 
-    while (atomic_load(&f->base->waiting))
-        sched_yield();
-    pthread_mutex_lock(&f->base->lock);
-    f->base->emit = transmit;
-    f->base->emit_context = f;
-    uint64_t now = microseconds() - f->began;
+    lock_for_packets(f);
+    uint64_t read = f->now, now = read / MICROSECOND;
+    int64_t wall_clock = f->link_count ? (int64_t)nanoseconds(CLOCK_REALTIME) : 0;
     for (int i = 0; i < count; i++) {
-        uint8_t *frame = pieces[i][1].iov_base;
-        uint32_t length = messages[i].msg_len;
+        struct mmsghdr *message = f->messages + i;
+        uint8_t *frame = f->pieces[i].iov_base;
+        uint32_t length = message->msg_len;
+        struct virtio_net_hdr virtio;
         if (port->is_cpu) {
             receive_from_control(f, frame, length, now);
-        } else if (length > sizeof virtio[i] && !(messages[i].msg_hdr.msg_flags & MSG_TRUNC)) {
-            length -= (uint32_t)sizeof virtio[i];
-            restore_tag(&messages[i].msg_hdr, virtio + i, &frame, &length);
-            receive(f, port, virtio + i, frame, length, now);
+        } else if (length > sizeof virtio && !(message->msg_hdr.msg_flags & MSG_TRUNC)) {
+            memcpy(&virtio, frame, sizeof virtio);
+            frame += sizeof virtio;
+            length -= (uint32_t)sizeof virtio;
+            restore_tag(&message->msg_hdr, &virtio, &frame, &length);
+            if (wall_clock)
+                f->now = arrival(&message->msg_hdr, read, wall_clock);
+            port->superframes |= virtio.gso_type != VIRTIO_NET_HDR_GSO_NONE;
+            receive(f, port, &virtio, frame, length, now);
         }
+        message->msg_hdr.msg_controllen = sizeof f->control[i]; /* for the next time */
     }
     pthread_mutex_unlock(&f->base->lock);
-    for (uint32_t i = 0; i < f->count; i++)
-        if (f->ports[i].waiting)
-            port_flush(f->ports + i);
+    flush(f);
     return true;
 }
 
@@ -295,24 +503,31 @@ void forwarder_run(struct forwarder *f)
         polled[i] = (struct pollfd){.fd = f->ports[i].socket, .events = POLLIN};
     polled[f->count] = (struct pollfd){.fd = f->wake, .events = POLLIN};
 
+    prctl(PR_SET_TIMERSLACK, 1); /* nanosecond; else a sleep may take 50 us longer */
+
     uint64_t idle_since = 0;
     while (!atomic_load(&f->stop)) {
         bool busy = false;
-        for (uint32_t i = 0; i < f->count; i++)
+        int64_t free_for = -1;
+        for (uint32_t i = 0; i < f->count; i++) {
             busy |= serve(f, f->ports + i);
-        if (busy) {
+            free_for = release(f);
+        }
+        if (busy || free_for == 0) {
             idle_since = 0;
             continue;
         }
-        uint64_t now = microseconds();
+        uint64_t now = nanoseconds(CLOCK_MONOTONIC);
         if (idle_since == 0)
             idle_since = now;
-        if (now - idle_since < IDLE_MICROSECONDS) {
+        int64_t sleep = free_for - OVERSLEPT(free_for);
+        struct timespec until = {.tv_sec = sleep / 1000000000, .tv_nsec = sleep % 1000000000};
+        if (free_for < 0 && now - idle_since < IDLE) {
             sched_yield();
-            continue;
-        }
-        poll(polled, f->count + 1, -1);
-        idle_since = 0;
+        } else if (free_for < 0 || sleep > 0) {
+            ppoll(polled, f->count + 1, free_for < 0 ? NULL : &until, NULL);
+            idle_since = 0;
+        } /* else it will be due in a moment, for which nobody should be let in */
     }
     free(polled);
 }

@@ -3,26 +3,33 @@
 #ifndef P4SWITCH_PORTS_H
 #define P4SWITCH_PORTS_H
 
+#include <linux/if_packet.h>
 #include <sys/socket.h>
 
+#include "link.h"
 #include "offload.h"
 #include "switch.h"
 
-#define BATCH 8 /* frames taken from a port at a time: superframes of a batch should fit the cache */
+#define BATCH 32      /* frames taken from a port at a time, */
+#define SUPER_BATCH 4 /* and superframes: they should stay in the cache */
 #define FRAME_ROOM LONGEST_PACKET
-#define TAG_ROOM 64 /* in front of a frame, for the VLAN tag that the kernel takes out */
-#define SEND_ROOM (8 * FRAME_ROOM)
+#define HEAD_ROOM 64 /* in front of a frame, for its virtio header, or for the VLAN tag that the kernel takes out */
+#define SEND_ROOM (2 * FRAME_ROOM)
 #define SEND_MOST 64           /* frames sent to a port at a time */
 
 /* Counted since the ports were opened; read by Python. */
 struct port_statistics {
     uint64_t received, received_frames, sent, sent_frames, dropped;
+    uint64_t missed; /* frames that came faster than they were taken: the kernel's buffer was full */
 };
 
 struct port {
     int socket;
     uint32_t number;
     bool is_cpu; /* a socket pair to the control plane: each message is the port number (4 bytes), then the packet */
+    bool superframes; /* came in the last batch */
+    struct forwarder *forwarder;
+    struct link *egress, *ingress; /* emulated; NULL: none */
     struct port_statistics statistics;
     uint32_t waiting; /* frames to send */
     uint32_t used;    /* bytes of `room` */
@@ -38,8 +45,16 @@ struct forwarder {
     int wake; /* an eventfd that ends a sleep */
     bool join; /* send superframes */
     atomic_bool stop;
-    uint64_t began; /* microseconds */
-    uint8_t *frames; /* BATCH of them, each behind TAG_ROOM */
+    uint64_t began; /* nanoseconds */
+    uint64_t now;   /* picoseconds since then: of the packets in hand */
+    struct link **links; /* those of all ports */
+    atomic_uint link_count;
+    uint64_t released, complained, counted; /* when last, in picoseconds */
+    uint64_t counted_sent, counted_late;    /* by emulated links */
+    uint8_t *frames; /* BATCH of them, each behind HEAD_ROOM */
+    struct mmsghdr messages[BATCH]; /* to receive them */
+    struct iovec pieces[BATCH];
+    char control[BATCH][CMSG_SPACE(sizeof(struct tpacket_auxdata)) + CMSG_SPACE(sizeof(struct timespec))];
     struct port *by_number[512];
 };
 

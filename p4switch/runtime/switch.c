@@ -109,13 +109,16 @@ void switch_process(struct switch_base *base, uint32_t port, const uint8_t *pack
     switch_lock(base);
     emit_function *emit = base->emit;
     void *context = base->emit_context;
+    queue_function *queue = base->queue;
     base->emit = collect;
     base->emit_context = out;
+    base->queue = NULL;
     out->used = 0;
     memcpy(base->buffer, packet, length);
     base->process(base, port, length, now, NULL);
     base->emit = emit;
     base->emit_context = context;
+    base->queue = queue;
     switch_unlock(base);
 }
 

@@ -34,6 +34,19 @@ typedef void emit_function(void *context, uint32_t port, uint8_t *packet, uint32
 
 struct switch_base;
 
+/* v1model's queueing metadata: microseconds, and packets. */
+struct queueing {
+    uint64_t enq_timestamp, deq_timedelta;
+    uint32_t enq_qdepth, deq_qdepth;
+};
+
+/* Asked by programs that use queueing metadata: `room` bytes of memory for a packet that has to wait for its port before
+ * egress, or NULL; then it may be dropped. */
+typedef void *queue_function(void *context, uint32_t port, uint32_t length, size_t room, bool *dropped);
+
+/* Runs egress on a packet that has waited; base->queueing says for how long. */
+typedef void dequeue_packet_function(struct switch_base *base, void *packet, uint32_t port, uint64_t now);
+
 /* Records one behind the other: number, length (4 bytes each, native), bytes. */
 struct reports {
     uint8_t *bytes;
@@ -42,6 +55,34 @@ struct reports {
 
 /* Runs the program on the `length` bytes in base->buffer; `now` in microseconds, `checksum` as for emit_function. */
 typedef void process_function(struct switch_base *base, uint32_t port, uint32_t length, uint64_t now, uint8_t *checksum);
+
+#define MOST_TRACED (32u << 20)   /* bytes of records that nobody has fetched; further packets are lost */
+#define TRACE_CONDITIONS 8
+#define TRACE_PORT UINT32_MAX
+
+/* A packet is traced if this field, `width` bits at bit `offset` of a header, is so under the mask; or the ingress port. */
+struct trace_condition {
+    uint32_t header, offset, width, unused;
+    uint64_t high, low, mask_high, mask_low;
+};
+
+/* What a traced program puts in the place of the ordinary one. */
+struct traced {
+    process_function *process;
+    dequeue_packet_function *dequeue;
+};
+
+/* What a traced program records (trace.h). */
+struct trace {
+    struct traced untraced; /* what runs otherwise */
+    struct reports records;
+    uint64_t began; /* where the packet in hand begins */
+    uint64_t lost;  /* packets for which there was no room */
+    bool open;      /* a packet is in hand */
+    bool silent;    /* and is not to be recorded */
+    uint32_t count; /* of conditions, all of which a packet has to meet */
+    struct trace_condition conditions[TRACE_CONDITIONS];
+};
 
 /* The part of a switch's state that does not depend on its program; a program's own state begins with it. */
 struct switch_base {
@@ -52,6 +93,9 @@ struct switch_base {
     uint8_t *buffer; /* where a packet is put before program_process: LONGEST_PACKET bytes */
     emit_function *emit;
     void *emit_context;
+    queue_function *queue; /* NULL: no packet waits; with the same context */
+    dequeue_packet_function *dequeue;
+    struct queueing queueing; /* of the packet in hand */
     struct replicas *multicast[MULTICAST_GROUPS];
     struct replicas *sessions[SESSIONS];
     struct table *value_sets;
@@ -62,6 +106,7 @@ struct switch_base {
     uint64_t random;
     uint32_t drop_port;
     uint16_t checksum_offset; /* where the partial checksum of the packet in hand stands in its own header */
+    struct trace *trace;      /* while a traced program runs, or NULL */
 };
 
 /* splitmix64 */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #define FIRST_BUCKETS 8
+#define OFTEN 4 /* the groups are put in order when one in so many entries has changed */
 
 void table_open(struct table *t, uint32_t words, uint32_t ranges, uint32_t data_words, uint32_t extra_words)
 {
@@ -13,7 +14,7 @@ void table_open(struct table *t, uint32_t words, uint32_t ranges, uint32_t data_
     t->ranges = ranges;
     t->data_words = data_words;
     t->extra_words = extra_words;
-    t->stride = (uint32_t)(sizeof(struct entry) + 8 * (words + ranges + data_words + extra_words));
+    t->stride = (uint32_t)(sizeof(struct entry) + 8 * (words + data_words + extra_words));
     t->free = -1;
     t->miss = calloc(1, t->stride);
 }
@@ -31,28 +32,29 @@ void table_close(struct table *t)
     free(t->groups);
     free(t->entries);
     free(t->miss);
+    free(t->filter);
+    free(t->byte);
 }
 
-static bool same_mask(const struct group *g, const uint64_t *mask, unsigned words)
+/* The group of a mask and ranges, or -1. */
+static int64_t group_index(const struct table *t, const uint64_t *mask, const uint64_t *low, const uint64_t *high)
 {
-    return memcmp(g->mask, mask, 8 * words) == 0;
-}
-
-static int64_t group_index(const struct table *t, const uint64_t *mask)
-{
-    for (uint32_t i = 0; i < t->group_count; i++)
-        if (same_mask(t->groups[i], mask, t->words))
+    for (uint32_t i = 0; i < t->group_count; i++) {
+        const uint64_t *words = t->groups[i]->words;
+        if (memcmp(words, mask, 8 * t->words) == 0 && memcmp(words + t->words, low, 8 * t->ranges) == 0 &&
+            memcmp(words + t->words + t->ranges, high, 8 * t->ranges) == 0)
             return i;
+    }
     return -1;
 }
 
-static int64_t group_add(struct table *t, const uint64_t *mask)
+static int64_t group_add(struct table *t, const uint64_t *mask, const uint64_t *low, const uint64_t *high)
 {
     struct group **groups = realloc(t->groups, (t->group_count + 1) * sizeof *groups);
     if (!groups)
         return -1;
     t->groups = groups;
-    struct group *g = calloc(1, sizeof *g + 8 * t->words);
+    struct group *g = calloc(1, sizeof *g + 8 * (t->words + 2 * t->ranges));
     if (!g)
         return -1;
     g->limit = FIRST_BUCKETS - 1;
@@ -61,20 +63,131 @@ static int64_t group_add(struct table *t, const uint64_t *mask)
         free(g);
         return -1;
     }
-    memcpy(g->mask, mask, 8 * t->words);
+    memcpy(g->words, mask, 8 * t->words);
+    memcpy(g->words + t->words, low, 8 * t->ranges);
+    memcpy(g->words + t->words + t->ranges, high, 8 * t->ranges);
     groups[t->group_count] = g;
     return t->group_count++;
 }
 
-/* Keeps the order by best rank after group `i` has gained a better one. */
+/* A group has gained an entry of that rank. */
 static void group_rise(struct table *t, int64_t i, uint64_t rank)
 {
     struct group *g = t->groups[i];
     if (rank > g->best)
         g->best = rank;
-    for (; i > 0 && t->groups[i - 1]->best < g->best; i--)
-        t->groups[i] = t->groups[i - 1];
-    t->groups[i] = g;
+    for (; i >= 0 && t->groups[i]->rest < g->best; i--)
+        t->groups[i]->rest = g->best;
+}
+
+static void filter_set(struct table *t, uint32_t i, unsigned value, uint32_t group)
+{
+    t->filter[(256 * i + value) * t->row + group / 64] |= 1ull << group % 64;
+}
+
+/* Lets the filter pass a group where its mask or ranges alone decide. */
+static void filter_group(struct table *t, uint32_t group)
+{
+    const struct group *g = t->groups[group];
+    for (uint32_t i = 0; i < t->filtered; i++) {
+        unsigned low = 0, high = 255, word = t->byte[i] / 8, shift = t->byte[i] % 8 * 8;
+        if (word >= t->words - t->ranges) {
+            const uint64_t *end = g->words + t->words + (word - (t->words - t->ranges));
+            bool open = shift < 56 && end[0] >> (shift + 8) != end[t->ranges] >> (shift + 8); /* in the bytes above */
+            low = open ? 0 : end[0] >> shift & 0xff;
+            high = open ? 255 : end[t->ranges] >> shift & 0xff;
+        } else if (((const uint8_t *)g->words)[t->byte[i]]) {
+            continue; /* its entries decide */
+        }
+        for (unsigned value = low; value <= high; value++)
+            filter_set(t, i, value, group);
+    }
+}
+
+/* Lets the filter pass a masked key to its group: in every byte each value that the mask makes equal to the key's. */
+static void filter_key(struct table *t, uint32_t group, const uint64_t *masked)
+{
+    for (uint32_t i = 0; i < t->filtered; i++) {
+        unsigned mask = ((const uint8_t *)t->groups[group]->words)[t->byte[i]];
+        unsigned key = ((const uint8_t *)masked)[t->byte[i]], others = ~mask & 0xff;
+        for (unsigned any = others; mask; any = (any - 1) & others) {
+            filter_set(t, i, key | any, group);
+            if (any == 0)
+                break;
+        }
+    }
+}
+
+static int by_best(const void *a, const void *b)
+{
+    uint64_t x = (*(struct group *const *)a)->best, y = (*(struct group *const *)b)->best;
+    return (x < y) - (x > y);
+}
+
+/* The bytes of the key that any mask or range looks at. */
+static void find_bytes(struct table *t)
+{
+    t->filtered = 0;
+    for (uint32_t byte = 0; byte < 8 * t->words; byte++) {
+        uint8_t used = 0;
+        uint32_t word = byte / 8, fixed = t->words - t->ranges;
+        for (uint32_t i = 0; i < t->group_count; i++) {
+            const uint64_t *words = t->groups[i]->words;
+            used |= ((const uint8_t *)(word < fixed ? words : words + 2 * t->ranges))[byte];
+        }
+        if (used)
+            t->byte[t->filtered++] = (uint16_t)byte;
+    }
+}
+
+/* Drops empty groups, puts the others in the order of their best ranks, and builds the filter; without memory for it
+ * there is none. */
+static void table_order(struct table *t)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < t->group_count; i++) {
+        if (t->groups[i]->used)
+            t->groups[kept++] = t->groups[i];
+        else
+            group_free(t->groups[i]);
+    }
+    t->group_count = kept;
+    t->changed = 0;
+    qsort(t->groups, kept, sizeof *t->groups, by_best);
+    for (uint32_t i = 0; i < kept; i++)
+        t->groups[i]->rest = t->groups[i]->best;
+    free(t->filter);
+    free(t->byte);
+    t->filter = NULL;
+    t->byte = NULL;
+    if (kept <= FEW_GROUPS)
+        return;
+    t->byte = calloc(8 * t->words, sizeof *t->byte);
+    if (!t->byte)
+        return;
+    find_bytes(t);
+    t->row = (kept + kept / OFTEN) / 64 + 1; /* with room for some more */
+    t->filter = calloc((size_t)256 * t->filtered * t->row + 1, sizeof *t->filter);
+    for (uint32_t i = 0; t->filter && i < kept; i++) {
+        const struct group *g = t->groups[i];
+        filter_group(t, i);
+        for (uint64_t b = 0; b <= g->limit; b++)
+            if (g->buckets[b * (t->words + 1)])
+                filter_key(t, i, g->buckets + b * (t->words + 1) + 1);
+    }
+}
+
+/* After an entry has been added to a group (with its masked key) or removed from one. */
+static void table_changed(struct table *t, uint32_t group, const uint64_t *masked, bool is_new_group)
+{
+    bool fits = t->filter ? group < 64 * t->row : t->group_count <= FEW_GROUPS;
+    if (++t->changed > t->used / OFTEN + FEW_GROUPS || !fits) {
+        table_order(t);
+    } else if (t->filter && masked) {
+        if (is_new_group)
+            filter_group(t, group);
+        filter_key(t, group, masked);
+    }
 }
 
 static bool group_grow(struct group *g, unsigned words)
@@ -109,14 +222,17 @@ static bool entries_grow(struct table *t)
     return true;
 }
 
-/* Adds an entry; `key` is already masked. Returns its index, or -1 if there is no memory. */
-int64_t table_add(struct table *t, const uint64_t *key, const uint64_t *mask, const uint64_t *high, uint32_t priority,
-                  uint32_t action, const uint64_t *data)
+/* Adds an entry. `words`: its key, already masked, the mask, the high ends of its ranges, its action's data. Returns its
+ * index, or -1 if there is no memory. */
+int64_t table_add(struct table *t, const uint64_t *words, uint32_t priority, uint32_t action)
 {
+    const uint64_t *key = words, *mask = key + t->words, *high = mask + t->words, *data = high + t->ranges;
     if (t->free < 0 && !entries_grow(t))
         return -1;
-    int64_t i = group_index(t, mask);
-    if (i < 0 && (i = group_add(t, mask)) < 0)
+    const uint64_t *low = key + (t->words - t->ranges);
+    int64_t i = group_index(t, mask, low, high);
+    bool is_new_group = i < 0;
+    if (is_new_group && (i = group_add(t, mask, low, high)) < 0)
         return -1;
     struct group *g = t->groups[i];
     if (4 * (g->used + 1) > 3 * (g->limit + 1) && !group_grow(g, t->words))
@@ -129,8 +245,7 @@ int64_t table_add(struct table *t, const uint64_t *key, const uint64_t *mask, co
     e->packets = e->bytes = 0;
     e->action = action;
     memcpy(e->words, key, 8 * t->words);
-    memcpy(e->words + t->words, high, 8 * t->ranges);
-    memcpy(e->words + t->words + t->ranges, data, 8 * t->data_words);
+    memcpy(e->words + t->words, data, 8 * t->data_words);
     memset(entry_extra(t, e), 0, 8 * t->extra_words);
 
     uint64_t masked[t->words + 1];
@@ -150,6 +265,8 @@ int64_t table_add(struct table *t, const uint64_t *key, const uint64_t *mask, co
     else
         table_entry(t, before)->next = index;
     group_rise(t, i, e->rank);
+    t->used++;
+    table_changed(t, (uint32_t)i, masked, is_new_group);
     return index;
 }
 
@@ -171,10 +288,12 @@ static void bucket_clear(struct group *g, uint64_t *bucket, unsigned words)
     g->used--;
 }
 
-void table_remove(struct table *t, int64_t index, const uint64_t *mask)
+/* Removes the entry of that index. `words`: its mask and the high ends of its ranges. */
+void table_remove(struct table *t, int64_t index, const uint64_t *words)
 {
+    const uint64_t *mask = words, *high = mask + t->words;
     struct entry *e = table_entry(t, index);
-    int64_t i = group_index(t, mask);
+    int64_t i = group_index(t, mask, e->words + (t->words - t->ranges), high);
     struct group *g = t->groups[i];
     uint64_t masked[t->words + 1];
     for (unsigned w = 0; w < t->words; w++)
@@ -191,18 +310,15 @@ void table_remove(struct table *t, int64_t index, const uint64_t *mask)
         bucket_clear(g, bucket, t->words);
     e->next = t->free;
     t->free = (int32_t)index;
-    if (g->used == 0) {
-        memmove(t->groups + i, t->groups + i + 1, (t->group_count - (uint64_t)i - 1) * sizeof *t->groups);
-        t->group_count--;
-        group_free(g);
-    }
+    t->used--;
+    table_changed(t, (uint32_t)i, NULL, false);
 }
 
 void table_set(struct table *t, int64_t index, uint32_t action, const uint64_t *data)
 {
     struct entry *e = index < 0 ? t->miss : table_entry(t, index);
     e->action = action;
-    memcpy(e->words + t->words + t->ranges, data, 8 * t->data_words);
+    memcpy(e->words + t->words, data, 8 * t->data_words);
 }
 
 uint64_t *table_extra(const struct table *t, int64_t index) { return entry_extra(t, table_entry(t, index)); }

@@ -1,9 +1,15 @@
 /* Match tables.
  *
- * A key is a few 64-bit words. Entries with the same mask form a group, and a group is a hash table of masked keys: an
- * exact table has one group, a longest-prefix table one for each prefix length, a ternary table one for each mask in
- * use (tuple space search). Groups are tried in the order of the best rank in them, so a look-up ends early.
- * Entries of one group with equal masked keys (other priorities, other ranges) are chained, best rank first.
+ * A key is a few 64-bit words. Entries with the same mask and the same ranges form a group, and a group is a hash table
+ * of masked keys: an exact table has one group, a longest-prefix table one for each prefix length, a ternary table one for
+ * each mask in use (tuple space search: Srinivasan, Suri and Varghese, SIGCOMM 1999). Entries of one group with equal
+ * masked keys (other priorities) are chained, best rank first.
+ *
+ * Groups are tried in the order of the best rank in them, so that a look-up ends early. Where there are many, a filter
+ * says which of them can hold a given key at all: for each byte of the key and each value of that byte a row of bits,
+ * one for each group (bit vectors: Lakshman and Stiliadis, SIGCOMM 1998). The rows of a key's bytes, and-ed, leave the
+ * groups to be tried. A bit too many costs a probe and changes no result, so deleting an entry leaves its bits, and a
+ * group that comes late stands at the end, until as much has changed that the filter is built anew.
  */
 
 #ifndef P4SWITCH_TABLE_H
@@ -11,20 +17,23 @@
 
 #include "bits.h"
 
+#define FEW_GROUPS 8 /* need no filter */
+
 struct entry {
     uint64_t rank; /* priority, then age: unique in its table, the larger wins */
     uint64_t packets, bytes;
     uint32_t action;
     int32_t next; /* in the chain of equal masked keys, or -1 */
-    uint64_t words[]; /* key (of range fields: the low ends), high ends of the ranges, action data, extra */
+    uint64_t words[]; /* key (of range fields: the low ends), action data, extra */
 };
 
 struct group {
     uint64_t best;     /* no entry of the group ranks higher */
+    uint64_t rest;     /* nor does any in the groups behind it */
     uint64_t *buckets; /* each: entry index + 1, or 0; then the masked key */
     uint64_t limit;    /* number of buckets - 1 */
     uint64_t used;
-    uint64_t mask[];
+    uint64_t words[];  /* mask, low ends of the ranges, high ends */
 };
 
 struct table {
@@ -37,9 +46,15 @@ struct table {
     int32_t free; /* first free entry, chained by `next`, or -1 */
     uint32_t group_count;
     uint32_t added; /* entries ever added */
+    uint32_t used;    /* entries */
+    uint32_t changed; /* entries added and removed since the groups were put in order */
     uint8_t *entries;
-    struct group **groups; /* best rank first */
-    struct entry *miss;    /* the default action */
+    struct group **groups;
+    struct entry *miss;  /* the default action */
+    uint64_t *filter;    /* [filtered][256][row], or NULL */
+    uint32_t row;        /* words in a row */
+    uint32_t filtered;   /* bytes of the key that the filter looks at */
+    uint16_t *byte;      /* which ones */
 };
 
 INLINE struct entry *table_entry(const struct table *t, int64_t index)
@@ -49,12 +64,12 @@ INLINE struct entry *table_entry(const struct table *t, int64_t index)
 
 INLINE const uint64_t *entry_data(const struct table *t, const struct entry *e)
 {
-    return e->words + t->words + t->ranges;
+    return e->words + t->words;
 }
 
 INLINE uint64_t *entry_extra(const struct table *t, struct entry *e)
 {
-    return e->words + t->words + t->ranges + t->data_words;
+    return e->words + t->words + t->data_words;
 }
 
 INLINE uint64_t key_hash(const uint64_t *key, unsigned words)
@@ -87,38 +102,48 @@ INLINE struct entry *table_find_exact(const struct table *t, const uint64_t *key
     return bucket[0] ? table_entry(t, (int64_t)bucket[0] - 1) : NULL;
 }
 
-INLINE bool entry_in_range(const struct entry *e, const uint64_t *key, unsigned words, unsigned ranges)
+INLINE bool group_in_range(const struct group *g, const uint64_t *key, unsigned words, unsigned ranges)
 {
-    for (unsigned i = 0; i < ranges; i++) {
-        unsigned w = words - ranges + i;
-        if (key[w] < e->words[w] || key[w] > e->words[words + i])
+    const uint64_t *low = g->words + words, *high = low + ranges;
+    for (unsigned i = 0; i < ranges; i++)
+        if (key[words - ranges + i] < low[i] || key[words - ranges + i] > high[i])
             return false;
-    }
     return true;
+}
+
+/* Of the 64 groups from 64 * `at`, those that may hold the key. */
+INLINE uint64_t table_candidates(const struct table *t, const uint64_t *key, uint32_t at)
+{
+    uint32_t left = t->group_count - 64 * at;
+    uint64_t candidates = ones(left < 64 ? left : 64);
+    if (t->filter)
+        for (uint32_t i = 0; i < t->filtered; i++)
+            candidates &= t->filter[(256 * i + ((const uint8_t *)key)[t->byte[i]]) * t->row + at];
+    return candidates;
 }
 
 INLINE struct entry *table_find(const struct table *t, const uint64_t *key, unsigned words, unsigned ranges)
 {
     struct entry *found = NULL;
     uint64_t rank = 0;
-    for (uint32_t i = 0; i < t->group_count; i++) {
-        const struct group *g = t->groups[i];
-        if (g->best <= rank)
-            break;
-        uint64_t masked[words];
-        for (unsigned w = 0; w < words; w++)
-            masked[w] = key[w] & g->mask[w];
-        const uint64_t *bucket = group_bucket(g, masked, words);
-        for (int64_t at = (int64_t)bucket[0] - 1; at >= 0;) {
-            struct entry *e = table_entry(t, at);
-            if (e->rank <= rank)
-                break;
-            if (entry_in_range(e, key, words, ranges)) {
+    for (uint32_t at = 0; 64 * at < t->group_count; at++) {
+        for (uint64_t left = table_candidates(t, key, at); left; left &= left - 1) {
+            const struct group *g = t->groups[64 * at + (uint32_t)__builtin_ctzll(left)];
+            if (g->rest <= rank)
+                return found;
+            if (g->best <= rank || !group_in_range(g, key, words, ranges))
+                continue;
+            uint64_t masked[words];
+            for (unsigned w = 0; w < words; w++)
+                masked[w] = key[w] & g->words[w];
+            const uint64_t *bucket = group_bucket(g, masked, words);
+            if (bucket[0] == 0)
+                continue;
+            struct entry *e = table_entry(t, (int64_t)bucket[0] - 1);
+            if (e->rank > rank) {
                 found = e;
                 rank = e->rank;
-                break;
             }
-            at = e->next;
         }
     }
     return found;

@@ -17,19 +17,26 @@ from experiments.crew import RunError, run_crew
 from experiments.digits import load_digits
 from experiments.recording import Recording
 from experiments.training import TrainingConfig
-from experiments.work import DIGITS_FILE, InNetwork, Pace, Ring, Task, Vectors
+from experiments.work import DIGITS_FILE, HostBased, InNetwork, LiveTransport, Pace, Task, Vectors
+from workers.collective import HostBasedAlgorithm
 
 WORKERS = 3
 SMALL = Vectors(elements=5000, repetitions=4)
 
 
+def free_port() -> int:
+    """A port that nobody has now, with free ones after it as far as can be told."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return min(int(listener.getsockname()[1]), 65_535 - WORKERS)
+
+
 @pytest.fixture
-def ring() -> Ring:
+def ring() -> HostBased:
     """Addresses whose ports are free."""
     with ExitStack() as stack:
         listeners = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(WORKERS)]
         addresses = tuple(listener.getsockname() for listener in listeners)
-    return Ring(addresses)
+    return HostBased("ring", addresses)
 
 
 class Crew:
@@ -43,7 +50,7 @@ class Crew:
         return self.processes[-1]
 
 
-def test_all_workers_sum_what_all_put_in(tmp_path: Path, ring: Ring) -> None:
+def test_all_workers_sum_what_all_put_in(tmp_path: Path, ring: HostBased) -> None:
     steps: list[int] = []
     tasks = [Task(rank, WORKERS, tmp_path, ring, SMALL) for rank in range(WORKERS)]
     ends = asyncio.run(run_crew(tasks, Crew().start, steps.append))
@@ -55,7 +62,27 @@ def test_all_workers_sum_what_all_put_in(tmp_path: Path, ring: Ring) -> None:
     assert compare_with_exact_sum(recordings, float32_sum_bound).violations == 0
 
 
-def test_training_brings_its_curve_home(tmp_path: Path, ring: Ring) -> None:
+@pytest.mark.parametrize(
+    ("algorithm", "transport"),
+    [
+        ("double-binary-tree", "tcp"),
+        ("halving-doubling", "selective-repeat"),
+        ("parameter-server", "go-back-n"),
+    ],
+)
+def test_host_based_algorithms_sum_over_each_transport(
+    tmp_path: Path, algorithm: HostBasedAlgorithm, transport: LiveTransport
+) -> None:
+    # Over UDP each rank takes ports for its peers from its own on; each has an address of its own on the loopback.
+    addresses = tuple((f"127.0.1.{rank + 1}", free_port()) for rank in range(WORKERS))
+    between = HostBased(algorithm, addresses, transport, pace=Pace(window=64, segments=16))
+    tasks = [Task(rank, WORKERS, tmp_path, between, SMALL) for rank in range(WORKERS)]
+    asyncio.run(run_crew(tasks, Crew().start, lambda _: None))
+    recordings = [Recording.open(tmp_path, rank) for rank in range(WORKERS)]
+    assert compare_with_exact_sum(recordings, float32_sum_bound).violations == 0
+
+
+def test_training_brings_its_curve_home(tmp_path: Path, ring: HostBased) -> None:
     config = TrainingConfig(epochs=1, hidden=8)
     load_digits().save(tmp_path / DIGITS_FILE)
     tasks = [Task(rank, WORKERS, tmp_path, ring, config) for rank in range(WORKERS)]
@@ -85,14 +112,14 @@ def test_a_silent_switch_is_reported_by_each_worker_with_what_it_waits_for(tmp_p
     assert all(process.poll() is not None for process in crew.processes)
 
 
-def test_a_worker_that_is_killed_is_named_and_no_other_is_left(tmp_path: Path, ring: Ring) -> None:
+def test_a_worker_that_is_killed_is_named_and_no_other_is_left(tmp_path: Path, ring: HostBased) -> None:
     crew = Crew()
 
     def kill_one(step: int) -> None:
         if step == 2:
             crew.processes[1].kill()
 
-    endless = Vectors(elements=5000, repetitions=100_000)
+    endless = Vectors(elements=10, repetitions=100_000)
     tasks = [Task(rank, WORKERS, tmp_path, ring, endless) for rank in range(WORKERS)]
     with pytest.raises(RunError, match="worker 1: killed by SIGKILL"):
         asyncio.run(run_crew(tasks, crew.start, kill_one))
@@ -100,12 +127,13 @@ def test_a_worker_that_is_killed_is_named_and_no_other_is_left(tmp_path: Path, r
 
 
 def test_a_task_that_cannot_be_done_says_why(tmp_path: Path) -> None:
-    unreachable = Ring((("203.0.113.1", 1), ("127.0.0.1", 1)))  # TEST-NET-3 (RFC 5737): not ours to bind
+    # TEST-NET-3 (RFC 5737): not ours to bind.
+    unreachable = HostBased("ring", (("203.0.113.1", 1), ("127.0.0.1", 1)))
     with pytest.raises(RunError, match="worker 0: OSError"):
         asyncio.run(run_crew([Task(0, 2, tmp_path, unreachable, SMALL)], Crew().start, lambda _: None))
 
 
-def test_interrupting_the_run_ends_every_worker(tmp_path: Path, ring: Ring) -> None:
+def test_interrupting_the_run_ends_every_worker(tmp_path: Path, ring: HostBased) -> None:
     crew = Crew()
 
     async def interrupted() -> None:

@@ -6,6 +6,7 @@ import io
 import json
 import re
 import shutil
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,16 +15,30 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from experiments.soak import RECOVERY, Scenario, Trace, draw_scenario, run_scenario, shrink, soak
+from experiments.soak.campaign import soak
+from experiments.soak.run import run_scenario
+from experiments.soak.scenario import (
+    RECOVERY,
+    Restart,
+    Scenario,
+    Stall,
+    Work,
+    draw_scenario,
+    lossless_queue_bytes,
+)
+from experiments.soak.shrink import shrink
+from experiments.soak.trace import Trace
 from experiments.virtual import PROGRAM, MakeWorker, load_switch
 from p4switch.engine import Engine
-from topologies.virtual import Faults, History
+from topologies.virtual import Faults, History, PauseThresholds
+from workers import native
+from workers.native import NativeWorker
 from workers.protocol import Lease, Worker
 from workers.recovery import Recovery, Timers
 
 SCENARIOS = 200
 WITHIN = 200  # seeds, in which a mutant must be caught
-FAULTLESS = Scenario(0, racks=(2, 3), elements=(2000, 500))
+FAULTLESS = Scenario(0, (Work((2, 3), elements=(2000, 500)),))
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +59,7 @@ def test_the_scenarios_meet_every_kind_of_fault_and_every_rule(switch: Engine) -
     events = set().union(*(outcome.events for outcome in outcomes))
     assert faults >= {
         *("loss", "burst loss", "corruption", "duplication", "reordering", "queue drop", "stall"),
-        "switch restart",
+        *("switch restart", "pause"),
     }
     assert len(events) == 7
 
@@ -55,6 +70,19 @@ def test_a_seed_has_one_history(switch: Engine) -> None:
     outcomes = [run_scenario(scenario, switch, observer=history) for history in histories]
     assert outcomes[0] == outcomes[1]
     assert histories[0].digest == histories[1].digest
+
+
+@pytest.mark.skipif(native.library() is None, reason="no C compiler")
+def test_workers_whose_packets_are_c_s_have_the_same_history(switch: Engine) -> None:
+    for seed in range(60):
+        scenario = draw_scenario(seed)
+        histories = [History(), History()]
+        outcomes = [
+            run_scenario(scenario, switch, partial(kind, on_saturation="count"), history)
+            for kind, history in zip((Worker, NativeWorker), histories, strict=True)
+        ]
+        assert outcomes[0] == outcomes[1], scenario
+        assert histories[0].digest == histories[1].digest, scenario
 
 
 # -- mutants of the program
@@ -136,20 +164,75 @@ def test_a_mutant_of_the_worker_is_caught(switch: Engine, worker: type[Worker]) 
     assert_caught(switch, partial(worker, on_saturation="count"))
 
 
+# -- several jobs, and pauses
+
+NEIGHBOURS = (Work((2, 1), elements=(3000,)), Work((1, 2), window=8, values=256, elements=(4000, 100)))
+
+
+def test_scenarios_have_one_to_three_jobs_and_every_host_has_one() -> None:
+    scenarios = [draw_scenario(seed) for seed in range(200)]
+    assert {len(scenario.jobs) for scenario in scenarios} == {1, 2, 3}
+    for scenario in scenarios:
+        hosts = [host for of_job in scenario.hosts for host in of_job]
+        assert len(hosts) == len(set(hosts)) == sum(scenario.racks)
+        assert [len(of_job) for of_job in scenario.hosts] == [job.workers for job in scenario.jobs]
+
+
+def test_the_stall_of_one_job_does_not_hold_up_another(switch: Engine) -> None:
+    one, other = NEIGHBOURS
+    stalled = replace(one, stalls=(Stall(0, 0.0, 1.0),))
+    with_stall = run_scenario(Scenario(0, (stalled,)), switch)
+    assert with_stall.seconds > 1.0
+    both = Scenario(0, (stalled, other))
+    outcome = run_scenario(both, switch)
+    assert not outcome.violations
+    assert outcome.seconds == pytest.approx(with_stall.seconds, rel=0.01)
+
+
+def test_a_restart_touches_only_the_jobs_of_the_switch(switch: Engine) -> None:
+    """Of two leaves with a job each; the check counts the chunks of a job that keeps its lease."""
+    apart = (Work((2,), elements=(30_000,)), Work((0, 2), elements=(30_000,)))
+    scenario = Scenario(0, apart, restarts=(Restart(0, 1e-4),))
+    outcome = run_scenario(scenario, switch)
+    assert not outcome.violations
+    assert outcome.faults["switch restart"] == 1
+
+
+def test_a_lossless_scenario_pauses_and_drops_nothing(switch: Engine) -> None:
+    jobs = tuple(replace(work, window=64, elements=(20_000,)) for work in NEIGHBOURS)
+    pausing = Scenario(0, jobs, rate=10**9, pause=PauseThresholds(1000, 500))
+    room = lossless_queue_bytes(pausing)
+    assert pausing.lossless
+    assert replace(pausing, queue_bytes=room).lossless
+    assert not replace(pausing, queue_bytes=2500).lossless
+    assert not replace(pausing, faults=Faults(duplication=0.1)).lossless
+    assert not replace(pausing, pause=None).lossless
+    outcome = run_scenario(replace(pausing, queue_bytes=room), switch)
+    assert not outcome.violations
+    assert outcome.faults["pause"] > 0
+    assert outcome.faults["queue drop"] == 0
+
+
 # -- shrinking
 
 
 def test_a_failure_shrinks_to_what_it_needs(tmp_path: Path) -> None:
     defective = mutant(tmp_path / "p4src", *PROGRAM_MUTANTS["no re-serve"])
-    scenario = Scenario(
-        3, racks=(3, 2), elements=(700, 900), window=8, faults=Faults(loss=0.1, duplication=0.1), skew=1e-4
-    )
-    assert run_scenario(scenario, defective).violations
-    smallest = shrink(scenario, defective)
-    assert run_scenario(smallest, defective).violations
+
+    def fails(scenario: Scenario) -> bool:
+        return bool(run_scenario(scenario, defective).violations)
+
+    work = Work((3, 2), window=8, elements=(700, 900), skew=1e-4)
+    faults = Faults(loss=0.1, duplication=0.1)
+    scenario = Scenario(3, (work, Work((1, 1))), faults=faults, pause=PauseThresholds(1000, 500))
+    assert fails(scenario)
+    smallest = shrink(scenario, fails)
+    assert fails(smallest)
     assert smallest.faults == Faults(loss=0.1)
-    assert sum(smallest.racks) < 5
-    assert len(smallest.elements) == 1
+    assert smallest.pause is None
+    (work,) = smallest.jobs
+    assert work.workers < 5
+    assert len(work.elements) == 1
     assert "loss=0.1" in str(smallest)
     assert smallest == eval(str(smallest))
 
@@ -175,7 +258,7 @@ def test_a_soak_sums_up_its_scenarios_and_writes_them_down(tmp_path: Path) -> No
 
 
 def test_a_trace_has_a_line_for_each_packet_that_arrives(switch: Engine) -> None:
-    scenario = Scenario(1, elements=(64,), window=1)
+    scenario = Scenario(1, (Work(window=1, elements=(64,)),))
     text = io.StringIO()
     outcome = run_scenario(scenario, switch, observer=Trace(text, scenario))
     lines = text.getvalue().splitlines()

@@ -8,13 +8,24 @@ import numpy as np
 import pytest
 
 from experiments.bench_virtual import measure
-from experiments.virtual import Cluster, ClusterSpec, Vector, load_switch, quantized_sum
+from experiments.closed_forms import Fabric, closed_form
+from experiments.stations import Vector
+from experiments.virtual import Cluster, ClusterSpec, expected_sum, load_switch, quantized_sum
 from p4switch.engine import Engine
 from topologies.model import leaf_spine
 from topologies.virtual import Faults, HostModel, LinkModel
+from workers.collective import HostBasedAlgorithm, Transport
+from workers.transport import PAYLOAD
 
 GIGABIT = 10**9
 PACKET_BITS = 8 * 1100  # of 256 values, with all headers and the gap on the wire
+PEER_PACKET = 1112  # bytes of a packet between hosts, the same way
+HOST_BASED: list[HostBasedAlgorithm] = [
+    "ring",
+    "halving-doubling",
+    "double-binary-tree",
+    "parameter-server",
+]
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +92,84 @@ def test_loss_costs_retransmissions_and_no_exactness(switch: Engine) -> None:
     exact, _ = quantized_sum(vectors, 256, 4)
     for station in cluster.stations:
         assert np.array_equal(station.outputs[0], exact)
+
+
+@pytest.mark.parametrize("algorithm", HOST_BASED)
+@pytest.mark.parametrize(("leaves", "hosts"), [(1, 5), (2, 2)])
+def test_host_based_algorithms_run_through_the_same_switches(
+    switch: Engine, algorithm: HostBasedAlgorithm, leaves: int, hosts: int
+) -> None:
+    topology = leaf_spine(2 if leaves > 1 else 0, leaves, hosts, rate=10 * GIGABIT)
+    vectors = inputs(leaves * hosts, 5003)
+    spec = ClusterSpec(topology, algorithm=algorithm)
+    cluster = run(spec, switch, vectors)
+    expected = expected_sum(spec, vectors)
+    for station in cluster.stations:
+        assert station.outputs[0].tobytes() == expected.tobytes()
+        assert station.worker.statistics.retransmissions == 0
+        assert station.not_ours == 0
+    assert not sum(cluster.drops().values())
+
+
+@pytest.mark.parametrize("transport", ["selective-repeat", "go-back-n"])
+@pytest.mark.parametrize("algorithm", HOST_BASED)
+def test_host_based_sums_are_exact_under_loss(
+    switch: Engine, algorithm: HostBasedAlgorithm, transport: Transport
+) -> None:
+    topology = leaf_spine(1, 2, 2, rate=10 * GIGABIT)
+    vectors = inputs(4, 60_000)
+    links = LinkModel(faults=Faults(loss=0.005, duplication=0.01, reordering=0.01, displacement=1e-5))
+    spec = ClusterSpec(topology, links=links, seed=3, algorithm=algorithm, transport=transport)
+    cluster = run(spec, switch, vectors)
+    assert cluster.network.faults["loss"] > 0
+    assert sum(s.worker.statistics.retransmissions for s in cluster.stations) > 0
+    expected = expected_sum(spec, vectors)
+    for station in cluster.stations:
+        assert station.outputs[0].tobytes() == expected.tobytes()
+
+
+def test_go_back_n_sends_more_again_than_selective_repeat(switch: Engine) -> None:
+    def bytes_sent(transport: Transport) -> int:
+        links = LinkModel(faults=Faults(loss=0.005))
+        topology = leaf_spine(0, 1, 4, rate=10 * GIGABIT)
+        spec = ClusterSpec(topology, links=links, seed=3, algorithm="ring", transport=transport)
+        return run(spec, switch, inputs(4, 60_000)).host_bytes()
+
+    assert bytes_sent("go-back-n") > 1.1 * bytes_sent("selective-repeat")
+
+
+def test_packets_between_hosts_bear_congestion_marks(switch: Engine) -> None:
+    topology = leaf_spine(0, 1, 4, rate=10 * GIGABIT)
+    vectors = inputs(4, 60_000)
+    spec = ClusterSpec(topology, links=LinkModel(ecn_bytes=5000), algorithm="parameter-server", shards=1)
+    cluster = run(spec, switch, vectors)
+    assert cluster.network.faults["ECN mark"] > 0
+    assert cluster.stations[0].outputs[0].tobytes() == expected_sum(spec, vectors).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "tolerance"),
+    [
+        ("ring", 0.1),
+        ("halving-doubling", 0.1),
+        ("double-binary-tree", 0.2),  # its logarithm knows no shapes
+        ("parameter-server", 0.1),
+    ],
+)
+def test_large_arrays_take_the_time_of_the_closed_form(
+    switch: Engine, algorithm: HostBasedAlgorithm, tolerance: float
+) -> None:
+    rate, delay, coalescing = 10 * GIGABIT, 1e-6, 4e-6
+    packet = 8 * PEER_PACKET / rate
+    # Two links, of which the second begins when a whole packet has come by the first.
+    fabric = Fabric(2 * delay + packet + coalescing, rate / 8 * PAYLOAD / PEER_PACKET)
+    elements = 1 << 17
+    spec = ClusterSpec(
+        leaf_spine(0, 1, 8, rate=rate), host=HostModel(coalescing), algorithm=algorithm, window=64
+    )
+    cluster = run(spec, switch, inputs(8, elements))
+    seconds = max(station.ended[0] for station in cluster.stations)
+    assert seconds == pytest.approx(closed_form(algorithm, 8, 4 * elements, fabric), rel=tolerance)
 
 
 def test_the_benchmark_measures_an_exact_all_reduce() -> None:

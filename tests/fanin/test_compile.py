@@ -57,6 +57,13 @@ def test_outputs_go_where_they_are_told(program: Path) -> None:
     assert Path("b.txtpb").exists()
 
 
+def test_the_c_of_the_switch_on_request(program: Path) -> None:
+    done = CliRunner().invoke(app, ["compile", str(program), "-DSTEP=5", "--c", "step.c"])
+    assert done.output.splitlines()[-1] == "wrote step.c"
+    [line] = [line for line in Path("step.c").read_text().splitlines() if "byte_t_value, (" in line]
+    assert line.strip().startswith("put32(p->header[H_byte], byte_t_value, (get32(")
+
+
 def test_an_error_names_place_line_and_mend(program: Path) -> None:
     done = CliRunner().invoke(app, ["compile", str(program)])
     assert done.exit_code == 1

@@ -155,7 +155,11 @@ def test_another_output_is_found_by_its_packet(verdicts, tmp_path):
     assert found.what.startswith("packet 2, 21 bytes on port 2")
     assert "differs from byte 13 on" in found.reference
     assert not found.undefined
-    assert len(found.traces) == 2
+    for trace in found.traces:
+        assert f"entry 0\n      action {HOST.action}(port=3)" in trace
+        assert trace.endswith(f"=> 1 packet out: port 3 ({len(TO_HOST)} bytes)")
+        assert "does not have" not in trace  # no port is open
+    assert ["ethernet.type = " in trace for trace in found.traces] == [False, True]
 
 
 def test_another_port_is_found(verdicts, tmp_path):

@@ -114,7 +114,52 @@ def test_a_control_that_has_objects_is_applied_at_one_place(complain: Complain) 
     found = complain(
         declarations=COUNTED, locals="Outer() o;", apply="o.apply(hdr, meta.x); o.apply(hdr, hdr.h.b);"
     )
-    assert "'o' is applied at more than one place" in found
+    assert "'one' is applied at more than one place" in found
+
+
+def test_one_without_tables_may_be_applied_twice_and_has_its_objects_once(build: Build) -> None:
+    control = f"{HEADERS} control C(inout bit<16> v) {{ register<bit<16>>(2) r; apply {{ r.read(v, 1); }} }}"
+    compiled = build(declarations=control, locals="C() c;", apply="c.apply(meta.x); c.apply(hdr.h.b);")
+    assert names(compiled, "register_arrays") == ["I.c.r"]
+    reads = [p for a in compiled.json["actions"] for p in a["primitives"] if p["op"] == "register_read"]
+    assert [r["parameters"][0]["value"] for r in reads] == [["scalars", "metadata.x"], ["h", "b"]]
+
+
+def test_controls_are_given_to_controls(build: Build, complain: Complain) -> None:
+    controls = f"""{HEADERS}
+        control any(inout bit<16> v);
+        control One(inout bit<16> v) {{ register<bit<16>>(2) r; apply {{ r.read(v, 0); }} }}
+        control Two(inout bit<16> v)(any inner) {{ apply {{ inner.apply(v); v = v << 1; }} }}
+        control Other(inout bit<8> v) {{ apply {{ v = 1; }} }}"""
+    compiled = build(declarations=controls, locals="One() one; Two(one) two;", apply="two.apply(meta.x);")
+    assert names(compiled, "register_arrays") == ["I.one.r"]
+    found = complain(
+        declarations=controls, locals="Other() other; Two(other) two;", apply="two.apply(meta.x);"
+    )
+    assert "a any is needed, not Other" in found
+
+
+def test_registers_are_given_to_controls(build: Build) -> None:
+    control = f"""{HEADERS}
+        control Read(register<bit<16>> cells, out bit<16> v) {{ apply {{ cells.read(v, 1); }} }}"""
+    compiled = build(
+        declarations=control,
+        locals="register<bit<16>>(2) mine; Read() read;",
+        apply="read.apply(mine, meta.x);",
+    )
+    ((op, parameters),) = [
+        (p["op"], p["parameters"]) for a in compiled.json["actions"] for p in a["primitives"]
+    ]
+    assert (op, parameters[1]) == ("register_read", {"type": "register_array", "value": "I.mine"})
+
+
+def test_arguments_in_a_tables_actions_are_computed_before_it_is_applied(build: Build) -> None:
+    declarations = f"{HEADERS} bit<16> twice(inout bit<16> v) {{ v = v + 1; return v << 1; }}"
+    actions = "action set(in bit<16> v) { meta.x = v; } table t { actions = { set(twice(hdr.h.b)); } }"
+    compiled = build(declarations=declarations, locals=actions, apply="t.apply();")
+    first = compiled.json["pipelines"][0]["init_table"]
+    assert first != "I.t"
+    assert tables(compiled)[first]["base_default_next"] == "I.t"
 
 
 def test_a_control_may_be_applied_without_an_instance(build: Build) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,13 +12,16 @@ from google.protobuf import text_format
 from hypothesis import given
 from hypothesis import strategies as st
 
-from p4compiler import Compiled, nodes
+from experiments.compilers import compile_program
+from p4compiler import Compiled, compile_file, nodes
 from p4compiler.p4info_ids import Symbols, field_ids, one_at_a_time
 from p4compiler.source import SourceFile, Span
 
 Build = Callable[..., Compiled]
 Complain = Callable[..., str]
 
+ROOT = Path(__file__).parents[2]
+PROGRAMS = [ROOT / "p4src/fanin.p4", *sorted((ROOT / "tests/p4switch").rglob("*.p4"))]
 TABLE, ACTION = p4i.P4Ids.TABLE, p4i.P4Ids.ACTION
 
 
@@ -218,6 +222,39 @@ def test_other_annotations_are_handed_on(build: Build) -> None:
         ("a", "int64_value"),
         ("b", "string_value"),
     ]
+
+
+def test_objects_stand_in_the_order_of_their_declaration_a_control_s_at_its_instance(build: Build) -> None:
+    controls = """header h_t { bit<8> a; bit<16> b; int<8> s; bit<32> c; }
+        struct headers { h_t h; }
+        action shared() { }
+        control Inner(inout bit<16> v) {
+            counter(1, CounterType.packets) c;
+            action a(bit<16> by) { v = by; c.count(0); }
+            table t { key = { v: exact; } actions = { a; shared; } }
+            apply { t.apply(); }
+        }"""
+    own = """counter(1, CounterType.packets) first; Inner() inner; counter(1, CounterType.packets) last;
+        action z() { first.count(0); } table early { key = { meta.x: exact; } actions = { z; } }"""
+    info = build(
+        declarations=controls, locals=own, apply="inner.apply(meta.x); early.apply(); last.count(0);"
+    ).p4info
+    assert list(named(info.counters)) == ["I.first", "I.inner.c", "I.last"]
+    assert list(named(info.tables)) == ["I.inner.t", "I.early"]
+    assert [n for n in named(info.actions) if n != "NoAction"] == ["shared", "I.inner.a", "I.z"]
+
+
+def test_a_digest_of_an_unnamed_type_has_a_number(build: Build) -> None:
+    info = build(apply="digest(1, { hdr.h.a });").p4info
+    (digest,) = info.digests
+    assert digest.preamble.name == "digest_0"
+    assert [m.bitstring.bit.bitwidth for m in digest.type_spec.tuple.members] == [8]
+
+
+@pytest.mark.p4c
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
+def test_it_is_p4cs(program: Path) -> None:
+    assert compile_file(program).p4info == compile_program(program, "p4c").p4info
 
 
 def test_the_text_reads_back(build: Build) -> None:

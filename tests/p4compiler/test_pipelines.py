@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from p4compiler import Compiled
 
 Build = Callable[..., Compiled]
@@ -158,6 +160,31 @@ def test_entries(build: Build) -> None:
     ]
     assert (first["priority"], second["priority"]) == (1, 2)
     assert second["action_entry"]["action_data"] == ["0xffff"]
+
+
+@pytest.mark.parametrize(
+    ("wins", "priorities"),
+    [("false", [10, 11, 15, 17]), ("true", [6, 5, 1, 3])],  # the smallest wins in the JSON
+)
+def test_entries_with_priorities_of_their_own(build: Build, wins: str, priorities: list[int]) -> None:
+    locals_ = f"""action a(bit<16> v) {{ meta.x = v; }}
+        table t {{
+            key = {{ hdr.h.a: ternary; }}
+            actions = {{ a; }}
+            largest_priority_wins = {wins};
+            priority_delta = 2;
+            entries = {{
+                const priority=10: 1: a(1);
+                priority=11: 2 &&& 3: a(2);
+                priority=15: 4: a(3);
+                const _: a(4);
+            }}
+        }}"""
+    compiled = build(locals=locals_, apply="t.apply();")
+    assert [e["priority"] for e in table(compiled, "I.t")["entries"]] == priorities
+    (info,) = compiled.p4info.tables
+    assert info.has_initial_entries
+    assert not info.is_const_table
 
 
 def test_the_default_action(build: Build) -> None:

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from p4compiler import compile_file
 from p4switch.cli import UsageError, main, parse
+from p4switch.links import Direction, LinkProperties
 
 TIMEOUT = 30
 
@@ -40,6 +42,17 @@ def test_defaults_are_bmv2_s():
     assert (options.cpu_port, options.drop_port) == (None, 511)
 
 
+def test_links_of_one_port_add_up():
+    ports = ["-i", "1@veth0", "-i", "2@veth2"]
+    texts = ["1:delay=1ms,loss=1%", "2:rate=10M", "1:ingress:loss=2%", "1:jitter=1us"]
+    options = parse(["--no-p4", *ports, *(word for text in texts for word in ("--link", text))])
+    assert options.links == {
+        (1, Direction.EGRESS): LinkProperties(delay=1e-3, loss=0.01, jitter=1e-6),
+        (2, Direction.EGRESS): LinkProperties(rate=1e7),
+        (1, Direction.INGRESS): LinkProperties(loss=0.02),
+    }
+
+
 @pytest.mark.parametrize("interface", ["veth0", "x@veth0", "1@", "@veth0", "-1@veth0"])
 def test_an_interface_needs_a_port_and_a_name(interface):
     with pytest.raises(UsageError, match=r"PORT@INTERFACE|-i"):
@@ -53,6 +66,8 @@ def test_an_interface_needs_a_port_and_a_name(interface):
         ("--no-p4 x.json", "either"),
         ("--no-p4 -i 1@a -i 1@b", "port 1 is a already"),
         ("--no-p4 -i 512@a", "up to 511"),
+        ("--no-p4 -i 1@a --link 1:loss=2", "--link 1:loss=2: loss: 2 is not from 0 to 1"),
+        ("--no-p4 -i 1@a --link 2:loss=0.1", "port 2 has no interface"),
         ("--no-p4 -i 255@a -- --cpu-port 255", "also given to the interface a"),
         ("--no-p4 -- --cpu-port 0", "not in 1..511"),
         ("--no-p4 -- --cpu-port 511", "both 511"),
@@ -124,6 +139,18 @@ def failure(process):
     assert process.returncode == 1
     assert out == ""
     return err
+
+
+@pytest.mark.live
+def test_a_switch_that_is_killed_gives_its_interfaces_back(tmp_path):
+    script, program = Path(__file__).with_name("killed_session.py"), tmp_path / "forwarder.json"
+    program.write_text(compile_file(Path(__file__).with_name("engine") / "programs/forwarder.p4").json_text())
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    command = ["unshare", "-rn", sys.executable, str(script), str(program)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=TIMEOUT + 40, check=False, env=environment
+    )
+    assert done.stdout == "True False\n", done.stderr
 
 
 def test_an_address_in_use_is_named(start):

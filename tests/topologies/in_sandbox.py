@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from topologies import sandbox
+from topologies.emulation import EmulatedLink
 from topologies.errors import NetworkError
 from topologies.mininet_net import MininetNetwork
 from topologies.model import Switch, Topology, leaf_spine
@@ -25,7 +26,10 @@ class Tiny:
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
 
-    def command(self, switch: Switch, ports: Mapping[int, str]) -> Sequence[str]:
+    def command(
+        self, switch: Switch, ports: Mapping[int, str], links: Sequence[EmulatedLink] = ()
+    ) -> Sequence[str]:
+        assert not links
         hosts = [
             f"{host.ip}@{host.mac}@{ports[self._topology.port_towards(switch.name, host.name)]}"
             for host in self._topology.hosts_of(switch.name)

@@ -129,8 +129,8 @@ def test_a_switch_that_fails_is_named_with_its_last_words_and_nothing_is_left(
         run,
         f"""
 class Failing(Tiny):
-    def command(self, switch, ports):
-        return {switch!r} if switch.name == "leaf1" else super().command(switch, ports)
+    def command(self, switch, ports, links):
+        return {switch!r} if switch.name == "leaf1" else super().command(switch, ports, links)
 
 topology = leaf_spine(spines=1, leaves=2, hosts_per_leaf=1)
 try:

@@ -20,9 +20,9 @@ NETWORK = """
 from in_sandbox import *
 
 class Announcing(Tiny):
-    def command(self, switch, ports):
+    def command(self, switch, ports, links):
         print("building", flush=True)
-        return super().command(switch, ports)
+        return super().command(switch, ports, links)
 
 topology = leaf_spine(spines=1, leaves=2, hosts_per_leaf=2, rate=1_000_000)
 try:

@@ -6,12 +6,12 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from topologies.virtual.draws import stream_keys, uniform
-from topologies.virtual.links import ETHERNET_OVERHEAD, Burst, Faults, LinkModel, Links, Transit
+from topologies.virtual.links import ETHERNET_OVERHEAD, NEVER, Burst, Faults, LinkModel, Links, Transit
 from topologies.virtual.packets import PacketStore
 from topologies.virtual.segments import segments
 from topologies.virtual.units import SECOND
@@ -42,7 +42,7 @@ class OneLink:
         frames[:, 0], frames[:, 1] = np.divmod(np.arange(len(times)) % 65536, 256)
         packets = self.store.add(frames, length)
         sent = Transit(np.zeros(len(times), np.int64), np.array(times, np.int64), packets)
-        arrived = self.links.send(sent)
+        arrived = self.links.send(sent, NEVER)
         return arrived.take(np.argsort(arrived.times, kind="stable"))
 
     def numbers(self, arrived: Transit) -> list[int]:
@@ -89,7 +89,7 @@ def test_a_host_waits_where_a_switch_would_drop() -> None:
     store = PacketStore(1514)
     links = Links([GIGABIT], [LinkModel(queue_bytes=200)], [True], store, 1)
     packets = store.add(np.tile(ipv4_frame(), (10, 1)), 100)
-    assert len(links.send(Transit(np.zeros(10, np.int64), np.zeros(10, np.int64), packets)).times) == 10
+    assert len(links.send(Transit(*np.zeros((2, 10), np.int64), packets), NEVER).times) == 10
 
 
 @pytest.mark.parametrize(("ecn", "marked"), [(0, 0), (1, 6), (2, 6), (3, 0)])
@@ -101,6 +101,37 @@ def test_what_finds_a_long_queue_is_marked_if_it_can_be(ecn: int, marked: int) -
     assert np.count_nonzero(rows[:, 15] == 3) == (10 if ecn == 3 else marked)
     words = rows[:, 14:34].copy().view(">u2").sum(axis=1, dtype=np.int64)
     assert ((words & 0xFFFF) + (words >> 16) == 0xFFFF).all(), "the header checksum stays right"
+
+
+def test_jitter_delays_each_packet_by_itself_and_lets_none_overtake() -> None:
+    gap = 10**6
+    model = LinkModel(delay=1e-6, jitter=5e-6)
+    link, steady = OneLink(model, rate=None), OneLink(LinkModel(delay=1e-6), rate=None)
+    times = list(range(0, 1000 * gap, gap))
+    arrived = [link.send(times[:500]), link.send(times[500:])]
+    assert [n for part in arrived for n in link.numbers(part)] == [*range(500)] * 2
+    late = np.concatenate([part.times for part in arrived]) - steady.send(times).times
+    assert late.min() >= 0
+    assert late.max() < 5_000_000
+    # A packet waits for those before it: the mean is above that of one by itself.
+    assert 2_500_000 < late.mean() < 5_000_000
+    assert len(np.unique(late)) > 300
+
+
+def test_jitter_far_apart_is_uniform() -> None:
+    link = OneLink(LinkModel(delay=1e-6, jitter=5e-6), rate=None)
+    times = np.arange(0, 2000 * 10**7, 10**7)
+    late = link.send(times.tolist()).times - times - 1_000_000
+    counts, _ = np.histogram(late, 5, (0, 5_000_000))
+    assert counts.sum() == 2000
+    assert (np.abs(counts - 400) < 80).all()
+
+
+def test_what_is_reordered_overtakes_in_spite_of_jitter() -> None:
+    model = LinkModel(jitter=1e-6, faults=Faults(reordering=0.5, displacement=1e-3))
+    link = OneLink(model, rate=None)
+    arrived = link.send(list(range(100)))
+    assert link.numbers(arrived) != sorted(link.numbers(arrived))
 
 
 def test_loss_is_as_frequent_as_it_says() -> None:
@@ -168,6 +199,11 @@ def test_impossible_faults_are_refused(faults: dict[str, float]) -> None:
         Faults(**faults)
 
 
+def test_negative_jitter_is_refused() -> None:
+    with pytest.raises(ValueError, match="jitter of a link must not be negative"):
+        LinkModel(jitter=-1e-6)
+
+
 def test_a_link_without_delay_is_refused() -> None:
     with pytest.raises(ValueError, match="at least 1 ns"):
         LinkModel(delay=0)
@@ -199,6 +235,7 @@ packets_on_links = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(sent=packets_on_links, cuts=st.lists(st.integers(0, 20_000_000), max_size=4))
 def test_batches_give_what_packets_one_by_one_do(sent: list[tuple[int, int, int]], cuts: list[int]) -> None:
     rates = [None, 10**8, 10**9, 4 * 10**11]
@@ -215,7 +252,7 @@ def test_batches_give_what_packets_one_by_one_do(sent: list[tuple[int, int, int]
         stored = store.add(np.zeros((len(batch), 60), np.uint8), np.array([p[2] for _, p in batch]))
         numbers = {int(row): i for row, (i, _) in zip(stored, batch, strict=True)}
         arrived = links.send(
-            Transit(np.array([p[0] for _, p in batch]), np.array([p[1] for _, p in batch]), stored)
+            Transit(np.array([p[0] for _, p in batch]), np.array([p[1] for _, p in batch]), stored), high + 1
         )
         arrivals |= {
             numbers[row]: time

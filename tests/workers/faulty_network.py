@@ -42,6 +42,7 @@ class Network:
         seed: int = 0,
         non_finite: Literal["raise", "propagate"] = "raise",
         switch: type[ModelSwitch] = ModelSwitch,
+        make_worker: type[Worker] = Worker,
     ) -> None:
         self.faults = faults
         self.random = random.Random(seed)
@@ -50,7 +51,7 @@ class Network:
         self.order = itertools.count()
         count = sum(racks)
         self.workers = [
-            Worker(
+            make_worker(
                 Lease(
                     id=LEASE, rank=rank, workers=count, window=window, first_slot=FIRST_SLOT, values=values
                 ),

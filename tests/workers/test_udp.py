@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from tests.workers.faulty_network import exact_sum
 from tests.workers.model_switch import ModelSwitch
+from workers import native, wire
+from workers.native import NativeWorker
 from workers.protocol import Lease
 from workers.recovery import Recovery
 from workers.udp import InNetworkAllReduce, InNetworkConfig, UdpSocket
@@ -81,9 +83,20 @@ def sum_on_all(
     return list(results), list(collectives)
 
 
+@pytest.fixture(params=["C", "numpy"])
+def passes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What does the workers' work on packets."""
+    if request.param == "numpy":
+        monkeypatch.setattr(native, "library", lambda: None)
+    elif native.library() is None:
+        pytest.skip("no C compiler")
+    name: str = request.param
+    return name
+
+
 @pytest.mark.parametrize("offload", [True, False])
 @pytest.mark.parametrize("drop_every", [0, 50])
-def test_sums_over_sockets_are_exact(offload: bool, drop_every: int) -> None:
+def test_sums_over_sockets_are_exact(passes: str, offload: bool, drop_every: int) -> None:
     workers = [free_port() for _ in range(3)]
     random = np.random.default_rng(1)
     arrays = [random.standard_normal((100, 173)).astype(np.float32) for _ in workers]
@@ -96,6 +109,10 @@ def test_sums_over_sockets_are_exact(offload: bool, drop_every: int) -> None:
         assert (np.abs(result - exact) <= collective.worker.error_bound().reshape(exact.shape)).all()
         assert collective.statistics.all_reduces == 2
         assert (collective.statistics.retransmissions > 0) or not drop_every
+        assert isinstance(collective.worker, NativeWorker) == (passes == "C")
+        received = collective.statistics.datagrams_received
+        assert received == collective.statistics.accepted + collective.statistics.ignored.total()
+        assert collective.statistics.bytes_received > 4 * arrays[0].size * 2
 
 
 def connected_pair(segments: int = 10, offload: bool = True) -> tuple[UdpSocket, UdpSocket]:
@@ -200,6 +217,30 @@ def test_where_little_has_arrived_patience_takes_what_comes_next_in_the_same_bat
     assert waits == [0.25]  # 20 KB were enough
 
 
+@pytest.mark.parametrize(("patience", "answers"), [(0.001, [2 * 1034]), (0.0, [1034, 1034])])
+def test_with_patience_c_answers_two_results_together_and_without_one_by_one(
+    patience: float, answers: list[int]
+) -> None:
+    if native.library() is None:
+        pytest.skip("no C compiler")
+    here, there = connected_pair()
+    worker = NativeWorker(Lease(id=5, rank=0, workers=1, window=2))
+    worker.start(np.ones(512, np.float32), time.monotonic())
+    (announced,) = worker.datagrams_to_send(time.monotonic())
+    results = announced.copy()
+    results[:, 0] = wire.kind(wire.RESULT, 64)
+    try:
+        there.send(results[:1])
+        there.send(results[1:])
+        while worker.statistics.accepted < 2:
+            here.exchange(worker, patience)
+        assert [len(there._socket.recv(1 << 16)) for _ in answers] == answers
+    finally:
+        here.close()
+        there.close()
+    assert worker.statistics.datagrams_sent == 2 + 2
+
+
 def test_nothing_to_receive_is_an_empty_list_after_the_timeout() -> None:
     here, there = connected_pair()
     assert here.receive(0.0) == []
@@ -208,6 +249,7 @@ def test_nothing_to_receive_is_an_empty_list_after_the_timeout() -> None:
     there.close()
 
 
+@pytest.mark.usefixtures("passes")
 def test_a_switch_that_is_not_there_yet_is_waited_for() -> None:
     """ICMP port unreachable counts as loss."""
     workers = [free_port()]

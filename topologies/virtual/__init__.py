@@ -1,7 +1,7 @@
 """A network in virtual time: links, switches and hosts as a deterministic discrete-event simulation."""
 
 from topologies.virtual.history import History
-from topologies.virtual.links import Burst, Faults, LinkModel
+from topologies.virtual.links import Burst, Faults, LinkModel, PauseThresholds
 from topologies.virtual.network import Departures, HostModel, Station, SwitchProgram, VirtualNetwork
 from topologies.virtual.units import SECOND
 
@@ -13,6 +13,7 @@ __all__ = [
     "History",
     "HostModel",
     "LinkModel",
+    "PauseThresholds",
     "Station",
     "SwitchProgram",
     "VirtualNetwork",

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from topologies.link import PLAIN
+from topologies.model import Link
 from topologies.virtual import draws
 from topologies.virtual.packets import PacketStore
 from topologies.virtual.segments import segment_starts, segments
@@ -18,9 +20,10 @@ from topologies.virtual.units import SECOND
 
 ETHERNET_OVERHEAD = 24  # preamble 8, frame check sequence 4, gap 12
 
-_UNLIMITED = np.iinfo(np.int64).max // 4
-_LOSS, _CORRUPTION, _DUPLICATION, _REORDERING, _LATER, _COPY_LATER, _BURST, _BURST_LOSS = range(8)
-_PURPOSES = 8
+NEVER = np.iinfo(np.int64).max
+_UNLIMITED = NEVER // 4
+_LOSS, _CORRUPTION, _DUPLICATION, _REORDERING, _LATER, _COPY_LATER, _BURST, _BURST_LOSS, _JITTER = range(9)
+_FAULTS = range(8)
 
 
 def _check_probabilities(*values: float) -> None:
@@ -74,13 +77,33 @@ NO_FAULTS = Faults()
 
 
 @dataclass(frozen=True, slots=True)
+class PauseThresholds:
+    """Priority flow control (IEEE 802.1Qbb) of one lossless priority: when the switch at a link's far end says stop.
+
+    It does when more than `xoff_bytes` (on the wire) of what came by this link wait in its queues, and takes it back
+    when no more than `xon_bytes` do.
+    """
+
+    xoff_bytes: int
+    xon_bytes: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.xon_bytes <= self.xoff_bytes:
+            raise ValueError(
+                f"xon_bytes must be from 0 to xoff_bytes ({self.xoff_bytes}), but is {self.xon_bytes}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
 class LinkModel:
     """One direction of a link, besides its rate, which the topology has.
 
     delay: seconds from the last bit sent to the far end's having it, more than 0; a switch's own latency included.
+    jitter: up to this many seconds more for each packet, which does not overtake the one before.
     queue_bytes: a packet that finds no room at a switch is dropped (None: there always is; hosts always wait).
     ecn_bytes: a packet that finds more waiting is marked, if it is ECN-capable (RFC 3168).
     overhead: bytes that a frame takes on the wire besides its own; those of Ethernet, or 0 as Linux's htb counts.
+    pause: priority flow control; None: none.
     """
 
     delay: float = 1e-6
@@ -88,23 +111,54 @@ class LinkModel:
     ecn_bytes: int | None = None
     overhead: int = ETHERNET_OVERHEAD
     faults: Faults = NO_FAULTS
+    jitter: float = 0.0
+    pause: PauseThresholds | None = None
 
     def __post_init__(self) -> None:
         if self.delay < 1e-9:
             raise ValueError(f"the delay of a link must be at least 1 ns, but is {self.delay} s")
+        if self.jitter < 0:
+            raise ValueError(f"the jitter of a link must not be negative, but is {self.jitter} s")
 
 
 DEFAULT_LINK = LinkModel()
 
 
+def link_model(link: Link) -> LinkModel:
+    """What the topology says of a link; where it says nothing, the default."""
+    properties = link.properties
+    if properties == PLAIN:
+        return DEFAULT_LINK
+    burst = properties.burst
+    return LinkModel(
+        delay=properties.delay or DEFAULT_LINK.delay,
+        jitter=properties.jitter,
+        queue_bytes=properties.queue_bytes,
+        ecn_bytes=properties.ecn_bytes,
+        overhead=properties.overhead,
+        faults=Faults(
+            loss=properties.loss,
+            corruption=properties.corruption,
+            duplication=properties.duplication,
+            reordering=properties.reordering,
+            displacement=properties.displacement,
+            burst=None if burst is None else Burst(burst.begin, burst.end, burst.loss),
+        ),
+    )
+
+
 @dataclass(slots=True)
 class LinkCounts:
-    """By link: packets and bytes (of frames) sent, and arrived. `faults`: of the whole network, by kind."""
+    """By link: packets and bytes (of frames) sent, and arrived; how often it was paused, and for how many picoseconds.
+    `faults`: of the whole network, by kind.
+    """
 
     packets: NDArray[np.int64]
     bytes: NDArray[np.int64]
     arrived: NDArray[np.int64]
-    faults: Counter[str] = field(default_factory=Counter)
+    pauses: NDArray[np.int64]
+    paused: NDArray[np.int64]
+    faults: Counter[str] = field(default_factory=Counter, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +183,37 @@ class Transit:
             np.concatenate([part.times for part in parts]),
             np.concatenate([part.packets for part in parts]),
         )
+
+
+NOTHING = Transit(*(np.zeros(0, np.int64) for _ in range(3)))
+
+
+def one_behind_the_other(
+    links: NDArray[np.int64],
+    times: NDArray[np.int64],
+    durations: NDArray[np.int64],
+    floors: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """When packets begin that come at `times`, each after the one before on its link has taken its duration.
+
+    `links` (not empty) is sorted; nothing begins on link i before floors[i]. Packet i of a link begins at
+    b(i) = max(a(i), b(i-1) + s(i-1)): with S(i), the sum of all s before i, b(i) - S(i) is a running maximum of
+    a(i) - S(i).
+    """
+    first = segment_starts(links)
+    segment = np.zeros(len(links), np.int64)
+    segment[first[1:]] = 1
+    segment = np.cumsum(segment)
+
+    base = int(times.min())
+    before = np.cumsum(durations) - durations
+    before -= before[first][segment]
+    arrivals = times - base
+    arrivals[first] = np.maximum(arrivals[first], floors[links[first]] - base)
+    slack = arrivals - before
+    # Segments are lifted above one another, so that one running maximum serves them all.
+    lift = segment * (int(slack.max()) - int(slack.min()) + 1)
+    return np.maximum.accumulate(slack + lift) - lift + before + base
 
 
 class Links:
@@ -170,14 +255,20 @@ class Links:
         self._bursts = {i: f.burst for i, f in enumerate(faults) if f.burst}
         self._in_burst = dict.fromkeys(self._bursts, False)
         self._faulty = any(f != NO_FAULTS for f in faults)
-        self.counts = LinkCounts(
-            np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.int64)
-        )
+        self._jitter = np.array([model.jitter * SECOND for model in models])
+        self._jittering = any(model.jitter for model in models)
+        self._last_arrival = np.zeros(count, np.int64)
+        self.counts = LinkCounts(*(np.zeros(count, np.int64) for _ in range(5)))
 
     @property
     def lookahead(self) -> int:
         """What is sent now arrives no earlier than this many picoseconds from now."""
         return int(self._delay.min())
+
+    @property
+    def next_time(self) -> int:
+        """The earliest time at which a link may act by itself, with nothing given to send."""
+        return NEVER
 
     def _queue_times(self, limits: Sequence[int | None]) -> NDArray[np.int64]:
         """How long limits in bytes take to be sent."""
@@ -187,10 +278,16 @@ class Links:
         ]
         return np.array(times, np.int64)
 
-    def send(self, sent: Transit) -> Transit:
-        """Put packets on their links, none earlier than any on that link before; what arrives, and when."""
+    def send(self, sent: Transit, end: int) -> Transit:  # noqa: ARG002 - links that can be paused need it
+        """Put packets on their links, none earlier than any on that link before; what arrives, and when.
+
+        end: of the window in which they are sent.
+        """
         sent = sent.take(np.lexsort((sent.times, sent.links)))
-        sent, ends = self._queue(sent)
+        return self._carry(*self._queue(sent))
+
+    def _carry(self, sent: Transit, ends: NDArray[np.int64]) -> Transit:
+        """What becomes of packets that are out at `ends`, in the order of links, then times."""
         if not len(ends):
             return sent
         lengths = self._store.lengths[sent.packets]
@@ -198,8 +295,12 @@ class Links:
         self.counts.packets += np.bincount(sent.links, minlength=count)
         self.counts.bytes += np.bincount(sent.links, lengths, minlength=count).astype(np.int64)
         arriving = Transit(sent.links, ends + self._delay[sent.links], sent.packets)
-        if self._faulty:
-            arriving = self._disturb(arriving)
+        if self._faulty or self._jittering:
+            numbers = self._numbers(sent.links)
+            if self._jittering:
+                arriving = self._jitter_in_order(arriving, numbers)
+            if self._faulty:
+                arriving = self._disturb(arriving, numbers)
         self.counts.arrived += np.bincount(arriving.links, minlength=count)
         return arriving
 
@@ -208,25 +309,11 @@ class Links:
     def _queue(self, sent: Transit) -> tuple[Transit, NDArray[np.int64]]:
         """Wait and be sent, one behind the other; those for which there was room, and when they were out.
 
-        `sent` is in the order of links, then times. Packet i of a link begins at b(i) = max(a(i), b(i-1) + s(i-1)):
-        with S(i), the sum of all s before i, b(i) - S(i) is a running maximum of a(i) - S(i).
+        `sent` is in the order of links, then times.
         """
         links, times = sent.links, sent.times
         durations = self._durations(sent)
-        first = segment_starts(links)
-        segment = np.zeros(len(links), np.int64)
-        segment[first[1:]] = 1
-        segment = np.cumsum(segment)
-
-        base = int(times.min())
-        before = np.cumsum(durations) - durations
-        before -= before[first][segment]
-        arrivals = times - base
-        arrivals[first] = np.maximum(arrivals[first], self._free_at[links[first]] - base)
-        slack = arrivals - before
-        # Segments are lifted above one another, so that one running maximum serves them all.
-        lift = segment * (int(slack.max()) - int(slack.min()) + 1)
-        begins = np.maximum.accumulate(slack + lift) - lift + before + base
+        begins = one_behind_the_other(links, times, durations, self._free_at)
         waits = begins - times
 
         crowded = waits + durations > self._room[links]
@@ -235,8 +322,7 @@ class Links:
             for part in segments(links):
                 if np.count_nonzero(crowded[part]):
                     self._tail_drop(part, times, durations, links, begins, kept)
-            self.counts.faults["queue drop"] += int(np.count_nonzero(~kept))
-            self._store.free(sent.packets[~kept])
+            self._drop(sent.packets[~kept])
             sent, begins, durations = sent.take(kept), begins[kept], durations[kept]
             waits = begins - sent.times
         if self._marking:
@@ -269,6 +355,10 @@ class Links:
                 begins[i] = begin
                 free_at = begin + duration
 
+    def _drop(self, packets: NDArray[np.int64]) -> None:
+        self.counts.faults["queue drop"] += len(packets)
+        self._store.free(packets)
+
     def _mark_congestion(self, packets: NDArray[np.int64]) -> None:
         """Set CE where the packet is IPv4 and says that it is ECN-capable (RFC 3168, section 5)."""
         rows = self._store.rows
@@ -286,13 +376,19 @@ class Links:
 
     # -- faults ----------------------------------------------------------------------------------------------
 
-    def _disturb(self, arriving: Transit) -> Transit:
+    def _jitter_in_order(self, arriving: Transit, numbers: NDArray[np.int64]) -> Transit:
         links = arriving.links
-        keys = self._keys[links]
-        numbers = self._numbers(links)
+        drawn = draws.uniform(self._keys[links], numbers, [_JITTER])[0]
+        times = arriving.times + (drawn * self._jitter[links]).astype(np.int64)
+        times = one_behind_the_other(links, times, np.zeros(len(links), np.int64), self._last_arrival)
+        self._last_arrival[links] = times
+        return Transit(links, times, arriving.packets)
+
+    def _disturb(self, arriving: Transit, numbers: NDArray[np.int64]) -> Transit:
+        links = arriving.links
         faults = self.counts.faults
 
-        drawn = draws.uniform(keys, numbers, range(_PURPOSES))
+        drawn = draws.uniform(self._keys[links], numbers, _FAULTS)
         lost = drawn[_LOSS] < self._loss[links]
         faults["loss"] += int(np.count_nonzero(lost))
         if self._bursts:

@@ -17,14 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topologies.model import Link, Topology
-from topologies.virtual.links import DEFAULT_LINK, LinkModel, Links, Transit
+from topologies.virtual.links import NEVER, NOTHING, LinkModel, Links, Transit, link_model
 from topologies.virtual.packets import PacketStore
+from topologies.virtual.pause import PausableLinks
 from topologies.virtual.segments import segments
 from topologies.virtual.units import MICROSECOND, SECOND, not_before
 
 LONGEST_FRAME = 1514  # Ethernet, without its frame check sequence
-
-_NEVER = np.iinfo(np.int64).max
 
 
 class Departures(Protocol):
@@ -91,7 +90,8 @@ class VirtualNetwork:
     links: the model of each link, in both directions. observer: sees everything that arrives, in its order.
     longest_frame: bytes.
 
-    faults: what the links did, by kind, and "no link": frames that a switch sent to a port without one.
+    faults: what the links did, by kind; "no link": frames that a switch sent to a port without one; "pause": how
+    often a link was told to wait.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class VirtualNetwork:
         switches: Mapping[str, SwitchProgram],
         stations: Mapping[str, Station],
         *,
-        links: LinkModel | Callable[[Link], LinkModel] = DEFAULT_LINK,
+        links: LinkModel | Callable[[Link], LinkModel] = link_model,
         host: HostModel = DEFAULT_HOST,
         seed: int = 0,
         longest_frame: int = LONGEST_FRAME,
@@ -121,7 +121,9 @@ class VirtualNetwork:
         model = links if callable(links) else lambda _link: links
         models = [model(link) for link in topology.links for _ in range(2)]
         rates = [link.rate_bits_per_second for link in topology.links for _ in range(2)]
-        self.links = Links(rates, models, [near.port == 0 for near, _ in ends], self.store, seed)
+        from_host = [near.port == 0 for near, _ in ends]
+        kind = PausableLinks if any(model.pause for model in models) else Links
+        self.links = kind(rates, models, from_host, self.store, seed)
         self.link_ends = [(near.node, far.node) for near, far in ends]
         self._far_node = np.array([nodes[far.node] for _, far in ends])
         self._far_port = np.array([far.port for _, far in ends], np.uint32)
@@ -136,8 +138,8 @@ class VirtualNetwork:
         self._arriving: defaultdict[int, list[Transit]] = defaultdict(list)
         self._windows: list[int] = []  # a heap of the keys of _arriving
         self._inboxes: list[Transit | None] = [None] * len(self._stations)
-        self._timers = np.full(len(self._stations), _NEVER)
-        self._wakes = np.full(len(self._stations), _NEVER)
+        self._timers = np.full(len(self._stations), NEVER)
+        self._wakes = np.full(len(self._stations), NEVER)
         self._stalls: dict[int, list[tuple[int, int]]] = defaultdict(list)
         self._sending: list[Transit] = []
         self.no_link = 0
@@ -174,7 +176,7 @@ class VirtualNetwork:
     def run(self, until: Callable[[], bool] = lambda: False, limit: float = math.inf) -> bool:
         """Go on until a condition, tested after each window, holds: True. False: `limit` (seconds) is
         reached, or nothing will happen any more."""
-        end = _NEVER if limit == math.inf else round(limit * SECOND)
+        end = NEVER if limit == math.inf else round(limit * SECOND)
         while not until():
             begin = self._next_window()
             if begin >= end:
@@ -185,7 +187,8 @@ class VirtualNetwork:
     @property
     def faults(self) -> Counter[str]:
         """What has happened to packets so far, by kind; see the class."""
-        return self.links.counts.faults + Counter({"no link": self.no_link} if self.no_link else {})
+        counts = self.links.counts
+        return counts.faults + Counter({"no link": self.no_link, "pause": int(counts.pauses.sum())})
 
     @property
     def hops(self) -> int:
@@ -195,8 +198,8 @@ class VirtualNetwork:
     # -- a window --------------------------------------------------------------------------------------------
 
     def _next_window(self) -> int:
-        wake = int(self._wakes.min(initial=_NEVER))
-        begin = wake if wake == _NEVER else wake // self._window * self._window
+        due = min(int(self._wakes.min(initial=NEVER)), self.links.next_time)
+        begin = due if due == NEVER else due // self._window * self._window
         return min(begin, self._windows[0] * self._window) if self._windows else begin
 
     def _run_window(self, begin: int) -> None:
@@ -206,9 +209,9 @@ class VirtualNetwork:
             self._deliver(Transit.joined(self._arriving.pop(number)))
         for host in np.flatnonzero(self._wakes < end):
             self._run_host(int(host), end)
-        if self._sending:
-            sent, self._sending = Transit.joined(self._sending), []
-            self._schedule(self.links.send(sent))
+        if self._sending or self.links.next_time < end:
+            sent, self._sending = Transit.joined(self._sending or [NOTHING]), []
+            self._schedule(self.links.send(sent, end))
         self.now = end
 
     def _schedule(self, arriving: Transit) -> None:
@@ -254,7 +257,8 @@ class VirtualNetwork:
         if not known.all():
             self.no_link += int(np.count_nonzero(~known))
         sources = departed.sources[known]
-        sent = store.add(departed.packets[known], departed.lengths[known].astype(np.int64))
+        lengths = departed.lengths[known].astype(np.int64)
+        sent = store.add(departed.packets[known], lengths, arrived.links[sources])
         self._sending.append(Transit(links[known], arrived.times[sources], sent))
 
     # -- hosts -----------------------------------------------------------------------------------------------
@@ -271,7 +275,7 @@ class VirtualNetwork:
     def _run_host(self, host: int, end: int) -> None:
         station = self._stations[host]
         if station is None:
-            self._wakes[host] = _NEVER
+            self._wakes[host] = NEVER
             return
         while (now := int(self._wakes[host])) < end:
             self.wakes += 1
@@ -288,7 +292,7 @@ class VirtualNetwork:
                 link = int(self._host_links[host])
                 self._sending.append(Transit(np.full(len(sent), link), np.full(len(sent), now), sent))
             deadline = station.deadline()
-            self._timers[host] = _NEVER if deadline is None else max(now + 1, not_before(deadline))
+            self._timers[host] = NEVER if deadline is None else max(now + 1, not_before(deadline))
             self._set_wake(host)
 
     def _set_wake(self, host: int) -> None:

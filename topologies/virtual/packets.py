@@ -4,18 +4,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 _CACHE_LINE = 64
+NO_LINK = -1
 
 
 class PacketStore:
     """Rows for packets of up to `longest` bytes; it grows as needed.
 
-    rows: uint8 [capacity, room]. lengths: int64 [capacity]. A packet is known by the number of its row.
+    rows: uint8 [capacity, room]. lengths: int64 [capacity]. came_by: the link by which what caused the packet came to
+    the switch that sends it; NO_LINK: a host sends it. A packet is known by the number of its row.
     """
 
     def __init__(self, longest: int) -> None:
         self._room = -(-longest // _CACHE_LINE) * _CACHE_LINE
         self.rows = np.zeros((0, self._room), np.uint8)
         self.lengths = np.zeros(0, np.int64)
+        self.came_by = np.zeros(0, np.int64)
         self._free = np.zeros(0, np.int64)  # a stack: the first `_left` are free
         self._left = 0
 
@@ -24,7 +27,12 @@ class PacketStore:
         """Packets that have been added and not been freed."""
         return len(self.lengths) - self._left
 
-    def add(self, frames: NDArray[np.uint8], lengths: NDArray[np.int64] | int) -> NDArray[np.int64]:
+    def add(
+        self,
+        frames: NDArray[np.uint8],
+        lengths: NDArray[np.int64] | int,
+        came_by: NDArray[np.int64] | int = NO_LINK,
+    ) -> NDArray[np.int64]:
         """Store packets, rows of `frames` [m, at most room], and return their numbers."""
         count, width = frames.shape
         if width > self._room:
@@ -35,6 +43,7 @@ class PacketStore:
         numbers = self._free[self._left : self._left + count].copy()
         self.rows[numbers, :width] = frames
         self.lengths[numbers] = lengths
+        self.came_by[numbers] = came_by
         return numbers
 
     def free(self, numbers: NDArray[np.int64]) -> None:
@@ -48,6 +57,7 @@ class PacketStore:
         # In place: a large block moves without being copied. Nobody keeps a view.
         self.rows.resize((capacity, self._room), refcheck=False)
         self.lengths.resize(capacity, refcheck=False)
+        self.came_by.resize(capacity, refcheck=False)
         free = np.empty(capacity, np.int64)
         free[: self._left] = self._free[: self._left]
         # Backwards, so that rows are taken in their order.

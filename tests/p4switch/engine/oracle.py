@@ -9,8 +9,6 @@ from tests.p4switch.engine.documents import field, number, operation
 
 Values = dict[tuple[str, str], int]
 
-LARGEST = 1 << 100  # intermediate results stay within what the engine computes
-
 
 def cut(value: int, width: int, signed: bool) -> int:
     """The value that a field of this type holds after the assignment of `value`."""
@@ -87,9 +85,10 @@ def evaluate(item: dict[str, Any], values: Values) -> Any:
 class Expressions:
     """Random expressions over given fields, as a P4 compiler writes them: results are brought back to a width."""
 
-    def __init__(self, seed: int, fields: list[tuple[str, str]]) -> None:
+    def __init__(self, seed: int, fields: list[tuple[str, str]], widths: tuple[int, ...]) -> None:
         self.random = random.Random(seed)
         self.fields = fields
+        self.widths = widths
 
     def number(self, depth: int) -> dict[str, Any]:
         r = self.random
@@ -97,7 +96,7 @@ class Expressions:
             if r.random() < 0.75:
                 return field(*r.choice(self.fields))
             return number(r.choice([0, 1, 3, 0xFF, 0x7FFF, 0x80000000, 0xFFFFFFFF, r.getrandbits(32)]))
-        width = r.choice([1, 3, 8, 9, 16, 31, 32, 33, 48, 64])
+        width = r.choice(self.widths)
         match r.randrange(10):
             case 0 | 1 | 2:
                 made = operation(r.choice("+-*"), self.number(depth - 1), self.number(depth - 1))

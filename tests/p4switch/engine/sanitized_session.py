@@ -30,10 +30,12 @@ from p4switch.entries import (
 from p4switch.program import ProgramError
 from p4switch.stf import run_stf
 from p4switch.toolchain import ToolchainError
+from p4switch.trace import as_text
 
 HERE = Path(__file__).parent
 PACKETS = 1500  # for each program
-DAMAGED = 12  # documents that are compiled
+TRACED = 200
+DAMAGED = 6  # documents that are compiled
 
 
 def match_for(kind: str, width: int, r: random.Random) -> Match:
@@ -78,9 +80,9 @@ def fill(engine: Engine, r: random.Random) -> None:
         engine.session_insert(number, replicas)
 
 
-def bombard(engine: Engine, seeds: list[bytes], r: random.Random) -> None:
+def bombard(engine: Engine, seeds: list[bytes], r: random.Random, packets: int = PACKETS) -> None:
     """Random bytes, and packets of the program's own tests with bits turned, cut and lengthened."""
-    for number in range(PACKETS):
+    for number in range(packets):
         packet = bytearray(r.choice(seeds) if seeds and r.random() < 0.8 else r.randbytes(r.randrange(200)))
         for _ in range(r.randrange(5)):
             if packet:
@@ -108,7 +110,8 @@ def damage(config: bytes, r: random.Random) -> bytes:
     for _ in range(r.randint(1, 3)):
         node, key = r.choice(places)
         other, at = r.choice(places)
-        node[key] = r.choice([other[at], 0, 1, 64, 65536, "0xffffffffffffffff", None])
+        strange = [0, 1, -1, 64, 65536, "0xffffffffffffffff", "0xzz", "", None, True, [], {}]
+        node[key] = r.choice([other[at], r.choice(strange)])
     return json.dumps(document).encode()
 
 
@@ -117,7 +120,7 @@ def main(seed: int) -> None:
     for test in sorted(HERE.parent.glob("stf/*.stf")):
         config = compile_file(test.with_suffix(".p4")).json_text().encode()
         assert run_stf(config, test.read_text()).differences == []
-    for path in (*sorted(HERE.glob("programs/*.p4")), *sorted(HERE.parent.glob("stf/*.p4"))):
+    for path in (*sorted(HERE.parent.glob("*/**/*.p4")), HERE.parents[2] / "p4src/fanin.p4"):
         config = compile_file(path).json_text().encode()
         engine = Engine.load(config)
         fill(engine, r)
@@ -126,6 +129,10 @@ def main(seed: int) -> None:
         seeds = [bytes.fromhex("".join(line.split()[2:])) for line in lines if line.startswith("packet")]
         bombard(engine, seeds, r)
         bombard(engine.another(seed), seeds, r)
+        with engine.traced() as tracer:
+            bombard(engine, seeds, r, TRACED)
+            for trace in tracer.packets():
+                as_text(trace, verbose=True)
     compiled = 0
     while compiled < DAMAGED:
         path = r.choice(sorted(HERE.parent.glob("stf/*.p4")))

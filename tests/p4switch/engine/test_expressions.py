@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from p4switch.codegen import translate
 from p4switch.engine import Engine
 from p4switch.program import ProgramError
+from p4switch.reader import read_program
 from tests.p4switch.engine.documents import assign, document, field, number, operation
 from tests.p4switch.engine.oracle import Expressions, Values, cut, evaluate
 
@@ -41,7 +43,20 @@ OUTPUTS = [
     (51, True),
     (64, False),
 ]
-WIDTH = sum(width for _, width, _ in INPUTS)
+WIDTHS = (1, 3, 8, 9, 16, 31, 32, 33, 48, 64)  # to which results are brought in between
+# Numbers that no C integer holds, among others.
+WIDE_INPUTS: list[list[Any]] = [
+    ["u129", 129, False],
+    ["u200", 200, False],
+    ["u256", 256, False],
+    ["s135", 135, True],
+    ["s320", 320, True],
+    ["u32", 32, False],
+    ["s64", 64, True],
+    ["u128", 128, False],
+]
+WIDE_OUTPUTS = [(130, False), (256, True), (7, False), (192, False), (135, True), (64, True), (321, False)]
+WIDE_WIDTHS = (9, 64, 100, 128, 129, 192, 256)
 
 
 def unpacked(data: bytes, fields: list[list[Any]]) -> list[int]:
@@ -54,69 +69,70 @@ def unpacked(data: bytes, fields: list[list[Any]]) -> list[int]:
     return values
 
 
-def outputs(count: int) -> list[list[Any]]:
+def outputs(count: int, kinds: list[tuple[int, bool]]) -> list[list[Any]]:
     """Result fields of all kinds, filled up to whole bytes."""
-    fields: list[list[Any]] = [[f"r{n}", *OUTPUTS[n % len(OUTPUTS)]] for n in range(count)]
+    fields: list[list[Any]] = [[f"r{n}", *kinds[n % len(kinds)]] for n in range(count)]
     fields.append(["filler", -sum(width for _, width, _ in fields) % 8 or 8, False])
     return fields
 
 
-def build(expressions: list[dict[str, Any]]) -> tuple[Engine, list[list[Any]]]:
-    """A switch that computes each expression into a field of its own."""
-    results = outputs(len(expressions))
-    primitives = [assign(field("out", f"r{n}"), e) for n, e in enumerate(expressions)]
-    return Engine.load(document({"in": INPUTS, "out": results}, primitives)), results
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_any_expression(seed: int) -> None:
-    """Random trees of every operator, on random and on extreme operands."""
-    maker = Expressions(seed, [("in", name) for name, _, _ in INPUTS])
+def check(maker: Expressions, inputs: list[list[Any]], kinds: list[tuple[int, bool]], count: int) -> None:
+    """A switch that computes random expressions into fields of their own, beside Python's integers."""
+    results = outputs(count, kinds)
     expressions: list[dict[str, Any]] = []
-    while len(expressions) < 80:
+    while len(expressions) < count:
         candidate = maker.number(3)
-        try:  # some need more than 128 bits in between; the engine says so
-            translated(candidate)
+        try:  # some need too many bits in between; the engine says so
+            translate(
+                read_program(
+                    document({"in": inputs, "out": results}, [assign(field("out", "r0"), candidate)])
+                )
+            )
         except ProgramError:
             continue
         expressions.append(candidate)
-    engine, results = build(expressions)
-    size = (sum(width for _, width, _ in results)) // 8
+    primitives = [assign(field("out", f"r{n}"), e) for n, e in enumerate(expressions)]
+    engine = Engine.load(document({"in": inputs, "out": results}, primitives))
+    size = sum(width for _, width, _ in results) // 8
+    length = sum(width for _, width, _ in inputs) // 8
 
     @settings(max_examples=150, deadline=None, database=None)
-    @given(st.one_of(st.binary(min_size=WIDTH // 8, max_size=WIDTH // 8), extremes()))
+    @given(st.one_of(st.binary(min_size=length, max_size=length), extremes(inputs)))
     def law(data: bytes) -> None:
-        values: Values = {("in", f[0]): v for f, v in zip(INPUTS, unpacked(data, INPUTS), strict=True)}
+        values: Values = {("in", f[0]): v for f, v in zip(inputs, unpacked(data, inputs), strict=True)}
         [(_, packet)] = engine.process(1, data + bytes(size))
         got = unpacked(packet[len(data) :], results)
         for n, expression in enumerate(expressions):
-            width, signed = OUTPUTS[n % len(OUTPUTS)]
+            width, signed = kinds[n % len(kinds)]
             assert got[n] == cut(evaluate(expression, values), width, signed), expression
 
     law()
 
 
-def translated(expression: dict[str, Any]) -> None:
-    """Raises ProgramError if the expression cannot be translated."""
-    from p4switch.codegen import translate
-    from p4switch.reader import read_program
-
-    translate(
-        read_program(document({"in": INPUTS, "out": outputs(1)}, [assign(field("out", "r0"), expression)]))
-    )
+@pytest.mark.parametrize("seed", range(6))
+def test_any_expression(seed: int) -> None:
+    """Random trees of every operator, on random and on extreme operands."""
+    check(Expressions(seed, [("in", name) for name, _, _ in INPUTS], WIDTHS), INPUTS, OUTPUTS, 80)
 
 
-def extremes() -> st.SearchStrategy[bytes]:
+@pytest.mark.parametrize("seed", range(2))
+def test_any_expression_of_numbers_wider_than_c_has(seed: int) -> None:
+    names = [("in", name) for name, _, _ in WIDE_INPUTS]
+    check(Expressions(seed, names, WIDE_WIDTHS), WIDE_INPUTS, WIDE_OUTPUTS, 40)
+
+
+def extremes(inputs: list[list[Any]]) -> st.SearchStrategy[bytes]:
     """Every field at a limit: all zeros, all ones, the most and the least of signed ones."""
 
     def joined(choices: list[int]) -> bytes:
-        bits = 0
-        for (_, width, _), choice in zip(INPUTS, choices, strict=True):
+        bits, length = 0, 0
+        for (_, width, _), choice in zip(inputs, choices, strict=True):
             value = [0, (1 << width) - 1, 1 << (width - 1), (1 << (width - 1)) - 1, 1][choice]
             bits = bits << width | value & (1 << width) - 1
-        return bits.to_bytes(WIDTH // 8, "big")
+            length += width
+        return bits.to_bytes(length // 8, "big")
 
-    return st.lists(st.integers(0, 4), min_size=len(INPUTS), max_size=len(INPUTS)).map(joined)
+    return st.lists(st.integers(0, 4), min_size=len(inputs), max_size=len(inputs)).map(joined)
 
 
 def test_fields_of_up_to_128_bits() -> None:
@@ -147,10 +163,12 @@ def test_fields_of_up_to_128_bits() -> None:
 
 
 def test_too_wide_is_refused() -> None:
-    """A number of more than 128 bits is an error at load that names the action, never a wrong result."""
-    product = operation("*", field("h", "a"), field("h", "a"))
+    """A number that may overflow what the program's fields give room for is an error at load, never a wrong result."""
+    product = field("h", "a")
+    for _ in range(3):
+        product = operation("*", product, field("h", "a"))
     program = document(
         {"h": [["a", 128, False]]}, [assign(field("h", "a"), operation(">>", product, number(3)))]
     )
-    with pytest.raises(ProgramError, match=r"action act: .*128 bits"):
+    with pytest.raises(ProgramError, match=r"action act: .*384 bits"):
         Engine.load(program)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from p4switch.engine import Engine
 from p4switch.entries import ActionCall, CounterValue, Entry, EntryKey, Exact, TableError
+from tests.p4switch.engine.documents import document, field, number
 
 READ, WRITE, ADD, NARROW, COUNT, CRC16, CRC32, MODULO, CSUM16, XOR16, IDENTITY, RANDOM, TRUNCATE = range(
     1, 14
@@ -111,6 +112,44 @@ def test_hashes(adder: Engine, value: int, index: int) -> None:
     assert run(adder, CSUM16, index, value)[0] == ~((words & 0xFFFF) + (words >> 16)) & 0xFFFF
     assert run(adder, XOR16, index, value)[0] == value ^ index << 8
     assert run(adder, IDENTITY, index, value)[0] == int.from_bytes(data, "big")
+
+
+def fnv_mixed(data: bytes) -> int:
+    value = 2166136261
+    for byte in data:
+        value = (value ^ (byte if byte < 128 else byte | 0xFFFFFF00)) * 16777619 & 0xFFFFFFFF
+    for left, turn in ((True, 13), (False, 7), (True, 3), (False, 17), (True, 5)):
+        value = value + (value << turn) & 0xFFFFFFFF if left else value ^ value >> turn
+    return value
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "result"),
+    [  # of the digits 1 to 9: published check values, where there are some
+        ("crc8_custom", 0xF4),
+        ("crcCCITT", 0x29B1),
+        ("crc64_custom", 0x46A5A9388A5BEFFE),
+        ("xxh64", 0x8CB841DB40E6AE83),
+        ("bmv2_hash", 0x8CB841DB40E6AE83),
+        ("hash_ex", fnv_mixed(b"123456789")),
+    ],
+)
+def test_hashes_that_only_bmv2_names(algorithm: str, result: int) -> None:
+    calculation = {
+        "name": "c",
+        "id": 0,
+        "algo": algorithm,
+        "input": [{"type": "field", "value": ["h", "text"]}],
+    }
+    named = {"type": "calculation", "value": "c"}
+    parameters = [field("h", "hash"), number(0), named, number((1 << 64) - 1)]
+    program = document(
+        {"h": [["text", 72, False], ["hash", 64, False]]},
+        [{"op": "modify_field_with_hash_based_offset", "parameters": parameters}],
+        calculations=[calculation],
+    )
+    [(_, out)] = Engine.load(program).process(1, b"123456789" + bytes(8))
+    assert int.from_bytes(out[9:], "big") == result
 
 
 def test_random(config: Callable[[str], bytes]) -> None:

@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from p4switch.engine import Engine
+from p4switch.links import Direction, LinkProperties
 from p4switch.live import PortError
+from tests.p4switch.engine.link_model import draw
 
 ROOT = Path(__file__).parents[3]
 
@@ -47,7 +49,7 @@ def test_offload_changes_no_result(files: Callable[[str], Path]) -> None:
     """
     seen = session("offload", files("forwarder"), files("router"))
     both, received, none = (
-        {"received in superframes": i, "sent in superframes": o, "all sent": True}
+        {"received in superframes": i, "sent in superframes": o, "none lost inside": True}
         for i, o in ((True, True), (True, False), (False, False))
     )
     assert seen == {
@@ -73,6 +75,78 @@ def test_control_and_end(files: Callable[[str], Path]) -> None:
         "clsact left": False,
         "left": [0, 0],
     }
+
+
+@pytest.mark.live
+def test_emulated_links(files: Callable[[str], Path]) -> None:
+    """A superframe of 40 datagrams of 1,042 bytes: the link sees each by itself, and does what the model says."""
+    seen = session("links", files("forwarder"))
+    everything = list(range(40))
+    for direction, stream in (("egress", 4), ("ingress", 3)):
+
+        def drawn(number: int, purpose: int, stream: int = stream) -> float:
+            return draw(LinkProperties(seed=5), stream, number, purpose)
+
+        lost = [n for n in everything if drawn(n, 0) < 0.3]
+        twice = [n for n in everything if drawn(n, 2) < 0.3]
+        late = {n: drawn(n, 4) * 5e-3 for n in everything if drawn(n, 3) < 0.5}
+        expected = {
+            "loss": ([n for n in everything if n not in lost], [], [len(lost), 0, 0, 0, 0]),
+            "duplication": (sorted(everything + twice), [], [0, len(twice), 0, 0, 0]),
+            "reordering": (
+                sorted(everything, key=lambda n: (late.get(n, 0), n)),
+                [],
+                [0, 0, len(late), 0, 0],
+            ),
+            "queue": (everything[:19], [], [0, 0, 0, 21, 0]),
+            "ecn": (everything, everything[20:], [0, 0, 0, 0, 20]),
+            "delay": (everything, [], [0, 0, 0, 0, 0]),
+        }
+        for name, (numbers, marked, counted) in expected.items():
+            found = seen[f"{name} {direction}"]
+            assert found["numbers"] == numbers, (name, direction)
+            assert found["marked"] == marked, (name, direction)
+            assert found["counted"] == counted, (name, direction)
+            assert found["held"] == 0
+            assert found["in time"]
+            assert found["changed"], (name, direction)
+        assert seen[f"delay {direction}"]["in superframes"]
+
+
+@pytest.mark.live
+def test_egress_finds_the_queue_as_it_is_when_the_packet_leaves_it(files: Callable[[str], Path]) -> None:
+    """40 packets of 1,042 bytes come at once to a link of 10 Mb/s, on which each takes 833.6 us."""
+    seen = session("queueing", files("queueing"))
+    for number, _, *queue in seen["no link"]:
+        assert queue == [0, 0, 0], number
+    for name, count in (("link", 40), ("queue", 19)):
+        [arrived] = {enq_timestamp for _, enq_timestamp, *_ in seen[name]}
+        assert arrived > 0
+        found = [(number, *queue) for number, _, *queue in seen[name]]
+        # The first need not wait, and so the second finds nobody else waiting.
+        assert found == [
+            (n, max(0, n - 1), pytest.approx(n * 833.6, abs=1), count - 1 - n if n else 0)
+            for n in range(count)
+        ]
+    assert seen["link counts"] == [40, 40, 0, 0]
+    assert seen["queue counts"] == [40, 19, 21, 0]
+
+
+def test_a_trace_of_packets_that_wait(files: Callable[[str], Path]) -> None:
+    """What happens before the queue and what after it are two traces: the first of 40 packets need not wait."""
+    assert session("traced", files("queueing")) == {
+        "waits for port 2": 18,
+        "out of the queue of port 2 after": 18,
+        "the queue of port 2 is full": 21,
+        "1 packet out": 19,
+    }
+
+
+def test_links_need_open_ports(engine: Callable[[str], Engine]) -> None:
+    switch = engine("forwarder")
+    with pytest.raises(PortError, match="open ports"):
+        switch.set_link(1, Direction.EGRESS, LinkProperties())
+    assert switch.link_statistics(1, Direction.EGRESS) is None
 
 
 def test_ports_that_cannot_be_opened(engine: Callable[[str], Engine]) -> None:

@@ -38,16 +38,30 @@ def first_table(parsed: dict[str, Any]) -> dict[str, Any]:
     return table
 
 
+RANGE = {
+    "name": "call",
+    "id": 0,
+    "match_type": "range",
+    "key": [{"match_type": "range", "target": ["h", "a"], "mask": None}],
+}
 REFUSED = {
     "not a JSON document": b"{",
     "top level is not an object": b"[]",
     "version 2.x is needed": b"{}",
     "pipeline ingress is missing": altered(lambda d: d["pipelines"].pop(0)),
     "extern u is not supported": altered(lambda d: d.update(extern_instances=[{"name": "u"}])),
-    "h_t.a: a varbit must be whole bytes at the header's end": altered(
+    "field h_t.b: a header has one varbit, which begins with a byte": altered(
+        lambda d: d["header_types"][2].update(fields=[["a", "*"], ["b", "*"]], max_length=8)
+    ),
+    "field h_t.c: a header has one varbit, which begins with a byte": altered(
         lambda d: d["header_types"][2].update(
-            fields=[["a", "*"], *d["header_types"][2]["fields"]], max_length=8
+            fields=[["a", 4, False], ["c", "*"], ["b", 4, False]], max_length=8
         )
+    ),
+    "table call: a range key of 65 bits, at most 64 are supported": document(
+        {"h": [["a", 65, False], ["b", 7, False]]},
+        [],
+        pipelines=[{"name": "ingress", "id": 0, "init_table": None, "conditionals": [], "tables": [RANGE]}],
     ),
     "header h: 31 bits are no whole number of bytes": altered(
         lambda d: d["header_types"][2]["fields"][1].__setitem__(1, 23)

@@ -174,6 +174,42 @@ def test_many_entries(engine: Callable[[str], Engine]) -> None:
         assert ask(switch, probe)["lpm"] == search("lpm", entries, probe)
 
 
+@pytest.mark.parametrize("kind", ["ternary", "range"])
+def test_many_masks(kind: str, engine: Callable[[str], Engine]) -> None:
+    """Hundreds of entries, hardly two with the same mask or range, while they come and go: none is missed."""
+    switch = engine("tables")
+    chosen = random.Random(2)
+
+    def match(name: str, how: str) -> Match:
+        top = 1 << PROBE[name]
+        if how == "exact":
+            return Exact(chosen.randrange(2))
+        if how == "range":
+            low = chosen.randrange(top)
+            return Range(low, min(top - 1, low + chosen.choice([0, 3, 300, 30000])))
+        mask = chosen.getrandbits(PROBE[name]) & chosen.getrandbits(PROBE[name])
+        return Ternary(chosen.randrange(top) & mask, mask)
+
+    entries: dict[EntryKey, int] = {}
+    for number in range(1, 900):
+        key = EntryKey(
+            tuple(match(name, how) for name, how in TABLES[kind]), chosen.randrange(100) * 1000 + number
+        )
+        switch.table_insert(table(kind), entry(kind, key, number))
+        entries[key] = number
+        if number % 3 == 0:
+            gone = chosen.choice(list(entries))
+            switch.table_delete(table(kind), gone)
+            del entries[gone]
+        probe = {name: chosen.randrange(1 << width) for name, width in PROBE.items()} | {"d": 1, "e": 1}
+        assert ask(switch, probe)[kind] == search(kind, entries, probe)
+    while entries:
+        gone = chosen.choice(list(entries))
+        switch.table_delete(table(kind), gone)
+        del entries[gone]
+        assert ask(switch, probe)[kind] == search(kind, entries, probe)
+
+
 def refused(code: TableErrorCode, call: Callable[[], object]) -> str:
     with pytest.raises(TableError) as caught:
         call()

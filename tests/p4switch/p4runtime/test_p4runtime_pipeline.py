@@ -6,8 +6,10 @@ import grpc
 import pytest
 from finsy.proto import p4r
 
+from p4compiler import compile_file
 from p4switch.p4runtime_device import Device
 from p4switch.p4runtime_errors import P4RuntimeError
+from tests.p4switch.p4runtime.conftest import Program
 
 HOSTS = "hosts"
 
@@ -204,3 +206,28 @@ def test_a_port_that_does_not_open_is_named(program):
         device.commit(pipeline)
     assert refused.value.code is grpc.StatusCode.FAILED_PRECONDITION
     assert device.pipeline is None
+
+
+def test_an_action_that_a_control_calls_as_well_has_its_parameters_in_a_table(primary, tmp_path):
+    """Compilers write it twice under one name: once with the parameters, once with those of the call bound."""
+    path = tmp_path / "called.p4"
+    path.write_text(
+        """#include <v1model.p4>
+        struct headers {} struct metadata {}
+        parser P(packet_in p, out headers h, inout metadata m, inout standard_metadata_t s) {
+            state start { transition accept; } }
+        control V(inout headers h, inout metadata m) { apply {} }
+        control I(inout headers h, inout metadata m, inout standard_metadata_t s) {
+            action forward(bit<9> port) { s.egress_spec = port; }
+            table t { key = { s.ingress_port: exact; } actions = { forward; } }
+            apply { forward(1); t.apply(); } }
+        control E(inout headers h, inout metadata m, inout standard_metadata_t s) { apply {} }
+        control D(packet_out p, in headers h) { apply {} }
+        V1Switch(P(), V(), I(), E(), V(), D()) main;"""
+    )
+    compiled = compile_file(path)
+    assert [a["runtime_data"] for a in compiled.json["actions"] if a["name"] == "I.forward"] != [[], []]
+    called = Program(compiled.p4info, compiled.json_text().encode())
+    primary.set_pipeline(called.config)
+    primary.insert(called.entry("t", called.exact(3), action=called.action("forward", b"\x05")))
+    assert len(primary.read(called.entry("t"))) == 1

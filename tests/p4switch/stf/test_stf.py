@@ -1,4 +1,4 @@
-"""The STF runner, and the programs and tests beside this file (on BMv2 they pass as well)."""
+"""The STF runner, and the programs and tests beside this file; BMv2 passes them too unless they say otherwise."""
 
 from __future__ import annotations
 

@@ -1,0 +1,26 @@
+"""Which hosts a job's workers run on, in the order of their ranks."""
+
+from __future__ import annotations
+
+import random
+from itertools import chain, zip_longest
+from typing import Literal, assert_never
+
+from topologies.model import Topology
+
+Placement = Literal["packed", "spread", "random"]
+
+
+def place(topology: Topology, placement: Placement, workers: int, seed: int) -> tuple[str, ...]:
+    """The hosts of `workers` workers: one rack after the other, a host of each rack in turn, or drawn by `seed`."""
+    match placement:
+        case "packed":
+            hosts = [host for leaf in topology.leaves for host in topology.hosts_of(leaf.name)]
+        case "spread":
+            racks = [topology.hosts_of(leaf.name) for leaf in topology.leaves]
+            hosts = [host for host in chain.from_iterable(zip_longest(*racks)) if host is not None]
+        case "random":
+            hosts = random.Random(seed).sample(topology.ranked_hosts, len(topology.hosts))
+        case _:
+            assert_never(placement)
+    return tuple(host.name for host in hosts[:workers])

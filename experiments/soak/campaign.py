@@ -1,0 +1,84 @@
+"""Many scenarios on all cores, and the summary of what they met."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from experiments.soak.run import Outcome, run_scenario
+from experiments.soak.scenario import draw_scenario
+from experiments.virtual import load_switch
+from p4switch.engine import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A scenario in which something was wrong."""
+
+    seed: int
+    violations: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Soak:
+    """Scenarios run so far. `seconds` of real time."""
+
+    scenarios: int = 0
+    packet_hops: int = 0
+    faults: Counter[str] = field(default_factory=Counter)
+    failures: list[Failure] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def write(self, folder: Path) -> None:
+        """summary.json into `folder`."""
+        folder.mkdir(parents=True, exist_ok=True)
+        summary = {
+            "scenarios": self.scenarios,
+            "packet_hops": self.packet_hops,
+            "faults": dict(sorted(self.faults.items())),
+            "violations": len(self.failures),
+            "failures": [asdict(failure) for failure in self.failures],
+            "seconds": self.seconds,
+        }
+        (folder / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
+
+
+_switch: Engine  # of a process of the pool
+
+
+def _load() -> None:
+    global _switch
+    # A terminal's Ctrl-C reaches everybody; the parent ends the pool.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _switch = load_switch()
+
+
+def _run_seed(seed: int) -> tuple[int, Outcome]:
+    return seed, run_scenario(draw_scenario(seed), _switch)
+
+
+def soak(first_seed: int, seeds: int, progress: Callable[[Soak], None]) -> Soak:
+    """Run the scenarios of `seeds` seeds on all cores; `progress` is told after each."""
+    begun = time.monotonic()
+    so_far = Soak()
+    # Spawned, not forked: a compiled program is loaded in each, and threads of this one would not come along.
+    with ProcessPoolExecutor(
+        min(len(os.sched_getaffinity(0)), seeds), multiprocessing.get_context("spawn"), _load
+    ) as pool:
+        for seed, outcome in pool.map(_run_seed, range(first_seed, first_seed + seeds), chunksize=1):
+            so_far.scenarios += 1
+            so_far.packet_hops += outcome.packet_hops
+            so_far.faults += outcome.faults
+            so_far.seconds = time.monotonic() - begun
+            if outcome.violations:
+                so_far.failures.append(Failure(seed, outcome.violations))
+            progress(so_far)
+    return so_far

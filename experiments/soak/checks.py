@@ -1,0 +1,69 @@
+"""What must be true of a run, whatever its links, switches and workers went through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from controller.telemetry import Reason
+from experiments.soak.scenario import Scenario, Work
+from experiments.stations import Vector
+from experiments.virtual import Fabric, Job, quantized_sum
+from topologies.virtual import SECOND
+
+# What faults of links and stalls may lead to.
+EXPECTED_DROPS = {Reason.NONE, Reason.LOST, Reason.OLD_CHUNK, Reason.DUPLICATE, Reason.STALE_RESULT}
+EXPECTED_IGNORED = {"duplicate"}
+# With restarts, packets of an old lease, and packets that meet a switch without tables, too.
+EXPECTED_DROPS_AFTER_RESTART = EXPECTED_DROPS | {Reason.NOT_ADMITTED}
+EXPECTED_IGNORED_AFTER_RESTART = EXPECTED_IGNORED | {"other lease"}
+
+
+def check_finished(
+    scenario: Scenario, fabric: Fabric, inputs: Sequence[Sequence[Sequence[Vector]]], restarted: int
+) -> Iterator[str]:
+    """What is wrong after a run in which every worker finished. inputs: [jobs][all-reduces][workers]."""
+    for number, (work, job, vectors) in enumerate(zip(scenario.jobs, fabric.jobs, inputs, strict=True)):
+        for problem in _check_job(work, job, vectors):
+            yield f"job {number}, {problem}"
+    network = fabric.network
+    if network.store.in_use:
+        yield f"{network.store.in_use} packets left over"
+    if scenario.lossless and network.faults["queue drop"]:
+        yield f"{network.faults['queue drop']} packets dropped by queues with room for a pause"
+    expected = EXPECTED_DROPS_AFTER_RESTART if restarted else EXPECTED_DROPS
+    for reason, count in fabric.drops().items():
+        if count and reason not in expected:
+            yield f"switches dropped {count} packets as {reason.name}"
+
+
+def _check_job(work: Work, job: Job, inputs: Sequence[Sequence[Vector]]) -> Iterator[str]:
+    counted = 1 if work.overflow else work.workers
+    expected = [quantized_sum(vectors, work.values, counted) for vectors in inputs]
+    saturated = sum(count for _, count in expected)
+    for rank, station in enumerate(job.stations):
+        for step, (output, (exact, _)) in enumerate(zip(station.outputs, expected, strict=True)):
+            if not np.array_equal(output.view(np.int32), exact.view(np.int32)):
+                wrong = np.flatnonzero(output != exact)
+                yield f"rank {rank}, all-reduce {step}: {len(wrong)} wrong elements, the first at {wrong[:1]}"
+        statistics = station.worker.statistics
+        # A job whose switches have not been restarted must not notice the restart of others.
+        if job.leases == 1 and statistics.accepted != work.chunks:
+            yield f"rank {rank}: {statistics.accepted} chunks delivered of {work.chunks}"
+        if job.leases == 1 and statistics.saturated != saturated:
+            yield f"rank {rank}: {statistics.saturated} results flagged as saturated, {saturated} are"
+        ignored = EXPECTED_IGNORED if job.leases == 1 else EXPECTED_IGNORED_AFTER_RESTART
+        if unexpected := sorted(set(+statistics.ignored) - ignored):
+            yield f"rank {rank}: datagrams that were {', '.join(unexpected)}"
+        if station.not_ours or station.deadline() is not None:
+            yield f"rank {rank}: {station.not_ours} foreign frames, next deadline {station.deadline()}"
+
+
+def unfinished(scenario: Scenario, fabric: Fabric) -> Iterator[str]:
+    """Who waits for what after a run that did not finish."""
+    for number, job in enumerate(fabric.jobs):
+        for rank, station in enumerate(job.stations):
+            if not station.finished:
+                waits = station.worker.outstanding(fabric.network.now / SECOND) or "waits for nothing"
+                yield f"job {number}, rank {rank} has not finished within {scenario.bound:.3g} s: {waits}"

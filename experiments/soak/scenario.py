@@ -1,0 +1,219 @@
+"""Everything that one random run depends on, and its drawing from a seed."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from itertools import zip_longest
+
+from topologies.model import Topology, leaf_spine
+from topologies.virtual import Burst, Faults, LinkModel, PauseThresholds
+from topologies.virtual.links import NO_FAULTS
+from topologies.virtual.pause import headroom_bytes
+from workers.recovery import Recovery
+
+RECOVERY = Recovery(initial_rto=2e-3, min_rto=5e-4, max_rto=2e-2, give_up=10.0)
+LONGEST_FRAME = 1076
+
+
+class _Brief:
+    """Prints as an expression that makes it, without what is as by default."""
+
+    def __repr__(self) -> str:
+        default = type(self)()
+        differing = (
+            f"{f.name}={value!r}"
+            for f in fields(self)  # type: ignore[arg-type]
+            if (value := getattr(self, f.name)) != getattr(default, f.name)
+        )
+        return f"{type(self).__name__}({', '.join(differing)})"
+
+
+@dataclass(frozen=True)
+class Stall:
+    """Worker `rank` does nothing for `seconds` from `begin` on."""
+
+    rank: int
+    begin: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Restart:
+    """The switch of this number (modulo how many there are) loses its state at `time` (seconds)."""
+
+    switch: int
+    time: float
+
+
+@dataclass(frozen=True, repr=False)
+class Work(_Brief):
+    """One job. racks: workers under each leaf. window: slots. elements: of each all-reduce, of `values` a packet.
+
+    skew: its workers begin within so many seconds. overflow: they count only themselves, so that sums meet the limits
+    of int32.
+    """
+
+    racks: tuple[int, ...] = (2,)
+    window: int = 4
+    values: int = 64
+    elements: tuple[int, ...] = (1000,)
+    skew: float = 0.0
+    stalls: tuple[Stall, ...] = ()
+    overflow: bool = False
+
+    @property
+    def workers(self) -> int:
+        """How many."""
+        return sum(self.racks)
+
+    @property
+    def chunks(self) -> int:
+        """Of all all-reduces together."""
+        return sum(map(self._chunks, self.elements))
+
+    @property
+    def turns(self) -> int:
+        """Of the window, one behind the other."""
+        return sum(-(-self._chunks(elements) // self.window) for elements in self.elements)
+
+    def _chunks(self, elements: int) -> int:
+        blocks = -(-elements // self.values)
+        return blocks + min(self.window, blocks)
+
+
+@dataclass(frozen=True, repr=False)
+class Scenario(_Brief):
+    """Jobs that share a network; times in seconds, rate of all links in bits/s. See LinkModel and HostModel."""
+
+    seed: int = 0
+    jobs: tuple[Work, ...] = (Work(),)
+    spines: int = 1
+    rate: int | None = 10**10
+    delay: float = 2e-6
+    jitter: float = 0.0
+    queue_bytes: int | None = None
+    pause: PauseThresholds | None = None
+    coalescing: float = 4e-6
+    faults: Faults = NO_FAULTS
+    restarts: tuple[Restart, ...] = ()
+
+    @cached_property
+    def racks(self) -> tuple[int, ...]:
+        """Workers under each leaf, of all jobs."""
+        return tuple(map(sum, zip_longest(*(job.racks for job in self.jobs), fillvalue=0)))
+
+    @cached_property
+    def topology(self) -> Topology:
+        """The network, whose leaves have room for as many hosts as the fullest has workers."""
+        return leaf_spine(
+            self.spines, len(self.racks), max(self.racks), rate=self.rate, uplink_rate=self.rate
+        )
+
+    @cached_property
+    def hosts(self) -> tuple[tuple[str, ...], ...]:
+        """Each job's, by rank: under a leaf the jobs' workers stand one behind the other."""
+        free = [iter(self.topology.hosts_of(leaf.name)) for leaf in self.topology.leaves]
+        return tuple(
+            tuple(next(free[leaf]).name for leaf, count in enumerate(job.racks) for _ in range(count))
+            for job in self.jobs
+        )
+
+    @property
+    def links(self) -> LinkModel:
+        """Of all links."""
+        return LinkModel(
+            self.delay, self.queue_bytes, faults=self.faults, jitter=self.jitter, pause=self.pause
+        )
+
+    @property
+    def lossless(self) -> bool:
+        """Whether pauses come in time for all queues: they have room, and no link adds to what comes."""
+        adds = self.faults.duplication or self.faults.reordering
+        room = lossless_queue_bytes(self)
+        return room is not None and not adds and (self.queue_bytes is None or self.queue_bytes >= room)
+
+    @property
+    def bound(self) -> float:
+        """Seconds within which all workers must have finished, but for an accident of one in millions.
+
+        Turns of the windows, one behind the other, each as long as several timeouts: a chunk crosses four links with
+        an update and its result, and an attempt fails if one of them loses it.
+        """
+        attempts = 2 + 8 / (1 - self.faults.mean_loss) ** 4
+        turns = sum(job.turns + 10 for job in self.jobs)
+        held_up = sum(stall.seconds for job in self.jobs for stall in job.stalls)
+        held_up += max(job.skew for job in self.jobs)
+        return turns * attempts * RECOVERY.max_rto * (1 + len(self.restarts)) + held_up
+
+
+def lossless_queue_bytes(scenario: Scenario) -> int | None:
+    """Room that queues must have so that pauses come in time; None: there are no pauses, or links without a rate."""
+    if scenario.pause is None or scenario.rate is None:
+        return None
+    into_a_switch = max(len(scenario.racks), max(scenario.racks) + scenario.spines)
+    headroom = headroom_bytes(scenario.rate, scenario.links, LONGEST_FRAME)
+    return into_a_switch * (scenario.pause.xoff_bytes + headroom)
+
+
+def draw_scenario(seed: int) -> Scenario:
+    """The scenario of a seed."""
+    draw = random.Random(f"soak {seed}")
+    leaves = draw.choice((1, 1, 2, 2, 3, 4))
+    count = draw.choice((1, 1, 1, 2, 3))
+    scenario = Scenario(
+        seed=seed,
+        jobs=tuple(_draw_job(draw, leaves, fewest=int(count == 1)) for _ in range(count)),
+        spines=draw.choice((0, 1, 2)) if leaves == 1 else draw.choice((1, 2)),
+        rate=draw.choice((None, 10**9, 10**10, 10**11)),
+        delay=draw.choice((5e-6, 2e-5)),
+        jitter=draw.choice((0.0, 0.0, 0.0, 1e-5)),
+        queue_bytes=draw.choice((None, None, 2_500, 20_000)),
+        pause=draw.choice((None, None, None, PauseThresholds(1_000, 500), PauseThresholds(8_000, 4_000))),
+        coalescing=draw.choice((0.0, 2e-5, 2e-5, 5e-5)),
+        faults=_draw_faults(draw) if draw.random() < 0.85 else NO_FAULTS,
+        restarts=tuple(
+            Restart(draw.randrange(8), draw.uniform(0, 2e-3))
+            for _ in range(draw.choice((0, 0, 0, 0, 0, 1, 2)))
+        ),
+    )
+    if draw.random() < 0.5 and (room := lossless_queue_bytes(scenario)):
+        scenario = replace(scenario, queue_bytes=room)
+    return scenario
+
+
+def _draw_job(draw: random.Random, leaves: int, fewest: int) -> Work:
+    """fewest: workers under each leaf."""
+    racks = [draw.randint(fewest, 4 if fewest else 3) for _ in range(leaves)]
+    racks[draw.randrange(leaves)] += not any(racks)
+    workers = sum(racks)
+    window = draw.choice((1, 1, 2, 3, 4, 8, 16, 64))
+    values = draw.choice((64, 64, 256))
+    longest = values * draw.choice((2, 8, 30)) * min(window, 8)
+    return Work(
+        racks=tuple(racks),
+        window=window,
+        values=values,
+        elements=tuple(draw.randint(1, longest) for _ in range(draw.choice((1, 1, 2, 3)))),
+        skew=draw.choice((0.0, 0.0, 1e-4)),
+        stalls=tuple(
+            Stall(draw.randrange(workers), draw.uniform(0, 2e-3), draw.choice((1e-4, 5e-3)))
+            for _ in range(draw.choice((0, 0, 0, 1, 2)))
+        ),
+        overflow=workers > 1 and draw.random() < 0.1,
+    )
+
+
+def _draw_faults(draw: random.Random) -> Faults:
+    def often(*choices: float) -> float:
+        return draw.choice((0.0, *choices))
+
+    return Faults(
+        loss=often(0.001, 0.02, 0.1),
+        corruption=often(0.0, 0.0, 0.02),
+        duplication=often(0.01, 0.2),
+        reordering=often(0.02, 0.3),
+        displacement=draw.choice((2e-5, 2e-4, 2e-3)),
+        burst=Burst(draw.choice((0.001, 0.01)), draw.choice((0.1, 0.3))) if draw.random() < 0.25 else None,
+    )

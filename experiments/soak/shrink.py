@@ -1,0 +1,58 @@
+"""From a scenario that fails to a smaller one that still does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from experiments.soak.scenario import Scenario, Work
+
+
+def shrink(scenario: Scenario, fails: Callable[[Scenario], bool]) -> Scenario:
+    """The smallest scenario found that still fails, from one that does: parts are taken away as long as it does."""
+    while smaller := next((s for s in _smaller(scenario) if s != scenario and fails(s)), None):
+        scenario = smaller
+    return scenario
+
+
+def _smaller(scenario: Scenario) -> Iterator[Scenario]:
+    """Scenarios with a little less in each, the largest steps first."""
+    jobs = scenario.jobs
+    for i, job in enumerate(jobs):
+        if len(jobs) > 1:
+            yield replace(scenario, jobs=jobs[:i] + jobs[i + 1 :])
+        for less in _less_work(job):
+            yield replace(scenario, jobs=(*jobs[:i], less, *jobs[i + 1 :]))
+    for i in range(len(scenario.restarts)):
+        yield replace(scenario, restarts=scenario.restarts[:i] + scenario.restarts[i + 1 :])
+    without_fault: tuple[dict[str, Any], ...] = (
+        *({"burst": None}, {"corruption": 0.0}, {"loss": 0.0}, {"duplication": 0.0}, {"reordering": 0.0}),
+    )
+    for fault in without_fault:
+        yield replace(scenario, faults=replace(scenario.faults, **fault))
+    plain: tuple[dict[str, Any], ...] = (
+        *({"pause": None}, {"queue_bytes": None}, {"jitter": 0.0}, {"spines": 1}, {"coalescing": 0.0}),
+        {"rate": None},
+    )
+    for change in plain:
+        yield replace(scenario, **change)
+
+
+def _less_work(job: Work) -> Iterator[Work]:
+    if len(job.elements) > 1:
+        yield replace(job, elements=job.elements[:-1])
+    if len(job.racks) > 1 and any(job.racks[:-1]):
+        yield replace(job, racks=job.racks[:-1])
+    for i, size in enumerate(job.racks):
+        if size and job.workers > 1:
+            yield replace(job, racks=(*job.racks[:i], size - 1, *job.racks[i + 1 :]))
+    for i in range(len(job.stalls)):
+        yield replace(job, stalls=job.stalls[:i] + job.stalls[i + 1 :])
+    if job.skew:
+        yield replace(job, skew=0.0)
+    for i, count in enumerate(job.elements):
+        if count > job.values:
+            yield replace(job, elements=(*job.elements[:i], count // 2, *job.elements[i + 1 :]))
+    if job.window > 1:
+        yield replace(job, window=job.window // 2)

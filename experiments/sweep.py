@@ -1,0 +1,207 @@
+"""All points of a scenario: virtual ones on all cores, as many at a time as memory holds, live ones one by one."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkServerContext
+from multiprocessing.forkserver import ensure_running
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Protocol
+
+from experiments.compilers import CompiledProgram, compile_program
+from experiments.measured import Row, failed_row, provenance, row
+from experiments.result_files import Journal
+from experiments.settings import Settings
+from experiments.tools import Compiler
+from experiments.virtual import PROGRAM
+
+# Of memory: what a process of an empty run needs, and what the bytes of the workers' vectors multiply by.
+BASE_BYTES, VECTORS_FACTOR = 200 << 20, 2.5
+MEMORY_SHARE = 0.8  # of what is free
+
+_compiled = cache(compile_program)
+
+
+class Observer(Protocol):
+    """Is told how far the points are."""
+
+    def found(self, count: int) -> None:
+        """So many are in the journal already."""
+
+    def begun(self, settings: Settings) -> Callable[[int], None]:
+        """A live point has begun; the result is called with the all-reduces done."""
+
+    def finished(self, row: Row) -> None:
+        """A point has a new row."""
+
+
+def run_points(
+    points: Sequence[Settings],
+    journal: Journal,
+    logs: Path,
+    observer: Observer,
+) -> list[Row]:
+    """A row for each point, from the journal where it has one without an error.
+
+    A point that fails has a row with its error, and the others go on. Live points need `sandbox.enter`. The
+    switches' output goes to `logs`.
+
+    Raises:
+        CompileError, ToolError: there is no program to run.
+    """
+    done = {key: old for key, old in journal.rows().items() if old["error"] is None}
+    programs = {point.compiler: _compiled(PROGRAM, point.compiler) for point in points}
+    common = provenance()
+
+    def take(new: Row) -> None:
+        new = new | common
+        journal.append(new)
+        done[new["key"]] = new
+        observer.finished(new)
+
+    rest = [point for point in points if point.key not in done]
+    observer.found(len(points) - len(rest))
+    _run_virtual([point for point in rest if point.world == "virtual"], programs, take)
+    for point in rest:
+        if point.world == "live":
+            take(_run_live(point, programs[point.compiler], logs, observer.begun(point)))
+    return [done[point.key] for point in points]
+
+
+def _attempt(settings: Settings, run: Callable[[], Row]) -> Row:
+    """The row of a run, or of its error: no point is to end a sweep."""
+    try:
+        return run()
+    except Exception as error:
+        return failed_row(settings, f"{type(error).__name__}: {error}")
+
+
+# -- virtual -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    settings: Settings
+    process: BaseProcess
+
+
+def _run_virtual(
+    points: Sequence[Settings], programs: Mapping[Compiler, CompiledProgram], take: Callable[[Row], None]
+) -> None:
+    """A process for each: it dies alone, and its memory is its own."""
+    context = _fork_server()
+    cores, memory = len(os.sched_getaffinity(0)), MEMORY_SHARE * _free_memory()
+    waiting, running = deque(points), dict[Connection, _Running]()
+    try:
+        while waiting or running:
+            while waiting and len(running) < cores:
+                needed = _memory(waiting[0]) + sum(_memory(other.settings) for other in running.values())
+                if running and needed > memory:
+                    break
+                point = waiting.popleft()
+                with _uninterrupted():
+                    ours, theirs = context.Pipe(duplex=False)
+                    arguments = (point, programs[point.compiler].device_config, theirs)
+                    process = context.Process(target=_virtual_process, args=arguments, daemon=True)
+                    process.start()
+                    theirs.close()
+                    running[ours] = _Running(point, process)
+            for ready in wait(list(running)):
+                assert isinstance(ready, Connection)
+                take(_result(ready, running.pop(ready)))
+    finally:
+        for left in running.values():
+            left.process.kill()
+            left.process.join()
+
+
+def _fork_server() -> ForkServerContext:
+    """Makes processes that have loaded everything, and that ignore Ctrl-C: a terminal sends it to all of them."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["experiments.run_virtual"])
+    usual = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        ensure_running()
+    finally:
+        signal.signal(signal.SIGINT, usual)
+    return context
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C waits until this has ended: a process half started would not be known to us."""
+    held_back: list[int] = []
+    usual = signal.signal(signal.SIGINT, lambda number, _frame: held_back.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
+    if held_back:
+        raise KeyboardInterrupt
+
+
+def _result(connection: Connection, run: _Running) -> Row:
+    with connection:
+        try:
+            result: Row = connection.recv()
+        except EOFError:
+            run.process.join()
+            how = f"exit status {run.process.exitcode}"
+            if (status := run.process.exitcode or 0) < 0:
+                how = f"{signal.Signals(-status).name}, which the kernel sends when memory is short"
+            return failed_row(run.settings, f"its process ended: {how}")
+    run.process.join()
+    return result
+
+
+def _virtual_process(settings: Settings, device_config: bytes, connection: Connection) -> None:
+    # Not above: the processes that wait for this one need not load them.
+    from experiments.run_virtual import run_virtual
+    from p4switch.engine import Engine
+
+    def run() -> Row:
+        begun = time.perf_counter()
+        measured = run_virtual(settings, Engine.load(device_config))
+        return row(settings, measured, run_seconds=time.perf_counter() - begun)
+
+    connection.send(_attempt(settings, run))
+
+
+def _memory(settings: Settings) -> float:
+    """What a virtual run is expected to need, in bytes."""
+    assert settings.size is not None
+    return BASE_BYTES + VECTORS_FACTOR * settings.size * len(settings.members) * settings.repetitions
+
+
+def _free_memory() -> int:
+    """Bytes."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable"):
+            return int(line.split()[1]) << 10
+    raise OSError("/proc/meminfo does not tell MemAvailable")
+
+
+# -- live --------------------------------------------------------------------------------------------------------
+
+
+def _run_live(
+    settings: Settings, program: CompiledProgram, logs: Path, progress: Callable[[int], None]
+) -> Row:
+    from experiments.run_live import run_live
+
+    def run() -> Row:
+        begun = time.perf_counter()
+        measured = run_live(settings, program, logs, progress)
+        return row(settings, measured, run_seconds=time.perf_counter() - begun)
+
+    return _attempt(settings, run)

@@ -1,0 +1,106 @@
+"""Packets through a program, each with its trace: the switch, what its tables hold, and what happens in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from experiments.differential.entries import Entries, Match, TableEntry
+from experiments.differential.packets import Packet
+from p4switch import entries as p4
+from p4switch.engine import Engine
+from p4switch.program import Table, TableKey
+from p4switch.trace import PacketTrace
+from p4switch.trace.notation import parse_number
+
+
+def trace(
+    config: bytes, entries: Entries, packets: Sequence[Packet], conditions: str = ""
+) -> Iterator[PacketTrace]:
+    """The traces of packets that go through a fresh switch one after the other, a microsecond apart.
+
+    Raises:
+        ProgramError: `config` (BMv2 JSON) cannot be run. ToolchainError: there is no C compiler.
+        ConditionError: see p4switch/trace/conditions.py. ValueError: an entry has no place.
+    """
+    engine = Engine.load(config)
+    fill(engine, entries)
+    with engine.traced(conditions) as tracer:
+        for time, (port, packet) in enumerate(packets):
+            engine.process(port, packet, time)
+            yield from tracer.packets()
+
+
+def fill(engine: Engine, entries: Entries) -> None:
+    """Writes table entries and multicast groups by the names of the program alone, without P4Info.
+
+    Raises:
+        ValueError: one of them has no place.
+    """
+    try:
+        for group, replicas in entries.groups.items():
+            engine.multicast_insert(group, tuple(p4.Replica(port, number) for port, number in replicas))
+        for entry in entries.entries:
+            table, found = _entry(engine.program.tables, entry)
+            engine.table_insert(table, found)
+    except p4.TableError as error:
+        raise ValueError(str(error)) from None
+
+
+def _entry(tables: dict[str, Table], entry: TableEntry) -> tuple[str, p4.Entry]:
+    table = tables.get(entry.table)
+    if table is None:
+        there = ", ".join(table.name for table in tables.values() if table.keys)
+        raise ValueError(f"table {entry.table} does not exist; there are {there}")
+    where = f"table {table.name}"
+    if unknown := entry.match.keys() - {key.name for key in table.keys}:
+        raise ValueError(f"{where} has no key {', '.join(sorted(unknown))}")
+    action = table.action(entry.action)
+    if action is None:
+        raise ValueError(f"{where} has no action {entry.action}")
+    names = [parameter.name for parameter in action.parameters]
+    if set(names) != set(entry.params):
+        raise ValueError(
+            f"{where}: action {action.name} takes ({', '.join(names)}), not {dict(entry.params)}"
+        )
+    arguments = tuple(_number(entry.params[name], f"{where}: {name}") for name in names)
+    matches = tuple(_match(key, entry.match.get(key.name), f"{where}: {key.name}") for key in table.keys)
+    return table.name, p4.Entry(p4.EntryKey(matches, entry.priority), p4.ActionCall(action.name, arguments))
+
+
+def _match(key: TableKey, match: Match | None, where: str) -> p4.Match:
+    everything = (1 << key.width) - 1
+    given: Match | None = match
+    if isinstance(match, str) and "/" in match:
+        prefix = match.partition("/")
+        given = prefix[0], prefix[2]
+    match key.kind, given:
+        case "lpm", None:
+            return p4.Lpm(0, 0)
+        case "lpm", (value, length):
+            return p4.Lpm(_number(value, where), _number(length, where))
+        case "lpm", int() | str() as value:
+            return p4.Lpm(_number(value, where), key.width)
+        case "ternary", None:
+            return p4.Ternary(0, 0)
+        case "ternary", (value, mask):
+            return p4.Ternary(_number(value, where), _number(mask, where))
+        case "ternary", int() | str() as value:
+            return p4.Ternary(_number(value, where), everything)
+        case "range", None:
+            return p4.Range(0, everything)
+        case "range", (low, high):
+            return p4.Range(_number(low, where), _number(high, where))
+        case "optional", None:
+            return p4.Optional_(None)
+        case "optional", int() | str() as value:
+            return p4.Optional_(_number(value, where))
+        case "exact" | "valid", int() | str() as value:
+            return p4.Exact(_number(value, where))
+    raise ValueError(f"{where}: a match of kind {key.kind} is needed, not {match}")
+
+
+def _number(value: int | str, where: str) -> int:
+    try:
+        return value if isinstance(value, int) else parse_number(value)
+    except ValueError:
+        raise ValueError(f"{where}: {value} is no number, and no address") from None

@@ -1,0 +1,37 @@
+"""`fanin run`: an experiment as its scenario describes it."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from experiments.tools import Compiler, Engine
+from fanin.points import Changes, Results, ScenarioFile, measure
+
+
+def _print_schema(wanted: bool) -> None:
+    if wanted:
+        from experiments.schema import scenario_schema
+
+        typer.echo(json.dumps(scenario_schema(), indent=1))
+        raise typer.Exit
+
+
+def run(
+    scenario: ScenarioFile,
+    changes: Changes = [],  # noqa: B006 - typer's way
+    switch: Annotated[Engine | None, typer.Option(help="what runs as a switch, as --set switch=…")] = None,
+    compiler: Annotated[Compiler | None, typer.Option(help="what compiles, as --set compiler=…")] = None,
+    results: Results = None,
+    _schema: Annotated[
+        bool,
+        typer.Option(
+            "--schema", callback=_print_schema, is_eager=True, help="print the JSON Schema of scenarios"
+        ),
+    ] = False,
+) -> None:
+    """Run a scenario, live or in virtual time: all its points, its table, its figure."""
+    chosen = [f"{key}={value}" for key, value in (("switch", switch), ("compiler", compiler)) if value]
+    measure("run", scenario, [*changes, *chosen], results, afresh=True)

@@ -1,0 +1,101 @@
+"""What a traced program records (runtime/trace.h), and the numbers by which records name parts of the program.
+
+The library that forwards has none of it: a second one, of the same program with the same `struct state`, is made when
+somebody wants to see what happens, and takes its place for that time.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum, auto
+
+from p4switch.codegen.uses import fields_in
+from p4switch.codegen.writer import Writer
+from p4switch.program import (
+    Branch,
+    Expression,
+    Field,
+    ParserCall,
+    Primitive,
+    Program,
+    Set,
+)
+
+
+class Kind(IntEnum):
+    """What a record tells: what its number counts, then its words."""
+
+    PACKET = auto()  # port: time
+    ARRIVED = auto()  # nothing: length, then the bytes
+    PARSE = auto()  # nothing
+    STATE = auto()  # parser state
+    SELECT = auto()  # parser state: the transition key
+    EXTRACT = auto()  # header: length, then the bytes
+    PARSED = auto()  # parser error
+    CHECKSUM = auto()  # checksum to verify: whether one has been wrong
+    INGRESS = auto()  # nothing: the instance type
+    BRANCH = auto()  # branch: the outcome, the condition's fields
+    TABLE = auto()  # table: whether it hit, the entry's index, the key as packed by KeyLayout
+    COLOUR = auto()  # table: that of the entry's direct meter
+    ACTION = auto()  # action: its arguments
+    STATEMENT = auto()  # statement: what it assigned; or an index, and the value there
+    FAILED = auto()  # statement: an assertion
+    CLONE = auto()  # mirroring session: how many replicas it has
+    DIGEST = auto()  # digest
+    RESUBMIT = auto()  # field list
+    RECIRCULATE = auto()  # field list
+    MULTICAST = auto()  # group: how many replicas it has
+    PRIORITY = auto()  # the queue that the packet asks for
+    QUEUE = auto()  # port: whether the packet waits there, whether it has been dropped
+    DEQUEUED = auto()  # port: microseconds that the packet has waited
+    INGRESS_DONE = auto()  # egress_spec: the drop port
+    EGRESS = auto()  # port: replication id, instance type
+    EGRESS_DONE = auto()  # egress_spec: the drop port
+    DEPARSE = auto()  # header: length, then the bytes
+    OUTPUT = auto()  # port: length, then the bytes
+
+
+class Numbers:
+    """The program's parts in the order in which records number them."""
+
+    def __init__(self, program: Program) -> None:
+        self.states = list(program.parser.states.values())
+        self.branches = [
+            node
+            for pipeline in (program.ingress, program.egress)
+            for node in pipeline.nodes.values()
+            if isinstance(node, Branch)
+        ]
+        self.tables = list(program.tables.values())
+        self.actions = list(program.actions.values())
+        self.statements: list[Primitive | Set] = [p for a in self.actions for p in a.primitives]
+        for state in self.states:
+            for operation in state.operations:
+                if isinstance(operation, ParserCall):
+                    self.statements.append(operation.primitive)
+                elif isinstance(operation, Set):
+                    self.statements.append(operation)
+        self.statements += program.deparser.primitives
+        numbered = (self.states, self.branches, self.tables, self.actions, self.statements)
+        # By identity: a statement may occur twice.
+        self._of = {id(part): number for parts in numbered for number, part in enumerate(parts)}
+
+    def of(self, part: object) -> int:
+        """The number of a part."""
+        return self._of[id(part)]
+
+
+def condition_fields(program: Program, condition: Expression) -> list[Field]:
+    """The fields whose values explain the outcome of a condition."""
+    fields = dict.fromkeys(f for f in fields_in(condition) if f.name != "$valid$")
+    kinds = {field: program.field_type(field) for field in fields}
+    return [field for field, kind in kinds.items() if kind.width and not kind.varying]
+
+
+def write_kinds(out: Writer) -> None:
+    """The enumerators of `Kind`, and the records' functions."""
+    with out.block("enum trace_kind", ";"):
+        for kind in Kind:
+            out.line(f"TRACE_{kind.name} = {kind.value},")
+    out.line()
+    out.line('#include "trace.h"')
+    out.line()

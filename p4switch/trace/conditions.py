@@ -1,0 +1,95 @@
+"""Which packets are to be traced: `ipv4.source=10.1.0.0/16`, `udp.destination_port=48864`, `port=2`."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from ctypes import c_uint32, c_uint64
+
+from p4switch.codegen.layout import WIDEST, packet_headers
+from p4switch.program import Program
+from p4switch.trace.notation import parse_number
+
+MOST = 8  # TRACE_CONDITIONS in runtime/switch.h
+_PORT = 0xFFFFFFFF  # TRACE_PORT
+_PORT_NAMES = ("port", "standard_metadata.ingress_port")
+_WORD = (1 << 64) - 1
+
+
+class ConditionError(ValueError):
+    """A condition that cannot be checked; says what would be one."""
+
+
+class Condition(ctypes.Structure):
+    """struct trace_condition."""
+
+    _fields_ = (
+        ("header", c_uint32),
+        ("offset", c_uint32),
+        ("width", c_uint32),
+        ("unused", c_uint32),
+        ("high", c_uint64),
+        ("low", c_uint64),
+        ("mask_high", c_uint64),
+        ("mask_low", c_uint64),
+    )
+
+
+def parse_conditions(program: Program, text: str) -> list[Condition]:
+    """Conditions separated by commas, all of which a packet has to meet; a field is one that the parser extracts.
+
+    Values: numbers, IPv4, IPv6 and MAC addresses, each with a prefix length if wanted. Raises ConditionError.
+    """
+    found = list(_conditions(program, text))
+    if len(found) > MOST:
+        raise ConditionError(f"at most {MOST} conditions, not {len(found)}")
+    return found
+
+
+def _conditions(program: Program, text: str) -> Iterator[Condition]:
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, wanted = (piece.strip() for piece in part.partition("="))
+        if not equals or not wanted:
+            raise ConditionError(f"{part}: write FIELD=VALUE, for example ipv4.source=10.1.0.1 or port=1")
+        if name in _PORT_NAMES:
+            value, _ = _value(part, wanted, 32)
+            yield Condition(header=_PORT, low=value)
+            continue
+        number, offset, width = _field(program, name)
+        value, mask = _value(part, wanted, width)
+        yield Condition(number, offset, width, 0, *_words(value & mask), *_words(mask))
+
+
+def _words(number: int) -> tuple[int, int]:
+    return number >> 64, number & _WORD
+
+
+def _field(program: Program, name: str) -> tuple[int, int, int]:
+    """Number of the header, offset and width of the field."""
+    header, _, member = name.removeprefix("hdr.").rpartition(".")
+    headers = packet_headers(program)
+    for number, instance in enumerate(headers):
+        kind = instance.type.field(member) if instance.name == header else None
+        if kind is not None and not kind.varying and not kind.behind_varbit and kind.width <= WIDEST:
+            return number, kind.offset, kind.width
+    members = [
+        field.name for instance in headers if instance.name == header for field in instance.type.fields
+    ]
+    if members:
+        raise ConditionError(f"{name}: {header} has {', '.join(members)}")
+    names = ", ".join(instance.name for instance in headers)
+    raise ConditionError(
+        f"{name} is no field of a header; a condition names port, or HEADER.FIELD of {names}"
+    )
+
+
+def _value(part: str, text: str, width: int) -> tuple[int, int]:
+    """The value and its mask."""
+    number, slash, prefix = text.partition("/")
+    try:
+        value, length = parse_number(number), int(prefix) if slash else width
+    except ValueError:
+        raise ConditionError(f"{part}: {text} is no number, and no address") from None
+    if not 0 <= value < 1 << width or not 0 <= length <= width:
+        raise ConditionError(f"{part}: the field has {width} bits")
+    return value, (1 << width) - (1 << (width - length))

@@ -1,0 +1,123 @@
+"""Numbers and expressions as people write them."""
+
+from __future__ import annotations
+
+import re
+from ipaddress import IPv4Address, IPv6Address
+
+from p4switch.entries import EntryKey, Exact, Lpm, Match, Optional_, Range, Ternary
+from p4switch.program import (
+    Binary,
+    Boolean,
+    Conditional,
+    Constant,
+    ElementField,
+    Expression,
+    Field,
+    HeaderName,
+    LastField,
+    Lookahead,
+    Parameter,
+    Program,
+    RegisterValue,
+    StackElement,
+    StackName,
+    Table,
+    TableKey,
+    Unary,
+    UnionName,
+)
+
+
+def number_text(program: Program, field: Field | None, width: int, number: int) -> str:
+    """A number of `width` bits; that of a field by the conventions of its header.
+
+    48 bits: a MAC address; 128 bits: an IPv6 address; 32 bits of an IPv4 or ARP header: an IPv4 address; 16 bits of an
+    Ethernet or VLAN header, and everything over 32 bits: hexadecimal.
+    """
+    header = program.headers.get(field.header) if field is not None else None
+    kind = header.type.name.lower() if header is not None and not header.is_metadata else ""
+    if number < 0:
+        return str(number)
+    if width == 48:
+        return number.to_bytes(6, "big").hex(":")
+    if width == 128:
+        return str(IPv6Address(number))
+    if width == 32 and kind.startswith(("ip", "arp")):
+        return str(IPv4Address(number))
+    if width > 32 or (width == 16 and kind.startswith(("eth", "vlan"))):
+        return f"{number:#0{2 + -(-width // 4)}x}"
+    return str(number)
+
+
+def parse_number(text: str) -> int:
+    """The number that is meant: 17, 0x11, 10.1.0.1, 2001:db8::1, 02:00:00:00:00:01; ValueError: none."""
+    if text.count(".") == 3:
+        return int(IPv4Address(text))
+    if re.fullmatch(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}", text):
+        return int(text.replace(":", ""), 16)
+    return int(IPv6Address(text)) if ":" in text else int(text, 0)
+
+
+def match_text(program: Program, key: TableKey, match: Match) -> str:
+    """One match of an entry."""
+
+    def text(number: int) -> str:
+        return number_text(program, key.target, key.width, number)
+
+    match match:
+        case Exact(value) | Optional_(int() as value):
+            return text(value)
+        case Lpm(value, length):
+            return f"{text(value)}/{length}"
+        case Ternary(value, mask):
+            return f"{text(value)} &&& {mask:#x}"
+        case Range(low, high):
+            return f"{text(low)}..{text(high)}"
+        case Optional_():
+            return "any"
+
+
+def entry_text(program: Program, table: Table, key: EntryKey) -> dict[str, str]:
+    """An entry's matches by key field."""
+    pairs = zip(table.keys, key.match, strict=True)
+    return {field.name: match_text(program, field, match) for field, match in pairs}
+
+
+def expression_text(expression: Expression) -> str:
+    """An expression of BMv2 JSON in the manner of P4; where the source is known, that says it better."""
+    match expression:
+        case Field("scalars", name):  # where compilers keep local variables
+            return name
+        case Field(header, name):
+            return f"{header}.{name}"
+        case Constant(value):
+            return str(value)
+        case Boolean(value):
+            return "true" if value else "false"
+        case Parameter(index):
+            return f"argument {index}"
+        case HeaderName(name) | StackName(name) | UnionName(name):
+            return name
+        case StackElement(stack, index):
+            return f"{stack}[{expression_text(index)}]"
+        case ElementField(element, offset):
+            return f"{expression_text(element)}.{offset}"
+        case LastField(stack, name):
+            return f"{stack}.last.{name}"
+        case Lookahead(offset, width):
+            return f"lookahead({offset}, {width})"
+        case RegisterValue(register, index):
+            return f"{register}[{expression_text(index)}]"
+        case Unary("valid" | "valid_union", operand):
+            return f"{expression_text(operand)}.isValid()"
+        case Unary("b2d" | "d2b", operand):
+            return expression_text(operand)
+        case Unary(op, operand):
+            return f"{'!' if op == 'not' else op}({expression_text(operand)})"
+        case Binary(op, left, right):
+            sign = {"and": "&&", "or": "||"}.get(op, op)
+            return f"({expression_text(left)} {sign} {expression_text(right)})"
+        case Conditional(condition, then, otherwise):
+            parts = map(expression_text, (condition, then, otherwise))
+            return "({} ? {} : {})".format(*parts)

@@ -1,0 +1,265 @@
+"""A trace as text to be read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
+
+from p4switch.program import Source
+from p4switch.trace.events import (
+    Access,
+    ActionRun,
+    Assign,
+    Call,
+    Condition,
+    Deparse,
+    Dequeue,
+    Drop,
+    Egress,
+    Enqueue,
+    Event,
+    Extract,
+    Ingress,
+    Jump,
+    Lookup,
+    Output,
+    PacketTrace,
+    Parse,
+    Parsed,
+    Request,
+    Select,
+    State,
+    Value,
+    Values,
+    VerifyChecksum,
+)
+
+_FEWEST = 4  # values that are told as a series: v0..v63 = 1, 2, 3, … 64
+
+Series = list[Access] | list[Assign]
+
+
+def as_text(trace: PacketTrace, *, verbose: bool = False) -> str:
+    """Lines, indented by what happens inside what. `verbose`: also what is assigned, and headers that leave."""
+    lines = [f"packet on port {trace.port}, {len(trace.packet)} bytes, at {trace.time / 1e6:.6f} s"]
+    depth = 3  # of the statements of the state or action in hand
+    previous: Event | None = None
+    for part in _in_series(e for e in trace.events if verbose or not isinstance(e, (Assign, Deparse))):
+        match part:
+            case list():
+                lines.append(f"{'  ' * depth}{_series_text(part)}")
+                continue
+            case State() | Select() | Extract():
+                depth = 3
+            case ActionRun(implied=True):
+                depth = 2
+                continue
+            case ActionRun():
+                depth = 4 if isinstance(previous, Lookup) else 3
+        lines += [f"{'  ' * (depth + shift)}{line}" for shift, line in _told(part, depth)]
+        previous = part
+    lines.append(f"  => {_verdict(trace.events)}")
+    return "\n".join(lines)
+
+
+def _told(event: Event, depth: int) -> Iterator[tuple[int, str]]:
+    """The lines of an event, each with its indentation beside that of a statement."""
+    section, step = 1 - depth, 2 - depth
+    match event:
+        case Parse():
+            yield section, "parser"
+        case State(name):
+            yield step, f"state {name}"
+        case Extract(header, fields):
+            yield 0, f"extract {header}: {_values_text(fields)}"
+        case Select(key, case, following):
+            yield 0, f"select {_values_text(key)}: {case} -> {following}"
+        case Parsed(error):
+            yield step, "accept" if error == "NoError" else f"stops with error.{error}"
+        case VerifyChecksum(name, correct):
+            yield section, f"checksum {name}: {'correct' if correct else 'wrong'}"
+        case Ingress(instance):
+            yield section, "ingress" if instance == "normal" else f"ingress ({instance})"
+        case Egress(port, replica, instance):
+            said = f", replica {replica}" if replica else ""
+            yield section, f"egress to port {port}{said}" + ("" if instance == "normal" else f" ({instance})")
+        case Condition(text, outcome, values, source):
+            said = f" ({_values_text(values)})" if values else ""
+            yield step, f"if {text}: {_truth(outcome)}{said}{_at(source)}"
+        case Lookup(table, key, hit, entry, source):
+            yield step, f"table {table}: {'hit' if hit else 'miss'}{_at(source)}"
+            if key:
+                yield step + 1, f"key {_values_text(key)}"
+            if entry is not None:
+                exact = [value.text for value in key] == list(entry.match.values())
+                matches = ", ".join(f"{name}={text}" for name, text in entry.match.items())
+                priority = "" if entry.priority is None else f", priority {entry.priority}"
+                yield step + 1, f"entry {entry.index}{'' if exact else f': {matches}'}{priority}"
+            elif hit:
+                yield step + 1, "the entry has been removed since"
+        case ActionRun(name, arguments, _):
+            yield -1, f"action {name}({_values_text(arguments)})"
+        case Jump(text, outcome, source):
+            yield 0, f"if {text}: {_truth(outcome)}{_at(source)}"
+        case Assign() | Access():
+            yield 0, f"{_place_text(event)}{_reached(event)}{_at(event.source)}"
+        case Call(operation, source):
+            yield 0, f"{source.fragment if source else operation}{_at(source)}"
+        case Request(what, number, copies):
+            of = {"clone": "session", "multicast": "group", "digest": "list"}.get(what, "field list")
+            said = "" if copies is None else f": {_count(copies, 'copy', 'copies')}"
+            yield section, f"{what}, {of} {number}{said}"
+        case Enqueue(port):
+            yield section, f"waits in the queue of port {port}"
+        case Dequeue(port, waited):
+            yield section, f"out of the queue of port {port} after {waited} µs"
+        case Drop(reason, source):
+            yield section, f"drop: {reason}{_at(source)}"
+        case Deparse(header, fields):
+            yield step, f"emit {header}: {_values_text(fields)}"
+        case Output(port, _, packet, attached):
+            nowhere = "" if attached else ", which the switch does not have"
+            yield section, f"out of port {port}{nowhere}: {len(packet)} bytes"
+
+
+def _truth(outcome: bool) -> str:
+    return "true" if outcome else "false"
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"
+
+
+def _at(source: Source | None) -> str:
+    return f"  [{PurePath(source.file).name}:{source.line}]" if source else ""
+
+
+def _verdict(events: Sequence[Event]) -> str:
+    out = [e for e in events if isinstance(e, Output)]
+    drops = [f"{e.reason}{_at(e.source)}" for e in events if isinstance(e, Drop)]
+    parts = []
+    if out:
+        ports = ", ".join(
+            f"port {e.port} ({f'replica {e.replica}, ' if e.replica else ''}{len(e.packet)} bytes)"
+            for e in out
+        )
+        parts.append(f"{_count(len(out), 'packet', 'packets')} out: {ports}")
+    if drops:
+        parts.append(f"dropped: {'; '.join(drops)}")
+    parts += [f"waits for port {e.port}" for e in events if isinstance(e, Enqueue)]
+    return "; ".join(parts) or "nothing leaves"
+
+
+# Values
+
+
+def _place_text(event: Access | Assign) -> str:
+    if isinstance(event, Assign):
+        return event.target
+    return f"{event.operation} {event.name}[{event.index}]"
+
+
+def _reached(event: Access | Assign) -> str:
+    """What a statement leads to."""
+    if isinstance(event, Access) and not event.in_range:
+        return ": out of range, nothing happens"
+    return f" = {event.value.text}" if event.value is not None else ""
+
+
+def _values_text(values: Values) -> str:
+    """Names and values; of fields that are numbered one behind the other, a series."""
+    parts: list[str] = []
+    at = 0
+    while at < len(values):
+        end = at + 1
+        while end < len(values) and _follows(values[end - 1].name, values[end].name):
+            end += 1
+        if end - at >= _FEWEST:
+            parts.append(f"{_span(values[at].name, values[end - 1].name)}={_list_text(values[at:end])}")
+        else:
+            parts += [f"{value.name}={value.text}" for value in values[at:end]]
+        at = end
+    return ", ".join(parts)
+
+
+def _list_text(values: Sequence[Value]) -> str:
+    texts = [value.text for value in values]
+    if len(set(texts)) == 1:
+        return f"{texts[0]} ({len(texts)} times)"
+    if len(texts) <= _FEWEST + 1:
+        return f"[{', '.join(texts)}]"
+    return f"[{', '.join(texts[:_FEWEST])}, … {texts[-1]}]"
+
+
+def _follows(name: str, other: str) -> bool:
+    """Whether the names differ in their last number alone, by one."""
+    one, two = _split(name), _split(other)
+    return one is not None and two is not None and one[::2] == two[::2] and two[1] == one[1] + 1
+
+
+def _split(name: str) -> tuple[str, int, str] | None:
+    found = re.fullmatch(r"(.*?)(\d+)(\D*)", name)
+    return (found[1], int(found[2]), found[3]) if found else None
+
+
+def _span(first: str, last: str) -> str:
+    return first if first == last else f"{first}..{last.rpartition('.')[2]}"
+
+
+def _in_series(events: Iterator[Event]) -> Iterator[Event | Series]:
+    """Events; statements of one action that do the same to numbered places, together where the first one stands."""
+    stretch: list[Access | Assign] = []
+    for event in events:
+        if isinstance(event, (Access, Assign)):
+            stretch.append(event)
+            continue
+        yield from _grouped(stretch)
+        stretch = []
+        yield event
+    yield from _grouped(stretch)
+
+
+def _grouped(stretch: list[Access | Assign]) -> Iterator[Event | Series]:
+    series: list[list[Access | Assign]] = []
+    last: dict[object, list[Access | Assign]] = {}
+    for event in stretch:
+        key = _alike(event)
+        before = last.get(key)
+        if before and (_name(before[-1]) == _name(event) or _follows(_name(before[-1]), _name(event))):
+            before.append(event)
+        else:
+            last[key] = [event]
+            series.append(last[key])
+    long = {id(event): found for found in series if len(found) >= _FEWEST for event in found}
+    for event in stretch:
+        found = long.get(id(event))
+        if found is None:
+            yield event
+        elif found[0] is event:
+            yield found  # type: ignore[misc]
+
+
+def _name(event: Access | Assign) -> str:
+    return event.target if isinstance(event, Assign) else event.name
+
+
+def _alike(event: Access | Assign) -> object:
+    """Equal for statements that may form a series."""
+    parts = _split(_name(event))
+    shape = (parts[0], parts[2]) if parts else (_name(event),)
+    if isinstance(event, Assign):
+        return shape
+    return (event.operation, event.index, event.in_range, *shape)
+
+
+def _series_text(series: Series) -> str:
+    first, last = series[0], series[-1]
+    values = [event.value for event in series if event.value is not None]
+    reached = f" = {_list_text(values)}" if values else f", {len(series)} times"
+    span = _span(_name(first), _name(last))
+    if isinstance(first, Assign):
+        return f"{span}{reached}{_at(first.source)}"
+    if not first.in_range:
+        reached = ": out of range, nothing happens"
+    return f"{first.operation} {span}[{first.index}]{reached}{_at(first.source)}"

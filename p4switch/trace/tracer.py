@@ -1,0 +1,86 @@
+"""A traced program in the place of the one that forwards, for as long as somebody looks."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager
+from ctypes import POINTER, c_bool, c_uint32, c_uint64, c_void_p
+from functools import cache
+
+from p4switch.entries import Entry
+from p4switch.library import runtime
+from p4switch.match_table import MatchTable
+from p4switch.program import Program
+from p4switch.trace.conditions import Condition
+from p4switch.trace.decode import Decoder
+from p4switch.trace.events import PacketTrace
+
+
+class TraceError(Exception):
+    """A trace that cannot be kept; says why."""
+
+
+class Tracer:
+    """The trace of a switch whose state begins at `base`, until it is closed.
+
+    `locked` holds the switch's lock; `ports` are those that are open, None if there are none at all.
+    Raises TraceError: somebody else is tracing it.
+    """
+
+    def __init__(
+        self,
+        base: int,
+        program: Program,
+        library: ctypes.CDLL,
+        tables: dict[str, MatchTable],
+        ports: Collection[int] | None,
+        conditions: list[Condition],
+        locked: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        self._base = base
+        self._locked = locked
+        self._library = library  # keeps it loaded
+        self._tables = tables
+        self._decoder = Decoder(program, self._entry, ports)
+        self._entries: dict[str, dict[int, Entry]] = {}
+        self.lost = 0
+        traced = ctypes.addressof(c_void_p.in_dll(library, "program_traced"))
+        wanted = (Condition * max(1, len(conditions)))(*conditions)
+        with locked():
+            if not _runtime().switch_trace(base, traced, len(conditions), wanted):
+                raise TraceError("this switch is being traced already")
+
+    def packets(self) -> Iterator[PacketTrace]:
+        """The packets since the last call; `lost` counts those that there has been no room for."""
+        place, lost = c_void_p(), c_uint64()
+        with self._locked():
+            used = _runtime().switch_traced(self._base, ctypes.byref(place), ctypes.byref(lost))
+            records = ctypes.string_at(place, used) if used else b""
+        self.lost += lost.value
+        self._entries.clear()
+        return self._decoder.packets(records)
+
+    def close(self) -> None:
+        """The ordinary program runs again."""
+        with self._locked():
+            _runtime().switch_untrace(self._base)
+
+    def _entry(self, table: str, index: int) -> Entry | None:
+        """The entry in that place now, if there is one."""
+        if table not in self._entries:
+            with self._locked():
+                self._entries[table] = self._tables[table].places()
+        return self._entries[table].get(index)
+
+
+@cache
+def _runtime() -> ctypes.CDLL:
+    library = runtime()
+    library.switch_trace.restype = c_bool
+    library.switch_trace.argtypes = [c_void_p, c_void_p, c_uint32, POINTER(Condition)]
+    library.switch_traced.restype = c_uint64
+    library.switch_traced.argtypes = [c_void_p, POINTER(c_void_p), POINTER(c_uint64)]
+    library.switch_untrace.restype = None
+    library.switch_untrace.argtypes = [c_void_p]
+    return library

@@ -1,0 +1,149 @@
+"""The all-reduce benchmark: what it runs, that it checks every sum, and what it says of a worker that fails."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from experiments import bench_allreduce
+from experiments.bench_allreduce import BenchError, Network, find_torch, networks, repetitions, write
+from experiments.bench_allreduce_worker import PERIOD, SHIFT, Inputs, Order, Report, execute
+from experiments.checking import float32_sum_bound, quantized_sum_bound
+from fanin.cli import app
+from workers.collective import Statistics
+
+SCRIPT = """
+from dataclasses import asdict
+import json, pathlib, sys
+from topologies.sandbox import enter
+enter()
+from experiments.bench_allreduce import PROGRAM, Network, measure_network
+from experiments.compilers import compile_program
+
+program = compile_program(PROGRAM, "embedded")
+cases = []
+for network in (Network(2, 1), Network(4, 2, 10**9)):
+    cases += measure_network(network, [1 << 10, 100_000], program, None, 2, lambda case: None)
+print(json.dumps([asdict(case) for case in cases]))
+"""
+
+
+@pytest.fixture(scope="module")
+def cases() -> list[dict[str, Any]]:
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.live
+def test_every_algorithm_sums_rightly_on_every_network(cases: list[dict[str, Any]]) -> None:
+    assert [(case["workers"], case["leaves"], case["bytes"]) for case in cases] == [
+        (2, 1, 1024),
+        (2, 1, 100_000),
+        (4, 2, 1024),
+        (4, 2, 100_000),
+    ]
+    for case in cases:
+        assert set(case["measured"]) == {"in-network", "ring"}  # no Gloo: none was asked for
+        for measured in case["measured"].values():
+            assert measured["wrong"] == 0
+            assert measured["repetitions"] == 2 * repetitions(case["bytes"], case["link_bits_per_second"])
+            assert 0 < measured["least"] <= measured["seconds"]
+            goodput = 8 * case["bytes"] / measured["seconds"]
+            assert measured["goodput_bits_per_second"] == pytest.approx(goodput)
+
+
+@pytest.mark.live
+def test_it_says_where_the_time_goes_and_what_the_limit_is(cases: list[dict[str, Any]]) -> None:
+    for case in cases:
+        split = case["split"]
+        assert set(split["worker"]) == {"wait", "receive", "unpack", "pack", "send", "the rest"}
+        assert all(seconds >= 0 for seconds in split["worker"].values())
+        assert split["switches"] > 0
+        assert split["limit"]
+
+
+def test_the_networks_are_one_switch_and_leaf_spine_without_limits_and_one_switch_at_a_gigabit() -> None:
+    assert networks([4, 8]) == [
+        *(Network(4, 1), Network(8, 1), Network(4, 2), Network(8, 2)),
+        *(Network(4, 1, 10**9), Network(8, 1, 10**9)),
+    ]
+    shapes = [(len(n.topology.leaves), len(n.topology.switches)) for n in networks([4])]
+    assert shapes == [(1, 1), (2, 4), (1, 1)]
+
+
+class Sum:
+    """A collective of one process that knows what the others have; `off`: by how much its results are wrong."""
+
+    def __init__(self, inputs: Inputs, off: float = 0.0) -> None:
+        self.statistics = Statistics()
+        self._inputs = inputs
+        self._off = off
+
+    def all_reduce(self, x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        if out is not None:
+            period = np.random.default_rng(1).standard_normal(PERIOD, np.float32).astype(np.float64)
+            total = sum(np.roll(period, SHIFT * rank) for rank in range(3))
+            out[:] = np.resize(total, out.size)
+            out[len(out) // 2] += self._off
+        return x
+
+
+@pytest.mark.parametrize("promise", [quantized_sum_bound, float32_sum_bound])
+@pytest.mark.parametrize("elements", [100, PERIOD + 1000])
+def test_one_wrong_element_is_seen(promise: Any, elements: int) -> None:
+    inputs = Inputs(1, 3, promise)
+    assert execute(Order(elements, 2), Sum(inputs), inputs).wrong == 0
+    assert execute(Order(elements, 2), Sum(inputs, off=1e-3), inputs).wrong == 3  # the warm-up counts
+    assert execute(Order(elements, 2), Sum(inputs, off=float("nan")), inputs).wrong == 3
+
+
+def test_an_all_reduce_lasts_from_the_last_call_to_the_last_result() -> None:
+    reports = [Report(starts=[0.0, 10.0], ends=[5.0, 11.0]), Report(starts=[1.0, 9.0], ends=[4.0, 12.0])]
+    assert bench_allreduce._times(reports) == [4.0, 2.0]
+
+
+def test_a_python_without_torch_is_no_gloo_and_an_error_where_it_was_asked_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("FANIN_TORCH_PYTHON", raising=False)
+    without = tmp_path / "python"
+    without.write_text("#!/bin/sh\necho ModuleNotFoundError: torch >&2\nexit 1\n")
+    without.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(without))
+    assert find_torch(None) is None
+    with pytest.raises(BenchError, match=r"has no torch with Gloo.*ModuleNotFoundError"):
+        find_torch(without)
+    monkeypatch.setenv("FANIN_TORCH_PYTHON", str(tmp_path / "nowhere"))
+    with pytest.raises(BenchError, match="nowhere cannot be run: No such file"):
+        find_torch(None)
+
+
+def test_the_file_says_when_gloo_was_not_installed(tmp_path: Path) -> None:
+    write([], False, tmp_path)
+    assert json.loads((tmp_path / "allreduce.json").read_text())["gloo"] == "not installed"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--sizes", "64"], "no size, as 64KB"),
+        (["--sizes", "0KB"], "from 1KB"),
+        (["--workers", "many"], "no list of numbers"),
+        (["--workers", "3"], "even"),
+    ],
+)
+def test_a_size_or_number_that_cannot_be_is_refused(options: list[str], message: str) -> None:
+    result = CliRunner().invoke(app, ["bench", "allreduce", *options])
+    assert result.exit_code == 2
+    assert message in result.output

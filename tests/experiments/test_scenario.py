@@ -1,0 +1,195 @@
+"""Scenario files: what they may say, what they describe, and what is said of one that is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as settings_of_hypothesis
+from hypothesis import strategies as st
+
+from experiments.placement import place
+from experiments.scenario import ScenarioError, load_scenario
+from experiments.settings import KEYS, Settings, setting_columns
+from topologies.model import leaf_spine
+
+HEAD = 'name = "try"\nsize = "4 kB"\n'
+NETWORK = "[topology.leaf_spine]\nspines = 1\nleaves = 2\nhosts_per_leaf = 2\n"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "try.toml"
+
+
+def settings(file: Path, text: str, *changes: str) -> list[Settings]:
+    file.write_text(text)
+    return list(load_scenario(file, changes).points)
+
+
+def complaint(file: Path, text: str, *changes: str) -> str:
+    with pytest.raises(ScenarioError) as error:
+        settings(file, text, *changes)
+    return str(error.value)
+
+
+def test_what_is_left_out_has_a_default(file: Path) -> None:
+    (point,) = settings(file, HEAD + NETWORK)
+    assert (point.world, point.algorithm, point.elements) == ("virtual", "in-network", 1000)
+    assert point.members == ("h1", "h2", "h3", "h4")
+
+
+@pytest.mark.parametrize(
+    ("text", "elements"),
+    [("4 MB", 1_000_000), ("4 MiB", 1 << 20), ("1000 elements", 1000), ("1.5 kB", 375), ("16B", 4)],
+)
+def test_a_vector_has_bytes_or_elements(file: Path, text: str, elements: int) -> None:
+    (point,) = settings(file, f'name = "try"\nsize = "{text}"\n' + NETWORK)
+    assert point.elements == elements
+
+
+def test_rates_sizes_and_times_take_units_or_the_bare_number(file: Path) -> None:
+    links = '[links]\ndelay = "10 us"\nqueue_bytes = "64 KiB"\n'
+    (point,) = settings(file, HEAD + NETWORK + 'rate = "2.5 Gb/s"\n' + links)
+    assert point.topology.leaf_spine is not None
+    assert (point.topology.leaf_spine.rate, point.links.queue_bytes) == (2_500_000_000, 65536)
+    assert point.links.delay == pytest.approx(1e-5)
+    (bare,) = settings(
+        file, HEAD + NETWORK + "rate = 2500000000\n[links]\ndelay = 1e-5\nqueue_bytes = 65536\n"
+    )
+    assert bare == point
+
+
+def test_lists_make_the_product_in_the_files_order(file: Path) -> None:
+    points = settings(file, HEAD + "seed = [1, 2]\n" + NETWORK + "[links]\nloss = [0, 0.01, 0.1]\n")
+    assert [(p.seed, p.links.loss) for p in points] == [(s, loss) for s in (1, 2) for loss in (0, 0.01, 0.1)]
+
+
+def test_points_that_differ_only_in_what_has_no_effect_are_one(file: Path) -> None:
+    both = 'algorithm = ["in-network", "ring"]\ntransport = ["selective-repeat", "go-back-n"]\n'
+    points = settings(file, HEAD + both + NETWORK)
+    assert [(p.algorithm, p.transport) for p in points] == [
+        ("in-network", None),
+        ("ring", "selective-repeat"),
+        ("ring", "go-back-n"),
+    ]
+
+
+def test_changes_take_the_place_of_what_the_file_says(file: Path) -> None:
+    text = HEAD + "workers = 4\n" + NETWORK
+    points = settings(file, text, "workers=2,3", "links.loss=0.5", "algorithm=ring", "rate=1 Gb/s")
+    assert [len(p.members) for p in points] == [2, 3]
+    assert {(p.links.loss, p.algorithm) for p in points} == {(0.5, "ring")}
+
+
+def test_a_topology_may_be_in_a_file_of_its_own_and_is_in_the_settings_then(file: Path) -> None:
+    (file.parent / "network.toml").write_text("[leaf_spine]\nspines = 0\nleaves = 1\nhosts_per_leaf = 3\n")
+    (point,) = settings(file, HEAD + 'topology = "network.toml"\n')
+    assert len(point.members) == 3
+    assert Settings.model_validate(point.model_dump(mode="json")) == point
+
+
+def test_a_topology_may_be_spelled_out(file: Path) -> None:
+    network = leaf_spine(0, 1, 2)
+    (spelled_out,) = settings(file, HEAD + NETWORK)
+    document = spelled_out.model_dump(mode="json") | {"topology": network.model_dump(mode="json")}
+    assert Settings.model_validate(document).network == network
+
+
+def test_oversubscription_sets_the_uplinks_rate(file: Path) -> None:
+    text = HEAD + NETWORK + 'rate = "10 Gb/s"\noversubscription = 4\n'
+    (point,) = settings(file, text)
+    rates = {
+        link.rate_bits_per_second for link in point.network.links if "spine1" in (link.a.node, link.b.node)
+    }
+    assert rates == {2 * 10**10 // 4}
+
+
+def test_settings_come_back_from_json_with_the_same_key(file: Path) -> None:
+    (point,) = settings(file, HEAD + NETWORK + "[links.burst]\nbegin = 0.1\nend = 0.5\n")
+    again = Settings.model_validate_json(point.model_dump_json())
+    assert again == point
+    assert again.key == point.key
+
+
+def test_every_key_is_a_column(file: Path) -> None:
+    (point,) = settings(file, HEAD + NETWORK)
+    assert set(KEYS) < set(setting_columns(point))
+    assert setting_columns(point)["workers"] == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "topology: missing; add it"),
+        (NETWORK + "spnes = 1\n", "topology.leaf_spine.spnes: not known; did you mean 'spines'?"),
+        (NETWORK + "[links]\nlost = 1\n", "links.lost: not known; did you mean 'loss'?"),
+        (NETWORK + "[links]\nloss = 2\n", "links.loss: is 2; input should be less than or equal to 1"),
+        (NETWORK + '[links]\ndelay = "1 min"\n', "links.delay: is '1 min'; write a number and its unit"),
+        (NETWORK + 'rate = "1 Gbps"\n', "topology.leaf_spine.rate: is '1 Gbps'; write a number and its unit"),
+        (NETWORK + "rate = 1\n", "topology.leaf_spine.rate: is 1, must be a whole number from 10000"),
+        (NETWORK + "oversubscription = 2\n", "topology.leaf_spine.oversubscription: needs rate"),
+        ("workers = 5\n" + NETWORK, "workers: is 5, but the topology has 4 hosts; enlarge it"),
+        ('hosts = ["h1", "h9"]\n' + NETWORK, "hosts: no host is called h9"),
+        ('hosts = ["h1", "h1"]\n' + NETWORK, "hosts: a host contributes once"),
+        ('hosts = ["h1", "h2"]\nworkers = 2\n' + NETWORK, "hosts: says who takes part"),
+        ('algorithm = "rng"\n' + NETWORK, "algorithm: is 'rng', must be 'in-network', 'ring'"),
+        ('placement = "pakced"\n' + NETWORK, "did you mean 'packed'?"),
+        ('switch = "bmv2"\n' + NETWORK, "switch: 'bmv2' cannot run in virtual time; set world = 'live'"),
+        ("seed = []\n" + NETWORK, "seed: is empty; give a value, or several"),
+        ('topology = "none.toml"\n', "none.toml cannot be read"),
+        ("values = 100\n" + NETWORK, "values: is 100, must be 64 or 256"),
+        ("[training]\n" + NETWORK, "size: give size, as '4 MB', or a table training"),
+        ("[plot]\nx = 'loss'\n" + NETWORK, "plot.y: missing; add it"),
+        ("size = 1\n", "is not TOML"),
+    ],
+)
+def test_what_is_wrong_is_named_with_the_file_the_key_and_the_mend(file: Path, text: str, words: str) -> None:
+    said = complaint(file, HEAD + text)
+    assert said.startswith(f"{file}: ")
+    assert words in said
+
+
+def test_every_mistake_is_told_once(file: Path) -> None:
+    said = complaint(file, HEAD + "seed = [1, 2, 3]\nwindow = 0\n" + NETWORK + "[links]\nloss = [0.1, 3]\n")
+    assert sorted(line.split(": ")[1] for line in said.splitlines()) == ["links.loss", "window"]
+
+
+def test_a_vectors_size_needs_a_unit(file: Path) -> None:
+    assert "size: is 1000; needs a unit" in complaint(file, 'name = "try"\nsize = 1000\n' + NETWORK)
+    assert "multiple of 4 bytes" in complaint(file, 'name = "try"\nsize = "6 B"\n' + NETWORK)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("los=1", "--set los: not known; did you mean 'loss'?; keys are world, "),
+        ("loss", "--set loss: write KEY=VALUE"),
+        ("loss=0,2", "links.loss: is 2"),
+        ("links=3", "--set links: not known"),
+    ],
+)
+def test_changes_are_checked_like_the_file(file: Path, change: str, words: str) -> None:
+    assert words in complaint(file, HEAD + NETWORK, change)
+
+
+@settings_of_hypothesis(max_examples=30, deadline=None)
+@given(st.integers(1, 4), st.integers(1, 5), st.data())
+def test_placement_takes_distinct_hosts_and_spreads_or_packs_them(
+    leaves: int, hosts: int, data: st.DataObject
+) -> None:
+    network = leaf_spine(1, leaves, hosts)
+    workers = data.draw(st.integers(1, leaves * hosts))
+    placed = {how: place(network, how, workers, seed=1) for how in ("packed", "spread", "random")}  # type: ignore[arg-type]
+    for members in placed.values():
+        assert len(set(members)) == workers
+    racks = {how: len({network.host(name).leaf for name in members}) for how, members in placed.items()}
+    assert racks["packed"] == -(-workers // hosts)
+    assert racks["spread"] == min(workers, leaves)
+
+
+def test_a_random_placement_is_that_of_its_seed() -> None:
+    network = leaf_spine(1, 4, 8)
+    draws = [place(network, "random", 16, seed) for seed in (1, 1, 2)]
+    assert draws[0] == draws[1] != draws[2]

@@ -1,0 +1,63 @@
+"""Scenarios that are shipped: all are valid, editors find their schema, and small ones run."""
+
+from __future__ import annotations
+
+from itertools import takewhile
+from pathlib import Path
+
+import pytest
+
+from experiments.result_files import Journal
+from experiments.scenario import load_scenario
+from experiments.settings import setting_columns
+from experiments.sweep import run_points
+from tests.experiments.test_sweep import Watch
+
+FOLDER = Path(__file__).parents[2] / "scenarios"
+SCENARIOS = sorted(FOLDER.rglob("*.toml"))
+
+
+def test_there_are_some() -> None:
+    assert {"small-live", "small-virtual", "scaling", "loss", "oversubscription"} <= {
+        s.stem for s in SCENARIOS
+    }
+
+
+@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+def test_each_is_valid_and_draws_settings_that_it_varies(path: Path) -> None:
+    scenario = load_scenario(path)
+    assert scenario.frame.description
+    plot = scenario.frame.plot
+    assert plot is not None
+    assert {plot.x, *plot.by} <= {*scenario.varied, *setting_columns(scenario.points[0])}
+
+
+@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+def test_each_names_its_schema_for_editors(path: Path) -> None:
+    first = path.read_text().splitlines()[0]
+    assert first.startswith("#:schema ")
+    assert (path.parent / first.removeprefix("#:schema ")).resolve() == FOLDER / "scenario.schema.json"
+
+
+def test_the_small_one_runs(tmp_path: Path) -> None:
+    rows = run_points(
+        load_scenario(FOLDER / "small-virtual.toml").points, Journal(tmp_path), tmp_path, Watch()
+    )
+    assert all(row["error"] is None and row["violations"] == 0 for row in rows)
+
+
+@pytest.mark.parametrize("name", ["scaling", "loss", "oversubscription"])
+def test_a_lessons_smallest_point_runs(tmp_path: Path, name: str) -> None:
+    scenario = load_scenario(FOLDER / "lessons" / f"{name}.toml", ["size=40 kB"])
+    (row,) = run_points(scenario.points[:1], Journal(tmp_path), tmp_path, Watch())
+    assert row["error"] is None
+    assert row["violations"] == 0
+
+
+def test_the_example_in_the_docs_is_valid(tmp_path: Path) -> None:
+    lines = (FOLDER.parent / "docs" / "scenarios.md").read_text().splitlines()
+    begin = next(i for i, line in enumerate(lines) if line.startswith("    name ="))
+    example = tmp_path / "example.toml"
+    block = takewhile(lambda line: line.startswith("    ") or not line, lines[begin:])
+    example.write_text("\n".join(line.strip() for line in block))
+    assert len(load_scenario(example).points) == 12

@@ -1,0 +1,169 @@
+"""Points on all cores: finished ones are kept, failed ones told, and the others go on."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pyarrow import parquet
+
+from experiments import sweep
+from experiments.measured import Row
+from experiments.result_files import Journal, ResultsError, read_rows, write_results
+from experiments.scenario import load_scenario
+from experiments.settings import Settings
+from experiments.sweep import run_points
+
+SCENARIO = """
+name = "try"
+size = "20 kB"
+seed = [1, 2]
+[topology.leaf_spine]
+spines = 0
+leaves = 1
+hosts_per_leaf = 2
+rate = "10 Gb/s"
+"""
+
+
+class Watch:
+    """Notes what it is told; after `patience` new rows comes Ctrl-C."""
+
+    def __init__(self, patience: int | None = None) -> None:
+        self.there = 0
+        self.rows: list[Row] = []
+        self._patience = patience
+
+    def found(self, count: int) -> None:
+        self.there = count
+
+    def begun(self, _settings: Settings) -> Callable[[int], None]:
+        return lambda _step: None
+
+    def finished(self, row: Row) -> None:
+        self.rows.append(row)
+        if len(self.rows) == self._patience:
+            raise KeyboardInterrupt
+
+
+def points(folder: Path, *changes: str) -> tuple[Settings, ...]:
+    file = folder / "try.toml"
+    file.write_text(SCENARIO)
+    return load_scenario(file, changes).points
+
+
+def run(folder: Path, wanted: tuple[Settings, ...], watch: Watch | None = None) -> list[Row]:
+    return run_points(wanted, Journal(folder), folder / "logs", watch or Watch())
+
+
+def test_rows_come_in_the_order_of_the_points_with_what_was_measured(tmp_path: Path) -> None:
+    wanted = points(tmp_path, "size=4 kB,20 kB")
+    rows = run(tmp_path, wanted)
+    assert [row["key"] for row in rows] == [point.key for point in wanted]
+    for row, point in zip(rows, wanted, strict=True):
+        assert row["error"] is None
+        assert row["violations"] == row["retransmissions"] == 0
+        assert 0 < row["min_seconds"] <= row["median_seconds"] <= row["p95_seconds"] <= row["max_seconds"]
+        assert Settings.model_validate_json(row["settings"]) == point
+        assert {"commit", "fanin", "processor", "python"} <= set(row)
+
+
+def test_the_same_point_gives_the_same_row(tmp_path: Path) -> None:
+    (first,) = run(tmp_path / "a", points(tmp_path, "seed=7", "loss=0.05"))
+    (second,) = run(tmp_path / "b", points(tmp_path, "seed=7", "loss=0.05"))
+    assert first["link_lost"] > 0
+    assert {k: v for k, v in first.items() if k != "run_seconds"} == {
+        k: v for k, v in second.items() if k != "run_seconds"
+    }
+
+
+def test_an_interrupted_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
+    wanted = points(tmp_path, "seed=1,2,3,4,5")
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, wanted, Watch(patience=2))
+    watch = Watch()
+    rows = run(tmp_path, wanted, watch)
+    assert (watch.there, len(watch.rows), len(rows)) == (2, 3, 5)
+
+
+def test_a_failed_point_is_told_and_tried_again_and_the_others_go_on(tmp_path: Path) -> None:
+    wanted = points(tmp_path, "seed=1", "loss=1,0")
+    failed, good = run(tmp_path, wanted)
+    assert failed["error"].startswith("StallError: ")
+    assert failed["loss"] == 1
+    assert good["error"] is None
+    watch = Watch()
+    run(tmp_path, wanted, watch)
+    assert [row["key"] for row in watch.rows] == [failed["key"]]
+
+
+def die(*_: Any) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_process_that_dies_is_a_failed_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep, "_virtual_process", die)
+    rows = run(tmp_path, points(tmp_path))
+    assert all("its process ended: SIGKILL" in row["error"] for row in rows)
+
+
+def test_points_that_need_all_memory_run_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep, "_free_memory", lambda: 1)
+    assert all(row["error"] is None for row in run(tmp_path, points(tmp_path)))
+
+
+def test_a_torn_line_of_the_journal_is_passed_over(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.append({"key": "a", "error": None})
+    path = tmp_path / "points.jsonl"
+    path.write_text(path.read_text() + '{"key": "b", "err')
+    journal.append({"key": "c", "error": None})
+    assert list(journal.rows()) == ["a", "c"]
+
+
+def test_results_are_the_same_in_both_files_and_hold_the_scenario(tmp_path: Path) -> None:
+    rows = run(tmp_path, points(tmp_path, "loss=1,0"))
+    write_results(rows, {"scenario": SCENARIO, "set": ["loss=1,0"]}, tmp_path)
+    document = json.loads((tmp_path / "results.json").read_text())
+    assert document["scenario"] == SCENARIO
+    table = parquet.read_table(tmp_path / "results.parquet")
+    assert json.loads(table.schema.metadata[b"scenario"]) == SCENARIO
+    for theirs, ours in zip(table.to_pylist(), document["rows"], strict=True):
+        assert {name: ours.get(name) for name in theirs} == theirs
+    assert table["median_seconds"].null_count == 2
+
+
+@pytest.mark.parametrize("name", ["", "results.json", "results.parquet", "points.jsonl"])
+def test_rows_are_read_from_a_folder_and_from_each_of_its_files(tmp_path: Path, name: str) -> None:
+    rows = run(tmp_path, points(tmp_path))
+    write_results(rows, {}, tmp_path)
+    read = read_rows(tmp_path / name)
+    assert np.array_equal([row["median_seconds"] for row in read], [row["median_seconds"] for row in rows])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("results.json", "{}", "cannot be read as results"),
+        ("results.parquet", "no", "cannot be read as results"),
+        ("results.json", '{"rows": []}', "has no rows"),
+        ("results.txt", "", "is not a folder of results"),
+    ],
+)
+def test_what_are_no_results_is_refused_by_name(tmp_path: Path, name: str, text: str, words: str) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ResultsError, match=words):
+        read_rows(tmp_path / name)
+
+
+def test_a_folder_without_results_and_one_that_is_not_there_are_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(ResultsError, match=r"has no results\.parquet; make it with fanin run"):
+        read_rows(tmp_path)
+    with pytest.raises(ResultsError, match="none: is not a folder of results"):
+        read_rows(tmp_path / "none")

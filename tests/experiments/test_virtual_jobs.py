@@ -1,0 +1,143 @@
+"""Several jobs on one fabric: each has its own leases, slots, sizes and windows, and none touches another's sums."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from controller.errors import ControllerError
+from controller.telemetry import Event
+from experiments.stations import Vector
+from experiments.virtual import Fabric, Job, JobSpec, expected_sum, load_switch, quantized_sum
+from p4switch.engine import Engine
+from topologies.model import leaf_spine
+from topologies.virtual import Faults, LinkModel
+from workers.protocol import Worker
+
+GIGABIT = 10**9
+# Two leaves of four hosts each. The first two jobs meet on both leaves, the third is alone on the second.
+TOPOLOGY = leaf_spine(2, 2, 4, rate=10 * GIGABIT, uplink_rate=10 * GIGABIT)
+WIDE = JobSpec(hosts=("h1", "h2", "h5"), window=32)
+NARROW = JobSpec(hosts=("h3", "h6", "h7"), window=5, values=64)
+SMALL = JobSpec(hosts=("h8",), window=3)
+SPECS = (WIDE, NARROW, SMALL)
+
+
+@pytest.fixture(scope="module")
+def switch() -> Engine:
+    return load_switch()
+
+
+def inputs(spec: JobSpec, elements: int, seed: int = 0) -> list[list[Vector]]:
+    """One all-reduce."""
+    assert spec.hosts
+    draw = np.random.default_rng(seed)
+    return [[draw.standard_normal(elements, dtype=np.float32) for _ in spec.hosts]]
+
+
+def assert_exact(job: Job, vectors: list[list[Vector]]) -> None:
+    for step, inputs_of_all in enumerate(vectors):
+        exact = expected_sum(job.spec, inputs_of_all)
+        for station in job.stations:
+            assert np.array_equal(station.outputs[step], exact)
+
+
+def leases(job: Job) -> set[tuple[int, range]]:
+    """(id, slots), as its workers have them."""
+    found = set()
+    for station in job.stations:
+        lease = station.worker.lease
+        found.add((lease.id, range(lease.first_slot, lease.first_slot + lease.window)))
+    return found
+
+
+@pytest.mark.parametrize("loss", [0.0, 0.02])
+def test_every_job_gets_its_exact_sums(switch: Engine, loss: float) -> None:
+    fabric = Fabric(TOPOLOGY, switch, links=LinkModel(faults=Faults(loss=loss)), seed=1)
+    vectors = [inputs(spec, 20_000 * (i + 1), seed=i) for i, spec in enumerate(SPECS)]
+    jobs = [fabric.start(spec, x) for spec, x in zip(SPECS, vectors, strict=True)]
+    assert fabric.run(limit=10.0)
+    for job, x in zip(jobs, vectors, strict=True):
+        assert_exact(job, x)
+
+
+def test_leases_and_slots_do_not_overlap(switch: Engine) -> None:
+    fabric = Fabric(TOPOLOGY, switch)
+    jobs = [fabric.start(spec, inputs(spec, 1000)) for spec in SPECS]
+    assert [leases(job) for job in jobs] == [{(1, range(32))}, {(2, range(32, 37))}, {(3, range(37, 40))}]
+
+
+def test_more_slots_than_the_switches_have_are_refused(switch: Engine) -> None:
+    fabric = Fabric(TOPOLOGY, switch)
+    fabric.start(replace(WIDE, window=1000), inputs(WIDE, 100))
+    with pytest.raises(ControllerError, match="base"):
+        fabric.start(replace(NARROW, window=100), inputs(NARROW, 100))
+
+
+def test_a_job_that_saturates_leaves_the_others_alone(switch: Engine) -> None:
+    fabric = Fabric(TOPOLOGY, switch)
+    saturating = replace(WIDE, counted=1)
+    loud = [[np.ones(5000, np.float32)] * 3]
+    quiet = inputs(NARROW, 5000)
+    first = fabric.start(saturating, loud, make_worker=lambda *of: Worker(*of, on_saturation="count"))
+    second = fabric.start(NARROW, quiet)
+    assert fabric.run(limit=10.0)
+    _, saturated = quantized_sum(loud[0], 256, 1)
+    assert saturated > 0
+    assert {s.worker.statistics.saturated for s in first.stations} == {saturated}
+    assert {s.worker.statistics.saturated for s in second.stations} == {0}
+    assert fabric.events()[Event.SATURATED] > 0
+    assert_exact(second, quiet)
+
+
+def test_a_job_that_stalls_does_not_hold_up_the_others(switch: Engine) -> None:
+    def ended(stall: float) -> tuple[float, float]:
+        fabric = Fabric(TOPOLOGY, switch)
+        jobs = [fabric.start(spec, inputs(spec, 50_000)) for spec in (WIDE, NARROW)]
+        fabric.network.stall("h2", 0.0, stall)
+        assert fabric.run(limit=10.0)
+        first, second = (max(station.ended[-1] for station in job.stations) for job in jobs)
+        return first, second
+
+    stalled, other = ended(0.1)
+    assert stalled > 0.1
+    assert other <= ended(0.0)[1]
+
+
+def test_jobs_that_share_a_link_share_its_rate(switch: Engine) -> None:
+    """Two jobs of two workers each; both need all of each leaf's one uplink."""
+    topology = leaf_spine(1, 2, 2, rate=10 * GIGABIT, uplink_rate=10 * GIGABIT)
+    specs = [JobSpec(hosts=("h1", "h3"), window=128), JobSpec(hosts=("h2", "h4"), window=128)]
+
+    def seconds(count: int) -> float:
+        fabric = Fabric(topology, switch)
+        jobs = [fabric.start(spec, inputs(spec, 256 * 2000)) for spec in specs[:count]]
+        assert fabric.run(limit=10.0)
+        return max(station.ended[-1] for job in jobs for station in job.stations)
+
+    assert seconds(2) == pytest.approx(2 * seconds(1), rel=0.05)
+
+
+def test_a_restarted_switch_costs_only_its_own_jobs_a_lease(switch: Engine) -> None:
+    fabric = Fabric(TOPOLOGY, switch)
+    vectors = [inputs(spec, 100_000) for spec in (WIDE, SMALL)]
+    wide, small = (fabric.start(spec, x) for spec, x in zip((WIDE, SMALL), vectors, strict=True))
+    assert not fabric.run(limit=5e-5)
+    fabric.restart_switch("leaf1", notice=1e-5)
+    assert fabric.run(limit=10.0)
+    assert (wide.leases, small.leases) == (2, 1)
+    assert leases(wide) == {(3, range(32))}
+    assert_exact(wide, vectors[0])
+    assert_exact(small, vectors[1])
+
+
+def test_jobs_of_different_algorithms_share_a_fabric(switch: Engine) -> None:
+    fabric = Fabric(TOPOLOGY, switch)
+    specs = (WIDE, replace(NARROW, algorithm="ring"))
+    vectors = [inputs(spec, 30_000) for spec in specs]
+    jobs = [fabric.start(spec, x) for spec, x in zip(specs, vectors, strict=True)]
+    assert fabric.run(limit=10.0)
+    for job, x in zip(jobs, vectors, strict=True):
+        assert_exact(job, x)

@@ -1,0 +1,157 @@
+"""`fanin run`, `fanin sweep` and `fanin plot`: from a scenario to results and a figure, and where that fails."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import experiments.sweep
+from experiments.result_files import read_rows
+from experiments.schema import scenario_schema
+from fanin.cli import app
+from tests.fanin.conftest import Fanin
+
+SCENARIOS = Path(__file__).parents[2] / "scenarios"
+VIRTUAL = """
+name = "try"
+algorithm = ["in-network", "ring"]
+size = "20 kB"
+[topology.leaf_spine]
+spines = 0
+leaves = 1
+hosts_per_leaf = 2
+rate = "10 Gb/s"
+[plot]
+x = "workers"
+y = "median_seconds"
+by = ["algorithm"]
+"""
+LIVE = VIRTUAL.replace("size", 'world = "live"\nsize').replace("10 Gb/s", "100 Mb/s")
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> str:
+    path = tmp_path / "try.toml"
+    path.write_text(VIRTUAL)
+    return str(path)
+
+
+def invoke(*arguments: str | Path) -> tuple[int, str]:
+    done = CliRunner().invoke(app, [*map(str, arguments)])
+    return done.exit_code, " ".join(done.output.split())
+
+
+def test_a_run_leaves_rows_a_table_and_a_figure(fanin: Fanin, scenario: str, tmp_path: Path) -> None:
+    folder = tmp_path / "results"
+    done = fanin("run", scenario, "--results", str(folder))
+    assert done.returncode == 0, done.stderr
+    assert "in-network" in done.stdout
+    assert [row["algorithm"] for row in read_rows(folder)] == ["in-network", "ring"]
+    assert json.loads((folder / "results.json").read_text())["scenario"] == VIRTUAL
+    assert (folder / "try.png").stat().st_size > 0
+
+
+def test_a_sweep_runs_only_what_is_missing(scenario: str, tmp_path: Path) -> None:
+    folder = tmp_path / "results"
+    assert invoke("sweep", scenario, "--set", "seed=1,2", "--results", folder)[0] == 0
+    status, output = invoke("sweep", scenario, "--set", "seed=1,2,3", "--results", folder)
+    assert status == 0
+    assert "4 of 6 points are there already" in output
+    assert len(read_rows(folder)) == 6
+    status, output = invoke("sweep", scenario, "--restart", "--results", folder)
+    assert (status, "already" in output) == (0, False)
+
+
+def test_failed_points_are_listed_and_make_the_status_1(scenario: str, tmp_path: Path) -> None:
+    status, output = invoke("sweep", scenario, "--set", "loss=0,1", "--results", tmp_path)
+    assert status == 1
+    assert "2 of 4 points failed" in output
+    assert "loss=1, algorithm=in-network: StallError" in output
+    assert [row["error"] is None for row in read_rows(tmp_path)] == [True, False, True, False]
+
+
+def test_after_ctrl_c_the_status_is_130_and_one_is_told_how_to_go_on(
+    scenario: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(experiments.sweep, "run_points", interrupt)
+    status, output = invoke("run", scenario, "--set", "rate=1 Gb/s", "--results", tmp_path)
+    assert status == 130
+    assert f"fanin sweep {scenario} '--set=rate=1 Gb/s' --results {tmp_path}" in output
+
+
+@pytest.mark.parametrize("verb", ["run", "sweep"])
+def test_a_scenario_that_cannot_be_is_refused_with_status_2(scenario: str, verb: str) -> None:
+    status, output = invoke(verb, scenario, "--set", "loss=2")
+    assert status == 2
+    assert f"fanin {verb}: {scenario}: links.loss: is 2;" in output
+    assert invoke(verb, "none.toml") == (2, f"fanin {verb}: none.toml: No such file or directory")
+
+
+def test_a_figure_of_what_is_not_there_is_refused_after_the_results_are_written(tmp_path: Path) -> None:
+    path, folder = tmp_path / "try.toml", tmp_path / "results"
+    path.write_text(VIRTUAL.replace("median_seconds", "median_secs"))
+    status, output = invoke("run", path, "--results", folder)
+    assert status == 2
+    assert f"{path}: plot: median_secs: no such column; did you mean 'median_seconds'?" in output
+    assert len(read_rows(folder)) == 2
+
+
+def test_a_switch_is_chosen_on_the_command_line(scenario: str) -> None:
+    status, output = invoke("run", scenario, "--switch", "bmv2")
+    assert status == 2
+    assert "switch: 'bmv2' cannot run in virtual time; set world = 'live'" in output
+
+
+def test_columns_of_results_are_drawn_against_one_another(scenario: str, tmp_path: Path) -> None:
+    folder, figure = tmp_path / "results", tmp_path / "figure.svg"
+    assert (
+        invoke("sweep", scenario, "--set", "seed=1,2", "--set", "size=4 kB,20 kB", "--results", folder)[0]
+        == 0
+    )
+    columns = ("--x", "size", "--by", "algorithm", "--log", "x,y", "-o", figure)
+    assert invoke("plot", folder, *columns) == (0, str(figure))
+    assert "goodput" not in figure.read_text()
+    status, output = invoke("plot", folder / "results.parquet", "--x", "seed", "--where", "algorithm=ring")
+    assert status == 0
+    assert "points mix rows that differ in size: --by or --where" in output
+    assert invoke("plot", folder, "--x", "sizes")[0] == 2
+    assert "did you mean 'size'?" in invoke("plot", folder, "--x", "sizes")[1]
+    assert invoke("plot", folder, "--x", "size", "--log", "z")[1] == "fanin plot: --log z: is x, y or x,y"
+
+
+def test_the_schema_is_printed_and_shipped() -> None:
+    status, output = invoke("run", "--schema")
+    assert status == 0
+    assert json.loads(output) == scenario_schema()
+    shipped = json.loads((SCENARIOS / "scenario.schema.json").read_text())
+    assert shipped == scenario_schema(), "ship it: fanin run --schema > scenarios/scenario.schema.json"
+
+
+@pytest.mark.live
+def test_a_live_scenario_runs_as_the_virtual_one_does(fanin: Fanin, tmp_path: Path) -> None:
+    path, folder = tmp_path / "live.toml", tmp_path / "results"
+    path.write_text(LIVE)
+    changes = ("--set", "loss=0.01", "--set", "duplication=0.05")
+    done = fanin("run", str(path), *changes, "--results", str(folder))
+    assert done.returncode == 0, done.stderr
+    in_network, ring = read_rows(folder)
+    assert (in_network["world"], in_network["violations"], ring["violations"]) == ("live", 0, 0)
+    assert in_network["dropped_lost"] > 0
+    assert in_network["link_duplicated"] > 0
+
+
+@pytest.mark.live
+def test_placed_workers_are_the_only_ones_that_send(fanin: Fanin, tmp_path: Path) -> None:
+    path, folder = tmp_path / "live.toml", tmp_path / "results"
+    path.write_text(LIVE.replace("leaves = 1", "leaves = 2").replace("spines = 0", "spines = 1"))
+    changes = ("--set", "placement=packed,spread", "--set", "workers=2", "--set", "algorithm=in-network")
+    done = fanin("run", str(path), *changes, "--results", str(folder))
+    assert done.returncode == 0, done.stderr
+    assert [row["hosts"] for row in read_rows(folder)] == ["h1 h2", "h1 h3"]

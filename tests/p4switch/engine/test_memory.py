@@ -1,0 +1,74 @@
+"""Packets leave no memory behind: not those that are cloned, resubmitted or recirculated, nor their digests."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from p4compiler import compile_file
+from p4switch.engine import Engine
+from p4switch.entries import Replica
+
+HERE = Path(__file__).parent
+BATCHES, COUNT = 100, 10_000
+
+
+class MallocInfo(ctypes.Structure):
+    """glibc's struct mallinfo2."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in (
+            *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
+            *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
+        )
+    )
+
+
+def allocated() -> int:
+    """Bytes that malloc has given out."""
+    mallinfo = getattr(ctypes.CDLL(None), "mallinfo2", None)
+    if mallinfo is None:
+        pytest.skip("this C library has no mallinfo2")
+    mallinfo.restype = MallocInfo
+    info = mallinfo()
+    return int(info.uordblks + info.hblkhd)
+
+
+@pytest.mark.parametrize(
+    ("program", "packets"),
+    [
+        ("../stf/passes", [bytes([what, 0, 0, 0xAA, 0xBB]) for what in range(9)]),
+        ("programs/entities", [bytes([8, 0, source, 1, 0, 0]) for source in range(16)]),
+    ],
+)
+def test_a_million_packets_leave_nothing_allocated(
+    program: str, packets: list[bytes], request: pytest.FixtureRequest
+) -> None:
+    engine = Engine.load(compile_file(HERE / f"{program}.p4").json_text().encode())
+    event = os.eventfd(0, os.EFD_NONBLOCK)
+    request.addfinalizer(lambda: os.close(event))
+    engine.keep_digests(event)
+    for number in range(1, 8):
+        engine.session_insert(number, (Replica(number, number),))
+        engine.multicast_insert(number, (Replica(number, 1), Replica(number + 1, 2)))
+    rows = np.zeros((COUNT, 64), np.uint8)
+    rows[:, : len(packets[0])] = [list(packets[n % len(packets)]) for n in range(COUNT)]
+    lengths = np.full(COUNT, len(packets[0]), np.uint32)
+    ports, times = np.ones(COUNT, np.uint32), np.arange(COUNT, dtype=np.uint64)
+
+    def run(batches: int) -> int:
+        left = 0
+        for _ in range(batches):
+            left += len(engine.process_batch(ports, rows, lengths, times).ports)
+            assert len(engine.digests()) in (0, COUNT)
+        return left
+
+    assert run(3) > 0
+    before = allocated()
+    run(BATCHES)
+    assert abs(allocated() - before) < COUNT  # a byte for each hundred packets would be more

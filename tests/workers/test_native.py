@@ -1,0 +1,68 @@
+"""The worker's C: the same packets, at the same times, and the same sums as numpy's, to the bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from numpy.typing import NDArray
+
+from tests.workers.faulty_network import Faults, Network
+from tests.workers.test_protocol import FAULTS, RACKS, gradients
+from tests.workers.test_quantization import FLOATS, WORKERS
+from workers import native, quantization
+from workers.native import NativeWorker
+from workers.protocol import Worker
+
+pytestmark = pytest.mark.skipif(native.library() is None, reason="no C compiler")
+
+
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    RACKS,
+    st.integers(1, 9),
+    FAULTS,
+    st.lists(st.integers(0, 1500), min_size=1, max_size=3),
+    st.sampled_from([64, 256]),
+    st.integers(0, 2**32),
+)
+def test_every_packet_every_statistic_and_every_sum_is_the_same(
+    racks: list[int], window: int, faults: Faults, sizes: list[int], values: int, seed: int
+) -> None:
+    def history(make_worker: type[Worker]) -> tuple[Any, ...]:
+        network = Network(
+            racks, window=window, values=values, faults=faults, seed=seed, make_worker=make_worker
+        )
+        sums = [network.all_reduce(gradients(sum(racks), size, seed), skew=0.01) for size in sizes]
+        statistics = [worker.statistics for worker in network.workers]
+        bounds = [worker.error_bound().tobytes() for worker in network.workers]
+        return (
+            network.sent,
+            [[x.tobytes() for x in of_all] for of_all in sums],
+            statistics,
+            bounds,
+            network.now,
+        )
+
+    assert history(NativeWorker) == history(Worker)
+
+
+@given(
+    arrays(
+        np.float32, st.integers(1, 700), elements=st.one_of(FLOATS, st.sampled_from([np.nan, np.inf, -0.0]))
+    ),
+    WORKERS,
+    st.sampled_from([64, 256]),
+)
+def test_exponents_are_the_same(x: NDArray[np.float32], workers: int, values: int) -> None:
+    blocks = -(-x.size // values)
+    padded = np.pad(x, (0, blocks * values - x.size)).reshape(blocks, values)
+    exponents, quantizable = quantization.block_exponents(padded, workers)
+    announced = np.zeros((2, blocks), np.int8)
+    native.block_exponents(x, values, workers, announced)
+    assert announced[0].tolist() == exponents.tolist()
+    assert (announced[1] == 0).tolist() == quantizable.tolist()

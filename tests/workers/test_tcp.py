@@ -1,0 +1,167 @@
+"""All-reduces between hosts over TCP on the loopback, a thread for each rank."""
+
+import socket
+import struct
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from workers.collective import CollectiveError, HostBasedAlgorithm, StallError
+from workers.summation import error_bound, float32_sum
+from workers.tcp import TcpAllReduce, TcpConfig
+
+ALGORITHMS: list[HostBasedAlgorithm] = ["ring", "halving-doubling", "double-binary-tree", "parameter-server"]
+
+T = TypeVar("T")
+
+
+def free_addresses(count: int) -> tuple[tuple[str, int], ...]:
+    """Loopback addresses with ports that nobody has now."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    addresses = tuple(listener.getsockname() for listener in sockets)
+    for listener in sockets:
+        listener.close()
+    return addresses
+
+
+def on_every_rank(
+    count: int,
+    do: Callable[[TcpAllReduce], T],
+    algorithm: HostBasedAlgorithm = "ring",
+    shards: int | None = None,
+    give_up: float = 20.0,
+) -> list[T]:
+    addresses = free_addresses(count)
+
+    def run(rank: int) -> T:
+        config = TcpConfig(rank, addresses, algorithm, shards, connect_timeout=20.0, give_up=give_up)
+        with TcpAllReduce(config) as group:
+            return do(group)
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(run, range(count)))
+
+
+def inputs(count: int, size: int, seed: int = 0) -> list[NDArray[np.float32]]:
+    random = np.random.default_rng(seed)
+    return [random.standard_normal(size).astype(np.float32) * 10**rank for rank in range(count)]
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@settings(deadline=None, max_examples=10)
+@given(st.integers(1, 5), st.lists(st.integers(0, 5000), min_size=1, max_size=3), st.data())
+def test_every_rank_gets_the_same_sum_in_the_order_of_the_algorithm(
+    algorithm: HostBasedAlgorithm, count: int, sizes: list[int], data: st.DataObject
+) -> None:
+    shards = data.draw(st.none() | st.integers(1, count)) if algorithm == "parameter-server" else None
+    arrays = [inputs(count, size) for size in sizes]
+
+    def sums(group: TcpAllReduce) -> list[NDArray[np.float32]]:
+        return [group.all_reduce(of[group.config.rank]) for of in arrays]
+
+    results = on_every_rank(count, sums, algorithm, shards)
+    for size_index, of in enumerate(arrays):
+        expected = float32_sum(algorithm, of, shards).tobytes()
+        assert all(result[size_index].tobytes() == expected for result in results)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_arrays_larger_than_all_socket_buffers(algorithm: HostBasedAlgorithm) -> None:
+    arrays = inputs(3, 3_000_001)
+    results = on_every_rank(3, lambda group: group.all_reduce(arrays[group.config.rank]), algorithm)
+    expected = float32_sum(algorithm, arrays)
+    assert all((result == expected).all() for result in results)
+
+
+def test_the_error_is_within_the_promised_bound_of_the_exact_sum() -> None:
+    arrays = inputs(4, 10_000)
+    exact = np.sum(np.array(arrays, np.float64), axis=0)
+    magnitude = np.sum(np.abs(np.array(arrays, np.float64)), axis=0)
+
+    def within(ring: TcpAllReduce) -> bool:
+        error = np.abs(ring.all_reduce(arrays[ring.config.rank]) - exact)
+        return bool((error <= error_bound(4, magnitude)).all())
+
+    assert all(on_every_rank(4, within))
+
+
+def test_the_result_may_replace_the_input_and_keeps_its_shape() -> None:
+    def in_place(ring: TcpAllReduce) -> NDArray[np.float32]:
+        x = np.full((3, 7), ring.config.rank + 1, np.float32)
+        assert ring.all_reduce(x, out=x) is not None
+        return x
+
+    assert all((x == 3).all() for x in on_every_rank(2, in_place))
+
+
+def test_each_rank_sends_and_receives_2_times_n_minus_1_over_n_of_the_array() -> None:
+    def bytes_of(ring: TcpAllReduce) -> tuple[int, int, int]:
+        ring.all_reduce(np.zeros(4000, np.float32))
+        return ring.statistics.all_reduces, ring.statistics.bytes_sent, ring.statistics.bytes_received
+
+    header = 16
+    assert on_every_rank(4, bytes_of) == [(1, 24000 + header, 24000 + header)] * 4
+
+
+def test_ranks_that_sum_arrays_of_different_sizes_are_told() -> None:
+    def unequal(ring: TcpAllReduce) -> None:
+        with pytest.raises(CollectiveError, match=r"another size|closed the connection|reset|Broken"):
+            ring.all_reduce(np.zeros(10 + ring.config.rank, np.float32))
+        with pytest.raises(CollectiveError, match=r"is closed"):
+            ring.all_reduce(np.zeros(10, np.float32))
+
+    on_every_rank(2, unequal)
+
+
+def test_a_stall_says_who_waits_for_whom() -> None:
+    gone = threading.Event()
+
+    def stall(ring: TcpAllReduce) -> None:
+        if ring.config.rank == 0:
+            try:
+                with pytest.raises(
+                    StallError, match=r"ring rank 0 of 2: no byte moved .* all-reduce 1: awaiting rank 1"
+                ):
+                    ring.all_reduce(np.zeros(10, np.float32))
+            finally:
+                gone.set()
+        else:
+            gone.wait()
+
+    on_every_rank(2, stall, give_up=0.05)
+
+
+def test_peers_that_never_come_up_are_named() -> None:
+    addresses = free_addresses(3)
+    with pytest.raises(CollectiveError, match=f"rank 0 does not answer at 127.0.0.1:{addresses[0][1]}"):
+        TcpAllReduce(TcpConfig(2, addresses, connect_timeout=0.05))
+    with pytest.raises(CollectiveError, match=r"ranks 1, 2 did not connect within 0\.05 s"):
+        TcpAllReduce(TcpConfig(0, addresses, connect_timeout=0.05))
+
+
+def test_a_stranger_at_the_door_is_not_taken_for_the_peer() -> None:
+    addresses = free_addresses(2)
+    with ThreadPoolExecutor(1) as pool:
+        group = pool.submit(TcpAllReduce, TcpConfig(0, addresses, connect_timeout=20.0))
+        while True:
+            try:
+                stranger = socket.create_connection(addresses[0])
+                break
+            except ConnectionRefusedError:
+                continue
+        with stranger:
+            stranger.sendall(struct.pack("!4sII", b"sum1", 2, 3))
+            with pytest.raises(CollectiveError, match=r"127.0.0.1 connected and is not rank 1 of 2"):
+                group.result()
+
+
+def test_a_rank_outside_the_addresses_is_refused() -> None:
+    with pytest.raises(ValueError, match="rank must be from 0 to 0, one for each address, not 1"):
+        TcpConfig(1, (("127.0.0.1", 1),))

@@ -1,0 +1,379 @@
+"""The reliable transport over a network that loses, duplicates, reorders and corrupts, in virtual time, by seed."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from workers.collective import CollectiveError, HostBasedAlgorithm, StallError, Transport
+from workers.host_based import Group, HostBasedWorker
+from workers.recovery import Recovery
+from workers.summation import float32_sum
+from workers.transport import (
+    ACK,
+    HEADER,
+    HEADER_BYTES,
+    PAYLOAD,
+    Ends,
+    StreamCounts,
+    open_stream,
+    packet_numbers,
+)
+
+TRANSPORTS: list[Transport] = ["selective-repeat", "go-back-n"]
+ALGORITHMS: list[HostBasedAlgorithm] = ["ring", "halving-doubling", "double-binary-tree", "parameter-server"]
+RECOVERY = Recovery(initial_rto=0.02, min_rto=0.004, max_rto=0.2, give_up=60.0)
+Bytes = NDArray[np.uint8]
+ANY = 1 << 20
+
+
+@dataclass(frozen=True)
+class Faults:
+    """Probabilities of each datagram by itself; its delay is drawn between two, in seconds.
+
+    corruption: of the frame; whoever checks it drops it, as a bad checksum has UDP or Ethernet do.
+    """
+
+    loss: float = 0.0
+    duplication: float = 0.0
+    corruption: float = 0.0
+    marking: float = 0.0
+    delay: tuple[float, float] = (0.001, 0.001)
+
+
+class Network:
+    """Carries datagrams between ends by number and wakes them at their deadlines."""
+
+    def __init__(self, faults: Faults, seed: int) -> None:
+        self.faults = faults
+        self.random = random.Random(seed)
+        self.now = 0.0
+        self.sent = 0
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+
+    def at(self, time: float, action: Callable[[], None]) -> None:
+        heapq.heappush(self._events, (time, next(self._order), action))
+
+    def carry(self, batch: Bytes, deliver: Callable[[Bytes, bool], None]) -> None:
+        for row in batch:
+            self.sent += 1
+            datagram = row.reshape(1, -1).copy()
+            marked = self.random.random() < self.faults.marking
+            for _ in range(1 + (self.random.random() < self.faults.duplication)):
+                if self.random.random() < self.faults.loss + self.faults.corruption:
+                    continue
+                delay = self.random.uniform(*self.faults.delay)
+                self.at(self.now + delay, lambda datagram=datagram, marked=marked: deliver(datagram, marked))
+
+    def step(self) -> bool:
+        if not self._events:
+            return False
+        self.now, _, action = heapq.heappop(self._events)
+        action()
+        return True
+
+
+class Stream:
+    """One stream: `arrived` is what came out at the far end."""
+
+    def __init__(self, transport: Transport, faults: Faults, seed: int = 0, window: int = 8) -> None:
+        self.network = Network(faults, seed)
+        self.counts = StreamCounts()
+        self.sender, _ = open_stream(transport, Ends(0, 1, 7), window, RECOVERY, self.counts)
+        _, self.receiver = open_stream(transport, Ends(1, 0, 7), window, RECOVERY, self.counts)
+        self.arrived = b""
+
+    def send(self, messages: Sequence[Bytes], limit: float = 60.0) -> bool:
+        for message in messages:
+            self.sender.write(message)
+        while not self.sender.done:
+            self.turn()
+            deadline = self.sender.deadline()
+            self.network.at(max(deadline, self.network.now), lambda: None)
+            if not self.network.step() or self.network.now > limit:
+                return False
+        return True
+
+    def turn(self) -> None:
+        for batch in self.sender.datagrams(self.network.now, ANY):
+            self.network.carry(batch, self.to_receiver)
+
+    def to_receiver(self, datagram: Bytes, marked: bool) -> None:
+        for payloads in self.receiver.accept(
+            packet_numbers(datagram), datagram[:, HEADER_BYTES:], int(marked)
+        ):
+            self.arrived += payloads.tobytes()
+        answer = self.receiver.answer()
+        assert answer is not None
+        self.network.carry(answer, self.to_sender)
+
+    def to_sender(self, datagram: Bytes, _marked: bool) -> None:
+        kind, _, _, _, number, seen = HEADER.unpack(datagram[0, :HEADER_BYTES].tobytes())
+        self.sender.acknowledge(kind, number, seen, datagram[0, HEADER_BYTES:], self.network.now)
+
+
+def message(size: int, seed: int = 0) -> Bytes:
+    return np.random.default_rng(seed).integers(0, 256, size, np.uint8)
+
+
+FAULTS = st.builds(
+    Faults,
+    loss=st.floats(0, 0.3),
+    duplication=st.floats(0, 0.3),
+    corruption=st.floats(0, 0.1),
+    marking=st.sampled_from([0.0, 0.5]),
+    delay=st.sampled_from([(0.001, 0.001), (0.001, 0.003), (0.0001, 0.02)]),
+)
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@settings(deadline=None, max_examples=60)
+@given(
+    sizes=st.lists(st.integers(1, 5 * PAYLOAD), min_size=1, max_size=12),
+    window=st.integers(1, 20),
+    faults=FAULTS,
+    seed=st.integers(0, 2**32),
+)
+def test_every_byte_arrives_once_and_in_order(
+    transport: Transport, sizes: list[int], window: int, faults: Faults, seed: int
+) -> None:
+    stream = Stream(transport, faults, seed, window)
+    messages = [message(size, i) for i, size in enumerate(sizes)]
+    # Four of ten datagrams may be lost, and an acknowledgement, too: a packet needs a handful of timeouts at most.
+    assert stream.send(messages, limit=0.2 * 40 * sum(-(-size // PAYLOAD) for size in sizes))
+    assert stream.arrived == b"".join(m.tobytes() for m in messages)
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_without_faults_each_packet_is_sent_once_and_messages_fill_theirs(transport: Transport) -> None:
+    stream = Stream(transport, Faults(), window=4)
+    assert stream.send([message(10 * PAYLOAD), message(1), message(PAYLOAD + 1)])
+    assert stream.network.sent == 2 * (10 + 1 + 2)  # each with an acknowledgement
+    assert stream.counts == StreamCounts()
+    # By windows of four, a round trip each.
+    assert stream.network.now == pytest.approx(4 * 0.002)
+
+
+def first_packets_sent(stream: Stream) -> list[int]:
+    batches = stream.sender.datagrams(stream.network.now, ANY)
+    return [int(number) for batch in batches for number in packet_numbers(batch)]
+
+
+def lose(stream: Stream, lost: set[int]) -> None:
+    """One flight of the window reaches the receiver but for some; its acknowledgements come back."""
+    for batch in stream.sender.datagrams(stream.network.now, ANY):
+        for row in batch:
+            datagram = row.reshape(1, -1)
+            if int(packet_numbers(datagram)[0]) not in lost:
+                stream.to_receiver(datagram, False)
+    while stream.network.step():
+        pass
+
+
+def test_selective_repeat_repeats_what_was_lost_and_nothing_else() -> None:
+    stream = Stream("selective-repeat", Faults(), window=8)
+    stream.sender.write(message(8 * PAYLOAD))
+    lose(stream, {1, 3})
+    assert first_packets_sent(stream) == [1, 3]
+    assert stream.counts.retransmissions == 2
+    assert stream.counts.timeouts == 0
+
+
+def test_selective_repeat_waits_for_three_later_packets_before_it_repeats_one() -> None:
+    stream = Stream("selective-repeat", Faults(), window=4)
+    stream.sender.write(message(4 * PAYLOAD))
+    lose(stream, {1})
+    assert first_packets_sent(stream) == []
+    stream.network.now = stream.sender.deadline()
+    assert first_packets_sent(stream) == [1]
+    assert stream.counts.timeouts == 1
+
+
+def test_go_back_n_repeats_everything_from_what_was_lost() -> None:
+    stream = Stream("go-back-n", Faults(), window=8)
+    stream.sender.write(message(8 * PAYLOAD))
+    lose(stream, {5})
+    assert stream.counts.ignored["early"] == 2
+    assert first_packets_sent(stream) == [5, 6, 7]
+    # It was asked for once: if it is lost again, only the timeout brings it.
+    lose(stream, {5})
+    assert first_packets_sent(stream) == []
+    stream.network.now = stream.sender.deadline()
+    assert first_packets_sent(stream) == [5, 6, 7]
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_timeouts_back_off_and_an_answer_ends_that(transport: Transport) -> None:
+    stream = Stream(transport, Faults(), window=1)
+    stream.sender.write(message(2))
+    waits = []
+    for _ in range(6):
+        assert first_packets_sent(stream) == [0]
+        waits.append(stream.sender.deadline() - stream.network.now)
+        stream.network.now = stream.sender.deadline()
+    assert waits == pytest.approx([0.02, 0.04, 0.08, 0.16, 0.2, 0.2])
+    lose(stream, set())
+    stream.sender.write(message(2))
+    first_packets_sent(stream)
+    assert stream.sender.deadline() - stream.network.now == pytest.approx(0.02)
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_congestion_marks_make_the_window_smaller(transport: Transport) -> None:
+    def flights(faults: Faults) -> int:
+        stream = Stream(transport, faults, window=32, seed=1)
+        assert stream.send([message(320 * PAYLOAD)])
+        return round(stream.network.now / 0.002)
+
+    plain = flights(Faults())
+    assert plain == 10
+    assert flights(Faults(marking=1.0)) > 2 * plain
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 2), st.integers(0, 2**64 - 1), st.integers(0, 2**32 - 1), st.binary(max_size=4)
+        )
+    )
+)
+def test_no_acknowledgement_however_wrong_upsets_a_sender(
+    transport: Transport, answers: list[tuple[int, int, int, bytes]]
+) -> None:
+    stream = Stream(transport, Faults(), window=8)
+    stream.sender.write(message(20 * PAYLOAD))
+    first_packets_sent(stream)
+    for kind, number, marked, bitmap in answers:
+        stream.sender.acknowledge(kind, number, marked, np.frombuffer(bitmap, np.uint8), 0.001)
+        first_packets_sent(stream)
+        assert stream.sender.deadline() >= 0
+
+
+# -- all-reduces over it
+
+
+class Cluster:
+    """Workers of one group."""
+
+    def __init__(self, groups: Sequence[Group], faults: Faults, seed: int = 0) -> None:
+        self.network = Network(faults, seed)
+        self.workers = [HostBasedWorker(group, RECOVERY) for group in groups]
+
+    def all_reduce(self, inputs: Sequence[NDArray[np.float32]]) -> list[NDArray[np.float32]]:
+        for worker, x in zip(self.workers, inputs, strict=True):
+            worker.start(x, self.network.now)
+        for rank in range(len(self.workers)):
+            self.wake(rank)
+        while not all(worker.finished for worker in self.workers):
+            assert self.network.step()
+        return [worker.finish() for worker in self.workers]
+
+    def wake(self, rank: int) -> None:
+        worker = self.workers[rank]
+        for peer, batch in worker.datagrams_to_send(self.network.now):
+            self.network.carry(batch, lambda d, marked, peer=peer: self.deliver(peer, d, marked))
+        deadline = worker.deadline()
+        if deadline is not None:
+            self.network.at(max(deadline, self.network.now), lambda: self.expire(rank))
+
+    def expire(self, rank: int) -> None:
+        deadline = self.workers[rank].deadline()
+        if deadline is not None and deadline <= self.network.now:
+            self.wake(rank)
+
+    def deliver(self, rank: int, datagram: Bytes, marked: bool) -> None:
+        self.workers[rank].receive(datagram, self.network.now, np.array([marked]))
+        self.wake(rank)
+
+
+def groups(count: int, algorithm: HostBasedAlgorithm, transport: Transport) -> list[Group]:
+    return [Group(rank, count, algorithm, transport, window=8, chunk=512) for rank in range(count)]
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@settings(deadline=None, max_examples=12)
+@given(
+    count=st.integers(1, 6),
+    sizes=st.lists(st.integers(0, 3000), min_size=1, max_size=3),
+    faults=FAULTS,
+    seed=st.integers(0, 2**32),
+)
+def test_all_reduces_over_a_faulty_network_are_exact(
+    algorithm: HostBasedAlgorithm,
+    transport: Transport,
+    count: int,
+    sizes: list[int],
+    faults: Faults,
+    seed: int,
+) -> None:
+    cluster = Cluster(groups(count, algorithm, transport), faults, seed)
+    draw = np.random.default_rng(seed)
+    for size in sizes:
+        inputs = [draw.standard_normal(size, np.float32) for _ in range(count)]
+        expected = float32_sum(algorithm, inputs).tobytes()
+        assert all(result.tobytes() == expected for result in cluster.all_reduce(inputs))
+
+
+@settings(deadline=None)
+@given(st.lists(st.binary(max_size=60)))
+def test_datagrams_of_others_are_ignored(datagrams: list[bytes]) -> None:
+    cluster = Cluster(groups(2, "ring", "selective-repeat"), Faults())
+    ours = Ends(1, 0, 1).header(ACK).tobytes()  # of another session
+    for datagram in [*datagrams, ours]:
+        cluster.workers[0].receive(np.frombuffer(datagram, np.uint8).reshape(1, -1), 0.0)
+    assert cluster.workers[0].statistics.streams.ignored.total() == len(datagrams) + 1
+    inputs = [np.full(700, rank, np.float32) for rank in range(2)]
+    assert all((result == 1).all() for result in cluster.all_reduce(inputs))
+
+
+def test_a_silent_peer_is_named() -> None:
+    worker = HostBasedWorker(groups(3, "ring", "go-back-n")[0], RECOVERY)
+    worker.start(np.ones(30, np.float32), 0.0)
+    worker.datagrams_to_send(0.0)
+    with pytest.raises(
+        StallError,
+        match=r"ring rank 0 of 3, all-reduce 1: awaiting data from rank 2 and "
+        r"acknowledgements from rank 1; nothing new for 60 s",
+    ):
+        worker.datagrams_to_send(60.0)
+
+
+def test_workers_with_arrays_of_different_sizes_are_told() -> None:
+    cluster = Cluster(groups(2, "ring", "selective-repeat"), Faults())
+    with pytest.raises(CollectiveError, match="does it sum an array of another size"):
+        cluster.all_reduce([np.zeros(100, np.float32), np.zeros(90, np.float32)])
+
+
+def test_the_next_all_reduce_waits_for_the_one_before() -> None:
+    worker = HostBasedWorker(Group(0, 2), RECOVERY)
+    worker.start(np.zeros(4, np.float32), 0.0)
+    with pytest.raises(CollectiveError, match="the all-reduce before has not finished"):
+        worker.start(np.zeros(4, np.float32), 0.0)
+    with pytest.raises(CollectiveError, match="no all-reduce has finished"):
+        worker.finish()
+
+
+@pytest.mark.parametrize(
+    ("group", "message"),
+    [
+        ({"rank": 2, "workers": 2}, "rank must be from 0 to 1 with 2 workers, not 2"),
+        ({"rank": 0, "workers": 0}, "workers must be from 1 to 65536, not 0"),
+        ({"rank": 0, "workers": 2, "window": 0}, "window must be at least 1, not 0"),
+    ],
+)
+def test_a_group_that_cannot_be_is_refused(group: dict[str, int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Group(**group)  # type: ignore[arg-type]

@@ -1,0 +1,95 @@
+"""All-reduces between hosts over UDP on the loopback, a thread for each rank."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import TypeVar
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from workers.collective import HostBasedAlgorithm, StallError, Transport
+from workers.host_based import Group
+from workers.recovery import Recovery
+from workers.summation import float32_sum
+from workers.udp_peers import UdpAllReduce, UdpGroupConfig
+
+T = TypeVar("T")
+
+CASES: list[tuple[HostBasedAlgorithm, Transport]] = [
+    ("ring", "selective-repeat"),
+    ("ring", "go-back-n"),
+    ("halving-doubling", "selective-repeat"),
+    ("double-binary-tree", "go-back-n"),
+    ("parameter-server", "selective-repeat"),
+]
+
+
+def free_addresses(count: int) -> tuple[tuple[str, int], ...]:
+    """For each rank an address of its own on the loopback and the first of `count` ports that nobody has now."""
+    addresses = []
+    for rank in range(count):
+        ip = f"127.0.2.{rank + 1}"
+        while True:
+            with ExitStack() as stack:
+                try:
+                    first = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+                    first.bind((ip, 0))
+                    port = int(first.getsockname()[1])
+                    for offset in range(1, count):
+                        following = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+                        following.bind((ip, port + offset))
+                except (OSError, OverflowError):
+                    continue
+            break
+        addresses.append((ip, port))
+    return tuple(addresses)
+
+
+def on_every_rank(
+    count: int, algorithm: HostBasedAlgorithm, transport: Transport, do: Callable[[UdpAllReduce], T]
+) -> list[T]:
+    addresses = free_addresses(count)
+
+    def run(rank: int) -> T:
+        group = Group(rank, count, algorithm, transport, window=64)
+        with UdpAllReduce(UdpGroupConfig(group, addresses, recovery=Recovery(give_up=20.0))) as collective:
+            return do(collective)
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(run, range(count)))
+
+
+@pytest.mark.parametrize(("algorithm", "transport"), CASES)
+def test_every_rank_gets_the_same_sum_in_the_order_of_the_algorithm(
+    algorithm: HostBasedAlgorithm, transport: Transport
+) -> None:
+    draw = np.random.default_rng(0)
+    arrays = [[draw.standard_normal(size, np.float32) for _ in range(3)] for size in (1, 100_000, 777)]
+
+    def sums(collective: UdpAllReduce) -> list[NDArray[np.float32]]:
+        return [collective.all_reduce(of[collective.config.group.rank]) for of in arrays]
+
+    results = on_every_rank(3, algorithm, transport, sums)
+    for index, of in enumerate(arrays):
+        expected = float32_sum(algorithm, of).tobytes()
+        assert all(result[index].tobytes() == expected for result in results)
+
+
+def test_a_silent_peer_is_named() -> None:
+    group = Group(0, 2)
+    config = UdpGroupConfig(group, free_addresses(2), recovery=Recovery(give_up=0.1))
+    with (
+        UdpAllReduce(config) as collective,
+        pytest.raises(StallError, match="awaiting data from rank 1 and acknowledgements from rank 1"),
+    ):
+        collective.all_reduce(np.ones(5, np.float32))
+
+
+def test_every_worker_needs_an_address() -> None:
+    with pytest.raises(ValueError, match="an address for each of 3 workers, not 1"):
+        UdpGroupConfig(Group(0, 3), (("127.0.0.1", 1),))

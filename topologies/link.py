@@ -1,0 +1,52 @@
+"""What a link does to packets besides its rate: one vocabulary for live switches and for virtual time."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Probability = Annotated[float, Field(ge=0, le=1)]
+Seconds = Annotated[float, Field(ge=0, le=3600)]
+Bytes = Annotated[int, Field(ge=0)]
+
+
+class Bursts(BaseModel):
+    """Loss in bursts after Gilbert and Elliott: a chain of two states, a step a packet; `loss` in the bad one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    begin: Probability
+    end: Probability
+    loss: Probability = 1.0
+
+
+class LinkProperties(BaseModel):
+    """What either direction of a link does, drawn for each packet by itself.
+
+    delay: seconds from the last bit sent to the far end's having it.
+    jitter: up to this many seconds more for each packet, which does not overtake the one before.
+    queue_bytes: a packet that finds no room at a switch is dropped (None: there always is; hosts always wait).
+    ecn_bytes: a packet that finds more waiting at a switch is marked, if it is ECN-capable (RFC 3168).
+    overhead: bytes that a frame takes on the wire besides its own: 24 with Ethernet, of which Linux's htb counts none.
+    loss, corruption, duplication, reordering: probabilities. A corrupted frame is dropped by its receiver.
+    displacement: seconds that a reordered packet, and the copy of a duplicated one, may come later.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    delay: Seconds = 0.0
+    jitter: Seconds = 0.0
+    queue_bytes: Bytes | None = None
+    ecn_bytes: Bytes | None = None
+    overhead: Bytes = 0
+    loss: Probability = 0.0
+    corruption: Probability = 0.0
+    duplication: Probability = 0.0
+    reordering: Probability = 0.0
+    displacement: Seconds = 0.0
+    burst: Bursts | None = None
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+
+
+PLAIN = LinkProperties()

@@ -1,0 +1,489 @@
+/* What a worker does for each packet, in one pass while the packet is in the cache, and how it waits for packets.
+ *
+ * The same as Worker, Timers and Tensor do with numpy, to the bit: protocol.py, recovery.py and tensor.py say what is
+ * done and why; native.py and udp.py call. Compiled without contraction of a * b + c, which would round differently. */
+
+#define _GNU_SOURCE
+#include <errno.h>
+#include <math.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+
+enum { HEADER = 10, SMALLEST_EXPONENT = -128, LARGEST_EXPONENT = 127, NOT_QUANTIZABLE = 1, NONE = -1 };
+enum { RESULT = 1 << 4, SATURATED = 0x08, SMALL = 1, LARGE = 3 }; /* of the first byte; size field of 64 and 256 values */
+#define LARGEST_SUM 2147483647.0
+
+enum reason { MALFORMED, OTHER_LEASE, UNKNOWN_CHUNK, DUPLICATE, REASONS };
+
+enum part { WAIT, RECEIVE, TAKE, PACK, SEND, PARTS };
+
+struct rtt { /* recovery.RttEstimator */
+    double smoothed, variation, rto, rto_without_floor;
+};
+
+struct timers { /* recovery.Timers */
+    double answered, not_before;
+    int64_t backoff, next_sending, newest_answered, running, flight;
+};
+
+struct work {
+    /* One lease's. By place: */
+    int64_t *awaited, *times_sent, *backoffs, *sendings;
+    double *first_sent, *last_sent, *timeouts, *lost_at;
+    uint8_t *measured, *leading, *carrying; /* the last two: packets */
+    int64_t *ready;                         /* chunks to send, in order */
+    struct rtt *rtt;
+    struct timers *timers;
+    double initial_rto, min_rto, max_rto;
+    int64_t lease, window, first_slot, values, workers;
+    /* One all-reduce's. The last block, if it is not whole, is in the tails. */
+    const float *x, *x_tail;
+    float *out, *out_tail;
+    int8_t *e0, *e1;
+    double *factors;
+    uint8_t *accepted;
+    int64_t first_chunk, whole_blocks, blocks, lead, chunks;
+    /* What the last call did, and when something new arrived last. */
+    int64_t ready_count, accepted_count, saturated, ignored[REASONS];
+    int64_t received, received_bytes, sent, sent_bytes; /* of exchange() alone; datagrams and bytes */
+    double progress;
+    double spent[PARTS]; /* seconds, since the lease began */
+};
+
+static uint32_t load32(const uint8_t *from)
+{
+    uint32_t value;
+    memcpy(&value, from, sizeof value);
+    return __builtin_bswap32(value);
+}
+
+static void store32(uint8_t *to, uint32_t value)
+{
+    value = __builtin_bswap32(value);
+    memcpy(to, &value, sizeof value);
+}
+
+/* -- quantization.py ---------------------------------------------------------------------------------------------- */
+
+/* Exponent of each of `count` blocks, and NOT_QUANTIZABLE in `flags` for those that are so; the last block holds the rest
+ * of the `elements`. */
+void block_exponents(const float *x, int64_t elements, int64_t values, int64_t workers, int64_t count, int8_t *exponents,
+                     int8_t *flags)
+{
+    for (int64_t block = 0; block < count; block++, x += values, elements -= values) {
+        int64_t length = elements < values ? elements : values;
+        uint32_t peak = 0; /* magnitudes are ordered as their bits are, and infinity and NaN are above all others */
+        for (int64_t i = 0; i < length; i++) {
+            uint32_t bits;
+            memcpy(&bits, x + i, sizeof bits);
+            bits &= 0x7fffffff;
+            peak = bits > peak ? bits : peak;
+        }
+        float magnitude;
+        memcpy(&magnitude, &peak, sizeof magnitude);
+        int exponent = 0;
+        double mantissa = peak < 0x7f800000 ? frexp(magnitude, &exponent) : 0;
+        exponent += mantissa > 1 - (double)workers / 4294967296.0;
+        bool quantizable = peak < 0x7f800000 && exponent <= LARGEST_EXPONENT;
+        if (peak == 0 || !quantizable || exponent < SMALLEST_EXPONENT)
+            exponent = SMALLEST_EXPONENT;
+        exponents[block] = (int8_t)exponent;
+        flags[block] = quantizable ? 0 : NOT_QUANTIZABLE;
+    }
+}
+
+static void quantize(const float *restrict x, double factor, int64_t count, uint8_t *restrict to)
+{
+    for (int64_t i = 0; i < count; i++)
+        store32(to + 4 * i, (uint32_t)(int32_t)rint((double)x[i] * factor));
+}
+
+static void dequantize(const uint8_t *restrict from, double factor, int64_t count, float *restrict out)
+{
+    for (int64_t i = 0; i < count; i++)
+        out[i] = (float)((double)(int32_t)load32(from + 4 * i) / factor);
+}
+
+/* -- recovery.py -------------------------------------------------------------------------------------------------- */
+
+static void sample(struct work *w, double rtt, double share)
+{
+    struct rtt *r = w->rtt;
+    if (isnan(r->smoothed)) {
+        r->smoothed = rtt;
+        r->variation = rtt / 2;
+    } else {
+        if (2 * rtt <= r->smoothed)
+            share = 1;
+        r->variation += 0.25 * share * (fabs(r->smoothed - rtt) - r->variation);
+        r->smoothed += 0.125 * share * (rtt - r->smoothed);
+    }
+    double rto = r->smoothed + fmax(0.001, 4 * r->variation);
+    r->rto_without_floor = fmin(rto, w->max_rto);
+    r->rto = fmax(r->rto_without_floor, w->min_rto);
+}
+
+static void start_timers(struct work *w, const int64_t *chunks, int64_t count, double now, bool measure)
+{
+    struct timers *t = w->timers;
+    double rto = measure ? w->rtt->rto : fmax(w->rtt->rto, w->initial_rto);
+    double timeout = fmin(ldexp(rto, (int)t->backoff), w->max_rto);
+    for (int64_t i = 0; i < count; i++) {
+        int64_t place = (chunks[i] + w->first_chunk) % w->window;
+        w->timeouts[place] = timeout;
+        w->backoffs[place] = t->backoff;
+        w->measured[place] = measure;
+        w->first_sent[place] = w->last_sent[place] = now;
+        w->times_sent[place] = 1;
+        w->sendings[place] = t->next_sending++;
+    }
+    t->not_before = fmin(t->not_before, now + timeout);
+    t->flight = t->running && t->flight > t->running + count ? t->flight : t->running + count;
+    t->running += count;
+}
+
+static void stop_timers(struct work *w, const int64_t *numbers, int64_t count, double now)
+{
+    struct timers *t = w->timers;
+    double share = (double)count / (double)t->flight;
+    int64_t newest = -1, newest_place = NONE;
+    for (int64_t i = 0; i < count; i++) {
+        int64_t place = numbers[i] % w->window;
+        if (w->times_sent[place] == 1 && w->sendings[place] > newest) {
+            newest = w->sendings[place];
+            newest_place = place;
+        }
+        w->timeouts[place] = w->lost_at[place] = INFINITY;
+        w->sendings[place] = INT64_MAX;
+    }
+    t->answered = now;
+    t->running -= count;
+    if (newest_place == NONE || newest < t->newest_answered)
+        return;
+    t->newest_answered = newest;
+    t->backoff = 0;
+    if (w->measured[newest_place])
+        sample(w, now - w->first_sent[newest_place], share);
+    for (int64_t place = 0; place < w->window; place++)
+        if (w->sendings[place] < newest) {
+            w->lost_at[place] = w->last_sent[place] + w->rtt->rto_without_floor;
+            t->not_before = fmin(t->not_before, w->lost_at[place]);
+        }
+}
+
+/* -- protocol.py -------------------------------------------------------------------------------------------------- */
+
+static int64_t packet_size(const struct work *w, int64_t chunk)
+{
+    return HEADER + 4 * (chunk < w->lead && w->values > 64 ? 64 : w->values);
+}
+
+static uint32_t pool_index(const struct work *w, int64_t number)
+{
+    return (uint32_t)((number / w->window & 1) << 15 | (w->first_slot + number % w->window));
+}
+
+/* The packets of chunks that are sent for the first time, into their places: all among the first B, or none. Returns the
+ * first place if the others follow it one by one, else NONE. */
+int64_t pack(struct work *w, const int64_t *chunks, int64_t count, double now)
+{
+    bool leads = chunks[0] < w->lead;
+    int64_t size = packet_size(w, chunks[0]);
+    uint8_t *packets = leads ? w->leading : w->carrying;
+    int64_t first = (chunks[0] + w->first_chunk) % w->window;
+    bool one_by_one = true;
+    for (int64_t i = 0; i < count; i++) {
+        int64_t chunk = chunks[i], number = chunk + w->first_chunk, place = number % w->window;
+        one_by_one &= place == first + i;
+        uint8_t *packet = packets + place * size; /* type, size and lease are there */
+        uint32_t index = pool_index(w, number);
+        store32(packet + 2, (uint32_t)number);
+        packet[6] = (uint8_t)(index >> 8);
+        packet[7] = (uint8_t)index;
+        packet[8] = (uint8_t)w->e0[chunk];
+        packet[9] = (uint8_t)w->e1[chunk];
+        w->awaited[place] = number;
+        int64_t block = chunk - w->lead;
+        if (leads || isnan(w->factors[block]))
+            memset(packet + HEADER, 0, (size_t)(size - HEADER));
+        else
+            quantize(block < w->whole_blocks ? w->x + block * w->values : w->x_tail, w->factors[block], w->values,
+                     packet + HEADER);
+    }
+    start_timers(w, chunks, count, now, !leads);
+    return one_by_one ? first : NONE;
+}
+
+/* Why a datagram is no result awaited, the first reason that applies. */
+static enum reason refuse(const struct work *w, const uint8_t *packet, int64_t size, int64_t chunk, bool awaited,
+                          bool fits)
+{
+    bool sent = chunk < 0 || awaited || (chunk < w->chunks && w->accepted[chunk]);
+    if ((packet[0] & ~SATURATED) != (RESULT | (size == HEADER + 4 * 64 ? SMALL : LARGE)))
+        return MALFORMED;
+    if (packet[1] != w->lease)
+        return OTHER_LEASE;
+    if (!sent)
+        return UNKNOWN_CHUNK;
+    return awaited && !fits ? MALFORMED : DUPLICATE;
+}
+
+/* Takes over one result, which is the first for its chunk. */
+static void take(struct work *w, const uint8_t *packet, int64_t chunk)
+{
+    w->saturated += (packet[0] & SATURATED) != 0;
+    if (chunk < w->blocks) {
+        double factor = ldexp(LARGEST_SUM / (double)w->workers, -(int8_t)packet[8]);
+        w->factors[chunk] = (int8_t)packet[9] >= NOT_QUANTIZABLE ? NAN : factor;
+    }
+    int64_t block = chunk - w->lead;
+    if (block >= 0)
+        dequantize(packet + HEADER, w->factors[block], w->values,
+                   block < w->whole_blocks ? w->out + block * w->values : w->out_tail);
+}
+
+/* Queues a chunk if its exponent is known and its slot is free, one of which has become so just now. In ascending order
+ * where there are fewer blocks than places, in the order of the results otherwise. */
+static void release(struct work *w, int64_t chunk)
+{
+    if (chunk >= w->chunks || !w->accepted[chunk - w->lead] || (chunk >= w->window && !w->accepted[chunk - w->window]))
+        return;
+    int64_t i = w->ready_count++;
+    if (w->lead < w->window)
+        for (; i > 0 && w->ready[i - 1] > chunk; i--)
+            w->ready[i] = w->ready[i - 1];
+    w->ready[i] = chunk;
+}
+
+/* Takes a batch of datagrams of the size of a packet, `stride` bytes apart; what may be sent then is added to `ready`. */
+static void take_batch(struct work *w, const uint8_t *datagrams, int64_t count, int64_t size, int64_t stride, double now)
+{
+    int64_t fresh = 0, *numbers = w->ready + w->window; /* of the fresh ones */
+    for (const uint8_t *packet = datagrams; count > 0; count--, packet += stride) {
+        int64_t number = load32(packet + 2), place = number % w->window, chunk = number - w->first_chunk;
+        bool awaited = w->awaited[place] == number;
+        bool fits = awaited && size == packet_size(w, chunk) &&
+                    (packet[0] & ~SATURATED) == (RESULT | (size == HEADER + 4 * 64 ? SMALL : LARGE)) &&
+                    packet[1] == w->lease && (packet[6] << 8 | packet[7]) == (int)pool_index(w, number);
+        if (!fits || w->accepted[chunk]) { /* in this batch, or it would not be awaited */
+            w->ignored[refuse(w, packet, size, chunk, awaited, fits)]++;
+            continue;
+        }
+        w->accepted[chunk] = 1;
+        numbers[fresh++] = number;
+        take(w, packet, chunk);
+        release(w, chunk + w->lead);
+        if (w->lead < w->window)
+            release(w, chunk + w->window);
+    }
+    for (int64_t i = 0; i < fresh; i++)
+        w->awaited[numbers[i] % w->window] = NONE;
+    w->accepted_count += fresh;
+    if (fresh) {
+        w->progress = now;
+        stop_timers(w, numbers, fresh, now);
+    }
+}
+
+static void reset_counts(struct work *w)
+{
+    w->accepted_count = w->saturated = w->received = w->received_bytes = w->sent = w->sent_bytes = w->ready_count = 0;
+    memset(w->ignored, 0, sizeof w->ignored);
+}
+
+/* Takes a batch; the counts in `w` are of it alone. */
+void receive(struct work *w, const uint8_t *datagrams, int64_t count, int64_t size, int64_t stride, double now)
+{
+    reset_counts(w);
+    take_batch(w, datagrams, count, size, stride, now);
+}
+
+/* -- udp.py ------------------------------------------------------------------------------------------------------- */
+
+enum { UDP_SEGMENT = 103, UDP_GRO = 104, MOST_MESSAGES = 64 };
+
+/* Waking up takes long, so a wait begins with yielding the processor for SPIN seconds. Where one took longer than LONG,
+ * on slow links or since others want the processor and yielding gives it to them for long, the next are slept through. */
+#define SPIN 100e-6
+#define LONG 200e-6
+#define SLEEPS 16
+
+struct link { /* native.Link */
+    int64_t socket, segments, offload, room;
+    uint8_t *buffer;
+    int64_t sleeps; /* so many waits more are slept through from the start */
+};
+
+struct message {
+    int64_t length, size; /* in bytes: of all, and of each datagram in it but perhaps the last */
+};
+
+struct inbox { /* messages side by side in the link's buffer */
+    int64_t count, end;
+    struct message messages[MOST_MESSAGES];
+};
+
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* Books the time since `now` on a part, and returns the time. */
+static double spend(struct work *w, enum part part, double now)
+{
+    double then = now;
+    now = seconds();
+    w->spent[part] += now - then;
+    return now;
+}
+
+static struct timespec as_timespec(double duration)
+{
+    return (struct timespec){(time_t)duration, (long)((duration - floor(duration)) * 1e9)};
+}
+
+/* Sends the packets of `ready`, many in a message; returns 0 or an error. Those not sent then count as lost. */
+static int send_ready(struct work *w, const struct link *l)
+{
+    int64_t size = packet_size(w, w->ready[0]), step = l->offload ? l->segments : 1;
+    const uint8_t *packets = w->ready[0] < w->lead ? w->leading : w->carrying;
+    for (int64_t first = 0; first < w->ready_count; first += step) {
+        struct iovec pieces[MOST_MESSAGES];
+        int64_t count = 0, last = first + step < w->ready_count ? first + step : w->ready_count;
+        const uint8_t *end = NULL; /* packets side by side are one piece */
+        for (int64_t i = first; i < last; i++) {
+            const uint8_t *packet = packets + (w->ready[i] + w->first_chunk) % w->window * size;
+            if (packet != end)
+                pieces[count++] = (struct iovec){(uint8_t *)packet, 0};
+            pieces[count - 1].iov_len += (size_t)size;
+            end = packet + size;
+        }
+        struct msghdr message = {.msg_iov = pieces, .msg_iovlen = (size_t)count};
+        union {
+            char bytes[CMSG_SPACE(sizeof(uint16_t))];
+            struct cmsghdr header;
+        } control = {.header = {CMSG_LEN(sizeof(uint16_t)), IPPROTO_UDP, UDP_SEGMENT}};
+        if (l->offload) {
+            uint16_t segment = (uint16_t)size;
+            memcpy(CMSG_DATA(&control.header), &segment, sizeof segment);
+            message.msg_control = &control;
+            message.msg_controllen = sizeof control;
+        }
+        ssize_t sent;
+        do
+            sent = sendmsg((int)l->socket, &message, 0);
+        while (sent < 0 && errno == EINTR);
+        if (sent < 0 && errno != ECONNREFUSED) /* that tells of a datagram sent before */
+            return errno;
+        w->sent += last - first;
+        w->sent_bytes += (last - first) * size;
+    }
+    return 0;
+}
+
+/* Takes messages until there are `enough` bytes; returns 0, or the error that there was in place of one. */
+static int take_messages(const struct link *l, int64_t enough, struct inbox *in)
+{
+    while (in->end < enough && in->count < MOST_MESSAGES) {
+        union {
+            char bytes[CMSG_SPACE(sizeof(int))];
+            struct cmsghdr header;
+        } control;
+        struct iovec piece = {l->buffer + in->end, (size_t)(l->room - in->end)};
+        struct msghdr message = {
+            .msg_iov = &piece, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+        ssize_t length = recvmsg((int)l->socket, &message, MSG_DONTWAIT);
+        if (length < 0 && (errno == ECONNREFUSED || errno == EINTR))
+            continue;
+        if (length < 0)
+            return errno == EAGAIN ? 0 : errno;
+        int size = (int)length;
+        struct cmsghdr *said = CMSG_FIRSTHDR(&message);
+        if (said && said->cmsg_level == IPPROTO_UDP && said->cmsg_type == UDP_GRO)
+            memcpy(&size, CMSG_DATA(said), sizeof size);
+        in->messages[in->count++] = (struct message){length, size};
+        in->end += length;
+    }
+    return 0;
+}
+
+static void take_datagrams(struct work *w, const uint8_t *datagrams, int64_t count, int64_t size, double now)
+{
+    w->received += count;
+    w->received_bytes += count * size;
+    if (size == HEADER + 4 * 64 || size == HEADER + 4 * 256)
+        take_batch(w, datagrams, count, size, size, now);
+    else
+        w->ignored[MALFORMED] += count;
+}
+
+static void take_inbox(struct work *w, const struct link *l, const struct inbox *in, double now)
+{
+    const uint8_t *datagrams = l->buffer;
+    for (const struct message *m = in->messages; m < in->messages + in->count; datagrams += m->length, m++) {
+        int64_t whole = m->size ? m->length / m->size : 0, rest = m->length - whole * m->size;
+        take_datagrams(w, datagrams, whole, m->size, now);
+        if (rest)
+            take_datagrams(w, datagrams + whole * m->size, 1, rest, now);
+    }
+}
+
+/* Receives and answers until `awaited` results more are there, the clock passes `until`, or a timer may have expired.
+ * Where fewer than `enough` bytes have come and more must come, it waits `patience` for them. Returns 0 or an error. */
+int exchange(struct work *w, struct link *l, int64_t awaited, double until, int64_t enough, double patience)
+{
+    struct inbox in;
+    reset_counts(w);
+    double now = seconds(), idle_since = now;
+    while (w->accepted_count < awaited && now < fmin(until, w->timers->not_before)) {
+        in.count = in.end = 0;
+        int error = take_messages(l, 1, &in);
+        if (error)
+            return error;
+        if (!in.count && !l->sleeps && now < idle_since + SPIN) {
+            sched_yield();
+            now = spend(w, WAIT, now);
+            continue;
+        }
+        if (!in.count) {
+            struct pollfd one = {(int)l->socket, POLLIN, 0};
+            struct timespec wait = as_timespec(fmax(fmin(until, w->timers->not_before) - now, 0));
+            int ready = ppoll(&one, 1, &wait, NULL);
+            if (ready < 0)
+                return errno == EINTR ? 0 : errno; /* a signal is for Python to handle */
+            now = spend(w, WAIT, now);
+            continue;
+        }
+        l->sleeps = now > idle_since + LONG ? SLEEPS : l->sleeps - (l->sleeps > 0);
+        now = spend(w, RECEIVE, now);
+        int64_t most = w->timers->running * (HEADER + 4 * 64);
+        if (patience > 0 && in.end < (most < enough ? most : enough)) {
+            struct timespec wait = as_timespec(patience);
+            nanosleep(&wait, NULL);
+            now = spend(w, WAIT, now);
+            if ((error = take_messages(l, enough, &in)))
+                return error;
+            now = spend(w, RECEIVE, now);
+        }
+        take_inbox(w, l, &in, now);
+        now = idle_since = spend(w, TAKE, now);
+        if (w->ready_count) {
+            pack(w, w->ready, w->ready_count, now);
+            now = spend(w, PACK, now);
+            error = send_ready(w, l);
+            w->ready_count = 0;
+            if (error)
+                return error;
+            now = idle_since = spend(w, SEND, now);
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,246 @@
+"""The worker's per-packet work in C: native.c, compiled on first use and kept in a cache by content.
+
+Everything here does what the numpy code does, to the bit; without a C compiler that code does it alone.
+"""
+
+import ctypes
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+import warnings
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.protocol import Lease, Worker
+from workers.recovery import Recovery
+from workers.tensor import Tensor
+
+SOURCE = Path(__file__).with_name("native.c")
+FLAGS = ("-std=gnu11", "-O3", "-march=native", "-ffp-contract=off", "-fPIC", "-shared")
+
+PARTS = ("wait", "receive", "unpack", "pack", "send")  # enum part
+_REASONS = ("malformed", "other lease", "unknown chunk", "duplicate")  # enum reason
+
+_pointer, _int64, _double = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
+
+
+class _Work(ctypes.Structure):
+    """struct work of native.c."""
+
+    _fields_ = (
+        *((name, _pointer) for name in ("awaited", "times_sent", "backoffs", "sendings")),
+        *((name, _pointer) for name in ("first_sent", "last_sent", "timeouts", "lost_at")),
+        *((name, _pointer) for name in ("measured", "leading", "carrying", "ready", "rtt", "timers")),
+        *((name, _double) for name in ("initial_rto", "min_rto", "max_rto")),
+        *((name, _int64) for name in ("lease", "window", "first_slot", "values", "workers")),
+        *((name, _pointer) for name in ("x", "x_tail", "out", "out_tail", "e0", "e1", "factors", "accepted")),
+        *((name, _int64) for name in ("first_chunk", "whole_blocks", "blocks", "lead", "chunks")),
+        ("ready_count", _int64),
+        ("accepted_count", _int64),
+        ("saturated", _int64),
+        ("ignored", _int64 * len(_REASONS)),
+        *((name, _int64) for name in ("received", "received_bytes", "sent", "sent_bytes")),
+        ("progress", _double),
+        ("spent", _double * len(PARTS)),
+    )
+
+
+class Link(ctypes.Structure):
+    """struct link of native.c: a socket, how it sends, and memory for what it receives."""
+
+    _fields_ = (
+        *((name, _int64) for name in ("socket", "segments", "offload", "room")),
+        ("buffer", _pointer),
+        ("sleeps", _int64),
+    )
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """native.c, compiled for this processor by $CC or cc.
+
+    None where there is no compiler; and, with a warning, where it fails.
+    """
+    found = shutil.which(os.environ.get("CC", "cc"))
+    if found is None:
+        return None
+    try:
+        return _declare(ctypes.CDLL(str(_compiled(found))))
+    except (OSError, subprocess.CalledProcessError) as error:
+        said = error.stderr if isinstance(error, subprocess.CalledProcessError) else error
+        warnings.warn(f"workers go on without {SOURCE.name}, more slowly: {said}", stacklevel=2)
+        return None
+
+
+def _compiled(found: str) -> Path:
+    """The library, made if need be; the workers of a machine start together, and one of them makes it."""
+    status = Path(found).resolve().stat()
+    processor = Path("/proc/cpuinfo").read_text().partition("\nflags")[2].partition("\n")[0]
+    made_of = (SOURCE.read_bytes(), found, status.st_size, status.st_mtime_ns, processor, FLAGS)
+    name = f"workers-{hashlib.sha256(repr(made_of).encode()).hexdigest()[:32]}.so"
+    kept = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fanin" / name
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    with kept.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not kept.exists():
+            with tempfile.TemporaryDirectory(dir=kept.parent) as scratch:
+                built = Path(scratch) / name
+                command = [found, *FLAGS, "-o", str(built), str(SOURCE), "-lm"]
+                subprocess.run(command, capture_output=True, text=True, check=True)
+                built.replace(kept)
+    return kept
+
+
+def _declare(loaded: ctypes.CDLL) -> ctypes.CDLL:
+    work = ctypes.POINTER(_Work)
+    loaded.block_exponents.argtypes = (_pointer, _int64, _int64, _int64, _int64, _pointer, _pointer)
+    loaded.block_exponents.restype = None
+    loaded.pack.argtypes = (work, _pointer, _int64, _double)
+    loaded.pack.restype = _int64
+    loaded.receive.argtypes = (work, _pointer, _int64, _int64, _int64, _double)
+    loaded.receive.restype = None
+    loaded.exchange.argtypes = (work, ctypes.POINTER(Link), _int64, _double, _int64, _double)
+    loaded.exchange.restype = ctypes.c_int
+    return loaded
+
+
+def _library() -> ctypes.CDLL:
+    loaded = library()
+    if loaded is None:
+        raise RuntimeError(f"{SOURCE.name} has not been compiled here")
+    return loaded
+
+
+def block_exponents(x: NDArray[np.float32], values: int, workers: int, announced: NDArray[np.int8]) -> None:
+    """Exponent of each block of the flat `x`, the last one perhaps shorter, as by quantization.block_exponents.
+
+    announced: int8 [2, blocks or more], filled: exponents, and NOT_QUANTIZABLE for blocks that are so.
+    """
+    at, row = announced.ctypes.data, announced.strides[0]
+    _library().block_exponents(x.ctypes.data, x.size, values, workers, -(-x.size // values), at, at + row)
+
+
+class NativeTensor(Tensor):
+    """A Tensor whose packets are written and read by native.c, in the caller's own arrays."""
+
+    def __init__(
+        self, x: NDArray[np.float32], out: NDArray[np.float32], *, workers: int, values: int, window: int
+    ) -> None:
+        super().__init__(
+            np.require(x, requirements=["C", "A"]), out, workers=workers, values=values, window=window
+        )
+        block_exponents(self.x, values, workers, self.announced)
+        self.whole_blocks, self._rest = divmod(x.size, values)
+        self.tails = np.zeros((2, values), np.float32)  # of x and out
+        self.tails[0, : self._rest] = x[x.size - self._rest :]
+
+    def finish(self) -> None:
+        """See Tensor."""
+        self.out[self.out.size - self._rest :] = self.tails[1, : self._rest]
+
+
+class NativeWorker(Worker):
+    """A Worker that leaves its packets to native.c."""
+
+    def __init__(self, lease: Lease, recovery: Recovery | None = None, **options: Any) -> None:
+        super().__init__(lease, recovery, **options)
+        self._library = _library()
+        self._ready = np.zeros(2 * lease.window, np.int64)  # and scratch of receive()
+        self._work = work = _Work(
+            awaited=self._awaited.ctypes.data,
+            leading=self._leading.ctypes.data,
+            carrying=self._carrying.ctypes.data,
+            ready=self._ready.ctypes.data,
+            rtt=ctypes.addressof(self._timers.rtt),
+            timers=ctypes.addressof(self._timers),
+            initial_rto=self._recovery.initial_rto,
+            min_rto=self._recovery.min_rto,
+            max_rto=self._recovery.max_rto,
+            lease=lease.id,
+            window=lease.window,
+            first_slot=lease.first_slot,
+            values=lease.values,
+            workers=lease.workers,
+            **self._timers.addresses(),
+        )
+        self._at = ctypes.byref(work)
+
+    def start(self, x: NDArray[np.float32], now: float, out: NDArray[np.float32] | None = None) -> None:
+        """See Worker."""
+        super().start(x, now, out)
+        tensor, work = self._tensor, self._work
+        if isinstance(tensor, NativeTensor):
+            work.x, work.out = tensor.x.ctypes.data, tensor.out.ctypes.data
+            work.x_tail = tails = tensor.tails.ctypes.data
+            work.out_tail = tails + tensor.tails.strides[0]
+            work.e0 = announced = tensor.announced.ctypes.data
+            work.e1 = announced + tensor.chunks
+            work.factors, work.accepted = tensor.factors.ctypes.data, self._accepted.ctypes.data
+            work.first_chunk, work.whole_blocks = self._first_chunk, tensor.whole_blocks
+            work.blocks, work.lead, work.chunks = tensor.blocks, tensor.lead, tensor.chunks
+
+    def _make_tensor(self, x: NDArray[np.float32], out: NDArray[np.float32]) -> Tensor:
+        lease = self.lease
+        return NativeTensor(x, out, workers=lease.workers, values=lease.values, window=lease.window)
+
+    def _pack(self, chunks: NDArray[np.int64], now: float) -> NDArray[np.void]:
+        """See Worker."""
+        first = self._library.pack(self._at, chunks.ctypes.data, len(chunks), now)
+        packets = self._leading if chunks[0] < self._work.lead else self._carrying
+        if first >= 0:
+            return packets[first : first + len(chunks)]
+        return packets[(chunks + self._first_chunk) % self.lease.window]
+
+    def _take(self, datagrams: NDArray[np.uint8], now: float) -> int:
+        """See Worker."""
+        work = self._work
+        count, size = datagrams.shape
+        self._library.receive(self._at, datagrams.ctypes.data, count, size, datagrams.strides[0], now)
+        if work.ready_count:
+            self._to_send.append(self._ready[: work.ready_count].copy())
+        if work.accepted_count < count:
+            self._count_refused()
+        self.statistics.saturated += work.saturated
+        fresh: int = work.accepted_count
+        return fresh
+
+    def exchange(self, link: Link, enough: int, patience: float) -> int:
+        """Receive and answer on a socket until a timer expires or the all-reduce has finished; 0 or an errno.
+
+        What arrives as fewer than `enough` bytes is waited for `patience` seconds to become more.
+        """
+        work, statistics = self._work, self.statistics
+        until = self._progress + self._recovery.give_up
+        error: int = self._library.exchange(self._at, link, self._remaining, until, enough, patience)
+        statistics.datagrams_received += work.received
+        statistics.bytes_received += work.received_bytes
+        statistics.datagrams_sent += work.sent
+        statistics.bytes_sent += work.sent_bytes
+        statistics.saturated += work.saturated
+        if work.accepted_count < work.received:
+            self._count_refused()
+        if work.accepted_count:
+            self._note(work.accepted_count, work.progress)
+        return error
+
+    @property
+    def spent(self) -> dict[str, float]:
+        """Seconds in each part of exchange() so far: what receive and send take is the kernel's."""
+        return dict(zip(PARTS, self._work.spent, strict=True))
+
+    def _count_refused(self) -> None:
+        for reason, count in zip(_REASONS, self._work.ignored, strict=True):
+            if count:
+                self.statistics.ignored[reason] += count
+
+
+def make_worker(lease: Lease, recovery: Recovery | None = None, **options: Any) -> Worker:
+    """A worker of the fastest kind that this machine allows."""
+    return (NativeWorker if library() else Worker)(lease, recovery, **options)

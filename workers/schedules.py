@@ -1,0 +1,400 @@
+"""Host-based all-reduce algorithms as plain data: what each rank sends to whom, once it has received what.
+
+Between every two ranks runs a stream of pieces in each direction, ranges of the array in an order that both ends
+know. A piece that arrives is added to the array or replaces a part of it. Pieces are small, so that a long array
+passes through many ranks at once.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import pairwise
+from typing import NamedTuple, assert_never
+
+from workers.collective import HostBasedAlgorithm
+
+CHUNK = 4 << 10  # elements, 16 KiB: the largest piece unless told otherwise
+
+
+class Piece(NamedTuple):
+    """Elements `start` to `stop` - 1 of the array.
+
+    It may be sent, or dealt with on arrival, once `needed` pieces from the rank `after` have been dealt with.
+    reduce: on arrival it is added to the array, and else replaces that part of it.
+    """
+
+    start: int
+    stop: int
+    after: int = -1
+    needed: int = 0
+    reduce: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """One rank's part in one all-reduce: by peer, the pieces of the stream to it and of the one from it.
+
+    Each iterable is read once, and only as far as the all-reduce has come.
+    """
+
+    sends: Mapping[int, Iterable[Piece]]
+    receives: Mapping[int, Iterable[Piece]]
+
+
+def schedule(
+    algorithm: HostBasedAlgorithm,
+    rank: int,
+    workers: int,
+    size: int,
+    *,
+    chunk: int = CHUNK,
+    shards: int | None = None,
+) -> Schedule:
+    """What `rank` of `workers` does to sum arrays of `size` elements, in pieces of at most `chunk` elements.
+
+    shards: of the parameter server, each on a worker of its own; None: as many as there are workers.
+    """
+    match algorithm:
+        case "ring":
+            return _ring(rank, workers, size, chunk)
+        case "halving-doubling":
+            return _halving_doubling(rank, workers, size, chunk)
+        case "double-binary-tree":
+            return _double_binary_tree(rank, workers, size, chunk)
+        case "parameter-server":
+            return _parameter_server(rank, servers(workers, shards), workers, size, chunk)
+    assert_never(algorithm)
+
+
+def peers(
+    algorithm: HostBasedAlgorithm, rank: int, workers: int, shards: int | None = None
+) -> tuple[list[int], list[int]]:
+    """The ranks that `rank` sends to, and those that it receives from, in an array of any size."""
+    small = schedule(algorithm, rank, workers, 2 * workers, shards=shards)  # no part is empty
+    return sorted(small.sends), sorted(small.receives)
+
+
+class Progress:
+    """How far one rank has come in its schedule.
+
+    For each peer: next_send() hands out what may be sent, in order; receiving() is the piece that arrives next from
+    it, if that may be dealt with now, and received() says that it has been, advanced() that a part of it has: what
+    waits for just that piece may be sent as far.
+    """
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._done = dict.fromkeys(schedule.receives, 0)  # pieces from each peer
+        self._part = dict.fromkeys(schedule.receives, 0)  # elements of the next one
+        self._sends = {peer: iter(pieces) for peer, pieces in schedule.sends.items()}
+        self._receives = {peer: iter(pieces) for peer, pieces in schedule.receives.items()}
+        # The next piece of each stream; streams at their end are not in these.
+        self._to_send = _heads(self._sends)
+        self._to_receive = _heads(self._receives)
+
+    @property
+    def sending(self) -> list[int]:
+        """The peers to which there is something left to send."""
+        return list(self._to_send)
+
+    @property
+    def awaiting(self) -> list[int]:
+        """The peers from which there is something left to receive."""
+        return list(self._to_receive)
+
+    def next_send(self, peer: int) -> Piece | None:
+        """The next piece to send to `peer`, which counts as sent then; None: there is none yet, or no more."""
+        return self._take(peer, self._to_send, self._sends) or self._first_part(peer)
+
+    def receiving(self, peer: int) -> Piece | None:
+        """The next piece from `peer`; None: it must wait for others, or there is none."""
+        piece = self._to_receive.get(peer)
+        return piece if piece is not None and self._may(piece) else None
+
+    def received(self, peer: int) -> None:
+        """The next piece from `peer` has been dealt with."""
+        self._take(peer, self._to_receive, self._receives)
+        self._done[peer] += 1
+        self._part[peer] = 0
+
+    def advanced(self, peer: int, elements: int) -> None:
+        """So many elements more of the next piece from `peer` have been dealt with."""
+        self._part[peer] += elements
+
+    def _first_part(self, peer: int) -> Piece | None:
+        """Of the next piece to send, what has come of the one that it waits for."""
+        piece = self._to_send.get(peer)
+        if piece is None or self._done[piece.after] + 1 != piece.needed:
+            return None
+        arriving = self._to_receive[piece.after]
+        there = min(arriving.start + self._part[piece.after], piece.stop - 1)
+        if not arriving.start <= piece.start < there:
+            return None
+        self._to_send[peer] = piece._replace(start=there)
+        return piece._replace(stop=there)
+
+    def _may(self, piece: Piece) -> bool:
+        return piece.after < 0 or self._done[piece.after] >= piece.needed
+
+    def _take(
+        self, peer: int, heads: dict[int, Piece], streams: Mapping[int, Iterator[Piece]]
+    ) -> Piece | None:
+        piece = heads.get(peer)
+        if piece is None or not self._may(piece):
+            return None
+        following = next(streams[peer], None)
+        if following is None:
+            del heads[peer]
+        else:
+            heads[peer] = following
+        return piece
+
+
+def _heads(streams: Mapping[int, Iterator[Piece]]) -> dict[int, Piece]:
+    return {peer: piece for peer, stream in streams.items() if (piece := next(stream, None)) is not None}
+
+
+def bounds(size: int, parts: int) -> list[int]:
+    """Where each of `parts` parts of an array begins, as equal as can be, and the end of the last."""
+    return [size * part // parts for part in range(parts + 1)]
+
+
+def _cut(start: int, stop: int, chunk: int) -> Iterator[tuple[int, int]]:
+    """A range in pieces."""
+    return ((first, min(first + chunk, stop)) for first in range(start, stop, chunk))
+
+
+# -- ring ----------------------------------------------------------------------------------------------------
+
+
+def _ring(rank: int, workers: int, size: int, chunk: int) -> Schedule:
+    """Reduce-scatter, then all-gather, n - 1 steps each: Patarasuk and Yuan, "Bandwidth optimal all-reduce
+    algorithms", 2009. Segment s is summed in the order of ranks s, s + 1, ... round the ring.
+
+    What is sent in a step has been received in the step before.
+    """
+    if workers == 1:
+        return Schedule({}, {})
+    edges = bounds(size, workers)
+    following, previous = (rank + 1) % workers, (rank - 1) % workers
+
+    def pieces(first_segment: int) -> Iterator[tuple[int, int, int]]:
+        """Of 2 (n - 1) steps, each with its step."""
+        for step in range(2 * (workers - 1)):
+            segment = (first_segment - step) % workers
+            for start, stop in _cut(edges[segment], edges[segment + 1], chunk):
+                yield start, stop, step
+
+    def sends() -> Iterator[Piece]:
+        received = 0
+        for start, stop, step in pieces(rank):
+            if step:
+                received += 1
+                yield Piece(start, stop, previous, received)
+            else:
+                yield Piece(start, stop)
+
+    receives = (Piece(start, stop, reduce=step < workers - 1) for start, stop, step in pieces(previous))
+    return Schedule({following: sends()}, {previous: receives})
+
+
+# -- the others: pieces known by name ------------------------------------------------------------------------
+
+# Orders the pieces of a stream; both of its ends use the same names.
+_Name = tuple[int, ...]
+
+
+@dataclass(slots=True)
+class _Plan:
+    """A schedule in the making: by peer, pieces by name, and what each waits for by (peer, name)."""
+
+    sends: dict[int, dict[_Name, tuple[Piece, _Name]]] = field(default_factory=dict)
+    receives: dict[int, dict[_Name, tuple[Piece, _Name]]] = field(default_factory=dict)
+
+    def send(
+        self, peer: int, name: _Name, span: tuple[int, int], after: tuple[int, _Name] | None = None
+    ) -> None:
+        """Send a range to `peer`."""
+        waits, awaited = after or (-1, ())
+        self.sends.setdefault(peer, {})[name] = Piece(*span, waits), awaited
+
+    def receive(
+        self,
+        peer: int,
+        name: _Name,
+        span: tuple[int, int],
+        after: tuple[int, _Name] | None = None,
+        *,
+        reduce: bool,
+    ) -> None:
+        """Receive a range from `peer`."""
+        waits, awaited = after or (-1, ())
+        self.receives.setdefault(peer, {})[name] = Piece(*span, waits, reduce=reduce), awaited
+
+    def schedule(self) -> Schedule:
+        """With streams in the order of names, and each wait a number of pieces."""
+        counts = {
+            peer: {name: count for count, name in enumerate(sorted(pieces), start=1)}
+            for peer, pieces in self.receives.items()
+        }
+
+        def resolved(pieces: Mapping[_Name, tuple[Piece, _Name]]) -> list[Piece]:
+            return [
+                piece if piece.after < 0 else piece._replace(needed=counts[piece.after][awaited])
+                for _, (piece, awaited) in sorted(pieces.items())
+            ]
+
+        return Schedule(
+            {peer: resolved(pieces) for peer, pieces in self.sends.items()},
+            {peer: resolved(pieces) for peer, pieces in self.receives.items()},
+        )
+
+
+# -- recursive halving and doubling --------------------------------------------------------------------------
+
+
+def _halving_doubling(rank: int, workers: int, size: int, chunk: int) -> Schedule:
+    """Reduce-scatter by recursive halving of the array, then all-gather by recursive doubling, nearest ranks first:
+    Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH", 2005.
+
+    Of n ranks as many as are over the largest power of two give their array to a neighbour first, and get the sum
+    from it at the end. Each step begins when the one before has ended: both ends have their links full meanwhile.
+    """
+    plan = _Plan()
+    latest: tuple[int, _Name] | None = None  # the last piece received
+    for step, (peer, sent, received, reduce) in enumerate(_halving_doubling_steps(rank, workers, size)):
+        for i, span in enumerate(_cut(*sent, chunk)):
+            plan.send(peer, (step, i), span, latest)
+        before = latest
+        for i, span in enumerate(_cut(*received, chunk)):
+            plan.receive(peer, (step, i), span, before, reduce=reduce)
+            latest = peer, (step, i)
+    return plan.schedule()
+
+
+def _halving_doubling_steps(
+    rank: int, workers: int, size: int
+) -> Iterator[tuple[int, tuple[int, int], tuple[int, int], bool]]:
+    """Of each step the peer, the ranges sent and received, and whether what is received is added."""
+    levels = workers.bit_length() - 1
+    folded = workers - (1 << levels)
+    whole, nothing = (0, size), (0, 0)
+    if rank < 2 * folded and rank % 2 == 0:
+        # Steps have the same numbers at both ends, but for these two, which are the first and the last at either.
+        yield rank + 1, whole, nothing, False
+        yield rank + 1, nothing, whole, False
+        return
+    if rank < 2 * folded:
+        yield rank - 1, nothing, whole, True
+    core = rank // 2 if rank < 2 * folded else rank - folded
+    edges = bounds(size, 1 << levels)
+    low, high = 0, 1 << levels
+    undone: list[tuple[int, tuple[int, int], tuple[int, int]]] = []
+    for level in range(levels):
+        mate = core ^ 1 << level
+        peer = 2 * mate + 1 if mate < folded else mate + folded
+        middle = (low + high) // 2
+        lower, upper = (low, middle), (middle, high)
+        given, (low, high) = (lower, upper) if core >> level & 1 else (upper, lower)
+        give, keep = (edges[given[0]], edges[given[1]]), (edges[low], edges[high])
+        yield peer, give, keep, True
+        undone.append((peer, keep, give))
+    for peer, held, missing in reversed(undone):
+        yield peer, held, missing, False
+    if rank < 2 * folded:
+        yield rank - 1, whole, nothing, False
+
+
+# -- double binary tree --------------------------------------------------------------------------------------
+
+
+def _double_binary_tree(rank: int, workers: int, size: int, chunk: int) -> Schedule:
+    """Each of two trees sums one half of the array up to its root and hands it down; who has children in one has
+    none in the other, but for one rank: Sanders, Speck, Träff, "Two-tree algorithms for full bandwidth broadcast,
+    reduction and scan", 2009.
+
+    A node adds its children's sums to its own numbers, the child of the lower place first.
+    """
+    plan = _Plan()
+    for tree, (first, last) in enumerate(pairwise(bounds(size, 2))):
+        parent, children = neighbours(tree, rank, workers)
+        for i, span in enumerate(_cut(first, last, chunk)):
+            # On each stream all sums up go before any down: nothing waits in a circle.
+            up, down = (0, i, tree), (1, i, tree)
+            summed = None
+            for child in children:
+                plan.receive(child, up, span, summed, reduce=True)
+                summed = child, up
+            if parent is not None:
+                plan.send(parent, up, span, summed)
+                plan.receive(parent, down, span, reduce=False)
+                summed = parent, down
+            for child in children:
+                plan.send(child, down, span, summed)
+    return plan.schedule()
+
+
+def neighbours(tree: int, rank: int, workers: int) -> tuple[int | None, list[int]]:
+    """Parent (None: the root) and children of a rank in the first (0) or the second (1) of the two trees.
+
+    In the second tree ranks are mirrored where there is an even number of them, else shifted by one.
+    """
+
+    def place(of: int) -> int:
+        if not tree:
+            return of
+        return workers - 1 - of if workers % 2 == 0 else (of - 1) % workers
+
+    def rank_at(of: int) -> int:
+        return of if not tree else workers - 1 - of if workers % 2 == 0 else (of + 1) % workers
+
+    parents, children = _binary_tree(workers)
+    above = parents[place(rank)]
+    return None if above is None else rank_at(above), [rank_at(child) for child in children[place(rank)]]
+
+
+@cache
+def _binary_tree(places: int) -> tuple[list[int | None], list[list[int]]]:
+    """Parents and children in a binary tree whose odd places are leaves: a place's lowest set bit is its height."""
+    parents: list[int | None] = [None]
+    children: list[list[int]] = [[] for _ in range(places)]
+    for place in range(1, places):
+        height = place & -place
+        above = (place ^ height) | height << 1
+        parents.append(above if above < places else place ^ height)
+        children[parents[place] or 0].append(place)
+    return parents, children
+
+
+# -- parameter server ----------------------------------------------------------------------------------------
+
+
+def servers(workers: int, shards: int | None) -> list[int]:
+    """The ranks that sum a shard each, spread evenly. ValueError: there are not so many workers."""
+    shards = workers if shards is None else shards
+    if not 1 <= shards <= workers:
+        raise ValueError(f"shards must be from 1 to {workers}, the number of workers, not {shards}")
+    return bounds(workers, shards)[:-1]
+
+
+def _parameter_server(rank: int, servers: list[int], workers: int, size: int, chunk: int) -> Schedule:
+    """Each server sums one shard, of the ranks in the order server, server + 1, ... round, and hands the sum to all:
+    Li et al., "Scaling distributed machine learning with the parameter server", OSDI 2014.
+    """
+    plan = _Plan()
+    shards = list(zip(servers, pairwise(bounds(size, len(servers))), strict=True))
+    # Whoever sends to all begins with another one.
+    for server, (first, last) in sorted(shards, key=lambda shard: (shard[0] - rank) % workers):
+        for i, span in enumerate(_cut(first, last, chunk)):
+            up, down = (0, i), (1, i)
+            if server != rank:
+                plan.send(server, up, span)
+                plan.receive(server, down, span, reduce=False)
+                continue
+            summed = None
+            others = [(rank + offset) % workers for offset in range(1, workers)]
+            for other in others:
+                plan.receive(other, up, span, summed, reduce=True)
+                summed = other, up
+            for other in others:
+                plan.send(other, down, span, summed)
+    return plan.schedule()

@@ -1,0 +1,451 @@
+"""A reliable transport between two ranks, without sockets or clock: messages out as datagrams, datagrams in in order.
+
+Each direction is a stream of packets numbered from 0. A message begins a new packet and fills each but its last.
+Two ways to mend losses (Mittal et al., "Revisiting network support for RDMA", SIGCOMM 2018, compares them):
+
+- selective repeat: the receiver keeps what comes early and acknowledges with a bitmap; the sender repeats what others
+  have overtaken by `PACKET_THRESHOLD` (RFC 9002, section 6.1.1);
+- go-back-N, as RoCE does: the receiver drops what comes early and asks once for what it misses; the sender goes back
+  to it and repeats everything from there.
+
+In both, silence for a retransmission timeout (RFC 6298) has all that is outstanding sent again. At most a window of
+packets is outstanding. As in RoCE and its DCQCN, loss does not make it smaller; congestion marks do (RFC 8257).
+"""
+
+import struct
+from bisect import bisect_right
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from math import inf
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.collective import Transport
+from workers.recovery import Recovery, RttEstimator
+
+PAYLOAD = 1024  # bytes a packet: RoCE's on Ethernet of 1,500
+
+# kind, unused, source, destination, session, number, marked.
+# number: of DATA the packet's, of ACK and NAK the one awaited next. marked: of ACK and NAK, packets of the stream
+# that have come with a congestion mark so far (as ECN-CE counts in RFC 9000, section 19.3.2). An ACK with packets
+# beyond the one awaited goes on with a bitmap of them.
+HEADER = struct.Struct("!BxHHIQI")
+HEADER_BYTES = HEADER.size
+_NUMBER = slice(10, 18)
+DATA, ACK, NAK = range(3)
+
+PACKET_THRESHOLD = 3
+# RFC 8257: weight of a new share of marked packets, and the window that congestion leaves.
+_GAIN = 1 / 16
+_SMALLEST_WINDOW = 2.0
+
+Rows = NDArray[np.uint8]  # [packets, bytes]
+
+
+def packet_numbers(headers: Rows) -> NDArray[np.int64]:
+    """Of datagrams."""
+    numbers = np.ascontiguousarray(headers[:, _NUMBER]).view(">u8")[:, 0]
+    return numbers.astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Who sends to whom, in which session: tells datagrams of other jobs and runs from ours."""
+
+    source: int
+    destination: int
+    session: int
+
+    def header(self, kind: int, number: int = 0, marked: int = 0) -> NDArray[np.uint8]:
+        """As bytes."""
+        packed = HEADER.pack(kind, self.source, self.destination, self.session, number, marked)
+        return np.frombuffer(packed, np.uint8)
+
+
+@dataclass(slots=True)
+class StreamCounts:
+    """What happened on streams: packets sent again, and how many of them after a timeout; useless ones, by reason."""
+
+    retransmissions: int = 0
+    timeouts: int = 0
+    ignored: Counter[str] = field(default_factory=Counter)
+
+
+class Sender:
+    """One end of a stream: write() messages, send datagrams(), take acknowledge()ments.
+
+    window: most packets outstanding.
+    """
+
+    def __init__(self, ends: Ends, window: int, recovery: Recovery, counts: StreamCounts) -> None:
+        self._header = ends.header(DATA)
+        self._most = window
+        self._recovery = recovery
+        self._counts = counts
+        self._rtt = RttEstimator(recovery)
+        # Messages not yet acknowledged as a whole: the number of their first packet, and their bytes.
+        self._firsts: list[int] = []
+        self._messages: list[NDArray[np.uint8]] = []
+        self._end = 0  # one more than the last packet written
+        self._base = 0  # the first not acknowledged
+        self._next = 0  # the first not sent
+        # When packets were sent for the first time: (one more than the last, when). Only of those sent once is it
+        # known which sending is answered (Karn): none below `_measured_from` is.
+        self._sent_at: deque[tuple[int, float]] = deque()
+        self._measured_from = 0
+        self._timer_began = 0.0
+        self._backoff = 0
+        # RFC 8257.
+        self._window = float(window)
+        self._marked_share = 1.0  # as section 4.2 has it to begin with
+        self._marked = 0
+        self._epoch = (0, 0, 0)  # its end, and packets acknowledged and marked when it began
+
+    @property
+    def done(self) -> bool:
+        """Whether everything written has been acknowledged."""
+        return self._base == self._end
+
+    @property
+    def smoothed_rtt(self) -> float | None:
+        """Seconds; None: not measured yet."""
+        return self._rtt.smoothed
+
+    def write(self, message: NDArray[np.uint8]) -> None:
+        """Send `message` (flat, not empty); it must not change before it has been acknowledged."""
+        self._firsts.append(self._end)
+        self._messages.append(message)
+        self._end += -(-len(message) // PAYLOAD)
+
+    def deadline(self) -> float:
+        """When the outstanding packets count as lost; infinity: none are."""
+        if self._base == self._next:
+            return inf
+        return self._timer_began + min(self._rtt.rto * 2.0**self._backoff, self._recovery.max_rto)
+
+    @property
+    def outstanding(self) -> int:
+        """Packets sent and not acknowledged."""
+        return self._next - self._base
+
+    def datagrams(self, now: float, most: int) -> list[Rows]:
+        """What to send now, in batches by size; of packets not sent before `most` at most."""
+        if self._base < self._next and now >= self.deadline():
+            self._backoff += 1
+            self._timer_began = now
+            repeated = self._time_out()
+            self._counts.timeouts += repeated
+        batches = self._repeated()
+        last = min(self._end, self._base + int(self._window), self._next + most)
+        if last > self._next:
+            if self._base == self._next:
+                self._timer_began = now
+            batches += self._packets(self._next, last)
+            self._sent_at.append((last, now))
+            self._next = last
+        return batches
+
+    def acknowledge(self, kind: int, number: int, marked: int, bitmap: NDArray[np.uint8], now: float) -> bool:
+        """An ACK or a NAK has come; whether it says something new."""
+        if number > self._next:
+            self._counts.ignored["malformed"] += 1
+            return False
+        progress = number > self._base
+        if progress:
+            self._measure(number, now)
+            self._base = number
+            self._timer_began = now
+            self._backoff = 0
+            self._forget(number)
+        self._react(marked)
+        return self._mend(kind, number, bitmap, now) or progress
+
+    # -- what the two kinds do differently
+
+    def _time_out(self) -> int:
+        """All outstanding packets count as lost; how many those are."""
+        raise NotImplementedError
+
+    def _repeated(self) -> list[Rows]:
+        """What counts as lost, to send again."""
+        raise NotImplementedError
+
+    def _mend(self, kind: int, number: int, bitmap: NDArray[np.uint8], now: float) -> bool:
+        """Find what is lost; whether the acknowledgement says anything new besides its number."""
+        raise NotImplementedError
+
+    # -- packets
+
+    def _packets(self, first: int, last: int) -> list[Rows]:
+        """The datagrams of packets `first` to `last` - 1."""
+        batches = []
+        index = bisect_right(self._firsts, first) - 1
+        while first < last:
+            message, begin = self._messages[index], self._firsts[index]
+            whole = begin + len(message) // PAYLOAD  # packets before this one are full
+            if first < whole:
+                stop = min(last, whole)
+                part = message[(first - begin) * PAYLOAD : (stop - begin) * PAYLOAD]
+                batches.append(self._batch(first, part.reshape(stop - first, PAYLOAD)))
+                first = stop
+            if first < last and first == whole and len(message) % PAYLOAD:
+                rest = message[(whole - begin) * PAYLOAD :]
+                batches.append(self._batch(first, rest.reshape(1, len(rest))))
+                first += 1
+            index += 1
+        return batches
+
+    def _batch(self, first: int, payload: Rows) -> Rows:
+        count, size = payload.shape
+        batch = np.empty((count, HEADER_BYTES + size), np.uint8)
+        batch[:, :HEADER_BYTES] = self._header
+        batch[:, _NUMBER] = np.arange(first, first + count, dtype=">u8").view(np.uint8).reshape(count, 8)
+        batch[:, HEADER_BYTES:] = payload
+        return batch
+
+    def _forget(self, number: int) -> None:
+        """Messages that are acknowledged as a whole."""
+        while self._firsts and self._firsts[0] + -(-len(self._messages[0]) // PAYLOAD) <= number:
+            del self._firsts[0], self._messages[0]
+
+    # -- round-trip time and window
+
+    def _measure(self, number: int, now: float) -> None:
+        sent = None
+        while self._sent_at and self._sent_at[0][0] <= number:
+            sent = self._sent_at.popleft()
+        if sent is not None and sent[0] > self._measured_from:
+            self._rtt.sample(now - sent[1], (number - self._base) / (self._next - self._base))
+
+    def _react(self, marked: int) -> None:
+        """RFC 8257, section 3.3: once a window, it shrinks by half the share of marked packets, or grows by one."""
+        end, acknowledged_then, marked_then = self._epoch
+        self._marked = max(self._marked, marked)
+        if self._base < end:
+            return
+        share = (self._marked - marked_then) / max(self._base - acknowledged_then, 1)
+        self._marked_share += _GAIN * (min(share, 1.0) - self._marked_share)
+        if share:
+            self._window = max(self._window * (1 - self._marked_share / 2), _SMALLEST_WINDOW)
+        else:
+            self._window = min(self._window + 1, float(self._most))
+        self._epoch = (self._next, self._base, self._marked)
+
+
+class SelectiveRepeatSender(Sender):
+    """Repeats only what is lost."""
+
+    def __init__(self, ends: Ends, window: int, recovery: Recovery, counts: StreamCounts) -> None:
+        super().__init__(ends, window, recovery, counts)
+        self._lost: list[int] = []  # to be sent again, in their order
+        # Of packets outstanding, by number modulo the window; only kept up while something is missing.
+        self._there = np.zeros(window, np.bool_)  # acknowledged by a bitmap
+        self._sent_after = np.zeros(
+            window, np.int64
+        )  # the newest packet sent before, or with, its last sending
+        self._mending_to = 0  # something is missing until all below are acknowledged
+        self._highest = -1  # the newest packet acknowledged by a bitmap
+
+    def _time_out(self) -> int:
+        numbers = self._missing(self._next)
+        self._lost = numbers.tolist()
+        return len(numbers)
+
+    def _missing(self, end: int) -> NDArray[np.int64]:
+        """The packets outstanding below `end` that no bitmap has acknowledged."""
+        self._keep_up()
+        numbers = np.arange(self._base, end)
+        return numbers[~self._there[numbers % self._most]]
+
+    def _keep_up(self) -> None:
+        """Packets sent since the arrays were looked at last have nothing known of them."""
+        fresh = np.arange(max(self._mending_to, self._base), self._next)
+        self._there[fresh % self._most] = False
+        self._sent_after[fresh % self._most] = fresh
+        self._mending_to = self._next
+
+    def _repeated(self) -> list[Rows]:
+        lost = [number for number in self._lost if number >= self._base]
+        self._lost = []
+        if not lost:
+            return []
+        numbers = np.array(lost)
+        self._sent_after[numbers % self._most] = self._next - 1
+        self._measured_from = self._next
+        self._counts.retransmissions += len(lost)
+        ends = np.flatnonzero(np.diff(numbers, append=lost[-1] + 2) != 1)
+        starts = np.concatenate([[0], ends[:-1] + 1])
+        runs = zip(numbers[starts].tolist(), (numbers[ends] + 1).tolist(), strict=True)
+        return [batch for first, last in runs for batch in self._packets(first, last)]
+
+    def _mend(self, _kind: int, number: int, bitmap: NDArray[np.uint8], now: float) -> bool:
+        if not len(bitmap):
+            return False
+        self._keep_up()
+        there = number + 1 + np.flatnonzero(np.unpackbits(bitmap))
+        there = there[(there >= self._base) & (there < self._next)]
+        fresh = there[~self._there[there % self._most]]
+        if not len(fresh):
+            return False
+        self._there[fresh % self._most] = True
+        self._highest = max(self._highest, int(fresh[-1]))
+        self._timer_began = now
+        missing = self._missing(self._highest)
+        overtaken = self._highest - self._sent_after[missing % self._most] >= PACKET_THRESHOLD
+        self._lost = sorted({*self._lost, *missing[overtaken].tolist()})
+        return True
+
+
+class GoBackNSender(Sender):
+    """Repeats everything from the first packet that is lost."""
+
+    _back_to: int | None = None
+
+    def _time_out(self) -> int:
+        self._back_to = self._base
+        return self._next - self._base
+
+    def _repeated(self) -> list[Rows]:
+        back_to, self._back_to = self._back_to, None
+        if back_to is None or back_to < self._base:
+            return []
+        self._measured_from = self._next
+        self._counts.retransmissions += self._next - back_to
+        return self._packets(back_to, self._next)
+
+    def _mend(self, kind: int, number: int, _bitmap: NDArray[np.uint8], now: float) -> bool:
+        if kind == NAK and number == self._base < self._next:
+            self._back_to = number
+            self._timer_began = now
+        return False
+
+
+class Receiver:
+    """The other end: takes packets, hands out their payloads once and in order, and acknowledges."""
+
+    def __init__(self, ends: Ends, window: int, counts: StreamCounts) -> None:
+        self._ends = ends
+        self._window = window
+        self._counts = counts
+        self._expected = 0
+        self._marked = 0
+        self._answer: int | None = None  # the kind of answer that is due
+
+    def accept(self, numbers: NDArray[np.int64], payloads: Rows, marked: int) -> list[Rows]:
+        """Packets have arrived, `marked` of them with a congestion mark; payloads that are in order now.
+
+        What is handed out may be `payloads` itself, or a part of it.
+        """
+        self._marked += marked
+        if self._answer is None:
+            self._answer = ACK
+        count, first = len(numbers), int(numbers[0])
+        in_order = first == self._expected and (count == 1 or bool((numbers[1:] - numbers[:-1] == 1).all()))
+        if in_order and not self._kept():
+            self._expected += count
+            return [payloads]
+        return self._sort(numbers, payloads)
+
+    def answer(self) -> NDArray[np.uint8] | None:
+        """The acknowledgement that is due, a datagram; None: none is."""
+        kind, self._answer = self._answer, None
+        if kind is None:
+            return None
+        header = self._ends.header(kind, self._expected, self._marked)
+        bitmap = self._bitmap()
+        return (np.concatenate([header, bitmap]) if len(bitmap) else header).reshape(1, -1)
+
+    # -- what the two kinds do differently
+
+    def _kept(self) -> bool:
+        """Whether early packets wait."""
+        return False
+
+    def _sort(self, numbers: NDArray[np.int64], payloads: Rows) -> list[Rows]:
+        """Packets that are not simply the next ones."""
+        raise NotImplementedError
+
+    def _bitmap(self) -> NDArray[np.uint8]:
+        """Of what was kept: bit i is of the packet i + 1 after the one expected."""
+        return np.zeros(0, np.uint8)
+
+
+class SelectiveRepeatReceiver(Receiver):
+    """Keeps what comes early."""
+
+    def __init__(self, ends: Ends, window: int, counts: StreamCounts) -> None:
+        super().__init__(ends, window, counts)
+        self._runs: dict[int, Rows] = {}  # payloads of consecutive packets, by the first's number
+        self._there = np.zeros(window, np.bool_)  # by number modulo the window
+
+    def _kept(self) -> bool:
+        return bool(self._runs)
+
+    def _sort(self, numbers: NDArray[np.int64], payloads: Rows) -> list[Rows]:
+        numbers, indices = np.unique(numbers, return_index=True)
+        ahead = numbers - self._expected
+        fresh = (ahead >= 0) & (ahead < self._window)
+        fresh[fresh] = ~self._there[numbers[fresh] % self._window]
+        self._counts.ignored["duplicate"] += len(payloads) - int(np.count_nonzero(fresh))
+        if not fresh.any():
+            return []
+        numbers, payloads = numbers[fresh], payloads[indices[fresh]]
+        self._there[numbers % self._window] = True
+        starts = np.flatnonzero(np.diff(numbers, prepend=-2) != 1).tolist()
+        for start, stop in zip(starts, [*starts[1:], len(numbers)], strict=True):
+            self._runs[int(numbers[start])] = payloads[start:stop]
+        in_order = []
+        while (run := self._runs.pop(self._expected, None)) is not None:
+            in_order.append(run)
+            self._there[np.arange(self._expected, self._expected + len(run)) % self._window] = False
+            self._expected += len(run)
+        return in_order
+
+    def _bitmap(self) -> NDArray[np.uint8]:
+        if not self._runs:
+            return super()._bitmap()
+        after = np.arange(self._expected + 1, self._expected + self._window)
+        there = self._there[after % self._window]
+        return np.packbits(there[: int(np.flatnonzero(there)[-1]) + 1])
+
+
+class GoBackNReceiver(Receiver):
+    """Drops what comes early."""
+
+    _asked_for = -1  # the packet that the last NAK asked for
+
+    def _sort(self, numbers: NDArray[np.int64], payloads: Rows) -> list[Rows]:
+        in_order = []
+        while len(numbers):
+            known = numbers < self._expected
+            behind = len(numbers) if known.all() else int(np.argmin(known))
+            self._counts.ignored["duplicate"] += behind
+            numbers, payloads = numbers[behind:], payloads[behind:]
+            follows = numbers == self._expected + np.arange(len(numbers))
+            count = len(numbers) if follows.all() else int(np.argmin(follows))
+            if not count and len(numbers):
+                if self._asked_for != self._expected:
+                    self._asked_for = self._expected
+                    self._answer = NAK
+                early = numbers > self._expected
+                count = len(numbers) if early.all() else int(np.argmin(early))
+                self._counts.ignored["early"] += count
+            elif count:
+                in_order.append(payloads[:count])
+                self._expected += count
+                self._answer = ACK
+            numbers, payloads = numbers[count:], payloads[count:]
+        return in_order
+
+
+def open_stream(
+    transport: Transport, ends: Ends, window: int, recovery: Recovery, counts: StreamCounts
+) -> tuple[Sender, Receiver]:
+    """The sender of the stream at `ends`, and the receiver of the one that comes back."""
+    if transport == "selective-repeat":
+        return (
+            SelectiveRepeatSender(ends, window, recovery, counts),
+            SelectiveRepeatReceiver(ends, window, counts),
+        )
+    return GoBackNSender(ends, window, recovery, counts), GoBackNReceiver(ends, window, counts)
