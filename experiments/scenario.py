@@ -43,7 +43,7 @@ class Frame(Table):
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What a file describes; `varied`: the columns in which its points differ."""
+    """What a file describes."""
 
     frame: Frame
     text: str
@@ -53,7 +53,8 @@ class Scenario:
     def varied(self) -> list[str]:
         """The columns in which the points differ."""
         rows = [setting_columns(point) for point in self.points]
-        names = [*KEYS, "topology"] if rows[0]["leaves"] is None else KEYS  # leaf_spine's name tells its keys again
+        # The name of a leaf_spine tells its keys again.
+        names = [*KEYS, "topology"] if rows[0]["leaves"] is None else KEYS
         return [name for name in names if len({row[name] for row in rows}) > 1]
 
 

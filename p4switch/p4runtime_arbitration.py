@@ -12,8 +12,9 @@ from queue import SimpleQueue
 
 import grpc
 
-from p4switch.p4runtime_errors import P4RuntimeError, invalid, not_found
+from p4switch.p4runtime_errors import P4RuntimeError, denied, invalid, not_found
 from p4switch.p4runtime_proto import p4r, rpc_status
+from p4switch.p4runtime_roles import Access
 
 _MAX_QUEUED_PACKETS = 4096
 
@@ -47,6 +48,7 @@ class _Role:
     name: str
     clients: list[Client] = field(default_factory=list)
     highest: int | None = None  # the highest election id ever seen: only its bearer can be primary
+    access: Access = field(default_factory=Access)  # as the last primary configured it
 
     @property
     def primary(self) -> Client | None:
@@ -71,6 +73,7 @@ class Arbitration:
             return
         self._check_device(client, message.device_id)
         role = self._role_of(client, message.role)
+        access = self._access(role, message.role)
         election_id = _election_id(message)
         if election_id is not None and any(
             other.election_id == election_id for other in role.clients if other is not client
@@ -85,6 +88,7 @@ class Arbitration:
         client.election_id = election_id
         if election_id is not None and (role.highest is None or election_id >= role.highest):
             role.highest = election_id
+            role.access = access
         if was_primary or client is role.primary:
             self._announce(role)
         else:
@@ -105,20 +109,24 @@ class Arbitration:
         """Whether packets from this client's stream are to be taken."""
         return client.role is not None and client is client.role.primary
 
-    def primaries(self) -> tuple[Client, ...]:
-        """The primary of each role that has one: who gets packets and notifications."""
-        return tuple(role.primary for role in self._roles.values() if role.primary is not None)
+    def primaries(self) -> dict[Client, Access]:
+        """The primary of each role that has one: who gets packets and notifications, as its role says."""
+        return {role.primary: role.access for role in self._roles.values() if role.primary is not None}
 
-    def require_primary(self, request: p4r.WriteRequest | p4r.SetForwardingPipelineConfigRequest) -> None:
-        """PERMISSION_DENIED unless the request bears the election id of its role's primary."""
+    def access(self, role: str) -> Access:
+        """What a role may read; one that nobody has configured, everything."""
+        return self._roles[role].access if role in self._roles else Access()
+
+    def require_primary(self, request: p4r.WriteRequest | p4r.SetForwardingPipelineConfigRequest) -> Access:
+        """What the role may do; PERMISSION_DENIED unless the request bears the election id of its primary."""
         role = self._roles.get(request.role)
         if role is None:
             raise not_found(f"the device has no role {request.role!r}")
         if role.primary is None or _election_id(request) != role.highest:
-            raise P4RuntimeError(
-                grpc.StatusCode.PERMISSION_DENIED,
-                "Not primary: only the client whose StreamChannel has the highest election id may write",
+            raise denied(
+                "Not primary: only the client whose StreamChannel has the highest election id may write"
             )
+        return role.access
 
     def _check_device(self, client: Client, device_id: int) -> None:
         if device_id == self._device_id:
@@ -134,9 +142,21 @@ class Arbitration:
             raise P4RuntimeError(
                 grpc.StatusCode.FAILED_PRECONDITION, "the role of a stream cannot be changed"
             )
-        if message.HasField("config"):
-            raise invalid("role configurations are not supported: every role has full pipeline access")
         return self._roles.setdefault(message.name, _Role(message.name))
+
+    def _access(self, role: _Role, message: p4r.Role) -> Access:
+        if not message.HasField("config"):
+            return Access()
+        if not role.name:
+            raise invalid("the default role has full pipeline access: give a role with a config a name")
+        access = Access(message.config)
+        for other in self._roles.values():
+            conflict = access.conflict(other.access) if other is not role else None
+            if conflict is not None:
+                raise invalid(
+                    f"the id {conflict:#x} is exclusive to one of the roles {role.name!r} and {other.name!r}"
+                )
+        return access
 
     def _announce(self, role: _Role) -> None:
         _log.info("primary of role %r: %s", role.name, "none" if role.primary is None else role.highest)
@@ -156,6 +176,8 @@ class Arbitration:
             update = p4r.MasterArbitrationUpdate(device_id=self._device_id, status=status)
             if role.name:
                 update.role.name = role.name
+            if role.access.config is not None:
+                update.role.config.CopyFrom(role.access.config)
             if role.highest is not None:
                 update.election_id.high, update.election_id.low = divmod(role.highest, 1 << 64)
             client.outbox.put(p4r.StreamMessageResponse(arbitration=update))

@@ -88,11 +88,9 @@ class Digests:
             yield from [p4r.DigestEntry(digest_id=d.id, config=d.config) for d in chosen]
 
     def acknowledge(self, message: p4r.DigestListAck) -> None:
-        """Forgets a list that the controller has: its digests may be sent again. Unknown ones are passed over."""
+        """Forgets a list that the controller has: its digests may be sent again. Unknown lists are passed over."""
         with self._lock:
-            digest = self._digests.get(message.digest_id)
-            if digest is not None:
-                digest.sent.pop(message.list_id, None)
+            self._find(message).sent.pop(message.list_id, None)
 
     # The data plane
 
@@ -113,7 +111,11 @@ class Digests:
                 if not digest.waiting:
                     digest.since = now
                 digest.waiting[arrived.values] = None
-                if len(digest.waiting) >= (digest.config.max_list_size or _LONGEST_LIST):
+                # Without a delay every digest goes in a list of its own.
+                longest = (
+                    (digest.config.max_list_size or _LONGEST_LIST) if digest.config.max_timeout_ns else 1
+                )
+                if len(digest.waiting) >= longest:
                     lists.append(self._flush(digest, now, epoch))
             for digest in self._digests.values():
                 if digest.waiting and digest.config and now - digest.since >= digest.config.max_timeout_ns:
@@ -152,7 +154,7 @@ class Digests:
         timeout = digest.config.ack_timeout_ns
         digest.sent = {n: (at, values) for n, (at, values) in digest.sent.items() if now - at < timeout}
 
-    def _find(self, message: p4r.DigestEntry) -> _Digest:
+    def _find(self, message: p4r.DigestEntry | p4r.DigestListAck) -> _Digest:
         if message.digest_id not in self._digests:
             raise invalid(f"the pipeline has no digest with the id {message.digest_id:#x}")
         return self._digests[message.digest_id]

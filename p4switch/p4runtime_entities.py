@@ -72,7 +72,7 @@ class Entities:
         for table in self.tables.values():
             table.on_timeout = self._timeout
         for meter in p4info.direct_meters:
-            _lookup(self.tables, meter.direct_table_id, "table").has_direct_meter = True
+            _lookup(self.tables, meter.direct_table_id, "table").direct_meter = meter.spec
         for direct in p4info.direct_counters:
             _lookup(self.tables, direct.direct_table_id, "table").has_direct_counter = True
 
@@ -161,7 +161,7 @@ class Entities:
                 wanted = query.direct_meter_entry.table_entry
                 for table in _select(self.tables, wanted.table_id, "table"):
                     if wanted.table_id or table.has_direct_meter:
-                        for metered in table.read_meters(wanted):
+                        for metered in table.read_meters(query.direct_meter_entry):
                             yield p4r.Entity(direct_meter_entry=metered)
             case "meter_entry":
                 for meter in _select(self.meters, query.meter_entry.meter_id, "meter"):

@@ -47,15 +47,17 @@ def unimplemented(message: str) -> P4RuntimeError:
     return P4RuntimeError(grpc.StatusCode.UNIMPLEMENTED, message)
 
 
-def stream_error(error: P4RuntimeError, packet: p4r.PacketOut) -> p4r.StreamMessageResponse:
-    """The report of a refused PacketOut (P4Runtime specification, "Stream Error Reporting")."""
-    return p4r.StreamMessageResponse(
-        error=p4r.StreamError(
-            canonical_code=error.code.value[0],
-            message=error.message,
-            packet_out=p4r.PacketOutError(packet_out=packet),
-        )
-    )
+def stream_error(error: P4RuntimeError, request: p4r.StreamMessageRequest) -> p4r.StreamMessageResponse:
+    """The report of a refused stream message (P4Runtime specification, "Stream Error Reporting")."""
+    report = p4r.StreamError(canonical_code=error.code.value[0], message=error.message)
+    match request.WhichOneof("update"):
+        case "packet":
+            report.packet_out.packet_out.CopyFrom(request.packet)
+        case "digest_ack":
+            report.digest_list_ack.digest_list_ack.CopyFrom(request.digest_ack)
+        case _:
+            report.other.other.CopyFrom(request.other)
+    return p4r.StreamMessageResponse(error=report)
 
 
 def abort(context: grpc.ServicerContext, error: P4RuntimeError) -> NoReturn:

@@ -113,15 +113,18 @@ class MeterArray:
         self.name = meter.preamble.name
         self.size = engine.program.meters[self.name].size
         self._engine = engine
+        self._spec = meter.spec
 
     def modify(self, message: p4r.MeterEntry) -> None:
         """Configure one cell, or every cell where no index is given; without a config it is reset."""
-        config = decode_meter(message.config) if message.HasField("config") else None
+        refuse_color_counters(message, self.name)
+        config = decode_meter(message.config, self._spec) if message.HasField("config") else None
         for index in _indices(message, self.size, self.name):
             self._engine.meter_write(self.name, index, config)
 
     def read(self, query: p4r.MeterEntry) -> Iterator[p4r.MeterEntry]:
         """One cell, or every cell where no index is given."""
+        refuse_color_counters(query, self.name)
         for index in _indices(query, self.size, self.name):
             message = p4r.MeterEntry(meter_id=self.id, index=p4r.Index(index=index))
             config = self._engine.meter_read(self.name, index)
@@ -130,11 +133,25 @@ class MeterArray:
             yield message
 
 
-def decode_meter(message: p4r.MeterConfig) -> MeterConfig:
-    """A meter's rates (specification, "MeterConfig")."""
-    if message.eburst:
-        raise unimplemented("meters with an excess burst (RFC 2697) are not supported: leave eburst unset")
+def decode_meter(message: p4r.MeterConfig, spec: p4i.MeterSpec) -> MeterConfig:
+    """A meter's rates; INVALID_ARGUMENT if they are not those of its type (specification, "MeterEntry")."""
+    if spec.type == p4i.MeterSpec.SINGLE_RATE_THREE_COLOR:
+        if message.eburst:
+            raise unimplemented(
+                "meters with an excess burst (RFC 2697) are not supported: leave eburst unset"
+            )
+    elif message.eburst:
+        raise invalid("only meters of the type SINGLE_RATE_THREE_COLOR have an eburst: leave it unset")
+    single = spec.type != p4i.MeterSpec.TWO_RATE_THREE_COLOR
+    if single and (message.pir, message.pburst) != (message.cir, message.cburst):
+        raise invalid("a meter of a single rate needs pir equal to cir and pburst equal to cburst")
     return MeterConfig(message.cir, message.cburst, message.pir, message.pburst)
+
+
+def refuse_color_counters(message: p4r.MeterEntry | p4r.DirectMeterEntry, name: str) -> None:
+    """UNIMPLEMENTED if a request asks for counters by colour."""
+    if message.HasField("counter_data"):
+        raise unimplemented(f"{name}: meters do not count by colour: leave counter_data unset")
 
 
 def encode_meter(config: MeterConfig) -> p4r.MeterConfig:

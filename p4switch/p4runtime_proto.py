@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from finsy.proto import p4d, p4i, p4r, p4r_grpc, p4t, rpc_code, rpc_status
+    from finsy.proto import p4d, p4i, p4r, p4r_grpc, p4t, rpc_code, rpc_status, stratum
 else:
     import sys
     from importlib import import_module
@@ -35,5 +35,6 @@ else:
     p4r_grpc = import_module(f"{_ALIAS}.p4.v1.p4runtime_pb2_grpc")
     rpc_code = import_module(f"{_ALIAS}.google.rpc.code_pb2")
     rpc_status = import_module(f"{_ALIAS}.google.rpc.status_pb2")
+    stratum = import_module(f"{_ALIAS}.stratum1.p4_role_config_pb2")
 
-__all__ = ["p4d", "p4i", "p4r", "p4r_grpc", "p4t", "rpc_code", "rpc_status"]
+__all__ = ["p4d", "p4i", "p4r", "p4r_grpc", "p4t", "rpc_code", "rpc_status", "stratum"]

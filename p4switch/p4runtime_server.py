@@ -10,7 +10,6 @@ import logging
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
 
 import grpc
 
@@ -26,8 +25,10 @@ from p4switch.p4runtime_errors import (
     invalid,
     not_found,
     stream_error,
+    unimplemented,
 )
 from p4switch.p4runtime_proto import p4r, p4r_grpc
+from p4switch.p4runtime_roles import Access
 from p4switch.p4runtime_rollback import undoing
 
 _API_VERSION = "1.4.1"
@@ -53,7 +54,7 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
         self._arbitration = Arbitration(device_id)
         self._open_streams = threading.BoundedSemaphore(_MAX_STREAMS)
         # Read without the lock by the engine's thread, for whose end the holder of the lock may be waiting.
-        self._primaries: tuple[Client, ...] = ()
+        self._primaries: dict[Client, Access] = {}
         device.packet_in = self._packet_in
         device.notify = self._broadcast
 
@@ -106,20 +107,25 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
                         self._device.packet_out(request.packet)
                 except P4RuntimeError as error:
                     _log.warning("packet-out refused: %s", error)
-                    client.offer(stream_error(error, request.packet))
+                    client.offer(stream_error(error, request))
             case "digest_ack":
-                with self._lock:
-                    if client in self._primaries and self._device.pipeline is not None:
-                        self._device.pipeline.entities.digests.acknowledge(request.digest_ack)
-            case kind:
-                _log.warning("stream message ignored: %s", kind)
+                try:
+                    with self._lock:
+                        if client not in self._primaries:
+                            raise denied("Not primary: only the primary may acknowledge digests")
+                        self._pipeline().entities.digests.acknowledge(request.digest_ack)
+                except P4RuntimeError as error:
+                    client.offer(stream_error(error, request))
+            case _:
+                client.offer(stream_error(unimplemented("there are no other stream messages here"), request))
 
     def _packet_in(self, packet: p4r.PacketIn) -> None:
         self._broadcast(p4r.StreamMessageResponse(packet=packet))
 
     def _broadcast(self, message: p4r.StreamMessageResponse) -> None:
-        for client in self._primaries:
-            client.offer(message)
+        for client, access in self._primaries.items():
+            if access.hears(message):
+                client.offer(message)
 
     # Entities
 
@@ -128,16 +134,16 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
         try:
             self._check_device(request.device_id)
             with self._lock:
-                self._arbitration.require_primary(request)
+                access = self._arbitration.require_primary(request)
                 pipeline = self._pipeline()
                 match request.atomicity:
                     case p4r.WriteRequest.CONTINUE_ON_ERROR:
-                        errors = [_attempt(pipeline.entities, update) for update in request.updates]
+                        errors = [_attempt(pipeline.entities, update, access) for update in request.updates]
                     case p4r.WriteRequest.ROLLBACK_ON_ERROR:
-                        errors = _all_or_none(pipeline.entities, request.updates)
+                        errors = _all_or_none(pipeline.entities, request.updates, access)
                     case p4r.WriteRequest.DATAPLANE_ATOMIC:
                         with pipeline.engine.transaction():
-                            errors = _all_or_none(pipeline.entities, request.updates)
+                            errors = _all_or_none(pipeline.entities, request.updates, access)
                     case mode:
                         raise invalid(f"atomicity {mode} does not exist")
         except P4RuntimeError as error:
@@ -148,28 +154,21 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
         return p4r.WriteResponse()
 
     def Read(self, request: p4r.ReadRequest, context: grpc.ServicerContext) -> Iterator[p4r.ReadResponse]:  # noqa: N802
-        """The entities that each entity of the request selects."""
+        """The entities that each entity of the request selects, all as they are at one moment."""
+        responses = [p4r.ReadResponse()]
+        errors: list[P4RuntimeError | None] = []
         try:
             self._check_device(request.device_id)
             with self._lock:
                 entities = self._pipeline().entities
+                access = self._arbitration.access(request.role)
+                for query in request.entities:
+                    errors.append(_collect(entities, query, access, responses))
         except P4RuntimeError as error:
             abort(context, error)
-        errors: list[P4RuntimeError | None] = []
-        for query in request.entities:
-            found = entities.read(query)
-            try:
-                while True:
-                    with self._lock:
-                        chunk = list(islice(found, _ENTITIES_PER_RESPONSE))
-                    if not chunk:
-                        break
-                    yield p4r.ReadResponse(entities=chunk)
-                errors.append(None)
-            except P4RuntimeError as error:
-                errors.append(error)
-            except TableError as error:
-                errors.append(P4RuntimeError.of(error))
+        for response in responses:
+            if response.entities:
+                yield response
         if any(errors):
             abort_batch(context, errors)
 
@@ -184,7 +183,8 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
             # Compiling may take seconds, in which writes and streams go on.
             with self._configuring:
                 with self._lock:
-                    self._arbitration.require_primary(request)
+                    if not self._arbitration.require_primary(request).can_push_pipeline:
+                        raise denied(f"the role {request.role!r} may not set a pipeline: its config says so")
                 pipeline = self._load(request)
                 with self._lock:
                     self._arbitration.require_primary(request)
@@ -261,7 +261,26 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
         return self._device.pipeline
 
 
-def _attempt(entities: Entities, update: p4r.Update) -> P4RuntimeError | None:
+def _collect(
+    entities: Entities, query: p4r.Entity, access: Access, responses: list[p4r.ReadResponse]
+) -> P4RuntimeError | None:
+    """Adds what a query selects to the responses."""
+    try:
+        for entity in entities.read(query):
+            if access.covers(entity):
+                if len(responses[-1].entities) == _ENTITIES_PER_RESPONSE:
+                    responses.append(p4r.ReadResponse())
+                responses[-1].entities.append(entity)
+    except P4RuntimeError as error:
+        return error
+    except TableError as error:
+        return P4RuntimeError.of(error)
+    return None
+
+
+def _attempt(entities: Entities, update: p4r.Update, access: Access) -> P4RuntimeError | None:
+    if not access.covers(update.entity):
+        return denied("the role's config does not have the id of this entity")
     try:
         entities.write(update)
     except P4RuntimeError as error:
@@ -271,18 +290,20 @@ def _attempt(entities: Entities, update: p4r.Update) -> P4RuntimeError | None:
     return None
 
 
-def _all_or_none(entities: Entities, updates: Sequence[p4r.Update]) -> list[P4RuntimeError | None]:
+def _all_or_none(
+    entities: Entities, updates: Sequence[p4r.Update], access: Access
+) -> list[P4RuntimeError | None]:
     """Carries out all updates, or brings back what was before; then every update but the wrong one was ABORTED."""
     undo: list[list[p4r.Update]] = []
     for number, update in enumerate(updates):
         before = undoing(entities, update)
-        error = _attempt(entities, update)
+        error = _attempt(entities, update, access)
         if error is None:
             undo.append(before)
             continue
         for back in reversed(undo):
             for step in back:
-                failed = _attempt(entities, step)
+                failed = _attempt(entities, step, access)
                 if failed is not None:
                     _log.error("an update could not be taken back: %s", failed)
         aborted = P4RuntimeError(

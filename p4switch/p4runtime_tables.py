@@ -18,12 +18,12 @@ from p4switch.entries import (
     GroupReference,
     Match,
     MemberReference,
+    MeterConfig,
     OneShot,
-    TableError,
 )
 from p4switch.p4runtime_actions import ActionCodec
 from p4switch.p4runtime_errors import denied, invalid, not_found, unimplemented
-from p4switch.p4runtime_externs import decode_meter, encode_meter
+from p4switch.p4runtime_externs import decode_meter, encode_meter, refuse_color_counters
 from p4switch.p4runtime_matches import PRIORITIZED_KINDS, MatchField
 from p4switch.p4runtime_proto import p4i, p4r
 
@@ -63,10 +63,15 @@ class Table:
         # What the controller wants back with an entry and the engine has no use for: few entries have any.
         self._cookies: dict[EntryKey | None, tuple[int, bytes]] = {}
         self.default_is_ours = False
-        self.has_direct_meter = False
+        self.direct_meter: p4i.MeterSpec | None = None
         self.ages = table.idle_timeout_behavior == p4i.Table.NOTIFY_CONTROL
         self.idle_timeouts: dict[EntryKey, int] = {}
         self.on_timeout: Callable[[], None] = lambda: None  # called when an entry is given one
+
+    @property
+    def has_direct_meter(self) -> bool:
+        """Whether each entry has a meter."""
+        return self.direct_meter is not None
 
     # Writing
 
@@ -161,7 +166,7 @@ class Table:
         if message.HasField("counter_data"):
             self._write_counter(key, message.counter_data)
         if self.has_direct_meter:
-            config = decode_meter(message.meter_config) if message.HasField("meter_config") else None
+            config = self._meter(message.meter_config) if message.HasField("meter_config") else None
             self._engine.table_meter_write(self.name, key, config)
         if message.idle_timeout_ns:
             self.idle_timeouts[key] = message.idle_timeout_ns
@@ -173,7 +178,13 @@ class Table:
 
     def read(self, query: p4r.TableEntry) -> Iterator[p4r.TableEntry]:
         """The entries that a query selects (P4Runtime specification, "Wildcard Reads" of TableEntry)."""
+        if query.HasField("meter_counter_data"):
+            raise unimplemented(f"table {self.name}: meters do not count by colour")
         if query.is_default_action:
+            if query.HasField("time_since_last_hit"):
+                raise invalid(
+                    f"table {self.name}: a default entry is never idle: leave time_since_last_hit unset"
+                )
             yield self._default_entry()
             return
         with_counter = query.HasField("counter_data") and self.has_direct_counter
@@ -185,10 +196,7 @@ class Table:
         for entry in self._select(query):
             message = self._encode_entry(entry)
             if with_counter:
-                counter = self._counter(entry.key)
-                if counter is None:
-                    continue
-                message.counter_data.CopyFrom(counter)
+                message.counter_data.CopyFrom(self._counter(entry.key))
             config = self._engine.table_meter(self.name, entry.key) if with_meter else None
             if config is not None:
                 message.meter_config.CopyFrom(encode_meter(config))
@@ -251,9 +259,9 @@ class Table:
             [self._present(self._decode_key(query))] if query.match else self._engine.table_entries(self.name)
         )
         for entry in entries:
-            counter = self._counter(entry.key)
-            if counter is not None:
-                yield p4r.DirectCounterEntry(table_entry=self._encode_key(entry.key), data=counter)
+            yield p4r.DirectCounterEntry(
+                table_entry=self._encode_key(entry.key), data=self._counter(entry.key)
+            )
 
     def _check_counted(self, message: p4r.TableEntry) -> None:
         if not self.has_direct_counter:
@@ -261,12 +269,8 @@ class Table:
         if message.is_default_action:
             raise unimplemented(f"table {self.name}: a default entry has no counter here, as on BMv2")
 
-    def _counter(self, key: EntryKey) -> p4r.CounterData | None:
-        """An entry's counter; None if the entry has been deleted since a long read began."""
-        try:
-            value = self._engine.table_counter(self.name, key)
-        except TableError:
-            return None
+    def _counter(self, key: EntryKey) -> p4r.CounterData:
+        value = self._engine.table_counter(self.name, key)
         return p4r.CounterData(packet_count=value.packets, byte_count=value.bytes)
 
     def _write_counter(self, key: EntryKey, data: p4r.CounterData) -> None:
@@ -277,16 +281,17 @@ class Table:
 
     def modify_meter(self, message: p4r.DirectMeterEntry) -> None:
         """Set the meter of the entry with a key; without a config it is reset."""
-        self._check_metered(message.table_entry)
+        self._check_metered(message)
         key = self._present(self._decode_key(message.table_entry)).key
-        config = decode_meter(message.config) if message.HasField("config") else None
+        config = self._meter(message.config) if message.HasField("config") else None
         self._engine.table_meter_write(self.name, key, config)
 
-    def read_meters(self, query: p4r.TableEntry) -> Iterator[p4r.DirectMeterEntry]:
+    def read_meters(self, query: p4r.DirectMeterEntry) -> Iterator[p4r.DirectMeterEntry]:
         """The meter of the entry with the query's key (NOT_FOUND without one), or of every entry."""
         self._check_metered(query)
+        key = query.table_entry
         entries = (
-            [self._present(self._decode_key(query))] if query.match else self._engine.table_entries(self.name)
+            [self._present(self._decode_key(key))] if key.match else self._engine.table_entries(self.name)
         )
         for entry in entries:
             config = self._engine.table_meter(self.name, entry.key)
@@ -295,11 +300,16 @@ class Table:
                 message.config.CopyFrom(encode_meter(config))
             yield message
 
-    def _check_metered(self, message: p4r.TableEntry) -> None:
-        if not self.has_direct_meter:
+    def _check_metered(self, message: p4r.DirectMeterEntry) -> None:
+        if self.direct_meter is None:
             raise invalid(f"table {self.name} has no direct meter")
-        if message.is_default_action:
+        refuse_color_counters(message, f"table {self.name}")
+        if message.table_entry.is_default_action:
             raise unimplemented(f"table {self.name}: a default entry has no meter here, as on BMv2")
+
+    def _meter(self, message: p4r.MeterConfig) -> MeterConfig:
+        assert self.direct_meter is not None
+        return decode_meter(message, self.direct_meter)
 
     # Messages
 

@@ -39,7 +39,7 @@ class Network:
         self.streams: dict[tuple[int, int], deque[Vector]] = {}
         self.sent: Counter[tuple[int, int]] = Counter()
         order = order or range(count)
-        while any([self.turn(rank) for rank in order]):
+        while sum(self.turn(rank) for rank in order):
             pass
 
     def turn(self, rank: int) -> bool:
