@@ -25,7 +25,7 @@ import numpy as np
 from controller.controller import Controller
 from controller.tree import FIRST_UDP_PORT
 from experiments.bench_allreduce_worker import Join, Order, Report
-from experiments.compilers import CompiledProgram, compile_program
+from experiments.compilers import PROGRAM, CompiledProgram, compile_program
 from experiments.crew import ENVIRONMENT
 from experiments.results import machine
 from experiments.targets import EMBEDDED
@@ -35,7 +35,6 @@ from topologies.model import Topology, leaf_spine
 from topologies.runs import scratch
 
 ROOT = Path(__file__).parents[1]
-PROGRAM = ROOT / "p4src" / "fanin.p4"
 ALGORITHMS = ("in-network", "ring", "gloo")
 SIZES = (1 << 10, 16 << 10, 64 << 10, 256 << 10, 1_000_000, 10_000_000, 100_000_000)  # bytes
 WORKERS = (4, 8)

@@ -16,6 +16,9 @@ from experiments.tools import P4C, Compiler, ToolError
 from p4compiler import compile_file
 from topologies.runs import scratch
 
+# The data plane that experiments are about.
+PROGRAM = Path(__file__).parents[1] / "p4src" / "fanin.p4"
+
 
 @dataclass(frozen=True, slots=True)
 class CompiledProgram:

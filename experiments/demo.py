@@ -21,8 +21,6 @@ from topologies.mininet_net import MininetNetwork
 from topologies.model import Topology
 from topologies.runs import scratch
 
-PROGRAM = Path(__file__).parents[1] / "p4src" / "fanin.p4"
-
 
 @dataclass(frozen=True, slots=True)
 class Demo:

@@ -6,11 +6,13 @@ import subprocess
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from controller.connection import Count
 from controller.controller import Controller
 from controller.telemetry import SwitchCounts
 from controller.tree import FIRST_UDP_PORT
@@ -34,6 +36,7 @@ class RunSpec:
     """What to run: an algorithm, the probability of loss for each packet on each link, and the work.
 
     hosts: the workers' by rank; None: all of the network. transport, shards: of what runs between hosts.
+    values: integers in a packet, in-network.
     """
 
     name: str
@@ -44,6 +47,7 @@ class RunSpec:
     hosts: tuple[str, ...] | None = None
     transport: LiveTransport = "tcp"
     shards: int | None = None
+    values: int = 256
 
 
 class LiveNetwork:
@@ -67,7 +71,10 @@ class LiveNetwork:
         before = await self._controller.counts()
         if spec.algorithm == "in-network":
             lease = await self._controller.grant([host.name for host in hosts], slots=self._pace.window)
-            tasks = [self._task(spec, rank, self._in_network(hosts[rank], lease.id)) for rank in range(len(hosts))]
+            tasks = [
+                self._task(spec, rank, self._in_network(host, lease.id, spec.values))
+                for rank, host in enumerate(hosts)
+            ]
         else:
             lease = None
             between = self._host_based(spec.algorithm, spec, hosts)
@@ -82,8 +89,9 @@ class LiveNetwork:
 
         recordings = [Recording.open(self._folder, rank) for rank in range(len(hosts))]
         steps, elements = recordings[0].inputs.shape
+        quantized = partial(quantized_sum_bound, values=spec.values)
         errors = compare_with_exact_sum(
-            recordings, quantized_sum_bound if spec.algorithm == "in-network" else float32_sum_bound
+            recordings, quantized if spec.algorithm == "in-network" else float32_sum_bound
         )
         times = durations(recordings)
         median = float(np.median(times))
@@ -97,7 +105,7 @@ class LiveNetwork:
             all_reduces=steps,
             seconds=Seconds(median, float(np.percentile(times, 95))),
             goodput_bits_per_second=32 * elements / median,
-            wire_bytes_per_worker=self._wire_bytes(before, after) / len(hosts) / steps,
+            wire_bytes_per_worker=host_traffic(self.topology, before, after).bytes / len(hosts) / steps,
             retransmissions=sum(end.retransmissions for end in ends),
             max_abs_error=errors.largest,
             error_bound=errors.bound,
@@ -123,18 +131,17 @@ class LiveNetwork:
     def _pace(self) -> Pace:
         return self._target.pace(self._rate)
 
-    def _in_network(self, host: Host, lease: int) -> InNetwork:
+    def _in_network(self, host: Host, lease: int, values: int) -> InNetwork:
         return InNetwork(
             lease=lease,
             first_slot=0,
             local=(str(host.ip), FIRST_UDP_PORT),
             remote=(str(host.gateway), FIRST_UDP_PORT),
             pace=self._pace,
+            values=values,
         )
 
-    def _host_based(
-        self, algorithm: HostBasedAlgorithm, spec: RunSpec, hosts: Sequence[Host]
-    ) -> HostBased:
+    def _host_based(self, algorithm: HostBasedAlgorithm, spec: RunSpec, hosts: Sequence[Host]) -> HostBased:
         port = TCP_PORT if spec.transport == "tcp" else FIRST_PEER_PORT
         addresses = tuple((str(host.ip), port) for host in hosts)
         return HostBased(algorithm, addresses, spec.transport, spec.shards, self._pace)
@@ -153,14 +160,18 @@ class LiveNetwork:
 
         return start
 
-    def _wire_bytes(self, before: Mapping[str, SwitchCounts], after: Mapping[str, SwitchCounts]) -> int:
-        """What all hosts sent and received, as the leaves counted it."""
-        total = 0
-        for host in self.topology.hosts:
-            port = self.topology.port_towards(host.leaf, host.name)
-            counts = (after[host.leaf] - before[host.leaf]).ports[port]
-            total += counts.received.bytes + counts.sent.bytes
-        return total
+
+def host_traffic(
+    topology: Topology, before: Mapping[str, SwitchCounts], after: Mapping[str, SwitchCounts]
+) -> Count:
+    """What all hosts sent and received in between, as the leaves counted it."""
+    packets = octets = 0
+    for host in topology.hosts:
+        port = topology.port_towards(host.leaf, host.name)
+        counts = after[host.leaf].ports[port] - before[host.leaf].ports[port]
+        packets += counts.received.packets + counts.sent.packets
+        octets += counts.received.bytes + counts.sent.bytes
+    return Count(packets, octets)
 
 
 @asynccontextmanager

@@ -13,7 +13,7 @@ from controller.telemetry import Reason, SwitchCounts
 from experiments.checking import durations
 from experiments.compilers import CompiledProgram
 from experiments.digits import load_digits
-from experiments.live import RunSpec, open_network
+from experiments.live import RunSpec, host_traffic, open_network
 from experiments.measured import Measured
 from experiments.prediction import predicted_seconds
 from experiments.recording import Recording
@@ -74,6 +74,7 @@ async def _run(
         hosts=settings.members,
         transport=settings.transport or "tcp",
         shards=settings.shards,
+        values=settings.values,
     )
     async with open_network(network, program.p4info, program.device_config, folder, on) as live:
         before = await live.counts()
@@ -86,7 +87,9 @@ async def _run(
         seconds=tuple(durations(recordings).tolist()),
         elements=run.elements,
         wire_bytes_per_worker=run.wire_bytes_per_worker,
-        packets_per_worker=_host_packets(settings, counts) / run.workers / run.all_reduces,
+        packets_per_worker=host_traffic(settings.network, before, after).packets
+        / run.workers
+        / run.all_reduces,
         retransmissions=run.retransmissions,
         drops=_drops(counts),
         link_events=events,
@@ -126,16 +129,6 @@ def _target(settings: Settings) -> Target:
     (link,) = settings.network.links_of(settings.members[0])
     pace = replace(on.pace(link.rate_bits_per_second), **changes)
     return replace(on, on_slow_links=pace, on_fast_links=pace, on_unlimited_links=pace)
-
-
-def _host_packets(settings: Settings, counts: Mapping[str, SwitchCounts]) -> int:
-    """What the workers sent and received, as the leaves counted it."""
-    total = 0
-    for member in settings.members:
-        host = settings.network.host(member)
-        port = counts[host.leaf].ports[settings.network.port_towards(host.leaf, member)]
-        total += port.received.packets + port.sent.packets
-    return total
 
 
 def _drops(counts: Mapping[str, SwitchCounts]) -> dict[str, int]:

@@ -32,6 +32,7 @@ _LINK_EVENTS = {
     "reordering": "reordered",
     "queue drop": "queue_drops",
     "ECN mark": "ecn_marks",
+    "pause": "pauses",
 }
 
 

@@ -126,7 +126,7 @@ class Recovery(Table):
 
     initial_rto: Seconds | None = None
     min_rto: Seconds | None = None
-    granularity: Annotated[Seconds | None, Field(description="of the clock, virtual")] = None
+    granularity: Annotated[Seconds | None, Field(description="of the clock")] = None
 
 
 class Training(Table):
@@ -252,8 +252,6 @@ class Settings(Table):
             yield "links.corruption: is virtual only; set loss in its place, or world = 'virtual'"
         if self.links.pause is not None:
             yield "links.pause: is virtual only; leave it out, or set world = 'virtual'"
-        if self.recovery.granularity is not None:
-            yield "recovery.granularity: is virtual only; a live clock has its own"
         emulated = [name for name in self.links.given if name != "loss"]
         if self.switch == "bmv2" and emulated:
             yield f"links.{emulated[0]}: BMv2 emulates no links; set switch = 'embedded', or leave it out"

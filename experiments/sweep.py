@@ -18,12 +18,11 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Protocol
 
-from experiments.compilers import CompiledProgram, compile_program
+from experiments.compilers import PROGRAM, CompiledProgram, compile_program
 from experiments.measured import Row, failed_row, provenance, row
 from experiments.result_files import Journal
 from experiments.settings import Settings
 from experiments.tools import Compiler
-from experiments.virtual import PROGRAM
 
 # Of memory: what a process of an empty run needs, and what the bytes of the workers' vectors multiply by.
 BASE_BYTES, VECTORS_FACTOR = 200 << 20, 2.5

@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from controller.plan import plan_loss
-from controller.telemetry import SwitchCounts
 from experiments.compilers import CompiledProgram
-from experiments.live import RunSpec, open_network
+from experiments.live import RunSpec, host_traffic, open_network
 from experiments.results import machine
 from experiments.stations import HEADERS
 from experiments.targets import EMBEDDED
@@ -125,7 +124,7 @@ def run_live(point: Point, program: CompiledProgram, logs: Path) -> Measured:
             async with open_network(network, program.p4info, config, Path(folder), target) as live:
                 before = await live.counts()
                 done = await live.run(spec, lambda _step: None)
-                packets = _host_packets(topology, await live.counts()) - _host_packets(topology, before)
+                packets = host_traffic(topology, before, await live.counts()).packets
             return Measured(
                 done.seconds.median,
                 packets / done.workers / done.all_reduces,
@@ -134,12 +133,6 @@ def run_live(point: Point, program: CompiledProgram, logs: Path) -> Measured:
             )
 
         return asyncio.run(run())
-
-
-def _host_packets(topology: Topology, counts: Mapping[str, SwitchCounts]) -> int:
-    """What all hosts sent and received, as the leaves counted it."""
-    ports = [counts[h.leaf].ports[topology.port_towards(h.leaf, h.name)] for h in topology.hosts]
-    return sum(port.received.packets + port.sent.packets for port in ports)
 
 
 def run_virtual(point: Point, switch: Engine) -> Measured:

@@ -16,6 +16,7 @@ from controller.plan import MulticastGroup, Plan, TableEntry, Value, plan_aggreg
 from controller.telemetry import Event, Reason
 from controller.tree import FIRST_UDP_PORT, aggregation_tree
 from controller.tree import Job as TreeJob
+from experiments.compilers import PROGRAM
 from experiments.stations import HEADERS, PeerPort, SwitchPort, Vector, WorkerStation
 from p4compiler import compile_file
 from p4switch.engine import Engine
@@ -32,8 +33,6 @@ from workers.protocol import Lease, Worker
 from workers.recovery import Recovery
 from workers.summation import float32_sum
 from workers.transport import HEADER_BYTES, PAYLOAD
-
-PROGRAM = Path(__file__).parents[1] / "p4src" / "fanin.p4"
 
 DEFAULT_RECOVERY = Recovery()
 

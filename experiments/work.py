@@ -12,6 +12,7 @@ from typing import Literal
 from pydantic import TypeAdapter
 
 from experiments.training import Curve, TrainingConfig
+from workers import recovery
 from workers.collective import HostBasedAlgorithm, Transport
 
 DIGITS_FILE = "digits.npz"
@@ -28,17 +29,19 @@ class Pace:
     offload: bool = True
     initial_rto: float = 0.1
     min_rto: float = 0.01
+    granularity: float = recovery.G
 
 
 @dataclass(frozen=True, slots=True)
 class InNetwork:
-    """All-reduce through the switches: a lease and the two ends of the UDP flow."""
+    """All-reduce through the switches: a lease, the two ends of the UDP flow, and how many integers a packet has."""
 
     lease: int
     first_slot: int
     local: tuple[str, int]
     remote: tuple[str, int]
     pace: Pace
+    values: int = 256
 
 
 @dataclass(frozen=True, slots=True)

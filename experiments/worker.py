@@ -48,10 +48,10 @@ def say(event: Event) -> None:
 def join(task: Task) -> Collective:
     """This worker's end of the collective."""
     match task.collective:
-        case InNetwork(lease, first_slot, local, remote, pace):
+        case InNetwork(lease, first_slot, local, remote, pace, values):
             return InNetworkAllReduce(
                 InNetworkConfig(
-                    Lease(lease, task.rank, task.workers, pace.window, first_slot),
+                    Lease(lease, task.rank, task.workers, pace.window, first_slot, values),
                     local,
                     remote,
                     segments=pace.segments,
@@ -88,7 +88,12 @@ def _between_hosts(task: Task, how: HostBased) -> Collective:
 
 
 def _recovery(pace: Pace, task: Task) -> Recovery:
-    return Recovery(initial_rto=pace.initial_rto, min_rto=pace.min_rto, give_up=task.give_up)
+    return Recovery(
+        initial_rto=pace.initial_rto,
+        min_rto=pace.min_rto,
+        give_up=task.give_up,
+        granularity=pace.granularity,
+    )
 
 
 def train_digits(config: TrainingConfig, task: Task, collective: Collective) -> Curve:

@@ -39,9 +39,9 @@ def demo(
 
     # Not above: what precedes enter() runs twice, and these take a second to import.
     from controller.errors import ControllerError
-    from experiments.compilers import compile_program
+    from experiments.compilers import PROGRAM, compile_program
     from experiments.crew import RunError
-    from experiments.demo import PROGRAM, run_demo
+    from experiments.demo import run_demo
     from experiments.targets import target
     from fanin.progress import ProgressObserver, console
     from p4compiler import CompileError

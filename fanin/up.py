@@ -49,8 +49,7 @@ def up(
 
     # Not above: what precedes enter() runs twice, and these take a second to import.
     from controller.errors import ControllerError
-    from experiments.compilers import compile_program
-    from experiments.demo import PROGRAM
+    from experiments.compilers import PROGRAM, compile_program
     from experiments.targets import target
     from p4compiler import CompileError
     from topologies.mininet_net import MininetNetwork

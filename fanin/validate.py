@@ -27,9 +27,8 @@ def validate(
     from rich.table import Table
 
     from controller.errors import ControllerError
-    from experiments.compilers import compile_program
+    from experiments.compilers import PROGRAM, compile_program
     from experiments.crew import RunError
-    from experiments.demo import PROGRAM
     from experiments.validation import compare, write
     from experiments.virtual import load_switch
     from fanin.progress import console

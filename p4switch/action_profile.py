@@ -11,7 +11,9 @@ from p4switch.program import ActionProfile
 class ProfileState:
     """The members and groups of one action profile. The caller holds the switch's lock.
 
-    `changed` functions run after a member or group has another content; `uses` ones say whether a table names it.
+    `changed` functions run after a member or group has another content; `uses` ones say whether a table names it, and
+    `one_shots` ones whether a table has groups of its entries' own: then there are no members (P4Runtime specification,
+    "One Shot Action Selector Programming").
     """
 
     def __init__(self, profile: ActionProfile) -> None:
@@ -21,6 +23,7 @@ class ProfileState:
         self.check: list[Callable[[ActionCall], object]] = []
         self.changed: list[Callable[[], None]] = []
         self.uses: list[Callable[[bool, int], bool]] = []
+        self.one_shots: list[Callable[[], bool]] = []
 
     def insert_member(self, number: int, call: ActionCall) -> None:
         """Adds a member."""
@@ -28,6 +31,8 @@ class ProfileState:
             raise self._error(TableErrorCode.ALREADY_EXISTS, f"member {number} exists")
         if len(self.members) >= self.profile.max_size:
             raise self._error(TableErrorCode.RESOURCE_EXHAUSTED, f"full: {self.profile.max_size} members")
+        if any(has_one_shots() for has_one_shots in self.one_shots):
+            raise self._error(TableErrorCode.INVALID_ARGUMENT, "entries with action sets exclude members")
         self._check(call)
         self.members[number] = call
 
@@ -46,7 +51,7 @@ class ProfileState:
         del self.members[number]
 
     def insert_group(self, number: int, members: tuple[tuple[int, int], ...]) -> None:
-        """Adds a group of (member, weight)."""
+        """Adds a group of (member, weight); a weight of 0 passes the member over."""
         if self.profile.selector is None:
             raise self._error(TableErrorCode.INVALID_ARGUMENT, "it has no selector, so it takes no groups")
         if number in self.groups:
@@ -80,6 +85,11 @@ class ProfileState:
             raise self._error(TableErrorCode.NOT_FOUND, f"group {number} does not exist")
         return [self.members[m] for m, weight in sorted(self.groups[number]) for _ in range(weight)]
 
+    def check_one_shot(self) -> None:
+        """Refuses an action set where there are members."""
+        if self.members:
+            raise self._error(TableErrorCode.INVALID_ARGUMENT, "its members exclude entries with action sets")
+
     def _check(self, call: ActionCall) -> None:
         for check in self.check:
             check(call)
@@ -87,9 +97,9 @@ class ProfileState:
     def _check_group(self, members: tuple[tuple[int, int], ...]) -> None:
         for member, weight in members:
             self.member(member)
-            if not 0 < weight <= 1 << 16:
+            if not 0 <= weight <= 1 << 16:
                 raise self._error(
-                    TableErrorCode.INVALID_ARGUMENT, f"member {member}: weight {weight} is not in 1..65536"
+                    TableErrorCode.INVALID_ARGUMENT, f"member {member}: weight {weight} is not in 0..65536"
                 )
         if len({m for m, _ in members}) != len(members):
             raise self._error(TableErrorCode.INVALID_ARGUMENT, "a member stands twice in a group")

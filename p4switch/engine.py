@@ -17,7 +17,6 @@ from p4switch.batch import BatchProcessor, Departures
 from p4switch.codegen import translate
 from p4switch.codegen.layout import cell_bytes
 from p4switch.entries import (
-    ActionCall,
     CounterValue,
     Digest,
     Entry,
@@ -28,17 +27,19 @@ from p4switch.entries import (
     TableError,
     TableErrorCode,
 )
+from p4switch.expressions import Field
 from p4switch.library import Collected, LinkStatistics, PortStatistics, load_program, runtime
 from p4switch.links import Direction, LinkProperties
 from p4switch.live import LivePorts, PortError
 from p4switch.match_table import MatchTable
 from p4switch.meters import Meter
-from p4switch.program import Field, Program, RegisterArray
+from p4switch.program import Program, RegisterArray
 from p4switch.reader import read_program
-from p4switch.replicas import ReplicaGroups
+from p4switch.replicas import LONGEST, ReplicaGroups
 from p4switch.toolchain import compile_program
 from p4switch.trace.conditions import parse_conditions
 from p4switch.trace.tracer import Tracer
+from p4switch.value_sets import ValueSetState
 
 LONGEST_PACKET = 65600  # as in runtime/switch.h: IPv4 has 65,535 bytes, before Ethernet and tags
 
@@ -85,7 +86,7 @@ class Engine:
                 self._tables[table.name] = MatchTable(program, table, address, profile)
                 index += 1
         self._value_sets = {
-            s.name: MatchTable(program, s.table, runtime().switch_value_set(self._base, number))
+            s.name: ValueSetState(program, s, runtime().switch_value_set(self._base, number))
             for number, s in enumerate(program.value_sets.values())
         }
         self._holder: int | None = None  # the thread in a transaction
@@ -166,6 +167,14 @@ class Engine:
         with self._locked():
             self._table(table).delete(key)
 
+    def table_release(self, table: str, size: int) -> None:
+        """Lets the entries that the program declares be changed, and others be added up to `size`.
+
+        The JSON does not say whether a program declares `entries` or `const entries`; P4Info does.
+        """
+        with self._locked():
+            self._table(table).release(size)
+
     def table_entries(self, table: str) -> list[Entry]:
         """Every entry of a table, those that the program declares included."""
         with self._locked():
@@ -221,26 +230,16 @@ class Engine:
             yield self._profiles[name]
 
     def value_set_write(self, name: str, members: list[EntryKey]) -> None:
-        """Replaces the members of a value set; TableError: NOT_FOUND, INVALID_ARGUMENT, RESOURCE_EXHAUSTED."""
+        """Replaces the members of a value set; TableError: NOT_FOUND, or as ValueSetState.write."""
         with self._locked():
-            found = self._value_set(name)
-            before = found.entries()
-            found.clear()
-            try:
-                for member in members:
-                    found.insert(Entry(member, ActionCall("")))
-            except TableError:
-                found.clear()
-                for entry in before:
-                    found.insert(entry)
-                raise
+            self._value_set(name).write(members)
 
     def value_set_members(self, name: str) -> list[EntryKey]:
         """The members of a value set."""
         with self._locked():
-            return [entry.key for entry in self._value_set(name).entries()]
+            return list(self._value_set(name).members)
 
-    def _value_set(self, name: str) -> MatchTable:
+    def _value_set(self, name: str) -> ValueSetState:
         if name not in self._value_sets:
             raise TableError(TableErrorCode.NOT_FOUND, f"value set {name} does not exist")
         return self._value_sets[name]
@@ -266,15 +265,15 @@ class Engine:
         """All groups."""
         return self._groups.all()
 
-    def session_insert(self, session: int, replicas: tuple[Replica, ...]) -> None:
-        """Adds a mirroring session: where clones go; numbers are 0..32767."""
+    def session_insert(self, session: int, replicas: tuple[Replica, ...], longest: int = LONGEST) -> None:
+        """Adds a mirroring session: where clones go, and how many bytes they have at most; numbers are 0..32767."""
         with self._locked():
-            self._sessions.insert(session, replicas)
+            self._sessions.insert(session, replicas, longest)
 
-    def session_modify(self, session: int, replicas: tuple[Replica, ...]) -> None:
-        """Replaces the replicas of a mirroring session."""
+    def session_modify(self, session: int, replicas: tuple[Replica, ...], longest: int = LONGEST) -> None:
+        """Replaces the replicas of a mirroring session, and how long clones may be."""
         with self._locked():
-            self._sessions.modify(session, replicas)
+            self._sessions.modify(session, replicas, longest)
 
     def session_delete(self, session: int) -> None:
         """Removes a mirroring session."""

@@ -66,7 +66,7 @@ SIGNATURES = {
     "switch_failures": (c_uint64, [c_void_p]),
     "switch_keep_digests": (None, [c_void_p, c_int32]),
     "switch_digests": (c_uint64, [c_void_p, POINTER(c_void_p)]),
-    "switch_set_replicas": (c_bool, [c_void_p, c_bool, c_uint32, c_int32, c_void_p]),
+    "switch_set_replicas": (c_bool, [c_void_p, c_bool, c_uint32, c_int32, c_void_p, c_uint32]),
     "switch_process": (None, [c_void_p, c_uint32, ctypes.c_char_p, c_uint32, c_uint64, POINTER(Collected)]),
     "switch_collected_free": (None, [POINTER(Collected)]),
     "port_open": (c_int32, [ctypes.c_char_p]),

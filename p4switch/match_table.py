@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 
 from p4switch.action_profile import ProfileState
 from p4switch.entries import (
@@ -61,6 +62,7 @@ class MatchTable:
             profile.check.append(self._action)
             profile.changed.append(self._refresh)
             profile.uses.append(self._uses)
+            profile.one_shots.append(self._has_one_shots)
         meter = next((m for m in program.meters.values() if m.table == table.name), None)
         self.meter_rates = 0 if meter is None else meter.rates
         extra = EntryExtra.of(program, table)
@@ -90,10 +92,17 @@ class MatchTable:
             call = ActionCall(program.actions[const.action].name, const.data)
             self._add(Entry(EntryKey(tuple(matches), priority), call, is_const=True))
 
+    def release(self, size: int) -> None:
+        """Makes the program's entries ordinary ones, of which there may be `size`."""
+        self.is_const = False
+        self.table = replace(self.table, max_size=max(size, self.table.max_size))
+        for installed in self._installed.values():
+            installed.entry = replace(installed.entry, is_const=False)
+
     def insert(self, entry: Entry, now: int = 0) -> None:
         """Adds an entry; the time until it is idle begins `now`."""
         self._writable()
-        if len(self._installed) >= self.table.max_size:
+        if len(self._installed) >= self.table.max_size and self.entry(entry.key) is None:
             raise self._error(TableErrorCode.RESOURCE_EXHAUSTED, f"full: {self.table.max_size} entries")
         index = self._add(entry)
         if self._hit_at is not None:
@@ -207,6 +216,8 @@ class MatchTable:
             raise self._error(TableErrorCode.INVALID_ARGUMENT, "it has no action profile")
         if isinstance(action, MemberReference):
             return self._action(self._profile.member(action.id))
+        if isinstance(action, OneShot):
+            self._profile.check_one_shot()
         if action not in self._groups:
             self._groups[action] = self._group(action)
         address = ctypes.addressof(self._groups[action])
@@ -240,6 +251,9 @@ class MatchTable:
         """Whether an entry names this member or group."""
         sought = GroupReference(number) if is_group else MemberReference(number)
         return sought == self._default or any(i.entry.action == sought for i in self._installed.values())
+
+    def _has_one_shots(self) -> bool:
+        return any(isinstance(action, OneShot) for action in islice(self._groups, 1))  # all are, or none
 
     def _forget_groups(self) -> None:
         """Drops the groups that no entry names any more."""

@@ -22,6 +22,8 @@ from p4switch.p4runtime_errors import P4RuntimeError, invalid, unimplemented
 from p4switch.p4runtime_notifier import Notifier
 from p4switch.p4runtime_packetio import ControllerHeader
 from p4switch.p4runtime_proto import p4r
+from p4switch.p4runtime_watch import WatchedPorts
+from p4switch.port_status import PortMonitor
 from p4switch.program import ProgramError
 from p4switch.toolchain import ToolchainError
 
@@ -43,7 +45,8 @@ class Device:
     """A switch with ports and at most one pipeline forwarding; another may be saved, to be committed later.
 
     `packet_in`, to be set, receives what the data plane sends to the CPU port, on a thread of the engine's; `notify`
-    digests and idle timeouts, on another.
+    digests and idle timeouts, on another; `port_status` the ports that are down, on a third, to pass them to
+    `ports_down`.
     Not thread-safe but for `load` and links: the service's lock guards it.
     """
 
@@ -57,7 +60,10 @@ class Device:
     ) -> None:
         self.packet_in: Callable[[p4r.PacketIn], None] = lambda _: None
         self.notify: Callable[[p4r.StreamMessageResponse], None] = lambda _: None
+        self.port_status: Callable[[frozenset[int]], None] = lambda _: None
         self._notifier: Notifier | None = None
+        self._monitor: PortMonitor | None = None
+        self._watched = WatchedPorts(frozenset(ports))
         self._ports = dict(ports)
         self._cpu_port = cpu_port
         self._drop_port = drop_port
@@ -100,7 +106,7 @@ class Device:
         return Pipeline(
             config,
             engine,
-            Entities(config.p4info, engine),
+            Entities(config.p4info, engine, self._watched),
             ControllerHeader(config.p4info, "packet_in"),
             ControllerHeader(config.p4info, "packet_out"),
         )
@@ -132,6 +138,17 @@ class Device:
             self._notifier.stop()
         self._notifier = Notifier(pipeline.engine, pipeline.entities, lambda message: self.notify(message))
         self._committed, self._saved = pipeline, None
+        if self._ports and self._monitor is None:
+            self._monitor = PortMonitor(self._ports, lambda down: self.port_status(down))
+            self._watched.down = self._monitor.down
+            pipeline.entities.watch()
+
+    def ports_down(self, ports: frozenset[int]) -> None:
+        """Groups pass over members that watch these ports, and no others."""
+        self._watched.down = ports
+        for pipeline in (self._committed, self._saved):
+            if pipeline is not None:
+                pipeline.entities.watch()
 
     def reconcile(self, pipeline: Pipeline) -> None:
         """Commit a pipeline that takes over the present one's table entries and multicast groups.
@@ -144,6 +161,8 @@ class Device:
             self._committed = replace(present, config=pipeline.config)
             return
         if self.pipeline is not None:
+            for number in self.pipeline.entities.tables.keys() & pipeline.entities.tables.keys():
+                pipeline.entities.tables[number].clear()
             for update in self.pipeline.entities.export():
                 try:
                     pipeline.entities.write(update)
@@ -188,7 +207,10 @@ class Device:
         return found
 
     def stop(self) -> None:
-        """Close the ports."""
+        """Close the ports. The caller does not hold the service's lock, for which a thread that ends may wait."""
+        if self._monitor is not None:
+            self._monitor.stop()
+            self._monitor = None
         if self._notifier is not None:
             self._notifier.stop()
             self._notifier = None

@@ -14,6 +14,7 @@ from p4switch.p4runtime_multicast import CloneSessions, MulticastGroups
 from p4switch.p4runtime_profiles import ActionProfile, ValueSet
 from p4switch.p4runtime_proto import p4i, p4r
 from p4switch.p4runtime_tables import Table
+from p4switch.p4runtime_watch import WatchedPorts
 
 _Object = TypeVar("_Object")
 _Message = TypeVar("_Message", contravariant=True)
@@ -25,7 +26,7 @@ class Entities:
     Errors are P4RuntimeError, or TableError where the engine refuses.
     """
 
-    def __init__(self, p4info: p4i.P4Info, engine: Engine) -> None:
+    def __init__(self, p4info: p4i.P4Info, engine: Engine, ports: WatchedPorts) -> None:
         program = engine.program
         for table in p4info.tables:
             if table.preamble.name not in program.tables:
@@ -39,7 +40,11 @@ class Entities:
             for action in p4info.actions
             if action.preamble.name in parameters
         }
-        self.tables = {table.preamble.id: Table(table, actions, engine) for table in p4info.tables}
+        profiles = {profile.preamble.id: profile for profile in p4info.action_profiles}
+        self.tables = {
+            table.preamble.id: Table(table, actions, profiles.get(table.implementation_id), ports, engine)
+            for table in p4info.tables
+        }
         self.counters = {
             counter.preamble.id: CounterArray(counter, engine)
             for counter in p4info.counters
@@ -56,7 +61,7 @@ class Entities:
             if meter.preamble.name in program.meters
         }
         self.profiles = {
-            profile.preamble.id: ActionProfile(profile, actions, engine)
+            profile.preamble.id: ActionProfile(profile, actions, ports, engine)
             for profile in p4info.action_profiles
             if profile.preamble.name in program.profiles
         }
@@ -79,6 +84,13 @@ class Entities:
     def _timeout(self) -> None:
         if self.on_timeouts is not None:
             self.on_timeouts()
+
+    def watch(self) -> None:
+        """Follows a change of the ports' status."""
+        for profile in self.profiles.values():
+            profile.groups.watch()
+        for table in self.tables.values():
+            table.watch()
 
     def write(self, update: p4r.Update) -> None:
         """Carry out one update of a Write request."""

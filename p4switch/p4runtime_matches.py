@@ -55,7 +55,7 @@ class MatchField:
         """One field of a value set, from P4Info; the device config says nothing of its kind."""
         what = f"field {field.id} of value set {value_set}"
         kind = _KINDS.get(field.match_type, "unspecified")
-        if kind not in ("exact", "lpm", "ternary", "optional"):
+        if kind == "unspecified":
             raise unimplemented(f"{what}: {kind} matches are not supported")
         return cls(field.id, what, width, kind)
 

@@ -14,7 +14,7 @@ from p4switch.entries import Replica
 from p4switch.p4runtime_errors import P4RuntimeError, invalid, not_found, unimplemented
 from p4switch.p4runtime_proto import p4r
 from p4switch.p4runtime_values import decode_value
-from p4switch.replicas import SESSIONS
+from p4switch.replicas import LONGEST, SESSIONS
 
 # v1model: standard_metadata.mcast_grp and egress_rid are bit<16>, egress_port is bit<9>.
 _MAX_GROUP = 0xFFFF
@@ -74,12 +74,12 @@ class CloneSessions:
 
     def insert(self, message: p4r.CloneSessionEntry) -> None:
         """Add a session."""
-        self._engine.session_insert(_session_id(message), _replicas(message))
+        self._engine.session_insert(_session_id(message), _replicas(message), _longest(message))
         self._keep(message)
 
     def modify(self, message: p4r.CloneSessionEntry) -> None:
-        """Replace a session's replicas."""
-        self._engine.session_modify(_session_id(message), _replicas(message))
+        """Replace a session's replicas, and how long its clones may be."""
+        self._engine.session_modify(_session_id(message), _replicas(message), _longest(message))
         self._keep(message)
 
     def delete(self, message: p4r.CloneSessionEntry) -> None:
@@ -112,11 +112,19 @@ def _session_id(message: p4r.CloneSessionEntry) -> int:
     session = message.session_id
     if not 0 < session < SESSIONS:
         raise invalid(f"clone session {session} is not in 1..{SESSIONS - 1}")
-    if message.class_of_service or message.packet_length_bytes:
-        raise unimplemented(
-            f"clone session {session}: class_of_service and packet_length_bytes are not supported: leave them unset"
-        )
     return session
+
+
+def _longest(message: p4r.CloneSessionEntry) -> int:
+    if message.class_of_service:
+        raise unimplemented(
+            f"clone session {message.session_id}: a port has one queue: leave class_of_service unset"
+        )
+    if message.packet_length_bytes < 0:
+        raise invalid(
+            f"clone session {message.session_id}: packet_length_bytes {message.packet_length_bytes} is negative"
+        )
+    return message.packet_length_bytes or LONGEST
 
 
 def _group_id(message: p4r.MulticastGroupEntry) -> int:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from p4switch.engine import Engine
 from p4switch.entries import EntryKey, Lpm, Match, Ternary
 from p4switch.p4runtime_actions import ActionCodec
-from p4switch.p4runtime_errors import invalid, not_found, unimplemented
+from p4switch.p4runtime_errors import invalid, not_found
 from p4switch.p4runtime_matches import MatchField
 from p4switch.p4runtime_proto import p4i, p4r
+from p4switch.p4runtime_watch import WatchedPorts, watches
 
 
 class ActionProfile:
@@ -20,14 +21,19 @@ class ActionProfile:
     """
 
     def __init__(
-        self, profile: p4i.ActionProfile, actions: Mapping[int, ActionCodec], engine: Engine
+        self,
+        profile: p4i.ActionProfile,
+        actions: Mapping[int, ActionCodec],
+        ports: WatchedPorts,
+        engine: Engine,
     ) -> None:
         self.id = profile.preamble.id
         self.name = profile.preamble.name
         self.engine = engine
         self.actions = actions
+        self.ports = ports
         self.names = {codec.name: codec for codec in actions.values()}
-        self.max_group_size = profile.max_group_size
+        self.info = profile
         self.members = _Members(self)
         self.groups = _Groups(self)
 
@@ -88,12 +94,12 @@ class _Groups:
     def modify(self, message: p4r.ActionProfileGroup) -> None:
         """Replace a group's members; its maximal size stays."""
         present = self._messages.get(message.group_id)
-        if present is not None and message.max_size not in (0, present.max_size):
+        if present is not None and message.max_size != present.max_size:
             raise invalid(f"group {message.group_id}: max_size cannot be changed from {present.max_size}")
         members = self._decode(message)
         with self._profile.engine.profile(self._profile.name) as state:
             state.modify_group(message.group_id, members)
-        self._keep(message, 0 if present is None else present.max_size)
+        self._keep(message)
 
     def delete(self, message: p4r.ActionProfileGroup) -> None:
         """Remove a group."""
@@ -110,24 +116,45 @@ class _Groups:
         else:
             raise not_found(f"action profile {self._profile.name} has no group {query.group_id}")
 
-    def _decode(self, message: p4r.ActionProfileGroup) -> tuple[tuple[int, int], ...]:
-        limit = self._profile.max_group_size
-        if message.max_size < 0 or (limit and message.max_size > limit):
-            raise invalid(f"group {message.group_id}: max_size {message.max_size} is above {limit}")
-        for member in message.members:
-            if member.watch_port or member.watch:
-                raise unimplemented(f"group {message.group_id}: watch ports are not supported")
-        weights = sum(member.weight for member in message.members)
-        most = message.max_size or limit
-        if most and weights > most:
-            raise invalid(f"group {message.group_id}: weights of {weights} in all are above max_size {most}")
-        return tuple((member.member_id, member.weight) for member in message.members)
+    def watch(self) -> None:
+        """Passes over the members whose ports are down now."""
+        for message in self._messages.values():
+            if any(map(watches, message.members)):
+                with self._profile.engine.profile(self._profile.name) as state:
+                    state.modify_group(message.group_id, self._decode(message))
 
-    def _keep(self, message: p4r.ActionProfileGroup, max_size: int = 0) -> None:
+    def _decode(self, message: p4r.ActionProfileGroup) -> tuple[tuple[int, int], ...]:
+        what, limit = f"group {message.group_id}", self._profile.info.max_group_size
+        if message.max_size < 0 or (limit and not 0 < message.max_size <= limit):
+            raise invalid(
+                f"{what}: max_size {message.max_size} is not in 1..{limit}, the profile's max_group_size"
+            )
+        check_weights(
+            self._profile.info, [member.weight for member in message.members], message.max_size, what
+        )
+        weight = self._profile.ports.weight
+        return tuple((member.member_id, weight(member, what)) for member in message.members)
+
+    def _keep(self, message: p4r.ActionProfileGroup) -> None:
         copy = p4r.ActionProfileGroup()
         copy.CopyFrom(message)
-        copy.max_size = message.max_size or max_size
         self._messages[message.group_id] = copy
+
+
+def check_weights(profile: p4i.ActionProfile, weights: Sequence[int], max_size: int, what: str) -> None:
+    """INVALID_ARGUMENT unless weights are 1..65536 and their sum, or number, is at most `max_size` (0: any).
+
+    Specification, "ActionProfile": the profile says whether members or their weights are counted.
+    """
+    by_members = profile.WhichOneof("selector_size_semantics") == "sum_of_members"
+    heaviest = (by_members and profile.sum_of_members.max_member_weight) or 1 << 16
+    for weight in weights:
+        if not 0 < weight <= heaviest:
+            raise invalid(f"{what}: the weight {weight} is not in 1..{heaviest}")
+    size = len(weights) if by_members else sum(weights)
+    if max_size and size > max_size:
+        counted = "members" if by_members else "weights"
+        raise invalid(f"{what}: {counted} of {size} in all are above its size, {max_size}")
 
 
 class ValueSet:

@@ -67,7 +67,7 @@ class Access:
         return min(ids, default=None)
 
     def covers(self, entity: p4r.Entity) -> bool:
-        """Whether an entity is in the role's scope; multicast groups and clone sessions, without ids, are in full ones."""
+        """Whether an entity is in the role's scope. Multicast groups and clone sessions have no ids to name."""
         return self.is_full or _p4_id(entity) in self.exclusive | self.shared
 
     def hears(self, message: p4r.StreamMessageResponse) -> bool:

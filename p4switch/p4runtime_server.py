@@ -57,6 +57,7 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
         self._primaries: dict[Client, Access] = {}
         device.packet_in = self._packet_in
         device.notify = self._broadcast
+        device.port_status = self._port_status
 
     # Streams
 
@@ -122,6 +123,11 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
     def _packet_in(self, packet: p4r.PacketIn) -> None:
         self._broadcast(p4r.StreamMessageResponse(packet=packet))
 
+    def _port_status(self, down: frozenset[int]) -> None:
+        _log.info("ports down: %s", ", ".join(map(str, sorted(down))) or "none")
+        with self._lock:
+            self._device.ports_down(down)
+
     def _broadcast(self, message: p4r.StreamMessageResponse) -> None:
         for client, access in self._primaries.items():
             if access.hears(message):
@@ -155,7 +161,7 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
 
     def Read(self, request: p4r.ReadRequest, context: grpc.ServicerContext) -> Iterator[p4r.ReadResponse]:  # noqa: N802
         """The entities that each entity of the request selects, all as they are at one moment."""
-        responses = [p4r.ReadResponse()]
+        responses: list[bytes] = []  # serialized, as a table may have a million entries
         errors: list[P4RuntimeError | None] = []
         try:
             self._check_device(request.device_id)
@@ -167,8 +173,7 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
         except P4RuntimeError as error:
             abort(context, error)
         for response in responses:
-            if response.entities:
-                yield response
+            yield p4r.ReadResponse.FromString(response)
         if any(errors):
             abort_batch(context, errors)
 
@@ -262,19 +267,24 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
 
 
 def _collect(
-    entities: Entities, query: p4r.Entity, access: Access, responses: list[p4r.ReadResponse]
+    entities: Entities, query: p4r.Entity, access: Access, responses: list[bytes]
 ) -> P4RuntimeError | None:
     """Adds what a query selects to the responses."""
+    response = p4r.ReadResponse()
     try:
         for entity in entities.read(query):
             if access.covers(entity):
-                if len(responses[-1].entities) == _ENTITIES_PER_RESPONSE:
-                    responses.append(p4r.ReadResponse())
-                responses[-1].entities.append(entity)
+                response.entities.append(entity)
+                if len(response.entities) == _ENTITIES_PER_RESPONSE:
+                    responses.append(response.SerializeToString())
+                    response.Clear()
     except P4RuntimeError as error:
         return error
     except TableError as error:
         return P4RuntimeError.of(error)
+    finally:
+        if response.entities:
+            responses.append(response.SerializeToString())
     return None
 
 

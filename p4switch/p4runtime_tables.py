@@ -25,7 +25,9 @@ from p4switch.p4runtime_actions import ActionCodec
 from p4switch.p4runtime_errors import denied, invalid, not_found, unimplemented
 from p4switch.p4runtime_externs import decode_meter, encode_meter, refuse_color_counters
 from p4switch.p4runtime_matches import PRIORITIZED_KINDS, MatchField
+from p4switch.p4runtime_profiles import check_weights
 from p4switch.p4runtime_proto import p4i, p4r
+from p4switch.p4runtime_watch import WatchedPorts, watches
 
 _NO_COOKIE = (0, b"")
 
@@ -36,7 +38,14 @@ class Table:
     P4Runtime specification, "TableEntry". Refusals are P4RuntimeError, or TableError from the engine.
     """
 
-    def __init__(self, table: p4i.Table, actions: Mapping[int, ActionCodec], engine: Engine) -> None:
+    def __init__(
+        self,
+        table: p4i.Table,
+        actions: Mapping[int, ActionCodec],
+        profile: p4i.ActionProfile | None,
+        ports: WatchedPorts,
+        engine: Engine,
+    ) -> None:
         self.id = table.preamble.id
         self.name = table.preamble.name
         keys = engine.program.tables[self.name].keys
@@ -49,11 +58,14 @@ class Table:
             MatchField.of(field, key, self.name) for field, key in zip(table.match_fields, keys, strict=True)
         )
         self.is_const = table.is_const_table
-        self._has_profile = engine.program.tables[self.name].profile is not None
+        self._profile = profile
+        self._ports = ports
+        self._watching: dict[EntryKey, p4r.TableAction] = {}  # action sets, as they were written
         self.has_const_default = bool(table.const_default_action_id)
         self.has_direct_counter = False
-        self._has_initial_entries = table.has_initial_entries
         self._engine = engine
+        if table.has_initial_entries and not table.is_const_table:
+            engine.table_release(self.name, table.size)
         self._slots = {field.id: (position, field) for position, field in enumerate(self.fields)}
         self._prioritized = any(field.kind in PRIORITIZED_KINDS for field in self.fields)
         self._actions = {
@@ -89,6 +101,8 @@ class Table:
         if action is None:
             raise invalid(f"table {self.name}: an INSERT needs an action")
         self._engine.table_insert(self.name, Entry(key, action))
+        if self._profile is not None:
+            self._keep_watching(key, message.action)
         self._cookies.pop(key, None)
         self._write_extras(message, key)
 
@@ -100,11 +114,15 @@ class Table:
             return
         key = self._decode_key(message)
         present = self._present(key)
+        if present.is_const and message.idle_timeout_ns:
+            raise invalid(f"table {self.name}: const entries have no idle timeouts")
         action = self._decode_action(message.action, default=False)
         if action is not None:
             if present.is_const:
                 raise self._immutable()
             self._engine.table_modify(self.name, Entry(key, action))
+            if self._profile is not None:
+                self._keep_watching(key, message.action)
         self._cookies.pop(key, None)
         self._write_extras(message, key)
 
@@ -116,11 +134,22 @@ class Table:
         if self.is_const:
             raise self._immutable()
         key = self._decode_key(message)
-        if self._has_initial_entries and self._present(key).is_const:
-            raise self._immutable()
         self._engine.table_delete(self.name, key)
+        self._watching.pop(key, None)
         self._cookies.pop(key, None)
         self.idle_timeouts.pop(key, None)
+
+    def watch(self) -> None:
+        """Passes over the actions of action sets whose ports are down now."""
+        for key, message in self._watching.items():
+            action = self._decode_action_set(message.action_profile_action_set)
+            self._engine.table_modify(self.name, Entry(key, action))
+
+    def _keep_watching(self, key: EntryKey, message: p4r.TableAction) -> None:
+        self._watching.pop(key, None)
+        if any(map(watches, message.action_profile_action_set.action_profile_actions)):
+            self._watching[key] = copy = p4r.TableAction()
+            copy.CopyFrom(message)
 
     def _check_flag(self, message: p4r.TableEntry) -> None:
         if message.is_const:
@@ -148,6 +177,8 @@ class Table:
             raise unimplemented(
                 f"table {self.name}: a default entry has neither counter nor meter here, as on BMv2"
             )
+        if any(map(watches, message.action.action_profile_action_set.action_profile_actions)):
+            raise unimplemented(f"table {self.name}: a default entry cannot watch ports")
         if self.has_const_default:
             raise denied(f"table {self.name}: the program declares its default action const")
         action = self._decode_action(message.action, default=True)
@@ -235,8 +266,14 @@ class Table:
                 continue
             yield entry
 
+    def clear(self) -> None:
+        """Removes the entries that the program declares and lets be changed."""
+        for entry in self._engine.table_entries(self.name):
+            if not entry.is_const:
+                self._engine.table_delete(self.name, entry.key)
+
     def export(self) -> Iterator[p4r.Update]:
-        """The updates that bring the program's initial contents to the present ones."""
+        """The updates that bring an empty table to the present contents."""
         for entry in self._engine.table_entries(self.name):
             if not entry.is_const:
                 yield _update(p4r.Update.INSERT, self._encode_entry(entry))
@@ -323,7 +360,10 @@ class Table:
 
     def _encode_entry(self, entry: Entry) -> p4r.TableEntry:
         message = self._encode_key(entry.key)
-        self._encode_action(message.action, entry.action)
+        if entry.key in self._watching:
+            message.action.CopyFrom(self._watching[entry.key])
+        else:
+            self._encode_action(message.action, entry.action)
         message.is_const = entry.is_const
         message.idle_timeout_ns = self.idle_timeouts.get(entry.key, 0)
         self._add_cookie(message, entry.key)
@@ -395,8 +435,8 @@ class Table:
         kind = message.WhichOneof("type")
         if kind is None:
             return None
-        if (kind == "action") == self._has_profile and not (default and kind == "action"):
-            how = "by an action profile's members or groups" if self._has_profile else "directly"
+        if (kind == "action") == (self._profile is not None) and not (default and kind == "action"):
+            how = "directly" if self._profile is None else "by an action profile's members or groups"
             raise invalid(f"table {self.name} takes actions {how}, not by {kind}")
         match kind:
             case "action_profile_member_id":
@@ -408,16 +448,19 @@ class Table:
         return self._decode_call(message.action, default=default)
 
     def _decode_action_set(self, message: p4r.ActionProfileActionSet) -> OneShot:
-        choices = []
-        for item in message.action_profile_actions:
-            if not 0 < item.weight <= 1 << 16:
-                raise invalid(f"table {self.name}: an action's weight is {item.weight}, not in 1..65536")
-            if item.watch_port or item.watch:
-                raise unimplemented(f"table {self.name}: watch ports are not supported")
-            choices.append((self._decode_call(item.action, default=False), item.weight))
-        if not choices:
-            raise invalid(f"table {self.name}: an action set needs an action")
-        return OneShot(tuple(choices))
+        assert self._profile is not None
+        what, items = f"table {self.name}", message.action_profile_actions
+        if not items:
+            raise invalid(f"{what}: an action set needs an action")
+        check_weights(self._profile, [item.weight for item in items], self._profile.max_group_size, what)
+        return OneShot(
+            tuple(
+                [
+                    (self._decode_call(item.action, default=False), self._ports.weight(item, what))
+                    for item in items
+                ]
+            )
+        )
 
     def _decode_call(self, message: p4r.Action, *, default: bool) -> ActionCall:
         codec, scope = self._action(message.action_id)

@@ -5,20 +5,17 @@ Source: BMv2's docs/JSON_format.md (core primitives) and simple_switch's primiti
 
 from __future__ import annotations
 
-from p4switch.program import (
-    Argument,
+from p4switch.expressions import (
     Conditional,
     Constant,
     ElementField,
     Field,
     HeaderName,
-    Named,
-    ProgramError,
     StackElement,
     StackName,
     UnionName,
-    Values,
 )
+from p4switch.program import Argument, Named, ProgramError, Values
 
 _TWO_OPERANDS = ("target", "value", "value")
 PRIMITIVES: dict[str, tuple[str, ...]] = {

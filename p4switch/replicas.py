@@ -9,6 +9,7 @@ from p4switch.library import runtime
 
 MULTICAST_GROUPS = 65536
 SESSIONS = 32768
+LONGEST = (1 << 32) - 1  # longer than any packet
 
 
 class ReplicaGroups:
@@ -22,21 +23,21 @@ class ReplicaGroups:
         self._sessions = sessions
         self._groups: dict[int, tuple[Replica, ...]] = {}
 
-    def insert(self, number: int, replicas: tuple[Replica, ...]) -> None:
-        """Adds a group."""
+    def insert(self, number: int, replicas: tuple[Replica, ...], longest: int = LONGEST) -> None:
+        """Adds a group; a session's clones are cut to `longest` bytes."""
         if number in self._groups:
             raise TableError(TableErrorCode.ALREADY_EXISTS, f"{self._name(number)} exists")
-        self._set(number, replicas)
+        self._set(number, replicas, longest)
 
-    def modify(self, number: int, replicas: tuple[Replica, ...]) -> None:
-        """Replaces the replicas of a group."""
+    def modify(self, number: int, replicas: tuple[Replica, ...], longest: int = LONGEST) -> None:
+        """Replaces the replicas of a group, and how long clones may be."""
         self._known(number)
-        self._set(number, replicas)
+        self._set(number, replicas, longest)
 
     def delete(self, number: int) -> None:
         """Removes a group."""
         self._known(number)
-        runtime().switch_set_replicas(self._base, self._sessions, number, -1, None)
+        runtime().switch_set_replicas(self._base, self._sessions, number, -1, None, 0)
         del self._groups[number]
 
     def all(self) -> dict[int, tuple[Replica, ...]]:
@@ -50,7 +51,7 @@ class ReplicaGroups:
         if number not in self._groups:
             raise TableError(TableErrorCode.NOT_FOUND, f"{self._name(number)} does not exist")
 
-    def _set(self, number: int, replicas: tuple[Replica, ...]) -> None:
+    def _set(self, number: int, replicas: tuple[Replica, ...], longest: int) -> None:
         least, most = (0, SESSIONS) if self._sessions else (1, MULTICAST_GROUPS)
         if not least <= number < most:
             raise TableError(
@@ -60,6 +61,7 @@ class ReplicaGroups:
             if not (0 <= replica.port < 1 << 32 and 0 <= replica.instance < 1 << 16):
                 raise TableError(TableErrorCode.INVALID_ARGUMENT, f"{self._name(number)}: {replica}")
         packed = struct.pack(f"={2 * len(replicas)}I", *(n for r in replicas for n in (r.port, r.instance)))
-        if not runtime().switch_set_replicas(self._base, self._sessions, number, len(replicas), packed):
+        count = len(replicas)
+        if not runtime().switch_set_replicas(self._base, self._sessions, number, count, packed, longest):
             raise TableError(TableErrorCode.RESOURCE_EXHAUSTED, f"{self._name(number)}: out of memory")
         self._groups[number] = replicas

@@ -40,15 +40,17 @@ struct work {
     int64_t *ready;                         /* chunks to send, in order */
     struct rtt *rtt;
     struct timers *timers;
-    double initial_rto, min_rto, max_rto;
+    double initial_rto, min_rto, max_rto, granularity;
     int64_t lease, window, first_slot, values, workers;
-    /* One all-reduce's. The last block, if it is not whole, is in the tails. */
-    const float *x, *x_tail;
-    float *out, *out_tail;
+    float *x_tail, *out_tail; /* for the last block of an all-reduce if it is not whole */
+    /* Room for any that the worker has been asked for so far, by chunk and by block: */
     int8_t *e0, *e1;
     double *factors;
     uint8_t *accepted;
-    int64_t first_chunk, whole_blocks, blocks, lead, chunks;
+    /* One all-reduce's. rest: elements of the last block if it is not whole. */
+    const float *x;
+    float *out;
+    int64_t first_chunk, whole_blocks, rest, blocks, lead, chunks;
     /* What the last call did, and when something new arrived last. */
     int64_t ready_count, accepted_count, saturated, ignored[REASONS];
     int64_t received, received_bytes, sent, sent_bytes; /* of exchange() alone; datagrams and bytes */
@@ -71,12 +73,11 @@ static void store32(uint8_t *to, uint32_t value)
 
 /* -- quantization.py ---------------------------------------------------------------------------------------------- */
 
-/* Exponent of each of `count` blocks, and NOT_QUANTIZABLE in `flags` for those that are so; the last block holds the rest
- * of the `elements`. */
-void block_exponents(const float *x, int64_t elements, int64_t values, int64_t workers, int64_t count, int8_t *exponents,
-                     int8_t *flags)
+/* The exponents of the blocks of `x`; returns how many of them cannot be quantized. */
+int64_t announce(struct work *w, const float *x, int64_t elements)
 {
-    for (int64_t block = 0; block < count; block++, x += values, elements -= values) {
+    int64_t values = w->values, bad = 0;
+    for (int64_t block = 0; elements > 0; block++, x += values, elements -= values) {
         int64_t length = elements < values ? elements : values;
         uint32_t peak = 0; /* magnitudes are ordered as their bits are, and infinity and NaN are above all others */
         for (int64_t i = 0; i < length; i++) {
@@ -89,13 +90,15 @@ void block_exponents(const float *x, int64_t elements, int64_t values, int64_t w
         memcpy(&magnitude, &peak, sizeof magnitude);
         int exponent = 0;
         double mantissa = peak < 0x7f800000 ? frexp(magnitude, &exponent) : 0;
-        exponent += mantissa > 1 - (double)workers / 4294967296.0;
+        exponent += mantissa > 1 - (double)w->workers / 4294967296.0;
         bool quantizable = peak < 0x7f800000 && exponent <= LARGEST_EXPONENT;
         if (peak == 0 || !quantizable || exponent < SMALLEST_EXPONENT)
             exponent = SMALLEST_EXPONENT;
-        exponents[block] = (int8_t)exponent;
-        flags[block] = quantizable ? 0 : NOT_QUANTIZABLE;
+        w->e0[block] = (int8_t)exponent;
+        w->e1[block] = quantizable ? 0 : NOT_QUANTIZABLE;
+        bad += !quantizable;
     }
+    return bad;
 }
 
 static void quantize(const float *restrict x, double factor, int64_t count, uint8_t *restrict to)
@@ -124,7 +127,7 @@ static void sample(struct work *w, double rtt, double share)
         r->variation += 0.25 * share * (fabs(r->smoothed - rtt) - r->variation);
         r->smoothed += 0.125 * share * (rtt - r->smoothed);
     }
-    double rto = r->smoothed + fmax(0.001, 4 * r->variation);
+    double rto = r->smoothed + fmax(w->granularity, 4 * r->variation);
     r->rto_without_floor = fmin(rto, w->max_rto);
     r->rto = fmax(r->rto_without_floor, w->min_rto);
 }
@@ -189,6 +192,27 @@ static uint32_t pool_index(const struct work *w, int64_t number)
     return (uint32_t)((number / w->window & 1) << 15 | (w->first_slot + number % w->window));
 }
 
+/* Prepares the all-reduce of `x`, whose exponents have been announced; the first B chunks are ready. */
+void begin(struct work *w, const float *x, float *out, int64_t elements, int64_t first_chunk)
+{
+    w->x = x;
+    w->out = out;
+    w->first_chunk = first_chunk;
+    w->whole_blocks = elements / w->values;
+    w->rest = elements % w->values;
+    w->blocks = w->whole_blocks + (w->rest > 0);
+    w->lead = w->blocks < w->window ? w->blocks : w->window;
+    w->chunks = w->blocks + w->lead;
+    /* What the last B chunks announce changes no maximum. */
+    memset(w->e0 + w->blocks, SMALLEST_EXPONENT, (size_t)w->lead);
+    memset(w->e1 + w->blocks, 0, (size_t)w->lead);
+    memset(w->accepted, 0, (size_t)w->chunks);
+    memcpy(w->x_tail, x + w->whole_blocks * w->values, (size_t)w->rest * sizeof *x);
+    memset(w->x_tail + w->rest, 0, (size_t)(w->values - w->rest) * sizeof *x);
+    for (int64_t chunk = 0; chunk < w->lead; chunk++)
+        w->ready[chunk] = chunk;
+}
+
 /* The packets of chunks that are sent for the first time, into their places: all among the first B, or none. Returns the
  * first place if the others follow it one by one, else NONE. */
 int64_t pack(struct work *w, const int64_t *chunks, int64_t count, double now)
@@ -243,9 +267,11 @@ static void take(struct work *w, const uint8_t *packet, int64_t chunk)
         w->factors[chunk] = (int8_t)packet[9] >= NOT_QUANTIZABLE ? NAN : factor;
     }
     int64_t block = chunk - w->lead;
+    float *out = w->out + block * w->values;
     if (block >= 0)
-        dequantize(packet + HEADER, w->factors[block], w->values,
-                   block < w->whole_blocks ? w->out + block * w->values : w->out_tail);
+        dequantize(packet + HEADER, w->factors[block], w->values, block < w->whole_blocks ? out : w->out_tail);
+    if (block == w->whole_blocks)
+        memcpy(out, w->out_tail, (size_t)w->rest * sizeof *out);
 }
 
 /* Queues a chunk if its exponent is known and its slot is free, one of which has become so just now. In ascending order
@@ -293,7 +319,7 @@ static void take_batch(struct work *w, const uint8_t *datagrams, int64_t count, 
 
 static void reset_counts(struct work *w)
 {
-    w->accepted_count = w->saturated = w->received = w->received_bytes = w->sent = w->sent_bytes = w->ready_count = 0;
+    w->accepted_count = w->saturated = w->received = w->received_bytes = w->sent = w->sent_bytes = 0;
     memset(w->ignored, 0, sizeof w->ignored);
 }
 
@@ -301,6 +327,7 @@ static void reset_counts(struct work *w)
 void receive(struct work *w, const uint8_t *datagrams, int64_t count, int64_t size, int64_t stride, double now)
 {
     reset_counts(w);
+    w->ready_count = 0;
     take_batch(w, datagrams, count, size, stride, now);
 }
 
@@ -350,14 +377,21 @@ static struct timespec as_timespec(double duration)
     return (struct timespec){(time_t)duration, (long)((duration - floor(duration)) * 1e9)};
 }
 
-/* Sends the packets of `ready`, many in a message; returns 0 or an error. Those not sent then count as lost. */
-static int send_ready(struct work *w, const struct link *l)
+static bool no_offload(int error) /* no such option, or no checksum offload */
 {
-    int64_t size = packet_size(w, w->ready[0]), step = l->offload ? l->segments : 1;
+    return error == ENOPROTOOPT || error == EOPNOTSUPP || error == EINVAL || error == EIO;
+}
+
+/* Sends the packets of `ready`, many in a message if the device can; returns 0 or an error. Those not sent then count as
+ * lost. */
+static int send_ready(struct work *w, struct link *l)
+{
+    int64_t size = packet_size(w, w->ready[0]);
     const uint8_t *packets = w->ready[0] < w->lead ? w->leading : w->carrying;
-    for (int64_t first = 0; first < w->ready_count; first += step) {
+    for (int64_t first = 0, last; first < w->ready_count; first = last) {
         struct iovec pieces[MOST_MESSAGES];
-        int64_t count = 0, last = first + step < w->ready_count ? first + step : w->ready_count;
+        int64_t count = 0, left = w->ready_count - first, most = l->offload ? l->segments : 1;
+        last = first + left / ((left + most - 1) / most); /* messages of about the same size */
         const uint8_t *end = NULL; /* packets side by side are one piece */
         for (int64_t i = first; i < last; i++) {
             const uint8_t *packet = packets + (w->ready[i] + w->first_chunk) % w->window * size;
@@ -381,6 +415,12 @@ static int send_ready(struct work *w, const struct link *l)
         do
             sent = sendmsg((int)l->socket, &message, 0);
         while (sent < 0 && errno == EINTR);
+        if (sent < 0 && l->offload && no_offload(errno)) {
+            l->offload = 0;
+            setsockopt((int)l->socket, IPPROTO_UDP, UDP_SEGMENT, &(int){0}, sizeof(int));
+            last = first;
+            continue;
+        }
         if (sent < 0 && errno != ECONNREFUSED) /* that tells of a datagram sent before */
             return errno;
         w->sent += last - first;
@@ -436,17 +476,32 @@ static void take_inbox(struct work *w, const struct link *l, const struct inbox 
     }
 }
 
-/* Receives and answers until `awaited` results more are there, the clock passes `until`, or a timer may have expired.
- * Where fewer than `enough` bytes have come and more must come, it waits `patience` for them. Returns 0 or an error. */
+/* Sends what is ready, if anything is; returns 0 or an error. */
+static int answer(struct work *w, struct link *l, double *now)
+{
+    if (!w->ready_count)
+        return 0;
+    pack(w, w->ready, w->ready_count, *now);
+    *now = spend(w, PACK, *now);
+    int error = send_ready(w, l);
+    w->ready_count = 0;
+    *now = spend(w, SEND, *now);
+    return error;
+}
+
+/* Sends what is ready, receives and answers until `awaited` results more are there, the clock passes `until`, or a timer
+ * may have expired. Where fewer than `enough` bytes have come and more must come, it waits `patience` for them. Returns 0
+ * or an error. */
 int exchange(struct work *w, struct link *l, int64_t awaited, double until, int64_t enough, double patience)
 {
     struct inbox in;
     reset_counts(w);
-    double now = seconds(), idle_since = now;
-    while (w->accepted_count < awaited && now < fmin(until, w->timers->not_before)) {
+    double now = seconds();
+    int error = answer(w, l, &now);
+    double idle_since = now;
+    while (!error && w->accepted_count < awaited && now < fmin(until, w->timers->not_before)) {
         in.count = in.end = 0;
-        int error = take_messages(l, 1, &in);
-        if (error)
+        if ((error = take_messages(l, 1, &in)))
             return error;
         if (!in.count && !l->sleeps && now < idle_since + SPIN) {
             sched_yield();
@@ -474,16 +529,9 @@ int exchange(struct work *w, struct link *l, int64_t awaited, double until, int6
             now = spend(w, RECEIVE, now);
         }
         take_inbox(w, l, &in, now);
-        now = idle_since = spend(w, TAKE, now);
-        if (w->ready_count) {
-            pack(w, w->ready, w->ready_count, now);
-            now = spend(w, PACK, now);
-            error = send_ready(w, l);
-            w->ready_count = 0;
-            if (error)
-                return error;
-            now = idle_since = spend(w, SEND, now);
-        }
+        now = spend(w, TAKE, now);
+        error = answer(w, l, &now);
+        idle_since = now;
     }
-    return 0;
+    return error;
 }

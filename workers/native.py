@@ -38,10 +38,10 @@ class _Work(ctypes.Structure):
         *((name, _pointer) for name in ("awaited", "times_sent", "backoffs", "sendings")),
         *((name, _pointer) for name in ("first_sent", "last_sent", "timeouts", "lost_at")),
         *((name, _pointer) for name in ("measured", "leading", "carrying", "ready", "rtt", "timers")),
-        *((name, _double) for name in ("initial_rto", "min_rto", "max_rto")),
+        *((name, _double) for name in ("initial_rto", "min_rto", "max_rto", "granularity")),
         *((name, _int64) for name in ("lease", "window", "first_slot", "values", "workers")),
-        *((name, _pointer) for name in ("x", "x_tail", "out", "out_tail", "e0", "e1", "factors", "accepted")),
-        *((name, _int64) for name in ("first_chunk", "whole_blocks", "blocks", "lead", "chunks")),
+        *((name, _pointer) for name in ("x_tail", "out_tail", "e0", "e1", "factors", "accepted", "x", "out")),
+        *((name, _int64) for name in ("first_chunk", "whole_blocks", "rest", "blocks", "lead", "chunks")),
         ("ready_count", _int64),
         ("accepted_count", _int64),
         ("saturated", _int64),
@@ -100,8 +100,10 @@ def _compiled(found: str) -> Path:
 
 def _declare(loaded: ctypes.CDLL) -> ctypes.CDLL:
     work = ctypes.POINTER(_Work)
-    loaded.block_exponents.argtypes = (_pointer, _int64, _int64, _int64, _int64, _pointer, _pointer)
-    loaded.block_exponents.restype = None
+    loaded.announce.argtypes = (work, _pointer, _int64)
+    loaded.announce.restype = _int64
+    loaded.begin.argtypes = (work, _pointer, _pointer, _int64, _int64)
+    loaded.begin.restype = None
     loaded.pack.argtypes = (work, _pointer, _int64, _double)
     loaded.pack.restype = _int64
     loaded.receive.argtypes = (work, _pointer, _int64, _int64, _int64, _double)
@@ -118,32 +120,35 @@ def _library() -> ctypes.CDLL:
     return loaded
 
 
-def block_exponents(x: NDArray[np.float32], values: int, workers: int, announced: NDArray[np.int8]) -> None:
-    """Exponent of each block of the flat `x`, the last one perhaps shorter, as by quantization.block_exponents.
+class _Room:
+    """Memory for all-reduces of up to so many chunks, one after the other: to allocate it takes long."""
 
-    announced: int8 [2, blocks or more], filled: exponents, and NOT_QUANTIZABLE for blocks that are so.
-    """
-    at, row = announced.ctypes.data, announced.strides[0]
-    _library().block_exponents(x.ctypes.data, x.size, values, workers, -(-x.size // values), at, at + row)
+    def __init__(self, chunks: int) -> None:
+        self.chunks = chunks
+        self.announced = np.zeros((2, chunks), np.int8)
+        self.accepted = np.zeros(chunks, np.bool_)
+        self.factors = np.empty(chunks)
 
 
 class NativeTensor(Tensor):
-    """A Tensor whose packets are written and read by native.c, in the caller's own arrays."""
+    """A Tensor whose packets are written and read by native.c, in the caller's own arrays.
 
-    def __init__(
-        self, x: NDArray[np.float32], out: NDArray[np.float32], *, workers: int, values: int, window: int
-    ) -> None:
-        super().__init__(
-            np.require(x, requirements=["C", "A"]), out, workers=workers, values=values, window=window
-        )
-        block_exponents(self.x, values, workers, self.announced)
-        self.whole_blocks, self._rest = divmod(x.size, values)
-        self.tails = np.zeros((2, values), np.float32)  # of x and out
-        self.tails[0, : self._rest] = x[x.size - self._rest :]
+    The arrays beside them are good until the worker's next tensor.
+    """
 
-    def finish(self) -> None:
+    def __init__(self, x: NDArray[np.float32], out: NDArray[np.float32], worker: "NativeWorker") -> None:
+        lease = worker.lease
+        super().__init__(x, out, workers=lease.workers, values=lease.values, window=lease.window)
+        room = worker.room_for(self.chunks)
+        self.e0, self.e1 = room.announced[:, : self.chunks]
+        self.accepted = room.accepted[: self.chunks]
+        self.factors = room.factors[: self.blocks]
+        self._worker = worker
+        self.at = self.x.ctypes.data
+
+    def announce(self) -> int:
         """See Tensor."""
-        self.out[self.out.size - self._rest :] = self.tails[1, : self._rest]
+        return self._worker.announce(self.at, self.x.size)
 
 
 class NativeWorker(Worker):
@@ -153,6 +158,7 @@ class NativeWorker(Worker):
         super().__init__(lease, recovery, **options)
         self._library = _library()
         self._ready = np.zeros(2 * lease.window, np.int64)  # and scratch of receive()
+        self._tails = np.zeros((2, lease.values), np.float32)  # of x and out
         self._work = work = _Work(
             awaited=self._awaited.ctypes.data,
             leading=self._leading.ctypes.data,
@@ -163,32 +169,44 @@ class NativeWorker(Worker):
             initial_rto=self._recovery.initial_rto,
             min_rto=self._recovery.min_rto,
             max_rto=self._recovery.max_rto,
+            granularity=self._recovery.granularity,
             lease=lease.id,
             window=lease.window,
             first_slot=lease.first_slot,
             values=lease.values,
             workers=lease.workers,
+            x_tail=self._tails.ctypes.data,
+            out_tail=self._tails.ctypes.data + self._tails.strides[0],
             **self._timers.addresses(),
         )
         self._at = ctypes.byref(work)
+        self._room = _Room(0)
 
     def start(self, x: NDArray[np.float32], now: float, out: NDArray[np.float32] | None = None) -> None:
         """See Worker."""
         super().start(x, now, out)
-        tensor, work = self._tensor, self._work
+        tensor = self._tensor
         if isinstance(tensor, NativeTensor):
-            work.x, work.out = tensor.x.ctypes.data, tensor.out.ctypes.data
-            work.x_tail = tails = tensor.tails.ctypes.data
-            work.out_tail = tails + tensor.tails.strides[0]
-            work.e0 = announced = tensor.announced.ctypes.data
-            work.e1 = announced + tensor.chunks
-            work.factors, work.accepted = tensor.factors.ctypes.data, self._accepted.ctypes.data
-            work.first_chunk, work.whole_blocks = self._first_chunk, tensor.whole_blocks
-            work.blocks, work.lead, work.chunks = tensor.blocks, tensor.lead, tensor.chunks
+            self._library.begin(self._at, tensor.at, tensor.out.ctypes.data, tensor.x.size, self._first_chunk)
 
     def _make_tensor(self, x: NDArray[np.float32], out: NDArray[np.float32]) -> Tensor:
-        lease = self.lease
-        return NativeTensor(x, out, workers=lease.workers, values=lease.values, window=lease.window)
+        return NativeTensor(x if x.flags.carray else np.require(x, requirements=["C", "A"]), out, self)
+
+    def room_for(self, chunks: int) -> _Room:
+        """The worker's memory, made larger if need be."""
+        if chunks > self._room.chunks:
+            work, before = self._work, self._room
+            self._room = room = _Room(chunks)
+            room.accepted[: before.chunks] = before.accepted
+            work.e0 = room.announced.ctypes.data
+            work.e1 = work.e0 + chunks
+            work.factors, work.accepted = room.factors.ctypes.data, room.accepted.ctypes.data
+        return self._room
+
+    def announce(self, x: int, elements: int) -> int:
+        """Exponents of the blocks of so many elements in memory; how many blocks cannot be quantized."""
+        bad: int = self._library.announce(self._at, x, elements)
+        return bad
 
     def _pack(self, chunks: NDArray[np.int64], now: float) -> NDArray[np.void]:
         """See Worker."""
@@ -212,11 +230,14 @@ class NativeWorker(Worker):
         return fresh
 
     def exchange(self, link: Link, enough: int, patience: float) -> int:
-        """Receive and answer on a socket until a timer expires or the all-reduce has finished; 0 or an errno.
+        """Send what start() queued, receive and answer on a socket until a timer expires or all is there.
 
-        What arrives as fewer than `enough` bytes is waited for `patience` seconds to become more.
+        What arrives as fewer than `enough` bytes is waited for `patience` seconds to become more. Returns 0 or an
+        errno.
         """
         work, statistics = self._work, self.statistics
+        work.ready_count = len(self._to_send[0]) if self._to_send else 0
+        self._to_send = []
         until = self._progress + self._recovery.give_up
         error: int = self._library.exchange(self._at, link, self._remaining, until, enough, patience)
         statistics.datagrams_received += work.received

@@ -158,6 +158,7 @@ class Worker:
         self._kinds = np.zeros(lease.window, np.uint8)
         self._pool_indices = np.zeros(lease.window, np.int64)
         self._copies = np.zeros(lease.window, np.int64)  # scratch of receive()
+        self._places = np.arange(lease.window)
 
         self._tensor: Tensor | None = None
         self._result: NDArray[np.float32] | None = None
@@ -187,12 +188,12 @@ class Worker:
         flat = collective.flat_input(x)
         result = collective.flat_output(x, out)
         if flat.size:
-            self._tensor = self._admit(flat, result)
+            self._tensor = tensor = self._admit(flat, result)
             self._first_chunk = self._next_chunk
-            self._next_chunk += self._tensor.chunks
-            self._accepted = np.zeros(self._tensor.chunks, np.bool_)
-            self._remaining = self._tensor.chunks
-            self._to_send = [np.arange(self._tensor.lead)]
+            self._next_chunk += tensor.chunks
+            self._accepted = tensor.accepted
+            self._remaining = tensor.chunks
+            self._to_send = [self._places[: tensor.lead]]
         else:
             self._tensor = None
         self._result = result.reshape(x.shape)
@@ -202,14 +203,16 @@ class Worker:
     def _admit(self, flat: NDArray[np.float32], result: NDArray[np.float32]) -> Tensor:
         lease = self.lease
         tensor = self._make_tensor(flat, result)
-        if self._non_finite == "raise":
-            tensor.require_quantizable()
         left = wire.CHUNKS - self._next_chunk
         if tensor.chunks > left:
             raise LeaseExhaustedError(
                 f"lease {lease.id} has {left} of its {wire.CHUNKS} chunk numbers left and this all-reduce "
                 f"needs {tensor.chunks}: ask for a new lease"
             )
+        if self._non_finite == "raise":
+            tensor.require_quantizable()
+        else:
+            tensor.announce()
         return tensor
 
     def _make_tensor(self, x: NDArray[np.float32], out: NDArray[np.float32]) -> Tensor:
@@ -415,7 +418,7 @@ class Worker:
             lease=self.lease,
             all_reduce=self.statistics.all_reduces + 1,
             announcing=bool(numbers[0] - self._first_chunk < self._tensor.lead),
-            accepted=int(np.count_nonzero(self._accepted)),
+            accepted=len(self._accepted) - self._remaining,
             total=len(self._accepted),
             chunks=tuple((int(numbers[a]), int(numbers[b])) for a, b in zip(starts, ends, strict=True)),
             sent=(int(times.min()), int(times.max())),

@@ -22,7 +22,7 @@ class Recovery:
 
     The smallest timeout is above what a busy machine may keep a process waiting for its turn; a smaller one
     resends what was not lost. `give_up`: an all-reduce that hears nothing new for so long fails. `granularity`: of
-    the clock, RFC 6298's G; native.c has the default.
+    the clock, RFC 6298's G.
     """
 
     initial_rto: float = 0.05

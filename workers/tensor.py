@@ -26,9 +26,14 @@ def span(indices: NDArray[np.int64]) -> slice | NDArray[np.int64]:
 class Tensor:
     """The blocks of a flat float32 array `x` with at least one element, summed into the flat array `out`.
 
-    announced: what chunks say of the exponents, int8 [2, chunks]: e0 and e1. factors: by block, once their
-    exponent is known.
+    e0, e1: what chunks say of the exponents, int8. accepted: which chunks' results are there. factors: by
+    block, once their exponent is known.
     """
+
+    e0: NDArray[np.int8]
+    e1: NDArray[np.int8]
+    accepted: NDArray[np.bool_]
+    factors: NDArray[np.float64]
 
     def __init__(
         self, x: NDArray[np.float32], out: NDArray[np.float32], *, workers: int, values: int, window: int
@@ -40,15 +45,14 @@ class Tensor:
         self.chunks = self.blocks + self.lead
         self.x = x
         self.out = out
-        # As long as there are chunks, so that the last ones announce what changes no maximum.
-        self.announced = np.zeros((2, self.chunks), np.int8)
-        self.e0, self.e1 = self.announced
-        self.e0.fill(quantization.SMALLEST_EXPONENT)
-        self.factors = np.empty(self.blocks)
+
+    def announce(self) -> int:
+        """Find the blocks' exponents; how many blocks cannot be quantized."""
+        raise NotImplementedError
 
     def require_quantizable(self) -> None:
         """ValueError, naming the first element at fault: NaN, infinite, or a magnitude of 2^127 and more."""
-        if np.count_nonzero(self.e1):
+        if self.announce():
             index = quantization.first_unquantizable(self.x, self.values, self.e1 != NOT_QUANTIZABLE)
             raise ValueError(
                 f"element {index} is {self.x[index]}: sums need finite numbers below 2^127 in magnitude. "
@@ -57,7 +61,6 @@ class Tensor:
 
     def finish(self) -> None:
         """Every chunk has been read: complete the caller's array."""
-        raise NotImplementedError
 
     def error_bound(self) -> NDArray[np.float64]:
         """The bound that quantization promises for each element of the finished result."""
@@ -78,9 +81,18 @@ class NumpyTensor(Tensor):
         self._out_rows = (np.empty(x.size + padding, np.float32) if padding else out).reshape(
             self.blocks, values
         )
-        exponents, quantizable = quantization.block_exponents(self._x_rows, workers)
+        # As long as there are chunks, so that the last ones announce what changes no maximum.
+        self.e0 = np.full(self.chunks, quantization.SMALLEST_EXPONENT, np.int8)
+        self.e1 = np.zeros(self.chunks, np.int8)
+        self.accepted = np.zeros(self.chunks, np.bool_)
+        self.factors = np.empty(self.blocks)
+
+    def announce(self) -> int:
+        """See Tensor."""
+        exponents, quantizable = quantization.block_exponents(self._x_rows, self.workers)
         self.e0[: self.blocks] = exponents
         self.e1[: self.blocks][~quantizable] = NOT_QUANTIZABLE
+        return int(np.count_nonzero(~quantizable))
 
     def write(self, chunks: NDArray[np.int64], packets: NDArray[np.void]) -> None:
         """Fill exponents and values of `packets` for these chunks: all among the first B, or none."""

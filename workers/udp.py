@@ -174,15 +174,13 @@ class UdpSocket:
         return [self._bytes[first:last].reshape(-1, size) for first, last, size in self._batches]
 
     def exchange(self, worker: native.NativeWorker, patience: float) -> None:
-        """Receive and answer until the worker has something else to do; what could not be sent counts as lost."""
+        """Let the worker send, receive and answer until it has something else to do."""
         self.link.offload = self.offload
         error = worker.exchange(self.link, _ENOUGH, patience)
-        if error in _NO_OFFLOAD and self.offload:
-            self.offload = False
-            self._set_option(_UDP_SEGMENT, 0)
-        elif error == errno.EMSGSIZE:
+        self.offload = bool(self.link.offload)
+        if error == errno.EMSGSIZE:
             raise _too_large(wire.packet_dtype(worker.lease.values).itemsize)
-        elif error:
+        if error:
             raise OSError(error, os.strerror(error))
 
     def _receive_waiting(self) -> None:
@@ -255,17 +253,29 @@ class InNetworkAllReduce:
         worker = self.worker
         worker.start(x, time.monotonic(), out)
         while not worker.finished:
-            for batch in worker.datagrams_to_send(time.monotonic()):
-                self.socket.send(batch)
-            patience = min((worker.statistics.smoothed_rtt or 0.0) * _PATIENCE, _LONGEST_PATIENCE)
             if isinstance(worker, native.NativeWorker):
+                patience = self._patience
                 self.socket.exchange(worker, patience if patience >= _SHORTEST_PATIENCE else 0.0)
-                continue
-            deadline = worker.deadline()
-            assert deadline is not None
-            for batch in self.socket.receive(max(deadline - time.monotonic(), 0), patience):
-                worker.receive(batch, time.monotonic())
+                if not worker.finished:
+                    self._send()
+            else:
+                self._send()
+                self._receive()
         return worker.finish()
+
+    def _send(self) -> None:
+        for batch in self.worker.datagrams_to_send(time.monotonic()):
+            self.socket.send(batch)
+
+    def _receive(self) -> None:
+        deadline = self.worker.deadline()
+        assert deadline is not None
+        for batch in self.socket.receive(max(deadline - time.monotonic(), 0), self._patience):
+            self.worker.receive(batch, time.monotonic())
+
+    @property
+    def _patience(self) -> float:
+        return min((self.worker.statistics.smoothed_rtt or 0.0) * _PATIENCE, _LONGEST_PATIENCE)
 
     def close(self) -> None:
         """Release the port."""

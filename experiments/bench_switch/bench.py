@@ -20,9 +20,10 @@ from experiments.bench_switch.loading import loading_seconds
 from experiments.bench_switch.p4runtime import running
 from experiments.bench_switch.rates import Contender, Rate, Received, compare, delivered, started
 from experiments.bench_switch.tables import ROUTES, TABLE, Routes
+from experiments.compilers import PROGRAM
 from experiments.results import machine
 from experiments.tools import BMV2, ToolMissingError
-from experiments.virtual import PROGRAM, load_switch
+from experiments.virtual import load_switch
 from p4compiler import compile_file
 from p4switch.engine import Engine
 from p4switch.live import PortError

@@ -23,23 +23,17 @@ from p4switch.codegen.state import State
 from p4switch.codegen.tracing import Kind, Numbers
 from p4switch.codegen.uses import Uses
 from p4switch.codegen.writer import Writer
-from p4switch.program import (
-    Action,
-    Argument,
+from p4switch.expressions import (
     Binary,
     Constant,
     ElementField,
     Expression,
     Field,
     HeaderName,
-    Named,
-    Primitive,
-    RegisterArray,
-    Source,
     StackName,
     UnionName,
-    Values,
 )
+from p4switch.program import Action, Argument, Named, Primitive, RegisterArray, Source, Values
 from p4switch.words import word_count
 
 FROM_OPERANDS = {

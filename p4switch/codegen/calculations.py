@@ -7,15 +7,8 @@ from p4switch.codegen.layout import Layout, access
 from p4switch.codegen.names import Names
 from p4switch.codegen.tracing import Kind
 from p4switch.codegen.writer import Writer
-from p4switch.program import (
-    Calculation,
-    CalculationInput,
-    Checksum,
-    Constant,
-    Field,
-    HeaderName,
-    ProgramError,
-)
+from p4switch.expressions import Constant, Field, HeaderName
+from p4switch.program import Calculation, CalculationInput, Checksum, ProgramError
 
 ALGORITHMS = {
     "csum16": "hash_csum16",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from p4switch.codegen.layout import WIDEST, Layout, access, machine_width, storage_type, wide_words
-from p4switch.program import (
+from p4switch.expressions import (
     Binary,
     Boolean,
     Conditional,
@@ -18,18 +18,17 @@ from p4switch.program import (
     ElementField,
     Expression,
     Field,
-    FieldType,
     HeaderName,
     LastField,
     Lookahead,
     Parameter,
-    ProgramError,
     RegisterValue,
     StackElement,
     StackName,
     Unary,
     UnionName,
 )
+from p4switch.program import FieldType, ProgramError
 from p4switch.words import to_words, word_count
 
 TYPES = {  # in order of preference, with their ranges

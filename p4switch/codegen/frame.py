@@ -10,9 +10,10 @@ from p4switch.codegen.calculations import append_function
 from p4switch.codegen.expressions import ExpressionWriter
 from p4switch.codegen.layout import QUEUEING, Layout
 from p4switch.codegen.tracing import Kind
-from p4switch.codegen.uses import fields_read
+from p4switch.codegen.uses import fields_read, headers_written
 from p4switch.codegen.writer import Writer
-from p4switch.program import Field, ProgramError
+from p4switch.expressions import Field
+from p4switch.program import ProgramError
 
 INSTANCE_NORMAL, INSTANCE_REPLICATION = 0, 5
 
@@ -24,6 +25,7 @@ def write_frame(out: Writer, layout: Layout, actions: ActionWriter) -> None:
         _write_copies(out, layout)
     if "generate_digest" in layout.requests:
         _write_digest(out, layout)
+    _write_order(out, layout)
     _write_replicate(out, layout)
     _write_egress(out, layout, actions)
     _write_run(out, layout)
@@ -115,32 +117,49 @@ def _write_copies(out: Writer, layout: Layout) -> None:
     out.line()
 
 
+def _write_order(out: Writer, layout: Layout) -> None:
+    order = ", ".join(layout.header_index(h) for h in layout.program.deparser.order) or "0"
+    out.line(f"static const uint16_t deparser_order[] = {{{order}}};")
+    out.line()
+
+
 def _write_replicate(out: Writer, layout: Layout) -> None:
-    out.line("/* A packet for every replica of a group, the last one the packet itself. */")
+    """Every replica is the packet itself, put back to what it was before the replica in front of it."""
+    changes = "bytes_of(p)"
+    written = headers_written(layout.program)
+    if written is not None and not (layout.varbits or layout.queues or layout.goes_again):
+        names = ", ".join(layout.header_index(h) for h in sorted(written)) or "0"
+        out.line("/* The headers that egress may write to; it does nothing else to headers. */")
+        out.line(f"static const uint16_t egress_writes[] = {{{names}}};")
+        out.line()
+        count = len(layout.program.deparser.order)
+        changes = f"changeable(p, deparser_order, {count}, egress_writes, {len(written)})"
+    out.line("/* Once more for every replica of a group, each time from the packet as it is now. */")
     out.line("static void leave(struct state *s, struct packet *p, uint32_t port);")
     out.line()
     out.line("__attribute__((unused))")
-    with (
-        out.block("static void replicate(struct state *s, struct packet *p, const struct replicas *group)"),
-        out.block("for (uint32_t i = 0; group && i < group->count; i++)"),
-    ):
-        out.line("struct packet *copy = p;")
-        with out.block("if (i + 1 < group->count)"):
-            out.line("copy = &s->copy;")
-            out.line("copy_packet(copy, p);")
-        field = layout.standard("egress_rid")
-        if field is not None:
-            member = layout.metadata_member(field).replace("p->", "copy->", 1)
-            out.line(f"{member} = group->replica[i].instance;")
-        out.line("leave(s, copy, group->replica[i].port);")
+    head = "static void replicate(struct state *s, struct packet *p, const struct replicas *group)"
+    with out.block(head):
+        out.line("uint8_t *const start = p->start;")
+        out.line(f"const uint32_t changes = {changes}, kept = to_put_back(p, changes);")
+        _write_replicas(out, layout)
     out.line()
+
+
+def _write_replicas(out: Writer, layout: Layout) -> None:
+    out.line("s->base.sharing = (struct sharing){s->base.sharing.serial + 1, start + changes};")
+    with out.block("for (uint32_t i = 0; group && i < group->count; i++)"):
+        out.line("if (i > 0)")
+        out.line("    copy_packet(p, start, &s->copy, kept);")
+        out.line("else if (group->count > 1)")
+        out.line("    copy_packet(&s->copy, s->copy.bytes + HEADROOM, p, kept);")
+        _set(out, layout, "egress_rid", "group->replica[i].instance")
+        out.line("leave(s, p, group->replica[i].port);")
+    out.line("s->base.sharing.from = NULL;")
 
 
 def _write_egress(out: Writer, layout: Layout, actions: ActionWriter) -> None:
     deparser = layout.program.deparser
-    order = ", ".join(layout.header_index(h) for h in deparser.order) or "0"
-    out.line(f"static const uint16_t deparser_order[] = {{{order}}};")
-    out.line()
     if layout.queues:
         _write_queue(out, layout)
     name = "depart" if layout.queues else "leave"
@@ -211,12 +230,14 @@ def _write_queue(out: Writer, layout: Layout) -> None:
         _write_priority(out, layout)
         out.line("bool dropped = false;")
         out.line("struct packet *waits = NULL;")
-        out.line("const size_t room = (size_t)(p->end - (uint8_t *)p);")
+        out.line(
+            "const size_t room = offsetof(struct packet, bytes) + HEADROOM + (size_t)(p->end - p->start);"
+        )
         out.line("if (s->base.queue)")
         out.line("    waits = s->base.queue(s->base.emit_context, port, p->length, room, &dropped);")
         out.trace(Kind.QUEUE, "port", "waits != NULL", "dropped")
         out.line("if (waits)")
-        out.line("    copy_packet(waits, p);")
+        out.line("    copy_packet(waits, waits->bytes + HEADROOM, p, bytes_of(p));")
         out.line("if (waits || dropped)")
         out.line("    return;")
         out.line("s->base.queueing = (struct queueing){.enq_timestamp = p->now};")
@@ -314,11 +335,11 @@ def _write_run(out: Writer, layout: Layout) -> None:
 
 
 def _write_process(out: Writer, layout: Layout) -> None:
-    arguments = "struct switch_base *base, uint32_t port, uint32_t length, uint64_t now, uint8_t *checksum"
-    with out.block(f"static void process({arguments})"):
+    bytes_in, when = "uint8_t *packet, uint32_t length", "uint64_t now, uint8_t *checksum"
+    with out.block(f"static void process(struct switch_base *base, uint32_t port, {bytes_in}, {when})"):
         out.line("struct state *s = (struct state *)base;")
         out.line("struct packet *p = &s->arrived;")
-        out.line("begin_packet(p, length, now, checksum);")
+        out.line("begin_packet(p, packet, length, now, checksum);")
         _set(out, layout, "ingress_port", "port")
         _set(out, layout, "packet_length", "length")
         _set(out, layout, "ingress_global_timestamp", "now")
@@ -333,7 +354,7 @@ def _write_process(out: Writer, layout: Layout) -> None:
         out.trace_line("trace_filter(base, port, p);")
         with out.block("if (p->checksum && reads_checksum(p))"):
             out.line("complete_checksum(p->checksum, base->checksum_offset, p->end);")
-            out.line("process(base, port, length, now, NULL);")
+            out.line("process(base, port, packet, length, now, NULL);")
             out.line("return;")
         out.line("run(s, p, error);")
         if layout.goes_again:
@@ -360,6 +381,7 @@ def _write_open(out: Writer, layout: Layout) -> None:
         if layout.queues:
             out.line("s->base.dequeue = dequeue;")
         out.line("s->base.tables = s->tables;")
+        out.line("s->base.headroom = HEADROOM;")
         out.line("s->base.buffer = s->arrived.bytes + HEADROOM;")
         out.line("s->base.drop_port = drop_port;")
         out.line("s->base.random = seed;")

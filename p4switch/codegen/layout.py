@@ -9,11 +9,10 @@ from __future__ import annotations
 from p4switch.codegen.names import Names
 from p4switch.codegen.uses import Uses
 from p4switch.codegen.writer import Writer
+from p4switch.expressions import Field, HeaderName, StackElement, StackName, UnionName
 from p4switch.program import (
-    Field,
     FieldType,
     Header,
-    HeaderName,
     HeaderStack,
     HeaderType,
     HeaderUnion,
@@ -21,9 +20,6 @@ from p4switch.program import (
     Primitive,
     Program,
     ProgramError,
-    StackElement,
-    StackName,
-    UnionName,
 )
 
 WIDEST = 128  # bits of C's widest integer; what is wider is a wide_t (wide.h)
@@ -236,7 +232,7 @@ class Layout:
         out.line()
         with out.block("struct packet", ";"):
             out.line(
-                "uint8_t *header[HEADERS + 1]; /* in `bytes` once extracted; else in `own` or `nowhere` */"
+                "uint8_t *header[HEADERS + 1]; /* in the packet once extracted; else in `own` or `nowhere` */"
             )
             out.line("bool valid[HEADERS + 1];")
             with out.block("struct", " next; /* elements of a stack that are in use */"):
@@ -262,7 +258,9 @@ class Layout:
                     member = self.own_bytes(header.name).removeprefix("p->own.")
                     out.line(f"uint8_t {member}[{header.type.width // 8 + 8}];")
             out.line(f"uint8_t nowhere[{longest + 8}]; /* what writes to an invalid header are lost in */")
-            out.line("uint8_t bytes[HEADROOM + LONGEST_PACKET];")
+            out.line(
+                "uint8_t bytes[HEADROOM + LONGEST_PACKET]; /* of a copy; others stand where they came */"
+            )
         out.line()
 
     def stack_next(self, stack: str) -> str:

@@ -9,7 +9,7 @@ from p4switch.codegen.layout import machine_width
 from p4switch.codegen.rolling import Advancing, Run, nodes
 from p4switch.codegen.tracing import Kind
 from p4switch.codegen.writer import Writer
-from p4switch.program import Field
+from p4switch.expressions import Field
 
 if TYPE_CHECKING:
     from p4switch.codegen.actions import PrimitiveWriter

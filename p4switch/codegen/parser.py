@@ -17,14 +17,13 @@ from p4switch.codegen.layout import Layout, access
 from p4switch.codegen.names import Names
 from p4switch.codegen.tracing import Kind
 from p4switch.codegen.writer import Writer
+from p4switch.expressions import Expression, Lookahead
 from p4switch.keys import KeyLayout
 from p4switch.program import (
     Advance,
-    Expression,
     Extract,
     ExtractNext,
     HeaderType,
-    Lookahead,
     ParserCall,
     ParserOperation,
     ParserState,

@@ -10,15 +10,8 @@ from enum import IntEnum, auto
 
 from p4switch.codegen.uses import fields_in
 from p4switch.codegen.writer import Writer
-from p4switch.program import (
-    Branch,
-    Expression,
-    Field,
-    ParserCall,
-    Primitive,
-    Program,
-    Set,
-)
+from p4switch.expressions import Expression, Field
+from p4switch.program import Branch, ParserCall, Primitive, Program, Set
 
 
 class Kind(IntEnum):

@@ -6,7 +6,9 @@ from collections import Counter
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from p4switch.program import Branch, Field, HeaderName, Primitive, Program, Set, Table, Unary
+from p4switch.expressions import Field, HeaderName, Unary
+from p4switch.primitives import PRIMITIVES
+from p4switch.program import Branch, Primitive, Program, Set, Table
 
 SETS_FIRST = {"assign", "modify_field", "register_read"}
 SETS_ONLY = SETS_FIRST | {
@@ -85,6 +87,23 @@ def fields_read(program: Program) -> set[Field]:
     for name in _whole_headers(tuple(read), program):
         found |= {Field(name, field.name) for field in program.headers[name].type.fields}
     return {f for f in found if f.name != "$valid$" and not program.headers[f.header].is_metadata}
+
+
+def headers_written(program: Program) -> set[str] | None:
+    """Headers to whose fields egress, or a checksum, may write; None if more than that may happen to headers there."""
+    if program.deparser.primitives:
+        return None
+    targets: list[Any] = [c.target for c in program.checksums if c.update]
+    for node in program.egress.nodes.values():
+        for action in node.actions if isinstance(node, Table) else ():
+            for primitive in action.primitives:
+                kinds = PRIMITIVES[primitive.op]
+                if primitive.op == "assign_VL" or {"element", "stack", "union"} & set(kinds):
+                    return None
+                targets += [a for a, kind in zip(primitive.arguments, kinds, strict=True) if kind == "target"]
+    if any(not isinstance(t, Field) or t.name == "$valid$" for t in targets):
+        return None
+    return {t.header for t in targets if not program.headers[t.header].is_metadata}
 
 
 def _whole_headers(node: Any, program: Program) -> set[str]:

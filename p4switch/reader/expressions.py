@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from p4switch.primitives import check_call
-from p4switch.program import (
-    Action,
-    ActionParameter,
-    Argument,
+from p4switch.expressions import (
     Binary,
     Boolean,
     Conditional,
@@ -19,17 +15,15 @@ from p4switch.program import (
     HeaderName,
     LastField,
     Lookahead,
-    Named,
     Parameter,
-    Primitive,
-    ProgramError,
     RegisterValue,
     StackElement,
     StackName,
     Unary,
     UnionName,
-    Values,
 )
+from p4switch.primitives import check_call
+from p4switch.program import Action, ActionParameter, Argument, Named, Primitive, ProgramError, Values
 from p4switch.reader.headers import Headers
 from p4switch.reader.values import Json, count, integer, source, text
 

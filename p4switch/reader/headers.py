@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from p4switch.program import Field, FieldType, Header, HeaderStack, HeaderType, HeaderUnion, ProgramError
+from p4switch.expressions import Field
+from p4switch.program import FieldType, Header, HeaderStack, HeaderType, HeaderUnion, ProgramError
 from p4switch.reader.values import Json, count, text
 
 

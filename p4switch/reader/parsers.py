@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
+from p4switch.expressions import Constant, Expression, Field, LastField, Lookahead, Unary
 from p4switch.program import (
     Advance,
-    Constant,
-    Expression,
     Extract,
     ExtractNext,
-    Field,
-    LastField,
-    Lookahead,
     Parser,
     ParserCall,
     ParserOperation,
@@ -18,7 +14,6 @@ from p4switch.program import (
     ProgramError,
     Set,
     Transition,
-    Unary,
     Verify,
 )
 from p4switch.reader.expressions import Expressions

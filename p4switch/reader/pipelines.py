@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from p4switch.expressions import Field
 from p4switch.program import (
     Action,
     ActionNode,
@@ -10,7 +11,6 @@ from p4switch.program import (
     ConstEntry,
     ConstMatch,
     DefaultAction,
-    Field,
     Node,
     Pipeline,
     ProgramError,

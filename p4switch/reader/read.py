@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from p4switch.expressions import Constant, Field, HeaderName
 from p4switch.program import (
     Calculation,
     CalculationInput,
     Checksum,
-    Constant,
     CounterArray,
     Deparser,
-    Field,
     FieldList,
-    HeaderName,
     MeterArray,
     Parser,
     Program,

@@ -22,6 +22,12 @@ struct again {
 static void leave(struct state *s, struct packet *p, uint32_t port);
 static void run(struct state *s, struct packet *p, uint32_t error);
 
+static void cut(struct packet *p, const struct replicas *session)
+{
+    if (session->longest < p->truncate_to)
+        p->truncate_to = session->longest;
+}
+
 static struct again *again_open(struct state *s)
 {
     return s->passes++ < MOST_PASSES ? malloc(sizeof(struct again)) : NULL;
@@ -70,7 +76,8 @@ __attribute__((unused)) static void clone_ingress(struct state *s, struct packet
     if (!a)
         return;
     memcpy(a->packet.bytes + HEADROOM, s->original, s->original_length);
-    begin_packet(&a->packet, s->original_length, p->now, NULL);
+    begin_packet(&a->packet, a->packet.bytes + HEADROOM, s->original_length, p->now, NULL);
+    cut(&a->packet, session);
     set_ingress_port(&a->packet, p);
     parse(s, &a->packet);
     clear_invalid(&a->packet);
@@ -87,7 +94,8 @@ __attribute__((unused)) static void clone_egress(struct state *s, const struct p
         struct again *a = again_open(s);
         if (!a)
             return;
-        copy_packet(&a->packet, p);
+        copy_packet(&a->packet, a->packet.bytes + HEADROOM, p, bytes_of(p));
+        cut(&a->packet, session);
         keep(&a->packet, p, p->request.clone_list, EGRESS_CLONE);
         memset(&a->packet.request, 0, sizeof a->packet.request);
         set_rid(&a->packet, session->replica[i].instance);
@@ -115,7 +123,7 @@ static void run_again(struct state *s)
             leave(s, p, a->port);
         } else {
             struct metadata kept = p->meta;
-            begin_packet(p, p->length, p->now, NULL);
+            begin_packet(p, p->bytes + HEADROOM, p->length, p->now, NULL);
             p->meta = kept;
             keep_original(s, p);
             uint32_t error = parse(s, p);

@@ -70,7 +70,7 @@ void switch_process_batch(struct switch_base *base, uint32_t count, const uint32
     for (uint32_t i = 0; i < count; i++) {
         out->source = i;
         memcpy(base->buffer, packets + (size_t)i * room, lengths[i]);
-        base->process(base, ports[i], lengths[i], times[i], NULL);
+        base->process(base, ports[i], base->buffer, lengths[i], times[i], NULL);
     }
     base->emit = emit;
     base->emit_context = context;

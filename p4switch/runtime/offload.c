@@ -33,7 +33,7 @@ static inline void ipv4_checksum(uint8_t *ip)
 }
 
 /* Reads the headers of a superframe; false for a kind that cannot be split (and is dropped). */
-bool split_open(struct superframe *s, const uint8_t *frame, uint32_t length, const struct virtio_net_hdr *virtio)
+bool split_open(struct superframe *s, uint8_t *frame, uint32_t length, const struct virtio_net_hdr *virtio)
 {
     uint8_t kind = virtio->gso_type & (uint8_t)~VIRTIO_NET_HDR_GSO_ECN;
     s->frame = frame;
@@ -57,35 +57,38 @@ bool split_open(struct superframe *s, const uint8_t *frame, uint32_t length, con
     if (s->transport < s->network + (s->ipv6 ? 40 : IPV4) || s->transport + (s->tcp ? 20 : UDP) > length)
         return false;
     s->headers = s->transport + (s->tcp ? (frame[s->transport + 12] >> 4) * 4u : UDP);
-    if (s->headers >= length || s->checksum + 2 > s->headers)
+    if (s->headers >= length || s->headers > MOST_HEADERS || s->checksum + 2 > s->headers)
         return false;
     s->size = virtio->gso_size;
     s->payload = length - s->headers;
     s->segments = (s->payload + s->size - 1) / s->size;
+    memcpy(s->head, frame, s->headers);
+    const uint8_t *ip = frame + s->network;
+    if (!s->ipv6) {
+        uint32_t own = (uint32_t)(uint16_t)~load_be16(ip + 2) + (uint16_t)~load_be16(ip + 4) + (uint16_t)~load_be16(ip + 10);
+        s->ip_sum = checksum_fold(__builtin_bswap16(ipv4_sum(ip)) + own);
+    }
     return true;
 }
 
-/* Writes segment `index` and returns its length; its partial checksum is at offset s->checksum. */
-uint32_t split_copy(const struct superframe *s, uint32_t index, uint8_t *to)
+/* Makes segment `index` where its payload stands: its headers overwrite the end of the segment before, which has to have
+ * been processed. Returns its first byte; its partial checksum is at offset s->checksum. */
+uint8_t *split(const struct superframe *s, uint32_t index, uint32_t *length)
 {
     uint32_t at = index * s->size, size = s->payload - at < s->size ? s->payload - at : s->size;
-    uint32_t length = s->headers + size;
-    if (s->headers <= 64 && s->headers + s->payload >= 64)
-        memcpy(to, s->frame, 64); /* some more than the headers: a copy of constant size is one instruction or two */
-    else
-        memcpy(to, s->frame, s->headers);
-    memcpy(to + s->headers, s->frame + s->headers + at, size);
-
-    uint8_t *ip = to + s->network, *transport = to + s->transport;
+    uint8_t *packet = s->frame + at, *ip = packet + s->network, *transport = packet + s->transport;
+    *length = s->headers + size;
+    memcpy(packet, s->head, s->headers);
     if (s->ipv6) {
-        store_be16(ip + 4, (uint16_t)(length - s->network - 40));
+        store_be16(ip + 4, (uint16_t)(*length - s->network - 40));
     } else {
-        store_be16(ip + 2, (uint16_t)(length - s->network));
-        store_be16(ip + 4, (uint16_t)(load_be16(ip + 4) + index));
-        ipv4_checksum(ip);
+        uint16_t total = (uint16_t)(*length - s->network), identification = (uint16_t)(load_be16(ip + 4) + index);
+        store_be16(ip + 2, total);
+        store_be16(ip + 4, identification);
+        store_be16(ip + 10, (uint16_t)~checksum_fold((uint32_t)s->ip_sum + total + identification));
     }
-    uint16_t whole = (uint16_t)(s->headers + s->payload - s->transport), part = (uint16_t)(length - s->transport);
-    store_be16(to + s->checksum, sum_changed(load_be16(to + s->checksum), whole, part));
+    uint16_t whole = (uint16_t)(s->headers + s->payload - s->transport), part = (uint16_t)(*length - s->transport);
+    store_be16(packet + s->checksum, sum_changed(load_be16(packet + s->checksum), whole, part));
     if (s->tcp) {
         store_be32(transport + 4, load_be32(transport + 4) + at);
         if (index + 1 < s->segments)
@@ -95,7 +98,7 @@ uint32_t split_copy(const struct superframe *s, uint32_t index, uint8_t *to)
     } else {
         store_be16(transport + 4, part);
     }
-    return length;
+    return packet;
 }
 
 /* The sum of an IPv4 pseudo-header (RFC 768, RFC 9293). */
@@ -136,9 +139,10 @@ static bool is_segment(struct joined *j, const uint8_t *packet, uint32_t length,
            load_be16(checksum) == pseudo_sum(ip, (uint16_t)(length - fixed));
 }
 
-/* Starts with one packet, copied to `room`; `checksum_offset` is that of a partial checksum in its own header. */
+/* Starts with one packet, copied to `room`; `checksum_offset` is that of a partial checksum in its own header. A segment's
+ * payload that is `stored` (or NULL) is not copied. */
 void join_open(struct joined *j, uint8_t *room, const uint8_t *packet, uint32_t length, const uint8_t *checksum,
-               uint16_t checksum_offset)
+               uint16_t checksum_offset, const struct stored *stored)
 {
     j->joinable = is_segment(j, packet, length, checksum);
     j->size = j->joinable ? length - j->headers : 0;
@@ -152,7 +156,9 @@ void join_open(struct joined *j, uint8_t *room, const uint8_t *packet, uint32_t 
         j->checksum_offset = checksum_offset;
         j->checksum_start = (uint16_t)(checksum - packet - checksum_offset);
     }
-    memcpy(room, packet, length);
+    bool elsewhere = j->joinable && stored && j->headers >= stored->headers;
+    j->payload = (elsewhere ? stored->bytes : room) + j->headers;
+    memcpy(room, packet, elsewhere ? j->headers : length);
 }
 
 /* Whether a UDP packet as long as the first is equal to it but for the identification and the header checksum, which is
@@ -165,14 +171,19 @@ static inline bool is_repetition(const struct joined *j, const uint8_t *packet, 
            ipv4_sum(ip) == 0xffff;
 }
 
-/* Adds the next packet for the same port; false if it cannot be the next segment. */
-bool join_add(struct joined *j, const uint8_t *packet, uint32_t length, const uint8_t *checksum)
+/* Adds the next packet for the same port; false if it cannot be the next segment, or if its payload does not stand where it
+ * has to. */
+bool join_add(struct joined *j, const uint8_t *packet, uint32_t length, const uint8_t *checksum, const struct stored *stored)
 {
     if (!j->joinable)
         return false;
     uint32_t payload = length - j->headers;
     if (length <= j->headers || payload > j->size || j->length + payload > LARGEST_SUPERFRAME ||
         (!j->tcp && j->segments == MOST_SEGMENTS) || j->partial != (checksum != NULL))
+        return false;
+    bool elsewhere = join_elsewhere(j);
+    if (elsewhere && (!stored || j->headers < stored->headers ||
+                      stored->bytes + j->headers != j->payload + (j->length - j->headers)))
         return false;
     struct joined other;
     bool repeats = !j->tcp && payload == j->size && is_repetition(j, packet, checksum);
@@ -193,7 +204,8 @@ bool join_add(struct joined *j, const uint8_t *packet, uint32_t length, const ui
         last = last || transport[13] & (TCP_FIN | TCP_PSH);
         j->frame[ETHERNET + IPV4 + 13] |= transport[13] & (TCP_FIN | TCP_PSH);
     }
-    memcpy(j->frame + j->length, packet + j->headers, payload);
+    if (!elsewhere)
+        memcpy(j->frame + j->length, packet + j->headers, payload);
     j->length += payload;
     j->segments++;
     j->joinable = !last;

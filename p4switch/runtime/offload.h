@@ -14,6 +14,7 @@
 #include "hash.h"
 
 #define MOST_SEGMENTS 128    /* of a UDP superframe, as in Linux */
+#define MOST_HEADERS 512     /* bytes in front of a superframe's payload */
 #define LARGEST_SUPERFRAME 65535u /* IPv4's total length, less than that of the frame by Ethernet's 14 bytes */
 
 #define ETHERNET 14
@@ -26,7 +27,7 @@
 
 /* A superframe that came in. */
 struct superframe {
-    const uint8_t *frame;
+    uint8_t *frame;
     uint32_t headers;   /* bytes up to the payload */
     uint32_t payload;   /* bytes */
     uint32_t size;      /* payload bytes of a segment; the last may have less */
@@ -35,12 +36,22 @@ struct superframe {
     uint32_t checksum;  /* offset of the transport checksum */
     bool tcp, ipv6;
     bool ecn;           /* TCP: CWR belongs to the first segment only */
+    uint16_t ip_sum;    /* over the IPv4 header but for length, identification and checksum */
+    uint8_t head[MOST_HEADERS]; /* the headers as they came */
+};
+
+/* Bytes of a packet that stand somewhere until it has been sent: those from `headers` on; `bytes` is where its first byte
+ * would be. */
+struct stored {
+    const uint8_t *bytes;
+    uint32_t headers;
 };
 
 /* A superframe that is being put together to go out; with one segment it is an ordinary packet. */
 struct joined {
     uint8_t *frame;
     uint32_t length;
+    const uint8_t *payload; /* behind the headers in `frame`, or elsewhere */
     uint32_t headers, size, segments;
     bool joinable; /* another segment may follow */
     bool tcp;
@@ -48,11 +59,14 @@ struct joined {
     uint16_t checksum_start, checksum_offset;
 };
 
-bool split_open(struct superframe *s, const uint8_t *frame, uint32_t length, const struct virtio_net_hdr *virtio);
-uint32_t split_copy(const struct superframe *s, uint32_t index, uint8_t *to);
+/* Whether the payload stands elsewhere than behind the headers. */
+static inline bool join_elsewhere(const struct joined *j) { return j->payload != j->frame + j->headers; }
+
+bool split_open(struct superframe *s, uint8_t *frame, uint32_t length, const struct virtio_net_hdr *virtio);
+uint8_t *split(const struct superframe *s, uint32_t index, uint32_t *length);
 void join_open(struct joined *j, uint8_t *room, const uint8_t *packet, uint32_t length, const uint8_t *checksum,
-               uint16_t checksum_offset);
-bool join_add(struct joined *j, const uint8_t *packet, uint32_t length, const uint8_t *checksum);
+               uint16_t checksum_offset, const struct stored *stored);
+bool join_add(struct joined *j, const uint8_t *packet, uint32_t length, const uint8_t *checksum, const struct stored *stored);
 void join_close(struct joined *j, struct virtio_net_hdr *virtio);
 
 #endif

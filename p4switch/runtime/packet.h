@@ -200,25 +200,31 @@ __attribute__((unused)) static uint32_t append_bytes(uint8_t *input, uint32_t bi
     return bits;
 }
 
-/* A packet of its own for a further copy: headers that stand in the packet's bytes point into the copy's. */
-static void copy_packet(struct packet *to, const struct packet *from)
+/* A copy of a packet whose bytes begin at `start`; only the first `length` of them are copied. */
+static void copy_packet(struct packet *to, uint8_t *start, const struct packet *from, uint32_t length)
 {
     memcpy(to, from, offsetof(struct packet, own));
-    ptrdiff_t moved = (uint8_t *)to - (const uint8_t *)from;
+    to->start = start;
+    ptrdiff_t moved = to->start - from->start;
     for (unsigned i = 0; i < HEADERS; i++) {
-        to->header[i] += moved;
-        if (from->valid[i] && from->header[i] < from->bytes)
+        if (from->header[i] != (const uint8_t *)from + own_offset[i]) {
+            to->header[i] += moved;
+            continue;
+        }
+        to->header[i] = own_bytes(to, i);
+        if (from->valid[i])
             memcpy(to->header[i], from->header[i], header_bytes(from, i));
     }
-    to->start += moved;
     to->payload += moved;
     to->end += moved;
     if (to->checksum)
         to->checksum += moved;
-    memcpy(to->start, from->start, (size_t)(from->end - from->start));
+    memcpy(to->start, from->start, length);
 }
 
-static void begin_packet(struct packet *p, uint32_t length, uint64_t now, uint8_t *checksum)
+INLINE uint32_t bytes_of(const struct packet *p) { return (uint32_t)(p->end - p->start); }
+
+static void begin_packet(struct packet *p, uint8_t *packet, uint32_t length, uint64_t now, uint8_t *checksum)
 {
     memset(p->valid, 0, sizeof p->valid);
     memset(&p->meta, 0, sizeof p->meta);
@@ -231,7 +237,7 @@ static void begin_packet(struct packet *p, uint32_t length, uint64_t now, uint8_
 #endif
     for (unsigned i = 0; i < HEADERS; i++)
         p->header[i] = own_bytes(p, i);
-    p->start = p->payload = p->bytes + HEADROOM;
+    p->start = p->payload = packet;
     p->end = p->start + length;
     p->checksum = checksum;
     p->partial_sum = checksum ? load_be16(checksum) : 0;
@@ -255,20 +261,27 @@ INLINE uint8_t *kept_checksum(const struct packet *p)
     return p->checksum && load_be16(p->checksum) == p->partial_sum ? p->checksum : NULL;
 }
 
-/* Puts the valid headers in front of the payload. A header that already stands where it has to is left there; from the
- * first one (seen from the payload) that does not, they go through `scratch`. Returns the packet's first byte. */
-static uint8_t *emit_headers(struct packet *p, const uint16_t *order, unsigned count, uint8_t *scratch)
+/* Where the headers that stand in front of the payload already, as they have to when they leave, begin; those are the
+ * ones from *count on, which is 0 if all do. */
+INLINE uint8_t *standing(const struct packet *p, const uint16_t *order, unsigned *count)
 {
     uint8_t *at = p->payload;
-    while (count > 0) {
-        unsigned header = order[count - 1];
+    for (; *count > 0; --*count) {
+        unsigned header = order[*count - 1];
         if (p->valid[header]) {
             if (p->header[header] + header_bytes(p, header) != at)
                 break;
             at = p->header[header];
         }
-        count--;
     }
+    return at;
+}
+
+/* Puts the valid headers in front of the payload. A header that already stands where it has to is left there; from the
+ * first one (seen from the payload) that does not, they go through `scratch`. Returns the packet's first byte. */
+static uint8_t *emit_headers(struct packet *p, const uint16_t *order, unsigned count, uint8_t *scratch)
+{
+    uint8_t *at = standing(p, order, &count);
     if (count == 0)
         return at;
     uint32_t size = 0;
@@ -288,6 +301,33 @@ static uint8_t *emit_headers(struct packet *p, const uint16_t *order, unsigned c
         p->checksum = checksum_at < 0 ? NULL : at - size + checksum_at;
     memcpy(at - size, scratch, size);
     return at - size;
+}
+
+/* How many of a packet's bytes, from the first on, egress may change that does nothing to headers but write to fields of
+ * some. */
+UNUSED_STATIC uint32_t changeable(const struct packet *p, const uint16_t *order, unsigned count, const uint16_t *written,
+                                  unsigned written_count)
+{
+    standing(p, order, &count);
+    if (count > 0)
+        return bytes_of(p); /* headers will be moved */
+    const uint8_t *end = p->start;
+    for (unsigned i = 0; i < written_count; i++) {
+        unsigned header = written[i];
+        const uint8_t *behind = p->header[header] + header_bytes(p, header);
+        if (p->valid[header] && p->header[header] != (const uint8_t *)p + own_offset[header] && end < behind)
+            end = behind;
+    }
+    return (uint32_t)(end - p->start);
+}
+
+/* How many bytes are to be put back for a further replica if egress may change so many: emit may change some, too. */
+UNUSED_STATIC uint32_t to_put_back(const struct packet *p, uint32_t changes)
+{
+    uint32_t length = bytes_of(p), count = changes > EMIT_MAY_CHANGE ? changes : EMIT_MAY_CHANGE;
+    if (p->checksum && p->checksum + 2 > p->start + count)
+        count = (uint32_t)(p->checksum + 2 - p->start);
+    return count < length ? count : length;
 }
 
 #endif

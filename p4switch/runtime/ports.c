@@ -84,7 +84,8 @@ struct forwarder *forwarder_open(struct switch_base *base, uint32_t count, const
     f->join = join;
     f->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     f->ports = calloc(count ? count : 1, sizeof *f->ports);
-    f->frames = calloc(BATCH, HEAD_ROOM + FRAME_ROOM);
+    size_t in_front = (HEAD_ROOM + base->headroom + 63) / 64 * 64;
+    f->frames = calloc(BATCH, in_front + FRAME_ROOM);
     f->links = calloc(2 * (size_t)count + 1, sizeof *f->links);
     bool complete = f->wake >= 0 && f->ports && f->frames && f->links;
     for (uint32_t i = 0; complete && i < count; i++) {
@@ -100,7 +101,7 @@ struct forwarder *forwarder_open(struct switch_base *base, uint32_t count, const
             f->cpu = port;
     }
     for (uint32_t i = 0; complete && i < BATCH; i++) {
-        uint8_t *frame = f->frames + (size_t)i * (HEAD_ROOM + FRAME_ROOM) + HEAD_ROOM;
+        uint8_t *frame = f->frames + i * (in_front + FRAME_ROOM) + in_front;
         f->pieces[i] = (struct iovec){frame - sizeof(struct virtio_net_hdr), sizeof(struct virtio_net_hdr) + FRAME_ROOM};
         f->messages[i].msg_hdr = (struct msghdr){.msg_iov = f->pieces + i,
                                                  .msg_iovlen = 1,
@@ -161,14 +162,16 @@ void forwarder_statistics(struct forwarder *f, uint32_t index, struct port_stati
 static void port_flush(struct port *port)
 {
     struct mmsghdr messages[SEND_MOST];
-    struct iovec pieces[SEND_MOST];
+    struct iovec pieces[SEND_MOST][2];
     for (uint32_t i = 0; i < port->waiting; i++) {
         struct joined *frame = port->out + i;
         struct virtio_net_hdr *virtio = (struct virtio_net_hdr *)(frame->frame - sizeof *virtio);
         join_close(frame, virtio);
         uint32_t head = port->is_cpu ? 0 : sizeof *virtio;
-        pieces[i] = (struct iovec){frame->frame - head, head + frame->length};
-        messages[i] = (struct mmsghdr){.msg_hdr = {.msg_iov = pieces + i, .msg_iovlen = 1}};
+        bool elsewhere = join_elsewhere(frame);
+        pieces[i][0] = (struct iovec){frame->frame - head, head + (elsewhere ? frame->headers : frame->length)};
+        pieces[i][1] = (struct iovec){(void *)frame->payload, frame->length - frame->headers};
+        messages[i] = (struct mmsghdr){.msg_hdr = {.msg_iov = pieces[i], .msg_iovlen = elsewhere ? 2 : 1}};
         port->statistics.sent += frame->segments;
     }
     for (uint32_t done = 0; done < port->waiting;) {
@@ -185,6 +188,25 @@ static void port_flush(struct port *port)
     port->waiting = port->used = 0;
 }
 
+/* Sends all ports' frames; they may share payloads, so that none can be sent alone. */
+static void flush(struct forwarder *f)
+{
+    for (uint32_t i = 0; i < f->count; i++)
+        if (f->ports[i].waiting)
+            port_flush(f->ports + i);
+    f->replica.serial = 0;
+}
+
+/* Where the payload of this packet waits already; NULL: nowhere. */
+static const struct stored *find_stored(const struct forwarder *f, const uint8_t *packet, uint32_t length)
+{
+    const struct waiting_replica *r = &f->replica;
+    const struct sharing *sharing = &f->base->sharing;
+    bool same = sharing->from && r->serial == sharing->serial && r->packet == packet && r->length == length &&
+                sharing->from <= packet + r->stored.headers;
+    return same ? &r->stored : NULL;
+}
+
 /* Queues a packet for a port's socket, in a superframe with those before it if it fits. */
 static void enqueue(struct forwarder *f, struct port *port, uint8_t *packet, uint32_t length, uint8_t *checksum)
 {
@@ -192,18 +214,23 @@ static void enqueue(struct forwarder *f, struct port *port, uint8_t *packet, uin
         complete_checksum(checksum, f->base->checksum_offset, packet + length);
         checksum = NULL;
     }
-    if (f->join && !port->is_cpu && port->waiting) {
-        struct joined *last = port->out + port->waiting - 1;
-        if (join_add(last, packet, length, checksum)) {
-            port->used = (uint32_t)(last->frame - port->room) + last->length;
-            return;
+    bool joins = f->join && !port->is_cpu;
+    const struct stored *stored = joins ? find_stored(f, packet, length) : NULL;
+    struct joined *last = port->waiting ? port->out + port->waiting - 1 : NULL;
+    if (!joins || !last || !join_add(last, packet, length, checksum, stored)) {
+        if (port->waiting == SEND_MOST || port->used + HEAD_ROOM + 64 + FRAME_ROOM > SEND_ROOM) {
+            flush(f);
+            stored = NULL;
         }
+        port->used = (port->used + HEAD_ROOM + 63) / 64 * 64;
+        last = port->out + port->waiting++;
+        join_open(last, port->room + port->used, packet, length, checksum, f->base->checksum_offset, stored);
     }
-    if (port->waiting == SEND_MOST || port->used + HEAD_ROOM + 64 + FRAME_ROOM > SEND_ROOM)
-        port_flush(port);
-    port->used = (port->used + HEAD_ROOM + 63) / 64 * 64;
-    join_open(port->out + port->waiting++, port->room + port->used, packet, length, checksum, f->base->checksum_offset);
-    port->used += length;
+    bool elsewhere = join_elsewhere(last);
+    port->used = (uint32_t)(last->frame - port->room) + (elsewhere ? last->headers : last->length);
+    if (f->base->sharing.from && joins && last->joinable && !elsewhere)
+        f->replica = (struct waiting_replica){f->base->sharing.serial, packet, length,
+                                              {last->frame + last->length - length, last->headers}};
 }
 
 /* The program's emit_function. */
@@ -260,11 +287,10 @@ static void arrive(void *context, uint8_t *packet, uint32_t length, uint8_t *che
     struct port *port = context;
     struct switch_base *base = port->forwarder->base;
     base->checksum_offset = checksum_offset;
-    if (packet != base->buffer)
-        memcpy(base->buffer, packet, length);
+    memcpy(base->buffer, packet, length); /* a link has no headroom */
     if (checksum)
         checksum = base->buffer + (checksum - packet);
-    base->process(base, port->number, length, port->forwarder->now / MICROSECOND, checksum);
+    base->process(base, port->number, base->buffer, length, port->forwarder->now / MICROSECOND, checksum);
 }
 
 /* Sets what happens to packets behind a port, or before they come to it. Under the switch's lock. Returns false if there
@@ -328,13 +354,6 @@ static uint64_t next_release(const struct forwarder *f)
     return next;
 }
 
-static void flush(struct forwarder *f)
-{
-    for (uint32_t i = 0; i < f->count; i++)
-        if (f->ports[i].waiting)
-            port_flush(f->ports + i);
-}
-
 static void lock_for_packets(struct forwarder *f)
 {
     while (atomic_load(&f->base->waiting))
@@ -367,18 +386,18 @@ static int64_t release(struct forwarder *f)
     return 0;
 }
 
-/* A packet in the switch's buffer. */
-static void accept_packet(struct forwarder *f, struct port *port, uint32_t length, uint64_t now, uint8_t *checksum)
+static void accept_packet(struct forwarder *f, struct port *port, uint8_t *packet, uint32_t length, uint64_t now,
+                          uint8_t *checksum)
 {
     struct switch_base *base = f->base;
     if (port->ingress)
-        link_offer(port->ingress, f->now, base->buffer, length, checksum, base->checksum_offset);
+        link_offer(port->ingress, f->now, packet, length, checksum, base->checksum_offset);
     else
-        base->process(base, port->number, length, now, checksum);
+        base->process(base, port->number, packet, length, now, checksum);
 }
 
 /* One frame that a port received: each of its packets through the program. */
-static void receive(struct forwarder *f, struct port *port, const struct virtio_net_hdr *virtio, const uint8_t *frame,
+static void receive(struct forwarder *f, struct port *port, const struct virtio_net_hdr *virtio, uint8_t *frame,
                     uint32_t length, uint64_t now)
 {
     struct switch_base *base = f->base;
@@ -387,9 +406,8 @@ static void receive(struct forwarder *f, struct port *port, const struct virtio_
     if (virtio->gso_type == VIRTIO_NET_HDR_GSO_NONE) {
         uint8_t *checksum = NULL;
         if (virtio->flags & VIRTIO_NET_HDR_F_NEEDS_CSUM && virtio->csum_start + virtio->csum_offset + 2u <= length)
-            checksum = base->buffer + virtio->csum_start + virtio->csum_offset;
-        memcpy(base->buffer, frame, length);
-        accept_packet(f, port, length, now, checksum);
+            checksum = frame + virtio->csum_start + virtio->csum_offset;
+        accept_packet(f, port, frame, length, now, checksum);
         port->statistics.received++;
         return;
     }
@@ -400,20 +418,20 @@ static void receive(struct forwarder *f, struct port *port, const struct virtio_
     }
     port->statistics.received += s.segments;
     for (uint32_t i = 0; i < s.segments; i++) {
-        uint32_t size = split_copy(&s, i, base->buffer);
-        accept_packet(f, port, size, now, base->buffer + s.checksum);
+        uint32_t size;
+        uint8_t *packet = split(&s, i, &size);
+        accept_packet(f, port, packet, size, now, packet + s.checksum);
     }
 }
 
 /* A packet from the control plane, to be processed as if it had come in at the port that it names. */
-static void receive_from_control(struct forwarder *f, const uint8_t *message, uint32_t length, uint64_t now)
+static void receive_from_control(struct forwarder *f, uint8_t *message, uint32_t length, uint64_t now)
 {
     uint32_t number;
     if (length < sizeof number)
         return;
     memcpy(&number, message, sizeof number);
-    memcpy(f->base->buffer, message + sizeof number, length - sizeof number);
-    f->base->process(f->base, number, length - (uint32_t)sizeof number, now, NULL);
+    f->base->process(f->base, number, message + sizeof number, length - (uint32_t)sizeof number, now, NULL);
     f->cpu->statistics.received++;
 }
 

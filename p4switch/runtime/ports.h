@@ -37,6 +37,14 @@ struct port {
     struct joined out[SEND_MOST];
 };
 
+/* Of the replicas of a packet, one that waits to be sent: further ones share its payload. */
+struct waiting_replica {
+    uint64_t serial; /* as in struct sharing; 0: there is none */
+    const uint8_t *packet; /* as it came from the program */
+    uint32_t length;
+    struct stored stored;
+};
+
 struct forwarder {
     struct switch_base *base;
     struct port *ports;
@@ -51,11 +59,12 @@ struct forwarder {
     atomic_uint link_count;
     uint64_t released, complained, counted; /* when last, in picoseconds */
     uint64_t counted_sent, counted_late;    /* by emulated links */
-    uint8_t *frames; /* BATCH of them, each behind HEAD_ROOM */
+    uint8_t *frames; /* BATCH of them, each behind HEAD_ROOM and what the program may need */
     struct mmsghdr messages[BATCH]; /* to receive them */
     struct iovec pieces[BATCH];
     char control[BATCH][CMSG_SPACE(sizeof(struct tpacket_auxdata)) + CMSG_SPACE(sizeof(struct timespec))];
     struct port *by_number[512];
+    struct waiting_replica replica;
 };
 
 #endif

@@ -59,10 +59,10 @@ uint64_t switch_digests(struct switch_base *base, const uint8_t **bytes)
     return used;
 }
 
-/* Replaces the replicas of a multicast group or mirroring session; with `count` < 0 it is deleted. Returns false if there
- * is no memory. */
+/* Replaces the replicas of a multicast group or mirroring session, whose clones have at most `longest` bytes; with `count`
+ * < 0 it is deleted. Returns false if there is no memory. */
 bool switch_set_replicas(struct switch_base *base, bool session, uint32_t number, int32_t count,
-                         const struct replica *replicas)
+                         const struct replica *replicas, uint32_t longest)
 {
     struct replicas **place = session ? base->sessions + number : base->multicast + number;
     struct replicas *fresh = NULL;
@@ -71,6 +71,7 @@ bool switch_set_replicas(struct switch_base *base, bool session, uint32_t number
         if (!fresh)
             return false;
         fresh->count = (uint32_t)count;
+        fresh->longest = longest;
         memcpy(fresh->replica, replicas, (size_t)count * sizeof *replicas);
     }
     free(*place);
@@ -115,7 +116,7 @@ void switch_process(struct switch_base *base, uint32_t port, const uint8_t *pack
     base->queue = NULL;
     out->used = 0;
     memcpy(base->buffer, packet, length);
-    base->process(base, port, length, now, NULL);
+    base->process(base, port, base->buffer, length, now, NULL);
     base->emit = emit;
     base->emit_context = context;
     base->queue = queue;

@@ -24,15 +24,23 @@ struct replica {
 };
 
 struct replicas {
-    uint32_t count;
+    uint32_t count, longest; /* a clone of more bytes is cut */
     struct replica replica[];
 };
+
+#define EMIT_MAY_CHANGE 128 /* bytes at the beginning of a packet, and its checksum */
 
 /* A packet that leaves. `checksum` points into it at a TCP or UDP checksum of which only the pseudo-header's part is
  * there yet (the sender's kernel left the rest to the network card), or is NULL. */
 typedef void emit_function(void *context, uint32_t port, uint8_t *packet, uint32_t length, uint8_t *checksum);
 
 struct switch_base;
+
+/* While a packet is replicated: what is emitted is the same every time from `from` on. */
+struct sharing {
+    uint64_t serial;     /* of the replication */
+    const uint8_t *from; /* NULL: nothing is */
+};
 
 /* v1model's queueing metadata: microseconds, and packets. */
 struct queueing {
@@ -53,8 +61,10 @@ struct reports {
     uint64_t used, capacity;
 };
 
-/* Runs the program on the `length` bytes in base->buffer; `now` in microseconds, `checksum` as for emit_function. */
-typedef void process_function(struct switch_base *base, uint32_t port, uint32_t length, uint64_t now, uint8_t *checksum);
+/* Runs the program on a packet, where it stands: it is changed, and the base->headroom bytes in front of it are used.
+ * `now` in microseconds, `checksum` as for emit_function. */
+typedef void process_function(struct switch_base *base, uint32_t port, uint8_t *packet, uint32_t length, uint64_t now,
+                              uint8_t *checksum);
 
 #define MOST_TRACED (32u << 20)   /* bytes of records that nobody has fetched; further packets are lost */
 #define TRACE_CONDITIONS 8
@@ -90,12 +100,14 @@ struct switch_base {
     atomic_uint waiting;   /* threads of the control plane that want it: the forwarding loop lets them in */
     process_function *process;
     struct table *tables;
-    uint8_t *buffer; /* where a packet is put before program_process: LONGEST_PACKET bytes */
+    uint32_t headroom; /* bytes by which the program may make a packet longer, at its beginning */
+    uint8_t *buffer;   /* room for a packet that has to be processed: LONGEST_PACKET bytes, and headroom in front */
     emit_function *emit;
     void *emit_context;
     queue_function *queue; /* NULL: no packet waits; with the same context */
     dequeue_packet_function *dequeue;
     struct queueing queueing; /* of the packet in hand */
+    struct sharing sharing;
     struct replicas *multicast[MULTICAST_GROUPS];
     struct replicas *sessions[SESSIONS];
     struct table *value_sets;

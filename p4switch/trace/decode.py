@@ -10,13 +10,11 @@ from pathlib import PurePath
 from p4switch.codegen.layout import packet_headers
 from p4switch.codegen.tracing import Kind, Numbers, condition_fields
 from p4switch.entries import Entry
+from p4switch.expressions import ElementField, Expression, Field
 from p4switch.keys import KeyLayout
 from p4switch.program import (
     Action,
     Branch,
-    ElementField,
-    Expression,
-    Field,
     FieldType,
     Header,
     Named,

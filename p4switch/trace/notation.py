@@ -6,7 +6,7 @@ import re
 from ipaddress import IPv4Address, IPv6Address
 
 from p4switch.entries import EntryKey, Exact, Lpm, Match, Optional_, Range, Ternary
-from p4switch.program import (
+from p4switch.expressions import (
     Binary,
     Boolean,
     Conditional,
@@ -18,15 +18,13 @@ from p4switch.program import (
     LastField,
     Lookahead,
     Parameter,
-    Program,
     RegisterValue,
     StackElement,
     StackName,
-    Table,
-    TableKey,
     Unary,
     UnionName,
 )
+from p4switch.program import Program, Table, TableKey
 
 
 def number_text(program: Program, field: Field | None, width: int, number: int) -> str:

@@ -24,8 +24,8 @@ from dataclasses import asdict
 import json, pathlib, sys
 from topologies.sandbox import enter
 enter()
-from experiments.bench_allreduce import PROGRAM, Network, measure_network
-from experiments.compilers import compile_program
+from experiments.bench_allreduce import Network, measure_network
+from experiments.compilers import PROGRAM, compile_program
 
 program = compile_program(PROGRAM, "embedded")
 cases = []

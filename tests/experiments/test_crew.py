@@ -18,6 +18,8 @@ from experiments.digits import load_digits
 from experiments.recording import Recording
 from experiments.training import TrainingConfig
 from experiments.work import DIGITS_FILE, HostBased, InNetwork, LiveTransport, Pace, Task, Vectors
+from experiments.worker import join
+from workers import InNetworkAllReduce, Lease, Recovery
 from workers.collective import HostBasedAlgorithm
 
 WORKERS = 3
@@ -110,6 +112,18 @@ def test_a_silent_switch_is_reported_by_each_worker_with_what_it_waits_for(tmp_p
         assert f"worker {rank}: StallError: rank {rank} of 2, lease 7, all-reduce 1" in message
     assert "awaiting exponents of chunks 0" in message
     assert all(process.poll() is not None for process in crew.processes)
+
+
+def test_a_worker_joins_with_what_its_task_says(tmp_path: Path) -> None:
+    pace = Pace(window=4, segments=3, offload=False, initial_rto=0.5, min_rto=0.1, granularity=1e-5)
+    network = InNetwork(7, 2, ("127.0.0.1", 0), ("127.0.0.1", 0xBEE0), pace, values=64)
+    collective = join(Task(1, 3, tmp_path, network, SMALL, give_up=4.0))
+    collective.close()
+    assert isinstance(collective, InNetworkAllReduce)
+    config = collective.config
+    assert config.lease == Lease(id=7, rank=1, workers=3, window=4, first_slot=2, values=64)
+    assert config.recovery == Recovery(initial_rto=0.5, min_rto=0.1, give_up=4.0, granularity=1e-5)
+    assert (config.segments, config.offload) == (3, False)
 
 
 def test_a_worker_that_is_killed_is_named_and_no_other_is_left(tmp_path: Path, ring: HostBased) -> None:

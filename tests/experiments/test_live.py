@@ -17,8 +17,8 @@ from dataclasses import asdict
 import json, pathlib, sys
 from topologies.sandbox import enter
 enter()
-from experiments.compilers import compile_program
-from experiments.demo import PROGRAM, run_demo
+from experiments.compilers import PROGRAM, compile_program
+from experiments.demo import run_demo
 from experiments.training import TrainingConfig
 from topologies.model import leaf_spine
 

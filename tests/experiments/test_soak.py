@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from experiments.compilers import PROGRAM
 from experiments.soak.campaign import soak
 from experiments.soak.run import run_scenario
 from experiments.soak.scenario import (
@@ -28,7 +29,7 @@ from experiments.soak.scenario import (
 )
 from experiments.soak.shrink import shrink
 from experiments.soak.trace import Trace
-from experiments.virtual import PROGRAM, MakeWorker, load_switch
+from experiments.virtual import MakeWorker, load_switch
 from p4switch.engine import Engine
 from topologies.virtual import Faults, History, PauseThresholds
 from workers import native
@@ -74,7 +75,7 @@ def test_a_seed_has_one_history(switch: Engine) -> None:
 
 @pytest.mark.skipif(native.library() is None, reason="no C compiler")
 def test_workers_whose_packets_are_c_s_have_the_same_history(switch: Engine) -> None:
-    for seed in range(60):
+    for seed in range(20):
         scenario = draw_scenario(seed)
         histories = [History(), History()]
         outcomes = [

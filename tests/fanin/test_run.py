@@ -148,6 +148,18 @@ def test_a_live_scenario_runs_as_the_virtual_one_does(fanin: Fanin, tmp_path: Pa
 
 
 @pytest.mark.live
+def test_smaller_packets_are_more_packets(fanin: Fanin, tmp_path: Path) -> None:
+    path, folder = tmp_path / "live.toml", tmp_path / "results"
+    path.write_text(LIVE)
+    changes = ("--set", "values=64,256", "--set", "granularity=10 us", "--set", "algorithm=in-network")
+    done = fanin("run", str(path), *changes, "--results", str(folder))
+    assert done.returncode == 0, done.stderr
+    small, large = read_rows(folder)
+    assert small["packets_per_worker"] > 2 * large["packets_per_worker"]
+    assert (small["violations"], large["violations"]) == (0, 0)
+
+
+@pytest.mark.live
 def test_placed_workers_are_the_only_ones_that_send(fanin: Fanin, tmp_path: Path) -> None:
     path, folder = tmp_path / "live.toml", tmp_path / "results"
     path.write_text(LIVE.replace("leaves = 1", "leaves = 2").replace("spines = 0", "spines = 1"))

@@ -118,7 +118,7 @@ def test_a_capture_a_filter_and_a_count(program, tmp_path):
     ],
 )
 def test_what_cannot_be_done_is_said(program, tmp_path, monkeypatch, arguments, complaint):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))  # networks that are up are found there
     done = run(*(program if argument == "PROGRAM" else argument for argument in arguments))
     assert done.exit_code == 2
     assert complaint in done.stderr

@@ -39,6 +39,7 @@ class Network:
         window: int,
         values: int = 64,
         faults: Faults = Faults(),
+        recovery: Recovery = RECOVERY,
         seed: int = 0,
         non_finite: Literal["raise", "propagate"] = "raise",
         switch: type[ModelSwitch] = ModelSwitch,
@@ -55,7 +56,7 @@ class Network:
                 Lease(
                     id=LEASE, rank=rank, workers=count, window=window, first_slot=FIRST_SLOT, values=values
                 ),
-                RECOVERY,
+                recovery,
                 non_finite=non_finite,
             )
             for rank in range(count)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from tests.workers.faulty_network import Faults, Network
+from tests.workers.faulty_network import RECOVERY, Faults, Network
 from tests.workers.test_protocol import FAULTS, RACKS, gradients
 from tests.workers.test_quantization import FLOATS, WORKERS
 from workers import native, quantization
-from workers.native import NativeWorker
-from workers.protocol import Worker
+from workers.native import NativeTensor, NativeWorker
+from workers.protocol import Lease, Worker
 
 pytestmark = pytest.mark.skipif(native.library() is None, reason="no C compiler")
 
@@ -28,14 +29,29 @@ pytestmark = pytest.mark.skipif(native.library() is None, reason="no C compiler"
     FAULTS,
     st.lists(st.integers(0, 1500), min_size=1, max_size=3),
     st.sampled_from([64, 256]),
+    st.sampled_from([1e-5, 1e-3, 1e-2]),
     st.integers(0, 2**32),
 )
 def test_every_packet_every_statistic_and_every_sum_is_the_same(
-    racks: list[int], window: int, faults: Faults, sizes: list[int], values: int, seed: int
+    racks: list[int],
+    window: int,
+    faults: Faults,
+    sizes: list[int],
+    values: int,
+    granularity: float,
+    seed: int,
 ) -> None:
+    recovery = replace(RECOVERY, granularity=granularity)
+
     def history(make_worker: type[Worker]) -> tuple[Any, ...]:
         network = Network(
-            racks, window=window, values=values, faults=faults, seed=seed, make_worker=make_worker
+            racks,
+            window=window,
+            values=values,
+            faults=faults,
+            recovery=recovery,
+            seed=seed,
+            make_worker=make_worker,
         )
         sums = [network.all_reduce(gradients(sum(racks), size, seed), skew=0.01) for size in sizes]
         statistics = [worker.statistics for worker in network.workers]
@@ -62,7 +78,8 @@ def test_exponents_are_the_same(x: NDArray[np.float32], workers: int, values: in
     blocks = -(-x.size // values)
     padded = np.pad(x, (0, blocks * values - x.size)).reshape(blocks, values)
     exponents, quantizable = quantization.block_exponents(padded, workers)
-    announced = np.zeros((2, blocks), np.int8)
-    native.block_exponents(x, values, workers, announced)
-    assert announced[0].tolist() == exponents.tolist()
-    assert (announced[1] == 0).tolist() == quantizable.tolist()
+    worker = NativeWorker(Lease(1, 0, workers, window=blocks, values=values))
+    tensor = NativeTensor(x, x, worker)
+    assert tensor.announce() == np.count_nonzero(~quantizable)
+    assert tensor.e0[:blocks].tolist() == exponents.tolist()
+    assert (tensor.e1[:blocks] == 0).tolist() == quantizable.tolist()

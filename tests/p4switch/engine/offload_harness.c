@@ -11,14 +11,17 @@ struct item {
  * be split. */
 uint64_t split_all(const uint8_t *frame, uint32_t length, const struct virtio_net_hdr *virtio, uint8_t *out)
 {
+    static uint8_t room[1 << 17];
     struct superframe s;
     uint64_t used = 0;
-    if (!split_open(&s, frame, length, virtio))
+    memcpy(room, frame, length);
+    if (!split_open(&s, room, length, virtio))
         return 0;
     for (uint32_t i = 0; i < s.segments; i++) {
         struct item item = {.checksum = (int32_t)s.checksum};
-        item.length = split_copy(&s, i, out + used + sizeof item);
+        const uint8_t *segment = split(&s, i, &item.length);
         memcpy(out + used, &item, sizeof item);
+        memcpy(out + used + sizeof item, segment, item.length);
         used += sizeof item + item.length;
     }
     return used;
@@ -37,7 +40,7 @@ uint64_t join_all(const uint8_t *packets, uint32_t count, uint16_t checksum_offs
             memcpy(&item, packets, sizeof item);
             checksum = item.checksum < 0 ? NULL : packet + item.checksum;
             packets = packet + item.length;
-            if (i > 0 && join_add(&j, packet, item.length, checksum))
+            if (i > 0 && join_add(&j, packet, item.length, checksum, NULL))
                 continue;
         }
         if (i > 0) {
@@ -49,7 +52,7 @@ uint64_t join_all(const uint8_t *packets, uint32_t count, uint16_t checksum_offs
             used += sizeof virtio + 4 + j.length;
         }
         if (i < count)
-            join_open(&j, room, packet, item.length, checksum, checksum_offset);
+            join_open(&j, room, packet, item.length, checksum, checksum_offset, NULL);
     }
     return used;
 }

@@ -13,6 +13,7 @@ from typing import Any
 import grpc
 import pytest
 from finsy.proto import p4i, p4r, p4r_grpc, rpc_status
+from google.protobuf.message import Message
 
 from p4compiler import compile_file
 from p4switch.p4runtime_device import Device
@@ -131,15 +132,21 @@ class Controller:
             raise Refused(error) from None
 
     def announce(
-        self, election_id: int | None, role: str = "", device_id: int = DEVICE_ID
+        self,
+        election_id: int | None,
+        role: str = "",
+        device_id: int = DEVICE_ID,
+        config: Message | None = None,
     ) -> p4r.MasterArbitrationUpdate:
-        """Send an arbitration update and return the answer."""
+        """Send an arbitration update, with a config of the role's, and return the answer."""
         update = p4r.MasterArbitrationUpdate(device_id=device_id)
         if election_id is not None:
             self.election_id = election_id
             update.election_id.high, update.election_id.low = divmod(election_id, 1 << 64)
         if role:
             self.role = update.role.name = role
+        if config is not None:
+            update.role.config.Pack(config)
         self.send(arbitration=update)
         return self.receive().arbitration
 
@@ -206,7 +213,7 @@ class Controller:
         self.write(*(("DELETE", entity) for entity in entities))
 
     def read(self, *entities: p4r.Entity, device_id: int = DEVICE_ID) -> list[p4r.Entity]:
-        request = p4r.ReadRequest(device_id=device_id, entities=entities)
+        request = p4r.ReadRequest(device_id=device_id, role=self.role, entities=entities)
         try:
             return [
                 entity

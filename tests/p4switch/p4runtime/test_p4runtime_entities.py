@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from finsy.proto import p4r
+from finsy.proto import p4i, p4r
 
 from p4compiler import compile_file
 from p4switch.entries import Digest
@@ -15,10 +15,17 @@ INVALID, NOT_FOUND, PRECONDITION = "INVALID_ARGUMENT", "NOT_FOUND", "FAILED_PREC
 MS = 1_000_000
 
 
+ENGINE = Path(__file__).parents[1] / "engine"
+
+
+def compiled(path):
+    made = compile_file(path)
+    return Program(made.p4info, json.dumps(made.json).encode())
+
+
 @pytest.fixture(scope="session")
 def entities():
-    compiled = compile_file(Path(__file__).parents[1] / "engine/programs/entities.p4")
-    return Program(compiled.p4info, json.dumps(compiled.json).encode())
+    return compiled(ENGINE / "programs/entities.p4")
 
 
 @pytest.fixture
@@ -80,6 +87,73 @@ def test_one_shot(primary, entities, device):
     assert primary.read(path(entities)) == [entry]
 
 
+def test_action_sets_and_members_exclude_each_other(primary, entities):
+    choices = [{"action": entities.action("forward", bytes([1])), "weight": 1}]
+    entry = path(entities, action_profile_action_set={"action_profile_actions": choices})
+    primary.insert(entry)
+    assert primary.refusal(primary.insert, member(entities, 1, 1)).codes == [INVALID]
+    primary.delete(entry)
+    primary.insert(member(entities, 1, 1))
+    assert primary.refusal(primary.insert, entry).codes == [INVALID]
+
+
+@pytest.fixture
+def sized(connect, entities):
+    """A pipeline whose selector says how its groups are measured."""
+
+    def sized(**semantics):
+        config = entities.config
+        (profile,) = (p for p in config.p4info.action_profiles if p.with_selector)
+        profile.max_group_size = 3
+        profile.MergeFrom(p4i.ActionProfile(**semantics))
+        controller = connect().become_primary()
+        controller.set_pipeline(config)
+        controller.insert(*(member(entities, n, n) for n in (1, 2, 3, 4)))
+        return controller
+
+    return sized
+
+
+def test_a_group_is_measured_by_its_weights(sized, entities):
+    controller = sized()
+    for wrong in (
+        group(entities, 1, (1, 1)),  # a max_size is needed where the profile has a limit
+        group(entities, 1, (1, 1), max_size=4),
+        group(entities, 1, (1, 1), (2, 2), max_size=2),
+        group(entities, 1, (1, 0), max_size=3),
+    ):
+        assert controller.refusal(controller.insert, wrong).codes == [INVALID]
+    controller.insert(group(entities, 1, (1, 1), (2, 2), max_size=3))
+    assert controller.refusal(controller.modify, group(entities, 1, (1, 1), max_size=2)).codes == [INVALID]
+    controller.modify(group(entities, 1, (1, 3), max_size=3))
+
+
+def test_a_group_is_measured_by_its_members(sized, entities):
+    controller = sized(sum_of_members={"max_member_weight": 50})
+    controller.insert(group(entities, 1, (1, 50), (2, 50), (3, 1), max_size=3))
+    for wrong in (
+        group(entities, 2, (1, 51), max_size=3),
+        group(entities, 2, (1, 1), (2, 1), (3, 1), (4, 1), max_size=3),
+    ):
+        assert controller.refusal(controller.insert, wrong).codes == [INVALID]
+
+
+def test_an_action_set_is_measured_as_a_group(primary, entities):
+    config = entities.config
+    (profile,) = (p for p in config.p4info.action_profiles if p.with_selector)
+    profile.max_group_size = 3
+    primary.set_pipeline(config)
+
+    def choosing(*weights):
+        action = entities.action("forward", bytes([1]))
+        choices = [{"action": action, "weight": weight} for weight in weights]
+        return path(entities, action_profile_action_set={"action_profile_actions": choices})
+
+    for wrong in ((), (0, 1), (2, 2)):
+        assert primary.refusal(primary.insert, choosing(*wrong)).codes == [INVALID]
+    primary.insert(choosing(1, 2))
+
+
 @pytest.mark.parametrize(
     ("make", "code"),
     [
@@ -117,6 +191,44 @@ def test_direct_meters(primary, entities):
     assert primary.refusal(primary.modify, backwards).codes == [INVALID]
 
 
+@pytest.mark.parametrize(
+    ("kind", "config", "code"),
+    [
+        ("TWO_RATE_THREE_COLOR", {"cir": 1, "cburst": 2, "pir": 3, "pburst": 4}, None),
+        ("TWO_RATE_THREE_COLOR", {"cir": 1, "cburst": 2, "pir": 3, "pburst": 4, "eburst": 1}, INVALID),
+        ("SINGLE_RATE_TWO_COLOR", {"cir": 1, "cburst": 2, "pir": 1, "pburst": 2}, None),
+        ("SINGLE_RATE_TWO_COLOR", {"cir": 1, "cburst": 2, "pir": 3, "pburst": 2}, INVALID),
+        ("SINGLE_RATE_TWO_COLOR", {"cir": 1, "cburst": 2, "pir": 1, "pburst": 2, "eburst": 1}, INVALID),
+        ("SINGLE_RATE_THREE_COLOR", {"cir": 1, "cburst": 2, "pir": 1, "pburst": 2}, None),
+        (
+            "SINGLE_RATE_THREE_COLOR",
+            {"cir": 1, "cburst": 2, "pir": 1, "pburst": 2, "eburst": 1},
+            "UNIMPLEMENTED",
+        ),
+    ],
+)
+def test_a_meter_takes_the_rates_of_its_type(primary, entities, kind, config, code):
+    pipeline = entities.config
+    pipeline.p4info.direct_meters[0].spec.type = p4i.MeterSpec.Type.Value(kind)
+    primary.set_pipeline(pipeline)
+    entry = entities.entry("rates", entities.exact(5), action=entities.action("metered"), meter_config=config)
+    if code is None:
+        primary.insert(entry)
+    else:
+        assert primary.refusal(primary.insert, entry).codes == [code]
+
+
+def test_meters_do_not_count_by_colour(primary, entities):
+    key = {"table_id": entities.id("rates"), "match": [entities.exact(5)]}
+    primary.insert(entities.entry("rates", entities.exact(5), action=entities.action("metered")))
+    direct = p4r.Entity(direct_meter_entry={"table_entry": key, "counter_data": {}})
+    assert primary.refusal(primary.modify, direct).codes == ["UNIMPLEMENTED"]
+    assert primary.refusal(primary.read, direct).codes == ["UNIMPLEMENTED"]
+    assert primary.refusal(primary.read, entities.entry("rates", meter_counter_data={})).codes == [
+        "UNIMPLEMENTED"
+    ]
+
+
 def test_value_sets(primary, entities, device):
     def types(*values):
         members = [{"match": [entities.exact(value)]} for value in values]
@@ -126,27 +238,48 @@ def test_value_sets(primary, entities, device):
     assert primary.read(types()) == [types(0x800, 0x86DD)]
     assert len(device.pipeline.engine.value_set_members("P.types")) == 2
     assert primary.refusal(primary.modify, types(1, 2, 3, 4, 5)).codes == ["RESOURCE_EXHAUSTED"]
+    assert primary.refusal(primary.modify, types(1, 1)).codes == ["ALREADY_EXISTS"]
     assert primary.refusal(primary.insert, types(1)).codes == [INVALID]
     assert primary.read(types()) == [types(0x800, 0x86DD)]
     primary.modify(types())
     assert primary.read(types()) == [types()]
 
 
-def test_clone_sessions(primary, device):
-    def session(number, *replicas, **fields):
-        message = {"session_id": number, "replicas": [{"egress_port": p, "instance": i} for p, i in replicas]}
-        return p4r.Entity(packet_replication_engine_entry={"clone_session_entry": {**message, **fields}})
+def session(number, *replicas, **fields):
+    message = {"session_id": number, "replicas": [{"egress_port": p, "instance": i} for p, i in replicas]}
+    return p4r.Entity(packet_replication_engine_entry={"clone_session_entry": {**message, **fields}})
 
+
+def test_clone_sessions(primary, device):
     primary.insert(session(5, (1, 1), (2, 1)))
     primary.modify(session(5, (3, 1)))
     assert primary.read(session(0)) == primary.read(session(5)) == [session(5, (3, 1))]
     assert [r.port for r in device.pipeline.engine.sessions()[5]] == [3]
     assert primary.refusal(primary.insert, session(5)).codes == ["ALREADY_EXISTS"]
     assert primary.refusal(primary.insert, session(1 << 15)).codes == [INVALID]
-    assert primary.refusal(primary.insert, session(6, packet_length_bytes=9)).codes == ["UNIMPLEMENTED"]
+    assert primary.refusal(primary.insert, session(6, class_of_service=1)).codes == ["UNIMPLEMENTED"]
+    assert primary.refusal(primary.insert, session(6, packet_length_bytes=-1)).codes == [INVALID]
     primary.delete(session(5))
     assert primary.read(session(0)) == []
     assert primary.refusal(primary.read, session(5)).codes == [NOT_FOUND]
+
+
+@pytest.mark.parametrize("what", [3, 5])  # cloned at ingress, at egress
+def test_clones_are_cut_to_the_length_of_their_session(primary, device, what):
+    passes = compiled(ENGINE.parent / "stf/passes.p4")
+    primary.set_pipeline(passes.config)
+    packet = bytes([what, 0, 0, 1, 2])
+
+    def leaving():
+        return [(port, len(sent)) for port, sent in sorted(device.pipeline.engine.process(1, packet))]
+
+    primary.insert(session(5, (3, 0), packet_length_bytes=9))
+    assert primary.read(session(5)) == [session(5, (3, 0), packet_length_bytes=9)]
+    assert leaving() == [(2, 12), (3, 9)]
+    primary.modify(session(5, (3, 0), packet_length_bytes=100))
+    assert leaving() == [(2, 12), (3, 12)]
+    primary.modify(session(5, (3, 0)))
+    assert leaving() == [(2, 12), (3, 12)]
 
 
 def learnt(source, port=7):
@@ -183,6 +316,20 @@ def test_digests_on_the_stream(primary, entities, device):
     assert primary.read(p4r.Entity(digest_entry={})) == []
 
 
+def test_a_wrong_stream_message_is_reported(connect, primary, entities):
+    primary.send(digest_ack={"digest_id": 5, "list_id": 1})
+    error = primary.receive().error
+    assert (error.canonical_code, error.digest_list_ack.digest_list_ack.digest_id) == (3, 5)
+    backup = connect()
+    backup.open()
+    backup.announce(None)
+    backup.send(digest_ack={"digest_id": entities.id("learnt_t")})
+    assert backup.receive().error.canonical_code == 7
+    primary.send(other={"type_url": "elsewhere"})
+    error = primary.receive().error
+    assert (error.canonical_code, error.other.other.type_url) == (12, "elsewhere")
+
+
 class Learning:
     """The lists that come of digests at given times (milliseconds)."""
 
@@ -208,8 +355,8 @@ def test_a_list_is_sent_when_it_is_full_or_old(entities):
 
 
 def test_every_digest_at_once_without_a_timeout(entities):
-    learning = Learning(entities, max_list_size=1)
-    assert learning.at(0, 1, 2, 1) == [(1, [1]), (2, [2]), (3, [1])]
+    for config in {"max_list_size": 1, "max_timeout_ns": MS}, {"max_list_size": 9}, {}:
+        assert Learning(entities, **config).at(0, 1, 2, 1) == [(1, [1]), (2, [2]), (3, [1])]
 
 
 def test_what_is_not_acknowledged_is_not_sent_again(entities):
@@ -244,3 +391,5 @@ def test_idle_entries_are_reported(primary, entities):
     assert primary.read(entities.entry("rates")) == [entry]
     refused = entities.entry("paths", entities.exact(5), idle_timeout_ns=1)
     assert primary.refusal(primary.insert, refused).codes == [INVALID]
+    default = entities.entry("rates", is_default_action=True, time_since_last_hit={})
+    assert primary.refusal(primary.read, default).codes == [INVALID]

@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from p4switch.entries import Exact, Lpm, Optional_, Range, Ternary
+from p4switch.expressions import Field
 from p4switch.p4runtime_errors import P4RuntimeError
 from p4switch.p4runtime_matches import MatchField
-from p4switch.program import Field, TableKey
+from p4switch.program import TableKey
 
 
 def field(kind, width):

@@ -311,12 +311,25 @@ def test_a_large_table_arrives_whole(controller, program):
     }
 
 
+def test_a_read_shows_one_moment(controller, program):
+    """Specification, "Parallelism of Read and Write Requests": a write comes before all of a read, or after it."""
+    controller.insert(*(program.route(n << 8, 24) for n in range(5000)), program.host(1))
+    request = p4r.ReadRequest(device_id=1, entities=[program.entry("routes"), program.entry("hosts")])
+    stream = controller.stub.Read(request)
+    found = list(next(stream).entities)
+    controller.delete(*(program.route(n << 8, 24) for n in range(5000)), program.host(1))
+    for response in stream:
+        found += response.entities
+    assert len(found) == 5001
+    assert found[-1] == program.host(1)
+
+
 def test_a_read_with_a_wrong_part_returns_the_rest_and_says_which(controller, program):
     controller.insert(program.host(1))
     wrong = p4r.Entity(table_entry=p4r.TableEntry(table_id=1))
     request = p4r.ReadRequest(device_id=1, entities=[program.entry("hosts"), wrong, program.entry("hosts")])
     stream = controller.stub.Read(request)
-    assert [len(next(stream).entities) for _ in range(2)] == [1, 1]
+    assert [list(next(stream).entities) for _ in range(2)] == [[program.host(1)], [program.host(1)]]
     refused = controller.refusal(controller.read, program.entry("hosts"), wrong, program.entry("hosts"))
     assert refused.codes == ["OK", INVALID, "OK"]
 

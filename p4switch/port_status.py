@@ -1,0 +1,74 @@
+"""Which ports are up: those whose interfaces have a carrier (IFF_RUNNING, netdevice(7)), followed by rtnetlink(7)."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import socket
+import struct
+import threading
+from collections.abc import Callable, Mapping
+
+_SIOCGIFFLAGS = 0x8913
+_IFF_RUNNING = 0x40
+_RTMGRP_LINK = 1
+
+
+class PortMonitor:
+    """Calls `changed` with the ports that are down, on a thread of its own, when others are; sleeps in between.
+
+    `down` is what they were last. An interface that is gone is down.
+    """
+
+    def __init__(self, ports: Mapping[int, str], changed: Callable[[frozenset[int]], None]) -> None:
+        self._ports = dict(ports)
+        self._changed = changed
+        self._links = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
+        self._links.setblocking(False)
+        self._links.bind((0, _RTMGRP_LINK))
+        self._end = os.eventfd(0, os.EFD_CLOEXEC)
+        self.down = self._look()
+        self._thread = threading.Thread(target=self._run, name="p4switch port status", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the thread."""
+        os.eventfd_write(self._end, 1)
+        self._thread.join()
+        os.close(self._end)
+        self._links.close()
+
+    def _run(self) -> None:
+        while True:
+            ready, _, _ = select.select([self._links.fileno(), self._end], [], [])
+            if self._end in ready:
+                return
+            self._drain()
+            down = self._look()
+            if down != self.down:
+                self.down = down
+                self._changed(down)
+
+    def _drain(self) -> None:
+        """Takes in what the kernel has told: only that it has told something matters."""
+        try:
+            while self._links.recv(1 << 16):
+                pass
+        except OSError:  # nothing is left, or more came than there was room for
+            pass
+
+    def _look(self) -> frozenset[int]:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+            return frozenset(
+                port for port, interface in self._ports.items() if not _is_running(asking, interface)
+            )
+
+
+def _is_running(asking: socket.socket, interface: str) -> bool:
+    request = struct.pack("16sH22x", interface.encode(), 0)
+    try:
+        (flags,) = struct.unpack_from("H", fcntl.ioctl(asking, _SIOCGIFFLAGS, request), 16)
+    except OSError:
+        return False
+    return bool(flags & _IFF_RUNNING)

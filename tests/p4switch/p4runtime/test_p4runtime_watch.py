@@ -1,0 +1,142 @@
+"""Members of a selector's groups are passed over while the port that they watch is down."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from finsy.proto import p4r
+
+from p4compiler import compile_file
+from p4switch.engine import Engine
+from p4switch.entries import TableError
+from p4switch.p4runtime_entities import Entities
+from p4switch.p4runtime_errors import P4RuntimeError
+from p4switch.p4runtime_watch import WatchedPorts
+from tests.p4switch.p4runtime.conftest import Program
+
+
+class Switch:
+    """The program's entities on an engine without ports, and what is said of the ports."""
+
+    def __init__(self, program):
+        self.program = program
+        self.watched = WatchedPorts(frozenset({1, 2}))
+        self.engine = Engine.load(program.device_config)
+        self.entities = Entities(program.p4info, self.engine, self.watched)
+
+    def write(self, kind, entity):
+        self.entities.write(p4r.Update(type=kind, entity=entity))
+
+    def down(self, *ports):
+        self.watched.down = frozenset(ports)
+        self.entities.watch()
+
+    def ways(self):
+        """Where packets of four sources leave."""
+        return [self.engine.process(7, bytes([0, 0, source, 1, 0, 0]))[0][0] for source in range(4)]
+
+    def forward(self, port):
+        return self.program.action("forward", bytes([port]))
+
+    def members(self, *ports):
+        for port in ports:
+            member = {"action_profile_id": self.profile, "member_id": port, "action": self.forward(port)}
+            self.write("INSERT", p4r.Entity(action_profile_member=member))
+
+    @property
+    def profile(self):
+        return self.program.id("path_choice")
+
+    def group(self, *members):
+        message = {"action_profile_id": self.profile, "group_id": 1, "members": members}
+        return p4r.Entity(action_profile_group=message)
+
+    def path(self, **action):
+        entity = self.program.entry("paths", self.program.exact(1))
+        entity.table_entry.action.CopyFrom(p4r.TableAction(**action))
+        return entity
+
+    def choices(self, *watched):
+        """An action set that sends to ports, each watched."""
+        choices = [
+            {"action": self.forward(port), "weight": 1, "watch_port": bytes([port])} for port in watched
+        ]
+        return self.path(action_profile_action_set={"action_profile_actions": choices})
+
+
+@pytest.fixture
+def switch():
+    compiled = compile_file(Path(__file__).parents[1] / "engine/programs/entities.p4")
+    return Switch(Program(compiled.p4info, json.dumps(compiled.json).encode()))
+
+
+def watching(port, weight=1):
+    return {"member_id": port, "weight": weight, "watch_port": bytes([port])}
+
+
+def test_a_group(switch):
+    switch.members(1, 2, 3)
+    group = switch.group(watching(1), watching(2), {"member_id": 3, "weight": 2})
+    switch.write("INSERT", group)
+    switch.write("INSERT", switch.path(action_profile_group_id=1))
+    assert switch.ways() == [1, 2, 3, 3]
+    switch.down(1)
+    assert switch.ways() == [2, 3, 3, 2]
+    assert list(switch.entities.read(switch.group())) == [group]
+    with pytest.raises(TableError, match="in use"):
+        switch.write(
+            "DELETE", p4r.Entity(action_profile_member={"action_profile_id": switch.profile, "member_id": 1})
+        )
+    switch.write("MODIFY", switch.group(watching(1), watching(2)))
+    assert switch.ways() == [2] * 4
+    switch.down(1, 2)
+    assert switch.ways() == [0] * 4  # an empty group does nothing
+    switch.down()
+    assert switch.ways() == [1, 2, 1, 2]
+
+
+def test_an_action_set(switch):
+    switch.down(2)
+    entry = switch.choices(1, 2)
+    switch.write("INSERT", entry)
+    assert switch.ways() == [1] * 4
+    assert list(switch.entities.read(switch.path())) == [entry]
+    switch.down(1)
+    assert switch.ways() == [2] * 4
+    assert list(switch.entities.read(switch.path())) == [entry]
+    switch.write("MODIFY", switch.choices(1))
+    assert switch.ways() == [0] * 4
+    switch.write("DELETE", entry)
+    switch.down()
+    assert list(switch.entities.read(switch.path())) == []
+
+
+def test_the_older_number_of_a_watched_port(switch):
+    switch.members(1, 3)
+    switch.write(
+        "INSERT", switch.group({"member_id": 1, "weight": 1, "watch": 1}, {"member_id": 3, "weight": 1})
+    )
+    switch.write("INSERT", switch.path(action_profile_group_id=1))
+    switch.down(1)
+    assert switch.ways() == [3] * 4
+
+
+def test_a_watched_port_has_to_exist(switch):
+    switch.members(3)
+    for entity in switch.group(watching(3)), switch.choices(3):
+        with pytest.raises(P4RuntimeError, match="watch port 3 is no port") as refused:
+            switch.write("INSERT", entity)
+        assert refused.value.code.name == "INVALID_ARGUMENT"
+
+
+@pytest.mark.live
+def test_ports_of_a_live_switch():
+    session = Path(__file__).with_name("watch_session.py")
+    command = ["unshare", "-rn", sys.executable, "-m", f"tests.p4switch.p4runtime.{session.stem}"]
+    result = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=False, cwd=session.parents[3]
+    )
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout) == [[1, 2, 1, 2], [2] * 4, [1, 2, 1, 2], [1] * 4]
