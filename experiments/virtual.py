@@ -26,7 +26,7 @@ from topologies.model import Host, Link, Topology
 from topologies.virtual import SECOND, HostModel, LinkModel, VirtualNetwork
 from topologies.virtual.links import link_model
 from topologies.virtual.network import DEFAULT_HOST, Observer
-from workers import quantization
+from workers import native, quantization
 from workers.collective import Algorithm, Transport
 from workers.host_based import Group, HostBasedWorker
 from workers.protocol import Lease, Worker
@@ -152,7 +152,7 @@ class Fabric:
         inputs: Sequence[Sequence[Vector]],
         starts: Sequence[float] | None = None,
         *,
-        make_worker: MakeWorker = Worker,
+        make_worker: MakeWorker = native.make_worker,
         in_place: bool = False,
     ) -> Job:
         """One more job, on hosts that no other has, in slots and on a UDP port of its own.
@@ -333,7 +333,7 @@ class Cluster(Fabric):
         switch: Engine,
         inputs: Sequence[Sequence[Vector]],
         starts: Sequence[float] | None = None,
-        make_worker: MakeWorker = Worker,
+        make_worker: MakeWorker = native.make_worker,
         observer: Observer | None = None,
         *,
         in_place: bool = False,

@@ -490,8 +490,8 @@ static int answer(struct work *w, struct link *l, double *now)
 }
 
 /* Sends what is ready, receives and answers until `awaited` results more are there, the clock passes `until`, or a timer
- * may have expired. Where fewer than `enough` bytes have come and more must come, it waits `patience` for them. Returns 0
- * or an error. */
+ * may have expired. Where fewer than `enough` bytes have come, more must come and much is left to do, it waits `patience`
+ * for them. Returns 0 or an error. */
 int exchange(struct work *w, struct link *l, int64_t awaited, double until, int64_t enough, double patience)
 {
     struct inbox in;
@@ -520,7 +520,8 @@ int exchange(struct work *w, struct link *l, int64_t awaited, double until, int6
         l->sleeps = now > idle_since + LONG ? SLEEPS : l->sleeps - (l->sleeps > 0);
         now = spend(w, RECEIVE, now);
         int64_t most = w->timers->running * (HEADER + 4 * 64);
-        if (patience > 0 && in.end < (most < enough ? most : enough)) {
+        bool late = awaited - w->accepted_count <= w->window; /* soon nothing will be left to send */
+        if (patience > 0 && !late && in.end < (most < enough ? most : enough)) {
             struct timespec wait = as_timespec(patience);
             nanosleep(&wait, NULL);
             now = spend(w, WAIT, now);

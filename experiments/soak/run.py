@@ -16,6 +16,7 @@ from experiments.virtual import Fabric, JobSpec, MakeWorker
 from p4switch.engine import Engine
 from topologies.virtual import SECOND, HostModel
 from topologies.virtual.network import Observer
+from workers import native
 from workers.collective import CollectiveError
 from workers.protocol import Lease, Worker
 from workers.recovery import Recovery
@@ -92,7 +93,7 @@ def run_scenario(
 
 
 def _worker(lease: Lease, recovery: Recovery) -> Worker:
-    return Worker(lease, recovery, on_saturation="count")
+    return native.make_worker(lease, recovery, on_saturation="count")
 
 
 def _inputs(seed: int, job: int, work: Work) -> Sequence[Sequence[Vector]]:

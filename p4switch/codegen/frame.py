@@ -142,20 +142,16 @@ def _write_replicate(out: Writer, layout: Layout) -> None:
     with out.block(head):
         out.line("uint8_t *const start = p->start;")
         out.line(f"const uint32_t changes = {changes}, kept = to_put_back(p, changes);")
-        _write_replicas(out, layout)
+        out.line("s->base.sharing = (struct sharing){s->base.sharing.serial + 1, start + changes};")
+        with out.block("for (uint32_t i = 0; group && i < group->count; i++)"):
+            out.line("if (i > 0)")
+            out.line("    copy_packet(p, start, &s->copy, kept);")
+            out.line("else if (group->count > 1)")
+            out.line("    copy_packet(&s->copy, s->copy.bytes + HEADROOM, p, kept);")
+            _set(out, layout, "egress_rid", "group->replica[i].instance")
+            out.line("leave(s, p, group->replica[i].port);")
+        out.line("s->base.sharing.from = NULL;")
     out.line()
-
-
-def _write_replicas(out: Writer, layout: Layout) -> None:
-    out.line("s->base.sharing = (struct sharing){s->base.sharing.serial + 1, start + changes};")
-    with out.block("for (uint32_t i = 0; group && i < group->count; i++)"):
-        out.line("if (i > 0)")
-        out.line("    copy_packet(p, start, &s->copy, kept);")
-        out.line("else if (group->count > 1)")
-        out.line("    copy_packet(&s->copy, s->copy.bytes + HEADROOM, p, kept);")
-        _set(out, layout, "egress_rid", "group->replica[i].instance")
-        out.line("leave(s, p, group->replica[i].port);")
-    out.line("s->base.sharing.from = NULL;")
 
 
 def _write_egress(out: Writer, layout: Layout, actions: ActionWriter) -> None:

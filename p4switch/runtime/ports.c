@@ -228,7 +228,7 @@ static void enqueue(struct forwarder *f, struct port *port, uint8_t *packet, uin
     }
     bool elsewhere = join_elsewhere(last);
     port->used = (uint32_t)(last->frame - port->room) + (elsewhere ? last->headers : last->length);
-    if (f->base->sharing.from && joins && last->joinable && !elsewhere)
+    if (f->base->sharing.from && joins && last->size && !elsewhere)
         f->replica = (struct waiting_replica){f->base->sharing.serial, packet, length,
                                               {last->frame + last->length - length, last->headers}};
 }

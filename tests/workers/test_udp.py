@@ -26,6 +26,7 @@ from workers.udp import InNetworkAllReduce, InNetworkConfig, UdpSocket
 HOST = f"127.{os.getpid() >> 16 & 255}.{os.getpid() >> 8 & 255}.{os.getpid() & 254 | 1}"
 SWITCH = (HOST, 0xBEE3)
 WINDOW = 16
+SO_NO_CHECK = 11  # asm-generic/socket.h
 
 
 def free_port() -> tuple[str, int]:
@@ -92,6 +93,21 @@ def passes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
         pytest.skip("no C compiler")
     name: str = request.param
     return name
+
+
+@pytest.mark.usefixtures("passes")
+def test_where_the_kernel_refuses_to_segment_nothing_is_lost() -> None:
+    """It does for sockets without checksums."""
+    here = free_port()
+    config = InNetworkConfig(Lease(id=5, rank=0, workers=1, window=WINDOW), here, SWITCH, segments=10)
+    array = np.arange(10_000, dtype=np.float32)
+    with switch([here]), InNetworkAllReduce(config) as collective:
+        with socket.socket(fileno=os.dup(collective.socket.fileno())) as same:
+            same.setsockopt(socket.SOL_SOCKET, SO_NO_CHECK, 1)
+        result = collective.all_reduce(array)
+    np.testing.assert_array_equal(result, exact_sum([array], values=256))
+    assert not collective.socket.offload
+    assert collective.statistics.retransmissions == 0
 
 
 @pytest.mark.parametrize("offload", [True, False])

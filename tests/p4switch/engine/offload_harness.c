@@ -27,11 +27,12 @@ uint64_t split_all(const uint8_t *frame, uint32_t length, const struct virtio_ne
     return used;
 }
 
-/* Joins `count` packets; each frame goes to `out` as its virtio header, its length (4 bytes) and its bytes. */
-uint64_t join_all(const uint8_t *packets, uint32_t count, uint16_t checksum_offset, uint8_t *out)
+/* Joins `count` packets; each frame goes to `out` as its virtio header, its length (4 bytes) and its bytes. `shared`: the
+ * packets have been joined for another port before, and their payloads are taken from there. */
+uint64_t join_all(const uint8_t *packets, uint32_t count, uint16_t checksum_offset, bool shared, uint8_t *out)
 {
-    static uint8_t room[1 << 17];
-    struct joined j = {0};
+    static uint8_t room[1 << 17], others[1 << 20];
+    struct joined j = {0}, other = {.frame = others};
     uint64_t used = 0;
     for (uint32_t i = 0; i <= count; i++) {
         struct item item = {0};
@@ -40,7 +41,13 @@ uint64_t join_all(const uint8_t *packets, uint32_t count, uint16_t checksum_offs
             memcpy(&item, packets, sizeof item);
             checksum = item.checksum < 0 ? NULL : packet + item.checksum;
             packets = packet + item.length;
-            if (i > 0 && join_add(&j, packet, item.length, checksum, NULL))
+            if (shared && (i == 0 || !join_add(&other, packet, item.length, checksum, NULL)))
+                join_open(&other, other.frame + other.length, packet, item.length, checksum, checksum_offset, NULL);
+        }
+        struct stored place = {other.frame + other.length - item.length, other.headers};
+        const struct stored *stored = shared && other.size ? &place : NULL;
+        if (i < count) {
+            if (i > 0 && join_add(&j, packet, item.length, checksum, stored))
                 continue;
         }
         if (i > 0) {
@@ -48,11 +55,13 @@ uint64_t join_all(const uint8_t *packets, uint32_t count, uint16_t checksum_offs
             join_close(&j, &virtio);
             memcpy(out + used, &virtio, sizeof virtio);
             memcpy(out + used + sizeof virtio, &j.length, 4);
-            memcpy(out + used + sizeof virtio + 4, j.frame, j.length);
+            uint32_t head = join_elsewhere(&j) ? j.headers : j.length;
+            memcpy(out + used + sizeof virtio + 4, j.frame, head);
+            memcpy(out + used + sizeof virtio + 4 + head, j.payload, j.length - head);
             used += sizeof virtio + 4 + j.length;
         }
         if (i < count)
-            join_open(&j, room, packet, item.length, checksum, checksum_offset, NULL);
+            join_open(&j, room, packet, item.length, checksum, checksum_offset, stored);
     }
     return used;
 }

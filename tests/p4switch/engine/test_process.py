@@ -110,6 +110,32 @@ def test_multicast(router: Engine) -> None:
     assert sent(router, datagram("10.0.2.1")) == []
 
 
+@settings(max_examples=40, deadline=None)
+@given(payload=st.binary(max_size=400), replicas=st.lists(st.integers(0, 255), min_size=1, max_size=5))
+def test_a_replica_does_not_show_in_the_next(
+    replicating: Engine, payload: bytes, replicas: list[int]
+) -> None:
+    """A group sends what groups of one replica each send one after the other."""
+    packet = bytes(datagram("10.0.2.1", payload))
+    group = tuple(Replica(port, instance) for port, instance in enumerate(replicas))
+    alone = []
+    for replica in group:
+        replicating.multicast_modify(5, (replica,))
+        alone += replicating.process(1, packet)
+    replicating.multicast_modify(5, group)
+    assert replicating.process(1, packet) == alone
+
+
+@pytest.fixture(scope="module")
+def replicating(config: Callable[[str], bytes]) -> Engine:
+    switch = Engine.load(config("router"))
+    switch.table_insert(
+        "ingress.routes", Entry(EntryKey((Lpm(0, 0),)), ActionCall("ingress.replicate", (5,)))
+    )
+    switch.multicast_insert(5, ())
+    return switch
+
+
 def test_a_header_is_added_and_removed(router: Engine) -> None:
     original = datagram("10.0.3.1")
     [(port, data)] = router.process(1, bytes(original))
