@@ -7,7 +7,6 @@ import hashlib
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -18,9 +17,12 @@ RUNTIME = PACKAGE / "runtime"
 TRANSLATION = (
     "codegen/*.py",
     "reader/*.py",
-    "program.py",
-    "primitives.py",
+    "entries.py",
+    "expressions.py",
     "keys.py",
+    "primitives.py",
+    "program.py",
+    "words.py",
 )  # what decides how a program is translated
 FLAGS = ("-std=gnu11", "-O3", "-march=native", "-fPIC", "-shared", "-pthread")
 
@@ -88,13 +90,12 @@ def _only_one_compiles(library: Path) -> Iterator[None]:
 
 def _compile(library: Path, sources: tuple[Path, ...]) -> None:
     """Compiles beside the library and moves it into place: a compilation cut short leaves no library."""
-    with tempfile.TemporaryDirectory(dir=library.parent) as scratch:
-        built = Path(scratch) / library.name
-        command = [_compiler()[0], *_flags(), "-I", str(RUNTIME), "-o", str(built), *map(str, sources)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise ToolchainError(f"{' '.join(command)} failed:\n{done.stderr.strip()}")
-        built.replace(library)
+    built = library.with_suffix(".building")  # of one cut short, too, which is overwritten
+    command = [_compiler()[0], *_flags(), "-I", str(RUNTIME), "-o", str(built), *map(str, sources)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ToolchainError(f"{' '.join(command)} failed:\n{done.stderr.strip()}")
+    built.replace(library)
 
 
 @cache

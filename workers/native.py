@@ -9,7 +9,6 @@ import hashlib
 import os
 import shutil
 import subprocess
-import tempfile
 import warnings
 from functools import cache
 from pathlib import Path
@@ -90,11 +89,10 @@ def _compiled(found: str) -> Path:
     with kept.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not kept.exists():
-            with tempfile.TemporaryDirectory(dir=kept.parent) as scratch:
-                built = Path(scratch) / name
-                command = [found, *FLAGS, "-o", str(built), str(SOURCE), "-lm"]
-                subprocess.run(command, capture_output=True, text=True, check=True)
-                built.replace(kept)
+            built = kept.with_suffix(".building")  # of a compilation cut short, too, which is overwritten
+            command = [found, *FLAGS, "-o", str(built), str(SOURCE), "-lm"]
+            subprocess.run(command, capture_output=True, text=True, check=True)
+            built.replace(kept)
     return kept
 
 

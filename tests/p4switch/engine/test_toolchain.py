@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from p4switch import toolchain
-from p4switch.toolchain import ToolchainError, compile_program
+from p4switch.toolchain import PACKAGE, TRANSLATION, ToolchainError, compile_program
 
 
 @pytest.fixture
@@ -31,6 +33,18 @@ def test_compiled_once(cache: Path) -> None:
     assert compile_program(b"another", translate) != first
     assert len(asked) == 3
     assert sorted(p.suffix for p in cache.iterdir() if p.suffix != ".lock") == [".c", ".c", ".so", ".so"]
+
+
+def test_whatever_decides_how_a_program_is_translated_compiles_anew() -> None:
+    """Else the cache would go on with what an older translation has made."""
+    loaded = """
+import sys, p4switch.codegen.translate, p4switch.reader.read
+print(*(module.__file__ for name, module in sys.modules.items() if name.startswith("p4switch")), sep="\\n")
+"""
+    done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
+    needed = {path for path in map(Path, done.stdout.split()) if path.name != "__init__.py"}
+    counted = {path for pattern in TRANSLATION for path in PACKAGE.glob(pattern)}
+    assert needed <= counted
 
 
 @pytest.mark.usefixtures("cache")
