@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import shutil
+import signal
 
 import pytest
 
 from experiments.tools import BMV2, P4C, ToolError
+
+
+def pytest_configure() -> None:
+    # In the background of a shell it is ignored, and would be by all that tests start and then interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
