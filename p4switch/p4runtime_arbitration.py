@@ -105,10 +105,6 @@ class Arbitration:
         if was_primary:
             self._announce(role)
 
-    def is_primary(self, client: Client) -> bool:
-        """Whether packets from this client's stream are to be taken."""
-        return client.role is not None and client is client.role.primary
-
     def primaries(self) -> dict[Client, Access]:
         """The primary of each role that has one: who gets packets and notifications, as its role says."""
         return {role.primary: role.access for role in self._roles.values() if role.primary is not None}

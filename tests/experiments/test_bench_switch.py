@@ -13,6 +13,8 @@ import pytest
 
 from experiments.bench_switch import frames
 from experiments.bench_switch.bench import Case, Outcome
+from experiments.bench_switch.errors import BenchError
+from experiments.bench_switch.native import bare
 from experiments.bench_switch.tables import TABLE, Routes, switch
 
 SESSION = Path(__file__).with_name("bench_switch_session.py")
@@ -84,3 +86,9 @@ def test_superframes_are_described() -> None:
     described = frames.superframes(headers, 1000)
     assert described[0].tobytes() == bytes([1, 5, 42, 0, *(1000).to_bytes(2, "little"), 34, 0, 6, 0])
     assert int(headers[0, 40:42].view(">u2")[0]) == 1 + 1 + 17 + 5008
+
+
+def test_a_bare_loop_without_its_interface_says_so() -> None:
+    """And does not wait for it."""
+    with pytest.raises(BenchError, match="bare"), bare(["nowhere"], 64, superframes=False):
+        pass
