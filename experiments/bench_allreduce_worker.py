@@ -10,7 +10,9 @@ import os
 import resource
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,7 @@ Vector = NDArray[np.float32]
 # Inputs repeat after so many elements, so that exact sums of any length cost little. The number of blocks is prime:
 # one that is taken for another cannot go unseen.
 PERIOD = 4093 * 256
+STEP = 97 * 256  # by which it is further in its input from one repetition to the next
 SHIFT = 1001  # by which a worker's input lies behind that of the rank before
 GIVE_UP = 30.0
 # Seconds that a worker keeps still when it is done, for what it computes would keep those that share its core from
@@ -134,20 +137,28 @@ class Inputs:
         self._exact = every.sum(axis=0, dtype=np.float64)
         self._bound = promise(list(every))  # of whole blocks; one that a vector's end cuts off errs no more
 
-    def fill(self, vector: Vector) -> None:
-        """This worker's input, as long as `vector`."""
-        for start in range(0, len(vector), PERIOD):
-            part = vector[start : start + PERIOD]
-            part[:] = self._own[: len(part)]
+    def fill(self, vector: Vector, repetition: int) -> None:
+        """This worker's input, as long as `vector` and another each time."""
+        for part, place in self._parts(vector, repetition):
+            part[:] = self._own[place]
 
-    def wrong(self, total: Vector) -> int:
+    def wrong(self, total: Vector, repetition: int) -> int:
         """How many elements are not within what is promised of the exact sum."""
         count = 0
-        for start in range(0, len(total), PERIOD):
-            part = total[start : start + PERIOD]
-            error = np.abs(part - self._exact[: len(part)])
-            count += int(np.count_nonzero(~(error <= self._bound[: len(part)])))  # a NaN is outside, too
+        for part, place in self._parts(total, repetition):
+            error = np.abs(part - self._exact[place])
+            count += int(np.count_nonzero(~(error <= self._bound[place])))  # a NaN is outside, too
         return count
+
+    @staticmethod
+    def _parts(vector: Vector, repetition: int) -> Iterator[tuple[Vector, slice]]:
+        """The vector in pieces, and where each is in the period: another block comes first each time."""
+        place, start = repetition * STEP % PERIOD, 0
+        while start < len(vector):
+            part = vector[start : start + PERIOD - place]
+            yield part, slice(place, place + len(part))
+            start += len(part)
+            place = 0
 
 
 def execute(order: Order, collective: Any, inputs: Inputs) -> Report:
@@ -156,7 +167,7 @@ def execute(order: Order, collective: Any, inputs: Inputs) -> Report:
     vector, one = np.empty(order.elements, np.float32), np.zeros(1, np.float32)
     before = collective.statistics.retransmissions
     for repetition in range(order.repetitions + 1):
-        inputs.fill(vector)
+        inputs.fill(vector, repetition)
         collective.all_reduce(one.copy())  # a barrier
         used = resource.getrusage(resource.RUSAGE_SELF)
         parts = spent(collective)
@@ -165,7 +176,7 @@ def execute(order: Order, collective: Any, inputs: Inputs) -> Report:
         end = time.monotonic()
         time.sleep(REST)
         after = resource.getrusage(resource.RUSAGE_SELF)
-        report.wrong += inputs.wrong(vector)
+        report.wrong += inputs.wrong(vector, repetition)
         if repetition:
             report.starts.append(start)
             report.ends.append(end)
@@ -186,7 +197,8 @@ def spent(collective: Any) -> dict[str, float]:
 def main() -> None:
     """Join, say so, and do what is asked until the input ends."""
     join = Join(**json.loads(sys.stdin.readline()))
-    promise = quantized_sum_bound if join.algorithm == "in-network" else float32_sum_bound
+    quantized = partial(quantized_sum_bound, window=PERIOD)  # for short vectors, too
+    promise = quantized if join.algorithm == "in-network" else float32_sum_bound
     inputs = Inputs(join.rank, len(join.hosts), promise)
     collective = join_group(join)
     print(json.dumps({}), flush=True)

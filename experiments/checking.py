@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.recording import Recording, Vector
-from workers import quantization, summation
+from workers import quantization, scaling, summation
 
 # Takes the workers' inputs, a vector [elements] each, and returns what is promised of each element of the result:
 # the largest distance from the exact sum, float64 [elements].
@@ -73,15 +73,19 @@ def float32_sum_bound(inputs: Sequence[Vector]) -> NDArray[np.float64]:
     return summation.error_bound(len(inputs), _exact_sum(np.abs(x) for x in inputs))
 
 
-def quantized_sum_bound(inputs: Sequence[Vector], values: int = 256) -> NDArray[np.float64]:
-    """The promise of block floating point with blocks of `values` (workers/quantization.py), from the inputs alone."""
+def quantized_sum_bound(inputs: Sequence[Vector], values: int = 256, window: int = 0) -> NDArray[np.float64]:
+    """The promise of block floating point with blocks of `values` (workers/quantization.py), from the inputs alone.
+
+    Vectors of up to `window` blocks may have been scaled after earlier ones (workers/scaling.py).
+    """
     workers, elements = len(inputs), len(inputs[0])
 
     def blocks(x: NDArray[Any]) -> NDArray[Any]:
         return np.pad(x, (0, -elements % values)).reshape(-1, values)
 
     exponents = np.max([quantization.block_exponents(blocks(x), workers)[0] for x in inputs], axis=0)
-    factors = quantization.scales(exponents, workers)
+    slack = scaling.SLACK if len(exponents) <= window else 0
+    factors = quantization.scales(exponents, workers) / 2**slack
     # The result may be the float32 next to the exact sum's, whose unit in the last place is at most twice as large.
     bound = quantization.error_bound(factors, workers, 2 * blocks(_exact_sum(inputs).astype(np.float32)))
     return bound.reshape(-1)[:elements]

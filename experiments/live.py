@@ -89,7 +89,7 @@ class LiveNetwork:
 
         recordings = [Recording.open(self._folder, rank) for rank in range(len(hosts))]
         steps, elements = recordings[0].inputs.shape
-        quantized = partial(quantized_sum_bound, values=spec.values)
+        quantized = partial(quantized_sum_bound, values=spec.values, window=self._pace.window)
         errors = compare_with_exact_sum(
             recordings, quantized if spec.algorithm == "in-network" else float32_sum_bound
         )

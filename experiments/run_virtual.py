@@ -112,5 +112,6 @@ def _vectors(seed: int, workers: int, elements: int, repetitions: int) -> Iterat
 
 def _promise(settings: Settings, vectors: list[Vector]) -> Promise:
     if settings.algorithm == "in-network":
-        return Promise.of(vectors, lambda inputs: quantized_sum_bound(inputs, settings.values))
+        window = settings.window or WINDOW
+        return Promise.of(vectors, lambda inputs: quantized_sum_bound(inputs, settings.values, window))
     return Promise.of(vectors, float32_sum_bound)

@@ -16,6 +16,7 @@
 #include <time.h>
 
 enum { HEADER = 10, SMALLEST_EXPONENT = -128, LARGEST_EXPONENT = 127, NOT_QUANTIZABLE = 1, NONE = -1 };
+enum { HEADROOM = 1, SLACK = 2 }; /* scaling.py */
 enum { RESULT = 1 << 4, SATURATED = 0x08, SMALL = 1, LARGE = 3 }; /* of the first byte; size field of 64 and 256 values */
 #define LARGEST_SUM 2147483647.0
 
@@ -47,14 +48,18 @@ struct work {
     int8_t *e0, *e1;
     double *factors;
     uint8_t *accepted;
+    int64_t *missed; /* blocks whose exponents are not as expected, ascending */
     /* One all-reduce's. rest: elements of the last block if it is not whole. */
     const float *x;
     float *out;
-    int64_t first_chunk, whole_blocks, rest, blocks, lead, chunks;
-    /* What the last call did, and when something new arrived last. */
-    int64_t ready_count, accepted_count, saturated, ignored[REASONS];
-    int64_t received, received_bytes, sent, sent_bytes; /* of exchange() alone; datagrams and bytes */
-    double progress;
+    int8_t *expected; /* exponents, by block; NULL: the vector has more blocks than the window */
+    int64_t delayed;  /* whether the first chunks carry values, scaled by those */
+    int64_t first_chunk, whole_blocks, rest, blocks, lead, chunks, undecided, missed_count;
+    int64_t missing; /* results, of chunks known to be needed */
+    int64_t ready_count;
+    double progress; /* when something new arrived last */
+    /* Until Python has read them. Datagrams and bytes: of exchange() alone. */
+    int64_t received, received_bytes, sent, sent_bytes, accepted_count, saturated, ignored[REASONS];
     double spent[PARTS]; /* seconds, since the lease began */
 };
 
@@ -74,7 +79,7 @@ static void store32(uint8_t *to, uint32_t value)
 /* -- quantization.py ---------------------------------------------------------------------------------------------- */
 
 /* The exponents of the blocks of `x`; returns how many of them cannot be quantized. */
-int64_t announce(struct work *w, const float *x, int64_t elements)
+static int64_t announce(struct work *w, const float *x, int64_t elements)
 {
     int64_t values = w->values, bad = 0;
     for (int64_t block = 0; elements > 0; block++, x += values, elements -= values) {
@@ -99,6 +104,11 @@ int64_t announce(struct work *w, const float *x, int64_t elements)
         bad += !quantizable;
     }
     return bad;
+}
+
+static double scale(const struct work *w, int exponent)
+{
+    return ldexp(LARGEST_SUM / (double)w->workers, -exponent);
 }
 
 static void quantize(const float *restrict x, double factor, int64_t count, uint8_t *restrict to)
@@ -132,10 +142,10 @@ static void sample(struct work *w, double rtt, double share)
     r->rto = fmax(r->rto_without_floor, w->min_rto);
 }
 
-static void start_timers(struct work *w, const int64_t *chunks, int64_t count, double now, bool measure)
+static void start_timers(struct work *w, const int64_t *chunks, int64_t count, double now, bool patient, bool measure)
 {
     struct timers *t = w->timers;
-    double rto = measure ? w->rtt->rto : fmax(w->rtt->rto, w->initial_rto);
+    double rto = patient ? fmax(w->rtt->rto, w->initial_rto) : w->rtt->rto;
     double timeout = fmin(ldexp(rto, (int)t->backoff), w->max_rto);
     for (int64_t i = 0; i < count; i++) {
         int64_t place = (chunks[i] + w->first_chunk) % w->window;
@@ -180,11 +190,58 @@ static void stop_timers(struct work *w, const int64_t *numbers, int64_t count, d
         }
 }
 
+/* -- tensor.py ---------------------------------------------------------------------------------------------------- */
+
+static bool is_bare(const struct work *w, int64_t chunk) { return chunk < w->lead && !w->delayed; }
+
+/* The block whose values a chunk that is not bare carries. */
+static int64_t block_of(const struct work *w, int64_t chunk)
+{
+    if (!w->delayed)
+        return chunk - w->lead;
+    return chunk < w->lead ? chunk : w->missed[chunk - w->lead];
+}
+
+/* What the values of its block are multiplied by in a chunk; NaN: zeros are sent in their place. */
+static double factor_of(const struct work *w, int64_t chunk, int64_t block)
+{
+    if (chunk >= w->lead)
+        return w->factors[block];
+    return w->e1[block] >= NOT_QUANTIZABLE || w->e0[block] > w->expected[block] ? NAN : scale(w, w->expected[block]);
+}
+
+/* Takes over the largest exponent of a block, and whether the sum that came with it counts. */
+static void learn(struct work *w, int64_t block, int largest, bool quantizable)
+{
+    int used = largest;
+    if (w->expected) {
+        int expected = w->expected[block], next = largest + HEADROOM;
+        w->expected[block] = (int8_t)(next < LARGEST_EXPONENT ? next : LARGEST_EXPONENT);
+        if (w->delayed && quantizable && largest <= expected && expected <= largest + SLACK) {
+            used = expected;
+        } else if (w->delayed) {
+            int64_t i = w->missed_count++;
+            for (; i > 0 && w->missed[i - 1] > block; i--)
+                w->missed[i] = w->missed[i - 1];
+            w->missed[i] = block;
+        }
+    }
+    w->factors[block] = quantizable ? scale(w, used) : NAN;
+}
+
+static void read_values(struct work *w, const uint8_t *values, int64_t block)
+{
+    float *out = w->out + block * w->values;
+    dequantize(values, w->factors[block], w->values, block < w->whole_blocks ? out : w->out_tail);
+    if (block == w->whole_blocks)
+        memcpy(out, w->out_tail, (size_t)w->rest * sizeof *out);
+}
+
 /* -- protocol.py -------------------------------------------------------------------------------------------------- */
 
 static int64_t packet_size(const struct work *w, int64_t chunk)
 {
-    return HEADER + 4 * (chunk < w->lead && w->values > 64 ? 64 : w->values);
+    return HEADER + 4 * (is_bare(w, chunk) && w->values > 64 ? 64 : w->values);
 }
 
 static uint32_t pool_index(const struct work *w, int64_t number)
@@ -192,34 +249,42 @@ static uint32_t pool_index(const struct work *w, int64_t number)
     return (uint32_t)((number / w->window & 1) << 15 | (w->first_slot + number % w->window));
 }
 
-/* Prepares the all-reduce of `x`, whose exponents have been announced; the first B chunks are ready. */
-void begin(struct work *w, const float *x, float *out, int64_t elements, int64_t first_chunk)
+/* Prepares the all-reduce of `x`: the first B chunks are ready, nothing is missing yet. Returns how many blocks cannot be
+ * quantized. */
+int64_t begin(struct work *w, const float *x, float *out, int64_t elements, int8_t *expected, int64_t delayed,
+           int64_t first_chunk)
 {
     w->x = x;
     w->out = out;
+    w->expected = expected;
+    w->delayed = delayed;
     w->first_chunk = first_chunk;
     w->whole_blocks = elements / w->values;
     w->rest = elements % w->values;
     w->blocks = w->whole_blocks + (w->rest > 0);
     w->lead = w->blocks < w->window ? w->blocks : w->window;
-    w->chunks = w->blocks + w->lead;
+    w->chunks = w->delayed ? w->lead : w->blocks + w->lead;
+    w->undecided = w->delayed ? w->lead : 0;
+    w->missed_count = 0;
+    w->missing = 0;
     /* What the last B chunks announce changes no maximum. */
     memset(w->e0 + w->blocks, SMALLEST_EXPONENT, (size_t)w->lead);
     memset(w->e1 + w->blocks, 0, (size_t)w->lead);
-    memset(w->accepted, 0, (size_t)w->chunks);
+    memset(w->accepted, 0, (size_t)(w->blocks + w->lead));
     memcpy(w->x_tail, x + w->whole_blocks * w->values, (size_t)w->rest * sizeof *x);
     memset(w->x_tail + w->rest, 0, (size_t)(w->values - w->rest) * sizeof *x);
     for (int64_t chunk = 0; chunk < w->lead; chunk++)
         w->ready[chunk] = chunk;
+    return announce(w, x, elements);
 }
 
 /* The packets of chunks that are sent for the first time, into their places: all among the first B, or none. Returns the
  * first place if the others follow it one by one, else NONE. */
 int64_t pack(struct work *w, const int64_t *chunks, int64_t count, double now)
 {
-    bool leads = chunks[0] < w->lead;
+    bool bare = is_bare(w, chunks[0]);
     int64_t size = packet_size(w, chunks[0]);
-    uint8_t *packets = leads ? w->leading : w->carrying;
+    uint8_t *packets = bare ? w->leading : w->carrying;
     int64_t first = (chunks[0] + w->first_chunk) % w->window;
     bool one_by_one = true;
     for (int64_t i = 0; i < count; i++) {
@@ -233,14 +298,14 @@ int64_t pack(struct work *w, const int64_t *chunks, int64_t count, double now)
         packet[8] = (uint8_t)w->e0[chunk];
         packet[9] = (uint8_t)w->e1[chunk];
         w->awaited[place] = number;
-        int64_t block = chunk - w->lead;
-        if (leads || isnan(w->factors[block]))
+        int64_t block = bare ? NONE : block_of(w, chunk);
+        double factor = bare ? NAN : factor_of(w, chunk, block);
+        if (isnan(factor))
             memset(packet + HEADER, 0, (size_t)(size - HEADER));
         else
-            quantize(block < w->whole_blocks ? w->x + block * w->values : w->x_tail, w->factors[block], w->values,
-                     packet + HEADER);
+            quantize(block < w->whole_blocks ? w->x + block * w->values : w->x_tail, factor, w->values, packet + HEADER);
     }
-    start_timers(w, chunks, count, now, !leads);
+    start_timers(w, chunks, count, now, chunks[0] < w->lead, !bare);
     return one_by_one ? first : NONE;
 }
 
@@ -262,16 +327,11 @@ static enum reason refuse(const struct work *w, const uint8_t *packet, int64_t s
 static void take(struct work *w, const uint8_t *packet, int64_t chunk)
 {
     w->saturated += (packet[0] & SATURATED) != 0;
-    if (chunk < w->blocks) {
-        double factor = ldexp(LARGEST_SUM / (double)w->workers, -(int8_t)packet[8]);
-        w->factors[chunk] = (int8_t)packet[9] >= NOT_QUANTIZABLE ? NAN : factor;
-    }
-    int64_t block = chunk - w->lead;
-    float *out = w->out + block * w->values;
-    if (block >= 0)
-        dequantize(packet + HEADER, w->factors[block], w->values, block < w->whole_blocks ? out : w->out_tail);
-    if (block == w->whole_blocks)
-        memcpy(out, w->out_tail, (size_t)w->rest * sizeof *out);
+    int64_t missed = w->missed_count;
+    if (chunk < w->blocks)
+        learn(w, chunk, (int8_t)packet[8], (int8_t)packet[9] < NOT_QUANTIZABLE);
+    if (!is_bare(w, chunk) && w->missed_count == missed)
+        read_values(w, packet + HEADER, block_of(w, chunk));
 }
 
 /* Queues a chunk if its exponent is known and its slot is free, one of which has become so just now. In ascending order
@@ -285,6 +345,14 @@ static void release(struct work *w, int64_t chunk)
         for (; i > 0 && w->ready[i - 1] > chunk; i--)
             w->ready[i] = w->ready[i - 1];
     w->ready[i] = chunk;
+}
+
+/* Queues the blocks whose exponents were not as expected, now that all are known. */
+static void repeat_missed(struct work *w)
+{
+    for (; w->ready_count < w->missed_count; w->chunks++)
+        w->ready[w->ready_count++] = w->chunks;
+    w->missing += w->missed_count;
 }
 
 /* Takes a batch of datagrams of the size of a packet, `stride` bytes apart; what may be sent then is added to `ready`. */
@@ -311,22 +379,21 @@ static void take_batch(struct work *w, const uint8_t *datagrams, int64_t count, 
     for (int64_t i = 0; i < fresh; i++)
         w->awaited[numbers[i] % w->window] = NONE;
     w->accepted_count += fresh;
+    w->missing -= fresh;
+    if (w->undecided && fresh) {
+        w->undecided -= fresh;
+        if (!w->undecided)
+            repeat_missed(w);
+    }
     if (fresh) {
         w->progress = now;
         stop_timers(w, numbers, fresh, now);
     }
 }
 
-static void reset_counts(struct work *w)
-{
-    w->accepted_count = w->saturated = w->received = w->received_bytes = w->sent = w->sent_bytes = 0;
-    memset(w->ignored, 0, sizeof w->ignored);
-}
-
-/* Takes a batch; the counts in `w` are of it alone. */
+/* Takes a batch. */
 void receive(struct work *w, const uint8_t *datagrams, int64_t count, int64_t size, int64_t stride, double now)
 {
-    reset_counts(w);
     w->ready_count = 0;
     take_batch(w, datagrams, count, size, stride, now);
 }
@@ -342,7 +409,8 @@ enum { UDP_SEGMENT = 103, UDP_GRO = 104, MOST_MESSAGES = 64 };
 #define SLEEPS 16
 
 struct link { /* native.Link */
-    int64_t socket, segments, offload, room;
+    int64_t socket, segments, offload, room, enough;
+    double patience, shortest_patience, longest_patience;
     uint8_t *buffer;
     int64_t sleeps; /* so many waits more are slept through from the start */
 };
@@ -387,7 +455,7 @@ static bool no_offload(int error) /* no such option, or no checksum offload */
 static int send_ready(struct work *w, struct link *l)
 {
     int64_t size = packet_size(w, w->ready[0]);
-    const uint8_t *packets = w->ready[0] < w->lead ? w->leading : w->carrying;
+    const uint8_t *packets = is_bare(w, w->ready[0]) ? w->leading : w->carrying;
     for (int64_t first = 0, last; first < w->ready_count; first = last) {
         struct iovec pieces[MOST_MESSAGES];
         int64_t count = 0, left = w->ready_count - first, most = l->offload ? l->segments : 1;
@@ -489,17 +557,16 @@ static int answer(struct work *w, struct link *l, double *now)
     return error;
 }
 
-/* Sends what is ready, receives and answers until `awaited` results more are there, the clock passes `until`, or a timer
- * may have expired. Where fewer than `enough` bytes have come, more must come and much is left to do, it waits `patience`
- * for them. Returns 0 or an error. */
-int exchange(struct work *w, struct link *l, int64_t awaited, double until, int64_t enough, double patience)
+/* Sends what is ready, receives and answers until all results are there, the clock passes `until`, or a timer may have
+ * expired. Where fewer than `enough` bytes have come, more must come and much is left to do, it waits for them for a part
+ * of a round-trip time. Returns 0 or an error. */
+int exchange(struct work *w, struct link *l, double until)
 {
     struct inbox in;
-    reset_counts(w);
     double now = seconds();
     int error = answer(w, l, &now);
     double idle_since = now;
-    while (!error && w->accepted_count < awaited && now < fmin(until, w->timers->not_before)) {
+    while (!error && w->missing && now < fmin(until, w->timers->not_before)) {
         in.count = in.end = 0;
         if ((error = take_messages(l, 1, &in)))
             return error;
@@ -520,12 +587,14 @@ int exchange(struct work *w, struct link *l, int64_t awaited, double until, int6
         l->sleeps = now > idle_since + LONG ? SLEEPS : l->sleeps - (l->sleeps > 0);
         now = spend(w, RECEIVE, now);
         int64_t most = w->timers->running * (HEADER + 4 * 64);
-        bool late = awaited - w->accepted_count <= w->window; /* soon nothing will be left to send */
-        if (patience > 0 && !late && in.end < (most < enough ? most : enough)) {
+        bool late = w->missing <= w->window; /* soon nothing will be left to send */
+        double rtt = isnan(w->rtt->smoothed) ? 0 : w->rtt->smoothed;
+        double patience = fmin(rtt * l->patience, l->longest_patience);
+        if (!late && patience >= l->shortest_patience && in.end < (most < l->enough ? most : l->enough)) {
             struct timespec wait = as_timespec(patience);
             nanosleep(&wait, NULL);
             now = spend(w, WAIT, now);
-            if ((error = take_messages(l, enough, &in)))
+            if ((error = take_messages(l, l->enough, &in)))
                 return error;
             now = spend(w, RECEIVE, now);
         }

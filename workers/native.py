@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.protocol import Lease, Worker
+from workers.protocol import InNetworkStatistics, Lease, Worker
 from workers.recovery import Recovery
-from workers.tensor import Tensor
+from workers.tensor import NOT_QUANTIZABLE, Tensor
 
 SOURCE = Path(__file__).with_name("native.c")
 FLAGS = ("-std=gnu11", "-O3", "-march=native", "-ffp-contract=off", "-fPIC", "-shared")
@@ -27,7 +27,7 @@ FLAGS = ("-std=gnu11", "-O3", "-march=native", "-ffp-contract=off", "-fPIC", "-s
 PARTS = ("wait", "receive", "unpack", "pack", "send")  # enum part
 _REASONS = ("malformed", "other lease", "unknown chunk", "duplicate")  # enum reason
 
-_pointer, _int64, _double = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
+_pointer, _int64, _double, _byte = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double, ctypes.c_byte
 
 
 class _Work(ctypes.Structure):
@@ -39,23 +39,29 @@ class _Work(ctypes.Structure):
         *((name, _pointer) for name in ("measured", "leading", "carrying", "ready", "rtt", "timers")),
         *((name, _double) for name in ("initial_rto", "min_rto", "max_rto", "granularity")),
         *((name, _int64) for name in ("lease", "window", "first_slot", "values", "workers")),
-        *((name, _pointer) for name in ("x_tail", "out_tail", "e0", "e1", "factors", "accepted", "x", "out")),
-        *((name, _int64) for name in ("first_chunk", "whole_blocks", "rest", "blocks", "lead", "chunks")),
-        ("ready_count", _int64),
+        *((name, _pointer) for name in ("x_tail", "out_tail", "e0", "e1", "factors", "accepted", "missed")),
+        *((name, _pointer) for name in ("x", "out", "expected")),
+        *((name, _int64) for name in ("delayed", "first_chunk", "whole_blocks", "rest", "blocks", "lead")),
+        *((name, _int64) for name in ("chunks", "undecided", "missed_count", "missing", "ready_count")),
+        ("progress", _double),
+        *((name, _int64) for name in ("received", "received_bytes", "sent", "sent_bytes")),
         ("accepted_count", _int64),
         ("saturated", _int64),
         ("ignored", _int64 * len(_REASONS)),
-        *((name, _int64) for name in ("received", "received_bytes", "sent", "sent_bytes")),
-        ("progress", _double),
         ("spent", _double * len(PARTS)),
     )
 
 
 class Link(ctypes.Structure):
-    """struct link of native.c: a socket, how it sends, and memory for what it receives."""
+    """struct link of native.c: a socket, how it sends, and memory for what it receives.
+
+    enough: bytes that need not wait for more. patience: how long else, as a part of the round-trip time, and in seconds
+    (not at all for less than the shortest).
+    """
 
     _fields_ = (
-        *((name, _int64) for name in ("socket", "segments", "offload", "room")),
+        *((name, _int64) for name in ("socket", "segments", "offload", "room", "enough")),
+        *((name, _double) for name in ("patience", "shortest_patience", "longest_patience")),
         ("buffer", _pointer),
         ("sleeps", _int64),
     )
@@ -98,15 +104,13 @@ def _compiled(found: str) -> Path:
 
 def _declare(loaded: ctypes.CDLL) -> ctypes.CDLL:
     work = ctypes.POINTER(_Work)
-    loaded.announce.argtypes = (work, _pointer, _int64)
-    loaded.announce.restype = _int64
-    loaded.begin.argtypes = (work, _pointer, _pointer, _int64, _int64)
-    loaded.begin.restype = None
+    loaded.begin.argtypes = (work, _pointer, _pointer, _int64, _pointer, _int64, _int64)
+    loaded.begin.restype = _int64
     loaded.pack.argtypes = (work, _pointer, _int64, _double)
     loaded.pack.restype = _int64
     loaded.receive.argtypes = (work, _pointer, _int64, _int64, _int64, _double)
     loaded.receive.restype = None
-    loaded.exchange.argtypes = (work, ctypes.POINTER(Link), _int64, _double, _int64, _double)
+    loaded.exchange.argtypes = (work, ctypes.POINTER(Link), _double)
     loaded.exchange.restype = ctypes.c_int
     return loaded
 
@@ -116,6 +120,13 @@ def _library() -> ctypes.CDLL:
     if loaded is None:
         raise RuntimeError(f"{SOURCE.name} has not been compiled here")
     return loaded
+
+
+def _address(array: NDArray[Any]) -> int:
+    """Where a contiguous array is in memory; `array.ctypes` takes longer to say it."""
+    if array.flags.writeable:
+        return ctypes.addressof(_byte.from_buffer(array.data))
+    return int(array.ctypes.data)
 
 
 class _Room:
@@ -137,16 +148,27 @@ class NativeTensor(Tensor):
     def __init__(self, x: NDArray[np.float32], out: NDArray[np.float32], worker: "NativeWorker") -> None:
         lease = worker.lease
         super().__init__(x, out, workers=lease.workers, values=lease.values, window=lease.window)
-        room = worker.room_for(self.chunks)
-        self.e0, self.e1 = room.announced[:, : self.chunks]
-        self.accepted = room.accepted[: self.chunks]
-        self.factors = room.factors[: self.blocks]
+        self._room = worker.room_for(self.chunks)
         self._worker = worker
-        self.at = self.x.ctypes.data
+
+    @property
+    def factors(self) -> NDArray[np.float64]:
+        """See Tensor."""
+        return self._room.factors[: self.blocks]
+
+    @property
+    def exponents(self) -> NDArray[np.int8]:
+        """The blocks' own, once announced."""
+        return self._room.announced[0, : self.blocks]
+
+    @property
+    def quantizable(self) -> NDArray[np.bool_]:
+        """See Tensor."""
+        return self._room.announced[1, : self.blocks] < NOT_QUANTIZABLE
 
     def announce(self) -> int:
         """See Tensor."""
-        return self._worker.announce(self.at, self.x.size)
+        return self._worker.begin(self)
 
 
 class NativeWorker(Worker):
@@ -156,12 +178,14 @@ class NativeWorker(Worker):
         super().__init__(lease, recovery, **options)
         self._library = _library()
         self._ready = np.zeros(2 * lease.window, np.int64)  # and scratch of receive()
+        self._missed = np.zeros(lease.window, np.int64)
         self._tails = np.zeros((2, lease.values), np.float32)  # of x and out
         self._work = work = _Work(
             awaited=self._awaited.ctypes.data,
             leading=self._leading.ctypes.data,
             carrying=self._carrying.ctypes.data,
             ready=self._ready.ctypes.data,
+            missed=self._missed.ctypes.data,
             rtt=ctypes.addressof(self._timers.rtt),
             timers=ctypes.addressof(self._timers),
             initial_rto=self._recovery.initial_rto,
@@ -180,13 +204,6 @@ class NativeWorker(Worker):
         self._at = ctypes.byref(work)
         self._room = _Room(0)
 
-    def start(self, x: NDArray[np.float32], now: float, out: NDArray[np.float32] | None = None) -> None:
-        """See Worker."""
-        super().start(x, now, out)
-        tensor = self._tensor
-        if isinstance(tensor, NativeTensor):
-            self._library.begin(self._at, tensor.at, tensor.out.ctypes.data, tensor.x.size, self._first_chunk)
-
     def _make_tensor(self, x: NDArray[np.float32], out: NDArray[np.float32]) -> Tensor:
         return NativeTensor(x if x.flags.carray else np.require(x, requirements=["C", "A"]), out, self)
 
@@ -201,63 +218,89 @@ class NativeWorker(Worker):
             work.factors, work.accepted = room.factors.ctypes.data, room.accepted.ctypes.data
         return self._room
 
-    def announce(self, x: int, elements: int) -> int:
-        """Exponents of the blocks of so many elements in memory; how many blocks cannot be quantized."""
-        bad: int = self._library.announce(self._at, x, elements)
+    def begin(self, tensor: NativeTensor) -> int:
+        """Prepare the all-reduce of this tensor; how many of its blocks cannot be quantized."""
+        x, out, expected = tensor.x, tensor.out, tensor.expected
+        bad: int = self._library.begin(
+            self._at,
+            _address(x),
+            _address(out),
+            x.size,
+            None if expected is None else _address(expected),
+            tensor.delayed,
+            self._first_chunk,
+        )
         return bad
 
     def _pack(self, chunks: NDArray[np.int64], now: float) -> NDArray[np.void]:
         """See Worker."""
         first = self._library.pack(self._at, chunks.ctypes.data, len(chunks), now)
-        packets = self._leading if chunks[0] < self._work.lead else self._carrying
+        assert self._tensor
+        packets = self._leading if chunks[0] < self._tensor.bare else self._carrying
         if first >= 0:
             return packets[first : first + len(chunks)]
         return packets[(chunks + self._first_chunk) % self.lease.window]
 
-    def _take(self, datagrams: NDArray[np.uint8], now: float) -> int:
+    def _take(self, datagrams: NDArray[np.uint8], now: float) -> None:
         """See Worker."""
         work = self._work
         count, size = datagrams.shape
         self._library.receive(self._at, datagrams.ctypes.data, count, size, datagrams.strides[0], now)
         if work.ready_count:
             self._to_send.append(self._ready[: work.ready_count].copy())
-        if work.accepted_count < count:
-            self._count_refused()
-        self.statistics.saturated += work.saturated
-        fresh: int = work.accepted_count
-        return fresh
+        self._follow()
 
-    def exchange(self, link: Link, enough: int, patience: float) -> int:
+    def exchange(self, link: Link) -> int:
         """Send what start() queued, receive and answer on a socket until a timer expires or all is there.
 
-        What arrives as fewer than `enough` bytes is waited for `patience` seconds to become more. Returns 0 or an
-        errno.
+        Returns 0 or an errno.
         """
-        work, statistics = self._work, self.statistics
-        work.ready_count = len(self._to_send[0]) if self._to_send else 0
+        self._work.ready_count = len(self._to_send[0]) if self._to_send else 0
         self._to_send = []
-        until = self._progress + self._recovery.give_up
-        error: int = self._library.exchange(self._at, link, self._remaining, until, enough, patience)
+        error: int = self._library.exchange(self._at, link, self._progress + self._recovery.give_up)
+        self._follow()
+        return error
+
+    def _expect_results(self, chunks: int) -> None:
+        """See Worker."""
+        super()._expect_results(chunks)
+        self._work.missing = self._remaining
+
+    def _follow(self) -> None:
+        """Take over from native.c how far the all-reduce has come."""
+        work, tensor = self._work, self._tensor
+        self._progress = max(self._progress, work.progress)
+        self._remaining = work.missing
+        if tensor and tensor.chunks != work.chunks:
+            self._next_chunk += work.chunks - tensor.chunks
+            tensor.chunks = work.chunks
+
+    @property
+    def _saturated(self) -> int:
+        return self._statistics.saturated + int(self._work.saturated)
+
+    @property
+    def statistics(self) -> InNetworkStatistics:
+        """See Worker."""
+        work, statistics = self._work, self._statistics
         statistics.datagrams_received += work.received
         statistics.bytes_received += work.received_bytes
         statistics.datagrams_sent += work.sent
         statistics.bytes_sent += work.sent_bytes
+        statistics.accepted += work.accepted_count
         statistics.saturated += work.saturated
-        if work.accepted_count < work.received:
-            self._count_refused()
-        if work.accepted_count:
-            self._note(work.accepted_count, work.progress)
-        return error
+        for reason, count in zip(_REASONS, work.ignored, strict=True):
+            if count:
+                statistics.ignored[reason] += count
+        work.received = work.received_bytes = work.sent = work.sent_bytes = 0
+        work.accepted_count = work.saturated = 0
+        work.ignored = (_int64 * len(_REASONS))()
+        return super().statistics
 
     @property
     def spent(self) -> dict[str, float]:
         """Seconds in each part of exchange() so far: what receive and send take is the kernel's."""
         return dict(zip(PARTS, self._work.spent, strict=True))
-
-    def _count_refused(self) -> None:
-        for reason, count in zip(_REASONS, self._work.ignored, strict=True):
-            if count:
-                self.statistics.ignored[reason] += count
 
 
 def make_worker(lease: Lease, recovery: Recovery | None = None, **options: Any) -> Worker:

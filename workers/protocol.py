@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from workers import collective, quantization, wire
+from workers import collective, quantization, scaling, wire
 from workers.collective import CollectiveError, StallError, Statistics
 from workers.recovery import Recovery, Timers
 from workers.tensor import NumpyTensor, Tensor, span
@@ -143,13 +143,12 @@ class Worker:
         self.lease = lease
         self._recovery = recovery or Recovery()
         self._timers = Timers(lease.window, self._recovery)
-        self.statistics = InNetworkStatistics(rto=self._timers.rtt.rto)
+        self._statistics = InNetworkStatistics()
         self._non_finite = non_finite
         self._on_saturation = on_saturation
 
         # The packet last sent from each place of the window (chunk mod W), as sent: a retransmission
-        # repeats it byte for byte. The first B chunks carry no values and go in packets of the smaller
-        # size.
+        # repeats it byte for byte. Chunks without values go in packets of the smaller size.
         self._carrying = self._window_of_packets(lease.values)
         smallest = min(wire.SIZES)
         self._leading = self._carrying if lease.values == smallest else self._window_of_packets(smallest)
@@ -162,13 +161,21 @@ class Worker:
 
         self._tensor: Tensor | None = None
         self._result: NDArray[np.float32] | None = None
+        self._expectations = scaling.Expectations()
         self._first_chunk = 0  # of this all-reduce, in the lease's numbering
         self._next_chunk = 0
-        self._accepted = np.zeros(0, np.bool_)
         self._remaining = 0
         self._to_send: list[NDArray[np.int64]] = []
         self._progress = 0.0  # when something new arrived last
         self._saturated_before = 0
+
+    @property
+    def statistics(self) -> InNetworkStatistics:
+        """Totals so far."""
+        statistics, timers = self._statistics, self._timers
+        statistics.smoothed_rtt, statistics.rto = timers.rtt.smoothed, timers.rtt.rto
+        statistics.timeouts = timers.timeouts
+        return statistics
 
     def _window_of_packets(self, values: int) -> NDArray[np.void]:
         packets = np.zeros(self.lease.window, wire.packet_dtype(values))
@@ -187,18 +194,16 @@ class Worker:
             raise CollectiveError(f"the all-reduce before has not finished: {self.outstanding(now)}")
         flat = collective.flat_input(x)
         result = collective.flat_output(x, out)
+        self._first_chunk = self._next_chunk
         if flat.size:
             self._tensor = tensor = self._admit(flat, result)
-            self._first_chunk = self._next_chunk
-            self._next_chunk += tensor.chunks
-            self._accepted = tensor.accepted
-            self._remaining = tensor.chunks
+            self._expect_results(tensor.chunks)
             self._to_send = [self._places[: tensor.lead]]
         else:
             self._tensor = None
         self._result = result.reshape(x.shape)
         self._progress = now
-        self._saturated_before = self.statistics.saturated
+        self._saturated_before = self._saturated
 
     def _admit(self, flat: NDArray[np.float32], result: NDArray[np.float32]) -> Tensor:
         lease = self.lease
@@ -209,6 +214,7 @@ class Worker:
                 f"lease {lease.id} has {left} of its {wire.CHUNKS} chunk numbers left and this all-reduce "
                 f"needs {tensor.chunks}: ask for a new lease"
             )
+        tensor.expect(self._expectations)
         if self._non_finite == "raise":
             tensor.require_quantizable()
         else:
@@ -230,19 +236,23 @@ class Worker:
             raise CollectiveError("no all-reduce has finished")
         result, self._result = self._result, None
         if self._tensor:
-            self._tensor.finish()
-        self.statistics.all_reduces += 1
-        saturated = self.statistics.saturated - self._saturated_before
+            self._tensor.finish(self._expectations)
+        self._statistics.all_reduces += 1
+        saturated = self._saturated - self._saturated_before
         if saturated and self._on_saturation == "raise":
             raise SaturationError(
                 f"rank {self.lease.rank}, lease {self.lease.id}: {saturated} results of all-reduce "
-                f"{self.statistics.all_reduces} saturated; do all workers count {self.lease.workers} workers?"
+                f"{self._statistics.all_reduces} saturated; do all workers count {self.lease.workers} workers?"
             )
         return result
 
     def error_bound(self) -> NDArray[np.float64]:
         """Bound of |result - exact sum| for each element of the last result, flat (see quantization.py)."""
         return self._tensor.error_bound() if self._tensor else np.zeros(0)
+
+    @property
+    def _saturated(self) -> int:
+        return self._statistics.saturated
 
     # -- sending ---------------------------------------------------------------------------------------------
 
@@ -258,8 +268,8 @@ class Worker:
             raise StallError(str(self.outstanding(now)))
         batches += [wire.as_datagrams(packets) for packets in self._repeat(self._timers.expired(now))]
         for batch in batches:
-            self.statistics.datagrams_sent += len(batch)
-            self.statistics.bytes_sent += batch.size
+            self._statistics.datagrams_sent += len(batch)
+            self._statistics.bytes_sent += batch.size
         return batches
 
     def deadline(self) -> float | None:
@@ -275,7 +285,7 @@ class Worker:
         assert isinstance(self._tensor, NumpyTensor)
         numbers = chunks + self._first_chunk
         places = span(numbers % self.lease.window)
-        packets = self._leading if chunks[0] < self._tensor.lead else self._carrying
+        packets = self._leading if chunks[0] < self._tensor.bare else self._carrying
         batch = packets[places]
         batch["tsi"] = numbers
         batch["pool_index"] = pool_indices = wire.pool_index(
@@ -288,8 +298,8 @@ class Worker:
         self._awaited[places] = numbers
         self._kinds[places] = wire.kind(wire.RESULT, packets["values"].shape[1])
         self._pool_indices[places] = pool_indices
-        # The first packets' answers come when the last worker has begun.
-        self._timers.start(places, now, measure=bool(chunks[0] >= self._tensor.lead))
+        patient, measure = chunks[0] < self._tensor.lead, chunks[0] >= self._tensor.bare
+        self._timers.start(places, now, patient=bool(patient), measure=bool(measure))
         return batch
 
     def _repeat(self, places: NDArray[np.int64]) -> list[NDArray[np.void]]:
@@ -297,11 +307,10 @@ class Worker:
         if not len(places):
             return []
         assert self._tensor
-        self.statistics.retransmissions += len(places)
-        self.statistics.timeouts = self._timers.timeouts
+        self._statistics.retransmissions += len(places)
         chunks = self._awaited[places] - self._first_chunk
         order = np.argsort(chunks)
-        split = int(np.searchsorted(chunks[order], self._tensor.lead))
+        split = int(np.searchsorted(chunks[order], self._tensor.bare))
         parts = ((self._leading, places[order[:split]]), (self._carrying, places[order[split:]]))
         return [packets[span(part)] for packets, part in parts if len(part)]
 
@@ -309,27 +318,17 @@ class Worker:
 
     def receive(self, datagrams: NDArray[np.uint8], now: float) -> None:
         """Take a batch [m, size] of datagrams. What is no result awaited is counted and otherwise ignored."""
-        statistics = self.statistics
+        statistics = self._statistics
         count, size = datagrams.shape
         statistics.datagrams_received += count
         statistics.bytes_received += datagrams.size
         if size not in wire.VALUES:
             statistics.ignored["malformed"] += count
             return
-        fresh = self._take(datagrams, now)
-        if fresh:
-            self._note(fresh, now)
+        self._take(datagrams, now)
 
-    def _note(self, fresh: int, now: float) -> None:
-        """So many results more are there."""
-        self._remaining -= fresh
-        self._progress = now
-        self.statistics.smoothed_rtt = self._timers.rtt.smoothed
-        self.statistics.rto = self._timers.rtt.rto
-        self.statistics.accepted += fresh
-
-    def _take(self, datagrams: NDArray[np.uint8], now: float) -> int:
-        """Take over the results awaited among these packets, and queue what may be sent then; how many they are."""
+    def _take(self, datagrams: NDArray[np.uint8], now: float) -> None:
+        """Take over the results awaited among these packets, and queue what may be sent then."""
         count, size = datagrams.shape
         packets = wire.as_packets(datagrams)
         numbers = packets["tsi"].astype(np.int64)
@@ -348,16 +347,18 @@ class Worker:
             self._count_ignored(packets["lease"], chunks, results, awaited, fits, fresh)
             packets, places, chunks = packets[fresh], places[fresh], chunks[fresh]
             if not len(chunks):
-                return 0
+                return
 
         self._timers.stop(places, now)
         self._awaited[places] = _NONE
-        self._accepted[chunks] = True
-        self.statistics.saturated += int(np.count_nonzero(packets["kind"] & wire.SATURATED))
+        self._statistics.saturated += int(np.count_nonzero(packets["kind"] & wire.SATURATED))
+        self._statistics.accepted += len(chunks)
+        self._remaining -= len(chunks)
+        self._progress = now
         assert isinstance(self._tensor, NumpyTensor)
+        self._tensor.accepted[chunks] = True
         self._tensor.read(chunks, packets)
         self._release(chunks)
-        return len(chunks)
 
     def _count_ignored(
         self,
@@ -370,8 +371,9 @@ class Worker:
     ) -> None:
         """Give each datagram that is not fresh the first reason that applies."""
         sent = (chunks < 0) | awaited
-        ours = (chunks >= 0) & (chunks < len(self._accepted))
-        sent[ours] |= self._accepted[chunks[ours]]
+        if isinstance(self._tensor, NumpyTensor):
+            ours = (chunks >= 0) & (chunks < self._tensor.chunks)
+            sent[ours] |= self._tensor.accepted[chunks[ours]]
         reasons = (
             ("malformed", ~results),
             ("other lease", leases != self.lease.id),
@@ -382,7 +384,7 @@ class Worker:
         rest = ~fresh
         for reason, applies in reasons:
             if count := int(np.count_nonzero(rest & applies)):
-                self.statistics.ignored[reason] += count
+                self._statistics.ignored[reason] += count
             rest &= ~applies
 
     def _release(self, chunks: NDArray[np.int64]) -> None:
@@ -390,17 +392,26 @@ class Worker:
 
         Chunk i needs the exponent that chunk i - B announced, and its slot, which chunk i - W had.
         """
-        assert self._tensor
+        assert isinstance(self._tensor, NumpyTensor)
         lead, window = self._tensor.lead, self.lease.window
         ready = chunks + lead
         if lead < window:
             ready = np.unique(np.concatenate([ready, chunks + window]))
-        ready = ready[ready < len(self._accepted)]
+        ready = ready[ready < self._tensor.chunks]
         if lead < window:
             before = np.where(ready < window, ready - lead, ready - window)
-            ready = ready[self._accepted[ready - lead] & self._accepted[before]]
+            accepted = self._tensor.accepted
+            ready = ready[accepted[ready - lead] & accepted[before]]
+        if self._tensor.delayed:
+            ready = self._tensor.repeat_missed()
+            self._expect_results(len(ready))
         if len(ready):
             self._to_send.append(ready)
+
+    def _expect_results(self, chunks: int) -> None:
+        """So many chunks more are to be summed."""
+        self._next_chunk += chunks
+        self._remaining += chunks
 
     # -- explaining ------------------------------------------------------------------------------------------
 
@@ -416,10 +427,10 @@ class Worker:
         times = self._timers.times_sent[places]
         return Outstanding(
             lease=self.lease,
-            all_reduce=self.statistics.all_reduces + 1,
-            announcing=bool(numbers[0] - self._first_chunk < self._tensor.lead),
-            accepted=len(self._accepted) - self._remaining,
-            total=len(self._accepted),
+            all_reduce=self._statistics.all_reduces + 1,
+            announcing=bool(numbers[0] - self._first_chunk < self._tensor.bare),
+            accepted=self._tensor.chunks - self._remaining,
+            total=self._tensor.chunks,
             chunks=tuple((int(numbers[a]), int(numbers[b])) for a, b in zip(starts, ends, strict=True)),
             sent=(int(times.min()), int(times.max())),
             waiting=now - float(self._timers.first_sent[places].min()),

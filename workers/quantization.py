@@ -2,7 +2,7 @@
 
 Each block (a packet's values) has an exponent e with 2^e > max|x|; the switch keeps the largest, e_max.
 Each worker then sends q = rint(x * f) with f = (2^31 - 1) / (n * 2^e_max) for n workers, and reads a sum S
-as S / f.
+as S / f. Where a vector's exponents were expected (scaling.py), one up to 2 larger may stand in e_max's place.
 
 What is promised of a result y, stored as float32, beside the exact sum of the inputs:
 

@@ -138,13 +138,15 @@ class Timers(ctypes.Structure):
         arrays = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
         return {name.removeprefix("_"): array.ctypes.data for name, array in arrays.items()}
 
-    def start(self, places: NDArray[np.int64] | slice, now: float, *, measure: bool = True) -> None:
+    def start(
+        self, places: NDArray[np.int64] | slice, now: float, *, patient: bool = False, measure: bool = True
+    ) -> None:
         """The packets of these places have been sent for the first time; their timers were stopped.
 
-        measure: whether the answers will tell the round-trip time, and not how long some worker was late. They
-        are given the initial timeout then, since nothing that was measured says how long that is.
+        patient: their answers come when the last worker has begun. They are given the initial timeout, since nothing
+        that was measured says how long that is. measure: whether the answers tell the round-trip time.
         """
-        rto = self.rtt.rto if measure else max(self.rtt.rto, self._initial)
+        rto = max(self.rtt.rto, self._initial) if patient else self.rtt.rto
         timeout = min(rto * 2.0**self._backoff, self._longest)
         self._timeouts[places] = timeout
         self._backoffs[places] = self._backoff

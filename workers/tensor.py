@@ -3,12 +3,17 @@
 Chunk i carries the values of block i - B and announces the exponent of block i, B = min(window, blocks): a
 block's values are sent when the largest exponent of its kind is known. The first B chunks carry no values,
 the last B announce nothing.
+
+A vector of at most as many blocks as the window has slots, as long as one summed before, spares itself the first
+round trip: chunk i announces the exponent of block i and carries its values, scaled for the exponent expected
+(scaling.py). All workers have the same expectations, and see the same largest exponents. Where these turn out otherwise
+the sum does not count, and once all are known chunk B + j carries the j-th such block, scaled as it should be.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
-from workers import quantization
+from workers import quantization, scaling
 
 # e1 of the packet: some worker's block announced here cannot be quantized, so its sum is NaN. The switch
 # keeps the larger.
@@ -26,14 +31,9 @@ def span(indices: NDArray[np.int64]) -> slice | NDArray[np.int64]:
 class Tensor:
     """The blocks of a flat float32 array `x` with at least one element, summed into the flat array `out`.
 
-    e0, e1: what chunks say of the exponents, int8. accepted: which chunks' results are there. factors: by
-    block, once their exponent is known.
+    chunks: how many there are, as far as it is known. expected: exponents by block; None where there are more blocks
+    than the window has slots. delayed: whether the first chunks carry values scaled for those.
     """
-
-    e0: NDArray[np.int8]
-    e1: NDArray[np.int8]
-    accepted: NDArray[np.bool_]
-    factors: NDArray[np.float64]
 
     def __init__(
         self, x: NDArray[np.float32], out: NDArray[np.float32], *, workers: int, values: int, window: int
@@ -43,8 +43,36 @@ class Tensor:
         self.blocks = -(-x.size // values)
         self.lead = min(window, self.blocks)
         self.chunks = self.blocks + self.lead
+        self.expected: NDArray[np.int8] | None = None
+        self.delayed = False
         self.x = x
         self.out = out
+
+    @property
+    def factors(self) -> NDArray[np.float64]:
+        """What the integers were multiplied by, by block, once its exponent is known."""
+        raise NotImplementedError
+
+    @property
+    def quantizable(self) -> NDArray[np.bool_]:
+        """Which blocks of this worker are, once announced."""
+        raise NotImplementedError
+
+    @property
+    def bare(self) -> int:
+        """How many chunks carry no values: the first B, or none."""
+        return 0 if self.delayed else self.lead
+
+    def expect(self, expectations: scaling.Expectations) -> None:
+        """Use what was learnt of vectors before, if it may be used here."""
+        if self.blocks > self.lead:
+            return
+        self.expected = expectations.recall(self.x.size)
+        if self.expected is None:
+            self.expected = np.zeros(self.blocks, np.int8)
+        else:
+            self.delayed = True
+            self.chunks = self.lead
 
     def announce(self) -> int:
         """Find the blocks' exponents; how many blocks cannot be quantized."""
@@ -53,14 +81,16 @@ class Tensor:
     def require_quantizable(self) -> None:
         """ValueError, naming the first element at fault: NaN, infinite, or a magnitude of 2^127 and more."""
         if self.announce():
-            index = quantization.first_unquantizable(self.x, self.values, self.e1 != NOT_QUANTIZABLE)
+            index = quantization.first_unquantizable(self.x, self.values, self.quantizable)
             raise ValueError(
                 f"element {index} is {self.x[index]}: sums need finite numbers below 2^127 in magnitude. "
                 "Clip or scale the input, or choose non_finite='propagate' to get NaN for its whole block"
             )
 
-    def finish(self) -> None:
-        """Every chunk has been read: complete the caller's array."""
+    def finish(self, expectations: scaling.Expectations) -> None:
+        """Every chunk has been read: remember the exponents."""
+        if self.expected is not None and not self.delayed:
+            expectations.keep(self.x.size, self.expected)
 
     def error_bound(self) -> NDArray[np.float64]:
         """The bound that quantization promises for each element of the finished result."""
@@ -84,8 +114,20 @@ class NumpyTensor(Tensor):
         # As long as there are chunks, so that the last ones announce what changes no maximum.
         self.e0 = np.full(self.chunks, quantization.SMALLEST_EXPONENT, np.int8)
         self.e1 = np.zeros(self.chunks, np.int8)
-        self.accepted = np.zeros(self.chunks, np.bool_)
-        self.factors = np.empty(self.blocks)
+        self.accepted = np.zeros(self.chunks, np.bool_)  # whose results are there
+        self._factors = np.empty(self.blocks)
+        self._missed = np.zeros(0, np.int64)  # blocks whose exponents are not as expected
+        self._undecided = np.ones(self.blocks, np.bool_)
+
+    @property
+    def factors(self) -> NDArray[np.float64]:
+        """See Tensor."""
+        return self._factors
+
+    @property
+    def quantizable(self) -> NDArray[np.bool_]:
+        """See Tensor."""
+        return self.e1[: self.blocks] < NOT_QUANTIZABLE
 
     def announce(self) -> int:
         """See Tensor."""
@@ -98,11 +140,11 @@ class NumpyTensor(Tensor):
         """Fill exponents and values of `packets` for these chunks: all among the first B, or none."""
         packets["e0"] = self.e0[chunks]
         packets["e1"] = self.e1[chunks]
-        if chunks[0] < self.lead:
+        if chunks[0] < self.bare:
             packets["values"] = 0
             return
-        rows = span(chunks - self.lead)
-        factors = self.factors[rows]
+        rows = span(self._blocks_of(chunks))
+        factors = self._factors[rows] if chunks[0] >= self.lead else self._expected_factors(rows)
         integers = quantization.quantize(self._x_rows[rows], factors)
         undefined = np.isnan(factors)
         if np.count_nonzero(undefined):
@@ -112,21 +154,60 @@ class NumpyTensor(Tensor):
     def read(self, chunks: NDArray[np.int64], packets: NDArray[np.void]) -> None:
         """Take over the results of these chunks, each once."""
         announcing = chunks < self.blocks
-        if np.count_nonzero(announcing):
-            factors = quantization.scales(packets["e0"][announcing], self.workers)
-            factors[packets["e1"][announcing] >= NOT_QUANTIZABLE] = np.nan
-            self.factors[chunks[announcing]] = factors
         carrying = chunks >= self.lead
+        if np.count_nonzero(announcing):
+            fits = self._learn(
+                chunks[announcing], packets["e0"][announcing], packets["e1"][announcing] < NOT_QUANTIZABLE
+            )
+            carrying[announcing] |= fits
         if np.count_nonzero(carrying) < len(chunks):
             chunks, packets = chunks[carrying], packets[carrying]
         if len(chunks):
-            rows = span(chunks - self.lead)
+            rows = span(self._blocks_of(chunks))
             values = self._out_rows[rows]
-            quantization.dequantize(packets["values"], self.factors[rows], values)
+            quantization.dequantize(packets["values"], self._factors[rows], values)
             if not isinstance(rows, slice):  # a copy
                 self._out_rows[rows] = values
 
-    def finish(self) -> None:
-        """Every chunk has been read: complete the caller's array."""
+    def _learn(
+        self, blocks: NDArray[np.int64], largest: NDArray[np.int8], quantizable: NDArray[np.bool_]
+    ) -> NDArray[np.bool_]:
+        """Take over the largest exponents of these blocks; of which the sums that came with them count."""
+        fits = np.zeros(len(blocks), np.bool_)
+        used = largest
+        if self.expected is not None:
+            expected = self.expected[blocks]
+            self.expected[blocks] = scaling.expect(largest)
+            if self.delayed:
+                fits = scaling.fits(expected, largest) & quantizable
+                used = np.where(fits, expected, largest)
+                self._undecided[blocks] = False
+                self._missed = np.union1d(self._missed, blocks[~fits])
+        self._factors[blocks] = np.where(quantizable, quantization.scales(used, self.workers), np.nan)
+        return fits
+
+    def repeat_missed(self) -> NDArray[np.int64]:
+        """The chunks to send beside once all exponents are known, for blocks whose were not as expected."""
+        if not self.delayed or self.chunks > self.lead or np.count_nonzero(self._undecided):
+            return self._missed[:0]
+        self.chunks += len(self._missed)
+        return np.arange(self.lead, self.chunks)
+
+    def _expected_factors(self, rows: slice | NDArray[np.int64]) -> NDArray[np.float64]:
+        """NaN for the blocks that are known not to be as expected."""
+        assert self.expected is not None
+        factors = quantization.scales(self.expected[rows], self.workers)
+        factors[(self.e1[rows] >= NOT_QUANTIZABLE) | (self.e0[rows] > self.expected[rows])] = np.nan
+        return factors
+
+    def _blocks_of(self, chunks: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The blocks whose values these chunks carry, all among the first B, or none."""
+        if not self.delayed:
+            return chunks - self.lead
+        return chunks if chunks[0] < self.lead else self._missed[chunks - self.lead]
+
+    def finish(self, expectations: scaling.Expectations) -> None:
+        """See Tensor; complete the caller's array."""
+        super().finish(expectations)
         if self._out_rows.size != self.out.size:
             self.out[:] = self._out_rows.reshape(-1)[: self.out.size]

@@ -104,6 +104,10 @@ class UdpSocket:
             socket=self._socket.fileno(),
             segments=segments,
             room=len(self._bytes),
+            enough=_ENOUGH,
+            patience=_PATIENCE,
+            shortest_patience=_SHORTEST_PATIENCE,
+            longest_patience=_LONGEST_PATIENCE,
             buffer=self._bytes.ctypes.data,
         )
         self._batches: list[tuple[int, int, int]] = []  # first byte, last byte + 1, size of a datagram
@@ -173,10 +177,10 @@ class UdpSocket:
             self._receive_waiting()
         return [self._bytes[first:last].reshape(-1, size) for first, last, size in self._batches]
 
-    def exchange(self, worker: native.NativeWorker, patience: float) -> None:
+    def exchange(self, worker: native.NativeWorker) -> None:
         """Let the worker send, receive and answer until it has something else to do."""
         self.link.offload = self.offload
-        error = worker.exchange(self.link, _ENOUGH, patience)
+        error = worker.exchange(self.link)
         self.offload = bool(self.link.offload)
         if error == errno.EMSGSIZE:
             raise _too_large(wire.packet_dtype(worker.lease.values).itemsize)
@@ -254,8 +258,7 @@ class InNetworkAllReduce:
         worker.start(x, time.monotonic(), out)
         while not worker.finished:
             if isinstance(worker, native.NativeWorker):
-                patience = self._patience
-                self.socket.exchange(worker, patience if patience >= _SHORTEST_PATIENCE else 0.0)
+                self.socket.exchange(worker)
                 if not worker.finished:
                     self._send()
             else:

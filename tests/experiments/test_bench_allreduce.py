@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from experiments import bench_allreduce
 from experiments.bench_allreduce import BenchError, Network, find_torch, networks, repetitions, write
-from experiments.bench_allreduce_worker import PERIOD, SHIFT, Inputs, Order, Report, execute
+from experiments.bench_allreduce_worker import PERIOD, SHIFT, STEP, Inputs, Order, Report, execute
 from experiments.checking import float32_sum_bound, quantized_sum_bound
 from fanin.cli import app
 from workers.collective import Statistics
@@ -89,12 +89,14 @@ class Sum:
         self.statistics = Statistics()
         self._inputs = inputs
         self._off = off
+        self._done = 0
 
     def all_reduce(self, x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         if out is not None:
             period = np.random.default_rng(1).standard_normal(PERIOD, np.float32).astype(np.float64)
             total = sum(np.roll(period, SHIFT * rank) for rank in range(3))
-            out[:] = np.resize(total, out.size)
+            out[:] = np.resize(np.roll(total, -self._done * STEP), out.size)
+            self._done += 1
             out[len(out) // 2] += self._off
         return x
 

@@ -161,21 +161,43 @@ class Network:
         return [worker.finish() for worker in self.workers]
 
 
-def exact_sum(inputs: Sequence[NDArray[np.float32]], values: int) -> NDArray[np.float32]:
-    """Block floating point by the book, in Python integers: what every worker must get, bit for bit."""
-    count = len(inputs)
-    length = inputs[0].size
-    blocks = -(-length // values)
-    padded = [np.pad(x.reshape(-1), (0, blocks * values - length)).reshape(blocks, values) for x in inputs]
-    result = np.empty((blocks, values), np.float32)
-    for block in range(blocks):
-        peak = max(float(np.abs(rows[block]).max()) for rows in padded)
-        exponent = max(int(np.frexp(peak)[1]), -128) if peak else -128
-        factor = (2**31 - 1) / count * 2.0**-exponent
-        total = [
-            sum(round(float(x) * factor) for x in column)
-            for column in zip(*(p[block] for p in padded), strict=True)
+class ExactSums:
+    """What the all-reduces of a lease must give, bit for bit: block floating point by the book, in Python integers."""
+
+    def __init__(self, values: int, window: int) -> None:
+        self._values = values
+        self._window = window
+        self._last: dict[int, list[int]] = {}  # exponents, by the length of a vector
+
+    def next(self, inputs: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
+        """Of the next all-reduce."""
+        count, length = len(inputs), inputs[0].size
+        padded = [
+            np.pad(x.reshape(-1), (0, -length % self._values)).reshape(-1, self._values) for x in inputs
         ]
-        assert max(map(abs, total)) < 2**31
-        result[block] = [s / factor for s in total]
-    return result.reshape(-1)[:length].reshape(inputs[0].shape)
+        blocks = len(padded[0])
+        result = np.empty((blocks, self._values), np.float32)
+        largest = [max(_exponent(rows[block]) for rows in padded) for block in range(blocks)]
+        last = self._last.get(length, largest) if blocks <= self._window else largest
+        self._last[length] = largest
+        for block in range(blocks):
+            expected = min(last[block] + 1, 127)
+            known = last is not largest and largest[block] <= expected <= largest[block] + 2
+            factor = (2**31 - 1) / count * 2.0 ** -(expected if known else largest[block])
+            total = [
+                sum(round(float(x) * factor) for x in column)
+                for column in zip(*(p[block] for p in padded), strict=True)
+            ]
+            assert max(map(abs, total)) < 2**31
+            result[block] = [s / factor for s in total]
+        return result.reshape(-1)[:length].reshape(inputs[0].shape)
+
+
+def exact_sum(inputs: Sequence[NDArray[np.float32]], values: int) -> NDArray[np.float32]:
+    """What the first all-reduce must give."""
+    return ExactSums(values, window=0).next(inputs)
+
+
+def _exponent(block: NDArray[np.float32]) -> int:
+    peak = float(np.abs(block).max())
+    return max(int(np.frexp(peak)[1]), -128) if peak else -128

@@ -13,9 +13,9 @@ from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
 from tests.workers.faulty_network import RECOVERY, Faults, Network
-from tests.workers.test_protocol import FAULTS, RACKS, gradients
+from tests.workers.test_protocol import FAULTS, RACKS, SIZES, gradients
 from tests.workers.test_quantization import FLOATS, WORKERS
-from workers import native, quantization
+from workers import native, quantization, wire
 from workers.native import NativeTensor, NativeWorker
 from workers.protocol import Lease, Worker
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(native.library() is None, reason="no C compiler"
     RACKS,
     st.integers(1, 9),
     FAULTS,
-    st.lists(st.integers(0, 1500), min_size=1, max_size=3),
+    SIZES,
     st.sampled_from([64, 256]),
     st.sampled_from([1e-5, 1e-3, 1e-2]),
     st.integers(0, 2**32),
@@ -53,7 +53,10 @@ def test_every_packet_every_statistic_and_every_sum_is_the_same(
             seed=seed,
             make_worker=make_worker,
         )
-        sums = [network.all_reduce(gradients(sum(racks), size, seed), skew=0.01) for size in sizes]
+        sums = [
+            network.all_reduce(gradients(sum(racks), size, seed, step), skew=0.01)
+            for step, size in enumerate(sizes)
+        ]
         statistics = [worker.statistics for worker in network.workers]
         bounds = [worker.error_bound().tobytes() for worker in network.workers]
         return (
@@ -65,6 +68,17 @@ def test_every_packet_every_statistic_and_every_sum_is_the_same(
         )
 
     assert history(NativeWorker) == history(Worker)
+
+
+def test_a_vector_that_was_refused_leaves_nothing_behind() -> None:
+    worker = NativeWorker(Lease(1, 0, 2, window=4, values=64))
+    with pytest.raises(ValueError, match="element 0 is nan"):
+        worker.start(np.full(64, np.nan, np.float32), 0.0)
+    worker.receive(np.zeros((1, wire.packet_dtype(64).itemsize), np.uint8), 0.0)
+    assert worker.finished
+    assert worker.deadline() is None
+    worker.start(np.ones(64, np.float32), 0.0)
+    assert not worker.finished
 
 
 @given(
@@ -81,5 +95,5 @@ def test_exponents_are_the_same(x: NDArray[np.float32], workers: int, values: in
     worker = NativeWorker(Lease(1, 0, workers, window=blocks, values=values))
     tensor = NativeTensor(x, x, worker)
     assert tensor.announce() == np.count_nonzero(~quantizable)
-    assert tensor.e0[:blocks].tolist() == exponents.tolist()
-    assert (tensor.e1[:blocks] == 0).tolist() == quantizable.tolist()
+    assert tensor.exponents.tolist() == exponents.tolist()
+    assert tensor.quantizable.tolist() == quantizable.tolist()

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tests.workers.faulty_network import Faults, Network, exact_sum
+from tests.workers.faulty_network import ExactSums, Faults, Network, exact_sum
 from tests.workers.model_switch import RESULT, UPDATE, ModelSwitch, Packet, UntaggedSwitch
 from workers import wire
 from workers.collective import CollectiveError, StallError
@@ -30,10 +30,18 @@ RACKS = st.one_of(
 )
 
 
-def gradients(workers: int, size: int, seed: int) -> list[NDArray[np.float32]]:
-    """Different for each worker, and of magnitudes that differ from block to block."""
+# Lengths of the vectors of a lease, some of which repeat; the longer ones are longer than most windows.
+SIZES = st.tuples(st.integers(0, 400), st.integers(0, 1500)).flatmap(
+    lambda lengths: st.lists(st.sampled_from(lengths), min_size=1, max_size=5)
+)
+
+
+def gradients(workers: int, size: int, seed: int, step: int = 0) -> list[NDArray[np.float32]]:
+    """Different for each worker, and of magnitudes that differ from block to block, and a little from step to step."""
     random = np.random.default_rng(seed)
     scale = np.exp2(random.integers(-40, 40, size // 50 + 1)).repeat(50)[:size]
+    random = np.random.default_rng((seed, step))
+    scale *= np.exp2(random.integers(-2, 3, size // 20 + 1)).repeat(20)[:size]
     return [(random.standard_normal(size) * scale).astype(np.float32) for _ in range(workers)]
 
 
@@ -56,7 +64,7 @@ def answer(worker: Worker, packets: list[Packet], now: float) -> None:
     RACKS,
     st.integers(1, 9),
     FAULTS,
-    st.lists(st.integers(0, 1500), min_size=1, max_size=3),
+    SIZES,
     st.integers(0, 2**32),
     st.sampled_from([0.0, 0.05]),
 )
@@ -64,9 +72,10 @@ def test_every_all_reduce_finishes_and_every_sum_is_exact(
     racks: list[int], window: int, faults: Faults, sizes: list[int], seed: int, skew: float
 ) -> None:
     network = Network(racks, window=window, faults=faults, seed=seed)
-    for size in sizes:
-        inputs = gradients(sum(racks), size, seed)
-        expected = exact_sum(inputs, values=64)
+    sums = ExactSums(64, window)
+    for step, size in enumerate(sizes):
+        inputs = gradients(sum(racks), size, seed, step)
+        expected = sums.next(inputs)
         for result in network.all_reduce(inputs, skew):
             assert result.tobytes() == expected.tobytes()
     for worker in network.workers:
@@ -153,6 +162,49 @@ def test_chunk_i_carries_block_i_minus_b_and_announces_block_i() -> None:
     for packet in packets:
         factor = (2**31 - 1) / 2 * 2.0 ** -(packet.chunk - 4 + 1)
         assert set(packet.values) == {round(2.0 ** (packet.chunk - 4) * factor)}
+
+
+def test_vectors_as_long_as_one_before_need_one_round_trip() -> None:
+    worker = Worker(replace(LEASE, values=256))
+    x = np.full(3 * 256, 1.5, np.float32)
+    worker.start(x, 0.0)
+    while not worker.finished:
+        answer(worker, sent(worker, 0.0), 0.0)
+    worker.finish()
+    worker.start(x, 1.0)
+    packets = sent(worker, 1.0)
+    assert [packet.chunk for packet in packets] == [6, 7, 8]
+    assert all((packet.size, packet.e0) == (3, 1) for packet in packets)
+    factor = (2**31 - 1) / 2 * 2.0**-2  # for an exponent of one more than the last
+    assert all(set(packet.values) == {round(1.5 * factor)} for packet in packets)
+    answer(worker, packets, 1.0)
+    assert worker.finished
+    assert worker.finish() == pytest.approx(x)
+    worker.start(x, 2.0)
+    assert [packet.chunk for packet in sent(worker, 2.0)] == [9, 10, 11]
+
+
+def test_blocks_whose_exponents_were_not_expected_are_sent_again_when_all_are_known() -> None:
+    worker = Worker(LEASE)
+    x = np.exp2([0, 0, 0, 0]).repeat(64).astype(np.float32)  # exponents 1; 2 is expected next
+    worker.start(x, 0.0)
+    while not worker.finished:
+        answer(worker, sent(worker, 0.0), 0.0)
+    worker.finish()
+    x = np.exp2([-1, 2, 1, -2]).repeat(64).astype(np.float32)  # exponents 0, 3, 2, -1
+    worker.start(x, 0.0)
+    packets = sent(worker, 0.0)
+    assert [any(packet.values) for packet in packets] == [True, False, True, True]
+    answer(worker, packets[::-1][:3], 0.0)
+    assert not worker.finished
+    assert not sent(worker, 0.0)
+    answer(worker, packets[:1], 0.0)
+    again = sent(worker, 0.0)
+    assert [(packet.chunk, packet.e0) for packet in again] == [(12, -128), (13, -128)]
+    values = [4.0 * (2**31 - 1) / 2 / 2**3, 0.25 * (2**31 - 1) / 2 / 2**-1]
+    assert [set(packet.values) for packet in again] == [{round(value)} for value in values]
+    answer(worker, again, 0.0)
+    assert worker.finish() == pytest.approx(x)
 
 
 def test_no_chunk_is_sent_before_the_result_of_the_chunk_that_had_its_slot() -> None:

@@ -240,7 +240,9 @@ def test_with_patience_c_answers_two_results_together_and_without_one_by_one(
     if native.library() is None:
         pytest.skip("no C compiler")
     here, there = connected_pair()
+    here.link.shortest_patience, here.link.longest_patience = 0.0001, patience
     worker = NativeWorker(Lease(id=5, rank=0, workers=1, window=2))
+    worker._timers.rtt.sample(1.0, 1.0)
     worker.start(np.ones(512, np.float32), time.monotonic())
     (announced,) = worker.datagrams_to_send(time.monotonic())
     results = announced.copy()
@@ -249,7 +251,7 @@ def test_with_patience_c_answers_two_results_together_and_without_one_by_one(
         there.send(results[:1])
         there.send(results[1:])
         while worker.statistics.accepted < 2:
-            here.exchange(worker, patience)
+            here.exchange(worker)
         assert [len(there._socket.recv(1 << 16)) for _ in answers] == answers
     finally:
         here.close()
