@@ -181,6 +181,9 @@ class ExactSums:
         last = self._last.get(length, largest) if blocks <= self._window else largest
         self._last[length] = largest
         for block in range(blocks):
+            if not all(np.isfinite(rows[block]).all() for rows in padded):
+                result[block] = np.nan
+                continue
             expected = min(last[block] + 1, 127)
             known = last is not largest and largest[block] <= expected <= largest[block] + 2
             factor = (2**31 - 1) / count * 2.0 ** -(expected if known else largest[block])
@@ -200,4 +203,4 @@ def exact_sum(inputs: Sequence[NDArray[np.float32]], values: int) -> NDArray[np.
 
 def _exponent(block: NDArray[np.float32]) -> int:
     peak = float(np.abs(block).max())
-    return max(int(np.frexp(peak)[1]), -128) if peak else -128
+    return max(int(np.frexp(peak)[1]), -128) if 0 < peak < np.inf else -128

@@ -30,6 +30,7 @@ pytestmark = pytest.mark.skipif(native.library() is None, reason="no C compiler"
     SIZES,
     st.sampled_from([64, 256]),
     st.sampled_from([1e-5, 1e-3, 1e-2]),
+    st.booleans(),
     st.integers(0, 2**32),
 )
 def test_every_packet_every_statistic_and_every_sum_is_the_same(
@@ -39,9 +40,16 @@ def test_every_packet_every_statistic_and_every_sum_is_the_same(
     sizes: list[int],
     values: int,
     granularity: float,
+    holes: bool,
     seed: int,
 ) -> None:
     recovery = replace(RECOVERY, granularity=granularity)
+
+    def inputs(size: int, step: int) -> list[NDArray[np.float32]]:
+        vectors = gradients(sum(racks), size, seed, step)
+        if holes and size:
+            vectors[step % len(vectors)][seed % size] = np.nan
+        return vectors
 
     def history(make_worker: type[Worker]) -> tuple[Any, ...]:
         network = Network(
@@ -52,11 +60,9 @@ def test_every_packet_every_statistic_and_every_sum_is_the_same(
             recovery=recovery,
             seed=seed,
             make_worker=make_worker,
+            non_finite="propagate",
         )
-        sums = [
-            network.all_reduce(gradients(sum(racks), size, seed, step), skew=0.01)
-            for step, size in enumerate(sizes)
-        ]
+        sums = [network.all_reduce(inputs(size, step), skew=0.01) for step, size in enumerate(sizes)]
         statistics = [worker.statistics for worker in network.workers]
         bounds = [worker.error_bound().tobytes() for worker in network.workers]
         return (

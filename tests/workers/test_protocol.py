@@ -354,19 +354,18 @@ def test_a_number_that_cannot_be_quantized_is_refused_before_anything_is_sent(ba
     assert [packet.chunk for packet in sent(worker, 0.0)] == [0]
 
 
-def test_asked_to_propagate_the_blocks_at_fault_become_nan_on_every_worker() -> None:
-    network = Network([2, 1], window=2, faults=Faults(loss=0.1), non_finite="propagate")
-    inputs = gradients(3, 300, seed=9)
-    clean = exact_sum(inputs, values=64)
-    inputs[1] = inputs[1].copy()
-    inputs[1][70] = np.nan
-    inputs[2] = inputs[2].copy()
-    inputs[2][299] = -np.inf
-    expected = clean.copy()
-    expected[64:128] = np.nan
-    expected[256:] = np.nan
-    for summed in network.all_reduce(inputs):
-        np.testing.assert_array_equal(summed, expected)
+@pytest.mark.parametrize("window", [2, 5])
+def test_asked_to_propagate_the_blocks_at_fault_become_nan_on_every_worker(window: int) -> None:
+    network = Network([2, 1], window=window, faults=Faults(loss=0.1), non_finite="propagate")
+    clean, faulty = gradients(3, 300, seed=9), gradients(3, 300, seed=9)
+    faulty[1][70] = np.nan
+    faulty[2][299] = -np.inf
+    sums = ExactSums(64, window)
+    for inputs in (faulty, faulty, clean, faulty):
+        expected = sums.next(inputs)
+        assert np.isnan(expected).sum() == (108 if inputs is faulty else 0)
+        for summed in network.all_reduce(inputs):
+            np.testing.assert_array_equal(summed, expected)
 
 
 # -- the caller's arrays
