@@ -15,7 +15,7 @@ from controller.tree import SLOTS, Job, aggregation_tree
 from experiments.placement import Placement, place
 from experiments.tools import Compiler, Engine
 from experiments.units import ELEMENT_BYTES, Bytes, Rate, Seconds, VectorSize
-from topologies.link import LinkProperties
+from topologies.link import LinkProperties, check_together
 from topologies.model import Host, Link, Switch, Topology, TopologyError, leaf_spine, topology_from
 from topologies.virtual.links import ETHERNET_OVERHEAD
 from workers.collective import Algorithm, Transport
@@ -114,6 +114,11 @@ class Links(Table):
     displacement: Seconds = 0.0
     burst: Burst | None = None
     pause: Pause | None = None
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        check_together(self.reordering, self.displacement, self.queue_bytes, self.ecn_bytes)
+        return self
 
     @property
     def given(self) -> dict[str, Any]:

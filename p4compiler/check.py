@@ -9,7 +9,7 @@ from . import ir, nodes, types
 from .check_statements import is_constant
 from .check_tables import TableChecker, annotation_text
 from .check_types import Scope, no_such
-from .source import CompileError, Reporter, SourceFile, Span, error
+from .source import CompileError, Reporter, Span, error
 
 _PACKAGE = "V1Switch"
 _ARCHITECTURE_FILES = ("core.p4", "v1model.p4")
@@ -26,11 +26,8 @@ def check(program: nodes.Program, reporter: Reporter) -> ir.Program:
             checker.declare_anyway(node)
     reporter.check()
     if not checker.blocks:
-        place = (
-            program.declarations[-1].span if program.declarations else Span(SourceFile("", ()), 1, 0, 1, 0)
-        )
         hint = f"end the program with {_PACKAGE}(...) main;"
-        raise error(place, "the program has no 'main' package", hint)
+        raise error(program.declarations[-1].span, "the program has no 'main' package", hint)
     own = [e for e in checker.enums if e.underlying is None and e.name not in checker.architecture_enums]
     controller = [
         h for h in checker.headers if annotation_text(h.annotations, "controller_header") is not None

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from traceback import walk_tb
 from typing import Any
 
 from google.protobuf import text_format
@@ -18,7 +19,7 @@ from .inline import inline
 from .lower import lower
 from .parse import parse
 from .preprocess import preprocess
-from .source import Diagnostic, Reporter
+from .source import TOO_DEEP, Diagnostic, Reporter, SourceFile, Span, error
 
 INCLUDE = Path(__file__).parent / "include"
 
@@ -51,11 +52,25 @@ def compile_file(
     """
     reporter = Reporter()
     places = (*(Path(d) for d in include_dirs), INCLUDE)
-    tokens = preprocess(Path(path), places, defines or {}, reporter)
-    program = lower(inline(check(parse(tokens), reporter)))
-    taken = {t.name for b in program.blocks.values() for t in b.tables}
-    taken |= {a.name for b in program.blocks.values() for a in b.actions}
-    builder = Builder(taken)
-    graphs = {role: builder.build(program.blocks[role]) for role in ("ig", "eg")}
-    made = emit_json(program, graphs, str(path), reporter)
-    return Compiled(made, emit_p4info(program, graphs), tuple(reporter.warnings))
+    start = Span(SourceFile(str(path), ()), 1, 0, 1, 0)
+    try:
+        declared = parse(preprocess(Path(path), places, defines or {}, reporter))
+        if not declared.declarations:
+            raise error(start, "the program is empty")
+        program = lower(inline(check(declared, reporter)))
+        taken = {t.name for b in program.blocks.values() for t in b.tables}
+        taken |= {a.name for b in program.blocks.values() for a in b.actions}
+        builder = Builder(taken)
+        graphs = {role: builder.build(program.blocks[role]) for role in ("ig", "eg")}
+        made = emit_json(program, graphs, str(path), reporter)
+        return Compiled(made, emit_p4info(program, graphs), tuple(reporter.warnings))
+    except RecursionError as failure:
+        raise error(_in_hand(failure, start), *TOO_DEEP) from None
+
+
+def _in_hand(failure: RecursionError, otherwise: Span) -> Span:
+    """The innermost piece of source that was being looked at when the stack was full."""
+    for frame, _ in walk_tb(failure.__traceback__):
+        spans = (getattr(value, "span", value) for value in frame.f_locals.values())
+        otherwise = next((span for span in spans if isinstance(span, Span)), otherwise)
+    return otherwise

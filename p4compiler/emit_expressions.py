@@ -11,10 +11,11 @@ from typing import Any
 from . import ir, types
 from .layout import SCALARS, STANDARD_METADATA, Layout, flat_fields
 from .rewrite import path
-from .source import Span, error
+from .source import TOO_DEEP, Span, error
 
 Json = dict[str, Any]
 MAX_SHIFT_WIDTH = 8  # bits of a computed shift's amount
+DEEPEST = 200  # operators inside each other: those who write and read the JSON recurse too
 
 _PLAIN = ("==", "!=", "<", "<=", ">", ">=", "&", "|", "^")
 
@@ -52,6 +53,7 @@ class ExpressionWriter:
         self.layout = layout
         self.standard_metadata = standard_metadata
         self.data: tuple[ir.Variable, ...] = ()
+        self._depth = 0
 
     # Values
 
@@ -71,6 +73,15 @@ class ExpressionWriter:
 
     def value(self, e: ir.Expr) -> Json:
         """A value inside an expression."""
+        if self._depth == DEEPEST:
+            raise error(e.span, *TOO_DEEP)
+        self._depth += 1
+        try:
+            return self._value(e)
+        finally:
+            self._depth -= 1
+
+    def _value(self, e: ir.Expr) -> Json:
         match e:
             case ir.Constant(type=types.Bool(), value=number):
                 return {"type": "bool", "value": bool(number)}

@@ -381,6 +381,15 @@ def _field_lists(program: FlatProgram, layout: Layout) -> list[Json]:
                 entry = made.setdefault(
                     number, {"id": len(made) + 1, "name": f"field_list{number}", "elements": []}
                 )
-                name = layout.place((metadata, f.name), f.type)
-                entry["elements"].append({"type": "field", "value": [SCALARS, name]})
+                for member in flat_fields(metadata.type):
+                    if member.path[0] != f.name:
+                        continue
+                    if isinstance(member.type, types.Header | types.Stack | types.Union):
+                        raise error(
+                            annotation.span,
+                            f"'{'.'.join(member.path)}' in a field list: headers are not preserved",
+                            "mark metadata fields that have their values",
+                        )
+                    name = layout.place((metadata, *member.path), member.type)
+                    entry["elements"].append({"type": "field", "value": [SCALARS, name]})
     return list(made.values())

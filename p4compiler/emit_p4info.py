@@ -279,6 +279,8 @@ class _Writer:
         _document(made.preamble, header.annotations)
         fields = flat_fields(header)
         for field, number in zip(fields, field_ids([f.annotations for f in fields]), strict=True):
+            if _is_hidden(field.annotations):
+                continue
             metadata = made.metadata.add()
             metadata.id = number
             metadata.name = annotation_text(field.annotations, "name") or ".".join(field.path)

@@ -201,7 +201,7 @@ TypeNode = NamedType | BitsType | StackType | TupleType
 
 @dataclass(frozen=True, slots=True)
 class Annotation(Node):
-    """`@name(arguments)`, or `@name[...]` (`structured`); `text` is the arguments as written."""
+    """`@name(arguments)`, or `@name[...]` (`structured`); `text` is the arguments, their tokens apart as in p4c."""
 
     name: str
     arguments: tuple[Expr, ...]

@@ -383,7 +383,7 @@ class ExpressionParser:
                 first = self.at + 1
                 self._skip_balanced()
                 inner = self.tokens[first : self.at - 1]
-                text = "".join(("" if t.glued or i == 0 else " ") + t.text for i, t in enumerate(inner))
+                text = " ".join(token.text for token in inner)
                 arguments = self.annotation_arguments(inner)
             result.append(nodes.Annotation(start.to(self.last()), name, arguments, text, structured))
         return tuple(result)

@@ -99,6 +99,9 @@ class CompileError(Exception):
         self.diagnostics = diagnostics
 
 
+TOO_DEEP = ("this is nested too deeply", "compute parts of it first, and keep them in variables or actions")
+
+
 def error(span: Span, message: str, hint: str | None = None) -> CompileError:
     """A CompileError of one diagnostic, to be raised."""
     return CompileError([Diagnostic(span, message, hint)])

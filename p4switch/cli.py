@@ -18,11 +18,13 @@ from pathlib import Path
 from typing import NoReturn
 
 from p4switch.links import Direction, LinkError, LinkProperties, changed, link_option
+from p4switch.tls import TlsError, TlsFiles
 
 _EXIT_FAILURE = 1
 _EXIT_USAGE = 2
 
 _MAX_PORT = 511  # v1model's ports are bit<9>
+_MOST_PRIORITIES = 8  # and its priority is bit<3>
 _LEVELS = {
     "trace": logging.DEBUG,
     "debug": logging.DEBUG,
@@ -41,15 +43,8 @@ _REFUSED = {
     "--debugger-addr": "there is no debugger",
     "--restore-state": "write the entries again over P4Runtime",
 }
-_NO_TLS = "the gRPC server has no TLS: let it listen on 127.0.0.1 or in a namespace of its own"
 _REFUSED_TARGET = {
-    "--grpc-server-ssl": _NO_TLS,
-    "--grpc-server-cacert": _NO_TLS,
-    "--grpc-server-cert": _NO_TLS,
-    "--grpc-server-key": _NO_TLS,
-    "--grpc-server-with-client-auth": _NO_TLS,
     "--dp-grpc-server-addr": "attach interfaces with -i",
-    "--priority-queues": "a port has one queue",
 }
 _UNUSED = ("--thrift-port", "--notifications-addr", "--nanolog", "--max-port-count")
 _UNUSED_TARGET = ("--max-mc-groups", "--max-l1-entries", "--max-l2-entries")
@@ -72,8 +67,10 @@ class Options:
     links: dict[tuple[int, Direction], LinkProperties]
     device_id: int
     grpc_address: str
+    tls: TlsFiles | None
     cpu_port: int | None
     drop_port: int
+    priority_queues: int
     log_level: int
     log_console: bool
     log_file: Path | None
@@ -98,8 +95,10 @@ def parse(argv: Sequence[str]) -> Options:
         links=_links(switch.link, ports),
         device_id=switch.device_id,
         grpc_address=grpc.grpc_server_addr,
+        tls=_tls(grpc),
         cpu_port=grpc.cpu_port,
         drop_port=grpc.drop_port,
+        priority_queues=grpc.priority_queues,
         log_level=_LEVELS[switch.log_level if logging_wanted else "warn"],
         log_console=switch.log_console,
         log_file=switch.log_file,
@@ -109,6 +108,8 @@ def parse(argv: Sequence[str]) -> Options:
             raise UsageError(f"{name} {port} is not in 1..{_MAX_PORT}")
         if port in options.ports:
             raise UsageError(f"{name} {port} is also given to the interface {options.ports[port]}")
+    if not 0 < options.priority_queues <= _MOST_PRIORITIES:
+        raise UsageError(f"--priority-queues {options.priority_queues} is not in 1..{_MOST_PRIORITIES}")
     if options.cpu_port == options.drop_port:
         raise UsageError(f"--cpu-port and --drop-port are both {options.cpu_port}")
     return options
@@ -155,6 +156,31 @@ def _links(items: Iterable[str], ports: Mapping[int, str]) -> dict[tuple[int, Di
         except LinkError as error:
             raise UsageError(f"--link {item}: {error}") from None
     return links
+
+
+def _tls(grpc: argparse.Namespace) -> TlsFiles | None:
+    given = {
+        "--grpc-server-cert": grpc.grpc_server_cert,
+        "--grpc-server-key": grpc.grpc_server_key,
+        "--grpc-server-cacert": grpc.grpc_server_cacert,
+        "--grpc-server-with-client-auth": grpc.grpc_server_with_client_auth,
+    }
+    if not grpc.grpc_server_ssl:
+        for name, value in given.items():
+            if value:
+                raise UsageError(f"{name} needs --grpc-server-ssl")
+        return None
+    needed = ["--grpc-server-cert", "--grpc-server-key"]
+    if grpc.grpc_server_with_client_auth:
+        needed.append("--grpc-server-cacert")
+    for name in needed:
+        if given[name] is None:
+            raise UsageError(f"--grpc-server-ssl needs {name} FILE")
+    return TlsFiles(
+        grpc.grpc_server_cert,
+        grpc.grpc_server_key,
+        grpc.grpc_server_cacert if grpc.grpc_server_with_client_auth else None,
+    )
 
 
 class _Parser(argparse.ArgumentParser):
@@ -208,10 +234,26 @@ def _target_parser() -> _Parser:
     parser.add_argument(
         "--grpc-server-addr", default="0.0.0.0:9559", metavar="HOST:PORT", help="default 0.0.0.0:9559"
     )
+    parser.add_argument("--grpc-server-ssl", action="store_true", help="serve over TLS only")
+    parser.add_argument("--grpc-server-cert", type=Path, metavar="FILE", help="the server's certificate, PEM")
+    parser.add_argument("--grpc-server-key", type=Path, metavar="FILE", help="its private key, PEM")
+    parser.add_argument(
+        "--grpc-server-cacert", type=Path, metavar="FILE", help="who may sign clients' certificates, PEM"
+    )
+    parser.add_argument(
+        "--grpc-server-with-client-auth", action="store_true", help="clients need a certificate, too"
+    )
     parser.add_argument(
         "--cpu-port", type=int, metavar="N", help="port for packet-in and -out; none by default"
     )
     parser.add_argument("--drop-port", type=int, default=_MAX_PORT, metavar="N", help=f"default {_MAX_PORT}")
+    parser.add_argument(
+        "--priority-queues",
+        type=int,
+        default=1,
+        metavar="N",
+        help="a port has a queue for each priority below N, the higher one served first, where a link is emulated",
+    )
     _add_unused(parser, _UNUSED_TARGET)
     return parser
 
@@ -272,6 +314,9 @@ def _run(options: Options) -> None:
     # gRPC is imported only here: a wrong command line should not wait for it.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its C core prints beside our own messages
     from p4switch import management
+    from p4switch.gnmi_ports import SwitchPorts
+    from p4switch.gnmi_service import GnmiService
+    from p4switch.hash_management import hash_calls
     from p4switch.link_management import link_calls
     from p4switch.live import PortError
     from p4switch.p4runtime_device import Device
@@ -280,16 +325,27 @@ def _run(options: Options) -> None:
     from p4switch.toolchain import ToolchainError
     from p4switch.trace.stream import trace_stream
 
-    device = Device(options.ports, options.cpu_port, options.drop_port, options.links, options.device_id)
+    device = Device(
+        options.ports,
+        options.cpu_port,
+        options.drop_port,
+        options.links,
+        options.device_id,
+        options.priority_queues,
+    )
     service = P4RuntimeService(device, options.device_id)
     try:
         if options.program is not None:
             device.boot(options.program.read_bytes())
+        calls = link_calls(device) | hash_calls(lambda: device.engine)
         streams = {"Trace": trace_stream(lambda: device.engine)}
-        server, port = serve(service, options.grpc_address, management.handler(link_calls(device), streams))
+        gnmi = GnmiService(SwitchPorts(options.ports, device.counters, device.monitor))
+        handlers = management.handler(calls, streams), gnmi.handler()
+        credentials = options.tls.credentials() if options.tls else None
+        server, port = serve(service, options.grpc_address, *handlers, credentials=credentials)
     except ProgramError as error:
         raise StartError(f"{options.program}: {error}") from None
-    except (OSError, PortError, ToolchainError) as error:
+    except (OSError, PortError, TlsError, ToolchainError) as error:
         device.stop()
         raise StartError(str(error)) from None
     host = options.grpc_address.rpartition(":")[0]

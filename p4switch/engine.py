@@ -17,17 +17,21 @@ from p4switch.batch import BatchProcessor, Departures
 from p4switch.codegen import translate
 from p4switch.codegen.layout import cell_bytes
 from p4switch.entries import (
+    AS_THEY_ARE,
+    Clones,
     CounterValue,
     Digest,
     Entry,
     EntryAction,
     EntryKey,
     MeterConfig,
+    MeterCounters,
     Replica,
     TableError,
     TableErrorCode,
 )
 from p4switch.expressions import Field
+from p4switch.hash_state import HashState
 from p4switch.library import Collected, LinkStatistics, PortStatistics, load_program, runtime
 from p4switch.links import Direction, LinkProperties
 from p4switch.live import LivePorts, PortError
@@ -35,7 +39,7 @@ from p4switch.match_table import MatchTable
 from p4switch.meters import Meter
 from p4switch.program import Program, RegisterArray
 from p4switch.reader import read_program
-from p4switch.replicas import LONGEST, ReplicaGroups
+from p4switch.replicas import ReplicaGroups
 from p4switch.toolchain import compile_program
 from p4switch.trace.conditions import parse_conditions
 from p4switch.trace.tracer import Tracer
@@ -78,21 +82,25 @@ class Engine:
         self._counter_at = _addresses(library, "program_counters", 1)
         self._register_at = _addresses(library, "program_registers", 2)
         self._meter_at = _addresses(library, "program_meters", 1)
-        index = 0
-        for table in program.tables.values():
-            if not table.is_call:
-                address = runtime().switch_table(self._base, index)
-                profile = self._profiles.get(table.profile) if table.profile else None
-                self._tables[table.name] = MatchTable(program, table, address, profile)
-                index += 1
+        for index, table in enumerate(program.tables.values()):
+            address = runtime().switch_table(self._base, index)
+            profile = self._profiles.get(table.profile) if table.profile else None
+            self._tables[table.name] = MatchTable(program, table, address, profile)
         self._value_sets = {
             s.name: ValueSetState(program, s, runtime().switch_value_set(self._base, number))
             for number, s in enumerate(program.value_sets.values())
         }
+        self.priority_queues = 1
         self._holder: int | None = None  # the thread in a transaction
         self._live: list[LivePorts] = []  # one, when the ports are open
         self._close = weakref.finalize(
-            self, _close, self._base, index, len(program.value_sets), self._collected, self._live
+            self,
+            _close,
+            self._base,
+            len(program.tables),
+            len(program.value_sets),
+            self._collected,
+            self._live,
         )
 
     @classmethod
@@ -195,26 +203,36 @@ class Engine:
         with self._locked():
             return self._table(table).default()
 
-    def table_counter(self, table: str, key: EntryKey) -> CounterValue:
-        """The direct counter of an entry."""
+    def table_counter(self, table: str, key: EntryKey | None) -> CounterValue:
+        """The direct counter of an entry; here and below, None is the default entry's key."""
         with self._locked():
             return self._table(table).counter(key)
 
-    def table_counter_write(self, table: str, key: EntryKey, value: CounterValue) -> None:
+    def table_counter_write(self, table: str, key: EntryKey | None, value: CounterValue) -> None:
         """Sets the direct counter of an entry."""
         with self._locked():
             self._table(table).write_counter(key, value)
 
-    def table_meter(self, table: str, key: EntryKey) -> MeterConfig | None:
+    def table_meter(self, table: str, key: EntryKey | None) -> MeterConfig | None:
         """The rates of an entry's direct meter; None: it has none, and everything is green."""
         with self._locked():
             return self._table(table).meter(key).config()
 
-    def table_meter_write(self, table: str, key: EntryKey, config: MeterConfig | None) -> None:
+    def table_meter_write(self, table: str, key: EntryKey | None, config: MeterConfig | None) -> None:
         """Sets the rates of an entry's direct meter."""
         with self._locked():
             found = self._table(table)
             found.meter(key).configure(config, found.meter_rates)
+
+    def table_meter_counters(self, table: str, key: EntryKey | None) -> MeterCounters:
+        """What an entry's direct meter has found green, yellow and red."""
+        with self._locked():
+            return self._table(table).meter(key).counters()
+
+    def table_meter_counters_write(self, table: str, key: EntryKey | None, counters: MeterCounters) -> None:
+        """Sets the counters of an entry's direct meter."""
+        with self._locked():
+            self._table(table).meter(key).set_counters(counters)
 
     def table_last_hits(self, table: str) -> list[tuple[Entry, int]]:
         """Every entry of a table that supports timeouts, with the time of its last packet (microseconds; 0: none)."""
@@ -265,15 +283,19 @@ class Engine:
         """All groups."""
         return self._groups.all()
 
-    def session_insert(self, session: int, replicas: tuple[Replica, ...], longest: int = LONGEST) -> None:
-        """Adds a mirroring session: where clones go, and how many bytes they have at most; numbers are 0..32767."""
+    def session_insert(
+        self, session: int, replicas: tuple[Replica, ...], clones: Clones = AS_THEY_ARE
+    ) -> None:
+        """Adds a mirroring session: where clones go, and what becomes of them; numbers are 0..32767."""
         with self._locked():
-            self._sessions.insert(session, replicas, longest)
+            self._sessions.insert(session, replicas, clones)
 
-    def session_modify(self, session: int, replicas: tuple[Replica, ...], longest: int = LONGEST) -> None:
-        """Replaces the replicas of a mirroring session, and how long clones may be."""
+    def session_modify(
+        self, session: int, replicas: tuple[Replica, ...], clones: Clones = AS_THEY_ARE
+    ) -> None:
+        """Replaces the replicas of a mirroring session, and what becomes of clones."""
         with self._locked():
-            self._sessions.modify(session, replicas, longest)
+            self._sessions.modify(session, replicas, clones)
 
     def session_delete(self, session: int) -> None:
         """Removes a mirroring session."""
@@ -283,6 +305,15 @@ class Engine:
     def sessions(self) -> dict[int, tuple[Replica, ...]]:
         """All mirroring sessions."""
         return self._sessions.all()
+
+    def set_priority_queues(self, count: int) -> None:
+        """How many queues a port has, one at first: a packet of that priority or a higher one is dropped.
+
+        The higher priority goes first where packets wait for an emulated link; elsewhere none waits.
+        """
+        with self._locked():
+            runtime().switch_set_priority_queues(self._base, count)
+            self.priority_queues = count
 
     # Reports
 
@@ -350,6 +381,16 @@ class Engine:
         with self._locked():
             self._meter(name, index).configure(config, self.program.meters[name].rates)
 
+    def meter_counters(self, name: str, index: int) -> MeterCounters:
+        """What one cell of an indirect meter has found green, yellow and red."""
+        with self._locked():
+            return self._meter(name, index).counters()
+
+    def meter_counters_write(self, name: str, index: int, counters: MeterCounters) -> None:
+        """Sets the counters of one cell of an indirect meter."""
+        with self._locked():
+            self._meter(name, index).set_counters(counters)
+
     def _meter(self, name: str, index: int) -> Meter:
         indirect = [m for m in self.program.meters.values() if m.table is None]
         for meter, (offset,) in zip(indirect, self._meter_at, strict=False):
@@ -357,6 +398,17 @@ class Engine:
                 self._in_range(name, index, meter.size)
                 return Meter.from_address(self._base + offset + index * ctypes.sizeof(Meter))
         raise TableError(TableErrorCode.NOT_FOUND, f"meter {name} does not exist")
+
+    def set_hash_key(self, calculation: str, key: bytes) -> None:
+        """Sets the key of a calculation by toeplitz; TableError: NOT_FOUND, or INVALID_ARGUMENT for the key."""
+        found = self.program.calculations.get(calculation)
+        if found is None or found.algorithm != "toeplitz":
+            raise TableError(
+                TableErrorCode.NOT_FOUND, f"the program has no calculation {calculation} by toeplitz"
+            )
+        with self._locked():
+            index = self.program.hash_states.index(calculation)
+            HashState.from_address(runtime().switch_hash_state(self._base, index)).set_key(key)
 
     def register_read(self, name: str, start: int = 0, count: int | None = None) -> list[int]:
         """`count` cells from `start` (all by default), as unsigned integers."""

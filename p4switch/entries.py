@@ -82,9 +82,10 @@ class GroupReference:
 
 @dataclass(frozen=True, slots=True)
 class OneShot:
-    """A group of an entry's own: actions with their weights."""
+    """A group of an entry's own: actions with their weights, of which the hash chooses, or chance."""
 
     choices: tuple[tuple[ActionCall, int], ...]
+    random: bool = False
 
 
 EntryAction = ActionCall | MemberReference | GroupReference | OneShot
@@ -108,6 +109,17 @@ class Replica:
 
 
 @dataclass(frozen=True, slots=True)
+class Clones:
+    """What a mirroring session says of its clones: how many bytes they have at most, and a priority unless it is 0."""
+
+    longest: int = (1 << 32) - 1
+    service_class: int = 0
+
+
+AS_THEY_ARE = Clones()
+
+
+@dataclass(frozen=True, slots=True)
 class CounterValue:
     """Packets and bytes seen by one counter cell."""
 
@@ -117,12 +129,20 @@ class CounterValue:
 
 @dataclass(frozen=True, slots=True)
 class MeterConfig:
-    """Committed and peak rate in packets or bytes a second, each with its burst (RFC 2698)."""
+    """Committed and peak rate in packets or bytes a second, each with its burst (RFC 2698).
+
+    With an excess burst there is a single rate (RFC 2697), and the peak one is the committed one again.
+    """
 
     cir: int
     cburst: int
     pir: int
     pburst: int
+    eburst: int = 0
+
+
+MeterCounters = tuple[CounterValue, CounterValue, CounterValue]
+"""What a meter has found green, yellow and red."""
 
 
 @dataclass(frozen=True, slots=True)

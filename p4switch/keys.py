@@ -19,7 +19,7 @@ from p4switch.entries import (
 from p4switch.program import MeterArray, Program, Table, TableKey
 from p4switch.words import to_words, word_count
 
-METER_WORDS = 10  # struct meter in runtime/meter.h
+METER_WORDS = 18  # struct meter in runtime/meter.h
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +38,6 @@ class PackedKey(NamedTuple):
     mask: tuple[int, ...]
     high: tuple[int, ...]
     priority: int
-
-    def matches(self, key: tuple[int, ...]) -> bool:
-        """Whether it matches a packet's key."""
-        fixed = len(key) - len(self.high)
-        return all(
-            (number ^ word) & mask == 0
-            for number, word, mask in zip(key[:fixed], self.words, self.mask, strict=False)
-        ) and all(
-            low <= number <= high
-            for number, low, high in zip(key[fixed:], self.words[fixed:], self.high, strict=True)
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +58,10 @@ class EntryExtra:
 
 
 class KeyLayout:
-    """Where each key field stands; `kind` is exact, lpm, ternary or range as simple_switch would choose it."""
+    """Where each key field stands; `kind` is exact, lpm, ternary or range as simple_switch would choose it.
+
+    The last `ranges` words are those of range fields; `joined` has bits for those that go on with a field.
+    """
 
     def __init__(self, table: Table) -> None:
         self.table = table
@@ -93,12 +85,14 @@ class KeyLayout:
             else:
                 used += key.width
         word += used > 0
-        self.ranges = 0
+        self.ranges, self.joined = 0, 0
         for number, key in enumerate(table.keys):
             if key.kind == "range":
                 places[number] = Place(word, 0, key.width)
-                word += 1
-                self.ranges += 1
+                for more in range(word_count(key.width)):
+                    self.joined |= (more > 0) << self.ranges
+                    self.ranges += 1
+                word += word_count(key.width)
         self.words = word
         self.places = tuple(places[n] for n in range(len(table.keys)))
 
@@ -124,8 +118,9 @@ class KeyLayout:
                 self._check(field, match.high)
                 if match.low > match.high:
                     raise self._invalid(f"{field.name}: the range {match.low}..{match.high} is empty")
-                words[place.word] = match.low
-                high[place.word - (self.words - self.ranges)] = match.high
+                count, fixed = word_count(place.width), self.words - self.ranges
+                words[place.word : place.word + count] = to_words(match.low, place.width)
+                high[place.word - fixed : place.word - fixed + count] = to_words(match.high, place.width)
                 continue
             value, bits = self._value_and_mask(match, field)
             if self.kind == "lpm" and isinstance(match, Lpm):
@@ -137,6 +132,20 @@ class KeyLayout:
                 words[place.word] |= value << place.shift
                 mask[place.word] |= bits << place.shift
         return PackedKey(tuple(words), tuple(mask), tuple(high), priority)
+
+    def matches(self, packed: PackedKey, key: tuple[int, ...]) -> bool:
+        """Whether an entry's key matches a packet's."""
+        fixed = self.words - self.ranges
+        masked = zip(key[:fixed], packed.words, packed.mask, strict=False)
+        if any((number ^ word) & mask for number, word, mask in masked):
+            return False
+        ranges = [p for p, field in zip(self.places, self.table.keys, strict=True) if field.kind == "range"]
+        for place in ranges:
+            own = slice(place.word, place.word + word_count(place.width))
+            high = packed.high[own.start - fixed : own.stop - fixed]
+            if not packed.words[own] <= key[own] <= high:
+                return False
+        return True
 
     def _value_and_mask(self, match: Match, field: TableKey) -> tuple[int, int]:
         full = (1 << field.width) - 1

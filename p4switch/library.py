@@ -19,17 +19,15 @@ class Collected(ctypes.Structure):
 
 
 class PortStatistics(ctypes.Structure):
-    """Of one port, since it was opened: packets (and frames, which offload makes fewer), packets not sent, and frames
-    that came faster than they were taken.
+    """Of one port, since it was opened: packets (and frames, which offload makes fewer), packets not sent, frames
+    that came faster than they were taken, bytes, and how many of the packets had a group's address.
     """
 
     _fields_ = (
-        ("received", c_uint64),
-        ("received_frames", c_uint64),
-        ("sent", c_uint64),
-        ("sent_frames", c_uint64),
-        ("dropped", c_uint64),
-        ("missed", c_uint64),
+        *((name, c_uint64) for name in ("received", "received_frames", "sent", "sent_frames")),
+        *((name, c_uint64) for name in ("dropped", "missed")),
+        *((name, c_uint64) for name in ("received_bytes", "received_multicast", "received_broadcast")),
+        *((name, c_uint64) for name in ("sent_bytes", "sent_multicast", "sent_broadcast")),
     )
 
 
@@ -62,11 +60,16 @@ SIGNATURES = {
     "switch_unlock": (None, [c_void_p]),
     "switch_table": (c_void_p, [c_void_p, c_uint32]),
     "switch_value_set": (c_void_p, [c_void_p, c_uint32]),
+    "switch_hash_state": (c_void_p, [c_void_p, c_uint32]),
     "switch_log": (None, [c_void_p, c_bool]),
     "switch_failures": (c_uint64, [c_void_p]),
     "switch_keep_digests": (None, [c_void_p, c_int32]),
     "switch_digests": (c_uint64, [c_void_p, POINTER(c_void_p)]),
-    "switch_set_replicas": (c_bool, [c_void_p, c_bool, c_uint32, c_int32, c_void_p, c_uint32]),
+    "switch_set_replicas": (
+        c_bool,
+        [c_void_p, c_bool, *(c_uint32, c_int32), c_void_p, *(c_uint32, c_uint32)],
+    ),
+    "switch_set_priority_queues": (None, [c_void_p, c_uint32]),
     "switch_process": (None, [c_void_p, c_uint32, ctypes.c_char_p, c_uint32, c_uint64, POINTER(Collected)]),
     "switch_collected_free": (None, [POINTER(Collected)]),
     "port_open": (c_int32, [ctypes.c_char_p]),
@@ -81,7 +84,7 @@ SIGNATURES = {
     "forwarder_set_link": (c_bool, [c_void_p, c_uint32, c_bool, POINTER(LinkSettings)]),
     "forwarder_read_link": (c_bool, [c_void_p, c_uint32, c_bool, POINTER(LinkStatistics)]),
     "forwarder_close": (None, [c_void_p]),
-    "table_open": (None, [c_void_p, c_uint32, c_uint32, c_uint32, c_uint32]),
+    "table_open": (None, [c_void_p, c_uint32, c_uint32, c_uint64, c_uint32, c_uint32]),
     "table_extra": (c_void_p, [c_void_p, c_int64]),
     "table_add": (c_int64, [c_void_p, Words, c_uint32, c_uint32]),
     "table_remove": (None, [c_void_p, c_int64, Words]),

@@ -102,7 +102,17 @@ def changed(properties: LinkProperties, given: Mapping[str, Any]) -> LinkPropert
         if name not in _READERS:
             raise LinkError(f"{name} is no property of a link; there are {', '.join(_READERS)}")
         values[name] = _DEFAULTS[name] if value is None else _READERS[name](name, value)
-    return replace(properties, **values)
+    found = replace(properties, **values)
+    if found.reordering and not found.displacement:
+        raise LinkError(
+            "reordering: needs a displacement, how much later such a packet may come (displacement=1ms)"
+        )
+    if found.queue_bytes is not None and found.ecn_bytes is not None and found.ecn_bytes >= found.queue_bytes:
+        raise LinkError(
+            f"ecn_bytes: with {found.ecn_bytes} waiting of {found.queue_bytes} (queue_bytes) a packet is dropped, "
+            "never marked: give less"
+        )
+    return found
 
 
 def link_option(text: str) -> tuple[int, Direction, dict[str, str]]:

@@ -67,7 +67,10 @@ class MatchTable:
         self.meter_rates = 0 if meter is None else meter.rates
         extra = EntryExtra.of(program, table)
         self._hit_at = extra.last_hit
-        runtime().table_open(address, self.keys.words, self.keys.ranges, self._data_words, extra.words)
+        layout = self.keys
+        runtime().table_open(
+            address, layout.words, layout.ranges, layout.joined, self._data_words, extra.words
+        )
         if table.default is not None:
             default = program.actions[table.default.action]
             self._initial: EntryAction | None = ActionCall(default.name, table.default.data)
@@ -154,25 +157,23 @@ class MatchTable:
         """The default action."""
         return self._default
 
-    def counter(self, key: EntryKey) -> CounterValue:
-        """The entry's direct counter."""
+    def counter(self, key: EntryKey | None) -> CounterValue:
+        """The entry's direct counter; here and below, None is the default entry's key."""
         self._counted()
         packets, size = ctypes.c_uint64(), ctypes.c_uint64()
-        runtime().table_counter(
-            self._address, self._find(key).index, ctypes.byref(packets), ctypes.byref(size)
-        )
+        runtime().table_counter(self._address, self._index(key), ctypes.byref(packets), ctypes.byref(size))
         return CounterValue(packets.value, size.value)
 
-    def write_counter(self, key: EntryKey, value: CounterValue) -> None:
+    def write_counter(self, key: EntryKey | None, value: CounterValue) -> None:
         """Sets the entry's direct counter."""
         self._counted()
-        runtime().table_counter_set(self._address, self._find(key).index, value.packets, value.bytes)
+        runtime().table_counter_set(self._address, self._index(key), value.packets, value.bytes)
 
-    def meter(self, key: EntryKey) -> Meter:
+    def meter(self, key: EntryKey | None) -> Meter:
         """The entry's direct meter."""
         if not self.meter_rates:
             raise self._error(TableErrorCode.INVALID_ARGUMENT, "it has no direct meter")
-        return Meter.from_address(runtime().table_extra(self._address, self._find(key).index))
+        return Meter.from_address(runtime().table_extra(self._address, self._index(key)))
 
     def last_hits(self) -> list[tuple[Entry, int]]:
         """Every entry with the time in microseconds of its last packet, at first that of its insertion."""
@@ -224,13 +225,14 @@ class MatchTable:
         return len(self.table.actions) + 1, (address,) + (0,) * (self._data_words - 1)
 
     def _group(self, action: GroupReference | OneShot) -> ctypes.Array[ctypes.c_uint64]:
-        """A group as tables.py's C reads it: how many choices, the words of each, then their actions and data."""
+        """A group as tables.py's C reads it: choices, words of each, whether chance chooses; then actions and data."""
         assert self._profile is not None
         if isinstance(action, GroupReference):
-            calls = self._profile.group(action.id)
+            calls, random = self._profile.group(action.id), False
         else:
             calls = [call for call, weight in action.choices for _ in range(weight)]
-        packed: list[int] = [len(calls), 1 + self._data_words]
+            random = action.random
+        packed: list[int] = [len(calls), 1 + self._data_words, random]
         for call in calls:
             number, data = self._action(call)
             packed += [number, *data]
@@ -281,6 +283,10 @@ class MatchTable:
                 )
             data += to_words(value, parameter.width)
         return number, tuple(data) + (0,) * (self._data_words - len(data))
+
+    def _index(self, key: EntryKey | None) -> int:
+        """The entry's place in the look-up structure."""
+        return -1 if key is None else self._find(key).index
 
     def _find(self, key: EntryKey) -> _Installed:
         installed = self._installed.get(self.keys.pack(key))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from p4switch.entries import ActionCall
-from p4switch.p4runtime_errors import invalid, unimplemented
+from p4switch.p4runtime_errors import invalid
 from p4switch.p4runtime_proto import p4i, p4r
-from p4switch.p4runtime_values import decode_value, encode_value
+from p4switch.p4runtime_translation import Codec, Translations
 from p4switch.program import ActionParameter
 
 
@@ -15,10 +15,12 @@ class ActionCodec:
     """One action, its parameters' positions looked up by id once.
 
     P4Runtime specification, "Action Specification". `parameters` are the program's own: values must fit them.
-    INVALID_ARGUMENT if they are not as many as P4Info's, UNIMPLEMENTED for values translated to strings.
+    INVALID_ARGUMENT if they are not as many as P4Info's.
     """
 
-    def __init__(self, action: p4i.Action, parameters: Sequence[ActionParameter]) -> None:
+    def __init__(
+        self, action: p4i.Action, parameters: Sequence[ActionParameter], translations: Translations
+    ) -> None:
         self.id = action.preamble.id
         self.name = action.preamble.name
         if len(action.params) != len(parameters):
@@ -26,13 +28,13 @@ class ActionCodec:
                 f"action {self.name} has {len(action.params)} parameters in the P4Info, "
                 f"{len(parameters)} in the device config"
             )
-        self._ids = tuple(param.id for param in action.params)
-        self._slots: dict[int, tuple[int, int, str]] = {}
+        self._codecs: list[tuple[int, Codec]] = []
+        self._slots: dict[int, tuple[int, int, str, Codec]] = {}
         for position, (param, parameter) in enumerate(zip(action.params, parameters, strict=True)):
             what = f"parameter {param.name} of action {self.name}"
-            if param.bitwidth == 0:
-                raise unimplemented(f"{what}: values translated to strings are not supported")
-            self._slots[param.id] = (position, parameter.width, what)
+            codec = translations.of(param, what)
+            self._codecs.append((param.id, codec))
+            self._slots[param.id] = (position, parameter.width, what, codec)
 
     def decode(self, message: p4r.Action) -> ActionCall:
         """The call; INVALID_ARGUMENT unless every parameter has exactly one value that fits."""
@@ -42,8 +44,8 @@ class ActionCodec:
             slot = slots.get(param.param_id)
             if slot is None:
                 raise invalid(f"action {self.name} has no parameter {param.param_id}, only {_listed(slots)}")
-            position, width, what = slot
-            values[position] = decode_value(param.value, width, what)
+            position, width, what, codec = slot
+            values[position] = codec.decode(param.value, width, what)
         if len(values) != len(slots) or len(message.params) != len(slots):
             given = _listed(param.param_id for param in message.params)
             raise invalid(f"action {self.name} takes the parameters {_listed(slots)} once each, got {given}")
@@ -52,8 +54,8 @@ class ActionCodec:
     def encode(self, call: ActionCall) -> p4r.Action:
         """The message for a call of this action."""
         message = p4r.Action(action_id=self.id)
-        for param_id, value in zip(self._ids, call.args, strict=True):
-            message.params.add(param_id=param_id, value=encode_value(value))
+        for (param_id, codec), value in zip(self._codecs, call.args, strict=True):
+            message.params.add(param_id=param_id, value=codec.encode(value))
         return message
 
 

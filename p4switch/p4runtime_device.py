@@ -23,6 +23,7 @@ from p4switch.p4runtime_notifier import Notifier
 from p4switch.p4runtime_packetio import ControllerHeader
 from p4switch.p4runtime_proto import p4r
 from p4switch.p4runtime_watch import WatchedPorts
+from p4switch.port_counters import PortCounters, port_counters
 from p4switch.port_status import PortMonitor
 from p4switch.program import ProgramError
 from p4switch.toolchain import ToolchainError
@@ -57,6 +58,7 @@ class Device:
         drop_port: int,
         links: Mapping[tuple[int, Direction], LinkProperties] | None = None,
         device_id: int = 0,
+        priority_queues: int = 1,
     ) -> None:
         self.packet_in: Callable[[p4r.PacketIn], None] = lambda _: None
         self.notify: Callable[[p4r.StreamMessageResponse], None] = lambda _: None
@@ -69,7 +71,9 @@ class Device:
         self._drop_port = drop_port
         self._links = dict(links or {})
         self._linking = threading.Lock()
+        self._past = dict.fromkeys(ports, PortCounters())  # of the pipelines before the present one
         self._device_id = device_id
+        self._priority_queues = priority_queues
         self._running: tuple[Engine, Callable[[bytes], None]] | None = None
         self._committed: Pipeline | None = None
         self._saved: Pipeline | None = None
@@ -89,27 +93,25 @@ class Device:
 
         Raises ProgramError, ToolchainError or PortError as the engine does.
         """
-        self._run(Engine.load(device_config, cpu_port=self._cpu_port, drop_port=self._drop_port), _discard)
+        self._run(self._engine(device_config), _discard)
 
     def load(self, config: p4r.ForwardingPipelineConfig) -> Pipeline:
         """Realise a config beside the present one; INVALID_ARGUMENT (or INTERNAL: no C compiler) says why not."""
         if not config.HasField("p4info") or not config.p4_device_config:
             raise invalid("the config needs both a P4Info and a device config (BMv2 JSON)")
         try:
-            engine = Engine.load(
-                _bmv2_json(config.p4_device_config), cpu_port=self._cpu_port, drop_port=self._drop_port
-            )
+            engine = self._engine(_bmv2_json(config.p4_device_config))
         except ProgramError as error:
             raise invalid(f"the device config cannot be loaded: {error}") from error
         except ToolchainError as error:
             raise P4RuntimeError(grpc.StatusCode.INTERNAL, str(error)) from error
-        return Pipeline(
-            config,
-            engine,
-            Entities(config.p4info, engine, self._watched),
-            ControllerHeader(config.p4info, "packet_in"),
-            ControllerHeader(config.p4info, "packet_out"),
+        entities = Entities(config.p4info, engine, self._watched)
+        types = engine.program.header_types.values()
+        packet_in, packet_out = (
+            ControllerHeader(config.p4info, name, types, entities.translations)
+            for name in ("packet_in", "packet_out")
         )
+        return Pipeline(config, engine, entities, packet_in, packet_out)
 
     def save(self, pipeline: Pipeline) -> None:
         """Keep a pipeline to be committed: reads and writes concern it from now on, packets do not."""
@@ -138,10 +140,15 @@ class Device:
             self._notifier.stop()
         self._notifier = Notifier(pipeline.engine, pipeline.entities, lambda message: self.notify(message))
         self._committed, self._saved = pipeline, None
-        if self._ports and self._monitor is None:
+        if self._ports:
+            self.ports_down(self.monitor.down)
+
+    @property
+    def monitor(self) -> PortMonitor:
+        """Follows the ports' interfaces, from the first call on."""
+        if self._monitor is None:
             self._monitor = PortMonitor(self._ports, lambda down: self.port_status(down))
-            self._watched.down = self._monitor.down
-            pipeline.entities.watch()
+        return self._monitor
 
     def ports_down(self, ports: frozenset[int]) -> None:
         """Groups pass over members that watch these ports, and no others."""
@@ -198,13 +205,18 @@ class Device:
             for port, interface in self._ports.items():
                 answer: dict[str, Any] = {"port": port, "interface": interface}
                 if port in counts:
-                    answer |= {name: getattr(counts[port], name) for name, _ in counts[port]._fields_}
+                    answer |= {name: getattr(counts[port], name) for name, *_ in counts[port]._fields_}
                 for direction in Direction:
                     if properties := self._links.get((port, direction)):
                         statistics = engine.link_statistics(port, direction) if engine else None
                         answer[direction] = report(properties, statistics)
                 found.append(answer)
         return found
+
+    def counters(self) -> dict[int, PortCounters]:
+        """What has crossed each port since the switch was started."""
+        with self._linking:
+            return self._total()
 
     def stop(self) -> None:
         """Close the ports. The caller does not hold the service's lock, for which a thread that ends may wait."""
@@ -219,9 +231,18 @@ class Device:
                 self._running[0].stop()
                 self._running = None
 
+    def _engine(self, device_config: bytes) -> Engine:
+        engine = Engine.load(device_config, cpu_port=self._cpu_port, drop_port=self._drop_port)
+        engine.set_priority_queues(self._priority_queues)
+        return engine
+
     def _seeded(self, properties: LinkProperties) -> LinkProperties:
         """Links of different switches with one seed shall not lose the same packets."""
         return replace(properties, seed=properties.seed | self._device_id % 2**11 << 53)
+
+    def _total(self) -> dict[int, PortCounters]:
+        now = port_counters(self._running[0]) if self._running else {}
+        return {port: past + now.get(port, PortCounters()) for port, past in self._past.items()}
 
     def _run(self, engine: Engine, deliver: Callable[[bytes], None]) -> None:
         engine.log_messages(_log.isEnabledFor(logging.INFO))
@@ -229,6 +250,7 @@ class Device:
             links = {place: self._seeded(properties) for place, properties in self._links.items()}
             previous = self._running
             if previous is not None:
+                self._past = self._total()
                 previous[0].stop()
             try:
                 engine.start(self._ports, deliver, links=links)

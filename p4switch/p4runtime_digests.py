@@ -6,28 +6,26 @@ P4Runtime specification, "DigestEntry" and "DigestList". Time comes from the cal
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import grpc
 
 from p4switch.entries import Digest
+from p4switch.p4runtime_data import DataType, data_type
 from p4switch.p4runtime_errors import P4RuntimeError, invalid, not_found, unimplemented
-from p4switch.p4runtime_proto import p4d, p4i, p4r, p4t
-from p4switch.p4runtime_values import encode_signed, encode_value
+from p4switch.p4runtime_proto import p4i, p4r
+from p4switch.p4runtime_translation import Translations
 
 _LONGEST_LIST = 1000
-
-_Encode = Callable[[int], p4d.P4Data]
 
 
 @dataclass(slots=True)
 class _Digest:
-    """One digest: how it is written, its config if it is enabled, what waits to be sent, what is not acknowledged."""
+    """One digest: its values' type, its config if it is enabled, what waits to be sent, what is not acknowledged."""
 
     id: int
-    is_struct: bool
-    fields: tuple[_Encode, ...]
+    type: DataType
     config: p4r.DigestEntry.Config | None = None
     lists: int = 0
     waiting: dict[tuple[int, ...], None] = field(default_factory=dict)
@@ -38,7 +36,7 @@ class _Digest:
 class Digests:
     """All digests of a pipeline. Thread-safe: the data plane's digests come on another thread than requests."""
 
-    def __init__(self, p4info: p4i.P4Info, names: Iterable[str]) -> None:
+    def __init__(self, p4info: p4i.P4Info, names: Iterable[str], translations: Translations) -> None:
         """`names`: of the program's digests, in its order; P4Info may call one of an unnamed type otherwise."""
         self._lock = threading.Lock()
         self._digests: dict[int, _Digest] = {}
@@ -50,7 +48,9 @@ class Digests:
             name = info.preamble.name if info.preamble.name in programmed else next(iter(others), "")
             if name in others:
                 others.remove(name)
-            digest = _Digest(info.preamble.id, *_fields(info, p4info.type_info))
+            what = f"digest {info.preamble.name}"
+            values = data_type(info.type_spec, p4info.type_info, translations, what)
+            digest = _Digest(info.preamble.id, values)
             self._digests[digest.id] = self._by_name[name] = digest
 
     # Requests
@@ -134,16 +134,9 @@ class Digests:
         digest.lists += 1
         message = p4r.DigestList(digest_id=digest.id, list_id=digest.lists, timestamp=epoch)
         for values in digest.waiting:
-            if len(values) != len(digest.fields):
+            if len(values) != digest.type.size:
                 raise unimplemented(f"digest {digest.id:#x}: its P4Info has other fields than the program's")
-            data = [encode(value) for encode, value in zip(digest.fields, values, strict=True)]
-            item = message.data.add()
-            if digest.is_struct:
-                item.struct.members.extend(data)
-            elif len(data) == 1:
-                item.CopyFrom(data[0])
-            else:
-                item.tuple.members.extend(data)
+            message.data.append(digest.type.encode(iter(values)))
         if digest.config is not None and digest.config.ack_timeout_ns > 0:
             digest.sent[digest.lists] = now, frozenset(digest.waiting)
         digest.waiting.clear()
@@ -172,32 +165,3 @@ class Digests:
         copy = p4r.DigestEntry.Config()
         copy.CopyFrom(config)
         digest.config = copy
-
-
-def _fields(info: p4i.Digest, types: p4t.P4TypeInfo) -> tuple[bool, tuple[_Encode, ...]]:
-    """Whether a digest is a struct, and how each of its fields is written."""
-    spec = info.type_spec
-    match spec.WhichOneof("type_spec"):
-        case "struct":
-            members = types.structs[spec.struct.name].members
-            return True, tuple(_field(member.type_spec, types) for member in members)
-        case "tuple":
-            return False, tuple(_field(member, types) for member in spec.tuple.members)
-    return False, (_field(spec, types),)
-
-
-def _field(spec: p4t.P4DataTypeSpec, types: p4t.P4TypeInfo) -> _Encode:
-    match spec.WhichOneof("type_spec"):
-        case "bool":
-            return lambda value: p4d.P4Data(bool=bool(value))
-        case "bitstring" if spec.bitstring.WhichOneof("type_spec") == "int":
-            width = spec.bitstring.int.bitwidth
-            half = 1 << width - 1
-            return lambda value: p4d.P4Data(bitstring=encode_signed((value ^ half) - half))
-        case "serializable_enum":
-            return lambda value: p4d.P4Data(enum_value=encode_value(value))
-        case "new_type":
-            representation = types.new_types[spec.new_type.name]
-            if representation.WhichOneof("representation") == "original_type":
-                return _field(representation.original_type, types)
-    return lambda value: p4d.P4Data(bitstring=encode_value(value))

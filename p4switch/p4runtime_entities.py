@@ -9,11 +9,18 @@ from p4switch.engine import Engine
 from p4switch.p4runtime_actions import ActionCodec
 from p4switch.p4runtime_digests import Digests
 from p4switch.p4runtime_errors import invalid, unimplemented
-from p4switch.p4runtime_externs import CounterArray, MeterArray, RegisterArray
+from p4switch.p4runtime_externs import (
+    CounterArray,
+    MeterArray,
+    RegisterArray,
+    meter_type,
+    require_zero_counters,
+)
 from p4switch.p4runtime_multicast import CloneSessions, MulticastGroups
 from p4switch.p4runtime_profiles import ActionProfile, ValueSet
 from p4switch.p4runtime_proto import p4i, p4r
 from p4switch.p4runtime_tables import Table
+from p4switch.p4runtime_translation import Translations
 from p4switch.p4runtime_watch import WatchedPorts
 
 _Object = TypeVar("_Object")
@@ -33,16 +40,19 @@ class Entities:
                 raise invalid(f"the P4Info has a table {table.preamble.name}, the device config has none")
         # Of the others a compiler may have dropped those that the program never uses.
         # An action that a control calls, too, is there a second time, its parameters bound.
+        self.translations = translations = Translations(p4info.type_info)
         by_count = sorted(program.actions.values(), key=lambda action: len(action.parameters))
         parameters = {action.name: action.parameters for action in by_count}
         actions = {
-            action.preamble.id: ActionCodec(action, parameters[action.preamble.name])
+            action.preamble.id: ActionCodec(action, parameters[action.preamble.name], translations)
             for action in p4info.actions
             if action.preamble.name in parameters
         }
         profiles = {profile.preamble.id: profile for profile in p4info.action_profiles}
         self.tables = {
-            table.preamble.id: Table(table, actions, profiles.get(table.implementation_id), ports, engine)
+            table.preamble.id: Table(
+                table, actions, profiles.get(table.implementation_id), ports, engine, translations
+            )
             for table in p4info.tables
         }
         self.counters = {
@@ -51,7 +61,7 @@ class Entities:
             if counter.preamble.name in program.counters
         }
         self.registers = {
-            register.preamble.id: RegisterArray(register, engine)
+            register.preamble.id: RegisterArray(register, engine, p4info.type_info, translations)
             for register in p4info.registers
             if register.preamble.name in program.registers
         }
@@ -66,20 +76,20 @@ class Entities:
             if profile.preamble.name in program.profiles
         }
         self.value_sets = {
-            info.preamble.id: ValueSet(info, engine)
+            info.preamble.id: ValueSet(info, engine, translations)
             for info in p4info.value_sets
             if info.preamble.name in program.value_sets
         }
-        self._multicast = MulticastGroups(engine)
-        self._sessions = CloneSessions(engine)
-        self.digests = Digests(p4info, (digest.name for digest in program.digests.values()))
+        self._multicast = MulticastGroups(engine, ports)
+        self._sessions = CloneSessions(engine, ports)
+        self.digests = Digests(p4info, (digest.name for digest in program.digests.values()), translations)
         self.on_timeouts: Callable[[], None] | None = None  # called when an entry has been given a timeout
         for table in self.tables.values():
             table.on_timeout = self._timeout
         for meter in p4info.direct_meters:
-            _lookup(self.tables, meter.direct_table_id, "table").direct_meter = meter.spec
+            _lookup(self.tables, meter.direct_table_id, "table").resources.meter = meter_type(meter)
         for direct in p4info.direct_counters:
-            _lookup(self.tables, direct.direct_table_id, "table").has_direct_counter = True
+            _lookup(self.tables, direct.direct_table_id, "table").resources.counted = True
 
     def _timeout(self) -> None:
         if self.on_timeouts is not None:
@@ -91,9 +101,16 @@ class Entities:
             profile.groups.watch()
         for table in self.tables.values():
             table.watch()
+        self._multicast.watch()
+        self._sessions.watch()
 
     def write(self, update: p4r.Update) -> None:
         """Carry out one update of a Write request."""
+        require_zero_counters(update.entity)
+        self.restore(update)
+
+    def restore(self, update: p4r.Update) -> None:
+        """Carry out an update that may also set what only the data plane changes otherwise."""
         entity = update.entity
         match entity.WhichOneof("entity"):
             case "table_entry":
@@ -158,7 +175,7 @@ class Entities:
             case "direct_counter_entry":
                 wanted = query.direct_counter_entry.table_entry
                 for table in _select(self.tables, wanted.table_id, "table"):
-                    if wanted.table_id or table.has_direct_counter:
+                    if wanted.table_id or table.resources.counted:
                         for direct in table.read_counters(wanted):
                             yield p4r.Entity(direct_counter_entry=direct)
             case "counter_entry":
@@ -172,7 +189,7 @@ class Entities:
             case "direct_meter_entry":
                 wanted = query.direct_meter_entry.table_entry
                 for table in _select(self.tables, wanted.table_id, "table"):
-                    if wanted.table_id or table.has_direct_meter:
+                    if wanted.table_id or table.resources.meter is not None:
                         for metered in table.read_meters(query.direct_meter_entry):
                             yield p4r.Entity(direct_meter_entry=metered)
             case "meter_entry":
@@ -219,6 +236,8 @@ class Entities:
                 yield p4r.Update(type=p4r.Update.MODIFY, entity=p4r.Entity(value_set_entry=members))
         for table in self.tables.values():
             yield from table.export()
+        for meter in self.meters.values():
+            yield from meter.export()
         yield from self._multicast.export()
         yield from self._sessions.export()
         for digest in self.digests.read(p4r.DigestEntry()):

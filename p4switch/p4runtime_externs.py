@@ -1,16 +1,25 @@
-"""Counter and register arrays over P4Runtime (specification, "CounterEntry" and "RegisterEntry")."""
+"""Arrays of counters, registers and meters over P4Runtime (specification, "CounterEntry" and so on)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 
 import grpc
 
 from p4switch.engine import Engine
-from p4switch.entries import CounterValue, MeterConfig
-from p4switch.p4runtime_errors import P4RuntimeError, invalid, unimplemented
-from p4switch.p4runtime_proto import p4d, p4i, p4r
-from p4switch.p4runtime_values import decode_signed, decode_value, encode_signed, encode_value
+from p4switch.entries import CounterValue, MeterConfig, MeterCounters
+from p4switch.p4runtime_data import data_type
+from p4switch.p4runtime_errors import P4RuntimeError, invalid
+from p4switch.p4runtime_proto import p4i, p4r, p4t
+from p4switch.p4runtime_translation import Translations
+
+_COLOR_COUNTERS = {
+    "table_entry": "meter_counter_data",
+    "direct_meter_entry": "counter_data",
+    "meter_entry": "counter_data",
+}
+_METER_TYPES = {f"@{name.lower()}": number for name, number in p4i.MeterSpec.Type.items()}
 
 
 class CounterArray:
@@ -26,7 +35,7 @@ class CounterArray:
         """Set one cell, or every cell where no index is given; without data nothing changes."""
         indices = _indices(message, self.size, self.name)
         if message.HasField("data"):
-            value = CounterValue(packets=message.data.packet_count, bytes=message.data.byte_count)
+            value = decode_counter(message.data)
             for index in indices:
                 self._engine.counter_write(self.name, index, value)
 
@@ -41,24 +50,28 @@ class CounterArray:
             yield p4r.CounterEntry(
                 counter_id=self.id,
                 index=p4r.Index(index=index),
-                data=p4r.CounterData(packet_count=value.packets, byte_count=value.bytes),
+                data=encode_counter(value),
             )
 
 
 class RegisterArray:
     """One register: its cells read and written by index, or all at once. (BMv2's server cannot do it.)"""
 
-    def __init__(self, register: p4i.Register, engine: Engine) -> None:
+    def __init__(
+        self, register: p4i.Register, engine: Engine, types: p4t.P4TypeInfo, translations: Translations
+    ) -> None:
         self.id = register.preamble.id
         self.name = register.preamble.name
-        self.size = engine.program.registers[self.name].size
+        array = engine.program.registers[self.name]
+        self.size = array.size
+        self._width = array.width
         self._engine = engine
-        self._type = register.type_spec
+        self._type = data_type(register.type_spec, types, translations, f"register {self.name}")
 
     def modify(self, message: p4r.RegisterEntry) -> None:
         """Set one cell, or every cell where no index is given."""
         indices = _indices(message, self.size, self.name)
-        value = self._decode(message.data)
+        value = self._type.decode(message.data, self._width)
         for index in indices:
             self._engine.register_write(self.name, index, value)
 
@@ -68,41 +81,8 @@ class RegisterArray:
         values = self._engine.register_read(self.name, indices.start, len(indices))
         for index, value in zip(indices, values, strict=True):
             yield p4r.RegisterEntry(
-                register_id=self.id, index=p4r.Index(index=index), data=self._encode(value)
+                register_id=self.id, index=p4r.Index(index=index), data=self._type.encode(iter([value]))
             )
-
-    def _decode(self, data: p4d.P4Data) -> int:
-        kind = self._kind()
-        if data.WhichOneof("data") != ("bool" if kind == "bool" else "bitstring"):
-            raise invalid(
-                f"register {self.name} holds {kind} values, the request has {data.WhichOneof('data')}"
-            )
-        what = f"register {self.name}"
-        if kind == "bit":
-            return decode_value(data.bitstring, self._type.bitstring.bit.bitwidth, what)
-        if kind == "int":
-            width = self._type.bitstring.int.bitwidth
-            return decode_signed(data.bitstring, width, what) & (1 << width) - 1
-        return int(data.bool)
-
-    def _encode(self, value: int) -> p4d.P4Data:
-        match self._kind():
-            case "bit":
-                return p4d.P4Data(bitstring=encode_value(value))
-            case "int":
-                width = self._type.bitstring.int.bitwidth
-                return p4d.P4Data(
-                    bitstring=encode_signed(value - (1 << width) if value >> width - 1 else value)
-                )
-        return p4d.P4Data(bool=bool(value))
-
-    def _kind(self) -> str:
-        kind: str | None = self._type.WhichOneof("type_spec")
-        if kind == "bitstring":
-            kind = self._type.bitstring.WhichOneof("type_spec")
-        if kind not in ("bit", "int", "bool"):
-            raise unimplemented(f"register {self.name}: values of a {kind} type cannot be read or written")
-        return kind
 
 
 class MeterArray:
@@ -113,50 +93,94 @@ class MeterArray:
         self.name = meter.preamble.name
         self.size = engine.program.meters[self.name].size
         self._engine = engine
-        self._spec = meter.spec
+        self._type = meter_type(meter)
 
     def modify(self, message: p4r.MeterEntry) -> None:
         """Configure one cell, or every cell where no index is given; without a config it is reset."""
-        refuse_color_counters(message, self.name)
-        config = decode_meter(message.config, self._spec) if message.HasField("config") else None
+        config = decode_meter(message.config, self._type) if message.HasField("config") else None
         for index in _indices(message, self.size, self.name):
             self._engine.meter_write(self.name, index, config)
+            if message.HasField("counter_data"):
+                counters = decode_meter_counters(message.counter_data)
+                self._engine.meter_counters_write(self.name, index, counters)
 
     def read(self, query: p4r.MeterEntry) -> Iterator[p4r.MeterEntry]:
-        """One cell, or every cell where no index is given."""
-        refuse_color_counters(query, self.name)
+        """One cell, or every cell where no index is given; with what it has counted, if the query has that."""
         for index in _indices(query, self.size, self.name):
             message = p4r.MeterEntry(meter_id=self.id, index=p4r.Index(index=index))
             config = self._engine.meter_read(self.name, index)
             if config is not None:
                 message.config.CopyFrom(encode_meter(config))
+            if query.HasField("counter_data"):
+                counters = self._engine.meter_counters(self.name, index)
+                message.counter_data.CopyFrom(encode_meter_counters(counters))
             yield message
 
+    def export(self) -> Iterator[p4r.Update]:
+        """The updates that bring a new array to these rates."""
+        for message in self.read(p4r.MeterEntry(meter_id=self.id)):
+            if message.HasField("config"):
+                yield p4r.Update(type=p4r.Update.MODIFY, entity=p4r.Entity(meter_entry=message))
 
-def decode_meter(message: p4r.MeterConfig, spec: p4i.MeterSpec) -> MeterConfig:
+
+def decode_counter(data: p4r.CounterData) -> CounterValue:
+    """A counter's value; INVALID_ARGUMENT if it is negative."""
+    if data.packet_count < 0 or data.byte_count < 0:
+        raise invalid(f"a counter cannot be at {data.packet_count} packets and {data.byte_count} bytes")
+    return CounterValue(packets=data.packet_count, bytes=data.byte_count)
+
+
+def encode_counter(value: CounterValue) -> p4r.CounterData:
+    """The message for a counter's value."""
+    return p4r.CounterData(packet_count=value.packets, byte_count=value.bytes)
+
+
+def meter_type(meter: p4i.Meter | p4i.DirectMeter) -> p4i.MeterSpec.Type.ValueType:
+    """A meter's type: its own, or what an annotation such as `@single_rate_three_color` says.
+
+    The specification ("Meter & DirectMeter") has the compiler turn annotations into types; p4c 1.2.4 hands them on.
+    """
+    annotated = (_METER_TYPES[a] for a in meter.preamble.annotations if a in _METER_TYPES)
+    return meter.spec.type or next(annotated, p4i.MeterSpec.TWO_RATE_THREE_COLOR)
+
+
+def decode_meter(message: p4r.MeterConfig, kind: p4i.MeterSpec.Type.ValueType) -> MeterConfig:
     """A meter's rates; INVALID_ARGUMENT if they are not those of its type (specification, "MeterEntry")."""
-    if spec.type == p4i.MeterSpec.SINGLE_RATE_THREE_COLOR:
-        if message.eburst:
-            raise unimplemented(
-                "meters with an excess burst (RFC 2697) are not supported: leave eburst unset"
-            )
-    elif message.eburst:
+    if message.eburst and kind != p4i.MeterSpec.SINGLE_RATE_THREE_COLOR:
         raise invalid("only meters of the type SINGLE_RATE_THREE_COLOR have an eburst: leave it unset")
-    single = spec.type != p4i.MeterSpec.TWO_RATE_THREE_COLOR
-    if single and (message.pir, message.pburst) != (message.cir, message.cburst):
+    if kind != p4i.MeterSpec.TWO_RATE_THREE_COLOR and (message.pir, message.pburst) != (
+        message.cir,
+        message.cburst,
+    ):
         raise invalid("a meter of a single rate needs pir equal to cir and pburst equal to cburst")
-    return MeterConfig(message.cir, message.cburst, message.pir, message.pburst)
-
-
-def refuse_color_counters(message: p4r.MeterEntry | p4r.DirectMeterEntry, name: str) -> None:
-    """UNIMPLEMENTED if a request asks for counters by colour."""
-    if message.HasField("counter_data"):
-        raise unimplemented(f"{name}: meters do not count by colour: leave counter_data unset")
+    return MeterConfig(message.cir, message.cburst, message.pir, message.pburst, message.eburst)
 
 
 def encode_meter(config: MeterConfig) -> p4r.MeterConfig:
     """The message for a meter's rates."""
-    return p4r.MeterConfig(cir=config.cir, cburst=config.cburst, pir=config.pir, pburst=config.pburst)
+    return p4r.MeterConfig(**asdict(config))
+
+
+def decode_meter_counters(data: p4r.MeterCounterData) -> MeterCounters:
+    """What a meter has counted by colour."""
+    return decode_counter(data.green), decode_counter(data.yellow), decode_counter(data.red)
+
+
+def encode_meter_counters(counters: MeterCounters) -> p4r.MeterCounterData:
+    """The message for what a meter has counted by colour."""
+    green, yellow, red = map(encode_counter, counters)
+    return p4r.MeterCounterData(green=green, yellow=yellow, red=red)
+
+
+def require_zero_counters(entity: p4r.Entity) -> None:
+    """INVALID_ARGUMENT if a write sets a counter by colour to anything but zero (specification, "Direct Resources")."""
+    kind = entity.WhichOneof("entity") or ""
+    name = _COLOR_COUNTERS.get(kind)
+    if name is None or not getattr(entity, kind).HasField(name):
+        return
+    counters = decode_meter_counters(getattr(getattr(entity, kind), name))
+    if any(value != CounterValue(0, 0) for value in counters):
+        raise invalid("counters by colour can only be set to zero: leave their fields unset")
 
 
 def _indices(message: p4r.CounterEntry | p4r.RegisterEntry | p4r.MeterEntry, size: int, name: str) -> range:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from p4switch.entries import Exact, Lpm, Match, Optional_, Range, Ternary
 from p4switch.p4runtime_errors import invalid, unimplemented
 from p4switch.p4runtime_proto import p4i, p4r
-from p4switch.p4runtime_values import decode_value, encode_value
+from p4switch.p4runtime_translation import NUMBERS, Codec, Translations
 from p4switch.program import TableKey
 
 _KINDS = {
@@ -28,19 +28,18 @@ PRIORITIZED_KINDS = frozenset({"ternary", "range", "optional"})
 
 @dataclass(frozen=True, slots=True)
 class MatchField:
-    """One field of a table's key: its P4Info id, name and width, and its kind as `FieldMatch` names it."""
+    """One field of a table's key: its P4Info id, name and width, its kind as `FieldMatch` names it, its values."""
 
     id: int
     name: str
     width: int
     kind: str
+    codec: Codec = NUMBERS
 
     @classmethod
-    def of(cls, field: p4i.MatchField, key: TableKey, table: str) -> MatchField:
+    def of(cls, field: p4i.MatchField, key: TableKey, table: str, translations: Translations) -> MatchField:
         """From P4Info and the program, which must agree on the kind; values must fit the program's field."""
         what = f"key {field.name} of table {table}"
-        if field.bitwidth == 0:
-            raise unimplemented(f"{what}: values translated to strings are not supported")
         kind = _KINDS.get(field.match_type, "unspecified")
         # BMv2 has no optional matches: p4c writes them as ternary ones.
         if kind != ("exact" if key.kind == "valid" else key.kind) and (kind, key.kind) != (
@@ -48,16 +47,18 @@ class MatchField:
             "ternary",
         ):
             raise invalid(f"{what}: the device config has a {key.kind} match here, the P4Info another")
-        return cls(field.id, what, key.width, kind)
+        return cls(field.id, what, key.width, kind, _codec(field, kind, what, translations))
 
     @classmethod
-    def of_value_set(cls, field: p4i.MatchField, width: int, value_set: str) -> MatchField:
+    def of_value_set(
+        cls, field: p4i.MatchField, width: int, value_set: str, translations: Translations
+    ) -> MatchField:
         """One field of a value set, from P4Info; the device config says nothing of its kind."""
         what = f"field {field.id} of value set {value_set}"
         kind = _KINDS.get(field.match_type, "unspecified")
         if kind == "unspecified":
             raise unimplemented(f"{what}: {kind} matches are not supported")
-        return cls(field.id, what, width, kind)
+        return cls(field.id, what, width, kind, _codec(field, kind, what, translations))
 
     @property
     def dont_care(self) -> Match | None:
@@ -78,11 +79,15 @@ class MatchField:
         kind = message.WhichOneof("field_match_type")
         if kind != self.kind:
             raise invalid(f"{self.name}: this field has {self.kind} matches, the request a {kind} match")
-        return _DECODERS[kind](message, self.width, self.name)
+        return _DECODERS[kind](message, self)
+
+    def value(self, data: bytes) -> int:
+        """A value in a message; INVALID_ARGUMENT if it is none of the field's."""
+        return self.codec.decode(data, self.width, self.name)
 
     def encode(self, match: Match) -> p4r.FieldMatch | None:
         """The message for a match; None for one that matches anything, which P4Runtime leaves out."""
-        message = p4r.FieldMatch(field_id=self.id)
+        message, encode_value = p4r.FieldMatch(field_id=self.id), self.codec.encode
         if self.kind == "optional" and isinstance(match, Ternary):  # of an entry that the program declares
             match = Optional_(match.value if match.mask else None)
         match match:
@@ -106,46 +111,56 @@ class MatchField:
         return message
 
 
-def _exact(message: p4r.FieldMatch, width: int, name: str) -> Match:
-    return Exact(decode_value(message.exact.value, width, name))
+def _codec(field: p4i.MatchField, kind: str, what: str, translations: Translations) -> Codec:
+    codec = translations.of(field, what)
+    if codec is not NUMBERS and kind not in ("exact", "optional"):
+        raise unimplemented(
+            f"{what}: values translated to strings have exact and optional matches, not {kind}"
+        )
+    return codec
 
 
-def _lpm(message: p4r.FieldMatch, width: int, name: str) -> Match:
-    value, length = decode_value(message.lpm.value, width, name), message.lpm.prefix_len
+def _exact(message: p4r.FieldMatch, field: MatchField) -> Match:
+    return Exact(field.value(message.exact.value))
+
+
+def _lpm(message: p4r.FieldMatch, field: MatchField) -> Match:
+    width = field.width
+    value, length = field.value(message.lpm.value), message.lpm.prefix_len
     if not 0 < length <= width:
         raise invalid(
-            f"{name}: prefix length {length} is not in 1..{width}; leave the field out to match anything"
+            f"{field.name}: prefix length {length} is not in 1..{width}; leave the field out to match anything"
         )
     if value & (1 << width - length) - 1:
-        raise invalid(f"{name}: {value:#x}/{length} has ones behind its prefix")
+        raise invalid(f"{field.name}: {value:#x}/{length} has ones behind its prefix")
     return Lpm(value, length)
 
 
-def _ternary(message: p4r.FieldMatch, width: int, name: str) -> Match:
-    value = decode_value(message.ternary.value, width, name)
-    mask = decode_value(message.ternary.mask, width, name)
+def _ternary(message: p4r.FieldMatch, field: MatchField) -> Match:
+    value = field.value(message.ternary.value)
+    mask = field.value(message.ternary.mask)
     if mask == 0:
-        raise invalid(f"{name}: the mask is zero; leave the field out to match anything")
+        raise invalid(f"{field.name}: the mask is zero; leave the field out to match anything")
     if value & ~mask:
-        raise invalid(f"{name}: {value:#x} has ones where its mask {mask:#x} has zeros")
+        raise invalid(f"{field.name}: {value:#x} has ones where its mask {mask:#x} has zeros")
     return Ternary(value, mask)
 
 
-def _range(message: p4r.FieldMatch, width: int, name: str) -> Match:
-    low = decode_value(message.range.low, width, name)
-    high = decode_value(message.range.high, width, name)
+def _range(message: p4r.FieldMatch, field: MatchField) -> Match:
+    low = field.value(message.range.low)
+    high = field.value(message.range.high)
     if low > high:
-        raise invalid(f"{name}: the range {low}..{high} is empty")
-    if low == 0 and high == (1 << width) - 1:
-        raise invalid(f"{name}: the range holds every value; leave the field out to match anything")
+        raise invalid(f"{field.name}: the range {low}..{high} is empty")
+    if low == 0 and high == (1 << field.width) - 1:
+        raise invalid(f"{field.name}: the range holds every value; leave the field out to match anything")
     return Range(low, high)
 
 
-def _optional(message: p4r.FieldMatch, width: int, name: str) -> Match:
-    return Optional_(decode_value(message.optional.value, width, name))
+def _optional(message: p4r.FieldMatch, field: MatchField) -> Match:
+    return Optional_(field.value(message.optional.value))
 
 
-_DECODERS: dict[str, Callable[[p4r.FieldMatch, int, str], Match]] = {
+_DECODERS: dict[str, Callable[[p4r.FieldMatch, MatchField], Match]] = {
     "exact": _exact,
     "lpm": _lpm,
     "ternary": _ternary,

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+import grpc
+
 from p4switch.engine import Engine
 from p4switch.entries import EntryKey, Lpm, Match, Ternary
 from p4switch.p4runtime_actions import ActionCodec
-from p4switch.p4runtime_errors import invalid, not_found
+from p4switch.p4runtime_errors import P4RuntimeError, invalid, not_found
 from p4switch.p4runtime_matches import MatchField
 from p4switch.p4runtime_proto import p4i, p4r
+from p4switch.p4runtime_translation import Translations
 from p4switch.p4runtime_watch import WatchedPorts, watches
+
+_HEAVIEST = 1 << 16
 
 
 class ActionProfile:
@@ -129,11 +134,14 @@ class _Groups:
             raise invalid(
                 f"{what}: max_size {message.max_size} is not in 1..{limit}, the profile's max_group_size"
             )
-        check_weights(
+        weights = check_weights(
             self._profile.info, [member.weight for member in message.members], message.max_size, what
         )
-        weight = self._profile.ports.weight
-        return tuple((member.member_id, weight(member, what)) for member in message.members)
+        passes_over = self._profile.ports.passes_over
+        return tuple(
+            (member.member_id, 0 if passes_over(member, what) else weight)
+            for member, weight in zip(message.members, weights, strict=True)
+        )
 
     def _keep(self, message: p4r.ActionProfileGroup) -> None:
         copy = p4r.ActionProfileGroup()
@@ -141,26 +149,45 @@ class _Groups:
         self._messages[message.group_id] = copy
 
 
-def check_weights(profile: p4i.ActionProfile, weights: Sequence[int], max_size: int, what: str) -> None:
-    """INVALID_ARGUMENT unless weights are 1..65536 and their sum, or number, is at most `max_size` (0: any).
+def check_weights(
+    profile: p4i.ActionProfile,
+    weights: Sequence[int],
+    max_size: int,
+    what: str,
+    *,
+    by_members: bool | None = None,
+) -> Sequence[int]:
+    """The weights in the data plane; INVALID_ARGUMENT unless their sum, or number, is at most `max_size` (0: any).
 
-    Specification, "ActionProfile": the profile says whether members or their weights are counted.
+    Specification, "ActionProfile": the profile says whether members or their weights are counted, unless `by_members`
+    does, and whether there may be weights at all; without them all weigh the same.
     """
-    by_members = profile.WhichOneof("selector_size_semantics") == "sum_of_members"
-    heaviest = (by_members and profile.sum_of_members.max_member_weight) or 1 << 16
+    if profile.weights_disallowed:
+        if any(weights):
+            raise invalid(f"{what}: the profile {profile.preamble.name} has no weights: leave them unset")
+        weights = [1] * len(weights)
+    if by_members is None:
+        by_members = profile.WhichOneof("selector_size_semantics") == "sum_of_members"
+    heaviest = profile.sum_of_members.max_member_weight if by_members else 0
     for weight in weights:
-        if not 0 < weight <= heaviest:
-            raise invalid(f"{what}: the weight {weight} is not in 1..{heaviest}")
+        if weight <= 0 or (heaviest and weight > heaviest):
+            raise invalid(f"{what}: the weight {weight} is not in 1..{heaviest or _HEAVIEST}")
+        if weight > _HEAVIEST:
+            raise P4RuntimeError(
+                grpc.StatusCode.RESOURCE_EXHAUSTED,
+                f"{what}: weights are at most {_HEAVIEST} here, not {weight}",
+            )
     size = len(weights) if by_members else sum(weights)
     if max_size and size > max_size:
         counted = "members" if by_members else "weights"
         raise invalid(f"{what}: {counted} of {size} in all are above its size, {max_size}")
+    return weights
 
 
 class ValueSet:
     """A parser value set (specification, "ValueSetEntry"). BMv2's server does not have them."""
 
-    def __init__(self, info: p4i.ValueSet, engine: Engine) -> None:
+    def __init__(self, info: p4i.ValueSet, engine: Engine, translations: Translations) -> None:
         self.id = info.preamble.id
         self.name = info.preamble.name
         self._engine = engine
@@ -170,7 +197,7 @@ class ValueSet:
                 f"value set {self.name} has {len(info.match)} fields in the P4Info, {len(keys)} here"
             )
         self._fields = tuple(
-            MatchField.of_value_set(match, key.width, self.name)
+            MatchField.of_value_set(match, key.width, self.name, translations)
             for match, key in zip(info.match, keys, strict=True)
         )
         self._members: list[p4r.ValueSetMember] = []

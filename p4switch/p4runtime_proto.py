@@ -1,4 +1,4 @@
-"""The P4Runtime messages and service stubs, taken from finsy without its client.
+"""The P4Runtime and gNMI messages and P4Runtime's service stubs, taken from finsy without its client.
 
 Importing `finsy` itself would load a whole asyncio controller, about as long again as all of gRPC, in every
 switch process. Its generated modules refer to each other relatively, so they load as well under a name of
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from finsy.proto import p4d, p4i, p4r, p4r_grpc, p4t, rpc_code, rpc_status, stratum
+    from finsy.proto import gnmi, p4d, p4i, p4r, p4r_grpc, p4t, rpc_code, rpc_status, stratum
 else:
     import sys
     from importlib import import_module
@@ -35,6 +35,7 @@ else:
     p4r_grpc = import_module(f"{_ALIAS}.p4.v1.p4runtime_pb2_grpc")
     rpc_code = import_module(f"{_ALIAS}.google.rpc.code_pb2")
     rpc_status = import_module(f"{_ALIAS}.google.rpc.status_pb2")
+    gnmi = import_module(f"{_ALIAS}.gnmi1.gnmi_pb2")
     stratum = import_module(f"{_ALIAS}.stratum1.p4_role_config_pb2")
 
-__all__ = ["p4d", "p4i", "p4r", "p4r_grpc", "p4t", "rpc_code", "rpc_status", "stratum"]
+__all__ = ["gnmi", "p4d", "p4i", "p4r", "p4r_grpc", "p4t", "rpc_code", "rpc_status", "stratum"]

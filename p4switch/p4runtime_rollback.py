@@ -30,10 +30,15 @@ def _present(entities: Entities, entity: p4r.Entity) -> Iterator[p4r.Entity]:
         table = entities.tables.get(entry.table_id)
         entry.ClearField("action")
         entry.controller_metadata, entry.metadata, entry.idle_timeout_ns = 0, b"", 0
-        if table is not None and table.has_direct_counter and not entry.is_default_action:
+        if table is not None and table.resources.counted:
             entry.counter_data.SetInParent()
-        if table is not None and table.has_direct_meter and not entry.is_default_action:
+        if table is not None and table.resources.meter is not None:
             entry.meter_config.SetInParent()
+            entry.meter_counter_data.SetInParent()
+    elif query.WhichOneof("entity") == "direct_meter_entry":
+        query.direct_meter_entry.counter_data.SetInParent()
+    elif query.WhichOneof("entity") == "meter_entry":
+        query.meter_entry.counter_data.SetInParent()
     for found in entities.read(query):
         if found.WhichOneof("entity") == "table_entry":
             found.table_entry.is_const = False

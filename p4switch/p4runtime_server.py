@@ -31,9 +31,9 @@ from p4switch.p4runtime_proto import p4r, p4r_grpc
 from p4switch.p4runtime_roles import Access
 from p4switch.p4runtime_rollback import undoing
 
-_API_VERSION = "1.4.1"
+_API_VERSION = "1.5.0"
 _MAX_STREAMS = 64
-_REQUEST_THREADS = 8
+_OTHER_THREADS = 96  # for requests, and for the streams of other services
 _ENTITIES_PER_RESPONSE = 1000  # well under the 4 MB that clients accept in one message
 _MAX_REQUEST_BYTES = 256 << 20
 
@@ -313,8 +313,9 @@ def _all_or_none(
             continue
         for back in reversed(undo):
             for step in back:
-                failed = _attempt(entities, step, access)
-                if failed is not None:
+                try:
+                    entities.restore(step)
+                except (P4RuntimeError, TableError) as failed:
                     _log.error("an update could not be taken back: %s", failed)
         aborted = P4RuntimeError(
             grpc.StatusCode.ABORTED, f"update {number} of the batch failed: none was done"
@@ -324,20 +325,27 @@ def _all_or_none(
 
 
 def serve(
-    service: P4RuntimeService, address: str, *others: grpc.GenericRpcHandler
+    service: P4RuntimeService,
+    address: str,
+    *others: grpc.GenericRpcHandler,
+    credentials: grpc.ServerCredentials | None = None,
 ) -> tuple[grpc.Server, int]:
     """Start serving it and `others` at `address` (host:port, port 0 for any free one); the server and its port.
 
+    With credentials over TLS.
     Raises OSError if the address cannot be bound.
     """
     server = grpc.server(
-        ThreadPoolExecutor(_MAX_STREAMS + _REQUEST_THREADS, "p4runtime"),
+        ThreadPoolExecutor(_MAX_STREAMS + _OTHER_THREADS, "p4runtime"),
         options=[("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", _MAX_REQUEST_BYTES)],
     )
     p4r_grpc.add_P4RuntimeServicer_to_server(service, server)
     server.add_generic_rpc_handlers(others)
     try:
-        port = server.add_insecure_port(address)
+        if credentials is None:
+            port = server.add_insecure_port(address)
+        else:
+            port = server.add_secure_port(address, credentials)
     except RuntimeError:
         port = 0
     if port == 0:

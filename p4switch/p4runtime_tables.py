@@ -1,4 +1,4 @@
-"""Tables and their direct counters over P4Runtime.
+"""Tables over P4Runtime.
 
 Everything that a table's messages refer to by id is looked up once, when the pipeline is set, so that a write
 costs one pass over its message and one call of the engine.
@@ -6,30 +6,33 @@ costs one pass over its message and one call of the engine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from p4switch.engine import Engine
 from p4switch.entries import (
     ActionCall,
-    CounterValue,
     Entry,
     EntryAction,
     EntryKey,
     GroupReference,
     Match,
     MemberReference,
-    MeterConfig,
     OneShot,
 )
 from p4switch.p4runtime_actions import ActionCodec
-from p4switch.p4runtime_errors import denied, invalid, not_found, unimplemented
-from p4switch.p4runtime_externs import decode_meter, encode_meter, refuse_color_counters
+from p4switch.p4runtime_direct import DirectResources
+from p4switch.p4runtime_errors import denied, invalid, not_found
 from p4switch.p4runtime_matches import PRIORITIZED_KINDS, MatchField
 from p4switch.p4runtime_profiles import check_weights
 from p4switch.p4runtime_proto import p4i, p4r
+from p4switch.p4runtime_translation import Translations
 from p4switch.p4runtime_watch import WatchedPorts, watches
 
 _NO_COOKIE = (0, b"")
+_BY_MEMBERS = {
+    p4r.ActionProfileActionSet.SUM_OF_WEIGHTS: False,
+    p4r.ActionProfileActionSet.SUM_OF_MEMBERS: True,
+}
 
 
 class Table:
@@ -45,6 +48,7 @@ class Table:
         profile: p4i.ActionProfile | None,
         ports: WatchedPorts,
         engine: Engine,
+        translations: Translations,
     ) -> None:
         self.id = table.preamble.id
         self.name = table.preamble.name
@@ -55,14 +59,15 @@ class Table:
                 f"{len(keys)} in the device config"
             )
         self.fields = tuple(
-            MatchField.of(field, key, self.name) for field, key in zip(table.match_fields, keys, strict=True)
+            MatchField.of(field, key, self.name, translations)
+            for field, key in zip(table.match_fields, keys, strict=True)
         )
         self.is_const = table.is_const_table
         self._profile = profile
         self._ports = ports
-        self._watching: dict[EntryKey, p4r.TableAction] = {}  # action sets, as they were written
+        self._sets: dict[EntryKey | None, p4r.TableAction] = {}  # action sets, as they were written
         self.has_const_default = bool(table.const_default_action_id)
-        self.has_direct_counter = False
+        self.resources = DirectResources(self.name, engine)
         self._engine = engine
         if table.has_initial_entries and not table.is_const_table:
             engine.table_release(self.name, table.size)
@@ -75,15 +80,9 @@ class Table:
         # What the controller wants back with an entry and the engine has no use for: few entries have any.
         self._cookies: dict[EntryKey | None, tuple[int, bytes]] = {}
         self.default_is_ours = False
-        self.direct_meter: p4i.MeterSpec | None = None
         self.ages = table.idle_timeout_behavior == p4i.Table.NOTIFY_CONTROL
         self.idle_timeouts: dict[EntryKey, int] = {}
         self.on_timeout: Callable[[], None] = lambda: None  # called when an entry is given one
-
-    @property
-    def has_direct_meter(self) -> bool:
-        """Whether each entry has a meter."""
-        return self.direct_meter is not None
 
     # Writing
 
@@ -102,7 +101,7 @@ class Table:
             raise invalid(f"table {self.name}: an INSERT needs an action")
         self._engine.table_insert(self.name, Entry(key, action))
         if self._profile is not None:
-            self._keep_watching(key, message.action)
+            self._keep_set(key, message.action)
         self._cookies.pop(key, None)
         self._write_extras(message, key)
 
@@ -122,7 +121,7 @@ class Table:
                 raise self._immutable()
             self._engine.table_modify(self.name, Entry(key, action))
             if self._profile is not None:
-                self._keep_watching(key, message.action)
+                self._keep_set(key, message.action)
         self._cookies.pop(key, None)
         self._write_extras(message, key)
 
@@ -135,20 +134,24 @@ class Table:
             raise self._immutable()
         key = self._decode_key(message)
         self._engine.table_delete(self.name, key)
-        self._watching.pop(key, None)
+        self._sets.pop(key, None)
         self._cookies.pop(key, None)
         self.idle_timeouts.pop(key, None)
 
     def watch(self) -> None:
         """Passes over the actions of action sets whose ports are down now."""
-        for key, message in self._watching.items():
-            action = self._decode_action_set(message.action_profile_action_set)
-            self._engine.table_modify(self.name, Entry(key, action))
+        for key, message in self._sets.items():
+            if any(map(watches, message.action_profile_action_set.action_profile_actions)):
+                action = self._decode_action_set(message.action_profile_action_set)
+                if key is None:
+                    self._engine.table_set_default(self.name, action)
+                else:
+                    self._engine.table_modify(self.name, Entry(key, action))
 
-    def _keep_watching(self, key: EntryKey, message: p4r.TableAction) -> None:
-        self._watching.pop(key, None)
-        if any(map(watches, message.action_profile_action_set.action_profile_actions)):
-            self._watching[key] = copy = p4r.TableAction()
+    def _keep_set(self, key: EntryKey | None, message: p4r.TableAction) -> None:
+        self._sets.pop(key, None)
+        if message.WhichOneof("type") == "action_profile_action_set":
+            self._sets[key] = copy = p4r.TableAction()
             copy.CopyFrom(message)
 
     def _check_flag(self, message: p4r.TableEntry) -> None:
@@ -163,42 +166,29 @@ class Table:
             raise invalid(f"table {self.name}: no idle timeouts here; leave idle_timeout_ns unset")
         if message.idle_timeout_ns < 0:
             raise invalid(f"table {self.name}: idle_timeout_ns {message.idle_timeout_ns} is negative")
-        if message.HasField("meter_counter_data"):
-            raise unimplemented(f"table {self.name}: meters do not count by colour")
-        if message.HasField("meter_config") and not self.has_direct_meter:
-            raise invalid(f"table {self.name} has no direct meter")
-        if message.HasField("counter_data") and not self.has_direct_counter:
-            raise invalid(f"table {self.name} has no direct counter")
+        self.resources.check(message)
 
     def _modify_default(self, message: p4r.TableEntry) -> None:
-        if message.match or message.priority:
-            raise invalid(f"table {self.name}: the default entry has neither match fields nor a priority")
-        if message.HasField("counter_data") or message.HasField("meter_config"):
-            raise unimplemented(
-                f"table {self.name}: a default entry has neither counter nor meter here, as on BMv2"
-            )
-        if any(map(watches, message.action.action_profile_action_set.action_profile_actions)):
-            raise unimplemented(f"table {self.name}: a default entry cannot watch ports")
+        self._key_of(message)
         if self.has_const_default:
             raise denied(f"table {self.name}: the program declares its default action const")
         action = self._decode_action(message.action, default=True)
         self._engine.table_set_default(self.name, action)
+        self._keep_set(None, message.action)
         self.default_is_ours = action is not None
         self._cookies.pop(None, None)
         if action is not None:
-            self._write_extras(message, None)
+            self._write_cookie(message, None)
+        self.resources.write(None, message)
 
-    def _write_extras(self, message: p4r.TableEntry, key: EntryKey | None) -> None:
+    def _write_cookie(self, message: p4r.TableEntry, key: EntryKey | None) -> None:
         cookie = (message.controller_metadata, message.metadata)
         if cookie != _NO_COOKIE:
             self._cookies[key] = cookie
-        if key is None:
-            return
-        if message.HasField("counter_data"):
-            self._write_counter(key, message.counter_data)
-        if self.has_direct_meter:
-            config = self._meter(message.meter_config) if message.HasField("meter_config") else None
-            self._engine.table_meter_write(self.name, key, config)
+
+    def _write_extras(self, message: p4r.TableEntry, key: EntryKey) -> None:
+        self._write_cookie(message, key)
+        self.resources.write(key, message)
         if message.idle_timeout_ns:
             self.idle_timeouts[key] = message.idle_timeout_ns
             self.on_timeout()
@@ -209,28 +199,22 @@ class Table:
 
     def read(self, query: p4r.TableEntry) -> Iterator[p4r.TableEntry]:
         """The entries that a query selects (P4Runtime specification, "Wildcard Reads" of TableEntry)."""
-        if query.HasField("meter_counter_data"):
-            raise unimplemented(f"table {self.name}: meters do not count by colour")
         if query.is_default_action:
             if query.HasField("time_since_last_hit"):
                 raise invalid(
                     f"table {self.name}: a default entry is never idle: leave time_since_last_hit unset"
                 )
-            yield self._default_entry()
+            message = self._default_entry()
+            self.resources.read(None, query, message)
+            yield message
             return
-        with_counter = query.HasField("counter_data") and self.has_direct_counter
-        with_meter = query.HasField("meter_config") and self.has_direct_meter
         with_time = query.HasField("time_since_last_hit")
         if with_time and query.table_id and not self.ages:
             raise invalid(f"table {self.name} has no idle timeouts: leave time_since_last_hit unset")
         since = self.idle_times() if with_time and self.ages else {}
         for entry in self._select(query):
             message = self._encode_entry(entry)
-            if with_counter:
-                message.counter_data.CopyFrom(self._counter(entry.key))
-            config = self._engine.table_meter(self.name, entry.key) if with_meter else None
-            if config is not None:
-                message.meter_config.CopyFrom(encode_meter(config))
+            self.resources.read(entry.key, query, message)
             if entry.key in since:
                 message.time_since_last_hit.elapsed_ns = since[entry.key]
             yield message
@@ -250,11 +234,18 @@ class Table:
 
     def _select(self, query: p4r.TableEntry) -> Iterator[Entry]:
         """The engine's entries that a query's match, priority, action and metadata leave."""
-        if query.match:
+        if not query.match:
+            entries = self._engine.table_entries(self.name)
+        elif query.priority or not self._prioritized:
             found = self._engine.table_entry(self.name, self._decode_key(query))
             entries = [] if found is None else [found]
-        else:
-            entries = self._engine.table_entries(self.name)
+        else:  # of any priority
+            match = self._encode_match(self._decode_match(query))
+            entries = [
+                entry
+                for entry in self._engine.table_entries(self.name)
+                if self._encode_match(entry.key.match) == match
+            ]
         action_name = self._queried_action(query)
         cookie = (query.controller_metadata, query.metadata)
         for entry in entries:
@@ -274,106 +265,98 @@ class Table:
 
     def export(self) -> Iterator[p4r.Update]:
         """The updates that bring an empty table to the present contents."""
+        query = p4r.TableEntry(meter_config=p4r.MeterConfig())
         for entry in self._engine.table_entries(self.name):
+            message = self._encode_entry(entry)
+            self.resources.read(entry.key, query, message)
             if not entry.is_const:
-                yield _update(p4r.Update.INSERT, self._encode_entry(entry))
+                yield p4r.Update(type=p4r.Update.INSERT, entity=p4r.Entity(table_entry=message))
+            elif message.HasField("meter_config"):
+                yield self._export_meter(entry.key)
         if self.default_is_ours:
-            yield _update(p4r.Update.MODIFY, self._default_entry())
+            default = p4r.Entity(table_entry=self._default_entry())
+            yield p4r.Update(type=p4r.Update.MODIFY, entity=default)
+        if self.resources.meter is not None:
+            yield self._export_meter(None)
 
-    # Direct counters
+    def _export_meter(self, key: EntryKey | None) -> p4r.Update:
+        metered = p4r.DirectMeterEntry(
+            table_entry=self._encode_key(key), config=self.resources.meter_config(key)
+        )
+        return p4r.Update(type=p4r.Update.MODIFY, entity=p4r.Entity(direct_meter_entry=metered))
+
+    # Direct resources
 
     def modify_counter(self, message: p4r.DirectCounterEntry) -> None:
         """Set the counter of the entry with a key; without data nothing changes."""
-        self._check_counted(message.table_entry)
-        key = self._present(self._decode_key(message.table_entry)).key
+        self.resources.require_counter()
+        key = self._key_of(message.table_entry)
         if message.HasField("data"):
-            self._write_counter(key, message.data)
+            self.resources.write_counter(key, message.data)
 
     def read_counters(self, query: p4r.TableEntry) -> Iterator[p4r.DirectCounterEntry]:
-        """The counter of the entry with the query's key (NOT_FOUND without one), or of every entry."""
-        self._check_counted(query)
-        entries = (
-            [self._present(self._decode_key(query))] if query.match else self._engine.table_entries(self.name)
-        )
-        for entry in entries:
-            yield p4r.DirectCounterEntry(
-                table_entry=self._encode_key(entry.key), data=self._counter(entry.key)
-            )
-
-    def _check_counted(self, message: p4r.TableEntry) -> None:
-        if not self.has_direct_counter:
-            raise invalid(f"table {self.name} has no direct counter")
-        if message.is_default_action:
-            raise unimplemented(f"table {self.name}: a default entry has no counter here, as on BMv2")
-
-    def _counter(self, key: EntryKey) -> p4r.CounterData:
-        value = self._engine.table_counter(self.name, key)
-        return p4r.CounterData(packet_count=value.packets, byte_count=value.bytes)
-
-    def _write_counter(self, key: EntryKey, data: p4r.CounterData) -> None:
-        value = CounterValue(packets=data.packet_count, bytes=data.byte_count)
-        self._engine.table_counter_write(self.name, key, value)
-
-    # Direct meters
+        """The counter of the entry with the query's key (NOT_FOUND without one), or of every entry with a key."""
+        self.resources.require_counter()
+        for key in self._keys_of(query):
+            yield p4r.DirectCounterEntry(table_entry=self._encode_key(key), data=self.resources.counter(key))
 
     def modify_meter(self, message: p4r.DirectMeterEntry) -> None:
-        """Set the meter of the entry with a key; without a config it is reset."""
-        self._check_metered(message)
-        key = self._present(self._decode_key(message.table_entry)).key
-        config = self._meter(message.config) if message.HasField("config") else None
-        self._engine.table_meter_write(self.name, key, config)
+        """Set the meter of the entry with a key; without a config it is reset, without counters they stay."""
+        self.resources.require_meter()
+        key = self._key_of(message.table_entry)
+        self.resources.write_meter(key, message.config if message.HasField("config") else None)
+        if message.HasField("counter_data"):
+            self.resources.write_meter_counters(key, message.counter_data)
 
     def read_meters(self, query: p4r.DirectMeterEntry) -> Iterator[p4r.DirectMeterEntry]:
-        """The meter of the entry with the query's key (NOT_FOUND without one), or of every entry."""
-        self._check_metered(query)
-        key = query.table_entry
-        entries = (
-            [self._present(self._decode_key(key))] if key.match else self._engine.table_entries(self.name)
-        )
-        for entry in entries:
-            config = self._engine.table_meter(self.name, entry.key)
-            message = p4r.DirectMeterEntry(table_entry=self._encode_key(entry.key))
-            if config is not None:
-                message.config.CopyFrom(encode_meter(config))
+        """The meter of the entry with the query's key (NOT_FOUND without one), or of every entry with a key."""
+        self.resources.require_meter()
+        for key in self._keys_of(query.table_entry):
+            message = p4r.DirectMeterEntry(
+                table_entry=self._encode_key(key), config=self.resources.meter_config(key)
+            )
+            if query.HasField("counter_data"):
+                message.counter_data.CopyFrom(self.resources.meter_counters(key))
             yield message
 
-    def _check_metered(self, message: p4r.DirectMeterEntry) -> None:
-        if self.direct_meter is None:
-            raise invalid(f"table {self.name} has no direct meter")
-        refuse_color_counters(message, f"table {self.name}")
-        if message.table_entry.is_default_action:
-            raise unimplemented(f"table {self.name}: a default entry has no meter here, as on BMv2")
+    def _key_of(self, message: p4r.TableEntry) -> EntryKey | None:
+        """The key of an entry that is there, None for the default entry; NOT_FOUND."""
+        if not message.is_default_action:
+            return self._present(self._decode_key(message)).key
+        if message.match or message.priority:
+            raise invalid(f"table {self.name}: the default entry has neither match fields nor a priority")
+        return None
 
-    def _meter(self, message: p4r.MeterConfig) -> MeterConfig:
-        assert self.direct_meter is not None
-        return decode_meter(message, self.direct_meter)
+    def _keys_of(self, query: p4r.TableEntry) -> Sequence[EntryKey | None]:
+        if query.match or query.is_default_action:
+            return [self._key_of(query)]
+        return [entry.key for entry in self._engine.table_entries(self.name)]
 
     # Messages
 
-    def _encode_key(self, key: EntryKey) -> p4r.TableEntry:
-        message = p4r.TableEntry(table_id=self.id, priority=key.priority)
-        for field, match in zip(self.fields, key.match, strict=True):
-            encoded = field.encode(match)
-            if encoded is not None:
-                message.match.append(encoded)
-        return message
+    def _encode_key(self, key: EntryKey | None) -> p4r.TableEntry:
+        if key is None:
+            return p4r.TableEntry(table_id=self.id, is_default_action=True)
+        return p4r.TableEntry(table_id=self.id, priority=key.priority, match=self._encode_match(key.match))
+
+    def _encode_match(self, match: tuple[Match, ...]) -> list[p4r.FieldMatch]:
+        encoded = [field.encode(part) for field, part in zip(self.fields, match, strict=True)]
+        return [part for part in encoded if part is not None]
 
     def _encode_entry(self, entry: Entry) -> p4r.TableEntry:
         message = self._encode_key(entry.key)
-        if entry.key in self._watching:
-            message.action.CopyFrom(self._watching[entry.key])
-        else:
-            self._encode_action(message.action, entry.action)
+        self._encode_action(message.action, entry.key, entry.action)
         message.is_const = entry.is_const
         message.idle_timeout_ns = self.idle_timeouts.get(entry.key, 0)
         self._add_cookie(message, entry.key)
         return message
 
     def _default_entry(self) -> p4r.TableEntry:
-        message = p4r.TableEntry(table_id=self.id, is_default_action=True, is_const=self.has_const_default)
+        message = self._encode_key(None)
+        message.is_const = self.has_const_default
         action = self._engine.table_default(self.name)
         if action is not None:
-            self._encode_action(message.action, action)
+            self._encode_action(message.action, None, action)
         self._add_cookie(message, None)
         return message
 
@@ -390,7 +373,7 @@ class Table:
             return None
         return self._action(query.action.action.action_id)[0].name
 
-    def _decode_key(self, message: p4r.TableEntry) -> EntryKey:
+    def _decode_match(self, message: p4r.TableEntry) -> tuple[Match, ...]:
         slots = self._slots
         given: dict[int, Match] = {}
         for field_message in message.match:
@@ -403,13 +386,15 @@ class Table:
             raise invalid(f"table {self.name}: a key field is given more than once")
         if len(given) < len(self.fields):
             self._fill_dont_cares(given)
-        key = tuple([given[position] for position in range(len(given))])
-        priority = message.priority
+        return tuple([given[position] for position in range(len(given))])
+
+    def _decode_key(self, message: p4r.TableEntry) -> EntryKey:
+        match, priority = self._decode_match(message), message.priority
         if self._prioritized and priority <= 0:
             raise invalid(f"table {self.name} has overlapping matches: an entry needs a priority above 0")
         if priority and not self._prioritized:
             raise invalid(f"table {self.name} has only exact and lpm matches: leave the priority unset")
-        return EntryKey(key, priority)
+        return EntryKey(match, priority)
 
     def _fill_dont_cares(self, given: dict[int, Match]) -> None:
         for position, field in enumerate(self.fields):
@@ -418,17 +403,15 @@ class Table:
                     raise invalid(f"{field.name}: an exact match needs a value (field {field.id})")
                 given[position] = field.dont_care
 
-    def _encode_action(self, message: p4r.TableAction, action: EntryAction) -> None:
+    def _encode_action(self, message: p4r.TableAction, key: EntryKey | None, action: EntryAction) -> None:
         match action:
+            case OneShot():
+                message.CopyFrom(self._sets[key])
             case MemberReference(number):
                 message.action_profile_member_id = number
             case GroupReference(number):
                 message.action_profile_group_id = number
-            case OneShot(choices):
-                for call, weight in choices:
-                    packed = self._actions_by_name[call.name].encode(call)
-                    message.action_profile_action_set.action_profile_actions.add(action=packed, weight=weight)
-            case _:
+            case ActionCall():
                 message.action.CopyFrom(self._actions_by_name[action.name].encode(action))
 
     def _decode_action(self, message: p4r.TableAction, *, default: bool) -> EntryAction | None:
@@ -438,6 +421,9 @@ class Table:
         if (kind == "action") == (self._profile is not None) and not (default and kind == "action"):
             how = "directly" if self._profile is None else "by an action profile's members or groups"
             raise invalid(f"table {self.name} takes actions {how}, not by {kind}")
+        chooses = kind in ("action_profile_group_id", "action_profile_action_set")
+        if chooses and self._profile is not None and not self._profile.with_selector:
+            raise invalid(f"table {self.name}: its profile has no selector: name a member, not {kind}")
         match kind:
             case "action_profile_member_id":
                 return MemberReference(message.action_profile_member_id)
@@ -452,14 +438,28 @@ class Table:
         what, items = f"table {self.name}", message.action_profile_actions
         if not items:
             raise invalid(f"{what}: an action set needs an action")
-        check_weights(self._profile, [item.weight for item in items], self._profile.max_group_size, what)
+        if message.action_selection_mode not in p4r.ActionProfileActionSet.ActionSelectionMode.values():
+            raise invalid(f"{what}: there is no action_selection_mode {message.action_selection_mode}")
+        if message.size_semantics not in p4r.ActionProfileActionSet.SizeSemantics.values():
+            raise invalid(f"{what}: there are no size_semantics {message.size_semantics}")
+        weights = check_weights(
+            self._profile,
+            [item.weight for item in items],
+            self._profile.max_group_size,
+            what,
+            by_members=_BY_MEMBERS.get(message.size_semantics),
+        )
         return OneShot(
             tuple(
                 [
-                    (self._decode_call(item.action, default=False), self._ports.weight(item, what))
-                    for item in items
+                    (
+                        self._decode_call(item.action, default=False),
+                        0 if self._ports.passes_over(item, what) else weight,
+                    )
+                    for item, weight in zip(items, weights, strict=True)
                 ]
-            )
+            ),
+            random=message.action_selection_mode == p4r.ActionProfileActionSet.RANDOM,
         )
 
     def _decode_call(self, message: p4r.Action, *, default: bool) -> ActionCall:
@@ -484,7 +484,3 @@ class Table:
 
     def _immutable(self) -> Exception:
         return denied(f"table {self.name}: the program declares these entries const")
-
-
-def _update(kind: p4r.Update.Type.ValueType, message: p4r.TableEntry) -> p4r.Update:
-    return p4r.Update(type=kind, entity=p4r.Entity(table_entry=message))

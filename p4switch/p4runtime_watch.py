@@ -1,4 +1,4 @@
-"""Watch ports: members of a group that are passed over while a port is down.
+"""Watch ports: members of a group that are passed over, and replicas that have backups, while a port is down.
 
 P4Runtime specification, "Action Profile Group Programming". A group all of whose members are passed over is an empty
 one: it does nothing.
@@ -24,15 +24,15 @@ class WatchedPorts:
     known: frozenset[int]
     down: frozenset[int] = frozenset()
 
-    def weight(self, member: Watching, what: str) -> int:
-        """A member's weight in the data plane now: 0 while the port that it watches is down.
+    def passes_over(self, member: Watching, what: str) -> bool:
+        """Whether a member is passed over now: the port that it watches is down.
 
         INVALID_ARGUMENT if it watches a port that does not exist; `what` names the group.
         """
         port = self._port(member, what)
         if port is not None and port not in self.known:
             raise invalid(f"{what}: the watch port {port} is no port of this device")
-        return 0 if port in self.down else member.weight
+        return port in self.down
 
     def _port(self, member: Watching, what: str) -> int | None:
         match member.WhichOneof("watch_kind"):

@@ -8,6 +8,7 @@ import select
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Mapping
 
 _SIOCGIFFLAGS = 0x8913
@@ -18,7 +19,8 @@ _RTMGRP_LINK = 1
 class PortMonitor:
     """Calls `changed` with the ports that are down, on a thread of its own, when others are; sleeps in between.
 
-    `down` is what they were last. An interface that is gone is down.
+    `down` is what they were last, `since` when each last went up or down (nanoseconds since 1970; at first: when it was
+    first looked at). An interface that is gone is down. `listeners` are called, behind that, at any news of interfaces.
     """
 
     def __init__(self, ports: Mapping[int, str], changed: Callable[[frozenset[int]], None]) -> None:
@@ -28,6 +30,8 @@ class PortMonitor:
         self._links.setblocking(False)
         self._links.bind((0, _RTMGRP_LINK))
         self._end = os.eventfd(0, os.EFD_CLOEXEC)
+        self.listeners: frozenset[Callable[[], None]] = frozenset()
+        self.since = dict.fromkeys(ports, time.time_ns())
         self.down = self._look()
         self._thread = threading.Thread(target=self._run, name="p4switch port status", daemon=True)
         self._thread.start()
@@ -47,8 +51,11 @@ class PortMonitor:
             self._drain()
             down = self._look()
             if down != self.down:
+                self.since.update(dict.fromkeys(down ^ self.down, time.time_ns()))
                 self.down = down
                 self._changed(down)
+            for tell in self.listeners:
+                tell()
 
     def _drain(self) -> None:
         """Takes in what the kernel has told: only that it has told something matters."""

@@ -293,6 +293,7 @@ class Table:
     const_entries: tuple[ConstEntry, ...] | None
     source: Source | None = None
     profile: str | None = None
+    with_meters: bool = False
 
     @property
     def successors(self) -> tuple[str | None, ...]:
@@ -301,8 +302,9 @@ class Table:
 
     @property
     def is_call(self) -> bool:
-        """Without keys and with a fixed default action: how p4c writes the call of an action."""
-        return not self.keys and self.default is not None and self.default.is_const
+        """Without keys, with a fixed default action and nothing to count: how p4c writes the call of an action."""
+        fixed = self.default is not None and self.default.is_const
+        return fixed and not self.keys and not self.with_counters and not self.with_meters
 
     def action(self, name: str) -> Action | None:
         """The table's action of that name."""
@@ -424,6 +426,10 @@ class CalculationInput:
     width: int = 0
 
 
+REMEMBERING = {"toeplitz", "round_robin", "round_robin_consistent"}
+"""Hash algorithms whose result depends on what a controller or earlier packets have left."""
+
+
 @dataclass(frozen=True, slots=True)
 class Calculation:
     """A hash over fields, by algorithm name."""
@@ -471,6 +477,11 @@ class Program:
     field_lists: dict[int, FieldList] = field(default_factory=dict)
     digests: dict[int, FieldList] = field(default_factory=dict)
     aliases: dict[str, Field] = field(default_factory=dict)
+
+    @property
+    def hash_states(self) -> list[str]:
+        """The calculations that remember something from packet to packet."""
+        return [c.name for c in self.calculations.values() if c.algorithm in REMEMBERING]
 
     def field_type(self, reference: Field) -> FieldType:
         """The type of a field; raises ProgramError for a name that does not exist."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import struct
 
-from p4switch.entries import Replica, TableError, TableErrorCode
+from p4switch.entries import AS_THEY_ARE, Clones, Replica, TableError, TableErrorCode
 from p4switch.library import runtime
 
 MULTICAST_GROUPS = 65536
 SESSIONS = 32768
-LONGEST = (1 << 32) - 1  # longer than any packet
 
 
 class ReplicaGroups:
@@ -23,21 +22,21 @@ class ReplicaGroups:
         self._sessions = sessions
         self._groups: dict[int, tuple[Replica, ...]] = {}
 
-    def insert(self, number: int, replicas: tuple[Replica, ...], longest: int = LONGEST) -> None:
-        """Adds a group; a session's clones are cut to `longest` bytes."""
+    def insert(self, number: int, replicas: tuple[Replica, ...], clones: Clones = AS_THEY_ARE) -> None:
+        """Adds a group."""
         if number in self._groups:
             raise TableError(TableErrorCode.ALREADY_EXISTS, f"{self._name(number)} exists")
-        self._set(number, replicas, longest)
+        self._set(number, replicas, clones)
 
-    def modify(self, number: int, replicas: tuple[Replica, ...], longest: int = LONGEST) -> None:
-        """Replaces the replicas of a group, and how long clones may be."""
+    def modify(self, number: int, replicas: tuple[Replica, ...], clones: Clones = AS_THEY_ARE) -> None:
+        """Replaces the replicas of a group, and what becomes of clones."""
         self._known(number)
-        self._set(number, replicas, longest)
+        self._set(number, replicas, clones)
 
     def delete(self, number: int) -> None:
         """Removes a group."""
         self._known(number)
-        runtime().switch_set_replicas(self._base, self._sessions, number, -1, None, 0)
+        runtime().switch_set_replicas(self._base, self._sessions, number, -1, None, 0, 0)
         del self._groups[number]
 
     def all(self) -> dict[int, tuple[Replica, ...]]:
@@ -51,7 +50,7 @@ class ReplicaGroups:
         if number not in self._groups:
             raise TableError(TableErrorCode.NOT_FOUND, f"{self._name(number)} does not exist")
 
-    def _set(self, number: int, replicas: tuple[Replica, ...], longest: int) -> None:
+    def _set(self, number: int, replicas: tuple[Replica, ...], clones: Clones) -> None:
         least, most = (0, SESSIONS) if self._sessions else (1, MULTICAST_GROUPS)
         if not least <= number < most:
             raise TableError(
@@ -61,7 +60,7 @@ class ReplicaGroups:
             if not (0 <= replica.port < 1 << 32 and 0 <= replica.instance < 1 << 16):
                 raise TableError(TableErrorCode.INVALID_ARGUMENT, f"{self._name(number)}: {replica}")
         packed = struct.pack(f"={2 * len(replicas)}I", *(n for r in replicas for n in (r.port, r.instance)))
-        count = len(replicas)
-        if not runtime().switch_set_replicas(self._base, self._sessions, number, count, packed, longest):
+        place = (self._base, self._sessions, number, len(replicas), packed)
+        if not runtime().switch_set_replicas(*place, clones.longest, clones.service_class):
             raise TableError(TableErrorCode.RESOURCE_EXHAUSTED, f"{self._name(number)}: out of memory")
         self._groups[number] = replicas

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from typing import IO
 
 PACKAGE = Path(__file__).parent
 RUNTIME = PACKAGE / "runtime"
@@ -24,6 +25,7 @@ TRANSLATION = (
     "program.py",
     "words.py",
 )  # what decides how a program is translated
+_BUILD = 'built=$1 library=$2; shift 2; "$@" && mv -f "$built" "$library"'
 FLAGS = ("-std=gnu11", "-O3", "-march=native", "-fPIC", "-shared", "-pthread")
 
 
@@ -40,11 +42,11 @@ def compile_program(config: bytes, translate: Callable[[], str], *, traced: bool
     for path in sorted(path for pattern in TRANSLATION for path in PACKAGE.glob(pattern)):
         key.update(path.read_bytes())
     library = _place("traced" if traced else "program", key.digest())
-    with _only_one_compiles(library):
+    with _only_one_compiles(library) as lock:
         if not library.exists():
             source = library.with_suffix(".c")
             source.write_text(translate())
-            _compile(library, (source,))
+            _compile(library, (source,), lock)
     return library
 
 
@@ -54,9 +56,9 @@ def compile_folder(folder: Path = RUNTIME) -> Path:
     sources = tuple(sorted(folder.glob("*.c")))
     key = hashlib.sha256(b"".join(path.read_bytes() for path in (*sources, *sorted(folder.glob("*.h")))))
     library = _place(folder.name, key.digest())
-    with _only_one_compiles(library):
+    with _only_one_compiles(library) as lock:
         if not library.exists():
-            _compile(library, sources)
+            _compile(library, sources, lock)
     return library
 
 
@@ -80,22 +82,30 @@ def _place(kind: str, content: bytes) -> Path:
 
 
 @contextmanager
-def _only_one_compiles(library: Path) -> Iterator[None]:
+def _only_one_compiles(library: Path) -> Iterator[IO[str]]:
     """The switches of a network start together and want the same library: one makes it, the others wait."""
     library.parent.mkdir(parents=True, exist_ok=True)
     with library.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # given back when the file is closed
-        yield
+        fcntl.flock(lock, fcntl.LOCK_EX)  # given back when everybody has closed the file
+        yield lock
 
 
-def _compile(library: Path, sources: tuple[Path, ...]) -> None:
-    """Compiles beside the library and moves it into place: a compilation cut short leaves no library."""
-    built = library.with_suffix(".building")  # of one cut short, too, which is overwritten
+def _compile(library: Path, sources: tuple[Path, ...], lock: IO[str]) -> None:
+    """Compiles beside the library and moves it into place: a compilation cut short leaves no library.
+
+    If this process is killed, the compiler goes on with the lock, and the library is there for the next one.
+    """
+    built = library.with_suffix(".building")
     command = [_compiler()[0], *_flags(), "-I", str(RUNTIME), "-o", str(built), *map(str, sources)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["sh", "-c", _BUILD, "sh", built, library, *command],
+        pass_fds=[lock.fileno()],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode:
         raise ToolchainError(f"{' '.join(command)} failed:\n{done.stderr.strip()}")
-    built.replace(library)
 
 
 @cache

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Probability = Annotated[float, Field(ge=0, le=1)]
 Seconds = Annotated[float, Field(ge=0, le=3600)]
@@ -19,6 +19,18 @@ class Bursts(BaseModel):
     begin: Probability
     end: Probability
     loss: Probability = 1.0
+
+
+def check_together(
+    reordering: float, displacement: float, queue_bytes: int | None, ecn_bytes: int | None
+) -> None:
+    """Raises ValueError if one property undoes another."""
+    if reordering and not displacement:
+        raise ValueError("reordering needs a displacement: how many seconds later such a packet may come")
+    if queue_bytes is not None and ecn_bytes is not None and ecn_bytes >= queue_bytes:
+        raise ValueError(
+            "ecn_bytes has to be less than queue_bytes, at which packets are dropped, not marked"
+        )
 
 
 class LinkProperties(BaseModel):
@@ -47,6 +59,11 @@ class LinkProperties(BaseModel):
     displacement: Seconds = 0.0
     burst: Bursts | None = None
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        check_together(self.reordering, self.displacement, self.queue_bytes, self.ecn_bytes)
+        return self
 
 
 PLAIN = LinkProperties()

@@ -18,7 +18,7 @@ from p4switch.codegen.expressions import (
 from p4switch.codegen.layout import WIDEST, Layout, access
 from p4switch.codegen.loops import LoopWriter
 from p4switch.codegen.names import Names
-from p4switch.codegen.rolling import JUMPS, Run, RunFinder
+from p4switch.codegen.rolling import JUMPS, Advancing, Run, RunFinder
 from p4switch.codegen.state import State
 from p4switch.codegen.tracing import Kind, Numbers
 from p4switch.codegen.uses import Uses
@@ -33,6 +33,7 @@ from p4switch.expressions import (
     StackName,
     UnionName,
 )
+from p4switch.primitives import PRIMITIVES
 from p4switch.program import Action, Argument, Named, Primitive, RegisterArray, Source, Values
 from p4switch.words import word_count
 
@@ -124,6 +125,7 @@ class PrimitiveWriter:
         self.source: Source | None = None  # of the primitive in hand
         self.number = 0  # and its number in a trace
         self.abandon = "return;"  # leaves the function after a failed assertion
+        self.touched: set[str] = set()  # headers; by every way to here
 
     def parts(self, out: Writer, parts: Sequence[Primitive | Run]) -> None:
         """An action's primitives in order, with labels where a jump lands, and its runs as loops."""
@@ -134,8 +136,11 @@ class PrimitiveWriter:
         for index, part in enumerate(parts):
             if index in targets:
                 out.label(f"L{index}")
+                self.touched.clear()
             if isinstance(part, Run):
                 out.source(part.group[0].source)
+                for primitive in part.group:
+                    self.touch(out, primitive)
                 LoopWriter(self, part).write(out)
             else:
                 out.source(part.source)
@@ -147,6 +152,7 @@ class PrimitiveWriter:
         """One primitive call."""
         self.source = primitive.source
         self.number = self.numbers.of(primitive)
+        self.touch(out, primitive)
         name = primitive.op.lstrip("_")
         if name in FROM_OPERANDS:
             target, left, right = self.operands(primitive.arguments)
@@ -159,6 +165,22 @@ class PrimitiveWriter:
             writer(out, *primitive.arguments)
         if name not in RECORDED_INSIDE:
             self.trace(out, primitive.arguments[0] if primitive.arguments else None)
+
+    def touch(self, out: Writer, primitive: Primitive) -> None:
+        """Says of the headers that a primitive writes to that it does."""
+        for target, kind in zip(primitive.arguments, PRIMITIVES[primitive.op], strict=True):
+            if kind == "target":
+                self.touch_target(out, target)
+
+    def touch_target(self, out: Writer, target: Argument | Advancing) -> None:
+        """Says of a target's header, unless it is known already, that it is written to."""
+        match target:
+            case ElementField(element):
+                out.line(f"touch(p, {self.expressions.element_index(element)});")
+            case Field(header) | Advancing(header):
+                if header not in self.touched and not self.layout.program.headers[header].is_metadata:
+                    self.touched.add(header)
+                    out.line(f"touch(p, {self.layout.header_index(header)});")
 
     def trace(self, out: Writer, target: Argument | None) -> None:
         """Records the statement in hand, with what its target holds now if that is a number."""
@@ -299,6 +321,8 @@ class PrimitiveWriter:
         kinds = [self.layout.program.field_type(f) for f in (target, source)]
         if not all(k.varying for k in kinds) or kinds[0].width < kinds[1].width:
             raise self.expressions.unsupported("assign_VL needs two varbits of one width")
+        for field in (target, source):
+            self.layout.check_varbit(field.header, self.where)
         headers = f"{self.layout.header_index(target.header)}, {self.layout.header_index(source.header)}"
         out.line(f"copy_varbit(p, {headers});")
 
@@ -388,7 +412,9 @@ class PrimitiveWriter:
         at = self.index(out, index)
         with out.block(f"if ({at} < {array.size})"):
             amount = "p->ingress_length" if array.by_bytes else "1"
-            self.assign_number(out, target, f"meter_execute(&s->{member}[{at}], {amount}, p->now)")
+            self.assign_number(
+                out, target, f"meter_execute(&s->{member}[{at}], {amount}, p->ingress_length, p->now)"
+            )
         out.trace(Kind.STATEMENT, self.number, at, *self.recorded(target))
 
     # What happens to the packet after the pipeline

@@ -26,6 +26,9 @@ ALGORITHMS = {
     "identity": "hash_identity",
     "xor16": "hash_xor16",
     "xor32": "hash_xor32",
+    "toeplitz": "hash_toeplitz",
+    "round_robin": "hash_round_robin",
+    "round_robin_consistent": "hash_round_robin_consistent",
 }
 
 
@@ -75,7 +78,11 @@ class Calculations:
             if any(piece.value is None for piece in calculation.inputs):
                 out.line("memcpy(input + (bits + 7) / 8, p->payload, (size_t)(p->end - p->payload));")
                 out.line("bits = (bits + 7) / 8 * 8 + 8 * (uint32_t)(p->end - p->payload);")
-            out.line(f"return {ALGORITHMS[calculation.algorithm]}(input, (bits + 7) / 8);")
+            remembering = self.layout.program.hash_states
+            memory = ""
+            if calculation.name in remembering:
+                memory = f"&s->hash_states[{remembering.index(calculation.name)}], "
+            out.line(f"return {ALGORITHMS[calculation.algorithm]}({memory}input, (bits + 7) / 8);")
         out.line()
 
     def _write_sum(self, out: Writer, calculation: Calculation, where: str) -> None:
@@ -105,6 +112,7 @@ class Calculations:
             elif isinstance(first, Field) and self.layout.program.field_type(first).varying:
                 if bits % 16 or pieces[-1] is not calculation.inputs[-1]:
                     return
+                self.layout.check_varbit(first.header, where)
                 index = self.layout.header_index(first.header)
                 place = f"{self.layout.header_pointer(first.header)} + varbit_at[{index}]"
                 body.line(f"words += checksum_sum({place}, p->varying[{index}]);")
@@ -183,6 +191,7 @@ class Calculations:
             case Field(header):
                 kind = self.layout.program.field_type(value)
                 if kind.varying:
+                    self.layout.check_varbit(header, where)
                     index = self.layout.header_index(header)
                     place = f"{self.layout.header_pointer(header)} + varbit_at[{index}]"
                     out.line(f"if ({self.layout.is_valid(header)})")

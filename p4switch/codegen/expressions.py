@@ -504,11 +504,19 @@ class ExpressionWriter:
             case Binary("and" | "or" as op, left, right):
                 return f"({self.condition(left)} {'&&' if op == 'and' else '||'} {self.condition(right)})"
             case Binary("==" | "!=" as op, HeaderName() | StackElement() as left, right):
+                name = (
+                    self.layout.program.stacks[left.stack].headers[0]
+                    if isinstance(left, StackElement)
+                    else left.name
+                )
+                self.layout.check_varbit(name, self.where)
                 same = f"same_header(p, {self.header_number(left)}, {self.header_number(right)})"
                 return same if op == "==" else f"!{same}"
             case Binary("==" | "!=" as op, UnionName(left), UnionName(right)):
                 unions = self.layout.program.unions
-                pairs = zip(unions[left].headers, unions[right].headers, strict=True)
+                pairs = list(zip(unions[left].headers, unions[right].headers, strict=True))
+                for header, _ in pairs:
+                    self.layout.check_varbit(header, self.where)
                 same = " || ".join(
                     f"same_header(p, {self.layout.header_index(a)}, {self.layout.header_index(b)})"
                     for a, b in pairs
@@ -519,6 +527,8 @@ class ExpressionWriter:
             ).varying:
                 if not self.field_type(right).varying:
                     raise self.unsupported("a comparison of a varbit with a number")
+                for field in (left, right):
+                    self.layout.check_varbit(field.header, self.where)
                 headers = f"{self.layout.header_index(left.header)}, {self.layout.header_index(right.header)}"
                 return f"{'' if op == '==' else '!'}same_varbit(p, {headers})"
             case Binary("==" | "!=" as op, left, right) if self.is_boolean(left):

@@ -58,7 +58,13 @@ def _write_reads_checksum(out: Writer, layout: Layout) -> None:
         if any(piece.value is None for c in program.calculations.values() for piece in c.inputs):
             out.line("if (p->checksum >= p->payload)")
             out.line("    return true;")
-        for name, first, last in _bytes_read(layout):
+        read = _bytes_read(layout)
+        for name, first, last in _bytes_between(layout, read):
+            header = layout.header_pointer(name)
+            inside = f"p->checksum >= {header} + {first} && p->checksum < {header} + {last}"
+            out.line(f"if ({layout.is_valid(name)} && {inside})")
+            out.line("    return false;")
+        for name, first, last in read:
             header = layout.header_pointer(name)
             inside = f"p->checksum + 1 >= {header} + {first} && p->checksum <= {header} + {last}"
             out.line(f"if ({layout.is_valid(name)} && {inside})")
@@ -83,6 +89,21 @@ def _bytes_read(layout: Layout) -> list[tuple[str, int, int]]:
     return stretches
 
 
+def _bytes_between(layout: Layout, read: list[tuple[str, int, int]]) -> list[tuple[str, int, int]]:
+    """The stretches that the program leaves out of headers of which it reads others: room for a checksum."""
+    stretches = []
+    for name in dict.fromkeys(header for header, _, _ in read):
+        kind = layout.program.headers[name].type
+        if kind.varbit is not None:
+            continue
+        at, size = 0, kind.fixed_bytes
+        for first, last in [*((a, b) for header, a, b in read if header == name), (size, size)]:
+            if first - at > 1:
+                stretches.append((name, at, first - 1))
+            at = last + 1
+    return stretches
+
+
 def _write_copies(out: Writer, layout: Layout) -> None:
     """What again.h needs to know of the metadata."""
     lists = layout.program.field_lists
@@ -101,6 +122,7 @@ def _write_copies(out: Writer, layout: Layout) -> None:
         ("instance_type", "instance_type"),
         ("packet_length", "packet_length"),
         ("rid", "egress_rid"),
+        ("priority", "priority"),
     ):
         with out.block(f"static void set_{name}(struct packet *p, uint32_t value)"):
             out.line("(void)p, (void)value;")
@@ -142,12 +164,13 @@ def _write_replicate(out: Writer, layout: Layout) -> None:
     with out.block(head):
         out.line("uint8_t *const start = p->start;")
         out.line(f"const uint32_t changes = {changes}, kept = to_put_back(p, changes);")
+        out.line("const bool all = changes == bytes_of(p);")
         out.line("s->base.sharing = (struct sharing){s->base.sharing.serial + 1, start + changes};")
         with out.block("for (uint32_t i = 0; group && i < group->count; i++)"):
             out.line("if (i > 0)")
-            out.line("    copy_packet(p, start, &s->copy, kept);")
+            out.line("    put_back(p, start, &s->copy, kept, all);")
             out.line("else if (group->count > 1)")
-            out.line("    copy_packet(&s->copy, s->copy.bytes + HEADROOM, p, kept);")
+            out.line("    set_aside(&s->copy, p, kept, all);")
             _set(out, layout, "egress_rid", "group->replica[i].instance")
             out.line("leave(s, p, group->replica[i].port);")
         out.line("s->base.sharing.from = NULL;")
@@ -211,11 +234,11 @@ def _write_egress(out: Writer, layout: Layout, actions: ActionWriter) -> None:
 
 
 def _write_priority(out: Writer, layout: Layout) -> None:
-    """A port has one queue, as simple_switch's have unless --priority-queues says otherwise."""
+    """A packet of a priority for which its port has no queue is dropped, as in simple_switch."""
     if layout.priority is not None:
-        out.trace(Kind.PRIORITY, layout.metadata_member(layout.priority))
-        out.line(f"if ({layout.metadata_member(layout.priority)} != 0) /* a queue that does not exist */")
-        out.line("    return;")
+        with out.block(f"if ({layout.metadata_member(layout.priority)} >= s->base.priority_queues)"):
+            out.trace(Kind.PRIORITY, layout.metadata_member(layout.priority))
+            out.line("return;")
 
 
 def _write_queue(out: Writer, layout: Layout) -> None:
@@ -230,10 +253,14 @@ def _write_queue(out: Writer, layout: Layout) -> None:
             "const size_t room = offsetof(struct packet, bytes) + HEADROOM + (size_t)(p->end - p->start);"
         )
         out.line("if (s->base.queue)")
-        out.line("    waits = s->base.queue(s->base.emit_context, port, p->length, room, &dropped);")
+        priority = "0" if layout.priority is None else layout.metadata_member(layout.priority)
+        out.line(
+            f"    waits = s->base.queue(s->base.emit_context, port, {priority}, p->length, room, &dropped);"
+        )
         out.trace(Kind.QUEUE, "port", "waits != NULL", "dropped")
-        out.line("if (waits)")
-        out.line("    copy_packet(waits, waits->bytes + HEADROOM, p, bytes_of(p));")
+        with out.block("if (waits)"):
+            out.line("waits->dirty = true;")
+            out.line("copy_packet(waits, waits->bytes + HEADROOM, p, bytes_of(p));")
         out.line("if (waits || dropped)")
         out.line("    return;")
         out.line("s->base.queueing = (struct queueing){.enq_timestamp = p->now};")
@@ -346,11 +373,10 @@ def _write_process(out: Writer, layout: Layout) -> None:
             out.line("keep_original(s, p);")
         out.trace_line("trace_begin(base, port, now, p);")
         out.line("const uint32_t error = parse(s, p);")
-        out.line("clear_invalid(p);")
         out.trace_line("trace_filter(base, port, p);")
         with out.block("if (p->checksum && reads_checksum(p))"):
             out.line("complete_checksum(p->checksum, base->checksum_offset, p->end);")
-            out.line("process(base, port, packet, length, now, NULL);")
+            out.line("base->process(base, port, packet, length, now, NULL);")
             out.line("return;")
         out.line("run(s, p, error);")
         if layout.goes_again:
@@ -380,7 +406,11 @@ def _write_open(out: Writer, layout: Layout) -> None:
         out.line("s->base.headroom = HEADROOM;")
         out.line("s->base.buffer = s->arrived.bytes + HEADROOM;")
         out.line("s->base.drop_port = drop_port;")
+        out.line("s->base.priority_queues = 1;")
         out.line("s->base.random = seed;")
         out.line("s->base.value_sets = s->value_sets;")
+        if count := len(layout.program.hash_states):
+            out.line("s->base.hash_states = s->hash_states;")
+            out.line(f"s->base.hash_state_count = {count};")
         out.line("s->base.digest_event = -1;")
         out.line("return &s->base;")

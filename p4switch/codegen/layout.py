@@ -35,13 +35,8 @@ CHANGE_VALIDITY = {
     "assign_union_stack",
 }
 # What a packet may ask to happen to it once a pipeline is done, beside being sent.
-REQUESTS = {
-    "clone_ingress_pkt_to_egress",
-    "clone_egress_pkt_to_egress",
-    "resubmit",
-    "recirculate",
-    "generate_digest",
-}
+CLONES = {"clone_ingress_pkt_to_egress", "clone_egress_pkt_to_egress"}
+REQUESTS = CLONES | {"resubmit", "recirculate", "generate_digest"}
 
 
 def machine_width(width: int) -> int:
@@ -96,9 +91,10 @@ class Layout:
         self.asserts = any(call.op in ("assert", "assume") for call in self._calls())
         self.goes_again = bool(self.requests - {"generate_digest"})
         queueing = [field for name in QUEUEING if (field := self.standard(name))]
-        self.queues = any(uses.total[field] for field in queueing)
         priority = self.standard("priority")
-        self.priority = priority if priority is not None and uses.total[priority] else None
+        prioritizes = priority is not None and bool(uses.total[priority] > 0 or CLONES & self.requests)
+        self.priority = priority if prioritizes else None  # a clone session may give clones one
+        self.queues = prioritizes or any(uses.total[field] for field in queueing)
         own = self._made_valid() | advancing | {h.name for h in self.packet_headers if h.type.varbit}
         self.owned = [h for h in self.packet_headers if h.name in own]
 
@@ -141,6 +137,12 @@ class Layout:
         if header.is_metadata or header.always_valid:
             return "1"
         return f"p->valid[{self.header_index(name)}]"
+
+    def check_varbit(self, header: str, where: str) -> None:
+        """Refuses a header whose varbit stands within bytes, where only parser and deparser can take it."""
+        varbit = self.program.headers[header].type.varbit
+        if varbit is not None and varbit.offset % 8:
+            raise ProgramError(f"{where}: {header}.{varbit.name} is a varbit that does not begin with a byte")
 
     def field_base(self, index: str, kind: FieldType) -> str:
         """A C expression for what a field's offset counts from, in the header of that number."""
@@ -245,6 +247,9 @@ class Layout:
             out.line(
                 "uint8_t *start, *payload, *end; /* the packet, what is behind its parsed headers, its end */"
             )
+            out.line(
+                "uint8_t *first; /* where the packet begins that leaves, if that is known before egress */"
+            )
             out.line("uint8_t *checksum; /* a partial checksum, see emit_function */")
             out.line("uint16_t partial_sum; /* what it was on arrival */")
             out.line("uint32_t length, ingress_length, truncate_to;")
@@ -252,6 +257,7 @@ class Layout:
             out.line(
                 "bool exit, checksum_error, failed; /* failed: an assertion, so that the packet is dropped */"
             )
+            out.line("bool dirty; /* `own` and `nowhere` are not all zeros */")
             out.line("struct metadata meta;")
             with out.block("struct", " own;"):
                 for header in self.owned:

@@ -144,6 +144,7 @@ class ParserWriter:
                     self._need(out, str((ahead.offset + ahead.width + 7) // 8))
                 primitives = self._primitives(expressions)
                 primitives.number = self.actions.numbers.of(operation)
+                primitives.touch_target(out, target)
                 with out.block():
                     primitives.assign(out, target, value)
                 primitives.trace(out, target)
@@ -253,7 +254,9 @@ class ParserWriter:
                     out.line(f"key[{word}] = {code};")
             else:
                 out.line(f"key[{place.word}] |= (uint64_t)key{number} << {place.shift};")
-        out.line(f"const bool known = table_find(&s->value_sets[{index}], key, {layout.words}, 0) != NULL;")
+        out.line(
+            f"const bool known = table_find(&s->value_sets[{index}], key, {layout.words}, 0, 0) != NULL;"
+        )
 
     def _matches(self, choice: Transition, widths: tuple[int, ...]) -> str:
         if choice.values is None or choice.masks is None:

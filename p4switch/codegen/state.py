@@ -32,7 +32,7 @@ class State:
         self.names = names
         self.counters = [c for c in program.counters.values() if c.table is None]
         self.meters = [m for m in program.meters.values() if m.table is None]
-        self.tables = [t for t in program.tables.values() if not t.is_call]
+        self.tables = list(program.tables.values())
         self.rows: list[Row] = []
         self.place: dict[str, tuple[Row, int]] = {}
         rowed = {name for row in rows for name in row}
@@ -95,6 +95,8 @@ class State:
         with out.block("struct state", ";"):
             out.line("struct switch_base base;")
             out.line("struct table tables[TABLES + 1], value_sets[VALUE_SETS + 1];")
+            if self.program.hash_states:
+                out.line(f"struct hash_state hash_states[{len(self.program.hash_states)}];")
             for meter in self.meters:
                 out.line(f"struct meter {self.meter(meter.name, '')}[{max(1, meter.size)}];")
             for counter in self.counters:

@@ -42,21 +42,13 @@ class TableWriter:
                 out.line(f"const bool hit = {entry} != NULL;")
                 keys = [f"key[{word}]" for word in range(KeyLayout(table).words)]
                 out.trace(Kind.TABLE, self._number(table), "hit", "hit ? table_index(t, e) : 0", *keys)
-                if table.with_counters or self._direct_counter(table):
-                    out.line("if (hit) {")
-                    out.line("    e->packets++;")
-                    out.line("    e->bytes += p->ingress_length;")
-                    out.line("}")
-                extra = EntryExtra.of(self.layout.program, table)
-                if extra.words:
-                    with out.block("if (hit)"):
-                        self._write_extra(out, table, extra)
                 out.line("if (!hit)")
                 out.line("    e = t->miss;")
             else:
                 out.line("const bool hit = false;")
                 out.trace(Kind.TABLE, self._number(table), "hit", "0")
                 out.line("struct entry *e = t->miss;")
+            self._write_resources(out, table)
             chosen, data = "e->action", "entry_data(t, e)"
             if table.profile is not None:
                 self._write_choice(out, table)
@@ -77,10 +69,11 @@ class TableWriter:
         if selector is None:
             return
         with out.block(f"if (chosen == {len(table.actions) + 1})"):
-            out.line("/* a group: how many choices, the words of each, then their actions and data */")
+            out.line("/* a group: choices, words of each, whether chance chooses; then actions and data */")
             out.line("const uint64_t *group = (const uint64_t *)(uintptr_t)chosen_data[0];")
-            out.line(f"const uint64_t hash = {self.actions.calculations.call(selector, table.name)};")
-            out.line("chosen_data = group[0] ? group + 2 + hash % group[0] * group[1] : NULL;")
+            hash_of = self.actions.calculations.call(selector, table.name)
+            out.line(f"const uint64_t hash = group[2] ? next_random(&s->base) : {hash_of};")
+            out.line("chosen_data = group[0] ? group + 3 + hash % group[0] * group[1] : NULL;")
             out.line("chosen = chosen_data ? (uint32_t)*chosen_data++ : UINT32_MAX;")
 
     def _write_constant(self, out: Writer, table: Table) -> None:
@@ -98,17 +91,25 @@ class TableWriter:
         out.line(f"{self._call(action, 'data' if words else 'NULL')};")
         out.line(f"return (struct result){{false, {number}}};")
 
-    def _write_extra(self, out: Writer, table: Table, extra: EntryExtra) -> None:
-        """A hit runs the entry's direct meter and is noted."""
-        out.line("uint64_t *extra = entry_extra(t, e);")
+    def _write_resources(self, out: Writer, table: Table) -> None:
+        """The entry's counter counts, its meter is run, and its last hit is noted."""
+        if table.with_counters or self._direct_counter(table):
+            out.line("e->packets++;")
+            out.line("e->bytes += p->ingress_length;")
+        extra = EntryExtra.of(self.layout.program, table)
+        if extra.words:
+            out.line("uint64_t *extra = entry_extra(t, e);")
         if extra.meter is not None:
             if extra.meter.target is None:
                 raise ProgramError(f"meter {extra.meter.name}: a direct meter needs a field for its result")
             amount = "p->ingress_length" if extra.meter.by_bytes else "1"
             primitives = PrimitiveWriter(self.actions, f"meter {extra.meter.name}", ())
-            code = f"meter_execute((struct meter *)extra, {amount}, p->now)"
-            primitives.assign_number(out, extra.meter.target, code)
-            out.trace(Kind.COLOUR, self._number(table), *primitives.recorded(extra.meter.target))
+            code = f"meter_execute((struct meter *)extra, {amount}, p->ingress_length, p->now)"
+            # BMv2 runs no meter on a miss: that of the default entry is run once it has rates.
+            with out.block("if (hit || ((struct meter *)extra)->rates)"):
+                primitives.touch_target(out, extra.meter.target)
+                primitives.assign_number(out, extra.meter.target, code)
+                out.trace(Kind.COLOUR, self._number(table), *primitives.recorded(extra.meter.target))
         if extra.last_hit is not None:
             out.line(f"extra[{extra.last_hit}] = p->now;")
 
@@ -145,4 +146,4 @@ class TableWriter:
         if keys.kind == "exact":
             out.line(f"struct entry *e = table_find_exact(t, key, {keys.words});")
         else:
-            out.line(f"struct entry *e = table_find(t, key, {keys.words}, {keys.ranges});")
+            out.line(f"struct entry *e = table_find(t, key, {keys.words}, {keys.ranges}, {keys.joined});")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from p4switch.expressions import Field
@@ -98,9 +99,9 @@ def _header_type(item: Json) -> HeaderType:
         name, width = str(entry[0]), entry[1]
         if width == "*":
             rest = sum(e[1] for e in item["fields"] if e[1] != "*")
-            if longest is not None or offset % 8:
+            if longest is not None or rest % 8:
                 raise ProgramError(
-                    f"field {item['name']}.{name}: a header has one varbit, which begins with a byte"
+                    f"field {item['name']}.{name}: a header has one varbit, and other fields of whole bytes together"
                 )
             longest = 8 * count(item, "max_length") - rest
             if not 0 <= longest < 1 << 19:
@@ -114,4 +115,7 @@ def _header_type(item: Json) -> HeaderType:
         signed = len(entry) > 2 and bool(entry[2])
         fields.append(FieldType(name, width, signed, offset, behind_varbit=longest is not None))
         offset += width
+    for field, times in Counter(field.name for field in fields).items():
+        if times > 1:
+            raise ProgramError(f"field {item['name']}.{field}: {times} fields have this name")
     return HeaderType(text(item, "name"), tuple(fields), offset + (longest or 0))

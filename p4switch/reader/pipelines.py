@@ -19,7 +19,9 @@ from p4switch.program import (
 )
 from p4switch.reader.expressions import Expressions
 from p4switch.reader.values import Json, count, integer, optional_text, source, text
+from p4switch.words import word_count
 
+_MOST_RANGE_WORDS = 64  # the runtime has a bit for each
 MATCH_KINDS = {"exact", "lpm", "ternary", "range", "optional", "valid"}
 
 
@@ -84,6 +86,8 @@ class PipelineReader:
         if profile is not None and profile not in self.profiles:
             raise ProgramError(f"{where}: action profile {profile} does not exist")
         keys = tuple(self._table_key(k, where) for k in item["key"])
+        if sum(word_count(key.width) for key in keys if key.kind == "range") > _MOST_RANGE_WORDS:
+            raise ProgramError(f"{where}: its range keys are over {64 * _MOST_RANGE_WORDS} bits together")
         next_nodes = {name: optional_text(item["next_tables"], name) for name in item.get("next_tables", {})}
         actions = self._table_actions(item, where)
         entries = item.get("entries")
@@ -102,6 +106,7 @@ class PipelineReader:
             None if entries is None else tuple(self._const_entry(e, keys, actions, where) for e in entries),
             source(item),
             profile,
+            bool(item.get("direct_meters")),
         )
 
     def _table_actions(self, item: Json, where: str) -> tuple[Action, ...]:
@@ -124,8 +129,6 @@ class PipelineReader:
             target = self.names.field(item["target"])
             found = self.names.headers[target.header].type.field(target.name)
             width = found.width if found else 1
-        if kind == "range" and width > 64:
-            raise ProgramError(f"{where}: a range key of {width} bits, at most 64 are supported")
         mask = item.get("mask")
         return TableKey(
             str(item.get("name") or f"{target.header}.{target.name}"),

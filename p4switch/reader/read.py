@@ -26,7 +26,7 @@ from p4switch.reader.expressions import Expressions
 from p4switch.reader.headers import Headers
 from p4switch.reader.parsers import ParserReader
 from p4switch.reader.pipelines import PipelineReader
-from p4switch.reader.values import Json, count, integer, text
+from p4switch.reader.values import Json, count, in_hand, integer, text
 
 
 def read_program(config: bytes) -> Program:
@@ -35,14 +35,17 @@ def read_program(config: bytes) -> Program:
         document = json.loads(config)
     except ValueError as error:
         raise ProgramError(f"not a JSON document: {error}") from None
+    except RecursionError:
+        raise ProgramError("the JSON document is nested too deeply") from None
     if not isinstance(document, dict):
         raise ProgramError("not a BMv2 JSON document: its top level is not an object")
     try:
         return _Document(document).program()
     except ProgramError:
         raise
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-        raise ProgramError(f"malformed BMv2 JSON ({type(error).__name__}: {error})") from error
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        place, said = in_hand(document, error), f"{type(error).__name__}: {error}"
+        raise ProgramError(f"malformed BMv2 JSON at {place} ({said})") from error
 
 
 class _Document:
@@ -56,13 +59,24 @@ class _Document:
             raise ProgramError(f"{key} is not an array")
         return value
 
-    def program(self) -> Program:
-        """Every section, in the order in which they refer to each other."""
+    def only(self, key: str) -> Any:
+        """The item of a top-level array that has one."""
+        items = self.items(key)
+        if len(items) != 1:
+            raise ProgramError(f"one of {key} is needed, not {len(items)}")
+        return items[0]
+
+    def check_head(self) -> None:
+        """Refuses other versions, and programs for other switches."""
         version = self.document.get("__meta__", {}).get("version")
         if not version or version[0] != 2:
             raise ProgramError(f"BMv2 JSON version 2.x is needed (__meta__.version), not {version}")
         for item in self.items("extern_instances"):
             raise ProgramError(f"extern {item.get('name')} is not supported")
+
+    def program(self) -> Program:
+        """Every section, in the order in which they refer to each other."""
+        self.check_head()
         names = Headers(
             *(
                 self.items(key)
@@ -77,19 +91,13 @@ class _Document:
         )
         expressions = Expressions(names)
         actions = {count(a, "id"): expressions.action(a) for a in self.items("actions")}
-        parsers, deparsers = self.items("parsers"), self.items("deparsers")
-        if len(parsers) != 1 or len(deparsers) != 1:
-            raise ProgramError(
-                f"one parser and one deparser are needed, not {len(parsers)}, {len(deparsers)}"
-            )
         reader = PipelineReader(expressions, actions)
         pipelines = {p["name"]: reader.pipeline(p) for p in self.items("pipelines")}
         for name in ("ingress", "egress"):
             if name not in pipelines:
                 raise ProgramError(f"pipeline {name} is missing")
         tables = [n for p in pipelines.values() for n in p.nodes.values() if isinstance(n, Table)]
-        parser = ParserReader(expressions).parser(parsers[0])
-        calculations = self.items("calculations") + list(reader.selectors.values())
+        parser = ParserReader(expressions).parser(self.only("parsers"))
         return Program(
             name=str(self.document.get("program", "") or "program"),
             header_types=names.header_types,
@@ -97,11 +105,7 @@ class _Document:
             stacks=names.stacks,
             errors={str(name): int(value) for name, value in self.items("errors")},
             parser=parser,
-            deparser=Deparser(
-                text(deparsers[0], "name"),
-                tuple(names.header(h) for h in deparsers[0]["order"]),
-                tuple(expressions.primitive(p, "deparser") for p in deparsers[0].get("primitives", [])),
-            ),
+            deparser=_deparser(self.only("deparsers"), expressions),
             ingress=pipelines["ingress"],
             egress=pipelines["egress"],
             tables={t.name: t for t in tables},
@@ -122,7 +126,10 @@ class _Document:
                 for r in self.items("register_arrays")
             },
             meters={m["name"]: _meter(m, names) for m in self.items("meter_arrays")},
-            calculations={c["name"]: _calculation(c, names) for c in calculations},
+            calculations={
+                c["name"]: _calculation(c, names)
+                for c in (*self.items("calculations"), *reader.selectors.values())
+            },
             checksums=tuple(_checksum(c, expressions) for c in self.items("checksums")),
             unions=names.unions,
             value_sets={v["name"]: _value_set(v, parser) for v in self.items("parse_vsets")},
@@ -131,6 +138,14 @@ class _Document:
             digests=_field_lists(self.items("learn_lists"), expressions),
             aliases={str(alias): names.field(target) for alias, target in self.items("field_aliases")},
         )
+
+
+def _deparser(item: Json, expressions: Expressions) -> Deparser:
+    return Deparser(
+        text(item, "name"),
+        tuple(expressions.names.header(h) for h in item["order"]),
+        tuple(expressions.primitive(p, "deparser") for p in item.get("primitives", [])),
+    )
 
 
 def _meter(item: Json, names: Headers) -> MeterArray:

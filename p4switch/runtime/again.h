@@ -22,15 +22,21 @@ struct again {
 static void leave(struct state *s, struct packet *p, uint32_t port);
 static void run(struct state *s, struct packet *p, uint32_t error);
 
-static void cut(struct packet *p, const struct replicas *session)
+/* What a session says of its clones. */
+static void follow(struct packet *p, const struct replicas *session)
 {
     if (session->longest < p->truncate_to)
         p->truncate_to = session->longest;
+    if (session->service_class)
+        set_priority(p, session->service_class);
 }
 
 static struct again *again_open(struct state *s)
 {
-    return s->passes++ < MOST_PASSES ? malloc(sizeof(struct again)) : NULL;
+    struct again *a = s->passes++ < MOST_PASSES ? malloc(sizeof *a) : NULL;
+    if (a)
+        a->packet.dirty = true;
+    return a;
 }
 
 /* Processed once the packet in hand is done. */
@@ -77,11 +83,10 @@ __attribute__((unused)) static void clone_ingress(struct state *s, struct packet
         return;
     memcpy(a->packet.bytes + HEADROOM, s->original, s->original_length);
     begin_packet(&a->packet, a->packet.bytes + HEADROOM, s->original_length, p->now, NULL);
-    cut(&a->packet, session);
     set_ingress_port(&a->packet, p);
     parse(s, &a->packet);
-    clear_invalid(&a->packet);
     keep(&a->packet, p, p->request.clone_list, INGRESS_CLONE);
+    follow(&a->packet, session);
     memset(&a->packet.request, 0, sizeof a->packet.request);
     replicate(s, &a->packet, session);
     free(a);
@@ -95,8 +100,8 @@ __attribute__((unused)) static void clone_egress(struct state *s, const struct p
         if (!a)
             return;
         copy_packet(&a->packet, a->packet.bytes + HEADROOM, p, bytes_of(p));
-        cut(&a->packet, session);
         keep(&a->packet, p, p->request.clone_list, EGRESS_CLONE);
+        follow(&a->packet, session);
         memset(&a->packet.request, 0, sizeof a->packet.request);
         set_rid(&a->packet, session->replica[i].instance);
         again_later(s, a, true, session->replica[i].port);
@@ -127,7 +132,6 @@ static void run_again(struct state *s)
             p->meta = kept;
             keep_original(s, p);
             uint32_t error = parse(s, p);
-            clear_invalid(p);
             run(s, p, error);
         }
         free(a);

@@ -38,8 +38,16 @@ INLINE uint64_t load_bytes(const uint8_t *p, unsigned count)
 
 INLINE void store_bytes(uint8_t *p, unsigned count, uint64_t v)
 {
-    for (unsigned i = 0; i < count; i++)
-        p[i] = (uint8_t)(v >> (8 * (count - 1 - i)));
+    switch (count) {
+    case 1: p[0] = (uint8_t)v; return;
+    case 2: store_be16(p, (uint16_t)v); return;
+    case 3: store_be16(p, (uint16_t)(v >> 8)), p[2] = (uint8_t)v; return;
+    case 4: store_be32(p, (uint32_t)v); return;
+    case 5: store_be32(p, (uint32_t)(v >> 8)), p[4] = (uint8_t)v; return;
+    case 6: store_be32(p, (uint32_t)(v >> 16)), store_be16(p + 4, (uint16_t)v); return;
+    case 7: store_be32(p, (uint32_t)(v >> 24)), store_be16(p + 4, (uint16_t)(v >> 8)), p[6] = (uint8_t)v; return;
+    default: store_be64(p, v);
+    }
 }
 
 INLINE uint64_t ones(unsigned width) { return width >= 64 ? ~0ull : (1ull << width) - 1; }

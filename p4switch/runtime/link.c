@@ -69,9 +69,11 @@ void link_close(struct link *l)
 {
     for (uint32_t i = 0; i < l->in_heap; i++)
         free(l->heap[i]);
-    for (uint32_t i = 0; i < l->in_queue; i++)
-        free(l->queue[(l->queue_head + i) % l->queue_size].packet);
-    free(l->queue);
+    for (struct queue *q = l->queues; q < l->queues + PRIORITIES; q++) {
+        for (uint32_t i = 0; i < q->count; i++)
+            free(q->ring[(q->head + i) % q->size].packet);
+        free(q->ring);
+    }
     free(l->heap);
     free(l->ring);
     free(l);
@@ -229,13 +231,23 @@ static uint64_t next_due(const struct link *l)
     return l->in_heap && l->heap[0]->due < due ? l->heap[0]->due : due;
 }
 
-/* When the first in the queue has waited long enough. */
+/* When the first in the queues has waited long enough. */
 static uint64_t next_free(const struct link *l)
 {
-    if (!l->in_queue)
-        return NEVER;
-    uint64_t since = l->queue[l->queue_head].since;
+    uint64_t since = NEVER;
+    for (const struct queue *q = l->queues; l->in_queue && q < l->queues + PRIORITIES; q++)
+        if (q->count && q->ring[q->head].since < since)
+            since = q->ring[q->head].since;
     return since > l->free_at ? since : l->free_at;
+}
+
+/* The queue to be served at a time when one waits: of the highest priority that has come by then. */
+static struct queue *next_queue(struct link *l, uint64_t time)
+{
+    struct queue *q = l->queues + PRIORITIES - 1;
+    while (!q->count || q->ring[q->head].since > time)
+        q--;
+    return q;
 }
 
 /* When there is something to do next; NEVER: there is nothing. */
@@ -259,35 +271,37 @@ static void hand_over(struct link *l, uint64_t now, const struct held *head, uin
                head->checksum_offset);
 }
 
-static bool queue_grow(struct link *l)
+static bool queue_grow(struct queue *q)
 {
-    uint32_t size = 2 * l->queue_size + 64;
-    struct wait *queue = malloc(size * sizeof *queue);
-    if (!queue)
+    uint32_t size = 2 * q->size + 64;
+    struct wait *ring = malloc(size * sizeof *ring);
+    if (!ring)
         return false;
-    for (uint32_t i = 0; i < l->in_queue; i++)
-        queue[i] = l->queue[(l->queue_head + i) % l->queue_size];
-    free(l->queue);
-    l->queue = queue;
-    l->queue_size = size;
-    l->queue_head = 0;
+    for (uint32_t i = 0; i < q->count; i++)
+        ring[i] = q->ring[(q->head + i) % q->size];
+    free(q->ring);
+    q->ring = ring;
+    q->size = size;
+    q->head = 0;
     return true;
 }
 
-/* `room` bytes of memory for a packet of `length` bytes that has to wait in the queue; NULL: it need not, or there is no
- * room in the queue and it is dropped. */
-void *link_wait(struct link *l, uint64_t now, uint32_t length, size_t room, uint16_t checksum_offset, bool *dropped)
+/* `room` bytes of memory for a packet of `length` bytes that has to wait in the queue of its priority; NULL: it need not,
+ * or there is no room in the queue and it is dropped. */
+void *link_wait(struct link *l, uint64_t now, uint32_t priority, uint32_t length, size_t room, uint16_t checksum_offset,
+                bool *dropped)
 {
+    struct queue *q = l->queues + priority % PRIORITIES;
     *dropped = false;
     if (!l->byte_time || (!l->in_queue && l->free_at <= now))
         return NULL;
     struct wait w = {.since = now,
                      .bytes = length + (uint64_t)l->properties.overhead,
-                     .found = l->in_queue,
+                     .found = q->count,
                      .checksum_offset = checksum_offset};
-    uint64_t sent = (l->free_at > now ? l->free_at - now : 0) + sending_time(l, l->queued + w.bytes);
-    bool full = sent > l->room;
-    if (!full && (l->in_queue < l->queue_size || queue_grow(l)))
+    uint64_t busy = l->free_at > now ? l->free_at - now : 0;
+    bool full = busy + sending_time(l, q->bytes + w.bytes) > l->room;
+    if (!full && (q->count < q->size || queue_grow(q)))
         w.packet = malloc(room);
     if (!w.packet) {
         l->statistics.offered++;
@@ -295,19 +309,24 @@ void *link_wait(struct link *l, uint64_t now, uint32_t length, size_t room, uint
         *dropped = true;
         return NULL;
     }
-    note_highest(l, sent);
-    l->queue[(l->queue_head + l->in_queue++) % l->queue_size] = w;
+    q->ring[(q->head + q->count++) % q->size] = w;
+    q->bytes += w.bytes;
+    l->in_queue++;
     l->queued += w.bytes;
+    note_highest(l, busy + sending_time(l, l->queued));
     return w.packet;
 }
 
 static void dequeue(struct link *l)
 {
     uint64_t until = next_free(l);
-    struct wait w = l->queue[l->queue_head];
-    l->queue_head = (l->queue_head + 1) % l->queue_size;
-    w.left = --l->in_queue;
+    struct queue *q = next_queue(l, until);
+    struct wait w = q->ring[q->head];
+    q->head = (q->head + 1) % q->size;
+    w.left = --q->count;
     w.until = until;
+    q->bytes -= w.bytes;
+    l->in_queue--;
     l->queued -= w.bytes;
     l->waited = until - w.since;
     l->dequeue(l->context, &w);

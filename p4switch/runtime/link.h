@@ -1,8 +1,8 @@
 /* An emulated link: rate, queue, delay, and what a link does to packets, drawn for each packet by itself.
  *
  * A packet that is offered waits in the queue, is sent at the link's rate, and is released after the delay. What is to
- * happen at the end of the queue only (v1model's egress) can wait there itself, and offer its packet then. Time is the
- * caller's, in picoseconds (at 400 Gb/s a byte takes 20 of them). Draws are hashes of seed, packet number and purpose
+ * happen at the end of the queue only (v1model's egress) can wait there itself, and offer its packet then; of what waits
+ * so, the higher priority is served first, each from a queue of its own. Time is the caller's, in picoseconds (at 400 Gb/s a byte takes 20 of them). Draws are hashes of seed, packet number and purpose
  * (SplitMix64: Steele, Lea, Flood, OOPSLA'14): a seed gives the n-th packet the same fate whatever else is switched on
  * and whenever it comes.
  */
@@ -57,6 +57,15 @@ struct wait {
     uint16_t checksum_offset;
 };
 
+#define PRIORITIES 8 /* v1model's priority is a bit<3> */
+
+/* What waits with one priority: a ring. */
+struct queue {
+    struct wait *ring;
+    uint32_t size, head, count;
+    uint64_t bytes;
+};
+
 /* Takes what has waited, and may offer a packet. */
 typedef void dequeue_function(void *context, const struct wait *w);
 
@@ -81,10 +90,9 @@ struct link {
     struct held **heap;
     uint32_t in_heap, heap_size;
     uint64_t held_bytes;
-    /* What waits in the queue itself: a ring. */
-    struct wait *queue;
-    uint32_t queue_size, queue_head, in_queue;
-    uint64_t queued; /* bytes */
+    struct queue queues[PRIORITIES];
+    uint32_t in_queue; /* in all of them */
+    uint64_t queued;   /* bytes, likewise */
     uint64_t waited; /* by the packet in hand */
 };
 
@@ -93,7 +101,8 @@ void link_close(struct link *l);
 void link_set(struct link *l, const struct link_properties *properties);
 void link_offer(struct link *l, uint64_t now, uint8_t *packet, uint32_t length, const uint8_t *checksum,
                 uint16_t checksum_offset);
-void *link_wait(struct link *l, uint64_t now, uint32_t length, size_t room, uint16_t checksum_offset, bool *dropped);
+void *link_wait(struct link *l, uint64_t now, uint32_t priority, uint32_t length, size_t room, uint16_t checksum_offset,
+                bool *dropped);
 uint64_t link_next(const struct link *l);
 void link_release(struct link *l, uint64_t now);
 void link_read(const struct link *l, uint64_t now, struct link_statistics *to);

@@ -1,5 +1,6 @@
 /* Meters, as BMv2 computes them: of up to two rates, committed and peak, each with a bucket of tokens that fills from
- * one fixed moment on. RFC 2698's colours: 0 green, 1 yellow, 2 red. */
+ * the clock's zero on (RFC 2698). And of a single rate, whose tokens fill an excess bucket when the committed one is
+ * full (RFC 2697). Colours: 0 green, 1 yellow, 2 red. */
 
 #ifndef P4SWITCH_METER_H
 #define P4SWITCH_METER_H
@@ -9,29 +10,64 @@
 struct meter_rate {
     double per_microsecond;
     uint64_t burst, tokens, last;
+    uint64_t per_second; /* as it was given, for the control plane */
 };
 
 struct meter {
-    uint64_t rates; /* 0: not configured, everything is green */
-    uint64_t since; /* microseconds */
+    uint64_t rates;  /* 0: not configured, everything is green */
+    uint64_t excess; /* not 0: rate[1] is the excess bucket of rate[0] */
     struct meter_rate rate[2];
+    struct {
+        uint64_t packets, bytes;
+    } count[3]; /* by colour */
 };
 
-/* The peak's bucket comes first: a red packet takes from none, a yellow one from that bucket alone. */
-__attribute__((unused)) static uint32_t meter_execute(struct meter *m, uint64_t amount, uint64_t now)
+/* The tokens that have come since the last packet. */
+INLINE uint64_t meter_fresh(struct meter_rate *r, uint64_t now)
 {
-    for (uint64_t i = m->rates; i-- > 0;) {
-        struct meter_rate *r = m->rate + i;
-        uint64_t elapsed = now > m->since ? now - m->since : 0;
-        uint64_t filled = (uint64_t)((double)elapsed * r->per_microsecond);
-        uint64_t fresh = filled > r->last ? filled - r->last : 0;
-        r->last = filled > r->last ? filled : r->last;
-        r->tokens = fresh > r->burst - (r->tokens < r->burst ? r->tokens : r->burst) ? r->burst : r->tokens + fresh;
-        if (r->tokens < amount)
-            return (uint32_t)i + 1;
-        r->tokens -= amount;
+    double all = (double)now * r->per_microsecond;
+    if (all >= 0x1p63) /* a rate at which any bucket is full at once */
+        return 1ull << 63;
+    uint64_t filled = (uint64_t)all;
+    uint64_t fresh = filled > r->last ? filled - r->last : 0;
+    r->last += fresh;
+    return fresh;
+}
+
+/* Puts tokens into a bucket; returns those for which there is no room. */
+INLINE uint64_t meter_fill(struct meter_rate *r, uint64_t tokens)
+{
+    uint64_t room = r->burst - r->tokens;
+    r->tokens = tokens > room ? r->burst : r->tokens + tokens;
+    return tokens > room ? tokens - room : 0;
+}
+
+INLINE bool meter_take(struct meter_rate *r, uint64_t amount)
+{
+    if (r->tokens < amount)
+        return false;
+    r->tokens -= amount;
+    return true;
+}
+
+__attribute__((unused)) static uint32_t meter_execute(struct meter *m, uint64_t amount, uint64_t bytes, uint64_t now)
+{
+    uint32_t color = 0;
+    if (m->excess) {
+        meter_fill(m->rate + 1, meter_fill(m->rate, meter_fresh(m->rate, now)));
+        while (color < 2 && !meter_take(m->rate + color, amount))
+            color++;
+    } else {
+        /* The peak's bucket comes first: a red packet takes from none, a yellow one from that bucket alone. */
+        for (uint32_t i = (uint32_t)m->rates; i > 0 && color == 0; i--) {
+            struct meter_rate *r = m->rate + i - 1;
+            meter_fill(r, meter_fresh(r, now));
+            color = meter_take(r, amount) ? 0 : i;
+        }
     }
-    return 0;
+    m->count[color].packets++;
+    m->count[color].bytes += bytes;
+    return color;
 }
 
 #endif

@@ -32,6 +32,32 @@ static inline void ipv4_checksum(uint8_t *ip)
     store_be16(ip + 10, (uint16_t)~__builtin_bswap16(ipv4_sum(ip)));
 }
 
+/* Headers have 42 bytes at least and seldom more than 64: those are two pieces. */
+static inline void copy_headers(uint8_t *to, const uint8_t *from, uint32_t length)
+{
+    if (length > 64) {
+        memcpy(to, from, length);
+    } else {
+        memcpy(to, from, 32);
+        memcpy(to + length - 32, from + length - 32, 32);
+    }
+}
+
+/* Makes the lengths in headers, and with them the partial checksum, those for so many bytes of payload. */
+static void set_lengths(const struct superframe *s, uint8_t *headers, uint32_t old, uint32_t payload)
+{
+    uint8_t *ip = headers + s->network;
+    uint32_t length = s->headers + payload, transport = s->headers - s->transport;
+    uint16_t whole = (uint16_t)(transport + old), part = (uint16_t)(transport + payload);
+    if (s->ipv6)
+        store_be16(ip + 4, (uint16_t)(length - s->network - 40));
+    else
+        store_be16(ip + 2, (uint16_t)(length - s->network));
+    if (!s->tcp)
+        store_be16(headers + s->transport + 4, part);
+    store_be16(headers + s->checksum, sum_changed(load_be16(headers + s->checksum), whole, part));
+}
+
 /* Reads the headers of a superframe; false for a kind that cannot be split (and is dropped). */
 bool split_open(struct superframe *s, uint8_t *frame, uint32_t length, const struct virtio_net_hdr *virtio)
 {
@@ -54,17 +80,19 @@ bool split_open(struct superframe *s, uint8_t *frame, uint32_t length, const str
         return false;
     s->transport = virtio->csum_start;
     s->checksum = s->transport + virtio->csum_offset;
-    if (s->transport < s->network + (s->ipv6 ? 40 : IPV4) || s->transport + (s->tcp ? 20 : UDP) > length)
+    uint32_t fixed = s->transport + (s->tcp ? 20 : UDP); /* up to the end of the transport header's fixed part */
+    if (s->transport < s->network + (s->ipv6 ? 40 : IPV4) || fixed > length)
         return false;
-    s->headers = s->transport + (s->tcp ? (frame[s->transport + 12] >> 4) * 4u : UDP);
-    if (s->headers >= length || s->headers > MOST_HEADERS || s->checksum + 2 > s->headers)
+    s->headers = s->tcp ? s->transport + (frame[s->transport + 12] >> 4) * 4u : fixed;
+    if (s->headers < fixed || s->headers >= length || s->headers > MOST_HEADERS || s->checksum + 2 > s->headers)
         return false;
     s->size = virtio->gso_size;
     s->payload = length - s->headers;
     s->segments = (s->payload + s->size - 1) / s->size;
     memcpy(s->head, frame, s->headers);
-    const uint8_t *ip = frame + s->network;
+    set_lengths(s, s->head, s->payload, s->payload < s->size ? s->payload : s->size);
     if (!s->ipv6) {
+        const uint8_t *ip = s->head + s->network;
         uint32_t own = (uint32_t)(uint16_t)~load_be16(ip + 2) + (uint16_t)~load_be16(ip + 4) + (uint16_t)~load_be16(ip + 10);
         s->ip_sum = checksum_fold(__builtin_bswap16(ipv4_sum(ip)) + own);
     }
@@ -76,27 +104,24 @@ bool split_open(struct superframe *s, uint8_t *frame, uint32_t length, const str
 uint8_t *split(const struct superframe *s, uint32_t index, uint32_t *length)
 {
     uint32_t at = index * s->size, size = s->payload - at < s->size ? s->payload - at : s->size;
-    uint8_t *packet = s->frame + at, *ip = packet + s->network, *transport = packet + s->transport;
+    uint8_t *packet = s->frame + at;
     *length = s->headers + size;
-    memcpy(packet, s->head, s->headers);
-    if (s->ipv6) {
-        store_be16(ip + 4, (uint16_t)(*length - s->network - 40));
-    } else {
-        uint16_t total = (uint16_t)(*length - s->network), identification = (uint16_t)(load_be16(ip + 4) + index);
-        store_be16(ip + 2, total);
+    copy_headers(packet, s->head, s->headers);
+    if (at > 0 && size < s->size)
+        set_lengths(s, packet, s->size, size);
+    if (!s->ipv6) {
+        uint8_t *ip = packet + s->network;
+        uint16_t total = (uint16_t)(*length - s->network), identification = (uint16_t)(load_be16(s->head + s->network + 4) + index);
         store_be16(ip + 4, identification);
         store_be16(ip + 10, (uint16_t)~checksum_fold((uint32_t)s->ip_sum + total + identification));
     }
-    uint16_t whole = (uint16_t)(s->headers + s->payload - s->transport), part = (uint16_t)(*length - s->transport);
-    store_be16(packet + s->checksum, sum_changed(load_be16(packet + s->checksum), whole, part));
     if (s->tcp) {
+        uint8_t *transport = packet + s->transport;
         store_be32(transport + 4, load_be32(transport + 4) + at);
         if (index + 1 < s->segments)
             transport[13] &= (uint8_t)~(TCP_FIN | TCP_PSH);
         if (index > 0 && s->ecn)
             transport[13] &= (uint8_t)~TCP_CWR;
-    } else {
-        store_be16(transport + 4, part);
     }
     return packet;
 }
@@ -146,6 +171,9 @@ void join_open(struct joined *j, uint8_t *room, const uint8_t *packet, uint32_t 
 {
     j->joinable = is_segment(j, packet, length, checksum);
     j->size = j->joinable ? length - j->headers : 0;
+    j->most = j->headers + MOST_SEGMENTS * j->size;
+    if (j->tcp || j->most > LARGEST_SUPERFRAME)
+        j->most = LARGEST_SUPERFRAME;
     if (j->joinable && j->tcp && packet[ETHERNET + IPV4 + 13] & (TCP_FIN | TCP_PSH))
         j->joinable = false;
     j->frame = room;
@@ -161,14 +189,49 @@ void join_open(struct joined *j, uint8_t *room, const uint8_t *packet, uint32_t 
     memcpy(room, packet, elsewhere ? j->headers : length);
 }
 
-/* Whether a UDP packet as long as the first is equal to it but for the identification and the header checksum, which is
- * right: then it is a segment as much as the first is. Nearly all are, and this takes a few comparisons. */
+/* 0 if so many bytes, at most 8, are the same. */
+INLINE uint64_t differ(const uint8_t *a, const uint8_t *b, unsigned count)
+{
+    uint64_t x = 0, y = 0;
+    memcpy(&x, a, count);
+    memcpy(&y, b, count);
+    return x ^ y;
+}
+
+/* Whether a UDP packet as long as the first is the next segment because it is equal to the first but for identification
+ * and header checksum, which are what they have to be. Nearly all are, and this takes a few comparisons. */
 static inline bool is_repetition(const struct joined *j, const uint8_t *packet, const uint8_t *checksum)
 {
-    const uint8_t *ip = packet + ETHERNET, *first_ip = j->frame + ETHERNET;
-    return memcmp(packet, j->frame, ETHERNET + 4) == 0 && memcmp(ip + 6, first_ip + 6, 4) == 0 &&
-           memcmp(ip + 12, first_ip + 12, 8 + UDP) == 0 && (!checksum || checksum == ip + IPV4 + 6) &&
-           ipv4_sum(ip) == 0xffff;
+    const uint8_t *ip = packet + ETHERNET, *first = j->frame, *first_ip = first + ETHERNET;
+    uint16_t was = load_be16(first_ip + 4), identification = (uint16_t)(was + j->segments);
+    return load_be16(ip + 4) == identification &&
+           load_be16(ip + 10) == sum_changed(load_be16(first_ip + 10), identification, was) &&
+           !(differ(packet, first, 8) | differ(packet + 8, first + 8, 8) | differ(ip + 2, first_ip + 2, 2) |
+             differ(ip + 6, first_ip + 6, 4) | differ(ip + 12, first_ip + 12, 8) | differ(ip + 20, first_ip + 20, UDP)) &&
+           (!checksum || checksum == ip + IPV4 + 6);
+}
+
+/* Whether a packet is the next segment: of the same flow, in order. `last`: none can follow. */
+static __attribute__((noinline)) bool is_next(const struct joined *j, const uint8_t *packet, uint32_t length, const uint8_t *checksum, bool *last)
+{
+    struct joined other;
+    if (!is_segment(&other, packet, length, checksum) || other.tcp != j->tcp || other.headers != j->headers)
+        return false;
+    const uint8_t *first = j->frame, *ip = packet + ETHERNET, *first_ip = first + ETHERNET;
+    const uint8_t *transport = ip + IPV4, *first_transport = first_ip + IPV4;
+    if (memcmp(packet, first, ETHERNET + 2) || memcmp(ip + 6, first_ip + 6, 4) || memcmp(ip + 12, first_ip + 12, 8) ||
+        memcmp(transport, first_transport, 4) || load_be16(ip + 4) != (uint16_t)(load_be16(first_ip + 4) + j->segments))
+        return false;
+    *last = length - j->headers < j->size;
+    if (j->tcp) {
+        uint32_t sequence = load_be32(first_transport + 4) + j->segments * j->size;
+        if (load_be32(transport + 4) != sequence || memcmp(transport + 8, first_transport + 8, 5) ||
+            memcmp(transport + 14, first_transport + 14, 2) || memcmp(transport + 18, first_transport + 18, j->headers - 52))
+            return false;
+        *last = *last || transport[13] & (TCP_FIN | TCP_PSH);
+        j->frame[ETHERNET + IPV4 + 13] |= transport[13] & (TCP_FIN | TCP_PSH);
+    }
+    return true;
 }
 
 /* Adds the next packet for the same port; false if it cannot be the next segment, or if its payload does not stand where it
@@ -178,32 +241,15 @@ bool join_add(struct joined *j, const uint8_t *packet, uint32_t length, const ui
     if (!j->joinable)
         return false;
     uint32_t payload = length - j->headers;
-    if (length <= j->headers || payload > j->size || j->length + payload > LARGEST_SUPERFRAME ||
-        (!j->tcp && j->segments == MOST_SEGMENTS) || j->partial != (checksum != NULL))
+    if (payload > j->size || j->length + payload > j->most || j->partial != (checksum != NULL))
         return false;
     bool elsewhere = join_elsewhere(j);
     if (elsewhere && (!stored || j->headers < stored->headers ||
                       stored->bytes + j->headers != j->payload + (j->length - j->headers)))
         return false;
-    struct joined other;
-    bool repeats = !j->tcp && payload == j->size && is_repetition(j, packet, checksum);
-    if (!repeats && (!is_segment(&other, packet, length, checksum) || other.tcp != j->tcp || other.headers != j->headers))
+    bool last = false, repeats = !j->tcp && payload == j->size && is_repetition(j, packet, checksum);
+    if (!repeats && !is_next(j, packet, length, checksum, &last))
         return false;
-
-    const uint8_t *first = j->frame, *ip = packet + ETHERNET, *first_ip = first + ETHERNET;
-    const uint8_t *transport = ip + IPV4, *first_transport = first_ip + IPV4;
-    if (memcmp(packet, first, ETHERNET + 2) || memcmp(ip + 6, first_ip + 6, 4) || memcmp(ip + 12, first_ip + 12, 8) ||
-        memcmp(transport, first_transport, 4) || load_be16(ip + 4) != (uint16_t)(load_be16(first_ip + 4) + j->segments))
-        return false;
-    bool last = payload < j->size;
-    if (j->tcp) {
-        uint32_t sequence = load_be32(first_transport + 4) + j->segments * j->size;
-        if (load_be32(transport + 4) != sequence || memcmp(transport + 8, first_transport + 8, 5) ||
-            memcmp(transport + 14, first_transport + 14, 2) || memcmp(transport + 18, first_transport + 18, j->headers - 52))
-            return false;
-        last = last || transport[13] & (TCP_FIN | TCP_PSH);
-        j->frame[ETHERNET + IPV4 + 13] |= transport[13] & (TCP_FIN | TCP_PSH);
-    }
     if (!elsewhere)
         memcpy(j->frame + j->length, packet + j->headers, payload);
     j->length += payload;

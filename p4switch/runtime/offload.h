@@ -53,6 +53,7 @@ struct joined {
     uint32_t length;
     const uint8_t *payload; /* behind the headers in `frame`, or elsewhere */
     uint32_t headers, size, segments; /* size: payload bytes of one; 0: the packet is no segment */
+    uint32_t most; /* bytes that it may have */
     bool joinable; /* another segment may follow */
     bool tcp;
     bool partial;  /* the transport checksum is partial */

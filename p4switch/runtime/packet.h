@@ -24,6 +24,13 @@ INLINE uint32_t header_bytes(const struct packet *p, unsigned header)
 #endif
 }
 
+/* Said before fields of a header are written: if it is not in the packet, that soils its own bytes. */
+INLINE void touch(struct packet *p, unsigned header)
+{
+    if (!p->valid[header])
+        p->dirty = true;
+}
+
 /* Of the members of a header union at most one is valid: the one that has just become so. */
 INLINE void invalidate_rivals(struct packet *p, unsigned header)
 {
@@ -33,6 +40,7 @@ INLINE void invalidate_rivals(struct packet *p, unsigned header)
         if (other != header && p->valid[other]) {
             p->valid[other] = false;
             p->header[other] = own_bytes(p, other);
+            p->dirty = true;
         }
     }
 #else
@@ -51,7 +59,7 @@ INLINE void set_valid(struct packet *p, unsigned header)
 {
     if (p->valid[header])
         return;
-    p->valid[header] = true;
+    p->valid[header] = p->dirty = true;
     p->header[header] = own_bytes(p, header);
     memset(p->header[header], 0, header_bytes(p, header));
     p->length += header_bytes(p, header);
@@ -64,6 +72,7 @@ INLINE void set_invalid(struct packet *p, unsigned header)
         return;
     p->valid[header] = false;
     p->header[header] = own_bytes(p, header);
+    p->dirty = true;
     p->length -= header_bytes(p, header);
 }
 
@@ -75,7 +84,7 @@ INLINE void copy_header(struct packet *p, unsigned to, unsigned from)
         return;
     }
     if (!p->valid[to]) {
-        p->valid[to] = true;
+        p->valid[to] = p->dirty = true;
         p->header[to] = own_bytes(p, to);
         invalidate_rivals(p, to);
     }
@@ -83,6 +92,7 @@ INLINE void copy_header(struct packet *p, unsigned to, unsigned from)
     if (p->varying[to] != p->varying[from]) { /* where it stands in the packet there is no room for another length */
         p->header[to] = own_bytes(p, to);
         p->varying[to] = p->varying[from];
+        p->dirty = true;
     }
 #endif
     memmove(p->header[to], p->header[from], header_bytes(p, to));
@@ -113,6 +123,7 @@ __attribute__((unused)) static void copy_varbit(struct packet *p, unsigned to, u
     if (p->header[to] != own)
         memcpy(own, p->header[to], varbit_at[to]);
     p->header[to] = own;
+    p->dirty = true;
     p->varying[to] = p->varying[from];
     memcpy(own + varbit_at[to], p->header[from] + varbit_at[from], p->varying[from]);
 }
@@ -200,22 +211,32 @@ __attribute__((unused)) static uint32_t append_bytes(uint8_t *input, uint32_t bi
     return bits;
 }
 
+#define OWN_BYTES (offsetof(struct packet, bytes) - offsetof(struct packet, own))
+
+/* Makes the bytes of headers that are not in the packet those of another packet. */
+INLINE void copy_own(struct packet *to, const struct packet *from)
+{
+    if (to->dirty || from->dirty)
+        memcpy(&to->own, &from->own, OWN_BYTES);
+    to->dirty = from->dirty;
+}
+
 /* A copy of a packet whose bytes begin at `start`; only the first `length` of them are copied. */
 static void copy_packet(struct packet *to, uint8_t *start, const struct packet *from, uint32_t length)
 {
+    copy_own(to, from);
     memcpy(to, from, offsetof(struct packet, own));
     to->start = start;
     ptrdiff_t moved = to->start - from->start;
     for (unsigned i = 0; i < HEADERS; i++) {
-        if (from->header[i] != (const uint8_t *)from + own_offset[i]) {
+        if (from->header[i] != (const uint8_t *)from + own_offset[i])
             to->header[i] += moved;
-            continue;
-        }
-        to->header[i] = own_bytes(to, i);
-        if (from->valid[i])
-            memcpy(to->header[i], from->header[i], header_bytes(from, i));
+        else
+            to->header[i] = own_bytes(to, i);
     }
     to->payload += moved;
+    if (to->first)
+        to->first += moved;
     to->end += moved;
     if (to->checksum)
         to->checksum += moved;
@@ -224,8 +245,12 @@ static void copy_packet(struct packet *to, uint8_t *start, const struct packet *
 
 INLINE uint32_t bytes_of(const struct packet *p) { return (uint32_t)(p->end - p->start); }
 
+/* Headers that the parser does not find read as zeros, not as what an earlier packet has left. */
 static void begin_packet(struct packet *p, uint8_t *packet, uint32_t length, uint64_t now, uint8_t *checksum)
 {
+    if (p->dirty)
+        memset(&p->own, 0, OWN_BYTES);
+    p->dirty = false;
     memset(p->valid, 0, sizeof p->valid);
     memset(&p->meta, 0, sizeof p->meta);
     memset(&p->next, 0, sizeof p->next);
@@ -243,16 +268,9 @@ static void begin_packet(struct packet *p, uint8_t *packet, uint32_t length, uin
     p->partial_sum = checksum ? load_be16(checksum) : 0;
     p->length = p->ingress_length = length;
     p->truncate_to = UINT32_MAX;
+    p->first = NULL;
     p->now = now;
     p->exit = p->checksum_error = p->failed = false;
-}
-
-/* Headers that the parser has not found read as zeros, not as what an earlier packet has left. */
-static void clear_invalid(struct packet *p)
-{
-    for (unsigned i = 0; i < HEADERS; i++)
-        if (!p->valid[i])
-            memset(own_bytes(p, i), 0, header_size[i]);
 }
 
 /* The partial checksum, if the program has left it as it came: otherwise what it wrote is the packet's checksum. */
@@ -281,6 +299,8 @@ INLINE uint8_t *standing(const struct packet *p, const uint16_t *order, unsigned
  * first one (seen from the payload) that does not, they go through `scratch`. Returns the packet's first byte. */
 static uint8_t *emit_headers(struct packet *p, const uint16_t *order, unsigned count, uint8_t *scratch)
 {
+    if (p->first)
+        return p->first;
     uint8_t *at = standing(p, order, &count);
     if (count == 0)
         return at;
@@ -304,19 +324,23 @@ static uint8_t *emit_headers(struct packet *p, const uint16_t *order, unsigned c
 }
 
 /* How many of a packet's bytes, from the first on, egress may change that does nothing to headers but write to fields of
- * some. */
-UNUSED_STATIC uint32_t changeable(const struct packet *p, const uint16_t *order, unsigned count, const uint16_t *written,
+ * some; all of them if it may change anything else but metadata. */
+UNUSED_STATIC uint32_t changeable(struct packet *p, const uint16_t *order, unsigned count, const uint16_t *written,
                                   unsigned written_count)
 {
-    standing(p, order, &count);
+    uint8_t *first = standing(p, order, &count);
     if (count > 0)
         return bytes_of(p); /* headers will be moved */
+    p->first = first;
     const uint8_t *end = p->start;
     for (unsigned i = 0; i < written_count; i++) {
         unsigned header = written[i];
+        if (!p->valid[header])
+            continue;
+        if (p->header[header] == (const uint8_t *)p + own_offset[header])
+            return bytes_of(p);
         const uint8_t *behind = p->header[header] + header_bytes(p, header);
-        if (p->valid[header] && p->header[header] != (const uint8_t *)p + own_offset[header] && end < behind)
-            end = behind;
+        end = end < behind ? behind : end;
     }
     return (uint32_t)(end - p->start);
 }
@@ -328,6 +352,34 @@ UNUSED_STATIC uint32_t to_put_back(const struct packet *p, uint32_t changes)
     if (p->checksum && p->checksum + 2 > p->start + count)
         count = (uint32_t)(p->checksum + 2 - p->start);
     return count < length ? count : length;
+}
+
+/* Keeps what the replicas of a packet do not have in common: with `all`, all of it; else metadata and `length` bytes. */
+UNUSED_STATIC void set_aside(struct packet *to, const struct packet *p, uint32_t length, bool all)
+{
+    if (all) {
+        copy_packet(to, to->bytes + HEADROOM, p, length);
+        return;
+    }
+    copy_own(to, p);
+    to->truncate_to = p->truncate_to;
+    to->failed = p->failed;
+    to->meta = p->meta;
+    memcpy(to->bytes + HEADROOM, p->start, length);
+}
+
+/* The packet as it was when it was set aside. */
+UNUSED_STATIC void put_back(struct packet *p, uint8_t *start, const struct packet *from, uint32_t length, bool all)
+{
+    if (all) {
+        copy_packet(p, start, from, length);
+        return;
+    }
+    copy_own(p, from);
+    p->truncate_to = from->truncate_to;
+    p->failed = from->failed;
+    p->meta = from->meta;
+    memcpy(start, from->bytes + HEADROOM, length);
 }
 
 #endif

@@ -19,10 +19,7 @@
 #define RECEIVE_BUFFER (32 << 20)
 #define SEND_BUFFER (4 << 20)
 #define IDLE 50000 /* nanoseconds of sched_yield before the loop sleeps */
-/* Nanoseconds that a sleep of so many usually lasts too long; a processor that sleeps longer sleeps deeper. */
-#define OVERSLEPT(sleep) (15000 + (sleep) / 256)
 #define RELEASE_EVERY 30000000 /* picoseconds: what leaves emulated links together may go as superframes */
-#define SECOND 1000000000000ull /* picoseconds */
 #define MICROSECOND 1000000
 
 #ifndef PACKET_IGNORE_OUTGOING
@@ -109,6 +106,7 @@ struct forwarder *forwarder_open(struct switch_base *base, uint32_t count, const
                                                  .msg_controllen = sizeof f->control[i]};
     }
     f->began = nanoseconds(CLOCK_MONOTONIC);
+    pace_open(&f->pace);
     if (complete)
         return f;
     for (uint32_t i = 0; f->ports && i < count; i++)
@@ -158,6 +156,32 @@ void forwarder_statistics(struct forwarder *f, uint32_t index, struct port_stati
     *to = port->statistics;
 }
 
+/* Adds packets with one Ethernet header to those of its kind. */
+static void count_kind(const uint8_t *frame, uint32_t length, uint64_t packets, uint64_t *multicast, uint64_t *broadcast)
+{
+    static const uint8_t everyone[6] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
+    if (frame[0] & 1 && length >= sizeof everyone)
+        *(memcmp(frame, everyone, sizeof everyone) ? multicast : broadcast) += packets;
+}
+
+static void count_received(struct port *port, const uint8_t *frame, uint32_t length, uint64_t packets, uint64_t bytes)
+{
+    struct port_statistics *s = &port->statistics;
+    s->received += packets;
+    s->received_bytes += bytes;
+    count_kind(frame, length, packets, &s->received_multicast, &s->received_broadcast);
+}
+
+/* `sign` is -1 for a frame that was counted and could not be sent. */
+static void count_sent(struct port *port, const struct joined *frame, int64_t sign)
+{
+    struct port_statistics *s = &port->statistics;
+    uint64_t packets = (uint64_t)sign * frame->segments;
+    s->sent += packets;
+    s->sent_bytes += (uint64_t)sign * frame->length + (packets - (uint64_t)sign) * frame->headers;
+    count_kind(frame->frame, frame->length, packets, &s->sent_multicast, &s->sent_broadcast);
+}
+
 /* Sends a port's frames. What the link's queue does not take is dropped, as a switch does. */
 static void port_flush(struct port *port)
 {
@@ -172,7 +196,7 @@ static void port_flush(struct port *port)
         pieces[i][0] = (struct iovec){frame->frame - head, head + (elsewhere ? frame->headers : frame->length)};
         pieces[i][1] = (struct iovec){(void *)frame->payload, frame->length - frame->headers};
         messages[i] = (struct mmsghdr){.msg_hdr = {.msg_iov = pieces[i], .msg_iovlen = elsewhere ? 2 : 1}};
-        port->statistics.sent += frame->segments;
+        count_sent(port, frame, 1);
     }
     for (uint32_t done = 0; done < port->waiting;) {
         int sent = sendmmsg(port->socket, messages + done, port->waiting - done, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -181,7 +205,7 @@ static void port_flush(struct port *port)
             done += (uint32_t)sent;
         } else if (errno != EINTR) {
             port->statistics.dropped += port->out[done].segments;
-            port->statistics.sent -= port->out[done].segments;
+            count_sent(port, port->out + done, -1);
             done++;
         }
     }
@@ -249,13 +273,14 @@ static void transmit(void *context, uint32_t number, uint8_t *packet, uint32_t l
 /* Emulated links */
 
 /* The program's queue_function. */
-static void *wait_for_link(void *context, uint32_t number, uint32_t length, size_t room, bool *dropped)
+static void *wait_for_link(void *context, uint32_t number, uint32_t priority, uint32_t length, size_t room,
+                           bool *dropped)
 {
     struct forwarder *f = context;
     struct port *port = f->by_number[number % 512];
     if (!port || port->number != number || !port->egress)
         return NULL;
-    return link_wait(port->egress, f->now, length, room, f->base->checksum_offset, dropped);
+    return link_wait(port->egress, f->now, priority, length, room, f->base->checksum_offset, dropped);
 }
 
 /* A dequeue_function: egress comes when the link is free, however late we are. */
@@ -323,7 +348,7 @@ bool forwarder_read_link(const struct forwarder *f, uint32_t index, bool ingress
     return link != NULL;
 }
 
-/* Says so, at most once a second, if of a second's packets more than a few and one in a hundred were late. */
+/* Says so if emulated links do not keep up. */
 static void complain(struct forwarder *f)
 {
     uint64_t sent = 0, late = 0;
@@ -331,17 +356,9 @@ static void complain(struct forwarder *f)
         sent += f->links[i]->statistics.sent;
         late += f->links[i]->statistics.late;
     }
-    uint64_t more = sent - f->counted_sent, more_late = late - f->counted_late;
-    if (more_late > 10 + more / 100 && f->now - f->complained >= SECOND) {
+    if (pace_lost(&f->pace, f->now, &sent, &late))
         fprintf(stderr, "p4switch: cannot keep up: emulated links released %llu of %llu packets more than 1 ms late\n",
-                (unsigned long long)more_late, (unsigned long long)more);
-        f->complained = f->now;
-    } else if (f->now - f->counted < SECOND) {
-        return;
-    }
-    f->counted = f->now;
-    f->counted_sent = sent;
-    f->counted_late = late;
+                (unsigned long long)late, (unsigned long long)sent);
 }
 
 static uint64_t next_release(const struct forwarder *f)
@@ -354,10 +371,25 @@ static uint64_t next_release(const struct forwarder *f)
     return next;
 }
 
+/* Who computes may keep this thread from an emulated link for milliseconds. Where it may (root), it comes before them, as
+ * long as they do not starve. */
+static void hurry(struct forwarder *f, bool hurries)
+{
+    struct sched_param priority = {.sched_priority = hurries};
+    if (f->may_not_hurry || hurries == f->hurries)
+        return;
+    f->may_not_hurry = sched_setscheduler(0, hurries ? SCHED_FIFO : SCHED_OTHER, &priority) != 0;
+    f->hurries = hurries && !f->may_not_hurry;
+}
+
 static void lock_for_packets(struct forwarder *f)
 {
+    static const struct timespec moment = {.tv_nsec = 20000};
     while (atomic_load(&f->base->waiting))
-        sched_yield();
+        if (f->hurries)
+            nanosleep(&moment, NULL); /* it would yield to nobody */
+        else
+            sched_yield();
     pthread_mutex_lock(&f->base->lock);
     f->base->emit = transmit;
     f->base->emit_context = f;
@@ -372,6 +404,7 @@ static int64_t release(struct forwarder *f)
     if (next == NEVER)
         return -1;
     uint64_t now = picoseconds_since(f);
+    hurry(f, pace_calm(&f->pace, now));
     if (next < f->released + RELEASE_EVERY)
         next = f->released + RELEASE_EVERY;
     if (next > now)
@@ -407,8 +440,8 @@ static void receive(struct forwarder *f, struct port *port, const struct virtio_
         uint8_t *checksum = NULL;
         if (virtio->flags & VIRTIO_NET_HDR_F_NEEDS_CSUM && virtio->csum_start + virtio->csum_offset + 2u <= length)
             checksum = frame + virtio->csum_start + virtio->csum_offset;
+        count_received(port, frame, length, 1, length);
         accept_packet(f, port, frame, length, now, checksum);
-        port->statistics.received++;
         return;
     }
     struct superframe s;
@@ -416,7 +449,7 @@ static void receive(struct forwarder *f, struct port *port, const struct virtio_
         port->statistics.dropped++;
         return;
     }
-    port->statistics.received += s.segments;
+    count_received(port, frame, length, s.segments, length + (s.segments - 1ull) * s.headers);
     for (uint32_t i = 0; i < s.segments; i++) {
         uint32_t size;
         uint8_t *packet = split(&s, i, &size);
@@ -452,8 +485,7 @@ static uint64_t arrival(struct msghdr *message, uint64_t now, int64_t wall_clock
     if (!stamp)
         return now;
     memcpy(&came, stamp, sizeof came);
-    int64_t age = 1000 * (wall_clock - (int64_t)came.tv_sec * 1000000000 - came.tv_nsec);
-    return age > 0 && age < (int64_t)now && age < (int64_t)SECOND ? now - (uint64_t)age : now; /* it may have been set */
+    return pace_arrival(now, wall_clock - (int64_t)came.tv_sec * 1000000000 - came.tv_nsec);
 }
 
 /* Puts the VLAN tag of a received frame back in its place: the kernel hands it over beside the frame. */
@@ -538,12 +570,14 @@ void forwarder_run(struct forwarder *f)
         uint64_t now = nanoseconds(CLOCK_MONOTONIC);
         if (idle_since == 0)
             idle_since = now;
-        int64_t sleep = free_for - OVERSLEPT(free_for);
+        int64_t sleep = free_for < 0 ? 0 : pace_sleep(&f->pace, free_for);
         struct timespec until = {.tv_sec = sleep / 1000000000, .tv_nsec = sleep % 1000000000};
-        if (free_for < 0 && now - idle_since < IDLE) {
+        if (free_for < 0 && !f->hurries && now - idle_since < IDLE) {
             sched_yield();
         } else if (free_for < 0 || sleep > 0) {
-            ppoll(polled, f->count + 1, free_for < 0 ? NULL : &until, NULL);
+            int ready = ppoll(polled, f->count + 1, free_for < 0 ? NULL : &until, NULL);
+            uint64_t since = ready ? idle_since : now;
+            pace_slept(&f->pace, ready ? -1 : free_for, (int64_t)(nanoseconds(CLOCK_MONOTONIC) - since));
             idle_since = 0;
         } /* else it will be due in a moment, for which nobody should be let in */
     }

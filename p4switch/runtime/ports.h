@@ -8,6 +8,7 @@
 
 #include "link.h"
 #include "offload.h"
+#include "pace.h"
 #include "switch.h"
 
 #define BATCH 32      /* frames taken from a port at a time, */
@@ -17,10 +18,12 @@
 #define SEND_ROOM (2 * FRAME_ROOM)
 #define SEND_MOST 64           /* frames sent to a port at a time */
 
-/* Counted since the ports were opened; read by Python. */
+/* Counted since the ports were opened; read by Python. Packets, but for *frames (which offload makes fewer) and *bytes. */
 struct port_statistics {
     uint64_t received, received_frames, sent, sent_frames, dropped;
     uint64_t missed; /* frames that came faster than they were taken: the kernel's buffer was full */
+    uint64_t received_bytes, received_multicast, received_broadcast;
+    uint64_t sent_bytes, sent_multicast, sent_broadcast;
 };
 
 struct port {
@@ -57,8 +60,9 @@ struct forwarder {
     uint64_t now;   /* picoseconds since then: of the packets in hand */
     struct link **links; /* those of all ports */
     atomic_uint link_count;
-    uint64_t released, complained, counted; /* when last, in picoseconds */
-    uint64_t counted_sent, counted_late;    /* by emulated links */
+    uint64_t released; /* by emulated links: when last, in picoseconds */
+    struct pace pace;
+    bool hurries, may_not_hurry; /* whether the thread comes before others */
     uint8_t *frames; /* BATCH of them, each behind HEAD_ROOM and what the program may need */
     struct mmsghdr messages[BATCH]; /* to receive them */
     struct iovec pieces[BATCH];

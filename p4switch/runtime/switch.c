@@ -30,6 +30,8 @@ void switch_close(struct switch_base *base, uint32_t tables, uint32_t value_sets
         free(base->multicast[i]);
     for (uint32_t i = 0; i < SESSIONS; i++)
         free(base->sessions[i]);
+    for (uint32_t i = 0; i < base->hash_state_count; i++)
+        free(base->hash_states[i].seen);
     free(base->digests.bytes);
     pthread_mutex_destroy(&base->lock);
     free(base);
@@ -37,8 +39,13 @@ void switch_close(struct switch_base *base, uint32_t tables, uint32_t value_sets
 
 struct table *switch_value_set(struct switch_base *base, uint32_t index) { return base->value_sets + index; }
 
+/* What the calculation of that index among those that remember something remembers. */
+struct hash_state *switch_hash_state(struct switch_base *base, uint32_t index) { return base->hash_states + index; }
+
 /* Messages of log_msg go to stderr, or nowhere. */
 void switch_log(struct switch_base *base, bool logs) { base->logs = logs; }
+
+void switch_set_priority_queues(struct switch_base *base, uint32_t count) { base->priority_queues = count; }
 
 /* How many assertions have failed. */
 uint64_t switch_failures(const struct switch_base *base) { return base->failures; }
@@ -59,10 +66,10 @@ uint64_t switch_digests(struct switch_base *base, const uint8_t **bytes)
     return used;
 }
 
-/* Replaces the replicas of a multicast group or mirroring session, whose clones have at most `longest` bytes; with `count`
- * < 0 it is deleted. Returns false if there is no memory. */
+/* Replaces the replicas of a multicast group or mirroring session, whose clones have at most `longest` bytes and the
+ * priority `service_class`; with `count` < 0 it is deleted. Returns false if there is no memory. */
 bool switch_set_replicas(struct switch_base *base, bool session, uint32_t number, int32_t count,
-                         const struct replica *replicas, uint32_t longest)
+                         const struct replica *replicas, uint32_t longest, uint32_t service_class)
 {
     struct replicas **place = session ? base->sessions + number : base->multicast + number;
     struct replicas *fresh = NULL;
@@ -72,6 +79,7 @@ bool switch_set_replicas(struct switch_base *base, bool session, uint32_t number
             return false;
         fresh->count = (uint32_t)count;
         fresh->longest = longest;
+        fresh->service_class = service_class;
         memcpy(fresh->replica, replicas, (size_t)count * sizeof *replicas);
     }
     free(*place);

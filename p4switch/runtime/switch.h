@@ -8,7 +8,7 @@
 #include <stddef.h>
 
 #include "bits.h"
-#include "hash.h"
+#include "hash_state.h"
 #include "table.h"
 
 #define LONGEST_PACKET 65600 /* IPv4 has 65,535 bytes, before Ethernet and tags */
@@ -25,6 +25,7 @@ struct replica {
 
 struct replicas {
     uint32_t count, longest; /* a clone of more bytes is cut */
+    uint32_t service_class;  /* a clone's priority, unless it is 0 */
     struct replica replica[];
 };
 
@@ -50,7 +51,7 @@ struct queueing {
 
 /* Asked by programs that use queueing metadata: `room` bytes of memory for a packet that has to wait for its port before
  * egress, or NULL; then it may be dropped. */
-typedef void *queue_function(void *context, uint32_t port, uint32_t length, size_t room, bool *dropped);
+typedef void *queue_function(void *context, uint32_t port, uint32_t priority, uint32_t length, size_t room, bool *dropped);
 
 /* Runs egress on a packet that has waited; base->queueing says for how long. */
 typedef void dequeue_packet_function(struct switch_base *base, void *packet, uint32_t port, uint64_t now);
@@ -111,12 +112,15 @@ struct switch_base {
     struct replicas *multicast[MULTICAST_GROUPS];
     struct replicas *sessions[SESSIONS];
     struct table *value_sets;
+    struct hash_state *hash_states; /* of the calculations that remember something */
+    uint32_t hash_state_count;
     struct reports digests; /* that the control plane has not fetched; kept only if it wants them */
     int32_t digest_event;   /* an eventfd that wakes it, or -1 */
     bool logs;              /* log_msg writes to stderr */
     uint64_t failures;      /* of assertions */
     uint64_t random;
     uint32_t drop_port;
+    uint32_t priority_queues; /* of a port: a packet of a higher priority is dropped */
     uint16_t checksum_offset; /* where the partial checksum of the packet in hand stands in its own header */
     struct trace *trace;      /* while a traced program runs, or NULL */
 };

@@ -7,11 +7,13 @@
 #define FIRST_BUCKETS 8
 #define OFTEN 4 /* the groups are put in order when one in so many entries has changed */
 
-void table_open(struct table *t, uint32_t words, uint32_t ranges, uint32_t data_words, uint32_t extra_words)
+void table_open(struct table *t, uint32_t words, uint32_t ranges, uint64_t joined, uint32_t data_words,
+                uint32_t extra_words)
 {
     memset(t, 0, sizeof *t);
     t->words = words;
     t->ranges = ranges;
+    t->joined = joined;
     t->data_words = data_words;
     t->extra_words = extra_words;
     t->stride = (uint32_t)(sizeof(struct entry) + 8 * (words + data_words + extra_words));
@@ -92,8 +94,11 @@ static void filter_group(struct table *t, uint32_t group)
     for (uint32_t i = 0; i < t->filtered; i++) {
         unsigned low = 0, high = 255, word = t->byte[i] / 8, shift = t->byte[i] % 8 * 8;
         if (word >= t->words - t->ranges) {
-            const uint64_t *end = g->words + t->words + (word - (t->words - t->ranges));
+            unsigned range = word - (t->words - t->ranges);
+            const uint64_t *end = g->words + t->words + range;
             bool open = shift < 56 && end[0] >> (shift + 8) != end[t->ranges] >> (shift + 8); /* in the bytes above */
+            for (unsigned back = 0; t->joined >> (range - back) & 1; back++) /* and in the words above */
+                open |= *(end - back - 1) != *(end - back - 1 + t->ranges);
             low = open ? 0 : end[0] >> shift & 0xff;
             high = open ? 255 : end[t->ranges] >> shift & 0xff;
         } else if (((const uint8_t *)g->words)[t->byte[i]]) {
@@ -314,25 +319,31 @@ void table_remove(struct table *t, int64_t index, const uint64_t *words)
     table_changed(t, (uint32_t)i, NULL, false);
 }
 
+/* The entry of that index, or the default one. */
+static struct entry *entry_at(const struct table *t, int64_t index)
+{
+    return index < 0 ? t->miss : table_entry(t, index);
+}
+
 void table_set(struct table *t, int64_t index, uint32_t action, const uint64_t *data)
 {
-    struct entry *e = index < 0 ? t->miss : table_entry(t, index);
+    struct entry *e = entry_at(t, index);
     e->action = action;
     memcpy(e->words + t->words, data, 8 * t->data_words);
 }
 
-uint64_t *table_extra(const struct table *t, int64_t index) { return entry_extra(t, table_entry(t, index)); }
+uint64_t *table_extra(const struct table *t, int64_t index) { return entry_extra(t, entry_at(t, index)); }
 
 void table_counter(const struct table *t, int64_t index, uint64_t *packets, uint64_t *bytes)
 {
-    const struct entry *e = table_entry(t, index);
+    const struct entry *e = entry_at(t, index);
     *packets = e->packets;
     *bytes = e->bytes;
 }
 
 void table_counter_set(struct table *t, int64_t index, uint64_t packets, uint64_t bytes)
 {
-    struct entry *e = table_entry(t, index);
+    struct entry *e = entry_at(t, index);
     e->packets = packets;
     e->bytes = bytes;
 }

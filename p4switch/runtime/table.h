@@ -39,6 +39,7 @@ struct group {
 struct table {
     uint32_t words;  /* of a key */
     uint32_t ranges; /* how many of them, the last ones, are matched by range */
+    uint64_t joined; /* bits for those of the latter that go on with the range of the word before */
     uint32_t data_words;
     uint32_t extra_words; /* a direct meter, the time of the last hit: what the data plane keeps in an entry */
     uint32_t stride; /* bytes of an entry */
@@ -102,12 +103,19 @@ INLINE struct entry *table_find_exact(const struct table *t, const uint64_t *key
     return bucket[0] ? table_entry(t, (int64_t)bucket[0] - 1) : NULL;
 }
 
-INLINE bool group_in_range(const struct group *g, const uint64_t *key, unsigned words, unsigned ranges)
+INLINE bool group_in_range(const struct group *g, const uint64_t *key, unsigned words, unsigned ranges, uint64_t joined)
 {
     const uint64_t *low = g->words + words, *high = low + ranges;
-    for (unsigned i = 0; i < ranges; i++)
-        if (key[words - ranges + i] < low[i] || key[words - ranges + i] > high[i])
+    bool at_low = true, at_high = true; /* the range's words so far are those of its low end, of its high end */
+    for (unsigned i = 0; i < ranges; i++) {
+        uint64_t word = key[words - ranges + i];
+        if (!(joined >> i & 1))
+            at_low = at_high = true;
+        if ((at_low && word < low[i]) || (at_high && word > high[i]))
             return false;
+        at_low = at_low && word == low[i];
+        at_high = at_high && word == high[i];
+    }
     return true;
 }
 
@@ -122,7 +130,8 @@ INLINE uint64_t table_candidates(const struct table *t, const uint64_t *key, uin
     return candidates;
 }
 
-INLINE struct entry *table_find(const struct table *t, const uint64_t *key, unsigned words, unsigned ranges)
+INLINE struct entry *table_find(const struct table *t, const uint64_t *key, unsigned words, unsigned ranges,
+                                uint64_t joined)
 {
     struct entry *found = NULL;
     uint64_t rank = 0;
@@ -131,7 +140,7 @@ INLINE struct entry *table_find(const struct table *t, const uint64_t *key, unsi
             const struct group *g = t->groups[64 * at + (uint32_t)__builtin_ctzll(left)];
             if (g->rest <= rank)
                 return found;
-            if (g->best <= rank || !group_in_range(g, key, words, ranges))
+            if (g->best <= rank || !group_in_range(g, key, words, ranges, joined))
                 continue;
             uint64_t masked[words];
             for (unsigned w = 0; w < words; w++)

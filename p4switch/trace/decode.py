@@ -210,7 +210,7 @@ class _Packet:
         """The entry in that place; not one that has come there since, which the key would not match."""
         layout = KeyLayout(table)
         entry = self.of.find_entry(table.name, index)
-        if entry is None or not layout.pack(entry.key).matches(key):
+        if entry is None or not layout.matches(layout.pack(entry.key), key):
             return None
         priority = entry.key.priority if layout.has_priority else None
         return HitEntry(index, entry_text(self.program, table, entry.key), priority)
@@ -296,8 +296,7 @@ class _Packet:
         self.events.append(Request("recirculate", number, None))
 
     def priority(self, number: int, _words: tuple[int, ...]) -> None:
-        if number:
-            self.events.append(Drop(f"priority {number}: a port has one queue, 0", None))
+        self.events.append(Drop(f"priority {number}: a port has no such queue (--priority-queues)", None))
 
     def queue(self, number: int, words: tuple[int, ...]) -> None:
         waits, dropped = words

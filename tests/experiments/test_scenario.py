@@ -40,6 +40,15 @@ def test_what_is_left_out_has_a_default(file: Path) -> None:
     assert point.members == ("h1", "h2", "h3", "h4")
 
 
+def test_links_that_undo_themselves_are_refused(file: Path) -> None:
+    assert "reordering needs a displacement" in complaint(
+        file, HEAD + NETWORK + "[links]\nreordering = 0.1\n"
+    )
+    assert "ecn_bytes has to be less than queue_bytes" in complaint(
+        file, HEAD + NETWORK + "[links]\nqueue_bytes = 9000\necn_bytes = 10000\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "elements"),
     [("4 MB", 1_000_000), ("4 MiB", 1 << 20), ("1000 elements", 1000), ("1.5 kB", 375), ("16B", 4)],

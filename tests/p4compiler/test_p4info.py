@@ -207,6 +207,20 @@ def test_types_that_the_control_plane_sees(build: Build) -> None:
     assert [m.name for m in info.type_info.structs["note_t"].members] == ["a", "k"]
 
 
+def test_strings_for_the_control_plane_have_no_width(build: Build) -> None:
+    declarations = """@p4runtime_translation("example.org/vrf", string) type bit<8> vrf_t;
+        @controller_header("packet_in") header in_t { vrf_t vrf; @hidden bit<7> pad; bit<1> last; }
+        struct headers { in_t h; }"""
+    locals_ = "action go(vrf_t v) { } table t { key = { hdr.h.vrf: optional; } actions = { go; } }"
+    info = build(declarations=declarations, locals=locals_, apply="t.apply();").p4info
+    (key,), (parameter,) = named(info.tables)["I.t"].match_fields, named(info.actions)["I.go"].params
+    (header,) = info.controller_packet_metadata
+    for described in key, parameter, header.metadata[0]:
+        assert (described.bitwidth, described.type_name.name) == (0, "vrf_t")
+    assert info.type_info.new_types["vrf_t"].translated_type.HasField("sdn_string")
+    assert [(m.id, m.name) for m in header.metadata] == [(1, "vrf"), (3, "last")]
+
+
 def test_an_id_of_another_kind_is_an_error(complain: Complain) -> None:
     found = complain(locals="@id(0x01000001) table t { actions = { NoAction; } }", apply="t.apply();")
     assert "@id 0x1000001 has the prefix of another kind of object" in found
@@ -216,7 +230,7 @@ def test_other_annotations_are_handed_on(build: Build) -> None:
     locals_ = '@mine("x", 3) @flags[a=1, b="c"] action a() { } table t { actions = { a; } }'
     info = build(locals=locals_, apply="t.apply();").p4info
     preamble = named(info.actions)["I.a"].preamble
-    assert list(preamble.annotations) == ['@mine("x", 3)']
+    assert list(preamble.annotations) == ['@mine("x" , 3)']
     (structured,) = preamble.structured_annotations
     assert [(p.key, p.value.WhichOneof("value")) for p in structured.kv_pair_list.kv_pairs] == [
         ("a", "int64_value"),

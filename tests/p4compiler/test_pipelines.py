@@ -11,6 +11,7 @@ import pytest
 
 from p4compiler import Compiled
 
+Complain = Callable[..., str]
 Build = Callable[..., Compiled]
 
 ACTIONS = "action a(bit<16> v) { meta.x = v; } action b() { } table t { key = { hdr.h.a: exact; } actions = { a; b; } }"
@@ -271,6 +272,29 @@ def test_checksums(build: Build) -> None:
     inputs = {c["name"]: c["input"] for c in compiled.json["calculations"]}
     assert inputs[update["calculation"]][-1] == {"type": "payload", "value": None}
     assert [i["value"] for i in inputs[verify["calculation"]]] == [["h", "a"], ["h", "c"]]
+
+
+def test_a_struct_in_a_field_list_is_its_fields(build: Build) -> None:
+    compiled = build(
+        declarations="""header h_t { bit<8> a; bit<16> b; int<8> s; bit<32> c; }
+            struct headers { h_t h; }
+            struct pair_t { bit<8> x; bit<16> y; }""",
+        metadata="@field_list(1) pair_t p; @field_list(1) bit<8> z;",
+        apply="clone_preserving_field_list(CloneType.I2E, 5, 1);",
+    )
+    (made,) = compiled.json["field_lists"]
+    assert [e["value"] for e in made["elements"]] == [
+        ["scalars", "metadata._p_x0"],
+        ["scalars", "metadata._p_y1"],
+        ["scalars", "metadata._z2"],
+    ]
+
+
+def test_a_header_cannot_be_in_a_field_list(complain: Complain) -> None:
+    found = complain(
+        metadata="@field_list(1) h_t g;", apply="clone_preserving_field_list(CloneType.I2E, 5, 1);"
+    )
+    assert "'g' in a field list: headers are not preserved" in found
 
 
 def test_field_lists_come_from_annotations(build: Build) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from p4compiler import CompileError, compile_file
+from p4compiler import Compiled, CompileError, compile_file
 
 from .conftest import source
 
@@ -64,3 +66,40 @@ def test_the_program_without_slips_compiles(tmp_path_factory: pytest.TempPathFac
     path = tmp_path_factory.mktemp("slips") / "right.p4"
     path.write_text(PROGRAM)
     compile_file(path)
+
+
+NESTED: dict[str, Callable[[int], dict[str, str]]] = {
+    "parentheses": lambda n: {"apply": f"meta.x = {'(' * n}meta.x{')' * n};"},
+    "operators": lambda n: {"apply": f"meta.x = {'~' * n}meta.x;"},
+    "a sum": lambda n: {"apply": f"meta.x = meta.x{' + meta.x' * n};"},
+    "casts": lambda n: {"apply": f"meta.x = {'(bit<16>)' * n}meta.x;"},
+    "conditions": lambda n: {"apply": f"meta.x = {'meta.flag ? 16w1 : ' * n}meta.x;"},
+    "branches": lambda n: {"apply": "if (meta.flag) {}" + " else if (meta.x == 1) { meta.x = 2; }" * n},
+    "blocks": lambda n: {"apply": "{" * n + "meta.x = 1;" + "}" * n},
+    "a directive": lambda n: {"apply": f"\n#if {'(' * n}1{')' * n}\n#endif\n"},
+    "types": lambda n: {"locals": f"{'tuple<' * n}bit<8>{'>' * n} t;"},
+}
+
+
+@pytest.mark.parametrize("parts", NESTED.values(), ids=NESTED)
+@pytest.mark.parametrize("depth", [50, 150, 240, 400, 5000])
+def test_what_is_nested_is_compiled_or_refused(
+    build: Callable[..., Compiled], parts: Callable[[int], dict[str, str]], depth: int
+) -> None:
+    """Up to fifty levels whatever it is; of more, an error tells where."""
+    said = ""
+    try:
+        build(**parts(depth)).json_text()
+    except CompileError as refused:
+        said = str(refused)
+    assert re.match(
+        r"test.p4:\d+:\d+: error: this is nested too deeply" if said and depth > 50 else "$", said
+    )
+
+
+@pytest.mark.parametrize("text", ["", ";", "// nothing\n#define X\n"])
+def test_an_empty_program_is_refused_by_its_name(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "empty.p4"
+    path.write_text(text)
+    with pytest.raises(CompileError, match=r"empty\.p4:1:1: error: the program is empty"):
+        compile_file(path)

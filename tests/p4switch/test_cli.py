@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import signal
@@ -15,6 +16,7 @@ import pytest
 from p4compiler import compile_file
 from p4switch.cli import UsageError, main, parse
 from p4switch.links import Direction, LinkProperties
+from p4switch.tls import TlsFiles
 
 TIMEOUT = 30
 
@@ -53,6 +55,15 @@ def test_links_of_one_port_add_up():
     }
 
 
+def test_tls_as_bmv2_has_it():
+    files = ["--grpc-server-cert", "c.crt", "--grpc-server-key", "c.key", "--grpc-server-cacert", "ca.crt"]
+    tls = ["--no-p4", "--", "--grpc-server-ssl", *files]
+    assert parse(["--no-p4"]).tls is None
+    assert parse(tls).tls == TlsFiles(Path("c.crt"), Path("c.key"), None)
+    mutual = parse([*tls, "--grpc-server-with-client-auth"])
+    assert mutual.tls == TlsFiles(Path("c.crt"), Path("c.key"), Path("ca.crt"))
+
+
 @pytest.mark.parametrize("interface", ["veth0", "x@veth0", "1@", "@veth0", "-1@veth0"])
 def test_an_interface_needs_a_port_and_a_name(interface):
     with pytest.raises(UsageError, match=r"PORT@INTERFACE|-i"):
@@ -77,8 +88,15 @@ def test_an_interface_needs_a_port_and_a_name(interface):
         ("--no-p4 --pcap", "--pcap is not supported: capture"),
         ("--no-p4 --pcap=/tmp", "--pcap is not supported"),
         ("--no-p4 --debugger", "--debugger is not supported"),
-        ("--no-p4 -- --grpc-server-ssl", "no TLS"),
-        ("--no-p4 -- --priority-queues 8", "one queue"),
+        ("--no-p4 -- --grpc-server-ssl", "--grpc-server-ssl needs --grpc-server-cert"),
+        ("--no-p4 -- --grpc-server-ssl --grpc-server-cert c", "--grpc-server-ssl needs --grpc-server-key"),
+        ("--no-p4 -- --grpc-server-cert c", "--grpc-server-cert needs --grpc-server-ssl"),
+        (
+            "--no-p4 -- --grpc-server-ssl --grpc-server-cert c --grpc-server-key k --grpc-server-with-client-auth",
+            "--grpc-server-ssl needs --grpc-server-cacert",
+        ),
+        ("--no-p4 -- --priority-queues 9", "--priority-queues 9 is not in 1..8"),
+        ("--no-p4 -- --priority-queues 0", "--priority-queues 0 is not in 1..8"),
         ("--no-p4 --device-id one", "one"),
     ],
 )
@@ -142,15 +160,25 @@ def failure(process):
 
 
 @pytest.mark.live
-def test_a_switch_that_is_killed_gives_its_interfaces_back(tmp_path):
-    script, program = Path(__file__).with_name("killed_session.py"), tmp_path / "forwarder.json"
-    program.write_text(compile_file(Path(__file__).with_name("engine") / "programs/forwarder.p4").json_text())
+@pytest.mark.parametrize("when", ["idle", "traffic", "push"])
+def test_a_switch_that_is_killed_leaves_nothing_behind(tmp_path, when):
+    """No drop at its interfaces, no process, no temporary file; a compilation that was under way goes to the cache."""
+    programs = []
+    for name in ("forwarder", "router"):
+        programs.append(tmp_path / f"{name}.json")
+        compiled = compile_file(Path(__file__).with_name("engine") / f"programs/{name}.p4")
+        programs[-1].write_text(compiled.json_text())
+        programs[-1].with_suffix(".p4info.txtpb").write_text(compiled.p4info_text())
+    (tmp_path / "session").mkdir()
+    script = Path(__file__).with_name("killed_session.py")
+    command = ["unshare", "-rn", sys.executable, script, when, *programs, tmp_path / "session"]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    command = ["unshare", "-rn", sys.executable, str(script), str(program)]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=TIMEOUT + 40, check=False, env=environment
+        command, capture_output=True, text=True, timeout=TIMEOUT + 60, check=False, env=environment
     )
-    assert done.stdout == "True False\n", done.stderr
+    assert done.returncode == 0, done.stderr
+    built = [".c", ".c", ".lock", ".lock", ".lock", ".so", ".so", ".so"] if when == "push" else []
+    assert json.loads(done.stdout) == {"clsact": [True, False], "temporary": [], "cache": built}
 
 
 def test_an_address_in_use_is_named(start):
@@ -165,6 +193,11 @@ def test_a_missing_interface_is_named(start):
 
 def test_a_missing_program_is_named(start):
     assert "nowhere.json" in failure(start("nowhere.json"))
+
+
+def test_a_missing_certificate_is_named(start):
+    tls = ["--grpc-server-ssl", "--grpc-server-cert", "nowhere.crt", "--grpc-server-key", "nowhere.key"]
+    assert "nowhere.key: No such file" in failure(start("--no-p4", "--", *tls))
 
 
 def test_a_broken_program_is_named(start, tmp_path):

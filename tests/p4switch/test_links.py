@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ PROPERTIES = st.builds(
     delay=TIMES,
     jitter=TIMES,
     queue_bytes=st.none() | BYTES,
-    ecn_bytes=st.none() | BYTES,
+    ecn_bytes=st.none(),
     loss=PROBABILITIES,
     duplication=PROBABILITIES,
     reordering=PROBABILITIES,
@@ -30,7 +31,7 @@ PROPERTIES = st.builds(
     burst=st.none() | st.builds(Burst, begin=PROBABILITIES, end=PROBABILITIES, loss=PROBABILITIES),
     overhead=st.integers(0, 100),
     seed=st.integers(0, 2**53),
-)
+).filter(lambda p: not p.reordering or p.displacement > 0)
 
 
 @settings(deadline=None)
@@ -87,11 +88,37 @@ def test_a_change_leaves_the_rest_and_none_takes_back():
         ({"burst": 0.1}, "burst: write BEGIN/END"),
         ({"burst": {"begin": 0.1}}, "burst: write BEGIN/END"),
         ({"burst": "0.1/2"}, r"burst\.end: 2 is not from 0 to 1"),
+        *(
+            ({name: value}, f"{name}: ")
+            for name in (
+                "rate",
+                "delay",
+                "jitter",
+                "loss",
+                "duplication",
+                "reordering",
+                "displacement",
+                "seed",
+            )
+            for value in (-1, "-0.5", math.nan, "nan", math.inf, "1e999", "", [], {})
+        ),
+        ({"queue_bytes": -1}, "queue_bytes: -1 is no number of bytes"),
+        ({"reordering": 0.1}, "reordering: needs a displacement"),
+        ({"queue_bytes": 1000, "ecn_bytes": 1000}, "ecn_bytes: with 1000 waiting of 1000 .* give less"),
     ],
 )
 def test_what_cannot_be_is_named(given: dict[str, Any], complaint: str):
     with pytest.raises(LinkError, match=complaint):
         changed(PLAIN, given)
+
+
+def test_a_change_is_looked_at_together_with_what_there_is():
+    link = LinkProperties(queue_bytes=2000, displacement=1e-3)
+    assert changed(link, {"reordering": 0.1, "ecn_bytes": 1999}).ecn_bytes == 1999
+    with pytest.raises(LinkError, match="ecn_bytes"):
+        changed(link, {"ecn_bytes": 3000})
+    with pytest.raises(LinkError, match="displacement"):
+        changed(link, {"reordering": 0.1, "displacement": None})
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """What links do: given with the topology, passed on to a switch or to virtual time, refused elsewhere."""
 
 import json
+import math
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -45,6 +46,10 @@ def test_properties_in_toml(tmp_path: Path) -> None:
         ({"delay": -1}, "properties.delay: Input should be greater than or equal to 0"),
         ({"lose": 1}, "properties.lose: Extra inputs are not permitted"),
         ({"burst": {"begin": 0.1}}, "properties.burst.end: missing; add it"),
+        ({"loss": math.nan}, "properties.loss: Input should be"),
+        ({"delay": math.inf}, "properties.delay: Input should be"),
+        ({"reordering": 0.1}, "properties.reordering needs a displacement"),
+        ({"queue_bytes": 10, "ecn_bytes": 20}, "properties.ecn_bytes has to be less than queue_bytes"),
     ],
 )
 def test_properties_that_cannot_be_are_refused_by_name(given: dict[str, object], complaint: str) -> None:

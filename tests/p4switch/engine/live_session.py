@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import json
+import os
 import socket
 import struct
 import subprocess
@@ -170,6 +171,8 @@ def offload(one: Host, other: Host, *configs: str) -> dict[str, Any]:
                 "received in superframes": moved[1].received_frames < moved[1].received / 2,
                 "sent in superframes": moved[2].sent_frames < moved[2].sent / 2,
                 "none lost inside": moved[1].received == moved[2].sent + moved[2].dropped,
+                "bytes as of single frames": moved[1].received_bytes == moved[2].sent_bytes
+                or moved[2].dropped > 0,
             }
         seen[f"{Path(config).stem} same"] = all(r == results[0] for r in results)
     expected = hashlib.sha256()
@@ -323,6 +326,19 @@ def queueing(one: Host, other: Host, config: str) -> dict[str, Any]:
     return seen
 
 
+def priorities(one: Host, other: Host, config: str) -> list[int]:
+    """The numbers of one superframe's packets in the order in which they leave by a slow link."""
+    switch = forwarding(config)
+    switch.set_priority_queues(8)
+    switch.start({1: "s1", 2: "s2"}, links={(2, Direction.EGRESS): LinkProperties(rate=1e7)})
+    numbered = Numbered(one, other)
+    numbered.send()
+    found = [struct.unpack_from(">H", numbered.receiver.recv(2000))[0] for _ in range(NUMBERS)]
+    numbered.close()
+    switch.stop()
+    return found
+
+
 def traced_queue(one: Host, other: Host, config: str) -> dict[str, int]:
     """How many traces tell of a packet that waits in a queue, that leaves it, or for which it is full."""
     switch = forwarding(config)
@@ -356,6 +372,39 @@ def link_at(switch: Engine, port: int, direction: Direction, **wanted: int) -> L
     raise AssertionError(f"{wanted}: {[(n, getattr(found, n)) for n, _ in found._fields_]}")
 
 
+def late(one: Host, other: Host, config: str) -> list[int]:
+    """How many packets are late, and by how much, of a switch that is kept from running while they come."""
+    switch = forwarding(config)
+    switch.start({1: "s1", 2: "s2"}, links={(2, Direction.EGRESS): LinkProperties(delay=1e-3)})
+    numbered = Numbered(one, other)
+    with switch._locked():
+        end = numbered.send() + 0.05
+        while time.monotonic() < end:
+            pass
+    numbered.receive(NUMBERS)
+    found = link_at(switch, 2, Direction.EGRESS, sent=NUMBERS)
+    numbered.close()
+    switch.stop()
+    return [found.late, found.lateness_most]
+
+
+def urgent(one: Host, other: Host, config: str) -> bool:
+    """Whether the forwarding thread comes before those that compute, once it has an emulated link to serve."""
+    switch = forwarding(config)
+    switch.start({1: "s1", 2: "s2"}, links={(2, Direction.EGRESS): LinkProperties(delay=1e-3)})
+    [thread] = [t.native_id for t in threading.enumerate() if t.name == "p4switch forwarding"]
+    assert thread is not None
+    assert os.sched_getscheduler(thread) == os.SCHED_OTHER
+    numbered = Numbered(one, other)
+    end = time.monotonic() + TIMEOUT
+    while (policy := os.sched_getscheduler(thread)) != os.SCHED_FIFO and time.monotonic() < end:
+        numbered.send()
+        numbered.receive(NUMBERS)
+    numbered.close()
+    switch.stop()
+    return policy == os.SCHED_FIFO
+
+
 def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
@@ -385,7 +434,10 @@ def main() -> None:
                     "control": control,
                     "links": links,
                     "queueing": queueing,
+                    "priorities": priorities,
                     "traced": traced_queue,
+                    "late": late,
+                    "urgent": urgent,
                 }[case](one, other, *configs)
             )
         )

@@ -6,9 +6,13 @@ A finding of a sanitizer ends the process; nothing here looks at the outputs.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import random
+import socket
+import struct
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +31,8 @@ from p4switch.entries import (
     TableError,
     Ternary,
 )
+from p4switch.library import PortStatistics, runtime
+from p4switch.links import LinkProperties
 from p4switch.program import ProgramError
 from p4switch.stf import run_stf
 from p4switch.toolchain import ToolchainError
@@ -35,6 +41,8 @@ from p4switch.trace import as_text
 HERE = Path(__file__).parent
 PACKETS = 1500  # for each program
 TRACED = 200
+FRAMES = 200
+VIRTIO = 10  # bytes of a header
 DAMAGED = 6  # documents that are compiled
 
 
@@ -94,6 +102,69 @@ def bombard(engine: Engine, seeds: list[bytes], r: random.Random, packets: int =
         engine.process(r.randrange(600), bytes(packet), number)
 
 
+def frame_for_port(seeds: list[bytes], r: random.Random) -> bytes:
+    """A virtio header, mostly of a superframe and partly wrong, and a frame behind it."""
+    if r.random() < 0.2 and seeds:
+        frame = bytearray(r.choice(seeds))
+    else:
+        length, tcp = r.choice([1, 60, 3000, 65000]), r.random() < 0.5
+        transport = bytes([*r.randbytes(12), 5 << 4, 16, *r.randbytes(6)] if tcp else r.randbytes(8))
+        ip = bytes([0x45, 0, *r.randbytes(7), 6 if tcp else 17, *r.randbytes(10)])
+        tags = b"\x81\x00\0\5" * r.choice([0, 0, 1, 40])
+        frame = bytearray(bytes(12) + tags + b"\x08\x00" + ip + transport + bytes(length))
+    network = 14 + 4 * frame.count(b"\x81\x00\0\5")
+    kind = r.choice([0, 1, 1, 4, 5, 5, 0x81, r.randrange(256)])
+    sizes, starts = [0, 25, 1000, 65535], [network + 20, network + 20, network + 20, 0, r.randrange(65536)]
+    checksum_at = r.choice([6, 16, 16, 0, 65535])
+    virtio = struct.pack(
+        "=BBHHHH", r.choice([1, 1, 0]), kind, 54, r.choice(sizes), r.choice(starts), checksum_at
+    )
+    for _ in range(r.choice([0, 0, 1, 5])):
+        if frame:
+            frame[r.randrange(min(len(frame), network + 60))] = r.choice([0, 1, 255, r.randrange(256)])
+    if r.random() < 0.1:
+        frame = frame[: r.randrange(len(frame) + 1)]
+    return virtio + bytes(frame)
+
+
+def bombard_ports(engine: Engine, seeds: list[bytes], r: random.Random, frames: int = FRAMES) -> None:
+    """Frames with damaged virtio headers through the loop between ports (pairs of local sockets) and links."""
+    numbers = range(3)
+    pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in numbers]
+    inner = (ctypes.c_int32 * len(pairs))(*(there.fileno() for _, there in pairs))
+    forwarder = runtime().forwarder_open(
+        engine._base, len(pairs), (ctypes.c_uint32 * len(pairs))(*numbers), inner, -1, True
+    )
+    link = LinkProperties(
+        1e9, 1e-6, queue_bytes=10**6, ecn_bytes=0, duplication=0.1, reordering=0.1, displacement=1e-6
+    )
+    for number, ingress in ((1, False), (2, True)):
+        with engine._locked():
+            runtime().forwarder_set_link(forwarder, number, ingress, ctypes.byref(link.for_runtime()))
+    running = threading.Thread(target=runtime().forwarder_run, args=(forwarder,))
+    running.start()
+    taken = [0] * len(pairs)
+    for _ in range(frames):
+        number = r.choice(numbers)
+        frame = frame_for_port(seeds, r)
+        pairs[number][0].send(frame)
+        taken[number] += len(frame) > VIRTIO
+        for ours, _ in pairs:
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    ours.recv(1 << 17, socket.MSG_DONTWAIT)
+    for number in numbers:
+        statistics = PortStatistics()
+        while statistics.received_frames < taken[number]:
+            runtime().forwarder_statistics(forwarder, number, ctypes.byref(statistics))
+    runtime().forwarder_stop(forwarder)
+    running.join()
+    runtime().forwarder_close(forwarder)
+    for pair in pairs:
+        for end in pair:
+            end.close()
+
+
 def damage(config: bytes, r: random.Random) -> bytes:
     """A program with a few of its numbers and names exchanged."""
     document = json.loads(config)
@@ -129,6 +200,7 @@ def main(seed: int) -> None:
         seeds = [bytes.fromhex("".join(line.split()[2:])) for line in lines if line.startswith("packet")]
         bombard(engine, seeds, r)
         bombard(engine.another(seed), seeds, r)
+        bombard_ports(engine, seeds, r)
         with engine.traced() as tracer:
             bombard(engine, seeds, r, TRACED)
             for trace in tracer.packets():

@@ -5,6 +5,8 @@ from __future__ import annotations
 import binascii
 import struct
 from collections.abc import Callable
+from functools import reduce
+from operator import xor
 
 import pytest
 from hypothesis import given, settings
@@ -135,6 +137,11 @@ def fnv_mixed(data: bytes) -> int:
     ],
 )
 def test_hashes_that_only_bmv2_names(algorithm: str, result: int) -> None:
+    assert hashed(hashing(algorithm, 9), b"123456789") == result
+
+
+def hashing(algorithm: str, size: int) -> Engine:
+    """A switch that puts the hash of a packet's first bytes behind them."""
     calculation = {
         "name": "c",
         "id": 0,
@@ -144,12 +151,72 @@ def test_hashes_that_only_bmv2_names(algorithm: str, result: int) -> None:
     named = {"type": "calculation", "value": "c"}
     parameters = [field("h", "hash"), number(0), named, number((1 << 64) - 1)]
     program = document(
-        {"h": [["text", 72, False], ["hash", 64, False]]},
+        {"h": [["text", 8 * size, False], ["hash", 64, False]]},
         [{"op": "modify_field_with_hash_based_offset", "parameters": parameters}],
         calculations=[calculation],
     )
-    [(_, out)] = Engine.load(program).process(1, b"123456789" + bytes(8))
-    assert int.from_bytes(out[9:], "big") == result
+    return Engine.load(program)
+
+
+def hashed(switch: Engine, text: bytes) -> int:
+    [(_, out)] = switch.process(1, text + bytes(8))
+    return int.from_bytes(out[len(text) :], "big")
+
+
+def test_round_robin_counts_packets() -> None:
+    switch = hashing("round_robin", 2)
+    assert [hashed(switch, text) for text in (b"aa", b"bb", b"aa", b"aa")] == [0, 1, 2, 3]
+    assert hashed(switch.another(), b"aa") == 0
+
+
+def test_round_robin_that_is_consistent_counts_what_it_sees() -> None:
+    switch = hashing("round_robin_consistent", 2)
+    assert [hashed(switch, text) for text in (b"aa", b"bb", b"aa", b"cc", b"bb")] == [0, 1, 0, 2, 1]
+    many = [number.to_bytes(2, "big") for number in range(1000)]
+    assert [hashed(switch, text) for text in many + many] == 2 * [*range(3, 1003)]
+
+
+RSS_KEY = bytes.fromhex("6d5a56da255b0ec24167253d43a38fb0d0ca2bcbae7b30b477cb2da38030f20c6a42b73bbeac01fa")
+
+
+@pytest.mark.parametrize(
+    ("text", "result"),
+    [  # Microsoft's "Verifying the RSS Hash Calculation": IPv4 addresses, and with TCP's ports
+        ("420995bb a18e6450", 0x323E8FC2),
+        ("420995bb a18e6450 0aea 06e6", 0x51CCC178),
+        ("c75c6f02 41458c53 3796 1283", 0xC626B0EA),
+    ],
+)
+def test_toeplitz(text: str, result: int) -> None:
+    data = bytes.fromhex(text)
+    switch = hashing("toeplitz", len(data))
+    assert hashed(switch, data) == 0  # without a key
+    switch.set_hash_key("c", RSS_KEY)
+    assert hashed(switch, data) == result
+    assert hashed(switch.another(), data) == 0
+
+
+def test_a_key_for_toeplitz_begins_anew_and_pads_its_input() -> None:
+    """As BMv2 does; the model is the hash's definition, bit by bit."""
+    switch = hashing("toeplitz", 11)
+    key, data = RSS_KEY[:8], b"hello world"
+    switch.set_hash_key("c", key)
+    endless = int.from_bytes(key * 3, "big")
+    bits = int.from_bytes(data + b"\0", "big")
+    windows = (endless >> (len(key) * 24 - 32 - i) & 0xFFFFFFFF for i in range(96) if bits >> (95 - i) & 1)
+    assert hashed(switch, data) == reduce(xor, windows)
+
+
+@pytest.mark.parametrize("key", [b"", b"abc", bytes(260)])
+def test_a_key_has_whole_words(key: bytes) -> None:
+    with pytest.raises(TableError, match=r"a key has 4, 8, ... 256 bytes"):
+        hashing("toeplitz", 4).set_hash_key("c", key)
+
+
+def test_only_toeplitz_has_a_key() -> None:
+    for name in ("c", "d"):
+        with pytest.raises(TableError, match=f"no calculation {name} by toeplitz"):
+            hashing("round_robin", 4).set_hash_key(name, RSS_KEY)
 
 
 def test_random(config: Callable[[str], bytes]) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import struct
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -16,126 +14,9 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Dot1Q, Ether
 from scapy.packet import Raw
 
-from p4switch.library import LinkSettings, LinkStatistics, runtime
 from p4switch.links import Burst, LinkProperties
+from tests.p4switch.engine.c_link import MICROSECOND, MILLISECOND, SECOND, CLink, numbered
 from tests.p4switch.engine.link_model import Packet, model
-
-SECOND, MILLISECOND, MICROSECOND = 10**12, 10**9, 10**6
-NEVER = 2**64 - 1
-Release = ctypes.CFUNCTYPE(
-    None, ctypes.c_void_p, ctypes.POINTER(ctypes.c_char), ctypes.c_uint32, ctypes.c_void_p, ctypes.c_uint16
-)
-
-
-class Wait(ctypes.Structure):
-    """`struct wait`."""
-
-    _fields_ = (
-        ("packet", ctypes.c_void_p),
-        *((name, ctypes.c_uint64) for name in ("since", "until", "bytes")),
-        *((name, ctypes.c_uint32) for name in ("found", "left")),
-        ("checksum_offset", ctypes.c_uint16),
-    )
-
-
-Dequeue = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(Wait))
-
-
-class CLink:
-    """The link in C. `released` has (time, number) of each packet, whose first bytes are its number."""
-
-    def __init__(self, properties: LinkProperties, stream: int = 0) -> None:
-        self.c = runtime()
-        self.c.link_open.restype = ctypes.c_void_p
-        self.c.link_open.argtypes = [Release, Dequeue, ctypes.c_void_p, ctypes.c_uint64]
-        self.c.link_wait.restype = ctypes.c_void_p
-        self.c.link_wait.argtypes = [
-            *(ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_size_t),
-            *(ctypes.c_uint16, ctypes.POINTER(ctypes.c_bool)),
-        ]
-        self.c.link_close.argtypes = [ctypes.c_void_p]
-        self.c.link_set.argtypes = [ctypes.c_void_p, ctypes.POINTER(LinkSettings)]
-        self.c.link_offer.argtypes = [
-            *(ctypes.c_void_p, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint32),
-            *(ctypes.c_void_p, ctypes.c_uint16),
-        ]
-        self.c.link_next.restype = ctypes.c_uint64
-        self.c.link_next.argtypes = [ctypes.c_void_p]
-        self.c.link_release.argtypes = [ctypes.c_void_p, ctypes.c_uint64]
-        self.c.link_read.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.POINTER(LinkStatistics)]
-        self.now = 0
-        self.released: list[tuple[int, int]] = []
-        self.packets: list[tuple[bytes, int | None, int]] = []
-        self.waited: list[tuple[int, int, int, int]] = []
-        self._release, self._dequeue = Release(self._take), Dequeue(self._go_on)
-        self._link = self.c.link_open(self._release, self._dequeue, None, stream)
-        self.set(properties)
-
-    def set(self, properties: LinkProperties) -> None:
-        self.c.link_set(self._link, ctypes.byref(properties.for_runtime()))
-
-    def _take(self, _context: int, packet: Any, length: int, checksum: int | None, offset: int) -> None:
-        data = ctypes.string_at(packet, length)
-        address = ctypes.cast(packet, ctypes.c_void_p).value
-        assert address is not None
-        self.packets.append((data, None if checksum is None else checksum - address, offset))
-        self.released.append((self.now, int.from_bytes(data[:4], "big")))
-
-    def offer(self, packet: bytes, checksum: int | None = None, offset: int = 0) -> None:
-        room = ctypes.create_string_buffer(packet, len(packet))
-        place = None if checksum is None else ctypes.addressof(room) + checksum
-        self.c.link_offer(self._link, self.now, ctypes.addressof(room), len(packet), place, offset)
-        ctypes.memset(room, 0xEE, len(packet))  # who offers a packet may use its place again
-
-    def wait(self, packet: bytes) -> None:
-        """A packet as of a program that looks at the queue: it is offered once it has waited."""
-        dropped = ctypes.c_bool()
-        room = self.c.link_wait(self._link, self.now, len(packet), len(packet), 0, ctypes.byref(dropped))
-        if room:
-            ctypes.memmove(room, packet, len(packet))
-        elif not dropped.value:
-            self.offer(packet)
-
-    def _go_on(self, _context: int, pointer: Any) -> None:
-        w = pointer.contents
-        self.waited.append((w.since, w.until, w.found, w.left))
-        self.c.link_offer(self._link, w.until, w.packet, w.bytes, None, 0)
-
-    def next(self) -> int | None:
-        due = int(self.c.link_next(self._link))
-        return None if due == NEVER else due
-
-    def release(self) -> None:
-        self.c.link_release(self._link, self.now)
-
-    def run_until(self, time: int) -> None:
-        """A clock that misses nothing."""
-        while (due := self.next()) is not None and due <= time:
-            self.now = max(self.now, due)
-            self.release()
-        self.now = time
-
-    def read(self) -> LinkStatistics:
-        found = LinkStatistics()
-        self.c.link_read(self._link, self.now, ctypes.byref(found))
-        return found
-
-    def close(self) -> None:
-        self.c.link_close(self._link)
-
-
-@pytest.fixture
-def links() -> Iterator[Any]:
-    opened: list[CLink] = []
-
-    def link(properties: LinkProperties, stream: int = 0) -> CLink:
-        opened.append(CLink(properties, stream))
-        return opened[-1]
-
-    yield link
-    for one in opened:
-        one.close()
-
 
 PROBABILITIES = st.sampled_from([0.0, 0.0, 0.1, 0.5, 1.0])
 BURSTS = st.builds(
@@ -159,10 +40,6 @@ PACKETS = st.lists(
     st.builds(Packet, gap=st.sampled_from([0, 0, 1, MICROSECOND, MILLISECOND]), length=st.integers(14, 1600)),
     max_size=60,
 )
-
-
-def numbered(number: int, length: int) -> bytes:
-    return number.to_bytes(4, "big").ljust(length, b"\x5a")
 
 
 @settings(deadline=None)
@@ -294,6 +171,30 @@ def test_who_waits_before_egress_finds_the_queue_as_it_is(links: Any):
         (since * MICROSECOND, until * MICROSECOND, found, left)
         for since, until, found, left in [(0, 80, 0, 2), (0, 160, 1, 2), (0, 240, 2, 1), (120, 320, 2, 0)]
     ]
+
+
+def test_the_higher_priority_is_served_first(links: Any):
+    """1,000 bytes at 100 Mb/s take 80 us; what is being sent is not interrupted."""
+    link = links(LinkProperties(rate=1e8))
+    for number, priority in enumerate([0, 0, 3, 7, 3]):
+        link.run_until(number * MICROSECOND)
+        link.wait(numbered(number, 1000), priority)
+    link.run_until(200 * MICROSECOND)
+    link.wait(numbered(5, 1000), 5)
+    link.run_until(SECOND)
+    assert [number for _, number in link.released] == [0, 3, 2, 5, 4, 1]
+    assert [time for time, _ in link.released] == [n * 80 * MICROSECOND for n in range(1, 7)]
+    assert [found for _, _, found, _ in link.waited] == [0, 0, 0, 1, 0]  # of its own priority
+    assert [left for *_, left in link.waited] == [0, 1, 0, 0, 0]
+
+
+def test_each_priority_has_a_queue_of_its_own(links: Any):
+    link = links(LinkProperties(rate=1e8, queue_bytes=3000))
+    for number, priority in enumerate([0, 0, 0, 0, 1, 1, 1]):
+        link.wait(numbered(number, 1000), priority)
+    assert (link.read().queue_dropped, link.read().queue_bytes) == (2, 5000)
+    link.run_until(SECOND)
+    assert [number for _, number in link.released] == [0, 4, 5, 1, 2]
 
 
 def test_congestion_is_marked_by_the_queue_that_a_packet_found_before_egress(links: Any):

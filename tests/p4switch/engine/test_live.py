@@ -20,14 +20,18 @@ from tests.p4switch.engine.link_model import draw
 ROOT = Path(__file__).parents[3]
 
 
-def session(case: str, *configs: Path) -> dict[str, Any]:
+def run(case: str, *configs: Path, user: str = "-r") -> tuple[Any, str]:
+    """What a case saw, and what the switch said on standard error."""
     script = Path(__file__).with_name("live_session.py")
-    command = ["unshare", "-rn", sys.executable, str(script), case, *map(str, configs)]
+    command = ["unshare", user, "-n", sys.executable, str(script), case, *map(str, configs)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)
     assert done.returncode == 0, done.stderr
-    seen: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])  # behind what ethtool says
-    return seen
+    return json.loads(done.stdout.splitlines()[-1]), done.stderr  # behind what ethtool says
+
+
+def session(case: str, *configs: Path) -> Any:
+    return run(case, *configs)[0]
 
 
 @pytest.fixture
@@ -49,7 +53,12 @@ def test_offload_changes_no_result(files: Callable[[str], Path]) -> None:
     """
     seen = session("offload", files("forwarder"), files("router"))
     both, received, none = (
-        {"received in superframes": i, "sent in superframes": o, "none lost inside": True}
+        {
+            "received in superframes": i,
+            "sent in superframes": o,
+            "none lost inside": True,
+            "bytes as of single frames": True,
+        }
         for i, o in ((True, True), (True, False), (False, False))
     )
     assert seen == {
@@ -132,6 +141,13 @@ def test_egress_finds_the_queue_as_it_is_when_the_packet_leaves_it(files: Callab
     assert seen["queue counts"] == [40, 19, 21, 0]
 
 
+@pytest.mark.live
+def test_a_link_serves_the_higher_priority_first(files: Callable[[str], Path]) -> None:
+    """40 packets come at once, whose numbers' last three bits are their priorities; the first need not wait."""
+    expected = [0, *sorted(range(1, 40), key=lambda number: (-(number % 8), number))]
+    assert session("priorities", files("priorities")) == expected
+
+
 def test_a_trace_of_packets_that_wait(files: Callable[[str], Path]) -> None:
     """What happens before the queue and what after it are two traces: the first of 40 packets need not wait."""
     assert session("traced", files("queueing")) == {
@@ -140,6 +156,22 @@ def test_a_trace_of_packets_that_wait(files: Callable[[str], Path]) -> None:
         "the queue of port 2 is full": 21,
         "1 packet out": 19,
     }
+
+
+@pytest.mark.live
+def test_a_switch_that_cannot_keep_up_says_so(files: Callable[[str], Path]) -> None:
+    """It gets to run 50 ms after 40 packets have come for a link of 1 ms: 49 ms late."""
+    (late, most), said = run("late", files("forwarder"))
+    assert late == 40
+    assert most >= 49_000_000_000
+    message = "p4switch: cannot keep up: emulated links released 40 of 40 packets more than 1 ms late"
+    assert said.splitlines() == [message]
+
+
+@pytest.mark.live
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may come before others")
+def test_emulated_links_come_before_those_who_compute(files: Callable[[str], Path]) -> None:
+    assert run("urgent", files("forwarder"), user="-f")[0]
 
 
 def test_links_need_open_ports(engine: Callable[[str], Engine]) -> None:

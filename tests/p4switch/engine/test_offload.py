@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import struct
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -200,6 +200,14 @@ def test_what_cannot_be_split(offload: Harness, damage: dict[str, object]) -> No
     assert offload.split(Frame(**{**good.__dict__, **damage})) == []  # type: ignore[arg-type]
 
 
+def test_a_tcp_header_that_ends_before_its_fixed_part(offload: Harness) -> None:
+    """Its segments would be shorter than the fields that are written into each."""
+    good = superframe(ETHERNET / IP() / TCP(flags="A") / payload(3000), TCPV4, 1)
+    short = bytearray(good.data)
+    short[good.checksum_start + 12] = 1 << 4
+    assert offload.split(replace(good, data=bytes(short), checksum_offset=0)) == []
+
+
 @settings(max_examples=60, deadline=None)
 @given(length=st.integers(1001, 64000), size=st.integers(600, 1000), tcp=st.booleans())
 def test_join_undoes_split(offload: Harness, length: int, size: int, tcp: bool) -> None:
@@ -248,16 +256,33 @@ def test_joined_and_split_again(offload: Harness, sent: list[Packet]) -> None:
     segments = [partial(p) for p in sent]
     offset = TCP_CHECKSUM if sent[0].haslayer(TCP) else UDP_CHECKSUM
     segments = [s for s, p in zip(segments, sent, strict=True) if p.haslayer(TCP) == sent[0].haslayer(TCP)]
-    arrived: list[Segment] = []
     joined = offload.join(segments, offset)
     assert offload.join(segments, offset, shared=True) == joined
+    assert split_again(offload, joined) == segments
+
+
+@pytest.mark.parametrize("place", range(42))
+def test_a_difference_in_any_byte_of_the_headers_stays(offload: Harness, place: int) -> None:
+    """The header checksum of a packet is wrong then, if it was right before: it leaves as it came."""
+    segments = [partial(ETHERNET / IP(id=n, flags="DF") / UDP() / payload(300)) for n in range(5)]
+    data = bytearray(segments[2].data)
+    data[place] ^= 1
+    segments[2] = Segment(bytes(data), segments[2].checksum)
+    joined = offload.join(segments, UDP_CHECKSUM)
+    assert len(joined) == 3
+    assert split_again(offload, joined) == segments
+
+
+def split_again(offload: Harness, joined: list[Frame]) -> list[Segment]:
+    """The segments of superframes, and the other frames as they are."""
+    arrived: list[Segment] = []
     for frame in joined:
         if frame.gso_type:
             arrived += offload.split(frame)
         else:
             assert frame.flags == NEEDS_CHECKSUM
             arrived.append(Segment(frame.data, frame.checksum_start + frame.checksum_offset))
-    assert arrived == segments
+    return arrived
 
 
 def test_consecutive_datagrams_become_one_frame(offload: Harness) -> None:

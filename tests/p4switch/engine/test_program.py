@@ -48,18 +48,37 @@ REFUSED = {
     "not a JSON document": b"{",
     "top level is not an object": b"[]",
     "version 2.x is needed": b"{}",
+    "one of parsers is needed, not 0": altered(lambda d: d["parsers"].clear()),
     "pipeline ingress is missing": altered(lambda d: d["pipelines"].pop(0)),
     "extern u is not supported": altered(lambda d: d.update(extern_instances=[{"name": "u"}])),
-    "field h_t.b: a header has one varbit, which begins with a byte": altered(
+    "field h_t.b: a header has one varbit, and other fields of whole bytes together": altered(
         lambda d: d["header_types"][2].update(fields=[["a", "*"], ["b", "*"]], max_length=8)
     ),
-    "field h_t.c: a header has one varbit, which begins with a byte": altered(
+    "field h_t.a: 2 fields have this name": altered(
+        lambda d: d["header_types"][2].update(fields=[["a", 8, False], ["b", 8, False], ["a", 8, False]])
+    ),
+    "field h_t.c: a header has one varbit, and other fields of whole bytes together": altered(
         lambda d: d["header_types"][2].update(
-            fields=[["a", 4, False], ["c", "*"], ["b", 4, False]], max_length=8
+            fields=[["a", 4, False], ["c", "*"], ["b", 8, False]], max_length=8
         )
     ),
-    "table call: a range key of 65 bits, at most 64 are supported": document(
-        {"h": [["a", 65, False], ["b", 7, False]]},
+    "calculation c: h.v is a varbit that does not begin with a byte": altered(
+        lambda d: (
+            d["header_types"][2].update(fields=[["a", 4, False], ["v", "*"], ["b", 4, False]], max_length=8),
+            d.update(
+                calculations=[
+                    {
+                        "name": "c",
+                        "id": 0,
+                        "algo": "crc16",
+                        "input": [{"type": "field", "value": ["h", "v"]}],
+                    }
+                ]
+            ),
+        )
+    ),
+    "table call: its range keys are over 4096 bits together": document(
+        {"h": [["a", 4097, False], ["b", 7, False]]},
         [],
         pipelines=[{"name": "ingress", "id": 0, "init_table": None, "conditionals": [], "tables": [RANGE]}],
     ),
@@ -111,6 +130,29 @@ REFUSED = {
         lambda d: d["parsers"][0]["parse_states"][0]["transitions"][0].update(next_state="nowhere")
     ),
 }
+
+MALFORMED = {
+    "actions[0].primitives[1] (KeyError: 'op')": altered(
+        lambda d: d["actions"][0]["primitives"][1].pop("op")
+    ),
+    "pipelines[0].tables[0] (KeyError: 'key')": altered(lambda d: first_table(d).pop("key")),
+    "headers[1] (KeyError: 'header_type')": altered(lambda d: d["headers"][1].pop("header_type")),
+    "header_types[2] (TypeError: 'NoneType' object is not iterable)": altered(
+        lambda d: d["header_types"][2].update(fields=None)
+    ),
+    "parsers[0].parse_states[0].parser_ops[0] (KeyError: 'op')": altered(
+        lambda d: d["parsers"][0]["parse_states"][0]["parser_ops"][0].pop("op")
+    ),
+    "the top level": altered(lambda d: d["errors"].append(3)),
+}
+REFUSED |= {f"malformed BMv2 JSON at {place}": config for place, config in MALFORMED.items()}
+
+
+def nested(depth: int) -> bytes:
+    return GOOD.replace(b'"a"', b"[" * depth + b"]" * depth, 1)
+
+
+REFUSED["the JSON document is nested too deeply"] = nested(10_000)
 
 
 @pytest.mark.parametrize("message", REFUSED)

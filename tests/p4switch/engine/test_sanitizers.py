@@ -12,7 +12,10 @@ import pytest
 from p4switch.toolchain import cache_directory
 
 SESSION = [sys.executable, str(Path(__file__).with_name("sanitized_session.py")), "1"]
-LINKS = [sys.executable, "-m", "pytest", "-q", "-x", str(Path(__file__).with_name("test_link.py"))]
+LINKS = [
+    *(sys.executable, "-m", "pytest", "-q", "-x"),
+    *(str(Path(__file__).with_name(name)) for name in ("test_link.py", "test_pace.py")),
+]
 FLAGS = "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined"
 
 

@@ -36,9 +36,10 @@ TABLES = {
     "range": [("b", "range"), ("d", "exact"), ("c", "range"), ("a", "ternary")],
     "optional": [("a", "optional"), ("c", "optional")],
     "wide": [("a", "exact"), ("f", "lpm")],
+    "span": [("a", "ternary"), ("f", "range"), ("b", "range")],
 }
-PRIORITIZED = {"ternary", "range", "optional"}
-ANSWERS = ["exact", "lpm", "ternary", "range", "optional", "wide"]
+PRIORITIZED = {"ternary", "range", "optional", "span"}
+ANSWERS = ["exact", "lpm", "ternary", "range", "optional", "wide", "span"]
 
 
 def table(kind: str) -> str:
@@ -51,8 +52,9 @@ def entry(kind: str, key: EntryKey, answer: int) -> Entry:
 
 def few(width: int) -> st.SearchStrategy[int]:
     """Values of a field, so few that matches overlap."""
-    top = 1 << (width - 1)
-    return st.sampled_from([0, 1, 2, 3, top, top | 1, top | 2, (1 << width) - 1])
+    top, middle = 1 << (width - 1), 1 << width // 2
+    values = [0, 1, 2, 3, middle - 1, middle, middle + 1, top, top | 1, top | 2, (1 << width) - 1]
+    return st.sampled_from(values)
 
 
 @st.composite
@@ -105,13 +107,13 @@ def search(kind: str, entries: dict[EntryKey, int], probe: dict[str, int]) -> in
 
 def packet(probe: dict[str, int]) -> bytes:
     head = struct.pack(">BHHB", probe["a"], probe["b"], probe["c"], probe["d"] << 4 | probe["e"])
-    return head + probe["f"].to_bytes(16, "big") + bytes(24)
+    return head + probe["f"].to_bytes(16, "big") + bytes(28)
 
 
 def ask(switch: Engine, probe: dict[str, int]) -> dict[str, int]:
     """What every table answers to a probe."""
     [(_, out)] = switch.process(1, packet(probe))
-    return dict(zip(ANSWERS, struct.unpack(">6I", out[22:]), strict=True))
+    return dict(zip(ANSWERS, struct.unpack(">7I", out[22:]), strict=True))
 
 
 @st.composite
@@ -174,7 +176,7 @@ def test_many_entries(engine: Callable[[str], Engine]) -> None:
         assert ask(switch, probe)["lpm"] == search("lpm", entries, probe)
 
 
-@pytest.mark.parametrize("kind", ["ternary", "range"])
+@pytest.mark.parametrize("kind", ["ternary", "range", "span"])
 def test_many_masks(kind: str, engine: Callable[[str], Engine]) -> None:
     """Hundreds of entries, hardly two with the same mask or range, while they come and go: none is missed."""
     switch = engine("tables")
@@ -186,7 +188,7 @@ def test_many_masks(kind: str, engine: Callable[[str], Engine]) -> None:
             return Exact(chosen.randrange(2))
         if how == "range":
             low = chosen.randrange(top)
-            return Range(low, min(top - 1, low + chosen.choice([0, 3, 300, 30000])))
+            return Range(low, min(top - 1, low + chosen.choice([0, 3, top // 200, top // 2])))
         mask = chosen.getrandbits(PROBE[name]) & chosen.getrandbits(PROBE[name])
         return Ternary(chosen.randrange(top) & mask, mask)
 
@@ -267,17 +269,18 @@ def test_default_action(engine: Callable[[str], Engine]) -> None:
 
 
 def test_direct_counter(engine: Callable[[str], Engine]) -> None:
-    """Hits count packets and the bytes of the packet as it arrived; misses count nowhere."""
+    """Hits count packets and the bytes of the packet as it arrived; misses count in the default entry."""
     switch = engine("tables")
     key = EntryKey((Exact(1), Exact(2), Exact(3)))
     switch.table_insert(table("exact"), entry("exact", key, 7))
     hit = {"a": 1, "b": 0, "c": 2, "d": 0, "e": 3, "f": 0}
     for probe in (hit, hit, {**hit, "a": 2}):
         ask(switch, probe)
-    assert switch.table_counter(table("exact"), key) == CounterValue(2, 2 * 46)
+    assert switch.table_counter(table("exact"), key) == CounterValue(2, 2 * 50)
+    assert switch.table_counter(table("exact"), None) == CounterValue(1, 50)
     switch.table_counter_write(table("exact"), key, CounterValue(10, 1000))
     ask(switch, hit)
-    assert switch.table_counter(table("exact"), key) == CounterValue(11, 1046)
+    assert switch.table_counter(table("exact"), key) == CounterValue(11, 1050)
     refused(TableErrorCode.INVALID_ARGUMENT, lambda: switch.table_counter(table("lpm"), key))
 
 

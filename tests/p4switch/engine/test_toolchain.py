@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -33,6 +34,28 @@ def test_compiled_once(cache: Path) -> None:
     assert compile_program(b"another", translate) != first
     assert len(asked) == 3
     assert sorted(p.suffix for p in cache.iterdir() if p.suffix != ".lock") == [".c", ".c", ".so", ".so"]
+
+
+def test_a_compilation_whose_caller_is_killed_is_finished_for_the_next(cache: Path, tmp_path: Path) -> None:
+    """The next one waits for it, and finds the library made."""
+    compiler, started, go = (tmp_path / name for name in ("cc", "started", "go"))
+    os.mkfifo(started)
+    os.mkfifo(go)
+    compiler.write_text(f'#!/bin/sh\necho > {started}; cat {go} > {tmp_path}/gone\nexec cc "$@"\n')
+    compiler.chmod(0o755)
+    caller = [
+        sys.executable,
+        "-c",
+        "from p4switch.toolchain import *; compile_program(b'', lambda: 'int x;')",
+    ]
+    environment = os.environ | {"CC": str(compiler), "PYTHONPATH": str(PACKAGE.parent)}
+    with subprocess.Popen(caller, env=environment) as killed:
+        started.read_text()
+        killed.kill()
+    with subprocess.Popen(caller, env=environment) as waiting:
+        go.write_text("")
+        assert waiting.wait() == 0
+    assert sorted(path.suffix for path in cache.iterdir()) == [".c", ".lock", ".so"]
 
 
 def test_whatever_decides_how_a_program_is_translated_compiles_anew() -> None:

@@ -8,7 +8,10 @@ from finsy.proto import p4i, p4r
 
 from p4compiler import compile_file
 from p4switch.entries import Digest
+from p4switch.p4runtime_device import Device
 from p4switch.p4runtime_digests import Digests
+from p4switch.p4runtime_errors import P4RuntimeError
+from p4switch.p4runtime_translation import Translations
 from tests.p4switch.p4runtime.conftest import Program
 
 INVALID, NOT_FOUND, PRECONDITION = "INVALID_ARGUMENT", "NOT_FOUND", "FAILED_PRECONDITION"
@@ -53,6 +56,13 @@ def group(program, number, *members, **fields):
 
 def path(program, **action):
     entity = program.entry("paths", program.exact(1))
+    entity.table_entry.action.CopyFrom(p4r.TableAction(**action))
+    return entity
+
+
+def marked(program, **action):
+    """An entry of the table whose profile has no selector."""
+    entity = program.entry("marks", program.exact(1))
     entity.table_entry.action.CopyFrom(p4r.TableAction(**action))
     return entity
 
@@ -154,6 +164,69 @@ def test_an_action_set_is_measured_as_a_group(primary, entities):
     primary.insert(choosing(1, 2))
 
 
+def test_a_group_without_weights(sized, entities, device):
+    """Every member weighs the same."""
+    controller = sized(weights_disallowed=True)
+    assert controller.refusal(controller.insert, group(entities, 1, (1, 1), max_size=3)).codes == [INVALID]
+    without = group(entities, 1, (1, 0), (2, 0), max_size=3)
+    controller.insert(without, path(entities, action_profile_group_id=1))
+    assert controller.read(group(entities, 0)) == [without]
+    assert ports(device) == [1, 2] * 4
+
+
+def test_an_action_set_without_weights(primary, entities, device):
+    config = entities.config
+    (profile,) = (p for p in config.p4info.action_profiles if p.with_selector)
+    profile.weights_disallowed = True
+    primary.set_pipeline(config)
+    choices = [{"action": entities.action("forward", bytes([port]))} for port in (4, 5)]
+    entry = path(entities, action_profile_action_set={"action_profile_actions": choices})
+    primary.insert(entry)
+    assert ports(device) == [4, 5] * 4
+    assert primary.read(path(entities)) == [entry]
+
+
+@pytest.mark.parametrize("mode", ["DEFAULT_MODE_DETERMINED_BY_ACTION_SELECTOR", "HASH", "RANDOM"])
+def test_an_action_set_says_what_chooses(primary, entities, device, mode):
+    choices = [{"action": entities.action("forward", bytes([port])), "weight": 1} for port in (4, 5)]
+    fields = {"action_profile_actions": choices, "action_selection_mode": mode}
+    entry = path(entities, action_profile_action_set=fields)
+    primary.insert(entry)
+    chosen = [ports(device) for _ in range(8)]
+    assert ({tuple(found) for found in chosen} == {(4, 5) * 4}) == (mode != "RANDOM")
+    assert {port for found in chosen for port in found} == {4, 5}
+    assert primary.read(path(entities)) == [entry]
+
+
+def test_an_action_set_says_how_it_is_measured(primary, entities):
+    config = entities.config
+    (profile,) = (p for p in config.p4info.action_profiles if p.with_selector)
+    profile.max_group_size = 3
+    primary.set_pipeline(config)
+    choices = [{"action": entities.action("forward", bytes([port])), "weight": 2} for port in (4, 5)]
+
+    def measured(semantics):
+        fields = {"action_profile_actions": choices, "size_semantics": semantics}
+        return path(entities, action_profile_action_set=fields)
+
+    assert primary.refusal(primary.insert, measured("SUM_OF_WEIGHTS")).codes == [INVALID]
+    primary.insert(measured("SUM_OF_MEMBERS"))
+    assert primary.read(path(entities)) == [measured("SUM_OF_MEMBERS")]
+
+
+@pytest.mark.parametrize("field", ["action_selection_mode", "size_semantics"])
+def test_what_an_action_set_cannot_say(primary, entities, field):
+    choices = [{"action": entities.action("forward", b"\4"), "weight": 1}]
+    wrong = path(entities, action_profile_action_set={"action_profile_actions": choices, field: 9})
+    assert primary.refusal(primary.insert, wrong).codes == [INVALID]
+
+
+def test_a_weight_that_is_too_much_to_hold(primary, entities):
+    primary.insert(member(entities, 1, 1))
+    refused = primary.refusal(primary.insert, group(entities, 1, (1, 65537)))
+    assert refused.codes == ["RESOURCE_EXHAUSTED"]
+
+
 @pytest.mark.parametrize(
     ("make", "code"),
     [
@@ -165,6 +238,16 @@ def test_an_action_set_is_measured_as_a_group(primary, entities):
         (lambda p: path(p, action_profile_member_id=1), NOT_FOUND),
         (lambda p: path(p, action=p.action("forward", bytes([1]))), INVALID),
         (lambda p: p.entry("rates", p.exact(1)), INVALID),
+        (lambda p: marked(p, action_profile_group_id=1), INVALID),
+        (
+            lambda p: marked(
+                p,
+                action_profile_action_set={
+                    "action_profile_actions": [{"action": p.action("mark", b"\1"), "weight": 1}]
+                },
+            ),
+            INVALID,
+        ),
     ],
 )
 def test_what_a_profile_refuses(primary, entities, make, code):
@@ -200,11 +283,9 @@ def test_direct_meters(primary, entities):
         ("SINGLE_RATE_TWO_COLOR", {"cir": 1, "cburst": 2, "pir": 3, "pburst": 2}, INVALID),
         ("SINGLE_RATE_TWO_COLOR", {"cir": 1, "cburst": 2, "pir": 1, "pburst": 2, "eburst": 1}, INVALID),
         ("SINGLE_RATE_THREE_COLOR", {"cir": 1, "cburst": 2, "pir": 1, "pburst": 2}, None),
-        (
-            "SINGLE_RATE_THREE_COLOR",
-            {"cir": 1, "cburst": 2, "pir": 1, "pburst": 2, "eburst": 1},
-            "UNIMPLEMENTED",
-        ),
+        ("SINGLE_RATE_THREE_COLOR", {"cir": 1, "cburst": 2, "pir": 1, "pburst": 2, "eburst": 1}, None),
+        ("SINGLE_RATE_THREE_COLOR", {"cir": 1, "cburst": 2, "pir": 3, "pburst": 2, "eburst": 1}, INVALID),
+        ("SINGLE_RATE_THREE_COLOR", {"cir": 1, "cburst": 2, "pir": 1, "pburst": 2, "eburst": -1}, INVALID),
     ],
 )
 def test_a_meter_takes_the_rates_of_its_type(primary, entities, kind, config, code):
@@ -216,17 +297,6 @@ def test_a_meter_takes_the_rates_of_its_type(primary, entities, kind, config, co
         primary.insert(entry)
     else:
         assert primary.refusal(primary.insert, entry).codes == [code]
-
-
-def test_meters_do_not_count_by_colour(primary, entities):
-    key = {"table_id": entities.id("rates"), "match": [entities.exact(5)]}
-    primary.insert(entities.entry("rates", entities.exact(5), action=entities.action("metered")))
-    direct = p4r.Entity(direct_meter_entry={"table_entry": key, "counter_data": {}})
-    assert primary.refusal(primary.modify, direct).codes == ["UNIMPLEMENTED"]
-    assert primary.refusal(primary.read, direct).codes == ["UNIMPLEMENTED"]
-    assert primary.refusal(primary.read, entities.entry("rates", meter_counter_data={})).codes == [
-        "UNIMPLEMENTED"
-    ]
 
 
 def test_value_sets(primary, entities, device):
@@ -257,7 +327,6 @@ def test_clone_sessions(primary, device):
     assert [r.port for r in device.pipeline.engine.sessions()[5]] == [3]
     assert primary.refusal(primary.insert, session(5)).codes == ["ALREADY_EXISTS"]
     assert primary.refusal(primary.insert, session(1 << 15)).codes == [INVALID]
-    assert primary.refusal(primary.insert, session(6, class_of_service=1)).codes == ["UNIMPLEMENTED"]
     assert primary.refusal(primary.insert, session(6, packet_length_bytes=-1)).codes == [INVALID]
     primary.delete(session(5))
     assert primary.read(session(0)) == []
@@ -280,6 +349,22 @@ def test_clones_are_cut_to_the_length_of_their_session(primary, device, what):
     assert leaving() == [(2, 12), (3, 12)]
     primary.modify(session(5, (3, 0)))
     assert leaving() == [(2, 12), (3, 12)]
+
+
+def test_the_class_of_service_of_clones(entities):
+    """It needs a queue of that priority."""
+    switch = Device({}, None, 511, priority_queues=4)
+    try:
+        pipeline = switch.load(entities.config)
+        for number in (0, 3):
+            entity = session(number + 1, (3, 0), class_of_service=number)
+            pipeline.entities.write(p4r.Update(type="INSERT", entity=entity))
+            assert list(pipeline.entities.read(session(number + 1))) == [entity]
+        with pytest.raises(P4RuntimeError, match=r"class_of_service 4 .* the ports have 4") as refused:
+            pipeline.entities.write(p4r.Update(type="INSERT", entity=session(9, (3, 0), class_of_service=4)))
+        assert refused.value.code.name == INVALID
+    finally:
+        switch.stop()
 
 
 def learnt(source, port=7):
@@ -334,7 +419,7 @@ class Learning:
     """The lists that come of digests at given times (milliseconds)."""
 
     def __init__(self, program, **config):
-        self.digests = Digests(program.p4info, ["learnt_t"])
+        self.digests = Digests(program.p4info, ["learnt_t"], Translations(program.p4info.type_info))
         self.message = digest(program, **config).digest_entry
         self.digests.insert(self.message)
 

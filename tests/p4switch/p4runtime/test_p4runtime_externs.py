@@ -42,6 +42,19 @@ def test_without_data_a_counter_stays_as_it_is(controller, program):
     assert counts(controller, counter(program, 3)) == {3: (7, 0)}
 
 
+@pytest.mark.parametrize("data", [{"packet_count": -1}, {"byte_count": -(2**63)}])
+def test_a_counter_cannot_be_negative(controller, program, data):
+    refused = controller.refusal(controller.modify, counter(program, 3, data=data))
+    assert refused.codes == [INVALID]
+    assert counts(controller, counter(program, 3)) == {3: (0, 0)}
+
+
+def test_an_entry_with_a_negative_counter_is_not_inserted(controller, program):
+    refused = controller.refusal(controller.insert, program.host(5, counter_data={"packet_count": -1}))
+    assert refused.codes == [INVALID]
+    assert controller.read(program.entry("hosts")) == []
+
+
 def test_every_counter_is_read_by_id_zero(controller):
     assert len(counts(controller, p4r.Entity(counter_entry={}))) == 16
 
@@ -147,7 +160,6 @@ def test_a_group_is_modified_and_deleted(controller):
         ("INSERT", group(8, {"egress_port": 512}), INVALID),
         ("INSERT", group(8, {"port": b"\1", "instance": 0x10000}), INVALID),
         ("INSERT", group(8, {"port": b"\1"}, {"egress_port": 1}), INVALID),
-        ("INSERT", group(8, {"port": b"\1", "backup_replicas": [{"port": b"\2"}]}), "UNIMPLEMENTED"),
     ],
 )
 def test_a_wrong_group_is_refused(controller, kind, entity, code):

@@ -1,7 +1,7 @@
 """Match fields and the engine's matches are the same thing in two notations (specification, "Match Format")."""
 
 import pytest
-from finsy.proto import p4i, p4r
+from finsy.proto import p4i, p4r, p4t
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,12 +9,15 @@ from p4switch.entries import Exact, Lpm, Optional_, Range, Ternary
 from p4switch.expressions import Field
 from p4switch.p4runtime_errors import P4RuntimeError
 from p4switch.p4runtime_matches import MatchField
+from p4switch.p4runtime_translation import Translations
 from p4switch.program import TableKey
+
+NUMBERS_ALONE = Translations(p4t.P4TypeInfo())
 
 
 def field(kind, width):
     info = p4i.MatchField(id=3, name="hdr.h.f", bitwidth=width, match_type=kind.upper())
-    return MatchField.of(info, TableKey("hdr.h.f", kind, Field("h", "f"), width, None), "t")
+    return MatchField.of(info, TableKey("hdr.h.f", kind, Field("h", "f"), width, None), "t", NUMBERS_ALONE)
 
 
 @st.composite
@@ -58,7 +61,9 @@ def test_a_match_of_anything_is_left_out_of_the_message(kind, dont_care):
 def test_an_optional_match_may_be_a_ternary_one_in_the_json():
     """p4c writes it so, since BMv2 knows no optional matches."""
     info = p4i.MatchField(id=3, name="hdr.h.f", bitwidth=8, match_type="OPTIONAL")
-    optional = MatchField.of(info, TableKey("hdr.h.f", "ternary", Field("h", "f"), 8, None), "t")
+    optional = MatchField.of(
+        info, TableKey("hdr.h.f", "ternary", Field("h", "f"), 8, None), "t", NUMBERS_ALONE
+    )
     assert optional.decode(optional.encode(Optional_(5))) == Optional_(5)
     assert optional.dont_care == Optional_(None)
     assert optional.encode(Ternary(5, 255)) == optional.encode(

@@ -1,12 +1,13 @@
 """Packets to and from the controller (specification, "Packet I/O" and "Stream Error Reporting")."""
 
 import pytest
-from finsy.proto import p4i, p4r
+from finsy.proto import p4i, p4r, p4t
 from hypothesis import given
 from hypothesis import strategies as st
 
 from p4switch.p4runtime_errors import P4RuntimeError
 from p4switch.p4runtime_packetio import ControllerHeader
+from p4switch.p4runtime_translation import Translations
 
 FRAME = bytes.fromhex("0000000000bb 0000000000aa 0800") + b"payload"
 INVALID, DENIED = 3, 7
@@ -18,7 +19,7 @@ def header(name, widths):
     description.preamble.name = name
     for number, width in enumerate(widths, 1):
         description.metadata.add(id=number, name=f"f{number}", bitwidth=width)
-    return ControllerHeader(p4info, name)
+    return ControllerHeader(p4info, name, (), Translations(p4t.P4TypeInfo()))
 
 
 @given(st.data(), st.lists(st.integers(1, 70), min_size=1, max_size=8), st.binary(max_size=50))
@@ -43,7 +44,7 @@ def test_the_first_field_is_the_most_significant():
 
 
 def test_without_a_controller_header_the_packet_is_the_payload():
-    none = ControllerHeader(p4i.P4Info(), "packet_out")
+    none = ControllerHeader(p4i.P4Info(), "packet_out", (), Translations(p4t.P4TypeInfo()))
     assert none.pack(p4r.PacketOut(payload=b"abc")) == b"abc"
     assert none.unpack(b"abc") == p4r.PacketIn(payload=b"abc")
 

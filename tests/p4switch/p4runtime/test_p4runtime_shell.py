@@ -33,5 +33,5 @@ def test_a_session(address, program, tmp_path):
         "direct counter": [0],
         "groups": [2],
         "packet": (bytes(14) + b"payload").hex(),
-        "version": "1.4.1",
+        "version": "1.5.0",
     }

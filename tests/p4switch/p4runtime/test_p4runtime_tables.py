@@ -311,6 +311,19 @@ def test_a_large_table_arrives_whole(controller, program):
     }
 
 
+def test_a_match_is_read_with_every_priority_unless_one_is_given(controller, program):
+    """The entry that matches anything has no match to be told from a read of all."""
+    match = program.ternary(5, 7)
+    written = [
+        program.entry("acl", match, action=program.action("drop"), priority=priority) for priority in (9, 4)
+    ]
+    other = program.entry("acl", program.ternary(4, 7), action=program.action("drop"), priority=9)
+    controller.insert(*written, other)
+    assert controller.read(program.entry("acl", match)) == written
+    assert controller.read(program.entry("acl", match, priority=4)) == written[1:]
+    assert controller.read(program.entry("acl", program.ternary(6, 7))) == []
+
+
 def test_a_read_shows_one_moment(controller, program):
     """Specification, "Parallelism of Read and Write Requests": a write comes before all of a read, or after it."""
     controller.insert(*(program.route(n << 8, 24) for n in range(5000)), program.host(1))

@@ -1,4 +1,4 @@
-"""Members of a selector's groups are passed over while the port that they watch is down."""
+"""Members of a selector's groups are passed over while the port that they watch is down; so are replicas' ports."""
 
 import json
 import subprocess
@@ -10,7 +10,7 @@ from finsy.proto import p4r
 
 from p4compiler import compile_file
 from p4switch.engine import Engine
-from p4switch.entries import TableError
+from p4switch.entries import Replica, TableError
 from p4switch.p4runtime_entities import Entities
 from p4switch.p4runtime_errors import P4RuntimeError
 from p4switch.p4runtime_watch import WatchedPorts
@@ -57,6 +57,11 @@ class Switch:
         entity = self.program.entry("paths", self.program.exact(1))
         entity.table_entry.action.CopyFrom(p4r.TableAction(**action))
         return entity
+
+    def replicas(self, *replicas):
+        """A multicast group."""
+        entry = {"multicast_group_id": 1, "replicas": replicas}
+        return p4r.Entity(packet_replication_engine_entry={"multicast_group_entry": entry})
 
     def choices(self, *watched):
         """An action set that sends to ports, each watched."""
@@ -113,6 +118,20 @@ def test_an_action_set(switch):
     assert list(switch.entities.read(switch.path())) == []
 
 
+def test_the_action_set_of_a_default_entry(switch):
+    entry = switch.choices(1, 2)
+    entry.table_entry.ClearField("match")
+    entry.table_entry.is_default_action = True
+    switch.write("MODIFY", entry)
+    switch.down(1)
+    assert switch.ways() == [2] * 4
+    query = switch.program.entry("paths", is_default_action=True)
+    assert list(switch.entities.read(query)) == [entry]
+    switch.write("MODIFY", query)  # reset
+    switch.down()
+    assert switch.ways() == [0] * 4
+
+
 def test_the_older_number_of_a_watched_port(switch):
     switch.members(1, 3)
     switch.write(
@@ -129,6 +148,64 @@ def test_a_watched_port_has_to_exist(switch):
         with pytest.raises(P4RuntimeError, match="watch port 3 is no port") as refused:
             switch.write("INSERT", entity)
         assert refused.value.code.name == "INVALID_ARGUMENT"
+
+
+def replica(port, *backups):
+    """A replica whose instance is its port's number times ten, and so are its backups'."""
+    backup_replicas = [{"port": bytes([backup]), "instance": 10 * backup} for backup in backups]
+    return {"port": bytes([port]), "instance": 10 * port, "backup_replicas": backup_replicas}
+
+
+def test_a_replica_leaves_by_the_first_of_its_ports_that_is_up(program):
+    switch = Switch(program)
+    group = switch.replicas(replica(1, 3, 2), replica(4))
+
+    def copies():
+        return [port for port, _ in switch.engine.process(7, bytes(14))]
+
+    switch.write(
+        "INSERT", program.entry("hosts", program.exact(0), action=program.action("multicast", b"\1"))
+    )
+    switch.down(1)
+    switch.write("INSERT", group)
+    assert copies() == [3, 4]
+    switch.down()
+    assert copies() == [1, 4]
+    switch.down(1, 3, 4)
+    assert copies() == [2, 4]  # 4 has no backup
+    switch.down(1, 2, 3)
+    assert copies() == [1, 4]  # all down: as if there were no backup
+    assert list(switch.entities.read(switch.replicas())) == [group]
+    switch.write("MODIFY", switch.replicas(replica(1, 2)))
+    switch.down(1)
+    assert copies() == [2]
+
+
+def test_a_clone_may_have_backups_too(program):
+    switch = Switch(program)
+    entry = {"session_id": 1, "replicas": [replica(1, 2)]}
+    switch.write("INSERT", p4r.Entity(packet_replication_engine_entry={"clone_session_entry": entry}))
+    switch.down(1)
+    assert switch.engine.sessions() == {1: (Replica(2, 20),)}
+
+
+@pytest.mark.parametrize(
+    "replicas",
+    [
+        [replica(1, 1)],
+        [replica(1, 2), replica(2)],
+        [replica(1, 2, 2)],
+        [replica(1), {"port": b"\2", "backup_replicas": [{"port": b"\2\0"}]}],
+        [{"port": b"\1", "backup_replicas": [{"port": b"\2", "instance": 0x10000}]}],
+        [{"port": b"\1", "backup_replicas": [{"instance": 1}]}],
+    ],
+)
+def test_wrong_backups_are_refused(program, replicas):
+    switch = Switch(program)
+    with pytest.raises(P4RuntimeError) as refused:
+        switch.write("INSERT", switch.replicas(*replicas))
+    assert refused.value.code.name == "INVALID_ARGUMENT"
+    assert "multicast group 1" in refused.value.message
 
 
 @pytest.mark.live

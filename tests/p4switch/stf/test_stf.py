@@ -102,8 +102,8 @@ def test_comments_case_and_quotes() -> None:
 
 def test_entries_of_every_kind(forwarder: bytes) -> None:
     """Table by suffix, wildcards, prefixes, priorities (the larger wins), an entry's own name."""
-    probe = "packet 3 01 0203 0405 67 000000000000000000000000000000aa" + "ff" * 24 + "\n"
-    key, answers = "010203040567000000000000000000000000000000aa", ["00000000"] * 6
+    probe = "packet 3 01 0203 0405 67 000000000000000000000000000000aa" + "ff" * 28 + "\n"
+    key, answers = "010203040567000000000000000000000000000000aa", ["00000000"] * 7
     entries = [
         "add exact_table probe.a:1 hdr.probe.c:0x0405 e:7 answer_exact(n:1) = first",
         "add lpm_table hdr.probe.d:6 hdr.probe.b:0x02** ingress.answer_lpm(n:2)",
@@ -113,13 +113,14 @@ def test_entries_of_every_kind(forwarder: bytes) -> None:
         "add range_table 1 hdr.probe.b:0x200->0x2ff hdr.probe.d:6 answer_range(n:4)",
         "add optional_table 1 hdr.probe.c:0x0405 answer_optional(n:5)",
         "setdefault wide_table answer_wide(n:6)",
+        f"add span_table 1 hdr.probe.f:0xaa->0x{'f' * 32} hdr.probe.b:0->0x203 answer_span(n:7)",
     ]
-    numbers = [f"{n:08x}" for n in range(1, 7)]
+    numbers = [f"{n:08x}" for n in range(1, 8)]
     test = "\n".join(
         [*entries, probe, f"expect 3 {key}{''.join(numbers)}$", "check_counter hits($first) packets == 1"]
     )
     assert run_stf(forwarder, test).differences == []
-    removed = [*answers[:5], numbers[5]]
+    removed = [*answers[:5], numbers[5], answers[6]]
     assert (
         run_stf(forwarder, f"{test}\nremove all\n{probe}expect 3 {key}{''.join(removed)}$").differences == []
     )

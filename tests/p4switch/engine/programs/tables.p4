@@ -17,6 +17,7 @@ header answer_t {
     bit<32> range_;
     bit<32> optional_;
     bit<32> wide_;
+    bit<32> span_;
 }
 struct headers_t {
     probe_t probe;
@@ -39,6 +40,7 @@ control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metad
     action answer_range(bit<32> n) { hdr.answer.range_ = n; }
     action answer_optional(bit<32> n) { hdr.answer.optional_ = n; }
     action answer_wide(bit<32> n) { hdr.answer.wide_ = n; }
+    action answer_span(bit<32> n) { hdr.answer.span_ = n; }
     direct_counter(CounterType.packets_and_bytes) hits;
 
     table exact_table {
@@ -73,6 +75,11 @@ control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metad
         actions = { answer_wide; }
         default_action = answer_wide(0);
     }
+    table span_table {
+        key = { hdr.probe.a: ternary; hdr.probe.f: range; hdr.probe.b: range; }
+        actions = { answer_span; }
+        default_action = answer_span(0);
+    }
     apply {
         standard_metadata.egress_spec = standard_metadata.ingress_port;
         exact_table.apply();
@@ -81,6 +88,7 @@ control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metad
         range_table.apply();
         optional_table.apply();
         wide_table.apply();
+        span_table.apply();
     }
 }
 control egress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) { apply {} }

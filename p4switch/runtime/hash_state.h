@@ -1,0 +1,84 @@
+/* Hash algorithms that remember something from packet to packet, each calculation for itself, as in BMv2. */
+
+#ifndef P4SWITCH_HASH_STATE_H
+#define P4SWITCH_HASH_STATE_H
+
+#include <stdlib.h>
+
+#include "hash.h"
+
+#define MOST_KEY_WORDS 64
+#define FIRST_SEEN 64
+
+struct seen {
+    bool used;
+    uint64_t input[2]; /* 128 bits of hash */
+    uint64_t number;
+};
+
+struct hash_state {
+    uint64_t next;     /* the result of round_robin */
+    struct seen *seen; /* of round_robin_consistent: an open hash table, at least half of whose places are free */
+    uint64_t places;
+    uint32_t key_words; /* of toeplitz */
+    uint32_t key[MOST_KEY_WORDS];
+};
+
+/* Toeplitz (RSS), with a key that begins anew where the input is longer; 0 without a key. */
+UNUSED_STATIC uint32_t hash_toeplitz(struct hash_state *h, const uint8_t *p, uint32_t length)
+{
+    uint32_t result = 0;
+    for (uint32_t i = 0; h->key_words > 0 && 4 * i < length; i++) {
+        uint8_t padded[4] = {0};
+        memcpy(padded, p + 4 * i, length - 4 * i < 4 ? length - 4 * i : 4);
+        uint64_t window = (uint64_t)h->key[i % h->key_words] << 32 | h->key[(i + 1) % h->key_words];
+        for (uint32_t word = load_be32(padded); word; word &= word - 1)
+            result ^= (uint32_t)(window >> (1 + __builtin_ctz(word)));
+    }
+    return result;
+}
+
+/* 0, 1, 2, ... whatever the input is. */
+UNUSED_STATIC uint64_t hash_round_robin(struct hash_state *h, const uint8_t *p, uint32_t length)
+{
+    (void)p, (void)length;
+    return h->next++;
+}
+
+/* The place of an input, or the empty one where it would go. */
+INLINE struct seen *seen_place(struct seen *seen, uint64_t places, const uint64_t *input)
+{
+    uint64_t i = input[0] & (places - 1);
+    while (seen[i].used && (seen[i].input[0] != input[0] || seen[i].input[1] != input[1]))
+        i = (i + 1) & (places - 1);
+    return seen + i;
+}
+
+UNUSED_STATIC bool seen_grow(struct hash_state *h)
+{
+    uint64_t places = h->places ? 2 * h->places : FIRST_SEEN;
+    struct seen *seen = calloc(places, sizeof *seen);
+    if (!seen)
+        return false;
+    for (uint64_t i = 0; i < h->places; i++)
+        if (h->seen[i].used)
+            *seen_place(seen, places, h->seen[i].input) = h->seen[i];
+    free(h->seen);
+    h->seen = seen;
+    h->places = places;
+    return true;
+}
+
+/* The next number for an input that is new; for one that is not, its number again. */
+UNUSED_STATIC uint64_t hash_round_robin_consistent(struct hash_state *h, const uint8_t *p, uint32_t length)
+{
+    const uint64_t input[2] = {hash_xxh64(p, length), (uint64_t)hash_ex(p, length) << 32 | hash_crc32(p, length)};
+    if (2 * h->next >= h->places && !seen_grow(h))
+        return 0; /* no memory for more */
+    struct seen *place = seen_place(h->seen, h->places, input);
+    if (!place->used)
+        *place = (struct seen){true, {input[0], input[1]}, h->next++};
+    return place->number;
+}
+
+#endif

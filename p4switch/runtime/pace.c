@@ -1,0 +1,85 @@
+/* See pace.h. */
+
+#include "pace.h"
+
+#define MOMENT 14 /* the logarithm of nanoseconds for which nobody should be let in */
+#define LEAST_MARGIN 15000
+#define FIRST_MARGIN(free_for) (LEAST_MARGIN + (free_for) / 256) /* a processor that sleeps longer sleeps deeper */
+#define TOO_LATE 250000 /* a sleep that ends later still was not let in, against which waking early is no help */
+#define CALM_FOR 10000000000ull /* picoseconds from one decision to the next */
+#define STEP_DOWN 100
+#define STEP_UP (19 * STEP_DOWN)
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static int class(int64_t nanoseconds) { return 63 - __builtin_clzll((uint64_t)nanoseconds | 1); }
+
+/* Some of the time is always slept: else nothing would be learnt any more. */
+static int64_t most_margin(int class) { return least(3ll << class >> 2, TOO_LATE); }
+
+void pace_open(struct pace *p)
+{
+    *p = (struct pace){0};
+    for (int i = 0; i < CLASSES; i++)
+        p->margin[i] = least(FIRST_MARGIN(1ll << i), most_margin(i));
+}
+
+/* When a packet came that is taken at `now` (picoseconds) and as many nanoseconds old as the wall clock says, which may
+ * have been set meanwhile. Of two packets the one that came earlier never comes later. */
+uint64_t pace_arrival(uint64_t now, int64_t age)
+{
+    uint64_t oldest = now < SECOND ? now : SECOND;
+    if (age <= 0)
+        return now;
+    return (uint64_t)age < oldest / 1000 ? now - 1000 * (uint64_t)age : now - oldest;
+}
+
+/* Whether most of the time was slept, of late; for who is calm already, half of it is enough. */
+bool pace_calm(struct pace *p, uint64_t now)
+{
+    if (now - p->looked >= CALM_FOR) {
+        p->calm = p->slept > (now - p->looked) / 8 * (p->calm ? 4 : 7);
+        p->looked = now;
+        p->slept = 0;
+    }
+    return p->calm;
+}
+
+/* How many nanoseconds to sleep if there is nothing to do for so many; 0 or less: not at all. */
+int64_t pace_sleep(const struct pace *p, int64_t free_for)
+{
+    int i = class(free_for);
+    if (i < MOMENT)
+        return 0;
+    return free_for - (p->calm ? p->margin[i] : least(p->margin[i], LEAST_MARGIN));
+}
+
+/* After a sleep that lasted so long, as of pace_sleep(free_for); -1: it was cut short, and there is nothing to learn. */
+void pace_slept(struct pace *p, int64_t free_for, int64_t lasted)
+{
+    int64_t asked = free_for < 0 ? lasted : pace_sleep(p, free_for), too_long = lasted - asked;
+    p->slept += 1000 * (uint64_t)asked;
+    if (free_for < 0 || too_long > TOO_LATE)
+        return;
+    int i = class(free_for);
+    p->margin[i] = too_long > p->margin[i] ? least(p->margin[i] + STEP_UP, most_margin(i)) : p->margin[i] - STEP_DOWN;
+}
+
+/* Looks at how many packets links have released up to now, and how many of them late. Whether it has to be said that they
+ * do not keep up: once a second at most, if since the last time more than a few and one in a hundred were late. Then
+ * `sent` and `late` become those since. */
+bool pace_lost(struct pace *p, uint64_t now, uint64_t *sent, uint64_t *late)
+{
+    uint64_t more = *sent - p->sent, more_late = *late - p->late;
+    bool lost = more_late > 10 + more / 100;
+    if (lost ? p->said && now - p->said < SECOND : now - p->since < SECOND)
+        return false;
+    p->since = now;
+    p->sent = *sent;
+    p->late = *late;
+    if (lost)
+        p->said = now;
+    *sent = more;
+    *late = more_late;
+    return lost;
+}
