@@ -7,6 +7,7 @@ import struct
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import numpy as np
@@ -111,8 +112,11 @@ class Engine:
 
         Raises ProgramError (what is malformed or unsupported) and ToolchainError (no C compiler).
         """
-        program = read_program(config)
-        library = load_program(compile_program(config, lambda: translate(program)))
+        with ThreadPoolExecutor(1) as executor:
+            making = executor.submit(runtime)  # which is compiled at the same time, if it has to be
+            program = read_program(config)
+            library = load_program(compile_program(config, lambda: translate(program)))
+            making.result()
         return cls(program, config, library, cpu_port, drop_port, seed)
 
     def another(self, seed: int = 0) -> Engine:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from enum import IntEnum, auto
 
 from p4switch.codegen.uses import fields_in
-from p4switch.codegen.writer import Writer
 from p4switch.expressions import Expression, Field
 from p4switch.program import Branch, ParserCall, Primitive, Program, Set
 
@@ -82,13 +81,3 @@ def condition_fields(program: Program, condition: Expression) -> list[Field]:
     fields = dict.fromkeys(f for f in fields_in(condition) if f.name != "$valid$")
     kinds = {field: program.field_type(field) for field in fields}
     return [field for field, kind in kinds.items() if kind.width and not kind.varying]
-
-
-def write_kinds(out: Writer) -> None:
-    """The enumerators of `Kind`, and the records' functions."""
-    with out.block("enum trace_kind", ";"):
-        for kind in Kind:
-            out.line(f"TRACE_{kind.name} = {kind.value},")
-    out.line()
-    out.line('#include "trace.h"')
-    out.line()

@@ -12,7 +12,7 @@ from p4switch.codegen.parser import ParserWriter
 from p4switch.codegen.rolling import RunFinder
 from p4switch.codegen.state import State
 from p4switch.codegen.tables import TableWriter
-from p4switch.codegen.tracing import write_kinds
+from p4switch.codegen.tracing import Kind
 from p4switch.codegen.uses import Uses
 from p4switch.codegen.writer import Writer
 from p4switch.program import Program
@@ -48,7 +48,7 @@ def translate(program: Program, *, traced: bool = False) -> str:
     out.line('#include "packet.h"')
     out.line()
     if traced:
-        write_kinds(out)
+        _write_kinds(out)
     calculations.write(out)
     calculations.write_checksums(out)
     for action in program.actions.values():
@@ -62,6 +62,16 @@ def translate(program: Program, *, traced: bool = False) -> str:
     egress.write(out)
     write_frame(out, layout, actions)
     return out.text()
+
+
+def _write_kinds(out: Writer) -> None:
+    """The enumerators of `Kind`, and the records' functions."""
+    with out.block("enum trace_kind", ";"):
+        for kind in Kind:
+            out.line(f"TRACE_{kind.name} = {kind.value},")
+    out.line()
+    out.line('#include "trace.h"')
+    out.line()
 
 
 def _write_own_offsets(out: Writer, layout: Layout) -> None:

@@ -5,13 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from p4switch.codegen.names import comment
+from p4switch.codegen.tracing import Kind
 from p4switch.program import Source
-
-if TYPE_CHECKING:
-    from p4switch.codegen.tracing import Kind
 
 
 class Writer:

@@ -212,7 +212,8 @@ static inline bool is_repetition(const struct joined *j, const uint8_t *packet, 
 }
 
 /* Whether a packet is the next segment: of the same flow, in order. `last`: none can follow. */
-static __attribute__((noinline)) bool is_next(const struct joined *j, const uint8_t *packet, uint32_t length, const uint8_t *checksum, bool *last)
+static __attribute__((noinline)) bool is_next(const struct joined *j, const uint8_t *packet, uint32_t length,
+                                              const uint8_t *checksum, bool *last)
 {
     struct joined other;
     if (!is_segment(&other, packet, length, checksum) || other.tcp != j->tcp || other.headers != j->headers)
