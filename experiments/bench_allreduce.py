@@ -41,6 +41,8 @@ WORKERS = (4, 8)
 GIGABIT = 10**9
 ROUNDS, ROUNDS_OF_LARGEST, LARGEST = 5, 3, 50_000_000  # from so many bytes on a round takes long
 SILENCE = 120.0  # seconds
+_BARRIERS = 20
+_BURST = 1.1  # of its rate: more than that a link only takes for a moment, when its bucket is full
 _TCP_PORTS = {"ring": 5001, "gloo": 5101}
 EFFICIENCY = 1024 / 1100  # of a packet's bytes on the wire, the values
 
@@ -93,8 +95,7 @@ class Split:
     """Where the time of an in-network all-reduce goes, in seconds, and what the next limit is.
 
     worker: of the mean worker, by part; receive and send are the kernel's, the rest is Python and exponents. switches:
-    processor time of all of them, kernel and the barrier before each all-reduce included. busy: processor time of
-    everybody over what the cores had.
+    processor time of all of them, kernel included. busy: processor time of everybody over what the cores had.
     """
 
     worker: dict[str, float]
@@ -223,8 +224,9 @@ def measure_network(
                                 groups[algorithm] = group = Group(network, joins, python, folder)
                                 stack.callback(group.close)
                         cases = []
+                        barrier = _barrier_seconds(groups["in-network"], network)
                         for size in sizes:
-                            cases.append(_measure_size(on, size, groups, network, rounds))
+                            cases.append(_measure_size(on, size, groups, network, rounds, barrier))
                             progress(cases[-1])
                         return cases
 
@@ -249,8 +251,20 @@ def _joins(algorithm: str, topology: Topology, lease: int, pace: Pace) -> list[J
     ]
 
 
+def _barrier_seconds(group: Group, network: MininetNetwork) -> float:
+    """The switches' processor time for the barrier before each all-reduce, which is one of a single element."""
+    before = network.switch_seconds()
+    group.measure(Order(1, _BARRIERS))
+    return (network.switch_seconds() - before) / (_BARRIERS + 1) / 2
+
+
 def _measure_size(
-    on: Network, size: int, groups: Mapping[str, Group], network: MininetNetwork, rounds: int
+    on: Network,
+    size: int,
+    groups: Mapping[str, Group],
+    network: MininetNetwork,
+    rounds: int,
+    barrier: float,
 ) -> Case:
     order = Order(size // 4, repetitions(size, on.rate))
     rounds = rounds if size < LARGEST else min(rounds, ROUNDS_OF_LARGEST)
@@ -274,7 +288,12 @@ def _measure_size(
         ratios={
             name: other.seconds / ours.seconds for name, other in measured.items() if name != "in-network"
         },
-        split=_split(on, ours, reports["in-network"], switches / rounds / (order.repetitions + 1)),
+        split=_split(
+            on,
+            ours,
+            reports["in-network"],
+            max(0.0, switches / rounds / (order.repetitions + 1) - barrier),
+        ),
     )
 
 
@@ -313,7 +332,7 @@ def _split(on: Network, ours: Measured, rounds: Sequence[Sequence[Report]], swit
     busy = (ours.user + ours.system + switches) / mean / cores
     each = switches / len(on.topology.switches) / mean
     used = 0.0 if on.rate is None else ours.goodput_bits_per_second / on.rate / EFFICIENCY
-    if used > 0.85:
+    if 0.85 < used < _BURST:
         limit = f"the links: {used:.0%} of what the packets' headers leave of them"
     elif each > 0.8:
         limit = f"the switch: its one thread is busy {each:.0%} of the time"
