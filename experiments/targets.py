@@ -74,7 +74,7 @@ EMBEDDED = Target(
     on_slow_links=Pace(window=128, segments=32),
     # Eight of the largest superframes, each of which is on a link of 1 Gb/s for half a millisecond.
     on_fast_links=Pace(window=496, segments=62),
-    # Four, and some more for a quarter of a megabyte to be sent at once: they keep everybody busy, the switch's slots stay
-    # in its cache, and vectors have few exponents to announce ahead.
+    # Four, and some more for a quarter of a megabyte to be sent at once: they keep everybody busy, the switch's slots
+    # stay in its cache, and vectors have few exponents to announce ahead.
     on_unlimited_links=Pace(window=256, segments=62),
 )
