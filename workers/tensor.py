@@ -10,6 +10,8 @@ round trip: chunk i announces the exponent of block i and carries its values, sc
 the sum does not count, and once all are known chunk B + j carries the j-th such block, scaled as it should be.
 """
 
+from abc import ABC, abstractmethod
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -28,7 +30,7 @@ def span(indices: NDArray[np.int64]) -> slice | NDArray[np.int64]:
     return indices
 
 
-class Tensor:
+class Tensor(ABC):
     """The blocks of a flat float32 array `x` with at least one element, summed into the flat array `out`.
 
     chunks: how many there are, as far as it is known. expected: exponents by block; None where there are more blocks
@@ -49,14 +51,14 @@ class Tensor:
         self.out = out
 
     @property
+    @abstractmethod
     def factors(self) -> NDArray[np.float64]:
         """What the integers were multiplied by, by block, once its exponent is known."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def quantizable(self) -> NDArray[np.bool_]:
         """Which blocks of this worker are, once announced."""
-        raise NotImplementedError
 
     @property
     def bare(self) -> int:
@@ -74,9 +76,9 @@ class Tensor:
             self.delayed = True
             self.chunks = self.lead
 
+    @abstractmethod
     def announce(self) -> int:
         """Find the blocks' exponents; how many blocks cannot be quantized."""
-        raise NotImplementedError
 
     def require_quantizable(self) -> None:
         """ValueError, naming the first element at fault: NaN, infinite, or a magnitude of 2^127 and more."""
