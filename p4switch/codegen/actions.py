@@ -141,7 +141,9 @@ class PrimitiveWriter:
                 out.source(part.group[0].source)
                 for primitive in part.group:
                     self.touch(out, primitive)
-                LoopWriter(self, part).write(out)
+                LoopWriter(part, self.layout, self.state, self.numbers, self.expressions, self.store).write(
+                    out
+                )
             else:
                 out.source(part.source)
                 self.primitive(out, part)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from p4switch.codegen.expressions import ExpressionWriter, Operand, Value, c_words, range_of, unsigned_range
-from p4switch.codegen.layout import machine_width
+from p4switch.codegen.layout import Layout, machine_width
 from p4switch.codegen.rolling import Advancing, Run, nodes
-from p4switch.codegen.tracing import Kind
+from p4switch.codegen.state import State
+from p4switch.codegen.tracing import Kind, Numbers
 from p4switch.codegen.writer import Writer
 from p4switch.expressions import Field
-
-if TYPE_CHECKING:
-    from p4switch.codegen.actions import PrimitiveWriter
 
 
 class LoopExpressions(ExpressionWriter):
@@ -48,14 +47,24 @@ class LoopExpressions(ExpressionWriter):
 
 
 class LoopWriter:
-    """Writes one run. `primitives` is the writer of the function that it stands in."""
+    """Writes one run. `outside` and `store` are those of the function that it stands in: expressions, assignments."""
 
-    def __init__(self, primitives: PrimitiveWriter, run: Run) -> None:
-        self.layout = primitives.layout
-        self.state = primitives.state
-        self.outer = primitives
+    def __init__(
+        self,
+        run: Run,
+        layout: Layout,
+        state: State,
+        numbers: Numbers,
+        outside: ExpressionWriter,
+        store: Callable[[Writer, Field, str], None],
+    ) -> None:
         self.run = run
-        self.expressions = LoopExpressions(primitives.expressions)
+        self.layout = layout
+        self.state = state
+        self.numbers = numbers
+        self.outside = outside
+        self.store = store
+        self.expressions = LoopExpressions(outside)
         self.registers: dict[str, str] = {}
         self.lifted: list[Field] = []
 
@@ -66,7 +75,7 @@ class LoopWriter:
             if self.run.index is None:
                 self._write_loop(out, with_registers=False)
             else:
-                index = self.outer.expressions.value(self.run.index).cast("uint64_t")
+                index = self.outside.value(self.run.index).cast("uint64_t")
                 out.line(f"const uint64_t cell = {index};")
                 with out.block(f"if (cell < {self.run.size})"):
                     self._declare_registers(out)
@@ -117,7 +126,7 @@ class LoopWriter:
 
     def _write_loop(self, out: Writer, *, with_registers: bool) -> None:
         with out.block(f"for (int i = 0; i < {self.run.count}; i++)"):
-            first = self.outer.numbers.of(self.run.first)
+            first = self.numbers.of(self.run.first)
             for position, primitive in enumerate(self.run.group):
                 number = f"{first + position} + {len(self.run.group)} * i"
                 arguments: tuple[Any, ...] = primitive.arguments
@@ -160,6 +169,6 @@ class LoopWriter:
             code = self.expressions.assigned(source, self.layout.program.field_type(target))
             local = self.expressions.locals.get(target)
             if local is None:
-                self.outer.store(out, target, code)
+                self.store(out, target, code)
             else:
                 out.line(f"{local} = {code};")
