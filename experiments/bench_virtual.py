@@ -13,9 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
+from experiments.expected_sums import expected_sum
 from experiments.results import machine
 from experiments.stations import Vector
-from experiments.virtual import Cluster, ClusterSpec, load_switch, quantized_sum
+from experiments.virtual import Cluster, ClusterSpec, load_switch
 from topologies.model import leaf_spine
 
 RACK = 32
@@ -54,8 +55,9 @@ def measure(workers: int, elements: int = ELEMENTS) -> Point:
     racks = -(-workers // RACK)
     topology = leaf_spine(int(racks > 1), racks, workers // racks, rate=HOST_RATE, uplink_rate=UPLINK_RATE)
     inputs = [_input(rank, elements) for rank in range(workers)]
-    exact, _ = quantized_sum(inputs, 256, workers)
-    cluster = Cluster(ClusterSpec(topology, window=WINDOW), load_switch(), [inputs], in_place=True)
+    spec = ClusterSpec(topology, window=WINDOW)
+    exact = expected_sum(spec, inputs)
+    cluster = Cluster(spec, load_switch(), [inputs], in_place=True)
     begun, begun_processor = time.perf_counter(), time.process_time()
     finished = cluster.run(limit=10.0)
     seconds, processor = time.perf_counter() - begun, time.process_time() - begun_processor

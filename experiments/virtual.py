@@ -26,12 +26,11 @@ from topologies.model import Host, Link, Topology
 from topologies.virtual import SECOND, HostModel, LinkModel, VirtualNetwork
 from topologies.virtual.links import link_model
 from topologies.virtual.network import DEFAULT_HOST, Observer
-from workers import native, quantization
+from workers import native
 from workers.collective import Algorithm, Transport
 from workers.host_based import Group, HostBasedWorker
 from workers.protocol import Lease, Worker
 from workers.recovery import Recovery
-from workers.summation import float32_sum
 from workers.transport import HEADER_BYTES, PAYLOAD
 
 DEFAULT_RECOVERY = Recovery()
@@ -238,7 +237,8 @@ class Fabric:
 class Job:
     """One job on a fabric; made by Fabric.start.
 
-    members: the hosts, by rank. stations: on them, as of the newest lease. leases: granted so far.
+    members: the hosts, by rank. stations: on them, as of the newest lease. leases: granted so far, each
+    with the number of all-reduces that were done before.
     """
 
     def __init__(
@@ -255,7 +255,7 @@ class Job:
         self.spec = spec
         self.members = spec.hosts or tuple(host.name for host in fabric.topology.ranked_hosts)
         self.stations: list[WorkerStation[Any]] = []
-        self.leases = 0
+        self.leases: list[int] = []
         self._fabric = fabric
         self._inputs = inputs
         self._make_worker = make_worker
@@ -281,6 +281,7 @@ class Job:
     def _place(self, starts: Sequence[float], outputs: Sequence[Sequence[Vector]]) -> None:
         port = self._switch_port if self.spec.algorithm == "in-network" else self._peer_port
         if self.spec.algorithm == "in-network":
+            self.leases.append(len(outputs[0]))
             self._grant()
         self.stations = [
             WorkerStation(
@@ -296,7 +297,6 @@ class Job:
             self._fabric.network.replace_station(member, station, start)
 
     def _grant(self) -> None:
-        self.leases += 1
         self._lease = self._fabric.lease()
         topology = self._fabric.topology
         job = TreeJob(self._lease, self.members, self._udp_port, self._first_slot, self.spec.window)
@@ -353,31 +353,3 @@ class Cluster(Fabric):
     def stations(self) -> list[WorkerStation[Any]]:
         """On the hosts, by rank."""
         return self._job.stations
-
-
-def expected_sum(spec: JobSpec, inputs: Sequence[Vector]) -> Vector:
-    """What every worker must get, bit for bit: exact integers, or float32 added in the algorithm's order."""
-    if spec.algorithm == "in-network":
-        return quantized_sum(inputs, spec.values, spec.counted or len(inputs))[0]
-    return float32_sum(spec.algorithm, inputs, spec.shards)
-
-
-def quantized_sum(inputs: Sequence[Vector], values: int, counted: int) -> tuple[Vector, int]:
-    """What every worker must get, bit for bit, and how many chunks of `values` saturate (at the upper limit).
-
-    Exact integers, dequantized; `counted`: how many workers each believes there are.
-    """
-    length = len(inputs[0])
-    exponents = np.max([quantization.block_exponents(_blocks(x, values), counted)[0] for x in inputs], axis=0)
-    factors = quantization.scales(exponents, counted)[:, np.newaxis]
-    sums = np.zeros((len(exponents), values), np.int64)
-    for x in inputs:
-        sums += np.rint(_blocks(x, values).astype(np.float64) * factors).astype(np.int64)
-    saturated = int(np.count_nonzero((sums > quantization.LARGEST_SUM).any(axis=1)))
-    result = np.minimum(sums, quantization.LARGEST_SUM) / factors
-    return result.astype(np.float32).reshape(-1)[:length], saturated
-
-
-def _blocks(x: Vector, values: int) -> Vector:
-    padding = -len(x) % values
-    return (np.pad(x, (0, padding)) if padding else x).reshape(-1, values)

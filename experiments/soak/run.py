@@ -99,11 +99,13 @@ def _worker(lease: Lease, recovery: Recovery) -> Worker:
 def _inputs(seed: int, job: int, work: Work) -> Sequence[Sequence[Vector]]:
     """[all-reduces][workers]."""
     inputs = []
-    for step, elements in enumerate(work.elements):
-        draw = np.random.Generator(np.random.PCG64([seed, 2, job, step]))
+    draw = np.random.Generator(np.random.PCG64([seed, 2, job]))
+    # Exponents that differ from worker to worker, and from block to block a little more in each step.
+    scales = np.exp2(draw.integers(-20, 20, (work.workers, 1))).astype(np.float32)
+    for elements in work.elements:
         values = draw.random((work.workers, elements), np.float32) * np.float32(2) - np.float32(1)
-        # Exponents that differ from block to block and from worker to worker.
-        values *= np.exp2(draw.integers(-20, 20, (work.workers, 1))).astype(np.float32)
+        drift = np.exp2(draw.integers(-2, 3, -(-elements // work.values))).astype(np.float32)
+        values *= scales * drift.repeat(work.values)[:elements]
         # Of one sign: then the saturated sum does not depend on the order of the additions.
         inputs.append(list(np.abs(values) if work.overflow else values))
     return inputs

@@ -69,11 +69,6 @@ class Work(_Brief):
         return sum(self.racks)
 
     @property
-    def chunks(self) -> int:
-        """Of all all-reduces together."""
-        return sum(map(self._chunks, self.elements))
-
-    @property
     def turns(self) -> int:
         """Of the window, one behind the other."""
         return sum(-(-self._chunks(elements) // self.window) for elements in self.elements)
@@ -191,11 +186,12 @@ def _draw_job(draw: random.Random, leaves: int, fewest: int) -> Work:
     window = draw.choice((1, 1, 2, 3, 4, 8, 16, 64))
     values = draw.choice((64, 64, 256))
     longest = values * draw.choice((2, 8, 30)) * min(window, 8)
+    lengths = [draw.randint(1, longest), draw.randint(1, min(longest, values * window))]
     return Work(
         racks=tuple(racks),
         window=window,
         values=values,
-        elements=tuple(draw.randint(1, longest) for _ in range(draw.choice((1, 1, 2, 3)))),
+        elements=tuple(draw.choice(lengths) for _ in range(draw.choice((1, 1, 2, 4)))),
         skew=draw.choice((0.0, 0.0, 1e-4)),
         stalls=tuple(
             Stall(draw.randrange(workers), draw.uniform(0, 2e-3), draw.choice((1e-4, 5e-3)))

@@ -36,6 +36,7 @@ from workers import native
 from workers.native import NativeWorker
 from workers.protocol import Lease, Worker
 from workers.recovery import Recovery, Timers
+from workers.tensor import NumpyTensor
 
 SCENARIOS = 200
 WITHIN = 200  # seeds, in which a mutant must be caught
@@ -140,7 +141,7 @@ class OneVersion(Worker):
     def _pack(self, chunks: NDArray[np.int64], now: float) -> NDArray[np.void]:
         super()._pack(chunks, now)
         places = (chunks + self._first_chunk) % self.lease.window
-        packets = self._leading if chunks[0] < self._tensor.lead else self._carrying  # type: ignore[union-attr]
+        packets = self._leading if chunks[0] < self._tensor.bare else self._carrying  # type: ignore[union-attr]
         packets["pool_index"][places] &= 0x7FFF
         self._pool_indices[places] &= 0x7FFF
         return packets[places]
@@ -160,7 +161,44 @@ class TimerNeverRestarted(Worker):
         self._timers = ImpatientTimers(lease.window, recovery)
 
 
-@pytest.mark.parametrize("worker", [OneVersion, TimerNeverRestarted])
+class TrustingTensor(NumpyTensor):
+    """Takes every sum that was scaled for the exponents expected."""
+
+    def _learn(
+        self, blocks: NDArray[np.int64], largest: NDArray[np.int8], quantizable: NDArray[np.bool_]
+    ) -> NDArray[np.bool_]:
+        if self.delayed:
+            assert self.expected is not None
+            largest = self.expected[blocks]
+        return super()._learn(blocks, largest, quantizable)
+
+
+class HastyTensor(NumpyTensor):
+    """Sends blocks again in the order in which it hears of them."""
+
+    def _learn(
+        self, blocks: NDArray[np.int64], largest: NDArray[np.int8], quantizable: NDArray[np.bool_]
+    ) -> NDArray[np.bool_]:
+        missed = self._missed
+        fits = super()._learn(blocks, largest, quantizable)
+        if self.delayed:
+            self._missed = np.concatenate([missed, blocks[~fits]])
+        return fits
+
+
+class Trusting(Worker):
+    tensor: type[NumpyTensor] = TrustingTensor
+
+    def _make_tensor(self, x: NDArray[np.float32], out: NDArray[np.float32]) -> NumpyTensor:
+        lease = self.lease
+        return self.tensor(x, out, workers=lease.workers, values=lease.values, window=lease.window)
+
+
+class Hasty(Trusting):
+    tensor = HastyTensor
+
+
+@pytest.mark.parametrize("worker", [OneVersion, TimerNeverRestarted, Trusting, Hasty])
 def test_a_mutant_of_the_worker_is_caught(switch: Engine, worker: type[Worker]) -> None:
     assert_caught(switch, partial(worker, on_saturation="count"))
 

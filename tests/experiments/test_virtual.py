@@ -9,8 +9,9 @@ import pytest
 
 from experiments.bench_virtual import measure
 from experiments.closed_forms import Fabric, closed_form
+from experiments.expected_sums import QuantizedSums, expected_sum
 from experiments.stations import Vector
-from experiments.virtual import Cluster, ClusterSpec, expected_sum, load_switch, quantized_sum
+from experiments.virtual import Cluster, ClusterSpec, load_switch
 from p4switch.engine import Engine
 from topologies.model import leaf_spine
 from topologies.virtual import Faults, HostModel, LinkModel
@@ -49,7 +50,7 @@ def test_every_worker_gets_the_exact_sum(switch: Engine, leaves: int, hosts: int
     topology = leaf_spine(2 if leaves > 1 else 0, leaves, hosts, rate=10 * GIGABIT)
     vectors = inputs(leaves * hosts, 5000)
     cluster = run(ClusterSpec(topology), switch, vectors)
-    exact, saturated = quantized_sum(vectors, 256, len(vectors))
+    exact, saturated, _ = QuantizedSums(256, cluster.spec.window, len(vectors)).next(vectors)
     assert saturated == 0
     for station in cluster.stations:
         assert np.array_equal(station.outputs[0], exact)
@@ -89,7 +90,7 @@ def test_loss_costs_retransmissions_and_no_exactness(switch: Engine) -> None:
     cluster = run(spec, switch, vectors)
     assert cluster.network.faults["loss"] > 0
     assert sum(s.worker.statistics.retransmissions for s in cluster.stations) > 0
-    exact, _ = quantized_sum(vectors, 256, 4)
+    exact = expected_sum(cluster.spec, vectors)
     for station in cluster.stations:
         assert np.array_equal(station.outputs[0], exact)
 
