@@ -34,13 +34,14 @@ uint64_t pace_arrival(uint64_t now, int64_t age)
     return (uint64_t)age < oldest / 1000 ? now - 1000 * (uint64_t)age : now - oldest;
 }
 
-/* Whether most of the time was slept, of late; for who is calm already, half of it is enough. */
-bool pace_calm(struct pace *p, uint64_t now)
+/* Whether little of the processor was used, of late, out of so many nanoseconds in all: an eighth of the time, and half of
+ * it by who is calm already. How long was slept does not tell: who is kept from running does not sleep. */
+bool pace_calm(struct pace *p, uint64_t now, uint64_t used)
 {
     if (now - p->looked >= CALM_FOR) {
-        p->calm = p->slept > (now - p->looked) / 8 * (p->calm ? 4 : 7);
+        p->calm = 1000 * used - p->used < (now - p->looked) / 8 * (p->calm ? 4 : 1);
         p->looked = now;
-        p->slept = 0;
+        p->used = 1000 * used;
     }
     return p->calm;
 }
@@ -58,7 +59,6 @@ int64_t pace_sleep(const struct pace *p, int64_t free_for)
 void pace_slept(struct pace *p, int64_t free_for, int64_t lasted)
 {
     int64_t asked = free_for < 0 ? lasted : pace_sleep(p, free_for), too_long = lasted - asked;
-    p->slept += 1000 * (uint64_t)asked;
     if (free_for < 0 || too_long > TOO_LATE)
         return;
     int i = class(free_for);

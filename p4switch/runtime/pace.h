@@ -19,14 +19,14 @@
 struct pace {
     int64_t margin[CLASSES]; /* nanoseconds, by the logarithm of how long there is nothing to do */
     bool calm;
-    uint64_t looked, slept; /* when that was decided, and how long was slept since; picoseconds */
+    uint64_t looked, used; /* when that was decided, and how much processor time had been used by then; picoseconds */
     uint64_t since, said; /* of links: when last looked at, and when last found wanting; picoseconds */
     uint64_t sent, late;  /* as of `since` */
 };
 
 void pace_open(struct pace *p);
 uint64_t pace_arrival(uint64_t now, int64_t age);
-bool pace_calm(struct pace *p, uint64_t now);
+bool pace_calm(struct pace *p, uint64_t now, uint64_t used);
 int64_t pace_sleep(const struct pace *p, int64_t free_for);
 void pace_slept(struct pace *p, int64_t free_for, int64_t lasted);
 bool pace_lost(struct pace *p, uint64_t now, uint64_t *sent, uint64_t *late);

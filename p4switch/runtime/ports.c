@@ -404,7 +404,7 @@ static int64_t release(struct forwarder *f)
     if (next == NEVER)
         return -1;
     uint64_t now = picoseconds_since(f);
-    hurry(f, pace_calm(&f->pace, now));
+    hurry(f, pace_calm(&f->pace, now, nanoseconds(CLOCK_THREAD_CPUTIME_ID)));
     if (next < f->released + RELEASE_EVERY)
         next = f->released + RELEASE_EVERY;
     if (next > now)

@@ -56,7 +56,7 @@ def test_whatever_happens_every_sum_is_exact_and_every_worker_finishes(switch: E
 
 
 def test_the_scenarios_meet_every_kind_of_fault_and_every_rule(switch: Engine) -> None:
-    outcomes = [run_scenario(draw_scenario(seed), switch) for seed in range(40)]
+    outcomes = [run_scenario(draw_scenario(seed), switch) for seed in range(60)]
     faults = set().union(*(outcome.faults for outcome in outcomes))
     events = set().union(*(outcome.events for outcome in outcomes))
     assert faults >= {

@@ -22,7 +22,7 @@ class Pace(ctypes.Structure):
     _fields_ = (
         ("margin", ctypes.c_int64 * 61),
         ("calm", ctypes.c_bool),
-        *((name, ctypes.c_uint64) for name in ("looked", "slept", "since", "said", "sent", "late")),
+        *((name, ctypes.c_uint64) for name in ("looked", "used", "since", "said", "sent", "late")),
     )
 
 
@@ -120,10 +120,10 @@ def test_packets_come_in_order_of_age(now: int, ages: list[int]) -> None:
 # Sleeping
 
 
-def calm(pace: Pace, now: int) -> bool:
+def calm(pace: Pace, now: int, used: int) -> bool:
     function = runtime().pace_calm
-    function.restype, function.argtypes = ctypes.c_bool, [ctypes.c_void_p, ctypes.c_uint64]
-    return bool(function(ctypes.byref(pace), now))
+    function.restype, function.argtypes = ctypes.c_bool, [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64]
+    return bool(function(ctypes.byref(pace), now, used))
 
 
 def sleep(pace: Pace, free_for: int) -> int:
@@ -175,12 +175,13 @@ def test_something_is_always_slept_from_which_to_learn(pace: Pace, free_for: int
         slept(pace, free_for, sleep(pace, free_for) + 240 * MICROSECONDS)
 
 
-def test_who_sleeps_most_of_the_time_is_calm_until_he_runs_more_than_he_sleeps(pace: Pace) -> None:
-    for slept_of_ten, expected in ((6, False), (9, True), (6, True), (4, False), (6, False), (9, True)):
+def test_who_runs_little_is_calm_until_he_runs_half_of_the_time(pace: Pace) -> None:
+    used = 0
+    for runs_of_ten, expected in ((4, False), (1, True), (4, True), (6, False), (4, False), (1, True)):
         now = pace.looked + 10 * MILLISECOND
-        slept(pace, -1, slept_of_ten * 1000 * MICROSECONDS)
-        assert calm(pace, now) == expected
-        assert calm(pace, now + 9 * MILLISECOND) == expected
+        used += runs_of_ten * 1000 * MICROSECONDS
+        assert calm(pace, now, used) == expected
+        assert calm(pace, now + 9 * MILLISECOND, used) == expected
 
 
 def test_who_is_not_calm_does_not_wait_for_long(pace: Pace) -> None:
