@@ -269,11 +269,13 @@ class NativeWorker(Worker):
     def _follow(self) -> None:
         """Take over from native.c how far the all-reduce has come."""
         work, tensor = self._work, self._tensor
+        if not self._remaining:  # native.c may have begun with a vector that was refused then
+            return
+        assert tensor
         self._progress = max(self._progress, work.progress)
         self._remaining = work.missing
-        if tensor and tensor.chunks != work.chunks:
-            self._next_chunk += work.chunks - tensor.chunks
-            tensor.chunks = work.chunks
+        self._next_chunk += work.chunks - tensor.chunks
+        tensor.chunks = work.chunks
 
     @property
     def _saturated(self) -> int:

@@ -78,13 +78,26 @@ def test_every_packet_every_statistic_and_every_sum_is_the_same(
 
 def test_a_vector_that_was_refused_leaves_nothing_behind() -> None:
     worker = NativeWorker(Lease(1, 0, 2, window=4, values=64))
+    worker.start(np.ones(64, np.float32), 0.0)
+    while not worker.finished:
+        for batch in worker.datagrams_to_send(0.0):
+            results = batch.copy()
+            results[:, 0] = wire.kind(wire.RESULT, 64)
+            worker.receive(results, 0.0)
+    worker.finish()
     with pytest.raises(ValueError, match="element 0 is nan"):
-        worker.start(np.full(64, np.nan, np.float32), 0.0)
+        worker.start(np.full(256, np.nan, np.float32), 0.0)
     worker.receive(np.zeros((1, wire.packet_dtype(64).itemsize), np.uint8), 0.0)
     assert worker.finished
     assert worker.deadline() is None
-    worker.start(np.ones(64, np.float32), 0.0)
-    assert not worker.finished
+    worker.start(np.ones(256, np.float32), 0.0)
+    [batch] = worker.datagrams_to_send(0.0)
+    assert wire.as_packets(batch)["tsi"].tolist() == [
+        2,
+        3,
+        4,
+        5,
+    ]  # the next ones of the lease, as on all workers
 
 
 @given(
