@@ -48,8 +48,9 @@ class DirectResources:
             decode_counter(entry.counter_data)
         if entry.HasField("meter_config"):
             decode_meter(entry.meter_config, self.require_meter())
-        if entry.HasField("meter_config") or entry.HasField("meter_counter_data"):
+        if entry.HasField("meter_counter_data"):
             self.require_meter()
+            decode_meter_counters(entry.meter_counter_data)
 
     def write(self, key: EntryKey | None, entry: p4r.TableEntry) -> None:
         """As the entry has them: a config that is left out is reset, counters that are left out stay."""
