@@ -11,6 +11,8 @@ Algorithm = Literal["in-network", "ring", "halving-doubling", "double-binary-tre
 HostBasedAlgorithm = Literal["ring", "halving-doubling", "double-binary-tree", "parameter-server"]
 Transport = Literal["selective-repeat", "go-back-n"]
 
+_FLOAT32 = np.dtype(np.float32)  # compared with twice as fast as its type
+
 Batch_co = TypeVar("Batch_co", covariant=True)
 
 
@@ -83,12 +85,12 @@ class Participant(Protocol[Batch_co]):
 
 def flat_input(x: NDArray[np.float32]) -> NDArray[np.float32]:
     """`x` in one dimension. TypeError: not an array of float32."""
-    if not isinstance(x, np.ndarray) or x.dtype != np.float32:
+    if not isinstance(x, np.ndarray) or x.dtype != _FLOAT32:
         what = f"an array of {x.dtype}" if isinstance(x, np.ndarray) else type(x).__name__
         raise TypeError(
             f"all-reduce adds arrays of float32, not {what}; convert it with numpy.asarray(x, numpy.float32)"
         )
-    return x.reshape(-1)
+    return x if x.ndim == 1 else x.reshape(-1)
 
 
 def flat_output(x: NDArray[np.float32], out: NDArray[np.float32] | None) -> NDArray[np.float32]:
@@ -96,7 +98,7 @@ def flat_output(x: NDArray[np.float32], out: NDArray[np.float32] | None) -> NDAr
     if out is None:
         return np.empty(x.size, np.float32)
     if (
-        out.dtype != np.float32
+        out.dtype != _FLOAT32
         or out.shape != x.shape
         or not out.flags.c_contiguous
         or not out.flags.writeable
@@ -105,4 +107,4 @@ def flat_output(x: NDArray[np.float32], out: NDArray[np.float32] | None) -> NDAr
             f"out must be a writable, C-contiguous float32 array of shape {x.shape}, "
             f"not {out.dtype} of shape {out.shape}"
         )
-    return out.reshape(-1)
+    return out if out.ndim == 1 else out.reshape(-1)

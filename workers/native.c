@@ -402,9 +402,12 @@ void receive(struct work *w, const uint8_t *datagrams, int64_t count, int64_t si
 
 enum { UDP_SEGMENT = 103, UDP_GRO = 104, MOST_MESSAGES = 64 };
 
-/* Waking up takes long, so a wait begins with yielding the processor for SPIN seconds. Where one took longer than LONG,
- * on slow links or since others want the processor and yielding gives it to them for long, the next are slept through. */
-#define SPIN 100e-6
+/* Waking up takes long, so a wait begins with yielding the processor. The results of a vector that fits into the window
+ * come together when the last worker has sent, which is worth SPIN_SHORT seconds. Those of a longer one keep coming, and
+ * all workers and the switch have to compute meanwhile: SPIN_LONG, and where a wait took longer than LONG, on slow links
+ * or since others want the processor and yielding gives it to them for long, the next are slept through. */
+#define SPIN_SHORT 500e-6
+#define SPIN_LONG 100e-6
 #define LONG 200e-6
 #define SLEEPS 16
 
@@ -557,6 +560,14 @@ static int answer(struct work *w, struct link *l, double *now)
     return error;
 }
 
+/* Until when to yield in a wait that begins now. */
+static double spin_until(const struct work *w, const struct link *l, double now)
+{
+    if (w->expected)
+        return now + SPIN_SHORT;
+    return l->sleeps ? now : now + SPIN_LONG;
+}
+
 /* Sends what is ready, receives and answers until all results are there, the clock passes `until`, or a timer may have
  * expired. Where fewer than `enough` bytes have come, more must come and much is left to do, it waits for them for a part
  * of a round-trip time. Returns 0 or an error. */
@@ -565,14 +576,17 @@ int exchange(struct work *w, struct link *l, double until)
     struct inbox in;
     double now = seconds();
     int error = answer(w, l, &now);
-    double idle_since = now;
+    double idle_since = now, spins = spin_until(w, l, now);
     while (!error && w->missing && now < fmin(until, w->timers->not_before)) {
         in.count = in.end = 0;
         if ((error = take_messages(l, 1, &in)))
             return error;
-        if (!in.count && !l->sleeps && now < idle_since + SPIN) {
+        if (!in.count && now < spins) {
+            double yielded = now;
             sched_yield();
             now = spend(w, WAIT, now);
+            if (now > yielded + LONG)
+                spins = now; /* others want the processor */
             continue;
         }
         if (!in.count) {
@@ -602,6 +616,7 @@ int exchange(struct work *w, struct link *l, double until)
         now = spend(w, TAKE, now);
         error = answer(w, l, &now);
         idle_since = now;
+        spins = spin_until(w, l, now);
     }
     return error;
 }

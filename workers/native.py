@@ -125,7 +125,7 @@ def _library() -> ctypes.CDLL:
 def _address(array: NDArray[Any]) -> int:
     """Where a contiguous array is in memory; `array.ctypes` takes longer to say it."""
     if array.flags.writeable:
-        return ctypes.addressof(_byte.from_buffer(array.data))
+        return ctypes.addressof(_byte.from_buffer(array))  # type: ignore[arg-type]
     return int(array.ctypes.data)
 
 
@@ -142,33 +142,42 @@ class _Room:
 class NativeTensor(Tensor):
     """A Tensor whose packets are written and read by native.c, in the caller's own arrays.
 
-    The arrays beside them are good until the worker's next tensor.
+    What is known of its blocks is good until the worker begins with another one.
     """
 
-    def __init__(self, x: NDArray[np.float32], out: NDArray[np.float32], worker: "NativeWorker") -> None:
+    def __init__(self, elements: int, worker: "NativeWorker") -> None:
         lease = worker.lease
-        super().__init__(x, out, workers=lease.workers, values=lease.values, window=lease.window)
-        self._room = worker.room_for(self.chunks)
+        super().__init__(elements, workers=lease.workers, values=lease.values, window=lease.window)
         self._worker = worker
+        self._expected = None if self.expected is None else _address(self.expected)
 
     @property
     def factors(self) -> NDArray[np.float64]:
         """See Tensor."""
-        return self._room.factors[: self.blocks]
+        return self._worker.room.factors[: self.blocks]
 
     @property
     def exponents(self) -> NDArray[np.int8]:
         """The blocks' own, once announced."""
-        return self._room.announced[0, : self.blocks]
+        return self._worker.room.announced[0, : self.blocks]
 
     @property
     def quantizable(self) -> NDArray[np.bool_]:
         """See Tensor."""
-        return self._room.announced[1, : self.blocks] < NOT_QUANTIZABLE
+        return self._worker.room.announced[1, : self.blocks] < NOT_QUANTIZABLE
 
-    def announce(self) -> int:
+    def begin(self, x: NDArray[np.float32], out: NDArray[np.float32]) -> int:
         """See Tensor."""
-        return self._worker.begin(self)
+        self.chunks = self.least_chunks
+        if not x.flags.carray:
+            x = np.require(x, requirements=["C", "A"])
+        self._kept = (x, out)
+        return self._worker.begin(_address(x), _address(out), self.elements, self._expected, self.delayed)
+
+    def finish(self) -> None:
+        """See Tensor; let go of the caller's arrays."""
+        super().finish()
+        del self._kept
 
 
 class NativeWorker(Worker):
@@ -202,34 +211,25 @@ class NativeWorker(Worker):
             **self._timers.addresses(),
         )
         self._at = ctypes.byref(work)
-        self._room = _Room(0)
+        self.room = _Room(0)
 
-    def _make_tensor(self, x: NDArray[np.float32], out: NDArray[np.float32]) -> Tensor:
-        return NativeTensor(x if x.flags.carray else np.require(x, requirements=["C", "A"]), out, self)
+    def _make_tensor(self, elements: int) -> Tensor:
+        tensor = NativeTensor(elements, self)
+        if tensor.least_chunks > self.room.chunks:
+            self._enlarge_room(tensor.least_chunks)
+        return tensor
 
-    def room_for(self, chunks: int) -> _Room:
-        """The worker's memory, made larger if need be."""
-        if chunks > self._room.chunks:
-            work, before = self._work, self._room
-            self._room = room = _Room(chunks)
-            room.accepted[: before.chunks] = before.accepted
-            work.e0 = room.announced.ctypes.data
-            work.e1 = work.e0 + chunks
-            work.factors, work.accepted = room.factors.ctypes.data, room.accepted.ctypes.data
-        return self._room
+    def _enlarge_room(self, chunks: int) -> None:
+        work, before = self._work, self.room
+        self.room = room = _Room(chunks)
+        room.accepted[: before.chunks] = before.accepted
+        work.e0 = room.announced.ctypes.data
+        work.e1 = work.e0 + chunks
+        work.factors, work.accepted = room.factors.ctypes.data, room.accepted.ctypes.data
 
-    def begin(self, tensor: NativeTensor) -> int:
-        """Prepare the all-reduce of this tensor; how many of its blocks cannot be quantized."""
-        x, out, expected = tensor.x, tensor.out, tensor.expected
-        bad: int = self._library.begin(
-            self._at,
-            _address(x),
-            _address(out),
-            x.size,
-            None if expected is None else _address(expected),
-            tensor.delayed,
-            self._first_chunk,
-        )
+    def begin(self, *vector: int | None) -> int:
+        """Prepare an all-reduce; see begin() of native.c."""
+        bad: int = self._library.begin(self._at, *vector, self._first_chunk)
         return bad
 
     def _pack(self, chunks: NDArray[np.int64], now: float) -> NDArray[np.void]:

@@ -160,8 +160,9 @@ class Worker:
         self._places = np.arange(lease.window)
 
         self._tensor: Tensor | None = None
+        self._tensors: dict[int, Tensor] = {}  # by length: those that know what to expect
+        self._output = np.zeros(0, np.float32)  # flat
         self._result: NDArray[np.float32] | None = None
-        self._expectations = scaling.Expectations()
         self._first_chunk = 0  # of this all-reduce, in the lease's numbering
         self._next_chunk = 0
         self._remaining = 0
@@ -195,35 +196,34 @@ class Worker:
         flat = collective.flat_input(x)
         result = collective.flat_output(x, out)
         self._first_chunk = self._next_chunk
-        if flat.size:
-            self._tensor = tensor = self._admit(flat, result)
+        self._tensor = tensor = self._admit(flat, result) if flat.size else None
+        if tensor:
             self._expect_results(tensor.chunks)
             self._to_send = [self._places[: tensor.lead]]
-        else:
-            self._tensor = None
-        self._result = result.reshape(x.shape)
+        self._output = result
+        self._result = result.reshape(x.shape) if out is None else out
         self._progress = now
-        self._saturated_before = self._saturated
 
-    def _admit(self, flat: NDArray[np.float32], result: NDArray[np.float32]) -> Tensor:
+    def _admit(self, x: NDArray[np.float32], out: NDArray[np.float32]) -> Tensor:
         lease = self.lease
-        tensor = self._make_tensor(flat, result)
+        tensor = self._tensors.get(len(x)) or self._make_tensor(len(x))
         left = wire.CHUNKS - self._next_chunk
-        if tensor.chunks > left:
+        if tensor.least_chunks > left:
             raise LeaseExhaustedError(
                 f"lease {lease.id} has {left} of its {wire.CHUNKS} chunk numbers left and this all-reduce "
-                f"needs {tensor.chunks}: ask for a new lease"
+                f"needs {tensor.least_chunks}: ask for a new lease"
             )
-        tensor.expect(self._expectations)
-        if self._non_finite == "raise":
-            tensor.require_quantizable()
-        else:
-            tensor.announce()
+        if tensor.begin(x, out) and self._non_finite == "raise":
+            index = quantization.first_unquantizable(x, lease.values, tensor.quantizable)
+            raise ValueError(
+                f"element {index} is {x[index]}: sums need finite numbers below 2^127 in magnitude. "
+                "Clip or scale the input, or choose non_finite='propagate' to get NaN for its whole block"
+            )
         return tensor
 
-    def _make_tensor(self, x: NDArray[np.float32], out: NDArray[np.float32]) -> Tensor:
+    def _make_tensor(self, elements: int) -> Tensor:
         lease = self.lease
-        return NumpyTensor(x, out, workers=lease.workers, values=lease.values, window=lease.window)
+        return NumpyTensor(elements, workers=lease.workers, values=lease.values, window=lease.window)
 
     @property
     def finished(self) -> bool:
@@ -236,9 +236,10 @@ class Worker:
             raise CollectiveError("no all-reduce has finished")
         result, self._result = self._result, None
         if self._tensor:
-            self._tensor.finish(self._expectations)
+            self._finish(self._tensor)
         self._statistics.all_reduces += 1
-        saturated = self._saturated - self._saturated_before
+        before, self._saturated_before = self._saturated_before, self._saturated
+        saturated = self._saturated_before - before
         if saturated and self._on_saturation == "raise":
             raise SaturationError(
                 f"rank {self.lease.rank}, lease {self.lease.id}: {saturated} results of all-reduce "
@@ -246,9 +247,17 @@ class Worker:
             )
         return result
 
+    def _finish(self, tensor: Tensor) -> None:
+        new = not tensor.delayed
+        tensor.finish()
+        if new and tensor.delayed:
+            self._tensors[tensor.elements] = tensor
+            if len(self._tensors) > scaling.MOST_LENGTHS:
+                del self._tensors[next(iter(self._tensors))]
+
     def error_bound(self) -> NDArray[np.float64]:
         """Bound of |result - exact sum| for each element of the last result, flat (see quantization.py)."""
-        return self._tensor.error_bound() if self._tensor else np.zeros(0)
+        return self._tensor.error_bound(self._output) if self._tensor else np.zeros(0)
 
     @property
     def _saturated(self) -> int:

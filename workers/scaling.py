@@ -15,24 +15,7 @@ from workers import quantization
 HEADROOM = 1
 SLACK = 2
 
-_MOST_LENGTHS = 256  # remembered: vectors of so many different lengths
-
-
-class Expectations:
-    """The exponents expected of the blocks of vectors, by the vectors' length; the same on all workers of a lease."""
-
-    def __init__(self) -> None:
-        self._by_length: dict[int, NDArray[np.int8]] = {}
-
-    def recall(self, elements: int) -> NDArray[np.int8] | None:
-        """Those of such a vector, to be kept up to date by its sum; None: there has been none."""
-        return self._by_length.get(elements)
-
-    def keep(self, elements: int, exponents: NDArray[np.int8]) -> None:
-        """Those of the first such vector. The ones that have been kept longest are forgotten."""
-        self._by_length[elements] = exponents
-        if len(self._by_length) > _MOST_LENGTHS:
-            del self._by_length[next(iter(self._by_length))]
+MOST_LENGTHS = 256  # whose exponents are remembered
 
 
 def expect(largest: NDArray[np.int8]) -> NDArray[np.int8]:

@@ -31,24 +31,24 @@ def span(indices: NDArray[np.int64]) -> slice | NDArray[np.int64]:
 
 
 class Tensor(ABC):
-    """The blocks of a flat float32 array `x` with at least one element, summed into the flat array `out`.
+    """The blocks of vectors of `elements` (at least one) float32 numbers, which are summed one after the other.
 
-    chunks: how many there are, as far as it is known. expected: exponents by block; None where there are more blocks
-    than the window has slots. delayed: whether the first chunks carry values scaled for those.
+    chunks: how many the vector begun last has, as far as it is known. least_chunks: how many if all is as expected.
+    expected: exponents by block; None where there are more blocks than the window has slots. delayed: whether the first
+    chunks carry values scaled for those. bare: how many chunks carry no values, the first B or none.
     """
 
-    def __init__(
-        self, x: NDArray[np.float32], out: NDArray[np.float32], *, workers: int, values: int, window: int
-    ) -> None:
+    def __init__(self, elements: int, *, workers: int, values: int, window: int) -> None:
+        self.elements = elements
         self.workers = workers
         self.values = values
-        self.blocks = -(-x.size // values)
+        self.blocks = -(-elements // values)
         self.lead = min(window, self.blocks)
-        self.chunks = self.blocks + self.lead
-        self.expected: NDArray[np.int8] | None = None
+        self.bare = self.lead
+        self.least_chunks = self.blocks + self.bare
+        self.chunks = 0
+        self.expected = np.zeros(self.blocks, np.int8) if self.blocks == self.lead else None
         self.delayed = False
-        self.x = x
-        self.out = out
 
     @property
     @abstractmethod
@@ -60,66 +60,37 @@ class Tensor(ABC):
     def quantizable(self) -> NDArray[np.bool_]:
         """Which blocks of this worker are, once announced."""
 
-    @property
-    def bare(self) -> int:
-        """How many chunks carry no values: the first B, or none."""
-        return 0 if self.delayed else self.lead
-
-    def expect(self, expectations: scaling.Expectations) -> None:
-        """Use what was learnt of vectors before, if it may be used here."""
-        if self.blocks > self.lead:
-            return
-        self.expected = expectations.recall(self.x.size)
-        if self.expected is None:
-            self.expected = np.zeros(self.blocks, np.int8)
-        else:
-            self.delayed = True
-            self.chunks = self.lead
-
     @abstractmethod
-    def announce(self) -> int:
-        """Find the blocks' exponents; how many blocks cannot be quantized."""
+    def begin(self, x: NDArray[np.float32], out: NDArray[np.float32]) -> int:
+        """Begin to sum the flat vector `x` into `out`, which both stay as they are until finish().
 
-    def require_quantizable(self) -> None:
-        """ValueError, naming the first element at fault: NaN, infinite, or a magnitude of 2^127 and more."""
-        if self.announce():
-            index = quantization.first_unquantizable(self.x, self.values, self.quantizable)
-            raise ValueError(
-                f"element {index} is {self.x[index]}: sums need finite numbers below 2^127 in magnitude. "
-                "Clip or scale the input, or choose non_finite='propagate' to get NaN for its whole block"
-            )
+        How many of its blocks cannot be quantized.
+        """
 
-    def finish(self, expectations: scaling.Expectations) -> None:
-        """Every chunk has been read: remember the exponents."""
-        if self.expected is not None and not self.delayed:
-            expectations.keep(self.x.size, self.expected)
+    def finish(self) -> None:
+        """Every chunk has been read; the next vector is expected to be like this one."""
+        if self.expected is not None:
+            self.delayed = True
+            self.bare = 0
+            self.least_chunks = self.blocks
 
-    def error_bound(self) -> NDArray[np.float64]:
-        """The bound that quantization promises for each element of the finished result."""
-        padded = np.pad(self.out, (0, self.blocks * self.values - self.out.size))
+    def error_bound(self, total: NDArray[np.float32]) -> NDArray[np.float64]:
+        """The bound that quantization promises for each element of the vector summed last, given its sum."""
+        padded = np.pad(total, (0, self.blocks * self.values - total.size))
         rows = padded.reshape(self.blocks, self.values)
-        return quantization.error_bound(self.factors, self.workers, rows).reshape(-1)[: self.out.size]
+        return quantization.error_bound(self.factors, self.workers, rows).reshape(-1)[: total.size]
 
 
 class NumpyTensor(Tensor):
     """A Tensor whose packets are written and read by numpy, many at once."""
 
-    def __init__(
-        self, x: NDArray[np.float32], out: NDArray[np.float32], *, workers: int, values: int, window: int
-    ) -> None:
-        super().__init__(x, out, workers=workers, values=values, window=window)
-        padding = self.blocks * values - x.size
-        self._x_rows = (np.pad(x, (0, padding)) if padding else x).reshape(self.blocks, values)
-        self._out_rows = (np.empty(x.size + padding, np.float32) if padding else out).reshape(
-            self.blocks, values
-        )
-        # As long as there are chunks, so that the last ones announce what changes no maximum.
-        self.e0 = np.full(self.chunks, quantization.SMALLEST_EXPONENT, np.int8)
-        self.e1 = np.zeros(self.chunks, np.int8)
-        self.accepted = np.zeros(self.chunks, np.bool_)  # whose results are there
+    def __init__(self, elements: int, *, workers: int, values: int, window: int) -> None:
+        super().__init__(elements, workers=workers, values=values, window=window)
         self._factors = np.empty(self.blocks)
-        self._missed = np.zeros(0, np.int64)  # blocks whose exponents are not as expected
-        self._undecided = np.ones(self.blocks, np.bool_)
+        # By chunk, of which there are as many at most: the last ones announce what changes no maximum.
+        self.e0 = np.full(self.least_chunks, quantization.SMALLEST_EXPONENT, np.int8)
+        self.e1 = np.zeros(self.least_chunks, np.int8)
+        self.accepted = np.zeros(self.least_chunks, np.bool_)  # whose results are there
 
     @property
     def factors(self) -> NDArray[np.float64]:
@@ -131,12 +102,23 @@ class NumpyTensor(Tensor):
         """See Tensor."""
         return self.e1[: self.blocks] < NOT_QUANTIZABLE
 
-    def announce(self) -> int:
+    def begin(self, x: NDArray[np.float32], out: NDArray[np.float32]) -> int:
         """See Tensor."""
+        padding = self.blocks * self.values - x.size
+        self._out = out
+        self._x_rows = self._rows(np.pad(x, (0, padding)) if padding else x)
+        self._out_rows = self._rows(np.empty(x.size + padding, np.float32) if padding else out)
+        self.chunks = self.least_chunks
+        self.accepted[:] = False
+        self._missed = np.zeros(0, np.int64)  # blocks whose exponents are not as expected
+        self._undecided = np.ones(self.blocks, np.bool_)
         exponents, quantizable = quantization.block_exponents(self._x_rows, self.workers)
         self.e0[: self.blocks] = exponents
-        self.e1[: self.blocks][~quantizable] = NOT_QUANTIZABLE
+        self.e1[: self.blocks] = np.where(quantizable, 0, NOT_QUANTIZABLE)
         return int(np.count_nonzero(~quantizable))
+
+    def _rows(self, vector: NDArray[np.float32]) -> NDArray[np.float32]:
+        return vector.reshape(self.blocks, self.values)
 
     def write(self, chunks: NDArray[np.int64], packets: NDArray[np.void]) -> None:
         """Fill exponents and values of `packets` for these chunks: all among the first B, or none."""
@@ -208,8 +190,9 @@ class NumpyTensor(Tensor):
             return chunks - self.lead
         return chunks if chunks[0] < self.lead else self._missed[chunks - self.lead]
 
-    def finish(self, expectations: scaling.Expectations) -> None:
-        """See Tensor; complete the caller's array."""
-        super().finish(expectations)
-        if self._out_rows.size != self.out.size:
-            self.out[:] = self._out_rows.reshape(-1)[: self.out.size]
+    def finish(self) -> None:
+        """See Tensor; complete the caller's array, and let go of it."""
+        super().finish()
+        if self._out_rows.size != self._out.size:
+            self._out[:] = self._out_rows.reshape(-1)[: self._out.size]
+        del self._x_rows, self._out_rows, self._out

@@ -189,9 +189,9 @@ class HastyTensor(NumpyTensor):
 class Trusting(Worker):
     tensor: type[NumpyTensor] = TrustingTensor
 
-    def _make_tensor(self, x: NDArray[np.float32], out: NDArray[np.float32]) -> NumpyTensor:
+    def _make_tensor(self, elements: int) -> NumpyTensor:
         lease = self.lease
-        return self.tensor(x, out, workers=lease.workers, values=lease.values, window=lease.window)
+        return self.tensor(elements, workers=lease.workers, values=lease.values, window=lease.window)
 
 
 class Hasty(Trusting):

@@ -111,8 +111,9 @@ def test_exponents_are_the_same(x: NDArray[np.float32], workers: int, values: in
     blocks = -(-x.size // values)
     padded = np.pad(x, (0, blocks * values - x.size)).reshape(blocks, values)
     exponents, quantizable = quantization.block_exponents(padded, workers)
-    worker = NativeWorker(Lease(1, 0, workers, window=blocks, values=values))
-    tensor = NativeTensor(x, x, worker)
-    assert tensor.announce() == np.count_nonzero(~quantizable)
+    worker = NativeWorker(Lease(1, 0, workers, window=blocks, values=values), non_finite="propagate")
+    worker.start(x, 0.0)
+    tensor = worker._tensor
+    assert isinstance(tensor, NativeTensor)
     assert tensor.exponents.tolist() == exponents.tolist()
     assert tensor.quantizable.tolist() == quantizable.tolist()
