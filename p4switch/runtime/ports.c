@@ -18,7 +18,10 @@
 
 #define RECEIVE_BUFFER (32 << 20)
 #define SEND_BUFFER (4 << 20)
-#define IDLE 50000 /* nanoseconds of sched_yield before the loop sleeps */
+/* Nanoseconds of sched_yield before the loop sleeps: to be woken takes long. Emulated links want a thread that uses little
+ * processor time (pace_calm). */
+#define IDLE 300000
+#define IDLE_WITH_LINKS 50000
 #define RELEASE_EVERY 30000000 /* picoseconds: what leaves emulated links together may go as superframes */
 #define MICROSECOND 1000000
 
@@ -572,7 +575,7 @@ void forwarder_run(struct forwarder *f)
             idle_since = now;
         int64_t sleep = free_for < 0 ? 0 : pace_sleep(&f->pace, free_for);
         struct timespec until = {.tv_sec = sleep / 1000000000, .tv_nsec = sleep % 1000000000};
-        if (free_for < 0 && !f->hurries && now - idle_since < IDLE) {
+        if (free_for < 0 && !f->hurries && now - idle_since < (f->link_count ? IDLE_WITH_LINKS : IDLE)) {
             sched_yield();
         } else if (free_for < 0 || sleep > 0) {
             int ready = ppoll(polled, f->count + 1, free_for < 0 ? NULL : &until, NULL);
