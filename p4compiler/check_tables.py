@@ -5,7 +5,7 @@ from __future__ import annotations
 from . import ir, nodes, types
 from .check_statements import StatementChecker
 from .check_types import no_such, suggestion
-from .rewrite import path
+from .rewrite import same
 from .source import Span, error
 
 _OF_ENTRIES = ("largest_priority_wins", "priority_delta")
@@ -114,7 +114,7 @@ class TableChecker(StatementChecker):
         values = self.block_arguments(ref, action.name, parameters)
         directed = [v for v, p in zip(values, parameters, strict=True) if p.direction]
         for value, other in zip(directed, listed.arguments, strict=False):
-            if path(value) is None or path(value) != path(other):
+            if not same(value, other):
                 hint = f"leave it out: {ref.name}({', '.join(p.name for p in data)})"
                 raise error(value.span, "this argument is not the one in the table's list of actions", hint)
         constants = [v for v, p in zip(values, parameters, strict=True) if not p.direction]

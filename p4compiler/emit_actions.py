@@ -7,7 +7,7 @@ from typing import Any
 
 from . import ir, types
 from .emit_expressions import ExpressionWriter, Json, hexadecimal, literal, source_info
-from .lower import leaves
+from .lower import field_of, leaves
 from .source import error
 
 _HEADER_PRIMITIVES = {
@@ -292,10 +292,37 @@ class ActionWriter:
         return number
 
     def _log(self, s: ir.CallExtern) -> list[Json]:
-        values = (
-            [self.expressions.argument(e) for e in leaves(s.arguments[1])] if len(s.arguments) > 1 else []
-        )
-        return [self.expressions.value(s.arguments[0]), {"type": "parameters_vector", "value": values}]
+        """The text, each `{}` spelled out as its value needs it, and the values."""
+        text, *data = s.arguments
+        assert isinstance(text, ir.Text)
+        first, *pieces = text.value.split("{}")
+        values = _elements(data[0]) if data else []
+        if len(pieces) != len(values):
+            raise error(
+                s.span, f"the text has {len(pieces)} places ({{}}), and there are {len(values)} values"
+            )
+        shown = [_shown(value) for value in values]
+        form = first + "".join(shape + piece for (shape, _), piece in zip(shown, pieces, strict=True))
+        parts = [self.expressions.argument(part) for _, found in shown for part in found]
+        return [{"type": "string", "value": form}, {"type": "parameters_vector", "value": parts}]
+
+
+def _elements(data: ir.Expr) -> list[ir.Expr]:
+    if isinstance(data, ir.Aggregate):
+        return list(data.elements)
+    if isinstance(data.type, types.Struct):
+        return [field_of(data, f.name, f.type, n) for n, f in enumerate(data.type.fields)]
+    return [data]
+
+
+def _shown(e: ir.Expr) -> tuple[str, list[ir.Expr]]:
+    """How a value stands in a message, and the numbers in it: a struct or header with its fields' names."""
+    if not isinstance(e.type, types.Struct | types.Header):
+        return "{}", [e]
+    fields = e.type.fields
+    inner = [_shown(field_of(e, f.name, f.type, n)) for n, f in enumerate(fields)]
+    shape = ",".join(f"{f.name}:{shape}" for f, (shape, _) in zip(fields, inner, strict=True))
+    return f"({shape})", [part for _, parts in inner for part in parts]
 
 
 def assignment(of: types.Type) -> str:

@@ -59,17 +59,16 @@ class ExpressionWriter:
 
     def argument(self, e: ir.Expr) -> Json:
         """A value as a primitive's argument: a bool as 0 or 1, what is computed wrapped once more."""
-        if isinstance(e, ir.Ref) and e.variable in self.data and not _signed(e.type):
-            return {"type": "runtime_data", "value": self.data.index(e.variable)}
         if isinstance(e.type, types.Bool):
             found = self.left(e) if _is_left(e) else operation("b2d", None, self.value(e))
         else:
             found = self.value(e)
-        return (
-            {"type": "expression", "value": found}
-            if found["type"] in ("expression", "stack_field")
-            else found
-        )
+        match found["type"]:
+            case "local":  # BMv2's name for action data inside expressions only
+                return {"type": "runtime_data", "value": found["value"]}
+            case "expression" | "stack_field":
+                return {"type": "expression", "value": found}
+        return found
 
     def value(self, e: ir.Expr) -> Json:
         """A value inside an expression."""

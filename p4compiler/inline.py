@@ -75,6 +75,8 @@ class _Inliner(ParserInliner):
             self.flat.body = scoped(block.span, body)
         else:
             self.flat.states = tidy(self.flat.states)
+            named = {k.value_set for state in self.flat.states for case in state.cases for k in case.keys}
+            self.flat.value_sets = [v for v in self.flat.value_sets if v in named]
         for objects in (self.flat.instances, self.flat.actions, self.flat.tables):
             objects.sort(key=self.places.__getitem__)
         return self.flat

@@ -20,7 +20,9 @@ def lower(program: FlatProgram) -> FlatProgram:
     for role, block in program.blocks.items():
         lowerer = _Lowerer(names, simple=role in ("ig", "eg"))
         for action in block.actions:
+            lowerer.data = action.parameters
             action.body = lowerer.statements(action.body)
+        lowerer.data = ()
         for state in block.states:
             before: list[ir.Stmt] = []
             state.subjects = tuple(
@@ -69,6 +71,7 @@ class _Lowerer:
     def __init__(self, names: Namer, simple: bool) -> None:
         self.names = names
         self.simple = simple  # whether extern arguments must be simple (in actions)
+        self.data: tuple[ir.Variable, ...] = ()  # of the action being lowered
         self.keys: dict[ir.Table, tuple[ir.Stmt, ...]] = {}  # what is done before each application of a table
 
     # Expressions
@@ -140,10 +143,16 @@ class _Lowerer:
             case ir.StackPart() if e.part != "lastIndex":
                 return e
             case ir.Aggregate(type=of, span=span, elements=elements):
-                return ir.Aggregate(of, span, tuple(self.simple_value(x, before) for x in elements))
+                return ir.Aggregate(of, span, tuple(self.listed(x, before) for x in elements))
         variable = ir.Ref(e.type, e.span, self.names.variable("tmp", e.type, e.span))
         before.append(ir.Assign(e.span, variable, e))
         return variable
+
+    def listed(self, e: ir.Expr, before: list[ir.Stmt]) -> ir.Expr:
+        """The same for an element of a list, where BMv2 has no action data."""
+        if isinstance(e, ir.Ref) and e.variable in self.data:
+            return self.held(e, before)
+        return self.simple_value(e, before)
 
     # Statements
 
@@ -189,6 +198,19 @@ class _Lowerer:
             out.append(ir.Assign(span, target, value))
         elif isinstance(of, types.Struct | types.Tuple | types.Header):
             self.assign_parts(span, target, value, out)
+        elif isinstance(of, types.Stack) and isinstance(value, ir.Aggregate):
+            for position, element in enumerate(value.elements):
+                index = ir.Constant(types.Bits(32), span, position)
+                self.assign(span, ir.Element(of.element, span, target, index), element, out)
+        elif isinstance(of, types.Union) and is_fixed(target) and is_fixed(value):
+            for f in of.fields:  # BMv2's assign_union loses the values
+                to, member = (ir.Field(f.type, e.span, e, f.name) for e in (target, value))
+                self.assign(span, to, member, out)
+        elif isinstance(of, types.Stack) and isinstance(of.element, types.Union):
+            for position in range(of.size):
+                index = ir.Constant(types.Bits(32), span, position)
+                place, element = (ir.Element(of.element, e.span, e, index) for e in (target, value))
+                self.assign(span, place, element, out)
         else:
             out.append(ir.Assign(span, target, value))
 
@@ -362,6 +384,9 @@ def _fields(of: types.Type) -> tuple[types.Field, ...]:
 
 
 def _total_width(of: types.Type) -> int | None:
+    if isinstance(of, types.Stack):
+        element = _total_width(of.element)
+        return None if element is None else of.size * element
     if isinstance(of, types.Header | types.Struct):
         widths = [_total_width(f.type) for f in of.fields]
         return None if None in widths else sum(w for w in widths if w is not None)
@@ -370,8 +395,9 @@ def _total_width(of: types.Type) -> int | None:
 
 def _cut(span: Span, of: types.Type, bits: ir.Expr, remaining: list[int]) -> ir.Expr:
     """A value of type `of` from the first of the bits that remain."""
-    if isinstance(of, types.Header | types.Struct):
-        return ir.Aggregate(of, span, tuple(_cut(span, f.type, bits, remaining) for f in of.fields))
+    if isinstance(of, types.Header | types.Struct | types.Stack):
+        parts = (of.element,) * of.size if isinstance(of, types.Stack) else (f.type for f in of.fields)
+        return ir.Aggregate(of, span, tuple(_cut(span, part, bits, remaining) for part in parts))
     width = types.width(of) or 0
     remaining[0] -= width
     whole = types.width(bits.type)

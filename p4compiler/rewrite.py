@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import fields
 
 from . import fold, ir
 from .source import Span
@@ -74,6 +75,19 @@ def walk(e: ir.Expr) -> Iterator[ir.Expr]:
     yield e
     for child in children(e):
         yield from walk(child)
+
+
+def same(one: ir.Expr, other: ir.Expr) -> bool:
+    """Whether two expressions are written alike, wherever they stand."""
+    left, right = children(one), children(other)
+    alike = type(one) is type(other) and len(left) == len(right) and _own(one) == _own(other)
+    return alike and all(map(same, left, right))
+
+
+def _own(e: ir.Expr) -> list[object]:
+    """What an expression is besides its operands, its place and the base in which a number is written."""
+    values = [getattr(e, f.name) for f in fields(e) if f.name not in ("span", "base")]
+    return [value for value in values if not isinstance(value, ir.Expression | tuple)]
 
 
 def path(e: ir.Expr) -> Path | None:

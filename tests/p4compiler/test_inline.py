@@ -45,6 +45,19 @@ def field(*where: str) -> dict[str, Any]:
     return {"type": "field", "value": list(where)}
 
 
+@pytest.mark.parametrize(
+    "value",
+    ["data", "(bit<32>)data", "(bit<32>)(bit<24>)data", "(bit<32>)(bit<16>)data", "(bit<32>)data + 1"],
+)
+def test_action_data_are_called_otherwise_inside_expressions(build: Build, value: str) -> None:
+    """BMv2 knows `runtime_data` as a primitive's parameter and `local` in an expression, not the other way round."""
+    width = 32 if value == "data" else 16
+    locals_ = f"action a(bit<{width}> data) {{ hdr.h.c = {value}; }} table t {{ actions = {{ a; }} }}"
+    ((_, (_, found)),) = primitives(build(locals=locals_, apply="t.apply();"), "I.a")
+    assert found["type"] == ("expression" if value.endswith("+ 1") else "runtime_data")
+    assert ("local" in str(found)) == value.endswith("+ 1")
+
+
 def test_controls_inside_controls_give_their_objects_a_path(build: Build) -> None:
     compiled = build(declarations=COUNTED, locals="Outer() outer;", apply="outer.apply(hdr, meta.x);")
     assert names(compiled, "register_arrays") == ["I.outer.one.r", "I.outer.second.r"]
@@ -240,9 +253,40 @@ def test_a_computed_key_is_computed_before_every_application(build: Build) -> No
     assert len(writers) == 2
 
 
-def test_a_default_action_is_bound_as_the_list_says(complain: Complain) -> None:
-    parts = "action a(inout bit<16> w, bit<16> v) { w = v; } table t { actions = { a(meta.x); } default_action = %s; }"
-    found = complain(locals=parts % "a(hdr.h.b, 1)", apply="t.apply();")
+LISTED = """action a(in bit<16> w, bit<16> v) { meta.x = w + v; }
+    table t { actions = { a(%s); } default_action = a(%s, 1); }"""
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        "meta.x",
+        "5",
+        "meta.x + 5",
+        "(bit<16>)meta.y",
+        "hdr.h.b",
+        "meta.x[7:0] ++ meta.y",
+        "meta.flag ? meta.x : 2",
+    ],
+)
+def test_a_default_action_repeats_the_argument_in_the_list(build: Build, argument: str) -> None:
+    compiled = build(declarations=HEADERS, locals=LISTED % (argument, argument), apply="t.apply();")
+    assert tables(compiled)["I.t"]["default_entry"]["action_data"] == ["0x1"]
+
+
+@pytest.mark.parametrize(
+    ("listed", "given"),
+    [
+        ("meta.x", "hdr.h.b"),
+        ("5", "6"),
+        ("meta.x + 5", "meta.x + 6"),
+        ("meta.x + 5", "meta.x - 5"),
+        ("meta.y[7:4] ++ 12w0", "meta.y[3:0] ++ 12w0"),
+        ("(bit<16>)meta.y", "(bit<16>)(bit<4>)meta.y"),
+    ],
+)
+def test_a_default_action_is_bound_as_the_list_says(complain: Complain, listed: str, given: str) -> None:
+    found = complain(declarations=HEADERS, locals=LISTED % (listed, given), apply="t.apply();")
     assert "this argument is not the one in the table's list of actions" in found
 
 

@@ -247,6 +247,37 @@ def test_externs_are_primitives(build: Build) -> None:
     ]
 
 
+LOGGED = """struct pair { bit<8> p; bool q; } header h_t { bit<8> a; bit<16> b; }
+struct headers { h_t h; h_t[2] s; } struct both { pair one; h_t two; }"""
+
+
+@pytest.mark.parametrize(
+    ("call", "text", "values"),
+    [
+        ('"nothing"', "nothing", []),
+        ('"{} of {}", { meta.x, hdr.h.a }', "{} of {}", [["scalars", "metadata._x0"], ["h", "a"]]),
+        ('"<{}>", { hdr.s[1] }', "<(a:{},b:{})>", [["s[1]", "a"], ["s[1]", "b"]]),
+        ('"{}|{}", meta.p', "{}|{}", [["scalars", "metadata._p_p1"], ["scalars", "metadata._p_q2"]]),
+        ('"{}{}", { meta.x, meta.p }', "{}(p:{},q:{})", [
+            ["scalars", "metadata._x0"], ["scalars", "metadata._p_p1"], ["scalars", "metadata._p_q2"]
+        ]),
+    ],
+)  # fmt: skip
+def test_a_message_names_the_fields_of_structs_and_headers(
+    build: Build, call: str, text: str, values: list[list[str]]
+) -> None:
+    compiled = build(declarations=LOGGED, metadata="bit<16> x; pair p;", apply=f"log_msg({call});")
+    (message,) = (p for a in compiled.json["actions"] for p in a["primitives"] if p["op"] == "log_msg")
+    string, vector = message["parameters"]
+    assert string["value"] == text
+    assert [value["value"] for value in vector["value"]] == values
+
+
+def test_a_message_has_as_many_values_as_places(complain: Complain) -> None:
+    found = complain(apply='log_msg("{} and {}", { meta.x });')
+    assert "the text has 2 places ({}), and there are 1 values" in found
+
+
 def test_what_is_read_from_a_signed_register_has_its_sign_again(build: Build) -> None:
     compiled = build(locals="register<int<8>>(8) r;", apply="r.read(hdr.h.s, 0);")
     (action,) = compiled.json["actions"]
@@ -365,6 +396,35 @@ def test_transitions(build: Build) -> None:
     assert "a transition to reject behaves like accept on this target" in {
         w.message for w in compiled.warnings
     }
+
+
+@pytest.mark.parametrize(
+    ("assignment", "copies"),
+    [
+        ("hdr.u = hdr.w;", ["u.x = w.x", "u.y = w.y"]),
+        ("hdr.s[1] = hdr.w;", ["s[1].x = w.x", "s[1].y = w.y"]),
+        ("hdr.s = hdr.t;", ["s[0].x = t[0].x", "s[0].y = t[0].y", "s[1].x = t[1].x", "s[1].y = t[1].y"]),
+    ],
+)
+def test_unions_are_assigned_member_by_member(build: Build, assignment: str, copies: list[str]) -> None:
+    """BMv2's assign_union sets the validity, but leaves the fields of a stack's elements at 0."""
+    declared = "header x_t { bit<8> a; } header y_t { bit<16> b; } header_union u_t { x_t x; y_t y; }"
+    compiled = build(
+        declarations=f"{declared} struct headers {{ u_t u; u_t w; u_t[2] s; u_t[2] t; x_t h; }}",
+        apply=assignment,
+    )
+    done = [p for a in compiled.json["actions"] for p in a["primitives"]]
+    assert {p["op"] for p in done} == {"assign_header"}
+    assert [" = ".join(x["value"] for x in p["parameters"]) for p in done] == copies
+
+
+def test_a_value_set_that_no_select_names_is_left_out(build: Build) -> None:
+    parser = """value_set<bit<8>>(4) forgotten; value_set<bit<8>>(4) unreached; value_set<bit<8>>(2) kinds;
+        state start { packet.extract(hdr.h); transition select(hdr.h.a) { kinds: accept; } }
+        state nowhere { transition select(hdr.h.a) { unreached: accept; } }"""
+    compiled = build(parser=parser)
+    assert [v["name"] for v in compiled.json["parse_vsets"]] == ["P.kinds"]
+    assert [v.preamble.name for v in compiled.p4info.value_sets] == ["P.kinds"]
 
 
 def test_errors_have_numbers_in_the_order_of_their_declaration(build: Build) -> None:
