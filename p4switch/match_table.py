@@ -93,7 +93,9 @@ class MatchTable:
             # In the JSON a low number wins.
             priority = max(0, (1 << 31) - 1 - const.priority) if self.keys.has_priority else 0
             call = ActionCall(program.actions[const.action].name, const.data)
-            self._add(Entry(EntryKey(tuple(matches), priority), call, is_const=True))
+            entry = Entry(EntryKey(tuple(matches), priority), call, is_const=True)
+            if self.keys.pack(entry.key) not in self._installed:  # else the one before it wins
+                self._add(entry)
 
     def release(self, size: int) -> None:
         """Makes the program's entries ordinary ones, of which there may be `size`."""

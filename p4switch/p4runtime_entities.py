@@ -35,10 +35,14 @@ class Entities:
 
     def __init__(self, p4info: p4i.P4Info, engine: Engine, ports: WatchedPorts) -> None:
         program = engine.program
-        for table in p4info.tables:
-            if table.preamble.name not in program.tables:
-                raise invalid(f"the P4Info has a table {table.preamble.name}, the device config has none")
-        # Of the others a compiler may have dropped those that the program never uses.
+        # A compiler may have dropped from the device config what the program never uses.
+        described = {table.preamble.name for table in p4info.tables}
+        dropped = described - program.tables.keys()
+        unknown = {table.name for table in program.tables.values() if not table.is_call} - described
+        if dropped and unknown:
+            raise invalid(
+                f"the P4Info has a table {min(dropped)}, the device config has {min(unknown)} instead"
+            )
         # An action that a control calls, too, is there a second time, its parameters bound.
         self.translations = translations = Translations(p4info.type_info)
         by_count = sorted(program.actions.values(), key=lambda action: len(action.parameters))
@@ -54,6 +58,7 @@ class Entities:
                 table, actions, profiles.get(table.implementation_id), ports, engine, translations
             )
             for table in p4info.tables
+            if table.preamble.name in program.tables
         }
         self.counters = {
             counter.preamble.id: CounterArray(counter, engine)
@@ -87,9 +92,11 @@ class Entities:
         for table in self.tables.values():
             table.on_timeout = self._timeout
         for meter in p4info.direct_meters:
-            _lookup(self.tables, meter.direct_table_id, "table").resources.meter = meter_type(meter)
+            if metered := self.tables.get(meter.direct_table_id):
+                metered.resources.meter = meter_type(meter)
         for direct in p4info.direct_counters:
-            _lookup(self.tables, direct.direct_table_id, "table").resources.counted = True
+            if counted := self.tables.get(direct.direct_table_id):
+                counted.resources.counted = True
 
     def _timeout(self) -> None:
         if self.on_timeouts is not None:

@@ -5,7 +5,7 @@
     setdefault TABLE ACTION(NAME:VALUE, ...)      check_counter NAME(INDEX or ID) [packets|bytes == N]
     and simple_switch_CLI's mc_..., mirroring_..., counter_..., register_... and meter_... commands
 
-`*` in an expected packet or a value stands for any digit; `$` ends a packet; `#` begins a comment.
+`*` in an expected packet or a value stands for any digit; `$` ends a packet; `#` begins a comment; names may be quoted.
 Source: p4lang/p4c tools/stf and backends/bmv2/bmv2stf.py.
 """
 
@@ -41,10 +41,16 @@ class Command:
     id: str | None = None
 
 
-_ACTION = re.compile(r"(?P<action>[\w.$\[\]]+)\s*\((?P<arguments>[^()]*)\)\s*(?:=\s*(?P<id>[\w$]+))?\s*$")
-_KEY = re.compile(r"(?P<name>[\w.$\[\]]+)\s*:\s*(?P<value>[\w*/&>-]+)")
+_LINE = re.compile(r'(?:"[^"]*"|[^"#])*')  # up to a comment
+_NAME = r'(?:"[^"]*"|[\w.$\[\]]+)'
+_WORD = re.compile(r'"[^"]*"|[^\s"]+')
+_ARGUMENT = re.compile(rf"(?P<name>{_NAME})\s*:\s*(?P<value>\w+)")
+_ACTION = re.compile(
+    rf"(?P<action>{_NAME})\s*\((?P<arguments>(?:\"[^\"]*\"|[^()\"])*)\)\s*(?:=\s*(?P<id>[\w$]+))?\s*$"
+)
+_KEY = re.compile(rf"(?P<name>{_NAME})\s*:\s*(?P<value>[\w*/&>-]+)")
 _CHECK = re.compile(
-    r"(?P<counter>[\w.$]+)\s*\(\s*(?P<index>[\w$]+)\s*\)\s*"
+    rf"(?P<counter>{_NAME})\s*\(\s*(?P<index>[\w$]+)\s*\)\s*"
     r"(?:(?P<what>packets|bytes)\s*(?P<operator>==|!=|<=|>=|<|>)\s*(?P<number>\d+))?\s*$",
     re.IGNORECASE,
 )
@@ -73,7 +79,8 @@ WORDS = {  # how many words each of the other commands takes
 def parse_stf(text: str) -> Iterator[Command]:
     """The commands of a test, line by line; raises StfError."""
     for number, whole in enumerate(text.splitlines(), 1):
-        line = re.sub(r'"([^"]*)"', r"\1", whole.partition("#")[0]).strip()
+        found = _LINE.match(whole)
+        line = found[0].strip() if found else ""
         if line:
             verb, _, rest = line.partition(" ")
             yield _command(number, verb.lower(), rest.strip())
@@ -88,7 +95,7 @@ def number(text: str, line: int) -> int:
 
 
 def _command(line: int, verb: str, rest: str) -> Command:
-    words = rest.split()
+    words = [_plain(word) for word in _WORD.findall(rest)]
     match verb:
         case "packet" | "expect":
             if not words or not words[0].isdigit():
@@ -107,7 +114,7 @@ def _command(line: int, verb: str, rest: str) -> Command:
             if check is None:
                 raise StfError(f"line {line}: check_counter NAME(INDEX) [packets|bytes == NUMBER]")
             given = check["what"] is not None
-            words = [check["counter"], check["index"]]
+            words = [_plain(check["counter"]), check["index"]]
             words += [check["what"].lower(), check["operator"], check["number"]] if given else []
             return Command(line, verb, tuple(words))
     if verb not in WORDS:
@@ -119,19 +126,23 @@ def _command(line: int, verb: str, rest: str) -> Command:
 
 
 def _entry(line: int, verb: str, rest: str) -> Command:
-    table, _, rest = rest.partition(" ")
-    found = _ACTION.search(rest)
-    if found is None:
+    table, found = _WORD.match(rest), _ACTION.search(rest)
+    if table is None or found is None or found.start() < table.end():
         raise StfError(f"line {line}: {verb} TABLE ... ACTION(NAME:VALUE, ...)")
-    arguments: dict[str, int] = {}
-    for argument in filter(None, (a.strip() for a in found["arguments"].split(","))):
-        name, _, value = argument.partition(":")
-        arguments[name.strip()] = number(value.strip(), line)
-    middle = rest[: found.start()].strip()
+    given = found["arguments"]
+    if _ARGUMENT.sub("", given).strip(" ,"):
+        raise StfError(f"line {line}: arguments are NAME:VALUE, not {given!r}")
+    arguments = {_plain(a["name"]): number(a["value"], line) for a in _ARGUMENT.finditer(given)}
+    middle = rest[table.end() : found.start()].strip()
     first = re.match(r"(\d+)(?=\s|$)", middle)
     keys = middle[first.end() :] if first else middle
-    pairs = tuple((k["name"], k["value"]) for k in _KEY.finditer(keys))
+    pairs = tuple((_plain(k["name"]), k["value"]) for k in _KEY.finditer(keys))
     if _KEY.sub("", keys).strip() or (verb == "setdefault" and middle):
         raise StfError(f"line {line}: keys are NAME:VALUE, not {middle!r}")
-    action = ActionText(found["action"], arguments)
-    return Command(line, verb, (table,), action, pairs, int(first[1]) if first else None, found["id"])
+    action = ActionText(_plain(found["action"]), arguments)
+    priority = int(first[1]) if first else None
+    return Command(line, verb, (_plain(table[0]),), action, pairs, priority, found["id"])
+
+
+def _plain(name: str) -> str:
+    return name.strip('"')

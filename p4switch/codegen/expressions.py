@@ -79,6 +79,11 @@ class Value:
         return f"({to}){f'wide_low({self.code})' if self.type == WIDE else self.code}"
 
     @property
+    def distance(self) -> str:
+        """As the right side of C's shifts."""
+        return self.cast("uint64_t") if self.type == WIDE else self.code
+
+    @property
     def is_nonzero(self) -> str:
         """A C condition."""
         return operate("!=", self.code, beside(self.type, 0), self.type)
@@ -115,18 +120,17 @@ def range_of(field: FieldType) -> tuple[int, int]:
 
 
 def literal(value: int) -> str:
-    """An integer constant in C."""
+    """An integer constant in C; signed where its type (`type_for`) is, as C makes sums with unsigned ones unsigned."""
     if TYPES["int32_t"][0] < value <= TYPES["int32_t"][1]:
         return str(value)
     if value < 0:
         if value >= -(1 << 63):
             return f"(-{-value - 1}ll - 1)"
         return f"(-(int128_t){literal(-value - 1)} - 1)"
-    if value < 1 << 32:
-        return f"0x{value:x}u"
     if value < 1 << 64:
-        return f"0x{value:x}ull"
-    return f"U128(0x{value >> 64:x}ull, 0x{value & (1 << 64) - 1:x}ull)"
+        return f"0x{value:x}{'u' if value < 1 << 32 else 'll' if value < 1 << 63 else 'ull'}"
+    whole = f"U128(0x{value >> 64:x}ull, 0x{value & (1 << 64) - 1:x}ull)"
+    return f"(int128_t){whole}" if value < 1 << 127 else whole
 
 
 def literal_of(kind: str, value: int) -> str:
@@ -380,13 +384,13 @@ class ExpressionWriter:
             if kind == WIDE:
                 code = f"wide_shift_left({a.cast(WIDE)}, {n.cast('uint64_t')})"
                 return Value(code, low, high, WIDE)
-            return Value(f"({a.cast(kind)} << {n.code})", low, high, kind)
+            return Value(f"({a.cast(kind)} << {n.distance})", low, high, kind)
         low, high = min(a.low >> n.low, a.low >> n.high), max(a.high >> n.low, a.high >> n.high)
         if a.type == WIDE:
             return Value(f"wide_shift_right({a.code}, {n.cast('uint64_t')})", low, high, WIDE)
         bits = int("".join(c for c in a.type if c.isdigit()))
         if n.high < bits:
-            return Value(f"({a.code} >> {n.code})", low, high, a.type)
+            return Value(f"({a.code} >> {n.distance})", low, high, a.type)
         sign = "u" if a.type.startswith("u") else "i"
         return Value(f"shr_{sign}{bits}({a.code}, {n.cast('uint64_t')})", low, high, a.type)
 
@@ -447,7 +451,7 @@ class ExpressionWriter:
                     return f"wide_shift_left({self.truncated(left, width)}, {distance.cast('uint64_t')})"
                 bits = max(32, machine_width(width))
                 if distance.high < bits:
-                    return f"({self.truncated(left, width)} << {distance.code})"
+                    return f"({self.truncated(left, width)} << {distance.distance})"
                 return f"shl{bits}({self.truncated(left, width)}, {distance.cast('uint64_t')})"
             case Binary("two_comp_mod", operand, Constant(modulus)) if modulus >= width:
                 return self.truncated(operand, width)

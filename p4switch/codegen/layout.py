@@ -177,9 +177,9 @@ class Layout:
         """Whether the field is metadata: a native integer and not bytes of the packet."""
         return self.program.headers[reference.header].is_metadata
 
-    def standard(self, name: str) -> Field | None:
+    def standard(self, name: str, of: str = "standard_metadata") -> Field | None:
         """A field that simple_switch knows by name (`mcast_grp`), where the program has it, aliases resolved."""
-        for header in ("standard_metadata", "intrinsic_metadata", "queueing_metadata"):
+        for header in (of, "intrinsic_metadata", "queueing_metadata"):
             found = self.program.aliases.get(f"{header}.{name}", Field(header, name))
             instance = self.program.headers.get(found.header)
             kind = instance.type.field(found.name) if instance is not None else None

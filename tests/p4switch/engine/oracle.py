@@ -95,7 +95,7 @@ class Expressions:
         if depth == 0 or r.random() < 0.1:
             if r.random() < 0.75:
                 return field(*r.choice(self.fields))
-            return number(r.choice([0, 1, 3, 0xFF, 0x7FFF, 0x80000000, 0xFFFFFFFF, r.getrandbits(32)]))
+            return number(r.choice(self.constants()))
         width = r.choice(self.widths)
         match r.randrange(10):
             case 0 | 1 | 2:
@@ -128,6 +128,13 @@ class Expressions:
                 )
             case _:
                 return operation("b2d", None, self.truth(depth - 1))
+
+    def constants(self) -> list[int]:
+        """Small ones, the limits of C's types, and those of one of the widths."""
+        width = self.random.choice(self.widths)
+        limit = 1 << (width - 1)
+        limits = [limit - 1, limit, 2 * limit - 1, -limit, -1]
+        return [0, 1, 3, 0xFF, 0x7FFF, 0x80000000, 0xFFFFFFFF, self.random.getrandbits(width), *limits]
 
     def truth(self, depth: int) -> dict[str, Any]:
         r = self.random

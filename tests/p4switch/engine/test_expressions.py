@@ -54,9 +54,11 @@ WIDE_INPUTS: list[list[Any]] = [
     ["u32", 32, False],
     ["s64", 64, True],
     ["u128", 128, False],
+    ["u72", 72, False],
+    ["s104", 104, True],
 ]
 WIDE_OUTPUTS = [(130, False), (256, True), (7, False), (192, False), (135, True), (64, True), (321, False)]
-WIDE_WIDTHS = (9, 64, 100, 128, 129, 192, 256)
+WIDE_WIDTHS = (9, 64, 72, 100, 128, 129, 192, 256)
 
 
 def unpacked(data: bytes, fields: list[list[Any]]) -> list[int]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from p4switch.engine import Engine
 from p4switch.entries import ActionCall, CounterValue, Entry, EntryKey, Exact, TableError
-from tests.p4switch.engine.documents import document, field, number
+from tests.p4switch.engine.documents import assign, document, field, number
 
 READ, WRITE, ADD, NARROW, COUNT, CRC16, CRC32, MODULO, CSUM16, XOR16, IDENTITY, RANDOM, TRUNCATE = range(
     1, 14
@@ -232,6 +232,19 @@ def test_truncate(switch: Engine) -> None:
     assert switch.process(1, command) == [(1, b"\xff" + command[1:14])]
     longer = struct.pack(">BBHIi", TRUNCATE, 0, 1000, 0, 0) + b"abcdefgh"
     assert switch.process(1, longer) == [(1, b"\xff" + longer[1:])]
+
+
+def test_mark_to_drop_is_about_the_metadata_it_is_given() -> None:
+    """p4c copies an action's inout standard_metadata in, marks the copy, and copies it back."""
+    copy = field("meta", "egress_spec")
+    mark = {"op": "mark_to_drop", "parameters": [{"type": "header", "value": "meta"}]}
+    show = assign(field("h", "spec"), copy)
+    fields = [["egress_spec", 9, False], ["mcast_grp", 16, False]]
+    headers = {"h": [["spec", 16, False]]}
+    marked = Engine.load(document(headers, [mark, show], metadata=fields))
+    assert marked.process(3, b"\x12\x34") == [(3, b"\x01\xff")]
+    local = Engine.load(document(headers, [assign(copy, number(4)), mark, show], metadata=fields))
+    assert local.process(3, b"\x12\x34") == [(3, b"\x01\xff")]
 
 
 def test_header_assignment(switch: Engine) -> None:

@@ -181,6 +181,20 @@ def test_a_wrong_config_is_refused_and_the_present_one_stays(controller, program
     assert hosts(controller, program) == [program.host(1)]
 
 
+def test_a_table_that_the_compiler_found_to_be_never_applied_takes_no_entries(primary, program):
+    """p4c drops it from the JSON alone, with its counter."""
+    config = p4r.ForwardingPipelineConfig()
+    config.CopyFrom(program.config)
+    table, counter = config.p4info.tables.add(), config.p4info.direct_counters.add()
+    table.CopyFrom(program.p4info.tables[0])
+    table.preamble.name, table.preamble.id = "Forward.never", 0x0200BEEF
+    counter.direct_table_id = table.preamble.id
+    primary.set_pipeline(config)
+    primary.insert(program.host(1))
+    entry = p4r.Entity(table_entry=p4r.TableEntry(table_id=0x0200BEEF))
+    assert "no table with the id 0x200beef" in primary.refusal(primary.insert, entry).message
+
+
 def test_capabilities_tell_the_version(primary):
     assert primary.stub.Capabilities(p4r.CapabilitiesRequest()).p4runtime_api_version.startswith("1.")
     with pytest.raises(grpc.RpcError) as caught:

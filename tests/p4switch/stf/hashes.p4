@@ -1,4 +1,4 @@
-/* All hash algorithms of v1model, over fields that are no whole bytes, and over a list with constants. */
+/* All hash algorithms of v1model, over fields that are no whole bytes, over a list with constants and over an action's data. */
 
 #include <core.p4>
 #include <v1model.p4>
@@ -27,6 +27,15 @@ control Verify(inout headers_t hdr, inout metadata_t meta) {
 }
 
 control Receive(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    action salted(bit<16> salt) {
+        hash(hdr.h.result, HashAlgorithm.crc32, 32w0, { hdr.h.text, salt, (bit<24>)salt }, 64w0x100000000);
+    }
+    table salts {
+        key = { hdr.h.what: exact; }
+        actions = { salted; }
+        default_action = salted(0x5a17);
+    }
+
     apply {
         standard_metadata.egress_spec = 1;
         if (hdr.h.what == 0) { hash(hdr.h.result, HashAlgorithm.crc32, 32w0, { hdr.h.text }, 64w0x100000000); }
@@ -45,6 +54,7 @@ control Receive(inout headers_t hdr, inout metadata_t meta, inout standard_metad
         else if (hdr.h.what == 9) {
             hash(hdr.h.result, HashAlgorithm.xor16, 32w0, { hdr.h.a, hdr.h.text, hdr.h.b }, 32w0x10000);
         }
+        else if (hdr.h.what == 11) { salts.apply(); }
         else { hash(hdr.h.result, HashAlgorithm.csum16, 32w0, { hdr.h.a, hdr.h.b, hdr.h.what }, 32w0x10000); }
     }
 }

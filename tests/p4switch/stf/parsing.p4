@@ -14,6 +14,10 @@ header found_t {
     bit<8> failed;
     bit<8> ahead;
 }
+struct pair_t {
+    tag_t first;
+    tag_t[2] others;
+}
 struct headers_t {
     found_t found;
     tag_t tag;
@@ -37,6 +41,7 @@ parser P(packet_in packet, out headers_t hdr, inout metadata_t meta, inout stand
             (4, _): refused;
             (5, _): twice;
             (6, 1 .. 200): accept;
+            (8, _): far;
             default: none;
         }
     }
@@ -46,6 +51,15 @@ parser P(packet_in packet, out headers_t hdr, inout metadata_t meta, inout stand
         meta.state = 2;
         transition select(packet.lookahead<bit<4>>()) {
             0xf: twice;
+            default: accept;
+        }
+    }
+
+    state far {
+        pair_t ahead = packet.lookahead<pair_t>();
+        meta.ahead = ahead.others[1].value;
+        transition select(ahead.first.value, ahead.others[0].kind) {
+            (1, 2): twice;
             default: accept;
         }
     }

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from fanin.cli import app
 from p4compiler import compile_file
 from p4switch.stf import run_stf
-from p4switch.stf_syntax import StfError, parse_stf
+from p4switch.stf_syntax import ActionText, StfError, parse_stf
 
 HERE = Path(__file__).parent
 TESTS = sorted(HERE.glob("*.stf"))
@@ -98,6 +98,17 @@ def test_comments_case_and_quotes() -> None:
         (4, "add", ("a.t",)),
     ]
     assert (commands[1].priority, commands[1].keys, commands[1].id) == (7, (("k", "0x1"),), "e1")
+
+
+def test_a_quoted_name_may_have_any_characters() -> None:
+    line = 'add "a#b|c (d)" 1 "x & 0x10":0x1 "y[3:0]":2 "do, it"("to: port":3, n:4) = e # and a comment'
+    (command,) = parse_stf(line)
+    assert command.words == ("a#b|c (d)",)
+    assert command.keys == (("x & 0x10", "0x1"), ("y[3:0]", "2"))
+    assert command.action == ActionText("do, it", {"to: port": 3, "n": 4})
+    assert (command.priority, command.id) == (1, "e")
+    (counter,) = parse_stf('check_counter "a b"(3) packets == 1')
+    assert counter.words == ("a b", "3", "packets", "==", "1")
 
 
 def test_entries_of_every_kind(forwarder: bytes) -> None:
