@@ -18,6 +18,7 @@ from p4switch.codegen.expressions import (
 from p4switch.codegen.layout import WIDEST, Layout, access
 from p4switch.codegen.loops import LoopWriter
 from p4switch.codegen.names import Names
+from p4switch.codegen.replaying import Replaying
 from p4switch.codegen.rolling import JUMPS, Advancing, Run, RunFinder
 from p4switch.codegen.state import State
 from p4switch.codegen.tracing import Kind, Numbers
@@ -62,6 +63,7 @@ class ActionWriter:
         names: Names,
         uses: Uses,
         runs: RunFinder,
+        replaying: Replaying,
     ) -> None:
         self.layout = layout
         self.state = state
@@ -69,6 +71,7 @@ class ActionWriter:
         self.names = names
         self.uses = uses
         self.runs = runs
+        self.replaying = replaying
         self.numbers = Numbers(layout.program)
         self.has_exit = {
             a.id for a in layout.program.actions.values() if any(p.op in ENDS for p in a.primitives)
@@ -94,9 +97,12 @@ class ActionWriter:
                 parameters.append((name, parameter.width))
                 word = end
             out.line("(void)s, (void)p, (void)data;")
+            if self.replaying.varies(action):
+                out.line("replay_refuse(&s->replay);")
             arguments = [word for name, width in parameters for word in c_words(name, width)]
             out.trace(Kind.ACTION, self.numbers.of(action), *arguments)
             body = PrimitiveWriter(self, f"action {action.name}", tuple(parameters))
+            body.replayed = self.replaying.possible and action.id in self.replaying.actions
             taken = {n for n, _ in parameters}
             for field in sorted(self.uses.locals[action.id], key=lambda f: (f.header, f.name)):
                 local = self.layout.metadata_member(field).rpartition(".")[2]
@@ -122,6 +128,7 @@ class PrimitiveWriter:
         self.where = where
         self.expressions = ExpressionWriter(actions.layout, where, parameters)
         self.temporaries = 0
+        self.replayed = False  # in egress, which may be replayed
         self.source: Source | None = None  # of the primitive in hand
         self.number = 0  # and its number in a trace
         self.abandon = "return;"  # leaves the function after a failed assertion
@@ -346,11 +353,12 @@ class PrimitiveWriter:
 
     # The packet's fate
 
-    def op_mark_to_drop(self, out: Writer, _metadata: HeaderName | None = None) -> None:
-        """egress_spec = the drop port; the packet is in no multicast group any more."""
-        spec, group = self.layout.standard("egress_spec"), self.layout.standard("mcast_grp")
+    def op_mark_to_drop(self, out: Writer, metadata: HeaderName | None = None) -> None:
+        """egress_spec = the drop port, and in no multicast group: in standard_metadata, or in a copy of it."""
+        of = metadata.name if metadata is not None else "standard_metadata"
+        spec, group = self.layout.standard("egress_spec", of), self.layout.standard("mcast_grp", of)
         if spec is None:
-            raise self.expressions.unsupported("mark_to_drop needs standard_metadata.egress_spec")
+            raise self.expressions.unsupported(f"mark_to_drop needs {of}.egress_spec")
         self.store(out, spec, "s->base.drop_port")
         if group is not None:
             self.store(out, group, "0")
@@ -403,8 +411,10 @@ class PrimitiveWriter:
         """Out of range, nothing is counted."""
         member = self.state.counter(counter.name, self.where)
         at = self.index(out, index)
-        out.line(f"if ({at} < {self.layout.program.counters[counter.name].size})")
-        out.line(f"    count(&s->{member}[{at}], p->ingress_length);")
+        with out.block(f"if ({at} < {self.layout.program.counters[counter.name].size})"):
+            out.line(f"count(&s->{member}[{at}], p->ingress_length);")
+            if self.replayed:
+                out.line(f"replay_counted(&s->replay, &s->{member}[{at}]);")
         out.trace(Kind.STATEMENT, self.number, at)
 
     def op_execute_meter(self, out: Writer, meter: Named, index: Expression, target: Expression) -> None:

@@ -26,7 +26,8 @@ def write_frame(out: Writer, layout: Layout, actions: ActionWriter) -> None:
     if "generate_digest" in layout.requests:
         _write_digest(out, layout)
     _write_order(out, layout)
-    _write_replicate(out, layout)
+    _write_replicate(out, layout, actions)
+    _write_deparse(out, layout, actions)
     _write_egress(out, layout, actions)
     _write_run(out, layout)
     _write_process(out, layout)
@@ -145,8 +146,9 @@ def _write_order(out: Writer, layout: Layout) -> None:
     out.line()
 
 
-def _write_replicate(out: Writer, layout: Layout) -> None:
+def _write_replicate(out: Writer, layout: Layout, actions: ActionWriter) -> None:
     """Every replica is the packet itself, put back to what it was before the replica in front of it."""
+    replays = actions.replaying.possible and not out.traced
     changes = "bytes_of(p)"
     written = headers_written(layout.program)
     if written is not None and not (layout.varbits or layout.queues or layout.goes_again):
@@ -156,8 +158,12 @@ def _write_replicate(out: Writer, layout: Layout) -> None:
         out.line()
         count = len(layout.program.deparser.order)
         changes = f"changeable(p, deparser_order, {count}, egress_writes, {len(written)})"
+    if replays:
+        actions.replaying.write(out)
     out.line("/* Once more for every replica of a group, each time from the packet as it is now. */")
     out.line("static void leave(struct state *s, struct packet *p, uint32_t port);")
+    if replays:
+        out.line("static void deparse(struct state *s, struct packet *p, uint32_t port);")
     out.line()
     out.line("__attribute__((unused))")
     head = "static void replicate(struct state *s, struct packet *p, const struct replicas *group)"
@@ -166,6 +172,17 @@ def _write_replicate(out: Writer, layout: Layout) -> None:
         out.line(f"const uint32_t changes = {changes}, kept = to_put_back(p, changes);")
         out.line("const bool all = changes == bytes_of(p);")
         out.line("s->base.sharing = (struct sharing){s->base.sharing.serial + 1, start + changes};")
+        if replays:
+            out.line("struct replay *r = &s->replay;")
+            out.line("const uint64_t superframe = all ? ALONE : s->base.superframe;")
+            with out.block("if (replay_fits(r, p, group, superframe) && same_for_egress(r, p))"):
+                with out.block("for (uint32_t i = 0; i < group->count; i++)"):
+                    out.line("if (repeat_egress(r, i, p))")
+                    out.line("    deparse(s, p, group->replica[i].port);")
+                out.line("s->base.sharing.from = NULL;")
+                out.line("return;")
+            uses = "egress_uses, sizeof egress_uses / sizeof *egress_uses - 1"
+            out.line(f"replay_open(r, p, group, superframe, {uses});")
         with out.block("for (uint32_t i = 0; group && i < group->count; i++)"):
             out.line("if (i > 0)")
             out.line("    put_back(p, start, &s->copy, kept, all);")
@@ -173,12 +190,13 @@ def _write_replicate(out: Writer, layout: Layout) -> None:
             out.line("    set_aside(&s->copy, p, kept, all);")
             _set(out, layout, "egress_rid", "group->replica[i].instance")
             out.line("leave(s, p, group->replica[i].port);")
+        if replays:
+            out.line("r->record = NULL;")
         out.line("s->base.sharing.from = NULL;")
     out.line()
 
 
 def _write_egress(out: Writer, layout: Layout, actions: ActionWriter) -> None:
-    deparser = layout.program.deparser
     if layout.queues:
         _write_queue(out, layout)
     name = "depart" if layout.queues else "leave"
@@ -205,10 +223,20 @@ def _write_egress(out: Writer, layout: Layout, actions: ActionWriter) -> None:
                 _trace_clone(out)
                 out.line("clone_egress(s, p);")
         spec = _get(layout, "egress_spec")
+        dropped = "false" if spec is None else f"{spec} == s->base.drop_port"
+        if actions.replaying.possible:
+            out.line(f"replay_record(&s->replay, p, {dropped});")
         if spec is not None:
             out.trace(Kind.EGRESS_DONE, spec, "s->base.drop_port")
-            out.line(f"if ({spec} == s->base.drop_port)")
+            out.line(f"if ({dropped})")
             out.line("    return;")
+        out.line("deparse(s, p, port);")
+    out.line()
+
+
+def _write_deparse(out: Writer, layout: Layout, actions: ActionWriter) -> None:
+    deparser = layout.program.deparser
+    with out.block("static void deparse(struct state *s, struct packet *p, uint32_t port)"):
         out.line("update_checksums(s, p);")
         if deparser.primitives:
             with out.block():

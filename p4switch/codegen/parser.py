@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from graphlib import CycleError, TopologicalSorter
+
 from p4switch.codegen.actions import ActionWriter, PrimitiveWriter
 from p4switch.codegen.expressions import (
     WIDE,
@@ -54,6 +57,7 @@ class ParserWriter:
         self.actions = actions
         self.names = names
         self.parser = layout.program.parser
+        self.loops = _has_loop(self.parser.states.values())
 
     def label(self, state: str | None) -> str:
         """The label of a state; None is accept."""
@@ -68,7 +72,7 @@ class ParserWriter:
         with out.block("static uint32_t parse(struct state *s, struct packet *p)"):
             out.line("uint8_t *at = p->start; /* the parser's position */")
             out.line(f"uint32_t error = {self.error('NoError')};")
-            if self._has_loop():
+            if self.loops:
                 out.line("uint32_t states = 0; /* a loop that extracts nothing has to end, too */")
             out.line("(void)s;")
             out.trace(Kind.PARSE, 0)
@@ -85,16 +89,6 @@ class ParserWriter:
             out.line("return error;")
         out.line()
 
-    def _has_loop(self) -> bool:
-        """Whether a state can be entered twice."""
-        reached: dict[str, set[str]] = {
-            s.name: {t.next_state for t in s.transitions if t.next_state} for s in self.parser.states.values()
-        }
-        for _ in reached:
-            for targets in reached.values():
-                targets |= {further for t in list(targets) for further in reached[t]}
-        return any(name in targets for name, targets in reached.items())
-
     def _may_run_short(self, state: ParserState) -> bool:
         lookahead = any(isinstance(k, Lookahead) for k in state.key)
         return lookahead or any(
@@ -106,7 +100,7 @@ class ParserWriter:
         expressions = ParserExpressions(self.layout, f"parser state {state.name}")
         out.label(self.label(state.name))
         out.trace(Kind.STATE, self.actions.numbers.of(state))
-        if self._has_loop():
+        if self.loops:
             with out.block("if (++states > PARSER_STATES)"):
                 out.line(f"error = {self.error('ParserTimeout')};")
                 out.line("goto accept;")
@@ -283,3 +277,13 @@ def _lookaheads(expression: object) -> list[Lookahead]:
     for slot in getattr(expression, "__slots__", ()):
         found += _lookaheads(getattr(expression, slot))
     return found
+
+
+def _has_loop(states: Iterable[ParserState]) -> bool:
+    """Whether a state can be entered twice."""
+    leads = {s.name: {t.next_state for t in s.transitions if t.next_state} for s in states}
+    try:
+        TopologicalSorter(leads).prepare()
+    except CycleError:
+        return True
+    return False

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from p4switch.codegen.layout import Layout, cell_bytes, storage_type
 from p4switch.codegen.names import Names
+from p4switch.codegen.replaying import Replaying
 from p4switch.codegen.writer import Writer
 from p4switch.program import Program, ProgramError, RegisterArray
 
@@ -77,7 +78,7 @@ class State:
             raise ProgramError(f"{where}: value set {name} does not exist")
         return self.names.identifier("V_", name)
 
-    def write(self, out: Writer, layout: Layout) -> None:
+    def write(self, out: Writer, layout: Layout, replaying: Replaying) -> None:
         """`struct state`, and the descriptions by which the control plane finds registers and counters in it."""
         with out.block("enum", ";"):
             for table in self.tables:
@@ -107,6 +108,8 @@ class State:
                 out.line(f"{kind} {row.member}[{max(1, row.size)}][{columns}] __attribute__((aligned(64)));")
             out.line("uint8_t input[HEADROOM + LONGEST_PACKET]; /* of a hash or checksum */")
             out.line("struct packet arrived, copy;")
+            if replaying.possible:
+                out.line("struct replay replay;")
             if layout.goes_again:
                 out.line("struct again *again, *again_last; /* what waits for its next pass */")
                 out.line("uint32_t passes;")

@@ -35,6 +35,8 @@ class TableWriter:
             if table.is_call:
                 self._write_constant(out, table)
                 return
+            if self.actions.replaying.varies(table):
+                out.line("replay_refuse(&s->replay);")
             index = self.state.table_index(table.name)
             out.line(f"struct table *t = &s->tables[{index}];")
             if table.keys:

@@ -9,6 +9,7 @@ from p4switch.codegen.frame import write_frame
 from p4switch.codegen.layout import Layout
 from p4switch.codegen.names import Names, comment
 from p4switch.codegen.parser import ParserWriter
+from p4switch.codegen.replaying import Replaying
 from p4switch.codegen.rolling import RunFinder
 from p4switch.codegen.state import State
 from p4switch.codegen.tables import TableWriter
@@ -29,7 +30,8 @@ def translate(program: Program, *, traced: bool = False) -> str:
     layout = Layout(program, names, uses, runs.headers)
     state = State(program, names, runs.rows)
     calculations = Calculations(layout, names)
-    actions = ActionWriter(layout, state, calculations, names, uses, runs)
+    replaying = Replaying(layout)
+    actions = ActionWriter(layout, state, calculations, names, uses, runs, replaying)
     tables = TableWriter(layout, state, actions, names)
 
     out = Writer(traced=traced)
@@ -43,7 +45,8 @@ def translate(program: Program, *, traced: bool = False) -> str:
     out.line('#include "switch.h"')
     out.line()
     layout.write(out)
-    state.write(out, layout)
+    replaying.write_record(out)
+    state.write(out, layout, replaying)
     _write_own_offsets(out, layout)
     out.line('#include "packet.h"')
     out.line()

@@ -8,7 +8,7 @@ from typing import Any
 
 from p4switch.expressions import Field, HeaderName, Unary
 from p4switch.primitives import PRIMITIVES
-from p4switch.program import Branch, Primitive, Program, Set, Table
+from p4switch.program import Action, ActionNode, Branch, Pipeline, Primitive, Program, Set, Table
 
 SETS_FIRST = {"assign", "modify_field", "register_read"}
 SETS_ONLY = SETS_FIRST | {
@@ -40,7 +40,12 @@ class Uses:
         """The fields in a primitive, as often as they occur."""
         found = self._of.get(id(primitive))
         if found is None:
-            found = self._of[id(primitive)] = fields_in(primitive.arguments)
+            found = fields_in(primitive.arguments)
+            if primitive.op == "mark_to_drop":
+                (metadata,) = primitive.arguments
+                assert isinstance(metadata, HeaderName)
+                found += [Field(metadata.name, name) for name in ("egress_spec", "mcast_grp")]
+            self._of[id(primitive)] = found
         return found
 
     def sets(self, primitive: Primitive, field: Field) -> bool:
@@ -89,18 +94,29 @@ def fields_read(program: Program) -> set[Field]:
     return {f for f in found if f.name != "$valid$" and not program.headers[f.header].is_metadata}
 
 
+def pipeline_actions(pipeline: Pipeline) -> list[Action]:
+    """Every action that a pipeline may run."""
+    found: list[Action] = []
+    for node in pipeline.nodes.values():
+        match node:
+            case Table():
+                found += node.actions
+            case ActionNode():
+                found.append(node.action)
+    return found
+
+
 def headers_written(program: Program) -> set[str] | None:
     """Headers to whose fields egress, or a checksum, may write; None if more than that may happen to headers there."""
     if program.deparser.primitives:
         return None
     targets: list[Any] = [c.target for c in program.checksums if c.update]
-    for node in program.egress.nodes.values():
-        for action in node.actions if isinstance(node, Table) else ():
-            for primitive in action.primitives:
-                kinds = PRIMITIVES[primitive.op]
-                if primitive.op == "assign_VL" or {"element", "stack", "union"} & set(kinds):
-                    return None
-                targets += [a for a, kind in zip(primitive.arguments, kinds, strict=True) if kind == "target"]
+    for action in pipeline_actions(program.egress):
+        for primitive in action.primitives:
+            kinds = PRIMITIVES[primitive.op]
+            if primitive.op == "assign_VL" or {"element", "stack", "union"} & set(kinds):
+                return None
+            targets += [a for a, kind in zip(primitive.arguments, kinds, strict=True) if kind == "target"]
     if any(not isinstance(t, Field) or t.name == "$valid$" for t in targets):
         return None
     return {t.header for t in targets if not program.headers[t.header].is_metadata}

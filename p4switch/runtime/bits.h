@@ -119,19 +119,24 @@ INLINE int32_t shr_i32(int32_t v, uint64_t n) { return v >> (n < 31 ? n : 31); }
 INLINE int64_t shr_i64(int64_t v, uint64_t n) { return v >> (n < 63 ? n : 63); }
 INLINE int128_t shr_i128(int128_t v, uint64_t n) { return v >> (n < 127 ? n : 127); }
 
-/* P4's |+| and |-| on int<32>, without a wider type, so that loops of them vectorize. */
+/* P4's |+| and |-| on int<32>, without a wider type and without a choice, so that loops of them become few vector
+ * instructions. Only a result whose sign is wrong has left the range, on the other side. */
+INLINE int32_t saturated_i32(int32_t wrapped, int32_t overflow)
+{
+    int32_t mask = overflow >> 31, limit = wrapped >> 31 ^ INT32_MIN;
+    return (wrapped & ~mask) | (limit & mask);
+}
+
 INLINE int32_t add_saturating_i32(int32_t a, int32_t b)
 {
-    uint32_t sum = (uint32_t)a + (uint32_t)b, limit = ((uint32_t)a >> 31) + 0x7fffffffu;
-    bool overflow = (int32_t)(~((uint32_t)a ^ (uint32_t)b) & ((uint32_t)a ^ sum)) < 0;
-    return (int32_t)(overflow ? limit : sum);
+    int32_t sum = (int32_t)((uint32_t)a + (uint32_t)b);
+    return saturated_i32(sum, (a ^ sum) & (b ^ sum));
 }
 
 INLINE int32_t subtract_saturating_i32(int32_t a, int32_t b)
 {
-    uint32_t difference = (uint32_t)a - (uint32_t)b, limit = ((uint32_t)a >> 31) + 0x7fffffffu;
-    bool overflow = (int32_t)(((uint32_t)a ^ (uint32_t)b) & ((uint32_t)a ^ difference)) < 0;
-    return (int32_t)(overflow ? limit : difference);
+    int32_t difference = (int32_t)((uint32_t)a - (uint32_t)b);
+    return saturated_i32(difference, (a ^ b) & (a ^ difference));
 }
 
 /* P4 leaves division by zero open; the switch answers zero. */

@@ -237,10 +237,6 @@ static const struct stored *find_stored(const struct forwarder *f, const uint8_t
 /* Queues a packet for a port's socket, in a superframe with those before it if it fits. */
 static void enqueue(struct forwarder *f, struct port *port, uint8_t *packet, uint32_t length, uint8_t *checksum)
 {
-    if (port->is_cpu && checksum) {
-        complete_checksum(checksum, f->base->checksum_offset, packet + length);
-        checksum = NULL;
-    }
     bool joins = f->join && !port->is_cpu;
     const struct stored *stored = joins ? find_stored(f, packet, length) : NULL;
     struct joined *last = port->waiting ? port->out + port->waiting - 1 : NULL;
@@ -252,6 +248,8 @@ static void enqueue(struct forwarder *f, struct port *port, uint8_t *packet, uin
         port->used = (port->used + HEAD_ROOM + 63) / 64 * 64;
         last = port->out + port->waiting++;
         join_open(last, port->room + port->used, packet, length, checksum, f->base->checksum_offset, stored);
+        if (port->is_cpu && checksum)
+            complete_checksum(last->frame + (checksum - packet), f->base->checksum_offset, last->frame + length);
     }
     bool elsewhere = join_elsewhere(last);
     port->used = (uint32_t)(last->frame - port->room) + (elsewhere ? last->headers : last->length);
@@ -453,11 +451,14 @@ static void receive(struct forwarder *f, struct port *port, const struct virtio_
         return;
     }
     count_received(port, frame, length, s.segments, length + (s.segments - 1ull) * s.headers);
+    if (f->link_count == 0) /* emulated links may change packets */
+        base->superframe = ++base->superframes;
     for (uint32_t i = 0; i < s.segments; i++) {
         uint32_t size;
         uint8_t *packet = split(&s, i, &size);
         accept_packet(f, port, packet, size, now, packet + s.checksum);
     }
+    base->superframe = ALONE;
 }
 
 /* A packet from the control plane, to be processed as if it had come in at the port that it names. */

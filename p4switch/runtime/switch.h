@@ -35,6 +35,8 @@ struct replicas {
  * there yet (the sender's kernel left the rest to the network card), or is NULL. */
 typedef void emit_function(void *context, uint32_t port, uint8_t *packet, uint32_t length, uint8_t *checksum);
 
+#define ALONE 0
+
 struct switch_base;
 
 /* While a packet is replicated: what is emitted is the same every time from `from` on. */
@@ -109,6 +111,8 @@ struct switch_base {
     dequeue_packet_function *dequeue;
     struct queueing queueing; /* of the packet in hand */
     struct sharing sharing;
+    uint64_t superframes; /* that came */
+    uint64_t superframe;  /* number of the one whose packets are processed; or ALONE. `emit` leaves them as they are */
     struct replicas *multicast[MULTICAST_GROUPS];
     struct replicas *sessions[SESSIONS];
     struct table *value_sets;

@@ -1,0 +1,121 @@
+/* Replicas of a superframe's packets. Egress mostly does the same to the n-th replica of each: the same look-ups, the same
+ * new addresses. What it did to one packet's replicas is kept here and done again to those of the next, as long as that
+ * packet is the same in everything that egress looks at or writes to: the program says so (same_for_egress), and does it
+ * again (repeat_egress; codegen/replaying.py). All packets of a superframe go through under one lock, so that tables are
+ * the same too; what does something else each time (a register, a random number) is not replayed. Included between
+ * struct packet and struct state. */
+
+#ifndef P4SWITCH_REPLAY_H
+#define P4SWITCH_REPLAY_H
+
+#define REPLAYED 128      /* bytes of a packet, its first, in which all that egress uses has to stand */
+#define MOST_REPLAYED 32  /* replicas of a packet */
+#define MOST_COUNTED 4    /* counters in which egress has counted one replica */
+#define MOST_RECORDINGS 4 /* in a superframe: its packets may all be different */
+
+/* The bytes of a header up to the last that egress uses. */
+struct beginning {
+    uint16_t header, bytes;
+};
+
+/* What egress did to one replica. */
+struct replica_record {
+    uint8_t after[REPLAYED];
+    struct counter *counter[MOST_COUNTED];
+    uint32_t counted;
+    bool dropped;
+};
+
+struct replay {
+    uint64_t superframe;           /* that is recorded */
+    uint32_t recordings;           /* of its packets; each replaces the one before */
+    bool complete;                 /* the records may be replayed */
+    struct replica_record *record; /* of the replica that egress has in hand; NULL: it is not recorded */
+    /* The packet before egress: */
+    const struct replicas *group;
+    uint64_t now;
+    uint32_t length;
+    bool valid[HEADERS + 1];
+    ptrdiff_t at[HEADERS + 1]; /* of the headers that egress uses */
+    struct metadata meta;
+    uint8_t before[REPLAYED];
+    struct replica_record records[MOST_REPLAYED + 1];
+};
+
+/* Whether what is recorded is of this superframe and of a packet like this one; its fields are still to be compared. */
+INLINE bool replay_fits(const struct replay *r, const struct packet *p, const struct replicas *group, uint64_t superframe)
+{
+    return r->complete && r->superframe == superframe && r->group == group && r->now == p->now && r->length == p->length &&
+           !p->dirty && p->end - p->start >= REPLAYED && memcmp(p->valid, r->valid, sizeof p->valid) == 0;
+}
+
+/* Whether `count` bytes from `first` on in a header that egress uses are those of the packet that is recorded. */
+INLINE bool replay_same(const struct replay *r, const struct packet *p, unsigned header, unsigned first, unsigned count)
+{
+    const uint8_t *then = r->before + r->at[header];
+    return !p->valid[header] || memcmp(p->header[header] + first, then + first, count) == 0;
+}
+
+/* Makes them what egress made of them. */
+INLINE void replay_write(const struct replay *r, const struct replica_record *record, struct packet *p, unsigned header,
+                         unsigned first, unsigned count)
+{
+    if (p->valid[header])
+        memcpy(p->header[header] + first, record->after + r->at[header] + first, count);
+}
+
+/* Begins to record what egress does to the replicas of a packet, if it may. */
+__attribute__((noinline)) static void replay_open(struct replay *r, const struct packet *p, const struct replicas *group,
+                                                  uint64_t superframe, const struct beginning *used, unsigned count)
+{
+    if (r->superframe != superframe)
+        r->recordings = 0;
+    r->superframe = superframe;
+    r->complete = false;
+    if (superframe == ALONE || !group || group->count > MOST_REPLAYED || p->dirty || p->end - p->start < REPLAYED ||
+        r->recordings == MOST_RECORDINGS)
+        return;
+    for (unsigned i = 0; i < count; i++) {
+        unsigned header = used[i].header;
+        r->at[header] = p->header[header] - p->start;
+        if (p->valid[header] && (r->at[header] < 0 || r->at[header] + used[i].bytes > REPLAYED))
+            return;
+    }
+    r->recordings++;
+    r->group = group;
+    r->now = p->now;
+    r->length = p->length;
+    memcpy(r->valid, p->valid, sizeof r->valid);
+    r->meta = p->meta;
+    memcpy(r->before, p->start, REPLAYED);
+    r->complete = true; /* unless egress turns out to do what cannot be replayed */
+    r->record = r->records;
+    r->record->counted = 0;
+}
+
+/* Egress has counted. */
+INLINE void replay_counted(struct replay *r, struct counter *counter)
+{
+    if (!r->record)
+        return;
+    if (r->record->counted < MOST_COUNTED)
+        r->record->counter[r->record->counted++] = counter;
+    else
+        r->complete = false;
+}
+
+/* Egress is done with a replica. */
+INLINE void replay_record(struct replay *r, const struct packet *p, bool dropped)
+{
+    if (!r->record)
+        return;
+    memcpy(r->record->after, p->start, REPLAYED);
+    r->record->dropped = dropped;
+    r->record++;
+    r->record->counted = 0;
+}
+
+/* Egress is about to do something that may be something else for an equal packet. */
+INLINE void replay_refuse(struct replay *r) { r->complete = false; }
+
+#endif
