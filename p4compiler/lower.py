@@ -364,10 +364,11 @@ def _simple_key(e: ir.Expr) -> bool:
 
 
 def _all(span: Span, parts: list[ir.Expr]) -> ir.Expr:
-    result: ir.Expr = ir.Constant(types.Bool(), span, 1)
-    for part in parts:
-        result = fold.binary(span, types.Bool(), "&&", result, part)
-    return result
+    """All of them, as a tree that is not deep."""
+    if len(parts) <= 1:
+        return parts[0] if parts else ir.Constant(types.Bool(), span, 1)
+    half = len(parts) // 2
+    return fold.binary(span, types.Bool(), "&&", _all(span, parts[:half]), _all(span, parts[half:]))
 
 
 def _is_scalar(of: types.Type) -> bool:

@@ -97,12 +97,7 @@ def flat_output(x: NDArray[np.float32], out: NDArray[np.float32] | None) -> NDAr
     """Where the result goes, in one dimension: `out`, or a new array. ValueError: `out` does not fit `x`."""
     if out is None:
         return np.empty(x.size, np.float32)
-    if (
-        out.dtype != _FLOAT32
-        or out.shape != x.shape
-        or not out.flags.c_contiguous
-        or not out.flags.writeable
-    ):
+    if out.dtype != _FLOAT32 or out.shape != x.shape or not out.flags.c_contiguous or not out.flags.writeable:
         raise ValueError(
             f"out must be a writable, C-contiguous float32 array of shape {x.shape}, "
             f"not {out.dtype} of shape {out.shape}"

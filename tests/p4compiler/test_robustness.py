@@ -97,6 +97,11 @@ def test_what_is_nested_is_compiled_or_refused(
     )
 
 
+def test_long_stacks_are_compared(build: Callable[..., Compiled]) -> None:
+    declared = "header h_t { bit<8> a; bit<16> b; } struct headers { h_t h; h_t[250] s; h_t[250] t; }"
+    assert build(declarations=declared, apply="if (hdr.s == hdr.t) { meta.x = 1; }").json_text()
+
+
 @pytest.mark.parametrize("text", ["", ";", "// nothing\n#define X\n"])
 def test_an_empty_program_is_refused_by_its_name(tmp_path: Path, text: str) -> None:
     path = tmp_path / "empty.p4"

@@ -218,3 +218,29 @@ def test_names_never_clash() -> None:
         metadata=[[name, 8, False] for name in names],
     )
     assert Engine.load(program).process(1, bytes(range(12))) == [(1, bytes(range(1, 13)))]
+
+
+def chain_of_states(length: int, last: str | None) -> bytes:
+    """A parser of that many states, of which one leads to the next and the last one to `last`."""
+
+    def change(parsed: dict[str, Any]) -> None:
+        (first,) = parsed["parsers"][0]["parse_states"]
+        names = [first["name"], *(f"s{n}" for n in range(1, length))]
+        parsed["parsers"][0]["parse_states"] = [
+            {
+                "name": name,
+                "id": n,
+                "parser_ops": first["parser_ops"] if n == 0 else [],
+                "transition_key": [],
+                "transitions": [{"value": "default", "mask": None, "next_state": following}],
+            }
+            for n, (name, following) in enumerate(zip(names, [*names[1:], last], strict=True))
+        ]
+
+    return altered(change)
+
+
+@pytest.mark.parametrize(("last", "guarded"), [(None, False), ("s1", True)])
+def test_only_parsers_that_may_go_round_count_their_states(last: str | None, guarded: bool) -> None:
+    """Also where there are hundreds of states."""
+    assert ("PARSER_STATES" in translate(read_program(chain_of_states(500, last)))) == guarded
