@@ -95,7 +95,8 @@ class Split:
     """Where the time of an in-network all-reduce goes, in seconds, and what the next limit is.
 
     worker: of the mean worker, by part; receive and send are the kernel's, the rest is Python and exponents. switches:
-    processor time of all of them, kernel included. busy: processor time of everybody over what the cores had.
+    processor time of all of them, kernel included, and yielding after it. busy: processor time of everybody, waits that
+    yield included, over what the cores had from the first call to the last result.
     """
 
     worker: dict[str, float]
@@ -305,6 +306,14 @@ def _times(reports: Sequence[Report]) -> list[float]:
     return times
 
 
+def _whole_times(reports: Sequence[Report]) -> list[float]:
+    """Of each repetition, from the first call to the last result."""
+    starts = np.min([report.starts for report in reports], axis=0)
+    ends = np.max([report.ends for report in reports], axis=0)
+    times: list[float] = (ends - starts).tolist()
+    return times
+
+
 def _summary(size: int, rounds: Sequence[Sequence[Report]]) -> Measured:
     times = [seconds for reports in rounds for seconds in _times(reports)]
     everybody = [report for reports in rounds for report in reports]
@@ -327,10 +336,10 @@ def _split(on: Network, ours: Measured, rounds: Sequence[Sequence[Report]], swit
     own = sum(sum(report.ends) - sum(report.starts) for report in everybody) / count
     parts = {name: sum(report.parts[name] for report in everybody) / count for name in everybody[0].parts}
     parts["the rest"] = own - sum(parts.values())
-    mean = statistics.fmean(seconds for reports in rounds for seconds in _times(reports))
+    whole = statistics.fmean(seconds for reports in rounds for seconds in _whole_times(reports))
     cores = len(os.sched_getaffinity(0))
-    busy = (ours.user + ours.system + switches) / mean / cores
-    each = switches / len(on.topology.switches) / mean
+    busy = (ours.user + ours.system + switches) / whole / cores
+    each = switches / len(on.topology.switches) / whole
     used = 0.0 if on.rate is None else ours.goodput_bits_per_second / on.rate / EFFICIENCY
     if 0.85 < used < _BURST:
         limit = f"the links: {used:.0%} of what the packets' headers leave of them"
