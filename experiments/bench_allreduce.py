@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from controller.controller import Controller
 from controller.tree import FIRST_UDP_PORT
@@ -300,17 +301,16 @@ def _measure_size(
 
 def _times(reports: Sequence[Report]) -> list[float]:
     """Of each repetition, from the last call to the last result; all processes share CLOCK_MONOTONIC."""
-    starts = np.max([report.starts for report in reports], axis=0)
-    ends = np.max([report.ends for report in reports], axis=0)
-    times: list[float] = (ends - starts).tolist()
-    return times
+    return _until_last_result(reports, np.max([report.starts for report in reports], axis=0))
 
 
 def _whole_times(reports: Sequence[Report]) -> list[float]:
-    """Of each repetition, from the first call to the last result."""
-    starts = np.min([report.starts for report in reports], axis=0)
-    ends = np.max([report.ends for report in reports], axis=0)
-    times: list[float] = (ends - starts).tolist()
+    """Of each repetition, from the first call on."""
+    return _until_last_result(reports, np.min([report.starts for report in reports], axis=0))
+
+
+def _until_last_result(reports: Sequence[Report], since: NDArray[np.float64]) -> list[float]:
+    times: list[float] = (np.max([report.ends for report in reports], axis=0) - since).tolist()
     return times
 
 

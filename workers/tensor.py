@@ -33,9 +33,8 @@ def span(indices: NDArray[np.int64]) -> slice | NDArray[np.int64]:
 class Tensor(ABC):
     """The blocks of vectors of `elements` (at least one) float32 numbers, which are summed one after the other.
 
-    chunks: how many the vector begun last has, as far as it is known. least_chunks: how many if all is as expected.
-    expected: exponents by block; None where there are more blocks than the window has slots. delayed: whether the first
-    chunks carry values scaled for those. bare: how many chunks carry no values, the first B or none.
+    chunks: how many the vector begun last has, as far as it is known. expected: exponents by block; None where there
+    are more blocks than the window has slots. delayed: whether the first chunks carry values scaled for those.
     """
 
     def __init__(self, elements: int, *, workers: int, values: int, window: int) -> None:
@@ -44,11 +43,19 @@ class Tensor(ABC):
         self.values = values
         self.blocks = -(-elements // values)
         self.lead = min(window, self.blocks)
-        self.bare = self.lead
-        self.least_chunks = self.blocks + self.bare
         self.chunks = 0
         self.expected = np.zeros(self.blocks, np.int8) if self.blocks == self.lead else None
         self.delayed = False
+
+    @property
+    def bare(self) -> int:
+        """How many chunks carry no values: the first B, or none."""
+        return 0 if self.delayed else self.lead
+
+    @property
+    def least_chunks(self) -> int:
+        """How many chunks the next vector has if all is as expected."""
+        return self.blocks + self.bare
 
     @property
     @abstractmethod
@@ -69,10 +76,7 @@ class Tensor(ABC):
 
     def finish(self) -> None:
         """Every chunk has been read; the next vector is expected to be like this one."""
-        if self.expected is not None:
-            self.delayed = True
-            self.bare = 0
-            self.least_chunks = self.blocks
+        self.delayed = self.expected is not None
 
     def error_bound(self, total: NDArray[np.float32]) -> NDArray[np.float64]:
         """The bound that quantization promises for each element of the vector summed last, given its sum."""
