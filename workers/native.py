@@ -1,4 +1,4 @@
-"""The worker's per-packet work in C: native.c, compiled on first use and kept in a cache by content.
+"""The worker's per-packet work in C: native.c and exchange.c, compiled on first use and kept in a cache by content.
 
 Everything here does what the numpy code does, to the bit; without a C compiler that code does it alone.
 """
@@ -21,7 +21,9 @@ from workers.protocol import InNetworkStatistics, Lease, Worker
 from workers.recovery import Recovery
 from workers.tensor import NOT_QUANTIZABLE, Tensor
 
-SOURCE = Path(__file__).with_name("native.c")
+SOURCES = tuple(Path(__file__).with_name(name) for name in ("native.c", "exchange.c"))
+NAMES = " and ".join(path.name for path in SOURCES)
+HEADER = Path(__file__).with_name("native.h")
 FLAGS = ("-std=gnu11", "-O3", "-march=native", "-ffp-contract=off", "-fPIC", "-shared")
 
 PARTS = ("wait", "receive", "unpack", "pack", "send")  # enum part
@@ -31,7 +33,7 @@ _pointer, _int64, _double, _byte = ctypes.c_void_p, ctypes.c_int64, ctypes.c_dou
 
 
 class _Work(ctypes.Structure):
-    """struct work of native.c."""
+    """struct work of native.h."""
 
     _fields_ = (
         *((name, _pointer) for name in ("awaited", "times_sent", "backoffs", "sendings")),
@@ -53,7 +55,7 @@ class _Work(ctypes.Structure):
 
 
 class Link(ctypes.Structure):
-    """struct link of native.c: a socket, how it sends, and memory for what it receives.
+    """struct link of exchange.c: a socket, how it sends, and memory for what it receives.
 
     enough: bytes that need not wait for more. patience: how long else, as a part of the round-trip time, and in seconds
     (not at all for less than the shortest).
@@ -69,7 +71,7 @@ class Link(ctypes.Structure):
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """native.c, compiled for this processor by $CC or cc.
+    """Both, compiled for this processor by $CC or cc.
 
     None where there is no compiler; and, with a warning, where it fails.
     """
@@ -80,7 +82,7 @@ def library() -> ctypes.CDLL | None:
         return _declare(ctypes.CDLL(str(_compiled(found))))
     except (OSError, subprocess.CalledProcessError) as error:
         said = error.stderr if isinstance(error, subprocess.CalledProcessError) else error
-        warnings.warn(f"workers go on without {SOURCE.name}, more slowly: {said}", stacklevel=2)
+        warnings.warn(f"workers go on without {NAMES}, more slowly: {said}", stacklevel=2)
         return None
 
 
@@ -88,7 +90,8 @@ def _compiled(found: str) -> Path:
     """The library, made if need be; the workers of a machine start together, and one of them makes it."""
     status = Path(found).resolve().stat()
     processor = Path("/proc/cpuinfo").read_text().partition("\nflags")[2].partition("\n")[0]
-    made_of = (SOURCE.read_bytes(), found, status.st_size, status.st_mtime_ns, processor, FLAGS)
+    read = [path.read_bytes() for path in (*SOURCES, HEADER)]
+    made_of = (read, found, status.st_size, status.st_mtime_ns, processor, FLAGS)
     name = f"workers-{hashlib.sha256(repr(made_of).encode()).hexdigest()[:32]}.so"
     kept = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fanin" / name
     kept.parent.mkdir(parents=True, exist_ok=True)
@@ -96,7 +99,7 @@ def _compiled(found: str) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not kept.exists():
             built = kept.with_suffix(".building")  # of a compilation cut short, too, which is overwritten
-            command = [found, *FLAGS, "-o", str(built), str(SOURCE), "-lm"]
+            command = [found, *FLAGS, "-o", str(built), *map(str, SOURCES), "-lm"]
             subprocess.run(command, capture_output=True, text=True, check=True)
             built.replace(kept)
     return kept
@@ -118,7 +121,7 @@ def _declare(loaded: ctypes.CDLL) -> ctypes.CDLL:
 def _library() -> ctypes.CDLL:
     loaded = library()
     if loaded is None:
-        raise RuntimeError(f"{SOURCE.name} has not been compiled here")
+        raise RuntimeError(f"{NAMES} have not been compiled here")
     return loaded
 
 

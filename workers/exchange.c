@@ -1,0 +1,234 @@
+/* How a worker waits for packets, and sends and receives many of them in a system call: udp.py's loop, in C. */
+
+#define _GNU_SOURCE
+#include "native.h"
+
+#include <errno.h>
+#include <math.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+
+enum { UDP_SEGMENT = 103, UDP_GRO = 104, MOST_MESSAGES = 64 };
+
+/* Waking up takes long, so a wait begins with yielding the processor. The results of a vector that fits into the window
+ * come together when the last worker has sent, which is worth SPIN_SHORT seconds. Those of a longer one keep coming, and
+ * all workers and the switch have to compute meanwhile: SPIN_LONG, and where a wait took longer than LONG, on slow links
+ * or since others want the processor and yielding gives it to them for long, the next are slept through. */
+#define SPIN_SHORT 500e-6
+#define SPIN_LONG 100e-6
+#define LONG 200e-6
+#define SLEEPS 16
+
+struct link { /* native.Link */
+    int64_t socket, segments, offload, room, enough;
+    double patience, shortest_patience, longest_patience;
+    uint8_t *buffer;
+    int64_t sleeps; /* so many waits more are slept through from the start */
+};
+
+struct message {
+    int64_t length, size; /* in bytes: of all, and of each datagram in it but perhaps the last */
+};
+
+struct inbox { /* messages side by side in the link's buffer */
+    int64_t count, end;
+    struct message messages[MOST_MESSAGES];
+};
+
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* Books the time since `now` on a part, and returns the time. */
+static double spend(struct work *w, enum part part, double now)
+{
+    double then = now;
+    now = seconds();
+    w->spent[part] += now - then;
+    return now;
+}
+
+static struct timespec as_timespec(double duration)
+{
+    return (struct timespec){(time_t)duration, (long)((duration - floor(duration)) * 1e9)};
+}
+
+static bool no_offload(int error) /* no such option, or no checksum offload */
+{
+    return error == ENOPROTOOPT || error == EOPNOTSUPP || error == EINVAL || error == EIO;
+}
+
+/* Sends the packets of `ready`, many in a message if the device can; returns 0 or an error. Those not sent then count as
+ * lost. */
+static int send_ready(struct work *w, struct link *l)
+{
+    int64_t size = packet_size(w, w->ready[0]);
+    const uint8_t *packets = is_bare(w, w->ready[0]) ? w->leading : w->carrying;
+    for (int64_t first = 0, last; first < w->ready_count; first = last) {
+        struct iovec pieces[MOST_MESSAGES];
+        int64_t count = 0, left = w->ready_count - first, most = l->offload ? l->segments : 1;
+        last = first + left / ((left + most - 1) / most); /* messages of about the same size */
+        const uint8_t *end = NULL; /* packets side by side are one piece */
+        for (int64_t i = first; i < last; i++) {
+            const uint8_t *packet = packets + (w->ready[i] + w->first_chunk) % w->window * size;
+            if (packet != end)
+                pieces[count++] = (struct iovec){(uint8_t *)packet, 0};
+            pieces[count - 1].iov_len += (size_t)size;
+            end = packet + size;
+        }
+        struct msghdr message = {.msg_iov = pieces, .msg_iovlen = (size_t)count};
+        union {
+            char bytes[CMSG_SPACE(sizeof(uint16_t))];
+            struct cmsghdr header;
+        } control = {.header = {CMSG_LEN(sizeof(uint16_t)), IPPROTO_UDP, UDP_SEGMENT}};
+        if (l->offload) {
+            uint16_t segment = (uint16_t)size;
+            memcpy(CMSG_DATA(&control.header), &segment, sizeof segment);
+            message.msg_control = &control;
+            message.msg_controllen = sizeof control;
+        }
+        ssize_t sent;
+        do
+            sent = sendmsg((int)l->socket, &message, 0);
+        while (sent < 0 && errno == EINTR);
+        if (sent < 0 && l->offload && no_offload(errno)) {
+            l->offload = 0;
+            setsockopt((int)l->socket, IPPROTO_UDP, UDP_SEGMENT, &(int){0}, sizeof(int));
+            last = first;
+            continue;
+        }
+        if (sent < 0 && errno != ECONNREFUSED) /* that tells of a datagram sent before */
+            return errno;
+        w->sent += last - first;
+        w->sent_bytes += (last - first) * size;
+    }
+    return 0;
+}
+
+/* Takes messages until there are `enough` bytes; returns 0, or the error that there was in place of one. */
+static int take_messages(const struct link *l, int64_t enough, struct inbox *in)
+{
+    while (in->end < enough && in->count < MOST_MESSAGES) {
+        union {
+            char bytes[CMSG_SPACE(sizeof(int))];
+            struct cmsghdr header;
+        } control;
+        struct iovec piece = {l->buffer + in->end, (size_t)(l->room - in->end)};
+        struct msghdr message = {
+            .msg_iov = &piece, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+        ssize_t length = recvmsg((int)l->socket, &message, MSG_DONTWAIT);
+        if (length < 0 && (errno == ECONNREFUSED || errno == EINTR))
+            continue;
+        if (length < 0)
+            return errno == EAGAIN ? 0 : errno;
+        int size = (int)length;
+        struct cmsghdr *said = CMSG_FIRSTHDR(&message);
+        if (said && said->cmsg_level == IPPROTO_UDP && said->cmsg_type == UDP_GRO)
+            memcpy(&size, CMSG_DATA(said), sizeof size);
+        in->messages[in->count++] = (struct message){length, size};
+        in->end += length;
+    }
+    return 0;
+}
+
+static void take_datagrams(struct work *w, const uint8_t *datagrams, int64_t count, int64_t size, double now)
+{
+    w->received += count;
+    w->received_bytes += count * size;
+    if (size == HEADER + 4 * 64 || size == HEADER + 4 * 256)
+        take_batch(w, datagrams, count, size, size, now);
+    else
+        w->ignored[MALFORMED] += count;
+}
+
+static void take_inbox(struct work *w, const struct link *l, const struct inbox *in, double now)
+{
+    const uint8_t *datagrams = l->buffer;
+    for (const struct message *m = in->messages; m < in->messages + in->count; datagrams += m->length, m++) {
+        int64_t whole = m->size ? m->length / m->size : 0, rest = m->length - whole * m->size;
+        take_datagrams(w, datagrams, whole, m->size, now);
+        if (rest)
+            take_datagrams(w, datagrams + whole * m->size, 1, rest, now);
+    }
+}
+
+/* Sends what is ready, if anything is; returns 0 or an error. */
+static int answer(struct work *w, struct link *l, double *now)
+{
+    if (!w->ready_count)
+        return 0;
+    pack(w, w->ready, w->ready_count, *now);
+    *now = spend(w, PACK, *now);
+    int error = send_ready(w, l);
+    w->ready_count = 0;
+    *now = spend(w, SEND, *now);
+    return error;
+}
+
+/* Until when to yield in a wait that begins now. */
+static double spin_until(const struct work *w, const struct link *l, double now)
+{
+    if (w->expected)
+        return now + SPIN_SHORT;
+    return l->sleeps ? now : now + SPIN_LONG;
+}
+
+/* Sends what is ready, receives and answers until all results are there, the clock passes `until`, or a timer may have
+ * expired. Where fewer than `enough` bytes have come, more must come and much is left to do, it waits for them for a part
+ * of a round-trip time. Returns 0 or an error. */
+int exchange(struct work *w, struct link *l, double until)
+{
+    struct inbox in;
+    double now = seconds();
+    int error = answer(w, l, &now);
+    double idle_since = now, spins = spin_until(w, l, now);
+    while (!error && w->missing && now < fmin(until, w->timers->not_before)) {
+        in.count = in.end = 0;
+        if ((error = take_messages(l, 1, &in)))
+            return error;
+        if (!in.count && now < spins) {
+            double yielded = now;
+            sched_yield();
+            now = spend(w, WAIT, now);
+            if (now > yielded + LONG)
+                spins = now; /* others want the processor */
+            continue;
+        }
+        if (!in.count) {
+            struct pollfd one = {(int)l->socket, POLLIN, 0};
+            struct timespec wait = as_timespec(fmax(fmin(until, w->timers->not_before) - now, 0));
+            int ready = ppoll(&one, 1, &wait, NULL);
+            if (ready < 0)
+                return errno == EINTR ? 0 : errno; /* a signal is for Python to handle */
+            now = spend(w, WAIT, now);
+            continue;
+        }
+        l->sleeps = now > idle_since + LONG ? SLEEPS : l->sleeps - (l->sleeps > 0);
+        now = spend(w, RECEIVE, now);
+        int64_t most = w->timers->running * (HEADER + 4 * 64);
+        bool late = w->missing <= w->window; /* soon nothing will be left to send */
+        double rtt = isnan(w->rtt->smoothed) ? 0 : w->rtt->smoothed;
+        double patience = fmin(rtt * l->patience, l->longest_patience);
+        if (!late && patience >= l->shortest_patience && in.end < (most < l->enough ? most : l->enough)) {
+            struct timespec wait = as_timespec(patience);
+            nanosleep(&wait, NULL);
+            now = spend(w, WAIT, now);
+            if ((error = take_messages(l, l->enough, &in)))
+                return error;
+            now = spend(w, RECEIVE, now);
+        }
+        take_inbox(w, l, &in, now);
+        now = spend(w, TAKE, now);
+        error = answer(w, l, &now);
+        idle_since = now;
+        spins = spin_until(w, l, now);
+    }
+    return error;
+}

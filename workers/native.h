@@ -1,0 +1,59 @@
+/* What native.c (the protocol) and exchange.c (the socket) share; native.py has the same structs. */
+
+#ifndef WORKERS_NATIVE_H
+#define WORKERS_NATIVE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { HEADER = 10 }; /* bytes of a packet before its values */
+
+enum reason { MALFORMED, OTHER_LEASE, UNKNOWN_CHUNK, DUPLICATE, REASONS };
+
+enum part { WAIT, RECEIVE, TAKE, PACK, SEND, PARTS };
+
+struct rtt { /* recovery.RttEstimator */
+    double smoothed, variation, rto, rto_without_floor;
+};
+
+struct timers { /* recovery.Timers */
+    double answered, not_before;
+    int64_t backoff, next_sending, newest_answered, running, flight;
+};
+
+struct work {
+    /* One lease's. By place: */
+    int64_t *awaited, *times_sent, *backoffs, *sendings;
+    double *first_sent, *last_sent, *timeouts, *lost_at;
+    uint8_t *measured, *leading, *carrying; /* the last two: packets */
+    int64_t *ready;                         /* chunks to send, in order */
+    struct rtt *rtt;
+    struct timers *timers;
+    double initial_rto, min_rto, max_rto, granularity;
+    int64_t lease, window, first_slot, values, workers;
+    float *x_tail, *out_tail; /* for the last block of an all-reduce if it is not whole */
+    /* Room for any that the worker has been asked for so far, by chunk and by block: */
+    int8_t *e0, *e1;
+    double *factors;
+    uint8_t *accepted;
+    int64_t *missed; /* blocks whose exponents are not as expected, ascending */
+    /* One all-reduce's. rest: elements of the last block if it is not whole. */
+    const float *x;
+    float *out;
+    int8_t *expected; /* exponents, by block; NULL: the vector has more blocks than the window */
+    int64_t delayed;  /* whether the first chunks carry values, scaled by those */
+    int64_t first_chunk, whole_blocks, rest, blocks, lead, chunks, undecided, missed_count;
+    int64_t missing; /* results, of chunks known to be needed */
+    int64_t ready_count;
+    double progress; /* when something new arrived last */
+    /* Until Python has read them. Datagrams and bytes: of exchange() alone. */
+    int64_t received, received_bytes, sent, sent_bytes, accepted_count, saturated, ignored[REASONS];
+    double spent[PARTS]; /* seconds, since the lease began */
+};
+
+bool is_bare(const struct work *w, int64_t chunk);
+int64_t packet_size(const struct work *w, int64_t chunk);
+int64_t pack(struct work *w, const int64_t *chunks, int64_t count, double now);
+void take_batch(struct work *w, const uint8_t *datagrams, int64_t count, int64_t size, int64_t stride, double now);
+
+#endif
