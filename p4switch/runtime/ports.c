@@ -81,7 +81,7 @@ struct forwarder *forwarder_open(struct switch_base *base, uint32_t count, const
         return NULL;
     f->base = base;
     f->count = count;
-    f->join = join;
+    f->join = f->join_udp = join;
     f->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     f->ports = calloc(count ? count : 1, sizeof *f->ports);
     size_t in_front = (HEAD_ROOM + base->headroom + 63) / 64 * 64;
@@ -175,13 +175,16 @@ static void count_received(struct port *port, const uint8_t *frame, uint32_t len
     count_kind(frame, length, packets, &s->received_multicast, &s->received_broadcast);
 }
 
-/* `sign` is -1 for a frame that was counted and could not be sent. */
-static void count_sent(struct port *port, const struct joined *frame, int64_t sign)
+/* Counts the first so many packets of a frame as sent, and the others as dropped. */
+static void count_sent(struct port *port, const struct joined *frame, uint32_t packets)
 {
     struct port_statistics *s = &port->statistics;
-    uint64_t packets = (uint64_t)sign * frame->segments;
+    s->dropped += frame->segments - packets;
+    if (!packets)
+        return;
+    uint64_t whole = frame->headers + (uint64_t)packets * frame->size; /* unless the last is shorter */
     s->sent += packets;
-    s->sent_bytes += (uint64_t)sign * frame->length + (packets - (uint64_t)sign) * frame->headers;
+    s->sent_bytes += (packets == frame->segments ? frame->length : whole) + (packets - 1ull) * frame->headers;
     count_kind(frame->frame, frame->length, packets, &s->sent_multicast, &s->sent_broadcast);
 }
 
@@ -199,16 +202,15 @@ static void port_flush(struct port *port)
         pieces[i][0] = (struct iovec){frame->frame - head, head + (elsewhere ? frame->headers : frame->length)};
         pieces[i][1] = (struct iovec){(void *)frame->payload, frame->length - frame->headers};
         messages[i] = (struct mmsghdr){.msg_hdr = {.msg_iov = pieces[i], .msg_iovlen = elsewhere ? 2 : 1}};
-        count_sent(port, frame, 1);
     }
     for (uint32_t done = 0; done < port->waiting;) {
         int sent = sendmmsg(port->socket, messages + done, port->waiting - done, MSG_DONTWAIT | MSG_NOSIGNAL);
-        if (sent > 0) {
+        for (int i = 0; i < sent; i++, done++)
+            count_sent(port, port->out + done, port->out[done].segments);
+        if (sent > 0)
             port->statistics.sent_frames += (uint32_t)sent;
-            done += (uint32_t)sent;
-        } else if (errno != EINTR) {
-            port->statistics.dropped += port->out[done].segments;
-            count_sent(port, port->out + done, -1);
+        else if (errno != EINTR) {
+            count_sent(port, port->out + done, send_refused(port, port->out + done, errno));
             done++;
         }
     }
@@ -248,6 +250,7 @@ static void enqueue(struct forwarder *f, struct port *port, uint8_t *packet, uin
         port->used = (port->used + HEAD_ROOM + 63) / 64 * 64;
         last = port->out + port->waiting++;
         join_open(last, port->room + port->used, packet, length, checksum, f->base->checksum_offset, stored);
+        last->joinable = last->joinable && (last->tcp || f->join_udp);
         if (port->is_cpu && checksum)
             complete_checksum(last->frame + (checksum - packet), f->base->checksum_offset, last->frame + length);
     }
@@ -516,6 +519,10 @@ static bool serve(struct forwarder *f, struct port *port)
 {
     uint32_t batch = port->superframes ? SUPER_BATCH : BATCH;
     int count = recvmmsg(port->socket, f->messages, batch, MSG_DONTWAIT, NULL);
+    if (count < 0 && errno != EAGAIN && errno != EINTR && errno != ENETDOWN) {
+        receive_refused(port, errno);
+        return true; /* there may be more behind it */
+    }
     if (count <= 0)
         return false;
     port->superframes = false;
