@@ -176,6 +176,8 @@ class MininetNetwork:
         device = link.end(host.name).interface
         gateway_mac = self.topology.switch(host.leaf).mac
         yield "for f in /proc/sys/net/ipv6/conf/*/disable_ipv6; do [ ! -e $f ] || echo 1 > $f; done"
+        # There is one way: a redirect is forged.
+        yield "for f in /proc/sys/net/ipv4/conf/*/accept_redirects; do echo 0 > $f; done"
         yield from self._set_up(link, host.name)
         yield "ip -batch - << end"
         yield "link set lo up"

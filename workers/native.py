@@ -58,7 +58,7 @@ class Link(ctypes.Structure):
     """struct link of exchange.c: a socket, how it sends, and memory for what it receives.
 
     enough: bytes that need not wait for more. patience: how long else, as a part of the round-trip time, and in seconds
-    (not at all for less than the shortest).
+    (not at all for less than the shortest). loss: the last error that counted as one; 0: none.
     """
 
     _fields_ = (
@@ -66,6 +66,7 @@ class Link(ctypes.Structure):
         *((name, _double) for name in ("patience", "shortest_patience", "longest_patience")),
         ("buffer", _pointer),
         ("sleeps", _int64),
+        ("loss", _int64),
     )
 
 
