@@ -175,16 +175,14 @@ static void count_received(struct port *port, const uint8_t *frame, uint32_t len
     count_kind(frame, length, packets, &s->received_multicast, &s->received_broadcast);
 }
 
-/* Counts the first so many packets of a frame as sent, and the others as dropped. */
-static void count_sent(struct port *port, const struct joined *frame, uint32_t packets)
+/* Counts so many packets of a frame; `sign` is -1 for those that were counted and could not be sent. */
+static void count_sent(struct port *port, const struct joined *frame, uint32_t segments, int64_t sign)
 {
     struct port_statistics *s = &port->statistics;
-    s->dropped += frame->segments - packets;
-    if (!packets)
-        return;
-    uint64_t whole = frame->headers + (uint64_t)packets * frame->size; /* unless the last is shorter */
+    uint64_t packets = (uint64_t)sign * segments, each = frame->headers + (uint64_t)frame->size;
+    bool all = segments == frame->segments; /* the last may be shorter */
     s->sent += packets;
-    s->sent_bytes += (packets == frame->segments ? frame->length : whole) + (packets - 1ull) * frame->headers;
+    s->sent_bytes += all ? (uint64_t)sign * frame->length + (packets - (uint64_t)sign) * frame->headers : packets * each;
     count_kind(frame->frame, frame->length, packets, &s->sent_multicast, &s->sent_broadcast);
 }
 
@@ -202,16 +200,19 @@ static void port_flush(struct port *port)
         pieces[i][0] = (struct iovec){frame->frame - head, head + (elsewhere ? frame->headers : frame->length)};
         pieces[i][1] = (struct iovec){(void *)frame->payload, frame->length - frame->headers};
         messages[i] = (struct mmsghdr){.msg_hdr = {.msg_iov = pieces[i], .msg_iovlen = elsewhere ? 2 : 1}};
+        count_sent(port, frame, frame->segments, 1);
     }
     for (uint32_t done = 0; done < port->waiting;) {
         int sent = sendmmsg(port->socket, messages + done, port->waiting - done, MSG_DONTWAIT | MSG_NOSIGNAL);
-        for (int i = 0; i < sent; i++, done++)
-            count_sent(port, port->out + done, port->out[done].segments);
-        if (sent > 0)
+        if (sent > 0) {
             port->statistics.sent_frames += (uint32_t)sent;
-        else if (errno != EINTR) {
-            count_sent(port, port->out + done, send_refused(port, port->out + done, errno));
-            done++;
+            done += (uint32_t)sent;
+        } else if (errno != EINTR) {
+            const struct joined *frame = port->out + done++;
+            uint32_t lost = frame->segments - send_refused(port, frame, errno);
+            port->statistics.dropped += lost;
+            if (lost)
+                count_sent(port, frame, lost, -1);
         }
     }
     port->waiting = port->used = 0;

@@ -1,11 +1,8 @@
 """Whether superframes pass between hosts and switches is found out by trying; if not, a network does without."""
 
 import json
-import shutil
 import subprocess
-import tempfile
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
@@ -35,18 +32,9 @@ DROP = (
 
 
 @pytest.fixture
-def old_kernel(environment: dict[str, str]) -> Iterator[None]:
-    """From here on `run` runs scripts as on a kernel before 6.2: see old_kernel.c."""
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("no C compiler")
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder).chmod(0o755)  # for nobody
-        library = Path(folder, "old_kernel.so")
-        source = Path(__file__).with_name("old_kernel.c")
-        subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
-        environment["LD_PRELOAD"] = str(library)
-        yield
+def on_old_kernel(old_kernel: dict[str, str], environment: dict[str, str]) -> None:
+    """What `run` runs from here on."""
+    environment |= old_kernel
 
 
 def lines(run: Run, script: str) -> list[str]:
@@ -71,7 +59,7 @@ def test_what_takes_superframes_apart_or_loses_them_is_named(run: Run) -> None:
 
 
 @pytest.mark.live
-@pytest.mark.usefixtures("old_kernel")
+@pytest.mark.usefixtures("on_old_kernel")
 def test_a_kernel_whose_packet_sockets_know_no_superframes_of_udp_is_found_out(run: Run) -> None:
     (found,) = lines(run, "refusal()")
     assert found.endswith("loses superframes of UDP from hosts to switches (Invalid argument)")
@@ -121,7 +109,7 @@ def built(run: Run, script: str) -> tuple[list[list[object]], str]:
 
 
 @pytest.mark.live
-@pytest.mark.usefixtures("old_kernel")
+@pytest.mark.usefixtures("on_old_kernel")
 def test_a_network_on_such_a_kernel_carries_plain_frames_and_says_what_that_costs_once(run: Run) -> None:
     seen, said = built(run, "build(); build()")
     assert seen == [[False, "off", "on"]] * 2
