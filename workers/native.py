@@ -24,6 +24,17 @@ from workers.tensor import NOT_QUANTIZABLE, Tensor
 SOURCES = tuple(Path(__file__).with_name(name) for name in ("native.c", "exchange.c"))
 NAMES = " and ".join(path.name for path in SOURCES)
 HEADER = Path(__file__).with_name("native.h")
+CPUINFO = Path("/proc/cpuinfo")
+PROCESSOR = (
+    "vendor_id",
+    "cpu family",
+    "model\t",
+    "flags",
+    "Features",
+    "CPU implementer",
+    "CPU part",
+    "CPU variant",
+)
 FLAGS = ("-std=gnu11", "-O3", "-march=native", "-ffp-contract=off", "-fPIC", "-shared")
 
 PARTS = ("wait", "receive", "unpack", "pack", "send")  # enum part
@@ -90,9 +101,8 @@ def library() -> ctypes.CDLL | None:
 def _compiled(found: str) -> Path:
     """The library, made if need be; the workers of a machine start together, and one of them makes it."""
     status = Path(found).resolve().stat()
-    processor = Path("/proc/cpuinfo").read_text().partition("\nflags")[2].partition("\n")[0]
     read = [path.read_bytes() for path in (*SOURCES, HEADER)]
-    made_of = (read, found, status.st_size, status.st_mtime_ns, processor, FLAGS)
+    made_of = (read, found, status.st_size, status.st_mtime_ns, _processor(), FLAGS)
     name = f"workers-{hashlib.sha256(repr(made_of).encode()).hexdigest()[:32]}.so"
     kept = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fanin" / name
     kept.parent.mkdir(parents=True, exist_ok=True)
@@ -104,6 +114,15 @@ def _compiled(found: str) -> Path:
             subprocess.run(command, capture_output=True, text=True, check=True)
             built.replace(kept)
     return kept
+
+
+def _processor() -> list[str]:
+    """What -march=native depends on, in a cache that several machines may share; of the first processor."""
+    try:
+        first = CPUINFO.read_text().strip().partition("\n\n")[0]
+    except OSError:
+        return []
+    return [line for line in first.splitlines() if line.startswith(PROCESSOR)]
 
 
 def _declare(loaded: ctypes.CDLL) -> ctypes.CDLL:
