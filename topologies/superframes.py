@@ -46,6 +46,8 @@ address add {_HOST}/30 dev {NEAR}
 neighbour add {_SWITCH} lladdr {_SWITCH_MAC} dev {NEAR} nud permanent
 """
 
+COSTS = "datagrams cross the network one by one, and large all-reduces take several times as long; sums are the same"
+
 _logger = logging.getLogger(__name__)
 
 
@@ -57,11 +59,7 @@ def carried() -> bool:
         NetworkError: no namespace or veth pair can be made.
     """
     if reason := refusal():
-        _logger.warning(
-            "%s. So datagrams cross the network one by one: sums are the same, large all-reduces and benchmarks take "
-            "several times as long.",
-            reason,
-        )
+        _logger.warning("%s: %s (Linux 6.2 or later carries them)", reason, COSTS)
     return not reason
 
 
