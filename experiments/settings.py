@@ -254,6 +254,8 @@ class Settings(Table):
             yield f"switch: {self.switch!r} cannot run in virtual time; set world = 'live'"
         if self.training is not None:
             yield "training: is live only; set world = 'live', or size in its place"
+        if not self.topology.offload:
+            yield "topology.offload: is live only; leave it out, or set world = 'live'"
         if self.transport == "tcp":
             yield "transport: 'tcp' is live only; set 'selective-repeat', 'go-back-n', or world = 'live'"
 
