@@ -10,9 +10,6 @@
 #include "reasons.p4"
 #include "values.p4"
 
-#define UDP_LENGTH_64 274
-#define UDP_LENGTH_256 1042
-
 control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     // What a cell holds. A lease of 0 is never granted, so a fresh register belongs to nobody.
     @name("lease") register<bit<8>>(CELLS) lease_register;

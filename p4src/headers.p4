@@ -67,6 +67,9 @@ const bit<4> MSG_RESULT = 1; // down the tree
 const bit<3> SIZE_64 = 1;
 const bit<3> SIZE_256 = 3;
 
+#define UDP_LENGTH_64 274
+#define UDP_LENGTH_256 1042
+
 header switchml_t {
     bit<4> msg_type;
     bit<1> saturated;  // set in a result in which an addition met the limits of int32
@@ -106,6 +109,8 @@ struct metadata_t {
     bit<8> reason;      // why the packet is dropped (reasons.p4)
     bit<1> lost;        // the emulated link loses it (loss.p4)
     bit<1> aggregated;  // leaves as a result or a partial sum
+    bit<1> checksummed; // came with a UDP checksum, and leaves with one
+    bit<16> zero;       // never written: what the sum of a datagram with its checksum is compared with
     bit<16> member;     // its receiver: 0 is the parent, a child has its replication id
     bit<16> nexthop;    // the path that ECMP chose
     // Of TCP or UDP, 0 where the packet has neither: read from an invalid header they would be anything.
