@@ -36,7 +36,7 @@ class LinkSettings(ctypes.Structure):
 
     _fields_ = (
         *((name, c_double) for name in ("rate", "delay", "jitter", "queue_bytes", "ecn_bytes")),
-        *((name, c_double) for name in ("loss", "duplication", "reordering", "displacement")),
+        *((name, c_double) for name in ("loss", "corruption", "duplication", "reordering", "displacement")),
         *((name, c_double) for name in ("burst_begin", "burst_end", "burst_loss", "overhead")),
         ("seed", c_uint64),
     )
@@ -48,7 +48,7 @@ class LinkStatistics(ctypes.Structure):
     _fields_ = (
         *((name, c_uint64) for name in ("offered", "sent", "sent_bytes")),
         *((name, c_uint64) for name in ("lost", "burst_lost", "queue_dropped", "memory_dropped")),
-        *((name, c_uint64) for name in ("marked", "duplicated", "reordered", "highest_bytes")),
+        *((name, c_uint64) for name in ("marked", "corrupted", "duplicated", "reordered", "highest_bytes")),
         *((name, c_uint64) for name in ("lateness_sum", "lateness_most", "late", "queue_bytes", "held")),
     )
 

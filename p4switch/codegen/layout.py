@@ -251,7 +251,7 @@ class Layout:
                 "uint8_t *first; /* where the packet begins that leaves, if that is known before egress */"
             )
             out.line("uint8_t *checksum; /* a partial checksum, see emit_function */")
-            out.line("uint16_t partial_sum; /* what it was on arrival */")
+            out.line("uint16_t partial_sum; /* what it was on arrival, or what an update has made of it */")
             out.line("uint32_t length, ingress_length, truncate_to;")
             out.line("uint64_t now;")
             out.line(

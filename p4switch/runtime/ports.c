@@ -229,8 +229,8 @@ static const struct stored *find_stored(const struct forwarder *f, const uint8_t
 {
     const struct waiting_replica *r = &f->replica;
     const struct sharing *sharing = &f->base->sharing;
-    bool same = sharing->from && r->serial == sharing->serial && r->packet == packet && r->length == length &&
-                sharing->from <= packet + r->stored.headers;
+    bool same = sharing->from >= packet && r->serial == sharing->serial && r->packet == packet && r->length == length &&
+                sharing->from <= packet + r->stored.headers; /* not a copy that a link has corrupted */
     return same ? &r->stored : NULL;
 }
 
