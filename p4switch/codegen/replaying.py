@@ -61,7 +61,7 @@ class Replaying:
         inputs = fields_in(tuple((c.target, program.calculations.get(c.calculation)) for c in updated))
         self.possible = (
             headers_written(program) is not None
-            and not (layout.varbits or layout.queues or layout.requests or layout.asserts)
+            and not (layout.varbits or layout.queues or layout.requests or layout.may_fail)
             and not any(_mentions(part) for part in looked_at)
             and all(f.name == "$valid$" for f in conditions)  # then all replicas have a checksum, or none has
             and not any(layout.is_metadata(f) for f in inputs)
