@@ -132,7 +132,7 @@ class Calculations:
                 shift = -(bits + width) % 16
                 if width + shift > 64:
                     return None
-                code = literal(first.value) if isinstance(first, Constant) else ""
+                code = literal(first.value & (1 << width) - 1) if isinstance(first, Constant) else ""
                 if isinstance(first, Field):
                     code = ExpressionWriter(self.layout, where).masked(first, (1 << width) - 1).code
                 moved = f"(uint64_t){code}{f' << {shift}' if shift else ''}"
@@ -193,7 +193,10 @@ class Calculations:
     ) -> None:
         match value:
             case Constant(number):
-                out.line(f"bits = append(input, bits, {width}, {literal(number)});")
+                for shift in reversed(range(0, width, 64)):
+                    piece = min(64, width - shift)
+                    code = literal(number >> shift & (1 << piece) - 1)
+                    out.line(f"bits = append(input, bits, {piece}, {code});")
             case HeaderName(name):
                 size = f"header_bytes(p, {self.layout.header_index(name)})"
                 out.line(f"if ({self.layout.is_valid(name)})")
@@ -209,6 +212,8 @@ class Calculations:
                     return
                 expressions = ExpressionWriter(self.layout, where)
                 code = expressions.truncated(value, kind.width)
+                if not kind.width:
+                    return
                 append = append_function(kind.width)
                 valid = self.layout.is_valid(header)
                 if valid != "1":

@@ -190,8 +190,8 @@ class ChecksumWriter:
     def _write_checksum(self, out: Writer, checksum: Checksum, verify: bool) -> None:
         where = f"checksum {checksum.name}"
         kind = self.layout.program.field_type(checksum.target)
-        if kind.width > 64:
-            raise ProgramError(f"{where}: a checksum field of over 64 bits")
+        if not 0 < kind.width <= 64:
+            raise ProgramError(f"{where}: a checksum field of {kind.width} bits; it needs 1 to 64")
         call = self.calculations.call(checksum.calculation, where)
         total = self.sums.get(checksum)
         with out.block(f"if ({' && '.join(self._conditions(checksum))})"):

@@ -145,7 +145,7 @@ def _write_egress(out: Writer, layout: Layout, actions: ActionWriter) -> None:
     name = "depart" if layout.queues else "leave"
     with out.block(f"static void {name}(struct state *s, struct packet *p, uint32_t port)"):
         if not layout.queues:
-            _write_priority(out, layout)
+            _write_gate(out, layout)
         _set(out, layout, "egress_port", "port")
         _set(out, layout, "egress_spec", "(s->base.drop_port + 1)")
         _set(out, layout, "egress_global_timestamp", "p->now")
@@ -158,7 +158,7 @@ def _write_egress(out: Writer, layout: Layout, actions: ActionWriter) -> None:
         )
         out.line("p->exit = false;")
         out.line("egress(s, p);")
-        if layout.asserts:
+        if layout.may_fail:
             out.line("if (p->failed)")
             out.line("    return;")
         if layout.goes_again:
@@ -190,10 +190,14 @@ def _write_deparse(out: Writer, layout: Layout, actions: ActionWriter) -> None:
         out.trace_line("        trace_header(&s->base, p, TRACE_DEPARSE, deparser_order[i]);")
         out.line(f"uint8_t *first = emit_headers(p, deparser_order, {count}, s->input);")
         out.line("uint32_t length = (uint32_t)(p->end - first);")
-        out.line("uint8_t *checksum = kept_checksum(p);")
+        out.line("uint8_t *checksum = kept_checksum(p, first, s->base.checksum_offset);")
         with out.block("if (length > p->truncate_to)"):
             out.line("length = p->truncate_to;")
             out.line("checksum = NULL;")
+        with out.block("if (length > LONGEST_PACKET)"):
+            out.trace(Kind.TOO_LONG, "length")
+            out.line('report_drop(&s->base.drops.too_long, "it has grown beyond the longest packet");')
+            out.line("return;")
         if layout.goes_again:
             with out.block("if (p->request.recirculate)"):
                 out.trace(Kind.RECIRCULATE, "p->request.recirculate")
@@ -204,8 +208,12 @@ def _write_deparse(out: Writer, layout: Layout, actions: ActionWriter) -> None:
     out.line()
 
 
-def _write_priority(out: Writer, layout: Layout) -> None:
-    """A packet of a priority for which its port has no queue is dropped, as in simple_switch."""
+def _write_gate(out: Writer, layout: Layout) -> None:
+    """A packet of a priority for which its port has no queue is dropped, as in simple_switch; so is one too many."""
+    if layout.goes_again:
+        with out.block("if (!may_pass(s))"):
+            out.trace(Kind.TOO_OFTEN, 0)
+            out.line("return;")
     if layout.priority is not None:
         with out.block(f"if ({layout.metadata_member(layout.priority)} >= s->base.priority_queues)"):
             out.trace(Kind.PRIORITY, layout.metadata_member(layout.priority))
@@ -217,7 +225,7 @@ def _write_queue(out: Writer, layout: Layout) -> None:
     out.line("static void depart(struct state *s, struct packet *p, uint32_t port);")
     out.line()
     with out.block("static void leave(struct state *s, struct packet *p, uint32_t port)"):
-        _write_priority(out, layout)
+        _write_gate(out, layout)
         out.line("bool dropped = false;")
         out.line("struct packet *waits = NULL;")
         out.line(
@@ -245,6 +253,8 @@ def _write_queue(out: Writer, layout: Layout) -> None:
         out.trace_line(f"trace_begin(base, {_get(layout, 'ingress_port') or '0'}, now, p);")
         out.trace_line(f"trace_filter(base, {_get(layout, 'ingress_port') or '0'}, p);")
         out.trace(Kind.DEQUEUED, "port", "now - p->now")
+        if layout.loops:
+            out.line("s->jumps = 0;")
         out.line("base->queueing.enq_timestamp = p->now;")
         out.line("if (now > p->now)")
         out.line("    p->now = now;")
@@ -269,6 +279,8 @@ def _write_digest(out: Writer, layout: Layout) -> None:
                     width = layout.program.field_type(field).width
                     code = expressions.masked(field, (1 << width) - 1).code
                     bits = (width + 7) // 8 * 8
+                    if not bits:
+                        continue
                     append = append_function(width)
                     out.line(f"    bits = {append}(s->input, bits, {bits}, {code}); /* {field.name} */")
                 out.line("    break;")
@@ -286,12 +298,12 @@ def _write_run(out: Writer, layout: Layout) -> None:
         _set(out, layout, "parser_error", "error")
         out.line("verify_checksums(s, p);")
         _set(out, layout, "checksum_error", "p->checksum_error")
-        if layout.asserts:
+        if layout.may_fail:
             out.line("if (p->failed) /* in the parser */")
             out.line("    return;")
         out.trace(Kind.INGRESS, 0, _get(layout, "instance_type") or "0")
         out.line("ingress(s, p);")
-        if layout.asserts:
+        if layout.may_fail:
             out.line("if (p->failed)")
             out.line("    return;")
         if layout.goes_again:
@@ -334,6 +346,8 @@ def _write_process(out: Writer, layout: Layout) -> None:
         out.line("struct state *s = (struct state *)base;")
         out.line("struct packet *p = &s->arrived;")
         out.line("begin_packet(p, packet, length, now, checksum);")
+        if layout.loops:
+            out.line("s->jumps = 0;")
         _set(out, layout, "ingress_port", "port")
         _set(out, layout, "packet_length", "length")
         _set(out, layout, "ingress_global_timestamp", "now")

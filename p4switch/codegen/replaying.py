@@ -67,7 +67,7 @@ class Replaying:
         changing = written | {layout.standard(name) for name in SET_FOR_REPLICAS}
         self.possible = (
             headers_written(program) is not None
-            and not (layout.varbits or layout.queues or layout.requests or layout.asserts)
+            and not (layout.varbits or layout.queues or layout.requests or layout.may_fail)
             and not any(_mentions(part) for part in looked_at)
             # What updates look at is replayed, or the same for all replicas.
             and not any(layout.is_metadata(f) and f in changing for f in looked_at_by_updates)

@@ -8,6 +8,7 @@ from p4switch.codegen.checksums import ChecksumWriter
 from p4switch.codegen.control import ControlWriter
 from p4switch.codegen.frame import write_frame
 from p4switch.codegen.layout import Layout
+from p4switch.codegen.limits import check_limits
 from p4switch.codegen.names import Names, comment
 from p4switch.codegen.parser import ParserWriter
 from p4switch.codegen.replaying import Replaying
@@ -25,6 +26,7 @@ def translate(program: Program, *, traced: bool = False) -> str:
 
     A traced program does the same on the same state, and records what happens to each packet (tracing.py).
     """
+    check_limits(program)
     names = Names()
     uses = Uses(program)
     runs = RunFinder(program, uses)

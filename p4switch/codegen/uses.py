@@ -6,10 +6,11 @@ from collections import Counter
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from p4switch.expressions import Field, HeaderName
+from p4switch.expressions import Constant, Field, HeaderName
 from p4switch.primitives import PRIMITIVES
 from p4switch.program import Action, ActionNode, Branch, Pipeline, Primitive, Program, Table
 
+JUMPS = {"_jump", "_jump_if_zero"}
 SETS_FIRST = {"assign", "modify_field", "register_read"}
 SETS_ONLY = SETS_FIRST | {
     *("modify_field_rng_uniform", "modify_field_with_hash_based_offset"),
@@ -70,6 +71,15 @@ class Uses:
         return frozenset(
             f for f in set_first - aliased if f.header not in whole and inside[f] == self.total[f]
         )
+
+
+def jumps_back(primitives: tuple[Primitive, ...]) -> bool:
+    """Whether a jump leads to itself or to what stands before it."""
+    return any(
+        isinstance(p.arguments[-1], Constant) and p.arguments[-1].value <= number
+        for number, p in enumerate(primitives)
+        if p.op in JUMPS
+    )
 
 
 def pipeline_actions(pipeline: Pipeline) -> list[Action]:

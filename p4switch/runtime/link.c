@@ -298,11 +298,12 @@ void *link_wait(struct link *l, uint64_t now, uint32_t priority, uint32_t length
         return NULL;
     struct wait w = {.since = now,
                      .bytes = length + (uint64_t)l->properties.overhead,
+                     .room = room,
                      .found = q->count,
                      .checksum_offset = checksum_offset};
     uint64_t busy = l->free_at > now ? l->free_at - now : 0;
     bool full = busy + sending_time(l, q->bytes + w.bytes) > l->room;
-    if (!full && (q->count < q->size || queue_grow(q)))
+    if (!full && l->held_bytes + room <= MOST_HELD && (q->count < q->size || queue_grow(q)))
         w.packet = malloc(room);
     if (!w.packet) {
         l->statistics.offered++;
@@ -314,6 +315,7 @@ void *link_wait(struct link *l, uint64_t now, uint32_t priority, uint32_t length
     q->bytes += w.bytes;
     l->in_queue++;
     l->queued += w.bytes;
+    l->held_bytes += room;
     note_highest(l, busy + sending_time(l, l->queued));
     return w.packet;
 }
@@ -329,6 +331,7 @@ static void dequeue(struct link *l)
     q->bytes -= w.bytes;
     l->in_queue--;
     l->queued -= w.bytes;
+    l->held_bytes -= w.room;
     l->waited = until - w.since;
     l->dequeue(l->context, &w);
     l->waited = 0;

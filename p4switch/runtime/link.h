@@ -50,7 +50,8 @@ struct held {
 
 /* Something that waits in the queue until the link is free for it. */
 struct wait {
-    void *packet; /* its own memory */
+    void *packet; /* its own memory, */
+    size_t room;  /* of so many bytes */
     uint64_t since, until; /* `until` is known when it is over */
     uint64_t bytes;
     uint32_t found, left; /* how many waited when it came, and when it left */

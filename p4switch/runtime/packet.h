@@ -4,6 +4,7 @@
 #define P4SWITCH_PACKET_H
 
 #define PARSER_STATES 4096
+#define MAX_JUMPS (1u << 20) /* backwards, of one arriving packet and its copies */
 
 /* What applying a table tells the control flow: whether it hit, and the number of the action among the table's. */
 struct result {
@@ -273,10 +274,13 @@ static void begin_packet(struct packet *p, uint8_t *packet, uint32_t length, uin
     p->exit = p->checksum_error = p->failed = false;
 }
 
-/* The partial checksum, if that is what stands there: otherwise what the program wrote is the packet's checksum. */
-INLINE uint8_t *kept_checksum(const struct packet *p)
+/* The partial checksum of a packet that leaves, if that is what stands there: otherwise what the program wrote is the
+ * packet's checksum. What it sums up, from `offset` bytes in front of it on, must all be there still. */
+INLINE uint8_t *kept_checksum(const struct packet *p, const uint8_t *first, uint16_t offset)
 {
-    return p->checksum && load_be16(p->checksum) == p->partial_sum ? p->checksum : NULL;
+    if (!p->checksum || p->checksum < first + offset || p->checksum + 2 > p->end)
+        return NULL;
+    return load_be16(p->checksum) == p->partial_sum ? p->checksum : NULL;
 }
 
 /* Where the headers that stand in front of the payload already, as they have to when they leave, begin; those are the
