@@ -51,8 +51,8 @@ def _get(layout: Layout, name: str) -> str | None:
 
 def _write_reads_checksum(out: Writer, layout: Layout) -> None:
     program = layout.program
-    out.line(
-        "/* Whether the program uses the checksum of which only a part is there yet: then it has to be completed. */"
+    out.comment(
+        "Whether the program uses the checksum of which only a part is there yet: then it has to be completed."
     )
     with out.block("static bool reads_checksum(const struct packet *p)"):
         out.line("(void)p;")
@@ -84,7 +84,7 @@ def _bytes_read(layout: Layout) -> list[tuple[str, int, int]]:
         if kind.behind_varbit:
             last = layout.program.headers[header].type.width // 8
         if stretches and stretches[-1][0] == header and first <= stretches[-1][2] + 1:
-            stretches[-1] = (header, stretches[-1][1], last)
+            stretches[-1] = (header, stretches[-1][1], max(stretches[-1][2], last))
         else:
             stretches.append((header, first, last))
     return stretches
@@ -153,14 +153,14 @@ def _write_replicate(out: Writer, layout: Layout, actions: ActionWriter) -> None
     written = headers_written(layout.program)
     if written is not None and not (layout.varbits or layout.queues or layout.goes_again):
         names = ", ".join(layout.header_index(h) for h in sorted(written)) or "0"
-        out.line("/* The headers that egress may write to; it does nothing else to headers. */")
+        out.comment("The headers that egress may write to; it does nothing else to headers.")
         out.line(f"static const uint16_t egress_writes[] = {{{names}}};")
         out.line()
         count = len(layout.program.deparser.order)
         changes = f"changeable(p, deparser_order, {count}, egress_writes, {len(written)})"
     if replays:
         actions.replaying.write(out)
-    out.line("/* Once more for every replica of a group, each time from the packet as it is now. */")
+    out.comment("Once more for every replica of a group, each time from the packet as it is now.")
     out.line("static void leave(struct state *s, struct packet *p, uint32_t port);")
     if replays:
         out.line("static void deparse(struct state *s, struct packet *p, uint32_t port);")
@@ -327,7 +327,7 @@ def _write_digest(out: Writer, layout: Layout) -> None:
                     code = expressions.masked(field, (1 << width) - 1).code
                     bits = (width + 7) // 8 * 8
                     append = append_function(width)
-                    out.line(f"    bits = {append}(s->input, bits, {bits}, {code}); /* {field.name} */")
+                    out.line(f"    bits = {append}(s->input, bits, {bits}, {code});", field.name)
                 out.line("    break;")
         out.trace(Kind.DIGEST, "p->request.digest")
         out.line("report_digest(&s->base, p->request.digest, s->input, bits / 8);")
@@ -344,7 +344,7 @@ def _write_run(out: Writer, layout: Layout) -> None:
         out.line("verify_checksums(s, p);")
         _set(out, layout, "checksum_error", "p->checksum_error")
         if layout.asserts:
-            out.line("if (p->failed) /* in the parser */")
+            out.line("if (p->failed)", "in the parser")
             out.line("    return;")
         out.trace(Kind.INGRESS, 0, _get(layout, "instance_type") or "0")
         out.line("ingress(s, p);")

@@ -106,19 +106,17 @@ class State:
                 kind = storage_type(row.width)
                 columns = len(row.registers)
                 out.line(f"{kind} {row.member}[{max(1, row.size)}][{columns}] __attribute__((aligned(64)));")
-            out.line("uint8_t input[HEADROOM + LONGEST_PACKET]; /* of a hash or checksum */")
+            out.line("uint8_t input[HEADROOM + LONGEST_PACKET];", "of a hash or checksum")
             out.line("struct packet arrived, copy;")
             if replaying.possible:
                 out.line("struct replay replay;")
             if layout.goes_again:
-                out.line("struct again *again, *again_last; /* what waits for its next pass */")
+                out.line("struct again *again, *again_last;", "what waits for its next pass")
                 out.line("uint32_t passes;")
                 out.line("uint32_t original_length;")
-                out.line("uint8_t original[LONGEST_PACKET]; /* the packet as it came */")
+                out.line("uint8_t original[LONGEST_PACKET];", "the packet as it came")
         out.line()
-        out.line(
-            "/* Offsets in struct state, in the order of the program's meters, counters and registers. */"
-        )
+        out.comment("Offsets in struct state, in the order of the program's meters, counters and registers.")
         with out.block("const uint64_t program_meters[] =", ";"):
             for meter in self.meters:
                 out.line(f"offsetof(struct state, {self.meter(meter.name, '')}),")
@@ -127,9 +125,7 @@ class State:
             for counter in self.counters:
                 out.line(f"offsetof(struct state, {self.counter(counter.name, '')}),")
             out.line("0")
-        with out.block(
-            "const uint64_t program_registers[][2] =", "; /* first cell, bytes from cell to cell */"
-        ):
+        with out.block("const uint64_t program_registers[][2] =", ";", "first cell, bytes from cell to cell"):
             for name, register in self.program.registers.items():
                 row, column = self.place[name]
                 cell = cell_bytes(self.program, register.width)
