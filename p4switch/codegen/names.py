@@ -29,10 +29,9 @@ OURS = re.compile(
 MAX_COMMENT = 400  # characters
 
 _STRING = r'"(?:[^"\\]|\\[0-7]{3}|\\n)*"'
-_PUNCTUATION = r"[-+*%&|^~!=<>?:;,.(){}\[\] ]"
-_CODE = re.compile(rf"(?:\w|{_PUNCTUATION}|/(?![/*])|{_STRING})*", re.ASCII)
+_PUNCTUATION = r"[-+%&|^~!=<>:;,.(){}\[\] ]|/(?![/*])|\*(?!/)|\?(?!\?)"
+_CODE = re.compile(rf"(?:\w|{_PUNCTUATION}|{_STRING})*", re.ASCII)
 _DIRECTIVE = re.compile(r'#(?:include (?:"\w+\.h"|<\w+\.h>)|define \w+(?: [\w, ]+)?)', re.ASCII)
-_UNUSUAL = re.compile(r"\?\?|\*/")
 
 
 class Names:
@@ -99,7 +98,7 @@ def check(code: str) -> str:
 
     Raises ProgramError: then a text of the program came so far without having been made an identifier.
     """
-    if _DIRECTIVE.fullmatch(code) or (_CODE.fullmatch(code) and not _UNUSUAL.search(code)):
+    if _DIRECTIVE.fullmatch(code) or _CODE.fullmatch(code):
         return code
     raise ProgramError(f"refused, as it would be code for the C compiler: {code[:100]!r}")
 
