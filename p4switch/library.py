@@ -31,7 +31,7 @@ class Drops(ctypes.Structure):
         return isinstance(other, Drops) and bytes(self) == bytes(other)
 
     def __repr__(self) -> str:
-        return f"Drops({', '.join(f'{name}={getattr(self, name)}' for name, _ in self._fields_)})"
+        return f"Drops({', '.join(f'{name}={getattr(self, name)}' for name, *_ in self._fields_)})"
 
 
 class PortStatistics(ctypes.Structure):
