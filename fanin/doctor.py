@@ -1,4 +1,4 @@
-"""`fanin doctor`: what this machine has, what it lacks, what that costs, and how to mend it."""
+"""`fanin doctor`: what this machine has, what it lacks, what that costs, and how to fix it."""
 
 from __future__ import annotations
 
@@ -27,6 +27,6 @@ def _show(finding: Finding) -> None:
     console.print(
         f"{_MARKS[finding.state]} [bold]{finding.name}[/]  {escape(finding.detail)}", highlight=False
     )
-    for heading, text in (("costs", finding.costs), ("mend", finding.mend)):
+    for heading, text in (("costs", finding.costs), ("fix", finding.fix)):
         if text:
             console.print(f"    {heading}: {escape(text)}", highlight=False, style="dim")

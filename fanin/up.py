@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from experiments.tools import ToolError
-from fanin.options import Captures, Leaves, ProgramCompiler, Rate, Spines, Switch, Workers, hosts_per_leaf
+from fanin.options import (
+    Captures,
+    Leaves,
+    Offload,
+    ProgramCompiler,
+    Rate,
+    Spines,
+    Switch,
+    Workers,
+    hosts_per_leaf,
+)
 from topologies.errors import NetworkError
 from topologies.model import TopologyError, leaf_spine
 from topologies.sandbox import SandboxError, enter
@@ -33,6 +43,7 @@ def up(
     rate: Rate = None,
     switch: Switch = "embedded",
     compiler: ProgramCompiler = "embedded",
+    offload: Offload = True,
     pcap: Captures = None,
     logs: Annotated[Path, typer.Option(help="where the switches' output goes")] = Path("results/up"),
 ) -> None:
@@ -57,7 +68,7 @@ def up(
     try:
         on = target(switch)
         link_rate = on.rate if rate is None else round(rate * 1e6)
-        topology = leaf_spine(spines, leaves, in_each, rate=link_rate)
+        topology = leaf_spine(spines, leaves, in_each, rate=link_rate, offload=offload)
         program = compile_program(PROGRAM, compiler)
         with MininetNetwork(topology, on.launcher, logs, pcap) as network:
             asyncio.run(_keep_up(network, program.p4info, program.device_config, on))

@@ -26,6 +26,17 @@ TRANSLATION = (
     "words.py",
 )  # what decides how a program is translated
 _BUILD = 'built=$1 library=$2; shift 2; "$@" && mv -f "$built" "$library"'
+CPUINFO = Path("/proc/cpuinfo")
+PROCESSOR = (
+    "vendor_id",
+    "cpu family",
+    "model\t",
+    "flags",
+    "Features",
+    "CPU implementer",
+    "CPU part",
+    "CPU variant",
+)
 FLAGS = ("-std=gnu11", "-O3", "-march=native", "-fPIC", "-shared", "-pthread")
 
 
@@ -129,10 +140,10 @@ def compiler_version() -> str:
 
 
 @cache
-def _processor() -> str:
-    """What -march=native depends on, in a cache that several machines may share."""
+def _processor() -> tuple[str, ...]:
+    """What -march=native depends on, in a cache that several machines may share; of the first processor."""
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        first = CPUINFO.read_text().strip().partition("\n\n")[0]
     except OSError:
-        return ""
-    return next((line for line in lines if line.startswith(("flags", "Features"))), "")
+        return ()
+    return tuple(line for line in first.splitlines() if line.startswith(PROCESSOR))

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from topologies import mininet_api, running, sandbox
+from topologies import mininet_api, running, sandbox, superframes
 from topologies.capture import Capture
 from topologies.emulation import emulated_links
 from topologies.errors import NetworkError
@@ -24,7 +24,8 @@ from topologies.shaping import shape
 
 class MininetNetwork:
     """`topology` for real; `launcher` says what runs as a switch, whose output goes to `logs`/<switch>.log.
-    What crosses each of their ports goes to `captures`, where given, as capture.py has it.
+    What crosses each of their ports goes to `captures`, where given, as capture.py has it. `superframes`, of a network
+    that is up: whether UDP datagrams cross it many in a frame, as `topology.offload` allows and switch and kernel can.
 
     A context manager. Interfaces are called as `Endpoint.interface` says; those of the switches are in the
     sandbox's own namespace. Hosts send everything by way of their leaf, whose MAC address they know: on a
@@ -43,6 +44,7 @@ class MininetNetwork:
         self._launcher = launcher
         self._logs = logs
         self._capture = None if captures is None else Capture(topology, captures)
+        self.superframes = False
         self._mininet: Any = None
         self._switches: list[SwitchProcess] = []
         self._host_processes: list[subprocess.Popen[Any]] = []
@@ -70,6 +72,7 @@ class MininetNetwork:
         self._logs.mkdir(parents=True, exist_ok=True)
         self._mininet = mininet_api.new_network()
         try:
+            self.superframes = self.topology.offload and self._launcher.offload and superframes.carried()
             self._add_nodes()
             self._configure()
             if self._capture is not None:
@@ -173,6 +176,8 @@ class MininetNetwork:
         device = link.end(host.name).interface
         gateway_mac = self.topology.switch(host.leaf).mac
         yield "for f in /proc/sys/net/ipv6/conf/*/disable_ipv6; do [ ! -e $f ] || echo 1 > $f; done"
+        # There is one way: a redirect is forged.
+        yield "for f in /proc/sys/net/ipv4/conf/*/accept_redirects; do echo 0 > $f; done"
         yield from self._set_up(link, host.name)
         yield "ip -batch - << end"
         yield "link set lo up"
@@ -189,6 +194,8 @@ class MininetNetwork:
         yield f"ip link set {interface} multicast off up"
         if not self._launcher.offload:
             yield f"ethtool -K {interface} tx off > /dev/null"
+        elif not self.superframes:
+            yield f"ethtool -K {interface} tx-udp-segmentation off > /dev/null"
         # Where a switch emulates the link that it sends on, it keeps the rate as well.
         if link.rate_bits_per_second is not None and (link.properties == PLAIN or link.end(node).port == 0):
             yield from shape(interface, link.rate_bits_per_second)

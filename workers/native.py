@@ -26,6 +26,17 @@ from workers.tensor import Tensor
 SOURCES = tuple(Path(__file__).with_name(name) for name in ("native.c", "exchange.c"))
 NAMES = " and ".join(path.name for path in SOURCES)
 HEADER = Path(__file__).with_name("native.h")
+CPUINFO = Path("/proc/cpuinfo")
+PROCESSOR = (
+    "vendor_id",
+    "cpu family",
+    "model\t",
+    "flags",
+    "Features",
+    "CPU implementer",
+    "CPU part",
+    "CPU variant",
+)
 FLAGS = ("-std=gnu11", "-O3", "-march=native", "-ffp-contract=off", "-fPIC", "-shared")
 
 PARTS = ("wait", "receive", "unpack", "pack", "send")  # enum part
@@ -65,7 +76,7 @@ class Link(ctypes.Structure):
     """struct link of exchange.c: a socket, how it sends, and memory for what it receives.
 
     enough: bytes that need not wait for more. patience: how long else, as a part of the round-trip time, and in seconds
-    (not at all for less than the shortest).
+    (not at all for less than the shortest). loss: the last error that counted as one; 0: none.
     """
 
     _fields_ = (
@@ -73,6 +84,7 @@ class Link(ctypes.Structure):
         *((name, _double) for name in ("patience", "shortest_patience", "longest_patience")),
         ("buffer", _pointer),
         ("sleeps", _int64),
+        ("loss", _int64),
     )
 
 
@@ -96,9 +108,8 @@ def library() -> ctypes.CDLL | None:
 def _compiled(found: str) -> Path:
     """The library, made if need be; the workers of a machine start together, and one of them makes it."""
     status = Path(found).resolve().stat()
-    processor = Path("/proc/cpuinfo").read_text().partition("\nflags")[2].partition("\n")[0]
     read = [path.read_bytes() for path in (*SOURCES, HEADER)]
-    made_of = (read, found, status.st_size, status.st_mtime_ns, processor, FLAGS)
+    made_of = (read, found, status.st_size, status.st_mtime_ns, _processor(), FLAGS)
     name = f"workers-{hashlib.sha256(repr(made_of).encode()).hexdigest()[:32]}.so"
     kept = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fanin" / name
     kept.parent.mkdir(parents=True, exist_ok=True)
@@ -110,6 +121,15 @@ def _compiled(found: str) -> Path:
             subprocess.run(command, capture_output=True, text=True, check=True)
             built.replace(kept)
     return kept
+
+
+def _processor() -> list[str]:
+    """What -march=native depends on, in a cache that several machines may share; of the first processor."""
+    try:
+        first = CPUINFO.read_text().strip().partition("\n\n")[0]
+    except OSError:
+        return []
+    return [line for line in first.splitlines() if line.startswith(PROCESSOR)]
 
 
 def _declare(loaded: ctypes.CDLL) -> ctypes.CDLL:

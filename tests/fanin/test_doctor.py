@@ -1,4 +1,4 @@
-"""`fanin doctor` says what a machine lacks, what that costs and how to mend it."""
+"""`fanin doctor` says what a machine lacks, what that costs and how to fix it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_machine_that_runs_the_live_tests_has_all_that_is_needed(fanin):
     done = fanin("doctor")
     assert done.returncode == 0, done.stdout
     assert "✗" not in done.stdout
-    for name in ("Mininet", "namespaces", "veth", "htb", "C compiler"):
+    for name in ("Mininet", "namespaces", "veth", "htb", "packet sockets", "C compiler"):
         assert found(done.stdout, name).startswith("✓")
 
 
@@ -37,6 +37,16 @@ def test_without_a_c_compiler_fanin_does_not_run(fanin, tmp_path):
     said = found(done.stdout, "C compiler")
     assert said.startswith("✗")
     assert "apt-get install gcc" in said
+
+
+@pytest.mark.live
+def test_superframes_are_tried_and_not_asked_for(fanin, old_kernel):
+    done = fanin("doctor", **old_kernel)
+    assert done.returncode == 0
+    said = found(done.stdout, "superframes")
+    assert said.startswith("–")
+    assert "from hosts to switches (Invalid argument)" in " ".join(said.split())
+    assert "several times as long" in " ".join(said.split())
 
 
 @pytest.mark.parametrize(

@@ -33,9 +33,10 @@ def test_hosts_have_the_addresses_of_the_topology_and_nothing_is_sent_unasked(ru
         run,
         """
 import subprocess
-look = "ip -brief address; ip route; ip neighbour; echo ipv6 off $(cat /proc/sys/net/ipv6/conf/all/disable_ipv6)"
+look = "ip -brief address; ip route; ip neighbour; echo ipv6 off $(cat /proc/sys/net/ipv6/conf/all/disable_ipv6); "
+look += "echo redirects $(cat /proc/sys/net/ipv4/conf/{all,h2-eth0}/accept_redirects)"
 with network:
-    host = network.host_popen("h2", ["sh", "-c", look], stdout=subprocess.PIPE, text=True)
+    host = network.host_popen("h2", ["bash", "-c", look], stdout=subprocess.PIPE, text=True)
     print(host.communicate()[0])
     for statistic in ("tx_packets", "rx_packets"):
         for interface in ("leaf1-eth1", "leaf1-eth2"):
@@ -49,6 +50,7 @@ with network:
     assert "10.1.0.254 dev h2-eth0 lladdr 02:00:0a:01:00:fe PERMANENT" in seen
     assert "fe80" not in seen
     assert "ipv6 off 1" in seen
+    assert "redirects 0 0" in seen
     assert seen.splitlines()[-4:] == ["tx_packets 0"] * 2 + ["rx_packets 0"] * 2
 
 

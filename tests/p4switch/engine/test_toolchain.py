@@ -77,6 +77,33 @@ def test_other_flags_compile_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     assert compile_program(b"config", lambda: "int x;") != first
 
 
+PROCESSORS = {
+    "x86": "processor\t: 0\nmodel\t\t: 85\nflags\t\t: sse2 avx512f\n\nprocessor\t: 1\nflags\t\t: sse2 avx512f\n",
+    "x86 without AVX-512": "processor\t: 0\nmodel\t\t: 85\nflags\t\t: sse2\n",
+    "an x86 of another model": "processor\t: 0\nmodel\t\t: 86\nflags\t\t: sse2\n",
+    "ARM": "processor\t: 0\nFeatures\t: fp asimd sve\nCPU part\t: 0xd40\n",
+    "ARM without SVE": "processor\t: 0\nFeatures\t: fp asimd\nCPU part\t: 0xd40\n",
+    "ARM of another part": "processor\t: 0\nFeatures\t: fp asimd\nCPU part\t: 0xd0c\n",
+}
+
+
+@pytest.mark.usefixtures("cache")
+def test_a_library_made_for_another_processor_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cache may come along from another machine, and -march=native is that one's."""
+    cpuinfo = tmp_path / "cpuinfo"
+    monkeypatch.setattr(toolchain, "CPUINFO", cpuinfo)
+    made = []
+    for described in (*PROCESSORS.values(), PROCESSORS["x86"]):
+        cpuinfo.write_text(described)
+        toolchain._processor.cache_clear()
+        made.append(compile_program(b"config", lambda: "int x;"))
+    toolchain._processor.cache_clear()
+    assert len(set(made)) == len(PROCESSORS)
+    assert made[-1] == made[0]
+
+
 @pytest.mark.usefixtures("cache")
 def test_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "no-such-compiler")
