@@ -12,7 +12,7 @@ from finsy.p4client import P4RpcStatus
 from finsy.p4entity import P4MulticastGroupEntry
 from finsy.proto import U128, p4r, p4r_grpc
 
-from controller.errors import ControllerError, UnavailableError
+from controller.errors import ControllerError, SupersededError, UnavailableError
 from controller.network import Switch
 from controller.plan import MulticastGroup, SwitchPlan, TableEntry
 
@@ -49,7 +49,7 @@ class Connection:
     """The primary controller's session with `switch`, whose program `schema` describes.
 
     Every method raises ControllerError, naming the switch, when it refuses or does not answer: UnavailableError when
-    the session is lost, after which `open` makes another.
+    the session is lost, SupersededError when another controller has it; `open` makes another one.
     """
 
     def __init__(self, switch: Switch, schema: P4Schema) -> None:
@@ -58,6 +58,7 @@ class Connection:
         self._channel = grpc.aio.insecure_channel(f"127.0.0.1:{switch.grpc_port}", options=_CHANNEL_OPTIONS)
         self._stub = p4r_grpc.P4RuntimeStub(self._channel)
         self._stream: Any = None
+        self._election_id = _ELECTION_ID
 
     @property
     def lost(self) -> bool:
@@ -65,37 +66,54 @@ class Connection:
         return self._stream is None or bool(self._stream.done())
 
     async def open(self) -> None:
-        """Becomes the switch's primary controller (P4Runtime specification, section 5), once it is there."""
-        if self._stream is not None:
-            self._stream.cancel()
+        """Becomes the switch's primary controller (P4Runtime specification, section 5), once it is there.
+
+        Where another was primary before, with a higher election id, and has gone, this one takes the next higher.
+        """
+        await self._leave()
         self._stream = self._stub.StreamChannel(wait_for_ready=True)
+        arbitration = await self._arbitrate()
+        if arbitration.status.code == grpc.StatusCode.NOT_FOUND.value[0]:
+            self._election_id = U128.decode(arbitration.election_id) + 1
+            arbitration = await self._arbitrate()
+        if arbitration.status.code != 0:
+            raise ControllerError(f"{self.switch.name} has another primary controller; end that one first")
+
+    async def _arbitrate(self) -> p4r.MasterArbitrationUpdate:
         update = p4r.MasterArbitrationUpdate(
-            device_id=self.switch.device_id, election_id=U128.encode(_ELECTION_ID)
+            device_id=self.switch.device_id, election_id=U128.encode(self._election_id)
         )
         await self._answer(self._stream.write(p4r.StreamMessageRequest(arbitration=update)))
         response = await self._answer(self._stream.read())
-        if not isinstance(response, p4r.StreamMessageResponse) or response.arbitration.status.code != 0:
-            raise ControllerError(f"{self.switch.name} has another primary controller; end that one first")
+        if not isinstance(response, p4r.StreamMessageResponse):
+            raise UnavailableError(f"{self.switch.name} has ended the session")
+        return response.arbitration
 
     async def close(self) -> None:
         """Ends the session, so that another controller can have it at once; what the switch was told stays."""
         try:
-            if not self.lost:
+            await self._leave()
+        finally:
+            await self._channel.close()
+
+    async def _leave(self) -> None:
+        if self._stream is None:
+            return
+        try:
+            if not self._stream.done():
                 with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError, TimeoutError):
                     async with asyncio.timeout(_LEAVE_SECONDS):
                         await self._stream.done_writing()
                         while await self._stream.read() is not grpc.aio.EOF:
                             pass
         finally:
-            if self._stream is not None:
-                self._stream.cancel()
-            await self._channel.close()
+            self._stream.cancel()
 
     async def push_pipeline(self) -> None:
         """Makes the switch run the schema's program, with empty tables and zeroed state."""
         request = p4r.SetForwardingPipelineConfigRequest(
             device_id=self.switch.device_id,
-            election_id=U128.encode(_ELECTION_ID),
+            election_id=U128.encode(self._election_id),
             action=p4r.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT,
             config=self._schema.get_pipeline_config(),
         )
@@ -180,7 +198,7 @@ class Connection:
             batch = entities[start : start + _BATCH]
             request = p4r.WriteRequest(
                 device_id=self.switch.device_id,
-                election_id=U128.encode(_ELECTION_ID),
+                election_id=U128.encode(self._election_id),
                 updates=[p4r.Update(type=kind, entity=entity) for entity in batch],
             )
             await _to_its_end(self._answer(self._stub.Write(request), items=items[start : start + _BATCH]))
@@ -218,10 +236,14 @@ class Connection:
                     for i, detail in status.details.items()
                 ]
             problem = "\n  ".join(problems)
+            code = error.code()
             # A switch that was started anew knows neither its primary nor its program.
-            if error.code() == grpc.StatusCode.UNAVAILABLE or (self.lost and error.code() in _FORGOTTEN):
-                raise UnavailableError(
-                    f"{self.switch.name} is not there, or was started anew: {problem}"
+            if code == grpc.StatusCode.UNAVAILABLE or (self.lost and code in _FORGOTTEN):
+                message = f"{self.switch.name} is not there, or was started anew: {problem}"
+                raise UnavailableError(message) from None
+            if code == grpc.StatusCode.PERMISSION_DENIED:
+                raise SupersededError(
+                    f"{self.switch.name} has another primary controller: {problem}"
                 ) from None
             raise ControllerError(f"{self.switch.name} refuses: {problem}") from None
 

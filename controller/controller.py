@@ -10,7 +10,7 @@ from finsy import P4Schema
 from finsy.proto import p4i
 
 from controller.connection import Connection
-from controller.errors import ControllerError, UnavailableError
+from controller.errors import ControllerError, SupersededError, UnavailableError
 from controller.ledger import GRANT, Identity, Ledger, UsedUpError
 from controller.network import Network
 from controller.plan import Plan, SwitchPlan, plan_aggregation, plan_forwarding, plan_loss
@@ -227,16 +227,19 @@ class Controller:
         """As _together, each switch brought into step before, and asked again if it goes in the middle."""
 
         async def attempt(connection: Connection) -> _T:
-            for pause in (*_PAUSES, None):
+            for pause in _PAUSES:
                 try:
                     await self._bring_into_step(connection)
                     return await do(connection)
+                except SupersededError:
+                    await (
+                        connection.open()
+                    )  # who took over may have gone, and may have left something worth keeping
                 except UnavailableError:
                     self._out_of_step.add(connection.switch.name)
-                    if pause is None:
-                        raise
                     await asyncio.sleep(pause)
-            raise AssertionError
+            await self._bring_into_step(connection)
+            return await do(connection)
 
         return await self._together(attempt, only)
 

@@ -7,3 +7,7 @@ class ControllerError(RuntimeError):
 
 class UnavailableError(ControllerError):
     """A switch is not there, or has lost the session: what it was asked last may or may not have been done."""
+
+
+class SupersededError(ControllerError):
+    """Another controller has become the switch's primary since: nothing was done."""

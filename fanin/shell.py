@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import Annotated, NoReturn
 
 import typer
@@ -11,8 +12,7 @@ from fanin import shell_environment
 from topologies.errors import NetworkError
 from topologies.running import find_network
 
-# The controller has 1000 (controller/connection.py).
-_TAKE_OVER, _ONLY_LOOK = 2000, 1
+_ONLY_LOOK = 1  # below the controller's election id
 
 Run = Annotated[
     int | None, typer.Option(help="process id of the fanin that runs the network, if there are several")
@@ -35,7 +35,8 @@ def shell(
             typer.echo("setting up p4runtime-shell in an environment of its own …", err=True)
         shell_environment.set_up()
         place = network.switches[switch]
-        election = _ONLY_LOOK if read_only else _TAKE_OVER
+        # Above the controller's, which takes the next higher one when it needs the switch again.
+        election = _ONLY_LOOK if read_only else int(time.time())
         argv = [
             *(str(shell_environment.PYTHON), "-m", "p4runtime_sh"),
             *("--grpc-addr", f"127.0.0.1:{place.grpc_port}", "--device-id", str(place.device_id)),
