@@ -201,11 +201,10 @@ class Controller:
         try:
             await self._on_all(install, plan)
         except BaseException as error:
-            self._out_of_step |= set(plan)
             # A switch that has gone does not matter now: it is brought into step when it is back.
-            there = [name for name in plan if not self._connections[name].lost]
+            there = {name: part for name, part in plan.items() if not self._connections[name].lost}
             try:
-                await self._on_all(_nothing, there)
+                await self._delete(there)
             except ControllerError as left:
                 note = f"what was installed may be left until the switch is back: {left}"
                 if isinstance(error, ControllerError):
@@ -217,6 +216,10 @@ class Controller:
     async def _remove(self, key: str | int, plan: Plan) -> None:
         # First: who comes back in the middle of it is to come back without it.
         self._intent.pop(key, None)
+        await self._delete(plan)
+
+    async def _delete(self, plan: Plan) -> None:
+        """What there is of it."""
         try:
             await self._on_all(lambda connection: connection.remove(plan[connection.switch.name]), plan)
         except BaseException:
