@@ -4,9 +4,10 @@
 //
 //   ingress.loss_in.links             port                           -> draw(seed, threshold)
 //   ingress.aggregation.admission     ingress port, source address,  -> admit_child(member, member_bit, full, base, slots,
-//                                     source UDP port, lease                        root, group, uplink)
-//                                                                    -> admit_parent(base, slots, group)
-//   ingress.forwarding.ipv4_lpm       destination address            -> forward(mac, port), ecmp(base, count)
+//                                     destination address (its own),                first_chunk, last_chunk, root, group, uplink)
+//                                     source UDP port, lease         -> admit_parent(base, slots, first_chunk, last_chunk, group)
+//   ingress.forwarding.switches       source address                 -> forged()
+//   ingress.forwarding.ipv4_lpm       destination address            -> forward(mac, port), ecmp(base, count), own_address()
 //   ingress.forwarding.ecmp_nexthop   index                          -> forward(mac, port)
 //   ingress.forwarding.arp_responder  address asked for              -> answer(mac)
 //   egress.receivers                  lease, member                  -> send_to(source mac, address and UDP port, then the receiver's)
@@ -44,10 +45,13 @@ control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metad
             meta.reason = REASON_MALFORMED;
         } else if (standard_metadata.checksum_error == 1) {
             meta.reason = REASON_BAD_CHECKSUM;
-        } else if (hdr.switchml.isValid()) {
-            aggregation.apply(hdr, meta, standard_metadata);
         } else {
-            forwarding.apply(hdr, meta, standard_metadata);
+            if (hdr.switchml.isValid()) {
+                aggregation.apply(hdr, meta, standard_metadata);
+            }
+            if (meta.admitted == 0) {
+                forwarding.apply(hdr, meta, standard_metadata);
+            }
         }
 
         if (meta.reason != REASON_NONE) {

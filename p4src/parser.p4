@@ -43,28 +43,25 @@ parser parse(packet_in packet, out headers_t hdr, inout metadata_t meta, inout s
         packet.extract(hdr.udp);
         meta.source_port = hdr.udp.source_port;
         meta.destination_port = hdr.udp.destination_port;
-        transition select(hdr.udp.destination_port) {
-            0xBEE0 &&& 0xFFF0: switchml;
+        // The ports are in the range from which Linux takes ephemeral ones: whether such a packet is an update is for
+        // the admission table to say, and anything else must leave as it came.
+        transition select(hdr.udp.destination_port, hdr.udp.length) {
+            (AGGREGATION_PORTS, UDP_LENGTH_64): values_64;
+            (AGGREGATION_PORTS, UDP_LENGTH_256): values_256;
             default: accept;
         }
     }
 
-    state switchml {
+    state values_64 {
         packet.extract(hdr.switchml);
         packet.extract(hdr.exponents);
-        transition select(hdr.switchml.size) {
-            SIZE_64: values_64;
-            SIZE_256: values_256;
-            default: accept; // no values: dropped and counted as of a wrong size
-        }
-    }
-
-    state values_64 {
         packet.extract(hdr.values_0);
         transition accept;
     }
 
     state values_256 {
+        packet.extract(hdr.switchml);
+        packet.extract(hdr.exponents);
         packet.extract(hdr.values_0);
         packet.extract(hdr.values_1);
         packet.extract(hdr.values_2);

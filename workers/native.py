@@ -17,9 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from workers import wire
+from workers.agreement import DIGITS
 from workers.protocol import InNetworkStatistics, Lease, Worker
 from workers.recovery import Recovery
-from workers.tensor import NOT_QUANTIZABLE, Tensor
+from workers.tensor import Tensor
 
 SOURCES = tuple(Path(__file__).with_name(name) for name in ("native.c", "exchange.c"))
 NAMES = " and ".join(path.name for path in SOURCES)
@@ -27,7 +29,7 @@ HEADER = Path(__file__).with_name("native.h")
 FLAGS = ("-std=gnu11", "-O3", "-march=native", "-ffp-contract=off", "-fPIC", "-shared")
 
 PARTS = ("wait", "receive", "unpack", "pack", "send")  # enum part
-_REASONS = ("malformed", "other lease", "unknown chunk", "duplicate")  # enum reason
+_REASONS = ("malformed", "other lease", "unknown chunk", "impossible", "duplicate")  # enum reason
 
 _pointer, _int64, _double, _byte = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double, ctypes.c_byte
 
@@ -42,9 +44,14 @@ class _Work(ctypes.Structure):
         *((name, _double) for name in ("initial_rto", "min_rto", "max_rto", "granularity")),
         *((name, _int64) for name in ("lease", "window", "first_slot", "values", "workers")),
         *((name, _pointer) for name in ("x_tail", "out_tail", "e0", "e1", "factors", "accepted", "missed")),
-        *((name, _pointer) for name in ("x", "out", "expected")),
-        *((name, _int64) for name in ("delayed", "first_chunk", "whole_blocks", "rest", "blocks", "lead")),
-        *((name, _int64) for name in ("chunks", "undecided", "missed_count", "missing", "ready_count")),
+        *((name, _pointer) for name in ("x", "out", "expected", "agreement")),
+        *(
+            (name, _int64)
+            for name in ("delayed", "tag", "first_chunk", "whole_blocks", "rest", "blocks", "lead")
+        ),
+        *((name, _int64) for name in ("chunks", "undecided", "missed_count", "missing", "disagree")),
+        ("sums", _int64 * DIGITS),
+        ("ready_count", _int64),
         ("progress", _double),
         *((name, _int64) for name in ("received", "received_bytes", "sent", "sent_bytes")),
         ("accepted_count", _int64),
@@ -107,7 +114,7 @@ def _compiled(found: str) -> Path:
 
 def _declare(loaded: ctypes.CDLL) -> ctypes.CDLL:
     work = ctypes.POINTER(_Work)
-    loaded.begin.argtypes = (work, _pointer, _pointer, _int64, _pointer, _int64, _int64)
+    loaded.begin.argtypes = (work, _pointer, _pointer, _int64, _pointer, _pointer, _int64, _int64, _int64)
     loaded.begin.restype = _int64
     loaded.pack.argtypes = (work, _pointer, _int64, _double)
     loaded.pack.restype = _int64
@@ -137,7 +144,7 @@ class _Room:
 
     def __init__(self, chunks: int) -> None:
         self.chunks = chunks
-        self.announced = np.zeros((2, chunks), np.int8)
+        self.announced = np.zeros((2, chunks), np.int8)  # e0, and e1 without the tag
         self.accepted = np.zeros(chunks, np.bool_)
         self.factors = np.empty(chunks)
 
@@ -153,6 +160,7 @@ class NativeTensor(Tensor):
         super().__init__(elements, workers=lease.workers, values=lease.values, window=lease.window)
         self._worker = worker
         self._expected = None if self.expected is None else _address(self.expected)
+        self._agreement = _address(self.agreement.digits)
 
     @property
     def factors(self) -> NDArray[np.float64]:
@@ -167,7 +175,7 @@ class NativeTensor(Tensor):
     @property
     def quantizable(self) -> NDArray[np.bool_]:
         """See Tensor."""
-        return self._worker.room.announced[1, : self.blocks] < NOT_QUANTIZABLE
+        return self._worker.room.announced[1, : self.blocks].view(np.uint8) < wire.NOT_QUANTIZABLE
 
     def begin(self, x: NDArray[np.float32], out: NDArray[np.float32]) -> int:
         """See Tensor."""
@@ -175,12 +183,13 @@ class NativeTensor(Tensor):
         if not x.flags.carray:
             x = np.require(x, requirements=["C", "A"])
         self._kept = (x, out)
-        return self._worker.begin(_address(x), _address(out), self.elements, self._expected, self.delayed)
+        vector = (_address(x), _address(out), self.elements, self._expected, self._agreement)
+        return self._worker.begin(*vector, self.delayed, self.tag)
 
-    def finish(self) -> None:
+    def finish(self, tag: int) -> bool:
         """See Tensor; let go of the caller's arrays."""
-        super().finish()
         del self._kept
+        return super().finish(tag)
 
 
 class NativeWorker(Worker):
@@ -218,8 +227,8 @@ class NativeWorker(Worker):
 
     def _make_tensor(self, elements: int) -> Tensor:
         tensor = NativeTensor(elements, self)
-        if tensor.least_chunks > self.room.chunks:
-            self._enlarge_room(tensor.least_chunks)
+        if tensor.most_chunks > self.room.chunks:
+            self._enlarge_room(tensor.most_chunks)
         return tensor
 
     def _enlarge_room(self, chunks: int) -> None:
@@ -272,6 +281,8 @@ class NativeWorker(Worker):
     def _follow(self) -> None:
         """Take over from native.c how far the all-reduce has come."""
         work, tensor = self._work, self._tensor
+        if work.disagree:
+            self._disagreement = np.array(work.sums)
         if not self._remaining:  # native.c may have begun with a vector that was refused then
             return
         assert tensor

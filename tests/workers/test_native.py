@@ -77,7 +77,7 @@ def test_every_packet_every_statistic_and_every_sum_is_the_same(
 
 
 def test_a_vector_that_was_refused_leaves_nothing_behind() -> None:
-    worker = NativeWorker(Lease(1, 0, 2, window=4, values=64))
+    worker = NativeWorker(Lease(1, 0, 1, window=4, values=64))
     worker.start(np.ones(64, np.float32), 0.0)
     while not worker.finished:
         for batch in worker.datagrams_to_send(0.0):
