@@ -10,7 +10,7 @@ import typer
 
 from fanin import shell_environment
 from topologies.errors import NetworkError
-from topologies.running import find_network
+from topologies.running import JOB_SERVICE, find_network
 
 _ONLY_LOOK = 1  # below the controller's election id
 
@@ -54,10 +54,16 @@ def execute(
     command: Annotated[list[str], typer.Argument(help="such as: ping 10.2.0.1")],
     run: Run = None,
 ) -> None:
-    """Run a command on a host of a network that is up."""
+    """Run a command on a host of a network that is up.
+
+    A Python program there takes part in all-reduces by `workers.join()`.
+    """
+    from workers.membership import HOST, SERVICE  # which imports numpy
+
     try:
         network = find_network(node, run)
         argv = network.inside(command, node if node in network.hosts else None)
+        os.environ |= {HOST: node, SERVICE: str(network.run.folder / JOB_SERVICE)}
     except NetworkError as error:
         typer.echo(f"fanin exec: {error}", err=True)
         raise typer.Exit(1) from None
