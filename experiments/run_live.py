@@ -29,6 +29,7 @@ from topologies.runs import scratch
 _LINK_EVENTS = {
     "loss": "lost",
     "burst": "lost_in_bursts",
+    "corrupted": "corrupted",
     "duplicated": "duplicated",
     "reordered": "reordered",
     "queue": "queue_drops",

@@ -253,8 +253,6 @@ class Settings(Table):
             yield "transport: 'tcp' is live only; set 'selective-repeat', 'go-back-n', or world = 'live'"
 
     def _not_live(self) -> Iterator[str]:
-        if self.links.corruption:
-            yield "links.corruption: is virtual only; set loss in its place, or world = 'virtual'"
         if self.links.pause is not None:
             yield "links.pause: is virtual only; leave it out, or set world = 'virtual'"
         emulated = [name for name in self.links.given if name != "loss"]

@@ -48,6 +48,7 @@ control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metad
         } else {
             if (hdr.switchml.isValid()) {
                 aggregation.apply(hdr, meta, standard_metadata);
+                meta.checksummed = meta.admitted & (bit<1>)(hdr.udp.checksum != 0);
             }
             if (meta.admitted == 0) {
                 forwarding.apply(hdr, meta, standard_metadata);
@@ -66,8 +67,7 @@ control egress(inout headers_t hdr, inout metadata_t meta, inout standard_metada
 
     counter(PORTS, CounterType.packets_and_bytes) port_out;
 
-    // The switch speaks for itself: results and partial sums carry its own address, never a worker's, and no UDP
-    // checksum (RFC 768 allows 0), which would cost a pass over the payload.
+    // The switch speaks for itself: results and partial sums carry its own address, never a worker's.
     action send_to(mac_t source_mac, ipv4_t source, bit<16> source_port,
                    mac_t destination_mac, ipv4_t destination, bit<16> destination_port) {
         hdr.ethernet.source = source_mac;
@@ -77,7 +77,6 @@ control egress(inout headers_t hdr, inout metadata_t meta, inout standard_metada
         hdr.ipv4.ttl = 64;
         hdr.udp.source_port = source_port;
         hdr.udp.destination_port = destination_port;
-        hdr.udp.checksum = 0;
     }
     action no_receiver() {
         mark_to_drop(standard_metadata);

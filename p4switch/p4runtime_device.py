@@ -184,7 +184,10 @@ class Device:
         if self._committed is None:
             raise no_pipeline()
         packet = self._committed.packet_out.pack(message)
-        self._committed.engine.packet_out(packet, self._cpu_port)
+        try:
+            self._committed.engine.packet_out(packet, self._cpu_port)
+        except PortError as error:
+            raise invalid(f"packet-out: {error}") from None
 
     def set_link(self, port: int, direction: Direction, given: Mapping[str, Any]) -> None:
         """Change properties of an emulated link at once, and for pipelines to come; raises LinkError."""

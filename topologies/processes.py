@@ -50,7 +50,7 @@ class P4Switch:
         Raises:
             NetworkError: what they do, only links in virtual time can.
         """
-        emulated = [word for link in links for word in ("--link", _link_option(switch, link))]
+        emulated = [word for link in links for word in ("--link", _link_option(link))]
         return [sys.executable, "-m", "p4switch", *emulated, *_simple_switch_options(switch, ports)]
 
 
@@ -89,13 +89,8 @@ def _simple_switch_options(switch: Switch, ports: Mapping[int, str]) -> list[str
     ]
 
 
-def _link_option(switch: Switch, link: EmulatedLink) -> str:
+def _link_option(link: EmulatedLink) -> str:
     given = link.properties.model_dump(exclude_defaults=True)
-    if "corruption" in given:
-        raise NetworkError(
-            f"{switch.name} cannot corrupt frames on its link to {link.neighbour}: a virtual Ethernet has no frame "
-            "check sequence; take loss, or virtual time"
-        )
     if link.properties.burst is not None:
         given["burst"] = "/".join(map(str, link.properties.burst.model_dump().values()))
     if link.rate is not None:

@@ -7,7 +7,7 @@ Headers stay in the packet, in network byte order: extraction only points at the
 from __future__ import annotations
 
 from p4switch.codegen.names import Names
-from p4switch.codegen.uses import Uses
+from p4switch.codegen.uses import Uses, jumps_back
 from p4switch.codegen.writer import Writer
 from p4switch.expressions import Field, HeaderName, StackElement, StackName, UnionName
 from p4switch.program import (
@@ -88,7 +88,9 @@ class Layout:
         self.stack_of = {name: stack for stack in program.stacks.values() for name in stack.headers}
         self.varbits = any(h.type.varbit for h in self.packet_headers)
         self.requests = REQUESTS & {call.op for call in self._calls()}
-        self.asserts = any(call.op in ("assert", "assume") for call in self._calls())
+        blocks = [program.deparser.primitives, *(action.primitives for action in program.actions.values())]
+        self.loops = any(jumps_back(block) for block in blocks)
+        self.may_fail = self.loops or any(call.op in ("assert", "assume") for call in self._calls())
         self.goes_again = bool(self.requests - {"generate_digest"})
         queueing = [field for name in QUEUEING if (field := self.standard(name))]
         priority = self.standard("priority")
@@ -251,7 +253,7 @@ class Layout:
                 "uint8_t *first; /* where the packet begins that leaves, if that is known before egress */"
             )
             out.line("uint8_t *checksum; /* a partial checksum, see emit_function */")
-            out.line("uint16_t partial_sum; /* what it was on arrival */")
+            out.line("uint16_t partial_sum; /* what it was on arrival, or what an update has made of it */")
             out.line("uint32_t length, ingress_length, truncate_to;")
             out.line("uint64_t now;")
             out.line(

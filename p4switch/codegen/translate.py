@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from p4switch.codegen.actions import ActionWriter
 from p4switch.codegen.calculations import Calculations
+from p4switch.codegen.checksums import ChecksumWriter
 from p4switch.codegen.control import ControlWriter
 from p4switch.codegen.frame import write_frame
 from p4switch.codegen.layout import Layout
+from p4switch.codegen.limits import check_limits
 from p4switch.codegen.names import Names, comment
 from p4switch.codegen.parser import ParserWriter
 from p4switch.codegen.replaying import Replaying
@@ -24,6 +26,7 @@ def translate(program: Program, *, traced: bool = False) -> str:
 
     A traced program does the same on the same state, and records what happens to each packet (tracing.py).
     """
+    check_limits(program)
     names = Names()
     uses = Uses(program)
     runs = RunFinder(program, uses)
@@ -53,7 +56,6 @@ def translate(program: Program, *, traced: bool = False) -> str:
     if traced:
         _write_kinds(out)
     calculations.write(out)
-    calculations.write_checksums(out)
     for action in program.actions.values():
         actions.write(out, action)
     for table in program.tables.values():
@@ -63,7 +65,7 @@ def translate(program: Program, *, traced: bool = False) -> str:
     egress = ControlWriter(layout, tables, actions, names, program.egress)
     ingress.write(out)
     egress.write(out)
-    write_frame(out, layout, actions)
+    write_frame(out, layout, actions, ChecksumWriter(layout, names, calculations))
     return out.text()
 
 

@@ -49,11 +49,22 @@ class Headers:
             self.unions[union.name] = union_ids[item["id"]] = union
         for item in union_stacks:
             elements = [union_ids[i] for i in item["header_union_ids"]]
+            if len({len(union.headers) for union in elements}) > 1:
+                raise ProgramError(f"header union stack {item['name']}: its elements have different members")
             names = tuple(name for union in elements for name in union.headers)
             self.stacks[text(item, "name")] = HeaderStack(item["name"], names, len(elements[0].headers))
         for stack in self.stacks.values():
-            if not stack.headers:
-                raise ProgramError(f"header stack {stack.name} has no elements")
+            self._check_stack(stack)
+
+    def _check_stack(self, stack: HeaderStack) -> None:
+        if not stack.headers:
+            raise ProgramError(f"header stack {stack.name} has no elements")
+        for number, name in enumerate(stack.headers):
+            first = stack.headers[number % stack.unit]
+            if self.headers[first].type.shape != self.headers[name].type.shape:
+                raise ProgramError(
+                    f"header stack {stack.name}: its elements {first} and {name} differ in their fields"
+                )
 
     def header(self, name: str) -> str:
         """The name, if a header has it."""

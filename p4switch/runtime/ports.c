@@ -229,8 +229,8 @@ static const struct stored *find_stored(const struct forwarder *f, const uint8_t
 {
     const struct waiting_replica *r = &f->replica;
     const struct sharing *sharing = &f->base->sharing;
-    bool same = sharing->from && r->serial == sharing->serial && r->packet == packet && r->length == length &&
-                sharing->from <= packet + r->stored.headers;
+    bool same = sharing->from >= packet && r->serial == sharing->serial && r->packet == packet && r->length == length &&
+                sharing->from <= packet + r->stored.headers; /* not a copy that a link has corrupted */
     return same ? &r->stored : NULL;
 }
 
@@ -263,7 +263,7 @@ static void transmit(void *context, uint32_t number, uint8_t *packet, uint32_t l
 {
     struct forwarder *f = context;
     struct port *port = f->by_number[number % 512];
-    if (!port || port->number != number || length > FRAME_ROOM || length == 0)
+    if (!port || port->number != number || length == 0)
         return;
     if (port->egress)
         link_offer(port->egress, f->now, packet, length, checksum, f->base->checksum_offset);
@@ -465,8 +465,10 @@ static void receive(struct forwarder *f, struct port *port, const struct virtio_
 static void receive_from_control(struct forwarder *f, uint8_t *message, uint32_t length, uint64_t now)
 {
     uint32_t number;
-    if (length < sizeof number)
+    if (length < sizeof number || length - sizeof number > LONGEST_PACKET) {
+        f->cpu->statistics.dropped++;
         return;
+    }
     memcpy(&number, message, sizeof number);
     f->base->process(f->base, number, message + sizeof number, length - (uint32_t)sizeof number, now, NULL);
     f->cpu->statistics.received++;
@@ -528,9 +530,11 @@ static bool serve(struct forwarder *f, struct port *port)
         uint8_t *frame = f->pieces[i].iov_base;
         uint32_t length = message->msg_len;
         struct virtio_net_hdr virtio;
-        if (port->is_cpu) {
+        if (message->msg_hdr.msg_flags & MSG_TRUNC) {
+            port->statistics.dropped++;
+        } else if (port->is_cpu) {
             receive_from_control(f, frame, length, now);
-        } else if (length > sizeof virtio && !(message->msg_hdr.msg_flags & MSG_TRUNC)) {
+        } else if (length > sizeof virtio) {
             memcpy(&virtio, frame, sizeof virtio);
             frame += sizeof virtio;
             length -= (uint32_t)sizeof virtio;

@@ -93,12 +93,13 @@ class Child:
     def mac(self) -> str:
         return f"02:00:00:00:01:{self.number:02x}"
 
-    def frame(self, message: Message | bytes) -> bytes:
+    def frame(self, message: Message | bytes, checksum: int | None = None) -> bytes:
+        """A frame with a UDP checksum: the right one if none is given."""
         payload = message if isinstance(message, bytes) else message.encode()
         return bytes(
             Ether(src=self.mac, dst=SWITCH_MAC)
             / IP(src=self.ip, dst=SWITCH_IP)
-            / UDP(sport=UDP_PORT, dport=UDP_PORT)
+            / UDP(sport=UDP_PORT, dport=UDP_PORT, chksum=checksum)
             / Raw(payload)
         )
 
@@ -210,11 +211,15 @@ class SwitchUnderTest:
 
 
 def decode(frame: bytes) -> Message:
-    """The message in a frame, whose IPv4 header must be right."""
+    """The message in a frame, whose checksums must be right."""
     packet: Packet = Ether(frame)
-    given = packet[IP].chksum
+    given, udp = packet[IP].chksum, packet[UDP].chksum
     del packet[IP].chksum
-    assert Ether(bytes(packet))[IP].chksum == given, "IPv4 header checksum"
+    if udp:
+        del packet[UDP].chksum
+    right = Ether(bytes(packet))
+    assert right[IP].chksum == given, "IPv4 header checksum"
+    assert right[UDP].chksum == udp, "UDP checksum"
     assert packet[IP].len == len(frame) - 14
     return Message.decode(bytes(packet[UDP].payload))
 

@@ -26,7 +26,12 @@ def library(name: str) -> Path | None:
     return found if found.is_absolute() and found.exists() else None
 
 
-@pytest.mark.parametrize(("command", "last"), [(SESSION, "no finding"), (LINKS, "passed")])
+BOUNDS = [*LINKS[:5], str(Path(__file__).with_name("test_bounds.py"))]
+
+
+@pytest.mark.parametrize(
+    ("command", "last"), [(SESSION, "no finding"), (LINKS, "passed"), (BOUNDS, "passed")]
+)
 def test_under_address_and_undefined_behaviour_sanitizers(command: list[str], last: str) -> None:
     libraries = [library("libasan.so"), library("libubsan.so")]
     if not all(libraries):
