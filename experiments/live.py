@@ -14,8 +14,9 @@ import numpy as np
 
 from controller.connection import Count
 from controller.controller import Controller
+from controller.ledger import Ledger
 from controller.telemetry import SwitchCounts
-from controller.tree import FIRST_UDP_PORT
+from controller.tree import Job
 from experiments.checking import compare_with_exact_sum, durations, float32_sum_bound, quantized_sum_bound
 from experiments.crew import Start, run_crew
 from experiments.recording import Recording
@@ -72,7 +73,7 @@ class LiveNetwork:
         if spec.algorithm == "in-network":
             lease = await self._controller.grant([host.name for host in hosts], slots=self._pace.window)
             tasks = [
-                self._task(spec, rank, self._in_network(host, lease.id, spec.values))
+                self._task(spec, rank, self._in_network(host, lease.tree.job, spec.values))
                 for rank, host in enumerate(hosts)
             ]
         else:
@@ -131,12 +132,14 @@ class LiveNetwork:
     def _pace(self) -> Pace:
         return self._target.pace(self._rate)
 
-    def _in_network(self, host: Host, lease: int, values: int) -> InNetwork:
+    def _in_network(self, host: Host, job: Job, values: int) -> InNetwork:
         return InNetwork(
-            lease=lease,
-            first_slot=0,
-            local=(str(host.ip), FIRST_UDP_PORT),
-            remote=(str(host.gateway), FIRST_UDP_PORT),
+            lease=job.lease,
+            first_slot=job.base,
+            first_chunk=job.first_chunk,
+            last_chunk=job.last_chunk,
+            local=(str(host.ip), job.udp_port),
+            remote=(str(host.gateway), job.udp_port),
             pace=self._pace,
             values=values,
         )
@@ -178,6 +181,7 @@ def host_traffic(
 async def open_network(
     network: MininetNetwork, p4info: Any, device_config: bytes, folder: Path, target: Target = EMBEDDED
 ) -> AsyncIterator[LiveNetwork]:
-    """Program the switches of a running `network`; `folder` keeps recordings until the next run."""
-    async with Controller(network.topology, p4info, device_config) as controller:
+    """Program the switches of a running `network`; `folder` keeps recordings until the next run, and the ledger."""
+    ledger = Ledger(folder / "leases.json")
+    async with Controller(network.topology, p4info, device_config, ledger) as controller:
         yield LiveNetwork(network, controller, target, folder)

@@ -38,6 +38,8 @@ class InNetwork:
 
     lease: int
     first_slot: int
+    first_chunk: int
+    last_chunk: int
     local: tuple[str, int]
     remote: tuple[str, int]
     pace: Pace

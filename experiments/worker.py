@@ -48,10 +48,19 @@ def say(event: Event) -> None:
 def join(task: Task) -> Collective:
     """This worker's end of the collective."""
     match task.collective:
-        case InNetwork(lease, first_slot, local, remote, pace, values):
+        case InNetwork(lease, first_slot, first_chunk, last_chunk, local, remote, pace, values):
             return InNetworkAllReduce(
                 InNetworkConfig(
-                    Lease(lease, task.rank, task.workers, pace.window, first_slot, values),
+                    Lease(
+                        lease,
+                        task.rank,
+                        task.workers,
+                        pace.window,
+                        first_slot,
+                        values,
+                        first_chunk,
+                        last_chunk,
+                    ),
                     local,
                     remote,
                     segments=pace.segments,
