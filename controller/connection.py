@@ -37,11 +37,14 @@ class Count:
 class Connection:
     """The primary controller's session with `switch`, whose program `schema` describes.
 
+    patience: stretches the time in which it is to answer.
+
     Every method raises ControllerError, naming the switch, when it refuses or does not answer.
     """
 
-    def __init__(self, switch: Switch, schema: P4Schema) -> None:
+    def __init__(self, switch: Switch, schema: P4Schema, patience: float = 1.0) -> None:
         self.switch = switch
+        self._patience = patience
         self._schema = schema
         # A proxy for the outside world has no business on the loopback interface.
         options = [("grpc.enable_http_proxy", 0)]
@@ -140,7 +143,7 @@ class Connection:
         items: Sequence[MulticastGroup | TableEntry] = (),
     ) -> _T:
         """What `call` answers. Of a refused Write the error names those of `items` that are at fault."""
-        seconds = seconds or _ANSWER_SECONDS
+        seconds = self._patience * (seconds or _ANSWER_SECONDS)
         try:
             async with asyncio.timeout(seconds):
                 return await call

@@ -52,13 +52,17 @@ class Controller:
     Args:
         p4info: the program's P4Info.
         device_config: what the switch loads: BMv2 JSON.
+        patience: stretches the time in which a switch is to answer.
 
     Raises (as every method does):
         ControllerError: what each switch that fails says.
     """
 
-    def __init__(self, network: Network, p4info: p4i.P4Info, device_config: bytes) -> None:
+    def __init__(
+        self, network: Network, p4info: p4i.P4Info, device_config: bytes, patience: float = 1.0
+    ) -> None:
         self._network = network
+        self._patience = patience
         self._schema = P4Schema(p4info, device_config)
         self._connections: dict[str, Connection] = {}
         self._leases: list[Lease] = []
@@ -67,7 +71,7 @@ class Controller:
 
     async def __aenter__(self) -> Self:
         self._connections = {
-            switch.name: Connection(switch, self._schema) for switch in self._network.switches
+            switch.name: Connection(switch, self._schema, self._patience) for switch in self._network.switches
         }
         try:
             await self._on_all(Connection.open)

@@ -214,7 +214,8 @@ def measure_network(
         with MininetNetwork(topology, EMBEDDED.launcher, folder) as network:
 
             async def run() -> list[Case]:
-                async with Controller(topology, program.p4info, program.device_config) as controller:
+                config, patience = program.device_config, network.patience
+                async with Controller(topology, program.p4info, config, patience) as controller:
                     pace = EMBEDDED.pace(on.rate)
                     hosts = [host.name for host in topology.ranked_hosts]
                     lease = await controller.grant(hosts, slots=pace.window)

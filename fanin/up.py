@@ -72,7 +72,7 @@ async def _keep_up(network: MininetNetwork, p4info: P4Info, device_config: bytes
 
     topology = network.topology
     rate = topology.links_of(topology.ranked_hosts[0].name)[0].rate_bits_per_second
-    async with Controller(topology, p4info, device_config) as controller:
+    async with Controller(topology, p4info, device_config, network.patience) as controller:
         hosts = [host.name for host in topology.ranked_hosts]
         _show(topology, await controller.grant(hosts, slots=on.pace(rate).window))
         while True:
