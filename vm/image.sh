@@ -1,12 +1,13 @@
 #!/bin/sh
-# Makes the disk image of a virtual machine from a distribution's packages, as root, and prints its folder:
-# disk.ext4, vmlinuz and initrd.img. Made once, it is kept in ${XDG_CACHE_HOME:-~/.cache}/fanin/vm.
-# usage: image.sh DISTRIBUTION KERNEL PIP     PIP: a pip that reaches the package index, with whatever settings it needs
+# Makes the disk image of a virtual machine from a distribution's packages, as root, and prints its folder: disk.ext4,
+# and a kernel and its initial RAM disk for each VERSION in vmlinuz-VERSION and initrd.img-VERSION.
+# Made once, it is kept in ${XDG_CACHE_HOME:-~/.cache}/fanin/vm.
+# usage: image.sh DISTRIBUTION PIP     PIP: a pip that reaches the package index, with whatever settings it needs
 #
 # What takes only processor time is done here, at full speed: the system packages that system-packages.sh asks for
 # and the virtual environment. In the virtual machine provision.sh finds both.
 set -eu
-distribution=$1 kernel=$2 pip=$3
+distribution=$1 pip=$2
 here=$(cd "$(dirname "$0")" && pwd)
 tree=$(dirname "$here")
 mirror=http://deb.debian.org/debian
@@ -16,29 +17,22 @@ fail() {
     exit 1
 }
 
-# Which suite the kernel comes from. One of an older release runs under a newer one's programs: Debian 11's own
-# Python is 3.9, too old for fanin, and it is the kernel that is to be tried.
-case $distribution-$kernel in
-    bookworm-5.10) suite=bullseye ;;
-    bookworm-6.1) suite=bookworm ;;
-    bookworm-6.12) suite=bookworm-backports ;;
-    trixie-6.12) suite=trixie ;;
-    bullseye-*) fail "bullseye's Python is 3.9, and fanin needs 3.11: its kernel is KERNEL=5.10 DISTRIBUTION=bookworm" ;;
-    *) fail "there is no kernel $kernel for $distribution; take KERNEL=5.10, 6.1 or 6.12 on bookworm, or 6.12 on trixie" ;;
-esac
+# The suites whose kernels it gets. Debian 11's runs under Debian 12's programs: its own Python is too old for fanin.
 case $distribution in
-    bookworm) python=3.11 ;;
-    trixie) python=3.13 ;;
+    bookworm) python=3.11 suites="bullseye bookworm bookworm-backports" ;;
+    trixie) python=3.13 suites=trixie ;;
+    bullseye) fail "bullseye's Python is 3.9, and fanin needs 3.11; its kernel: KERNEL=5.10 DISTRIBUTION=bookworm" ;;
+    *) fail "there is no image of $distribution; take DISTRIBUTION=bookworm or trixie" ;;
 esac
 
-key=$(cat "$0" "$tree/pyproject.toml" "$tree/system-packages.sh" | sha256sum | cut -c 1-12)
-image=${XDG_CACHE_HOME:-$HOME/.cache}/fanin/vm/$distribution-$kernel-$key
+key=$(cat "$0" "$here/fanin-test.service" "$tree/pyproject.toml" "$tree/system-packages.sh" | sha256sum | cut -c 1-12)
+image=${XDG_CACHE_HOME:-$HOME/.cache}/fanin/vm/$distribution-$key
 if [ -d "$image" ]; then
     echo "$image"
     exit 0
 fi
 
-[ "$(id -u)" -eq 0 ] || fail "making the image of $distribution with kernel $kernel needs root, once: sudo make test-vm …"
+[ "$(id -u)" -eq 0 ] || fail "making the image of $distribution needs root, once: sudo vm/image.sh $distribution $pip"
 for command in mmdebstrap mke2fs; do
     command -v "$command" >/dev/null || fail "$command is not installed: apt-get install mmdebstrap e2fsprogs"
 done
@@ -78,21 +72,31 @@ cd /home/fanin/fanin
 install -d -o fanin /opt/fanin
 export PIP_NO_INDEX=1 PIP_FIND_LINKS=/wheels
 sudo -H -u fanin --preserve-env=PIP_NO_INDEX,PIP_FIND_LINKS make setup VENV=/opt/fanin/venv
-apt-get clean
 INSIDE
+for suite in $4; do
+    DEBIAN_FRONTEND=noninteractive chroot . \
+        apt-get install -q -y --no-install-recommends --allow-downgrades "linux-image-amd64/$suite"
+done
+chroot . apt-get clean
 rm -r wheels home/fanin/fanin
 END
 
-echo "test-vm: making an image of $distribution with kernel $kernel" >&2
-sources="deb $mirror $distribution main"
-[ "$suite" = "$distribution" ] || sources="$sources
-deb $mirror $suite main"
-packages=systemd-sysv,udev,dbus,kmod,zstd,sudo,python3,make,ca-certificates,linux-image-amd64/$suite
-echo "$sources" | timeout 1800 mmdebstrap --quiet --variant=minbase --mode=root --include="$packages" \
-    --customize-hook="sh '$work/prepare' \"\$1\" '$work' '$tree'" "$distribution" "$work/root" - >&2
+echo "test-vm: making an image of $distribution" >&2
+packages=systemd-sysv,udev,dbus,kmod,zstd,sudo,python3,make,ca-certificates,initramfs-tools
+{
+    echo "deb $mirror $distribution main"
+    for suite in $suites; do
+        [ "$suite" = "$distribution" ] || echo "deb $mirror $suite main"
+    done
+} | timeout 3600 mmdebstrap --quiet --variant=minbase --mode=root --include="$packages" \
+    --customize-hook="sh '$work/prepare' \"\$1\" '$work' '$tree' '$suites'" "$distribution" "$work/root" - >&2
 
-cp "$work"/root/boot/vmlinuz-"$kernel"* "$work/image/vmlinuz"
-cp "$work"/root/boot/initrd.img-"$kernel"* "$work/image/initrd.img"
-mke2fs -q -t ext4 -d "$work/root" "$work/image/disk.ext4" 8G
+for kernel in "$work"/root/boot/vmlinuz-*; do
+    release=${kernel##*/vmlinuz-}
+    version=$(echo "$release" | cut -d . -f 1,2 | cut -d + -f 1)
+    cp "$kernel" "$work/image/vmlinuz-$version"
+    cp "$work/root/boot/initrd.img-$release" "$work/image/initrd.img-$version"
+done
+mke2fs -q -t ext4 -d "$work/root" "$work/image/disk.ext4" 8G >&2
 mv "$work/image" "$image"
 echo "$image"
