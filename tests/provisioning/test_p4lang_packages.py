@@ -1,4 +1,4 @@
-"""p4lang-packages.sh, against repositories of stand-in packages on this machine and a copy of it that is thrown away."""
+"""p4lang-packages.sh, with repositories of stand-in packages and a copy of this machine that is thrown away."""
 
 from __future__ import annotations
 
@@ -145,13 +145,19 @@ def test_what_does_not_start_is_removed_and_the_next_is_taken(install: Install) 
 def test_where_there_are_none_one_line_says_what_that_costs_and_nothing_is_left(
     install: Install, repositories: Mapping[str, Mapping[str, str]], release: str
 ) -> None:
-    look = "ls /etc/apt/sources.list.d /usr/share/keyrings; dpkg-query -W -f '${Status}' p4lang-bmv2 p4lang-p4c"
+    look = (
+        "ls /etc/apt/sources.list.d /usr/share/keyrings; dpkg-query -W -f '${Status}' p4lang-bmv2 p4lang-p4c"
+    )
     said = install(repositories, f"{look}; apt-get update 2>&1 | grep '^[EW]:'; true", release=release)
     (at,) = (i for i, line in enumerate(said) if line.startswith("BMv2 and p4c are not installed"))
     assert f"no packages that work for {release}" in said[at]
     for part in ("fanin demo --switch bmv2", "fanin diff", "Ubuntu 22.04"):
         assert part in said[at]
-    assert not [line for line in said[at + 1 :] if "p4lang" in line or "install ok" in line or line[:2] in ("E:", "W:")]
+    assert not [
+        line
+        for line in said[at + 1 :]
+        if "p4lang" in line or "install ok" in line or line[:2] in ("E:", "W:")
+    ]
 
 
 def test_a_second_run_changes_nothing(install: Install) -> None:
