@@ -231,7 +231,8 @@ def measure_network(
 
             async def run() -> list[Case]:
                 ledger = Ledger(folder / "leases.json")
-                async with Controller(topology, program.p4info, program.device_config, ledger) as controller:
+                made = (topology, program.p4info, program.device_config, ledger, network.patience)
+                async with Controller(*made) as controller:
                     pace = EMBEDDED.pace(on.rate)
                     hosts = [host.name for host in topology.ranked_hosts]
                     lease = await controller.grant(hosts, slots=pace.window)

@@ -89,7 +89,8 @@ async def _keep_up(network: MininetNetwork, p4info: P4Info, device_config: bytes
     rate = topology.links_of(topology.ranked_hosts[0].name)[0].rate_bits_per_second
     folder = scratch()
     assert folder is not None  # as in every sandbox
-    async with Controller(topology, p4info, device_config, Ledger(folder / "leases.json")) as controller:
+    ledger = Ledger(folder / "leases.json")
+    async with Controller(topology, p4info, device_config, ledger, network.patience) as controller:
         jobs = NetworkJobs(controller, topology, on.pace(rate))
         service = JobService([host.name for host in topology.ranked_hosts], jobs.grant, _complain)
         async with service.serve(folder / JOB_SERVICE):
