@@ -24,7 +24,8 @@ from workers.tensor import NOT_QUANTIZABLE, Tensor
 SOURCES = tuple(Path(__file__).with_name(name) for name in ("native.c", "exchange.c"))
 NAMES = " and ".join(path.name for path in SOURCES)
 HEADER = Path(__file__).with_name("native.h")
-FLAGS = ("-std=gnu11", "-O3", "-march=native", "-ffp-contract=off", "-fPIC", "-shared")
+NATIVE = ("-march=native", "-mcpu=native")  # which of them means this processor depends on the compiler
+FLAGS = ("-std=gnu11", "-O3", "-ffp-contract=off", "-fPIC", "-shared")
 
 PARTS = ("wait", "receive", "unpack", "pack", "send")  # enum part
 _REASONS = ("malformed", "other lease", "unknown chunk", "duplicate")  # enum reason
@@ -89,20 +90,46 @@ def library() -> ctypes.CDLL | None:
 def _compiled(found: str) -> Path:
     """The library, made if need be; the workers of a machine start together, and one of them makes it."""
     status = Path(found).resolve().stat()
-    processor = Path("/proc/cpuinfo").read_text().partition("\nflags")[2].partition("\n")[0]
+    native, features = _processor(found)
     read = [path.read_bytes() for path in (*SOURCES, HEADER)]
-    made_of = (read, found, status.st_size, status.st_mtime_ns, processor, FLAGS)
+    made_of = (read, found, status.st_size, status.st_mtime_ns, native, features, FLAGS)
     name = f"workers-{hashlib.sha256(repr(made_of).encode()).hexdigest()[:32]}.so"
     kept = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fanin" / name
-    kept.parent.mkdir(parents=True, exist_ok=True)
+    _check_private(kept.parent)
     with kept.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not kept.exists():
             built = kept.with_suffix(".building")  # of a compilation cut short, too, which is overwritten
-            command = [found, *FLAGS, "-o", str(built), *map(str, SOURCES), "-lm"]
+            command = [found, *FLAGS, *native, "-o", str(built), *map(str, SOURCES), "-lm"]
             subprocess.run(command, capture_output=True, text=True, check=True)
             built.replace(kept)
     return kept
+
+
+def _processor(found: str) -> tuple[tuple[str, ...], str]:
+    """The compiler's option for this processor, and what it makes of it: its version, the processor's features."""
+    for options in (*((option,) for option in NATIVE), ()):
+        command = [found, *options, "-v", "-S", "-x", "c", "-o", os.devnull, os.devnull]
+        done = subprocess.run(command, capture_output=True, text=True, cwd="/", check=False)
+        if done.returncode == 0:
+            break
+    done.check_returncode()
+    features = [line for line in done.stderr.splitlines() if "version" in line or "cc1" in line]
+    features += [
+        line
+        for line in Path("/proc/cpuinfo").read_text().splitlines()
+        if line[:5].lower() in ("flags", "featu")
+    ]
+    return options, "\n".join(sorted(set(features)))
+
+
+def _check_private(folder: Path) -> None:
+    """Makes the folder, or raises PermissionError if others could put a library into it."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    status = folder.stat()
+    trusted = {os.geteuid()} | ({int(os.environ.get("SUDO_UID", 0))} if os.geteuid() == 0 else set())
+    if status.st_uid not in trusted or status.st_mode & 0o022:
+        raise PermissionError(f"{folder} belongs to others, or they may write to it: remove it")
 
 
 def _declare(loaded: ctypes.CDLL) -> ctypes.CDLL:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -117,3 +118,17 @@ def test_exponents_are_the_same(x: NDArray[np.float32], workers: int, values: in
     assert isinstance(tensor, NativeTensor)
     assert tensor.exponents.tolist() == exponents.tolist()
     assert tensor.quantizable.tolist() == quantizable.tolist()
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770])
+def test_a_cache_that_others_may_write_to_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int
+) -> None:
+    """The worker goes on without native.c and says why: a stranger's library would run with its rights."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "fanin").mkdir()
+    (tmp_path / "fanin").chmod(mode)
+    with pytest.warns(UserWarning, match="fanin belongs to others, or they may write to it"):
+        assert native.library.__wrapped__() is None
+    (tmp_path / "fanin").chmod(0o700)
+    assert native.library.__wrapped__() is not None
