@@ -37,7 +37,8 @@ PROCESSOR = (
     "CPU part",
     "CPU variant",
 )
-FLAGS = ("-std=gnu11", "-O3", "-march=native", "-ffp-contract=off", "-fPIC", "-shared")
+NATIVE = ("-march=native", "-mcpu=native")  # which of them means this processor depends on the compiler
+FLAGS = ("-std=gnu11", "-O3", "-ffp-contract=off", "-fPIC", "-shared")
 
 PARTS = ("wait", "receive", "unpack", "pack", "send")  # enum part
 _REASONS = ("malformed", "other lease", "unknown chunk", "impossible", "duplicate")  # enum reason
@@ -108,28 +109,47 @@ def library() -> ctypes.CDLL | None:
 def _compiled(found: str) -> Path:
     """The library, made if need be; the workers of a machine start together, and one of them makes it."""
     status = Path(found).resolve().stat()
+    native = _native(found)
     read = [path.read_bytes() for path in (*SOURCES, HEADER)]
-    made_of = (read, found, status.st_size, status.st_mtime_ns, _processor(), FLAGS)
+    made_of = (read, found, status.st_size, status.st_mtime_ns, native, _processor(), FLAGS)
     name = f"workers-{hashlib.sha256(repr(made_of).encode()).hexdigest()[:32]}.so"
     kept = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fanin" / name
-    kept.parent.mkdir(parents=True, exist_ok=True)
+    _check_private(kept.parent)
     with kept.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not kept.exists():
             built = kept.with_suffix(".building")  # of a compilation cut short, too, which is overwritten
-            command = [found, *FLAGS, "-o", str(built), *map(str, SOURCES), "-lm"]
+            command = [found, *FLAGS, *native, "-o", str(built), *map(str, SOURCES), "-lm"]
             subprocess.run(command, capture_output=True, text=True, check=True)
             built.replace(kept)
     return kept
 
 
+def _native(found: str) -> tuple[str, ...]:
+    """The compiler's option for this processor: -march=native is not to be had with every compiler on every one."""
+    for option in NATIVE:
+        command = [found, option, "-S", "-x", "c", "-o", os.devnull, os.devnull]
+        if subprocess.run(command, capture_output=True, cwd="/", check=False).returncode == 0:
+            return (option,)
+    return ()
+
+
 def _processor() -> list[str]:
-    """What -march=native depends on, in a cache that several machines may share; of the first processor."""
+    """What that depends on, in a cache that several machines may share; of the first processor."""
     try:
         first = CPUINFO.read_text().strip().partition("\n\n")[0]
     except OSError:
         return []
     return [line for line in first.splitlines() if line.startswith(PROCESSOR)]
+
+
+def _check_private(folder: Path) -> None:
+    """Makes the folder, or raises PermissionError if others could put a library into it."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    status = folder.stat()
+    trusted = {os.geteuid()} | ({int(os.environ.get("SUDO_UID", 0))} if os.geteuid() == 0 else set())
+    if status.st_uid not in trusted or status.st_mode & 0o022:
+        raise PermissionError(f"{folder} belongs to others, or they may write to it: remove it")
 
 
 def _declare(loaded: ctypes.CDLL) -> ctypes.CDLL:

@@ -121,6 +121,20 @@ def test_exponents_are_the_same(x: NDArray[np.float32], workers: int, values: in
     assert tensor.quantizable.tolist() == quantizable.tolist()
 
 
+@pytest.mark.parametrize("mode", [0o777, 0o770])
+def test_a_cache_that_others_may_write_to_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int
+) -> None:
+    """The worker goes on without native.c and says why: a stranger's library would run with its rights."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "fanin").mkdir()
+    (tmp_path / "fanin").chmod(mode)
+    with pytest.warns(UserWarning, match="fanin belongs to others, or they may write to it"):
+        assert native.library.__wrapped__() is None
+    (tmp_path / "fanin").chmod(0o700)
+    assert native.library.__wrapped__() is not None
+
+
 def test_a_library_made_for_another_processor_is_not_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
