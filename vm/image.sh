@@ -97,6 +97,6 @@ for kernel in "$work"/root/boot/vmlinuz-*; do
     cp "$kernel" "$work/image/vmlinuz-$version"
     cp "$work/root/boot/initrd.img-$release" "$work/image/initrd.img-$version"
 done
-mke2fs -q -t ext4 -d "$work/root" "$work/image/disk.ext4" 8G >&2
+mke2fs -q -t ext4 -L fanin -d "$work/root" "$work/image/disk.ext4" 8G >&2
 mv "$work/image" "$image"
 echo "$image"

@@ -4,13 +4,13 @@ set -u
 cd "$(dirname "$0")/.." || exit
 export HOME=/root LC_ALL=C.UTF-8 TERM=dumb COLUMNS=110
 fanin=/usr/local/bin/fanin
-slow=
-size=
 limit=1200 # seconds for a stage
+tests=.
+set --
 if [ "$(systemd-detect-virt)" != kvm ]; then # emulated, so 10 to 20 times slower
-    slow=1
-    size="--workers 4 --leaves 2 --spines 1"
     limit=5400
+    tests="tests/topologies tests/controller tests/experiments/test_live.py tests/p4switch/engine"
+    set -- --workers 4 --leaves 2 --spines 1
 fi
 
 results=
@@ -43,9 +43,10 @@ uname -a
 as_user "provision" sudo ./provision.sh
 as_user "doctor" "$fanin" doctor
 stage "in-network, root" "$fanin" run scenarios/small-live.toml --set algorithm=in-network --results /tmp/small
-stage "demo, root" "$fanin" demo $size --results /tmp/demo-root
-as_user "demo, ordinary user" "$fanin" demo $size --results /tmp/demo-user
-stage "live tests, root" /opt/fanin/venv/bin/pytest -q -m live -p no:cacheprovider ${slow:+tests/topologies tests/controller tests/experiments/test_live.py}
+stage "demo, root" "$fanin" demo "$@" --results /tmp/demo-root
+as_user "demo, ordinary user" "$fanin" demo "$@" --results /tmp/demo-user
+# shellcheck disable=SC2086  # a list of folders
+stage "live tests, root" /opt/fanin/venv/bin/pytest -q -m live -p no:cacheprovider $tests
 state >/tmp/before
 as_user "provision again" sudo ./provision.sh
 state >/tmp/after
