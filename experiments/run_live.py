@@ -124,7 +124,7 @@ def _work(settings: Settings) -> TrainingConfig | Vectors:
 def _target(settings: Settings) -> Target:
     """The switch, its workers' pace on these links as the settings have it."""
     on = target(settings.switch)
-    changes = settings.recovery.model_dump(exclude_none=True)
+    changes = settings.recovery.model_dump(exclude_none=True) | {"checksums": settings.checksums}
     if settings.window is not None:
         changes["window"] = settings.window
     (link,) = settings.network.links_of(settings.members[0])

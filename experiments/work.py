@@ -30,6 +30,7 @@ class Pace:
     window: int
     segments: int
     offload: bool = True
+    checksums: bool = True  # of in-network packets
     initial_rto: float = 0.1
     min_rto: float = 0.01
     granularity: float = recovery.G

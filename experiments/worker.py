@@ -67,6 +67,7 @@ def join(task: Task) -> Collective:
                     remote,
                     segments=pace.segments,
                     offload=pace.offload,
+                    checksums=pace.checksums,
                     recovery=_recovery(pace, task),
                 )
             )
