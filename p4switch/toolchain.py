@@ -151,8 +151,20 @@ def _place(kind: str, content: bytes) -> Path:
 @contextmanager
 def _only_one_compiles(library: Path) -> Iterator[IO[str]]:
     """The switches of a network start together and want the same library: one makes it, the others wait."""
-    private_folder(library.parent)
-    with library.with_suffix(".lock").open("w") as lock:
+    folder = library.parent
+    try:
+        private_folder(folder)
+        lock = library.with_suffix(".lock").open("w")
+    except OSError as error:
+        raise ToolchainError(
+            f"no compiled program can be kept in {folder}: {error.strerror}; name another folder in $XDG_CACHE_HOME"
+        ) from error
+    with lock:
+        if os.statvfs(folder).f_flag & os.ST_NOEXEC:
+            raise ToolchainError(
+                f"no compiled program can be loaded from {folder}, where a file system is mounted with noexec: "
+                "name a folder elsewhere in $XDG_CACHE_HOME"
+            )
         fcntl.flock(lock, fcntl.LOCK_EX)  # given back when everybody has closed the file
         yield lock
 

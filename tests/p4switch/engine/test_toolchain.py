@@ -141,6 +141,34 @@ def test_no_compiler(compiler: Callable[[str], None], monkeypatch: pytest.Monkey
         compile_program(b"config", lambda: "")
 
 
+@pytest.mark.live
+def test_a_cache_from_which_nothing_can_be_loaded(tmp_path: Path) -> None:
+    """Mounted noexec: it is not even compiled."""
+    caller = "from p4switch.toolchain import *; compile_program(b'', lambda: 1 / 0)"
+    done = subprocess.run(
+        [
+            *("unshare", "-r", "-m", "sh", "-c"),
+            'mount -t tmpfs -o noexec none "$0" && exec "$@"',
+            *(tmp_path, sys.executable, "-c", caller),
+        ],
+        env=os.environ | {"XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": str(PACKAGE.parent)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    said = done.stderr.splitlines()[-1]
+    assert f"no compiled program can be loaded from {tmp_path}/fanin, where a file system is mounted" in said
+    assert "name a folder elsewhere in $XDG_CACHE_HOME" in said
+
+
+def test_a_cache_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(file))
+    with pytest.raises(ToolchainError, match=r"kept in .*file/fanin: Not a directory; name another folder"):
+        compile_program(b"config", lambda: "int x;")
+
+
 def test_c_that_does_not_compile(cache: Path) -> None:
     with pytest.raises(ToolchainError, match="unknown type name"):
         compile_program(b"config", lambda: "nonsense x;")
