@@ -31,7 +31,8 @@ class Drops(ctypes.Structure):
         return isinstance(other, Drops) and bytes(self) == bytes(other)
 
     def __repr__(self) -> str:
-        return f"Drops({', '.join(f'{name}={getattr(self, name)}' for name, _ in self._fields_)})"
+        counts = ", ".join(f"{field[0]}={getattr(self, field[0])}" for field in self._fields_)
+        return f"Drops({counts})"
 
 
 class PortStatistics(ctypes.Structure):
