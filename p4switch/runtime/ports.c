@@ -434,6 +434,20 @@ static void accept_packet(struct forwarder *f, struct port *port, uint8_t *packe
         base->process(base, port->number, packet, length, now, checksum);
 }
 
+/* Lets the control plane in between two packets of a frame, of which each may take a while. */
+static void let_in(struct forwarder *f)
+{
+    struct switch_base *base = f->base;
+    if (!atomic_load_explicit(&base->waiting, memory_order_relaxed))
+        return;
+    uint64_t now = f->now;
+    pthread_mutex_unlock(&base->lock);
+    lock_for_packets(f);
+    f->now = now;
+    if (base->superframe != ALONE)
+        base->superframe = ++base->superframes; /* nothing is replayed that may have changed */
+}
+
 /* One frame that a port received: each of its packets through the program. */
 static void receive(struct forwarder *f, struct port *port, const struct virtio_net_hdr *virtio, uint8_t *frame,
                     uint32_t length, uint64_t now)
@@ -459,6 +473,7 @@ static void receive(struct forwarder *f, struct port *port, const struct virtio_
         base->superframe = ++base->superframes;
     for (uint32_t i = 0; i < s.segments; i++) {
         uint32_t size;
+        let_in(f);
         uint8_t *packet = split(&s, i, &size);
         accept_packet(f, port, packet, size, now, packet + s.checksum);
     }
@@ -553,6 +568,7 @@ static bool serve(struct forwarder *f, struct port *port)
             receive(f, port, &virtio, frame, length, now);
         }
         message->msg_hdr.msg_controllen = sizeof f->control[i]; /* for the next time */
+        let_in(f);
     }
     pthread_mutex_unlock(&f->base->lock);
     flush(f);
