@@ -48,12 +48,15 @@ class Count:
 class Connection:
     """The primary controller's session with `switch`, whose program `schema` describes.
 
+    patience: stretches the time in which it is to answer.
+
     Every method raises ControllerError, naming the switch, when it refuses or does not answer: UnavailableError when
     the session is lost, SupersededError when another controller has it; `open` makes another one.
     """
 
-    def __init__(self, switch: Switch, schema: P4Schema) -> None:
+    def __init__(self, switch: Switch, schema: P4Schema, patience: float = 1.0) -> None:
         self.switch = switch
+        self._patience = patience
         self._schema = schema
         self._channel = grpc.aio.insecure_channel(f"127.0.0.1:{switch.grpc_port}", options=_CHANNEL_OPTIONS)
         self._stub = p4r_grpc.P4RuntimeStub(self._channel)
@@ -218,7 +221,7 @@ class Connection:
         items: Sequence[object] = (),
     ) -> _T:
         """What `call` answers. Of a refused Write the error names those of `items` that are at fault."""
-        seconds = seconds or _ANSWER_SECONDS
+        seconds = self._patience * (seconds or _ANSWER_SECONDS)
         try:
             async with asyncio.timeout(seconds):
                 return await call

@@ -61,13 +61,22 @@ class Controller:
         p4info: the program's P4Info.
         device_config: what the switch loads: BMv2 JSON.
         ledger: what this network's packets have carried, kept as long as any of its workers may be alive.
+        patience: stretches the time in which a switch is to answer.
 
     Raises (as every method does):
         ControllerError: what each switch that fails says.
     """
 
-    def __init__(self, network: Network, p4info: p4i.P4Info, device_config: bytes, ledger: Ledger) -> None:
+    def __init__(
+        self,
+        network: Network,
+        p4info: p4i.P4Info,
+        device_config: bytes,
+        ledger: Ledger,
+        patience: float = 1.0,
+    ) -> None:
         self._network = network
+        self._patience = patience
         self._schema = P4Schema(p4info, device_config)
         self._ledger = ledger
         self._connections: dict[str, Connection] = {}
@@ -79,7 +88,7 @@ class Controller:
     async def __aenter__(self) -> Self:
         self._ledger.__enter__()
         self._connections = {
-            switch.name: Connection(switch, self._schema) for switch in self._network.switches
+            switch.name: Connection(switch, self._schema, self._patience) for switch in self._network.switches
         }
         try:
             await self._together(Connection.open)

@@ -1,6 +1,7 @@
 """What a worker process is asked to do and what it says on the way: the seam between `live` and `worker`.
 
-A task goes in as one JSON document, events come out as JSON documents, one a line.
+Events come out as JSON documents, one a line. The first says that the worker is ready; then its task goes in, one JSON
+document: once all are, so that the time some need to start is no time that the others wait for packets.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from workers import recovery
 from workers.collective import HostBasedAlgorithm, Transport
 
 DIGITS_FILE = "digits.npz"
+
+GIVE_UP = 20.0  # seconds
 
 LiveTransport = Transport | Literal["tcp"]
 
@@ -81,7 +84,12 @@ class Task:
     folder: Path
     collective: InNetwork | HostBased
     work: TrainingConfig | Vectors
-    give_up: float = 20.0
+    give_up: float = GIVE_UP
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The worker has started and waits for its task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +114,7 @@ class Failed:
     error: str
 
 
-Event = Progress | Done | Failed
+Event = Ready | Progress | Done | Failed
 
 TASK = TypeAdapter(Task)
 EVENT: TypeAdapter[Event] = TypeAdapter(Event)

@@ -21,6 +21,7 @@ from experiments.work import (
     InNetwork,
     Pace,
     Progress,
+    Ready,
     Task,
     Vectors,
 )
@@ -36,6 +37,7 @@ from workers import (
     TcpConfig,
     UdpAllReduce,
     UdpGroupConfig,
+    native,
 )
 
 
@@ -143,6 +145,8 @@ def reporting(all_reduce: Callable[[Vector], Vector]) -> Callable[[Vector], Vect
 
 def main() -> int:
     """Do the task; the exit status tells whether it was done."""
+    native.library()  # the first worker on a machine compiles it
+    say(Ready())
     task = TASK.validate_json(sys.stdin.buffer.read())
     collective: Collective | None = None
     try:

@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from experiments.tools import ToolError
-from fanin.options import Captures, Leaves, ProgramCompiler, Rate, Spines, Switch, Workers, hosts_per_leaf
+from fanin.options import (
+    Captures,
+    Leaves,
+    Offload,
+    ProgramCompiler,
+    Rate,
+    Spines,
+    Switch,
+    Workers,
+    hosts_per_leaf,
+)
 from topologies.errors import NetworkError
 from topologies.model import TopologyError, leaf_spine
 from topologies.running import JOB_SERVICE
@@ -34,6 +44,7 @@ def up(
     rate: Rate = None,
     switch: Switch = "embedded",
     compiler: ProgramCompiler = "embedded",
+    offload: Offload = True,
     pcap: Captures = None,
     logs: Annotated[Path, typer.Option(help="where the switches' output goes")] = Path("results/up"),
 ) -> None:
@@ -58,7 +69,7 @@ def up(
     try:
         on = target(switch)
         link_rate = on.rate if rate is None else round(rate * 1e6)
-        topology = leaf_spine(spines, leaves, in_each, rate=link_rate)
+        topology = leaf_spine(spines, leaves, in_each, rate=link_rate, offload=offload)
         program = compile_program(PROGRAM, compiler)
         with MininetNetwork(topology, on.launcher, logs, pcap) as network:
             asyncio.run(_keep_up(network, program.p4info, program.device_config, on))
@@ -78,7 +89,8 @@ async def _keep_up(network: MininetNetwork, p4info: P4Info, device_config: bytes
     rate = topology.links_of(topology.ranked_hosts[0].name)[0].rate_bits_per_second
     folder = scratch()
     assert folder is not None  # as in every sandbox
-    async with Controller(topology, p4info, device_config, Ledger(folder / "leases.json")) as controller:
+    ledger = Ledger(folder / "leases.json")
+    async with Controller(topology, p4info, device_config, ledger, network.patience) as controller:
         jobs = NetworkJobs(controller, topology, on.pace(rate))
         service = JobService([host.name for host in topology.ranked_hosts], jobs.grant, _complain)
         async with service.serve(folder / JOB_SERVICE):

@@ -31,17 +31,18 @@ class Drops(ctypes.Structure):
         return isinstance(other, Drops) and bytes(self) == bytes(other)
 
     def __repr__(self) -> str:
-        return f"Drops({', '.join(f'{name}={getattr(self, name)}' for name, _ in self._fields_)})"
+        return f"Drops({', '.join(f'{name}={getattr(self, name)}' for name, *_ in self._fields_)})"
 
 
 class PortStatistics(ctypes.Structure):
     """Of one port, since it was opened: packets (and frames, which offload makes fewer), packets not sent, frames
-    that came faster than they were taken, bytes, and how many of the packets had a group's address.
+    that came faster than they were taken, frames that the socket lost with an error, bytes, and how many of the
+    packets had a group's address.
     """
 
     _fields_ = (
         *((name, c_uint64) for name in ("received", "received_frames", "sent", "sent_frames")),
-        *((name, c_uint64) for name in ("dropped", "missed")),
+        *((name, c_uint64) for name in ("dropped", "missed", "receive_errors", "send_errors")),
         *((name, c_uint64) for name in ("received_bytes", "received_multicast", "received_broadcast")),
         *((name, c_uint64) for name in ("sent_bytes", "sent_multicast", "sent_broadcast")),
     )

@@ -11,10 +11,15 @@ from dataclasses import dataclass, field
 from p4switch.expressions import Constant, Expression, Field, HeaderName
 
 LONGEST_PACKET = 65600  # as in runtime/switch.h: IPv4 has 65,535 bytes, before Ethernet and tags
+MAX_MESSAGE = 1000  # characters: gRPC's clients take 8 KB of everything that is said of an error
 
 
 class ProgramError(Exception):
     """A BMv2 JSON that is malformed, or that asks for what this switch does not run; names the element."""
+
+    def __init__(self, message: str) -> None:
+        cut = message if len(message) <= MAX_MESSAGE else f"{message[:MAX_MESSAGE]}…"
+        super().__init__("".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in cut))
 
 
 @dataclass(frozen=True, slots=True)

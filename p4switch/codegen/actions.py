@@ -17,7 +17,7 @@ from p4switch.codegen.expressions import (
 )
 from p4switch.codegen.layout import WIDEST, Layout, access
 from p4switch.codegen.loops import LoopWriter
-from p4switch.codegen.names import Names
+from p4switch.codegen.names import Names, quoted
 from p4switch.codegen.replaying import Replaying
 from p4switch.codegen.rolling import Advancing, Run, RunFinder
 from p4switch.codegen.state import State
@@ -485,10 +485,10 @@ class PrimitiveWriter:
         codes = [self.expressions.masked(v, (1 << 64) - 1).code for v in values.items]
         if len(pieces) != len(codes) + 1:
             raise self.expressions.unsupported(f"log_msg: {len(codes)} values for {text.name!r}")
-        form = "%llu".join(quoted(piece).replace("%", "%%") for piece in pieces)
+        form = quoted("%llu".join(piece.replace("%", "%%") for piece in pieces) + "\n")
         arguments = "".join(f", (unsigned long long){code}" for code in codes)
         out.line("if (s->base.logs)")
-        out.line(f'    fprintf(stderr, "{form}\\n"{arguments});')
+        out.line(f"    fprintf(stderr, {form}{arguments});")
 
     def op_assert(self, out: Writer, condition: Expression) -> None:
         """A packet for which it is false is dropped at once, and counted; BMv2 would end its process."""
@@ -501,7 +501,7 @@ class PrimitiveWriter:
                 if self.source
                 else self.where
             )
-            out.line(f'fputs("assertion failed: {quoted(place)}\\n", stderr);')
+            out.line(f"fputs({quoted(f'assertion failed: {place}' + chr(10))}, stderr);")
             out.line(self.abandon)
 
     op_assume = op_assert
@@ -558,12 +558,3 @@ class PrimitiveWriter:
             out.line("p->failed = p->exit = true;")
             out.trace(Kind.LOOPING, self.number)
             out.line("return;")
-
-
-def quoted(text: str) -> str:
-    """Text inside a C string literal."""
-    return "".join(c if c.isascii() and c.isprintable() and c not in '"\\?' else _escaped(c) for c in text)
-
-
-def _escaped(character: str) -> str:
-    return "".join(f"\\{byte:03o}" for byte in character.encode())

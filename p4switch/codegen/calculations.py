@@ -185,7 +185,7 @@ class Calculations:
             pointer = (
                 f"{self.layout.field_base(self.layout.header_index(first.header), kind)} + {kind.offset // 8}"
             )
-            out.line(f"memcpy(input + bits / 8, {pointer}, {size}); /* {names} */")
+            out.line(f"memcpy(input + bits / 8, {pointer}, {size});", names)
             out.line(f"bits += {8 * size};")
 
     def _write_input(

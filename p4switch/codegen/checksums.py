@@ -64,8 +64,8 @@ class ChecksumWriter:
         """The sum is that from the checksum's header to the packet's end: what the sender's card was to sum up."""
         program, layout = self.layout.program, self.layout
         kind = program.field_type(total.field)
-        out.line(
-            "/* Whether this is what is partial: its header and all in it that follows are the packet's rest. */"
+        out.comment(
+            "Whether this is what is partial: its header and all in it that follows are the packet's rest."
         )
         out.line("UNUSED_STATIC")
         function = self.names.identifier("is_partial_", name)
@@ -104,8 +104,8 @@ class ChecksumWriter:
 
     def _write_reads(self, out: Writer) -> None:
         found = reads(self.layout.program, self.sums)
-        out.line(
-            "/* Whether the program uses a checksum of which only a part is there: then it has to be completed. */"
+        out.comment(
+            "Whether the program uses a checksum of which only a part is there: then it has to be completed."
         )
         with out.block("static bool reads_checksum(const struct state *s, const struct packet *p)"):
             out.line("(void)s, (void)p;")
@@ -138,7 +138,7 @@ class ChecksumWriter:
             out.line(f"if (p->checksum != {place})")
             out.line("    return true;")
             if field in found.compared:
-                out.line("if (p->partial_sum == 0) /* a complete checksum never is */")
+                out.line("if (p->partial_sum == 0)", "a complete checksum never is")
                 out.line("    return true;")
             for checksum, total in self.sums.items():
                 if checksum.verify and total.field == field:

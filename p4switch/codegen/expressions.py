@@ -59,6 +59,7 @@ BITWISE = {"&", "|", "^"}
 MAX_SHIFT = 255  # bits: amounts have at most 8
 COMPARISON = {"==", "!=", "<", "<=", ">", ">="}
 SATURATING = {"+": "add_saturating_i32", "-": "subtract_saturating_i32"}
+MAX_EXPRESSION = 1 << 20  # characters of C: an index in an index doubles them
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,10 @@ class Value:
     low: int
     high: int
     type: str
+
+    def __post_init__(self) -> None:
+        if len(self.code) > MAX_EXPRESSION:
+            raise ProgramError("an expression is too long: split it with variables")
 
     def cast(self, to: str) -> str:
         """The expression as another type."""
@@ -443,7 +448,9 @@ class ExpressionWriter:
             a, b = self.value(operand.left), self.value(operand.right)
             if min(a.low, b.low) >= low and max(a.high, b.high) <= high:
                 return Value(f"{SATURATING[operand.op]}({a.code}, {b.code})", low, high, "int32_t")
-        inner = self.value(operand)
+            inner = self.arithmetic(operand.op, a, b)
+        else:
+            inner = self.value(operand)
         if inner.low >= low and inner.high <= high:
             return inner
         kind = self.fitting(min(inner.low, low), max(inner.high, high))

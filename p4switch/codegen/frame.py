@@ -91,14 +91,14 @@ def _write_replicate(out: Writer, layout: Layout, actions: ActionWriter) -> None
     written = headers_written(layout.program)
     if written is not None and not (layout.varbits or layout.queues or layout.goes_again):
         names = ", ".join(layout.header_index(h) for h in sorted(written)) or "0"
-        out.line("/* The headers that egress may write to; it does nothing else to headers. */")
+        out.comment("The headers that egress may write to; it does nothing else to headers.")
         out.line(f"static const uint16_t egress_writes[] = {{{names}}};")
         out.line()
         count = len(layout.program.deparser.order)
         changes = f"changeable(p, deparser_order, {count}, egress_writes, {len(written)})"
     if replays:
         actions.replaying.write(out)
-    out.line("/* Once more for every replica of a group, each time from the packet as it is now. */")
+    out.comment("Once more for every replica of a group, each time from the packet as it is now.")
     out.line("static void leave(struct state *s, struct packet *p, uint32_t port);")
     if replays:
         out.line("static void deparse(struct state *s, struct packet *p, uint32_t port);")
@@ -282,7 +282,7 @@ def _write_digest(out: Writer, layout: Layout) -> None:
                     if not bits:
                         continue
                     append = append_function(width)
-                    out.line(f"    bits = {append}(s->input, bits, {bits}, {code}); /* {field.name} */")
+                    out.line(f"    bits = {append}(s->input, bits, {bits}, {code});", field.name)
                 out.line("    break;")
         out.trace(Kind.DIGEST, "p->request.digest")
         out.line("report_digest(&s->base, p->request.digest, s->input, bits / 8);")
@@ -299,7 +299,7 @@ def _write_run(out: Writer, layout: Layout) -> None:
         out.line("verify_checksums(s, p);")
         _set(out, layout, "checksum_error", "p->checksum_error")
         if layout.may_fail:
-            out.line("if (p->failed) /* in the parser */")
+            out.line("if (p->failed)", "in the parser")
             out.line("    return;")
         out.trace(Kind.INGRESS, 0, _get(layout, "instance_type") or "0")
         out.line("ingress(s, p);")

@@ -72,10 +72,10 @@ class ParserWriter:
     def write(self, out: Writer) -> None:
         """The function that parses a packet and returns its parser error."""
         with out.block("static uint32_t parse(struct state *s, struct packet *p)"):
-            out.line("uint8_t *at = p->start; /* the parser's position */")
+            out.line("uint8_t *at = p->start;", "the parser's position")
             out.line(f"uint32_t error = {self.error('NoError')};")
             if self.loops:
-                out.line("uint32_t states = 0; /* a loop that extracts nothing has to end, too */")
+                out.line("uint32_t states = 0;", "a loop that extracts nothing has to end, too")
             out.line("(void)s;")
             out.trace(Kind.PARSE, 0)
             out.line(f"goto {self.label(self.parser.initial)};")

@@ -108,9 +108,7 @@ class Replaying:
                 out.line(f"{{{self.layout.header_index(header)}, {last}}},")
             out.line("{0, 0}")
         out.line()
-        out.line(
-            "/* Whether a packet is the one that is recorded in all that egress looks at or writes to. */"
-        )
+        out.comment("Whether a packet is the one that is recorded in all that egress looks at or writes to.")
         with out.block("static bool same_for_egress(const struct replay *r, const struct packet *p)"):
             out.line("(void)r, (void)p;")
             for header in dict.fromkeys(header for header, _, _ in used):
@@ -128,9 +126,7 @@ class Replaying:
                     out.line("    return false;")
             out.line("return true;")
         out.line()
-        out.line(
-            "/* Makes of a packet its replica number `i`, as egress would; returns whether it leaves. */"
-        )
+        out.comment("Makes of a packet its replica number `i`, as egress would; returns whether it leaves.")
         head = "static bool repeat_egress(const struct replay *r, uint32_t i, struct packet *p)"
         with out.block(head):
             out.line("const struct replica_record *record = r->records + i;")

@@ -1,4 +1,4 @@
-"""`fanin up` keeps a network up and grants leases; `fanin exec` and `fanin shell` get into it; captures show frames."""
+"""`fanin up` keeps a network up and grants leases; `fanin exec` and `fanin shell` get into it; captures work."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from tests.workers.faulty_network import exact_sum
 from tests.workers.model_switch import ModelSwitch
 from workers import native, wire
+from workers.collective import StallError
 from workers.native import NativeWorker
 from workers.protocol import Lease
 from workers.recovery import Recovery
@@ -290,6 +291,38 @@ def test_a_switch_that_is_not_there_yet_is_waited_for() -> None:
         with switch(workers):
             np.testing.assert_array_equal(result.result(), exact_sum([x], values=256))
     assert collective.statistics.retransmissions > 0
+
+
+@pytest.mark.usefixtures("passes")
+def test_a_switch_that_is_never_there_ends_it_after_give_up_with_what_the_socket_said() -> None:
+    config = InNetworkConfig(
+        Lease(id=5, rank=0, workers=1, window=WINDOW),
+        free_port(),
+        SWITCH,
+        recovery=Recovery(initial_rto=0.02, min_rto=0.01, give_up=0.1),
+    )
+    with (
+        InNetworkAllReduce(config) as collective,
+        pytest.raises(StallError, match=r"nothing new .*; the socket last said: Connection refused$"),
+    ):
+        collective.all_reduce(np.ones(300, np.float32))
+
+
+@pytest.mark.parametrize("error", [errno.EPERM, errno.ENOBUFS, errno.ENETDOWN, errno.EHOSTUNREACH])
+def test_what_this_host_does_not_send_for_a_while_counts_as_loss(
+    monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    class Refusing:
+        def send(self, _message: memoryview) -> int:
+            raise OSError(error, os.strerror(error))
+
+    sender, receiver = connected_pair(offload=False)
+    whole = sender._socket
+    monkeypatch.setattr(sender, "_socket", Refusing())
+    sender.send(np.zeros((3, 1034), np.uint8))
+    assert sender.last_loss == os.strerror(error)
+    whole.close()
+    receiver.close()
 
 
 def test_a_port_that_is_taken_is_named() -> None:
