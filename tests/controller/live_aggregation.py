@@ -56,12 +56,7 @@ def contributions(lease: Lease, chunk: int) -> list[str]:
         host = topology.host(name)
         number = job.first_chunk + chunk
         running.append(start(name, "contribute", host.ip, host.gateway, lease.id, number, host.rank))
-    heard = [process.communicate()[0].split() for process in running]
-    # The lease and the chunk as the job counts them.
-    return [
-        " ".join([kind, str(int(of) - lease.id), str(int(number) - job.first_chunk), *rest])
-        for kind, of, number, *rest in (words or ["nothing", "0", "0"] for words in heard)
-    ]
+    return [process.communicate()[0].strip() for process in running]
 
 
 async def run(ledger: Ledger) -> None:
@@ -80,6 +75,7 @@ async def run(ledger: Ledger) -> None:
 
         lease = await controller.grant([host.name for host in topology.hosts], slots=16)
         happened["sums"] = contributions(lease, chunk=0)
+        happened["of lease and chunk"] = f"{lease.id} {lease.tree.job.first_chunk}"
         counts = await controller.counts()
         happened["completed"] = {
             name: counted.events[Event.COMPLETED].packets for name, counted in counts.items()
