@@ -63,11 +63,19 @@ Plan: TypeAlias = Mapping[str, SwitchPlan]  # by the switch's name
 def plan_forwarding(network: Network) -> Plan:
     """IPv4 routing and ARP: a leaf knows its hosts and sends the rest over all spines at equal cost.
 
-    Each leaf answers ARP requests for its own address. Hosts, which send everything there, make no others.
+    Each leaf answers ARP requests for its own address. Hosts, which send everything there, make no others. What is
+    addressed to a switch, and is not an update that it adds up, ends there; what comes in the name of one is forged.
     """
-    leaves = {leaf.name: SwitchPlan(tuple(_leaf_routes(network, leaf))) for leaf in network.leaves}
-    spines = {spine.name: SwitchPlan(tuple(_spine_routes(network, spine))) for spine in network.spines}
-    return leaves | spines
+    common = [
+        _entry("ingress.forwarding.switches", {"hdr.ipv4.source": switch.ip}, "forged", {})
+        for switch in network.switches
+    ]
+    routes = [(leaf, _leaf_routes(network, leaf)) for leaf in network.leaves]
+    routes += [(spine, _spine_routes(network, spine)) for spine in network.spines]
+    return {
+        switch.name: SwitchPlan((*own, _route(IPv4Network(switch.ip), "own_address", {}), *common))
+        for switch, own in routes
+    }
 
 
 def plan_aggregation(network: Network, tree: Tree) -> Plan:
@@ -156,7 +164,13 @@ class _Part:
 
     def _admissions(self) -> Iterable[TableEntry]:
         parent = self.aggregator.parent
-        claim = {"base": self.job.base, "slots": self.job.slots, "group": self.job.lease}
+        claim = {
+            "base": self.job.base,
+            "slots": self.job.slots,
+            "first_chunk": self.job.first_chunk,
+            "last_chunk": self.job.last_chunk,
+            "group": self.job.lease,
+        }
         role = {
             "full": self.aggregator.full_mask,
             "root": int(parent is None),
@@ -172,6 +186,7 @@ class _Part:
         match: dict[str, Value] = {
             "standard_metadata.ingress_port": self._port(neighbour),
             "hdr.ipv4.source": self.nodes[neighbour].ip,
+            "hdr.ipv4.destination": self.nodes[self.aggregator.switch].ip,
             "hdr.udp.source_port": self.job.udp_port,
             "hdr.switchml.lease": self.job.lease,
         }

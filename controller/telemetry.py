@@ -24,9 +24,11 @@ class Reason(IntEnum):
     BAD_SLOT = 10
     BAD_SIZE = 11
     OLD_CHUNK = 12
-    VIOLATION = 13
+    BAD_CHUNK = 13
     DUPLICATE = 14
     STALE_RESULT = 15
+    MISMATCH = 16
+    FORGED = 17
 
 
 class Event(IntEnum):

@@ -12,13 +12,18 @@ MAX_CHILDREN = 32  # the bitmap of a chunk's contributions
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One lease's claim: who adds up, on which UDP port, in which slots (`base` to `base + slots - 1`)."""
+    """One lease's claim: who adds up, on which UDP port, in which slots (`base` to `base + slots - 1`).
+
+    Its chunks have numbers from `first_chunk` to `last_chunk`.
+    """
 
     lease: int
     hosts: tuple[str, ...]
     udp_port: int = FIRST_UDP_PORT
     base: int = 0
     slots: int = SLOTS
+    first_chunk: int = 0
+    last_chunk: int = 2**32 - 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.controller import Controller
-from controller.tree import FIRST_UDP_PORT
+from controller.ledger import Ledger
+from controller.tree import Job
 from experiments.bench_allreduce_worker import Join, Order, Report
 from experiments.compilers import PROGRAM, CompiledProgram, compile_program
 from experiments.crew import ENVIRONMENT
@@ -229,7 +230,9 @@ def measure_network(
         with MininetNetwork(topology, EMBEDDED.launcher, folder) as network:
 
             async def run() -> list[Case]:
-                async with Controller(topology, program.p4info, program.device_config) as controller:
+                ledger = Ledger(folder / "leases.json")
+                made = (topology, program.p4info, program.device_config, ledger, network.patience)
+                async with Controller(*made) as controller:
                     pace = EMBEDDED.pace(on.rate)
                     hosts = [host.name for host in topology.ranked_hosts]
                     lease = await controller.grant(hosts, slots=pace.window)
@@ -237,7 +240,7 @@ def measure_network(
                         groups = {}
                         for algorithm in ALGORITHMS:
                             if python := gloo_python if algorithm == "gloo" else Path(sys.executable):
-                                joins = _joins(algorithm, topology, lease.id, pace)
+                                joins = _joins(algorithm, topology, lease.tree.job, pace)
                                 groups[algorithm] = group = Group(network, joins, python, folder)
                                 stack.callback(group.close)
                         cases = []
@@ -250,17 +253,19 @@ def measure_network(
             return asyncio.run(run())
 
 
-def _joins(algorithm: str, topology: Topology, lease: int, pace: Pace) -> list[Join]:
+def _joins(algorithm: str, topology: Topology, job: Job, pace: Pace) -> list[Join]:
     hosts = topology.ranked_hosts
     return [
         Join(
             algorithm=algorithm,
             rank=rank,
             hosts=tuple(str(host.ip) for host in hosts),
-            port=FIRST_UDP_PORT if algorithm == "in-network" else _TCP_PORTS[algorithm],
+            port=job.udp_port if algorithm == "in-network" else _TCP_PORTS[algorithm],
             interface=topology.links_of(host.name)[0].end(host.name).interface,
             switch=str(host.gateway),
-            lease=lease,
+            lease=job.lease,
+            first_chunk=job.first_chunk,
+            last_chunk=job.last_chunk,
             window=pace.window,
             segments=pace.segments,
         )

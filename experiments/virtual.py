@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.ledger import GRANT, Identity, NumberSpace
 from controller.plan import MulticastGroup, Plan, TableEntry, Value, plan_aggregation, plan_forwarding
 from controller.telemetry import Event, Reason
 from controller.tree import FIRST_UDP_PORT, aggregation_tree
@@ -92,6 +92,7 @@ class JobSpec:
     hosts: names, by rank; None: all of the topology. window: slots; between hosts, most packets outstanding from one
     host. counted: how many workers each believes there are (None: as many as there are; fewer makes sums saturate).
     transport: between hosts. shards: of the parameter server, each on a worker of its own (None: on every worker).
+    chunks: numbers of a lease.
     """
 
     hosts: tuple[str, ...] | None = None
@@ -102,6 +103,7 @@ class JobSpec:
     algorithm: Algorithm = "in-network"
     transport: Transport = "selective-repeat"
     shards: int | None = None
+    chunks: int = GRANT
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,10 @@ class ClusterSpec(JobSpec):
 
 
 class Fabric:
-    """A network in virtual time whose switches run the program like `switch`, and the jobs that share it."""
+    """A network in virtual time whose switches run the program like `switch`, and the jobs that share it.
+
+    numbers: what its packets may carry; None: all that there are, from lease 1 and chunk 0 on.
+    """
 
     def __init__(
         self,
@@ -126,13 +131,14 @@ class Fabric:
         host: HostModel = DEFAULT_HOST,
         seed: int = 0,
         observer: Observer | None = None,
+        numbers: NumberSpace | None = None,
     ) -> None:
         self.topology = topology
         self.jobs: list[Job] = []
         self.engines = {node.name: switch.another(seed) for node in topology.switches}
         self._switch, self._seed = switch, seed
         self._retired: list[Engine] = []
-        self._leases = itertools.count(1)
+        self._numbers = numbers or NumberSpace()
         self.install(plan_forwarding(topology))
         self.network = VirtualNetwork(
             topology,
@@ -165,9 +171,9 @@ class Fabric:
         job.begin(starts or [0.0] * len(job.members))
         return job
 
-    def lease(self) -> int:
-        """The number of a new lease."""
-        return next(self._leases)
+    def take_numbers(self, chunks: int) -> Identity:
+        """What the packets of a new lease carry."""
+        return self._numbers.take(chunks, {job.numbers.lease for job in self.jobs if job.numbers})
 
     @property
     def finished(self) -> bool:
@@ -256,6 +262,7 @@ class Job:
         self.members = spec.hosts or tuple(host.name for host in fabric.topology.ranked_hosts)
         self.stations: list[WorkerStation[Any]] = []
         self.leases: list[int] = []
+        self.numbers: Identity | None = None  # of the newest lease
         self._fabric = fabric
         self._inputs = inputs
         self._make_worker = make_worker
@@ -297,9 +304,16 @@ class Job:
             self._fabric.network.replace_station(member, station, start)
 
     def _grant(self) -> None:
-        self._lease = self._fabric.lease()
+        self.numbers = None  # the one before is no longer in force
+        self.numbers = self._fabric.take_numbers(self.spec.chunks)
         topology = self._fabric.topology
-        job = TreeJob(self._lease, self.members, self._udp_port, self._first_slot, self.spec.window)
+        job = TreeJob(
+            hosts=self.members,
+            udp_port=self._udp_port,
+            base=self._first_slot,
+            slots=self.spec.window,
+            **asdict(self.numbers),
+        )
         self._plan = plan_aggregation(topology, aggregation_tree(topology, job))
         self._fabric.install(self._plan)
 
@@ -307,7 +321,18 @@ class Job:
         spec = self.spec
         # A worker that counts too few of them has a rank within what it counts.
         workers = spec.counted or len(self.members)
-        lease = Lease(self._lease, rank % workers, workers, spec.window, self._first_slot, spec.values)
+        assert self.numbers is not None
+        numbers = self.numbers
+        lease = Lease(
+            numbers.lease,
+            rank % workers,
+            workers,
+            spec.window,
+            self._first_slot,
+            spec.values,
+            numbers.first_chunk,
+            numbers.last_chunk,
+        )
         worker = self._make_worker(lease, spec.recovery)
         return SwitchPort(worker, *self._host(rank), self._udp_port)
 

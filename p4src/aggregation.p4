@@ -1,4 +1,4 @@
-// The aggregation protocol of one switch: rules 1 to 6 of PROTOCOL.md, in their order.
+// The aggregation protocol of one switch: rules 1 to 6 of docs/protocol.md, in their order.
 //
 // All of a chunk's state is read and written in ingress, which BMv2 runs in one thread: a packet's read-modify-write is
 // atomic there as it is in a hardware pipeline.
@@ -10,9 +10,6 @@
 #include "reasons.p4"
 #include "values.p4"
 
-#define UDP_LENGTH_64 274
-#define UDP_LENGTH_256 1042
-
 control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     // What a cell holds. A lease of 0 is never granted, so a fresh register belongs to nobody.
     @name("lease") register<bit<8>>(CELLS) lease_register;
@@ -22,7 +19,8 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
     @name("done") register<bit<1>>(CELLS) done_register;  // the result itself is stored, not only this switch's part
     @name("saturated") register<bit<1>>(CELLS) saturated_register;
     @name("e0") register<bit<8>>(CELLS) e0_register;
-    @name("e1") register<bit<8>>(CELLS) e1_register;
+    @name("not_quantizable") register<bit<1>>(CELLS) not_quantizable_register;
+    @name("tag") register<bit<7>>(CELLS) tag_register;
     ValueBlock() block_0;
     ValueBlock() block_1;
     ValueBlock() block_2;
@@ -37,6 +35,8 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
     bit<32> job_full = 0;
     bit<16> job_base = 0;
     bit<16> job_slots = 0;
+    bit<32> job_first_chunk = 0;
+    bit<32> job_last_chunk = 0;
     bit<1> job_root = 0;
     bit<16> job_group = 0;
     bit<9> job_uplink = 0;
@@ -50,35 +50,41 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
     bit<1> done = 0;
     bit<1> stored_saturated = 0;
     bit<8> stored_e0 = 0;
-    bit<8> stored_e1 = 0;
+    bit<1> stored_not_quantizable = 0;
+    bit<7> stored_tag = 0;
     bit<32> overflow = 0;
     bit<2> operation = OPERATION_LOAD;
 
     // A child's entry carries the job too: one look-up decides who it is, what it may touch and what this switch is.
     action admit_child(bit<16> member, bit<32> member_bit, bit<32> full, bit<16> base, bit<16> slots,
-                       bit<1> root, bit<16> group, bit<9> uplink) {
+                       bit<32> first_chunk, bit<32> last_chunk, bit<1> root, bit<16> group, bit<9> uplink) {
+        meta.admitted = 1;
         sender = member;
         sender_bit = member_bit;
         job_full = full;
         job_base = base;
         job_slots = slots;
+        job_first_chunk = first_chunk;
+        job_last_chunk = last_chunk;
         job_root = root;
         job_group = group;
         job_uplink = uplink;
     }
-    action admit_parent(bit<16> base, bit<16> slots, bit<16> group) {
+    action admit_parent(bit<16> base, bit<16> slots, bit<32> first_chunk, bit<32> last_chunk, bit<16> group) {
+        meta.admitted = 1;
         from_parent = 1;
         job_base = base;
         job_slots = slots;
+        job_first_chunk = first_chunk;
+        job_last_chunk = last_chunk;
         job_group = group;
     }
-    action not_admitted() {
-        meta.reason = REASON_NOT_ADMITTED;
-    }
+    action not_admitted() {}
     table admission {
         key = {
             standard_metadata.ingress_port: exact;
             hdr.ipv4.source: exact;
+            hdr.ipv4.destination: exact;
             hdr.udp.source_port: exact;
             hdr.switchml.lease: exact;
         }
@@ -95,7 +101,8 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         done_register.read(done, cell);
         saturated_register.read(stored_saturated, cell);
         e0_register.read(stored_e0, cell);
-        e1_register.read(stored_e1, cell);
+        not_quantizable_register.read(stored_not_quantizable, cell);
+        tag_register.read(stored_tag, cell);
     }
     action write_cell() {
         lease_register.write(cell, hdr.switchml.lease);
@@ -105,7 +112,8 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         done_register.write(cell, done);
         saturated_register.write(cell, hdr.switchml.saturated);
         e0_register.write(cell, (bit<8>)hdr.exponents.e0);
-        e1_register.write(cell, (bit<8>)hdr.exponents.e1);
+        not_quantizable_register.write(cell, hdr.exponents.not_quantizable);
+        tag_register.write(cell, hdr.exponents.tag);
     }
 
     // The packet becomes what the cell holds: a chunk asked for again.
@@ -113,7 +121,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         operation = OPERATION_LOAD;
         hdr.switchml.saturated = stored_saturated;
         hdr.exponents.e0 = (int<8>)stored_e0;
-        hdr.exponents.e1 = (int<8>)stored_e1;
+        hdr.exponents.not_quantizable = stored_not_quantizable;
     }
 
     action multicast_result() {
@@ -140,7 +148,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
     apply {
         // Rule 1: who is it, and may it touch this slot?
         admission.apply();
-        if (meta.reason == REASON_NONE) {
+        if (meta.admitted == 1) {
             bit<16> slot = 1w0 ++ hdr.switchml.slot;
             cell = 15w0 ++ slot ++ hdr.switchml.version;
             if ((from_parent == 0 && hdr.switchml.msg_type != MSG_UPDATE) ||
@@ -148,19 +156,23 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
                 meta.reason = REASON_BAD_TYPE;
             } else if (slot < job_base || slot - job_base >= job_slots || slot >= SLOTS) {
                 meta.reason = REASON_BAD_SLOT;
+            } else if (hdr.switchml.chunk < job_first_chunk || hdr.switchml.chunk > job_last_chunk) {
+                meta.reason = REASON_BAD_CHUNK;
             } else if (!(hdr.switchml.size == SIZE_64 && hdr.udp.length == UDP_LENGTH_64) &&
                        !(hdr.switchml.size == SIZE_256 && hdr.udp.length == UDP_LENGTH_256)) {
                 meta.reason = REASON_BAD_SIZE;
             }
         }
 
-        if (meta.reason == REASON_NONE) {
+        if (meta.admitted == 1 && meta.reason == REASON_NONE) {
             bool compute = false;
             read_cell();
             if (from_parent == 1) {
                 // The parent's result replaces this switch's part.
                 if (stored_lease != hdr.switchml.lease || stored_chunk != hdr.switchml.chunk || done == 1) {
                     meta.reason = REASON_STALE_RESULT;
+                } else if (stored_tag != hdr.exponents.tag) {
+                    meta.reason = REASON_MISMATCH;
                 } else if (stored_size != hdr.switchml.size) {
                     meta.reason = REASON_BAD_SIZE;
                 } else {
@@ -170,31 +182,35 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
                     multicast_result();
                     events.count(EVENT_RESULT_DOWN);
                 }
-            } else if (stored_lease != hdr.switchml.lease || (stored_chunk < hdr.switchml.chunk && done == 1)) {
-                // Rule 2: a new chunk; what the cell held before is over.
+            } else if (stored_lease != hdr.switchml.lease || stored_chunk < hdr.switchml.chunk ||
+                       stored_chunk > job_last_chunk) {
+                // Rule 2: a new chunk; what the cell held before is over, whether its sum was complete or not: no child
+                // sends this one before all workers have that one's result. Beyond the lease's last chunk are those of
+                // another holder of its id.
                 operation = OPERATION_STORE;
                 seen = sender_bit;
                 done = 0;
                 compute = true;
                 events.count(EVENT_NEW_CHUNK);
-            } else if (stored_chunk < hdr.switchml.chunk) {
-                meta.reason = REASON_VIOLATION;
             } else if (stored_chunk > hdr.switchml.chunk) {
                 // Rule 5. Without the chunk tag this late duplicate would be added to another chunk's sum.
                 meta.reason = REASON_OLD_CHUNK;
+            } else if (stored_tag != hdr.exponents.tag) {
+                meta.reason = REASON_MISMATCH;
             } else if (stored_size != hdr.switchml.size) {
                 meta.reason = REASON_BAD_SIZE;
+            } else if (done == 1) {
+                // Rule 4: a retransmission; the child missed the result. Whether its bit is seen says nothing here: a
+                // switch that has lost its registers may have the result from its parent, and not the child's part.
+                load_cell();
+                serve_result();
+                events.count(EVENT_SERVED_AGAIN);
             } else if ((seen & sender_bit) == 0) {
                 // Rule 3: the same chunk, a new contribution.
                 operation = OPERATION_ADD;
                 seen = seen | sender_bit;
                 compute = true;
                 events.count(EVENT_ADDED);
-            } else if (done == 1) {
-                // Rule 4: a retransmission; the child missed the result.
-                load_cell();
-                serve_result();
-                events.count(EVENT_SERVED_AGAIN);
             } else if (job_root == 0 && seen == job_full) {
                 // Rule 4 below the root: the partial sum, or the answer to it, was lost.
                 load_cell();
@@ -218,9 +234,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
                     if ((int<8>)stored_e0 > hdr.exponents.e0) {
                         hdr.exponents.e0 = (int<8>)stored_e0;
                     }
-                    if ((int<8>)stored_e1 > hdr.exponents.e1) {
-                        hdr.exponents.e1 = (int<8>)stored_e1;
-                    }
+                    hdr.exponents.not_quantizable = hdr.exponents.not_quantizable | stored_not_quantizable;
                     hdr.switchml.saturated = hdr.switchml.saturated | stored_saturated;
                     if (overflow != 0) {
                         hdr.switchml.saturated = 1;

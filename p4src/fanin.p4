@@ -4,9 +4,10 @@
 //
 //   ingress.loss_in.links             port                           -> draw(seed, threshold)
 //   ingress.aggregation.admission     ingress port, source address,  -> admit_child(member, member_bit, full, base, slots,
-//                                     source UDP port, lease                        root, group, uplink)
-//                                                                    -> admit_parent(base, slots, group)
-//   ingress.forwarding.ipv4_lpm       destination address            -> forward(mac, port), ecmp(base, count)
+//                                     destination address (its own),                first_chunk, last_chunk, root, group, uplink)
+//                                     source UDP port, lease         -> admit_parent(base, slots, first_chunk, last_chunk, group)
+//   ingress.forwarding.switches       source address                 -> forged()
+//   ingress.forwarding.ipv4_lpm       destination address            -> forward(mac, port), ecmp(base, count), own_address()
 //   ingress.forwarding.ecmp_nexthop   index                          -> forward(mac, port)
 //   ingress.forwarding.arp_responder  address asked for              -> answer(mac)
 //   egress.receivers                  lease, member                  -> send_to(source mac, address and UDP port, then the receiver's)
@@ -44,10 +45,14 @@ control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metad
             meta.reason = REASON_MALFORMED;
         } else if (standard_metadata.checksum_error == 1) {
             meta.reason = REASON_BAD_CHECKSUM;
-        } else if (hdr.switchml.isValid()) {
-            aggregation.apply(hdr, meta, standard_metadata);
         } else {
-            forwarding.apply(hdr, meta, standard_metadata);
+            if (hdr.switchml.isValid()) {
+                aggregation.apply(hdr, meta, standard_metadata);
+                meta.checksummed = meta.admitted & (bit<1>)(hdr.udp.checksum != 0);
+            }
+            if (meta.admitted == 0) {
+                forwarding.apply(hdr, meta, standard_metadata);
+            }
         }
 
         if (meta.reason != REASON_NONE) {
@@ -62,8 +67,7 @@ control egress(inout headers_t hdr, inout metadata_t meta, inout standard_metada
 
     counter(PORTS, CounterType.packets_and_bytes) port_out;
 
-    // The switch speaks for itself: results and partial sums carry its own address, never a worker's, and no UDP
-    // checksum (RFC 768 allows 0), which would cost a pass over the payload.
+    // The switch speaks for itself: results and partial sums carry its own address, never a worker's.
     action send_to(mac_t source_mac, ipv4_t source, bit<16> source_port,
                    mac_t destination_mac, ipv4_t destination, bit<16> destination_port) {
         hdr.ethernet.source = source_mac;
@@ -73,7 +77,6 @@ control egress(inout headers_t hdr, inout metadata_t meta, inout standard_metada
         hdr.ipv4.ttl = 64;
         hdr.udp.source_port = source_port;
         hdr.udp.destination_port = destination_port;
-        hdr.udp.checksum = 0;
     }
     action no_receiver() {
         mark_to_drop(standard_metadata);

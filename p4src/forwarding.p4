@@ -19,6 +19,22 @@ control Forwarding(inout headers_t hdr, inout metadata_t meta, inout standard_me
         hdr.ipv4.ttl = hdr.ipv4.ttl - 1;
         standard_metadata.egress_spec = port;
     }
+    // Switches speak to their neighbours in the tree only: what comes from further away in their name is forged, and a
+    // worker would take it for a result.
+    action forged() {
+        meta.reason = REASON_FORGED;
+    }
+    action from_host() {}
+    table switches {
+        key = { hdr.ipv4.source: exact; }
+        actions = { forged; from_host; }
+        const default_action = from_host();
+        size = 1024;
+    }
+    // For this switch itself: what aggregation did not take, it does not want.
+    action own_address() {
+        meta.reason = REASON_NOT_ADMITTED;
+    }
     // By the five-tuple, so that a flow keeps its path.
     action ecmp(bit<16> base, bit<16> count) {
         hash(meta.nexthop, HashAlgorithm.crc32, base,
@@ -27,7 +43,7 @@ control Forwarding(inout headers_t hdr, inout metadata_t meta, inout standard_me
     }
     table ipv4_lpm {
         key = { hdr.ipv4.destination: lpm; }
-        actions = { forward; ecmp; no_route; }
+        actions = { forward; ecmp; own_address; no_route; }
         const default_action = no_route();
         size = 4096;
     }
@@ -63,9 +79,15 @@ control Forwarding(inout headers_t hdr, inout metadata_t meta, inout standard_me
         if (hdr.ipv4.isValid()) {
             if (hdr.ipv4.ttl <= 1) {
                 meta.reason = REASON_TTL;
-            } else {
+            } else if (!switches.apply().hit) {
                 switch (ipv4_lpm.apply().action_run) {
                     ecmp: { ecmp_nexthop.apply(); }
+                    own_address: {
+                        if (hdr.udp.isValid() && !hdr.switchml.isValid() &&
+                            (hdr.udp.destination_port & 0xFFF0) == 0xBEE0) {
+                            meta.reason = REASON_BAD_SIZE;
+                        }
+                    }
                 }
             }
         } else if (hdr.arp.isValid() && hdr.arp.operation == ARP_REQUEST) {

@@ -61,6 +61,11 @@ header udp_t {
     bit<16> checksum;
 }
 
+// UDP ports 0xBEE0 to 0xBEEF, and the lengths of a datagram with its header.
+#define AGGREGATION_PORTS 0xBEE0 &&& 0xFFF0
+#define UDP_LENGTH_64 274
+#define UDP_LENGTH_256 1042
+
 const bit<4> MSG_UPDATE = 0; // from a worker, or from a leaf to its spine
 const bit<4> MSG_RESULT = 1; // down the tree
 
@@ -77,10 +82,13 @@ header switchml_t {
     bit<15> slot;
 }
 
-// Signed exponents of the blocks announced (PROTOCOL.md); the switch keeps the larger.
+// Of the block announced (docs/protocol.md). e0: its signed exponent, of which the switch keeps the largest. SwitchML's
+// e1 is spare: its top bit says that some worker cannot quantize the block; the rest tells all-reduces apart, and what
+// differs in it is never added up.
 header exponents_t {
     int<8> e0;
-    int<8> e1;
+    bit<1> not_quantizable;
+    bit<7> tag;
 }
 
 #define VALUE(i) int<32> v##i;
@@ -105,7 +113,10 @@ struct headers_t {
 struct metadata_t {
     bit<8> reason;      // why the packet is dropped (reasons.p4)
     bit<1> lost;        // the emulated link loses it (loss.p4)
+    bit<1> admitted;    // of a member, for this switch to add up
     bit<1> aggregated;  // leaves as a result or a partial sum
+    bit<1> checksummed; // came with a UDP checksum, and leaves with one
+    bit<16> zero;       // never written: what the sum of a datagram with its checksum is compared with
     bit<16> member;     // its receiver: 0 is the parent, a child has its replication id
     bit<16> nexthop;    // the path that ECMP chose
     // Of TCP or UDP, 0 where the packet has neither: read from an invalid header they would be anything.

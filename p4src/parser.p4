@@ -43,28 +43,25 @@ parser parse(packet_in packet, out headers_t hdr, inout metadata_t meta, inout s
         packet.extract(hdr.udp);
         meta.source_port = hdr.udp.source_port;
         meta.destination_port = hdr.udp.destination_port;
-        transition select(hdr.udp.destination_port) {
-            0xBEE0 &&& 0xFFF0: switchml;
+        // The ports are in the range from which Linux takes ephemeral ones: whether such a packet is an update is for
+        // the admission table to say, and anything else must leave as it came.
+        transition select(hdr.udp.destination_port, hdr.udp.length) {
+            (AGGREGATION_PORTS, UDP_LENGTH_64): values_64;
+            (AGGREGATION_PORTS, UDP_LENGTH_256): values_256;
             default: accept;
         }
     }
 
-    state switchml {
+    state values_64 {
         packet.extract(hdr.switchml);
         packet.extract(hdr.exponents);
-        transition select(hdr.switchml.size) {
-            SIZE_64: values_64;
-            SIZE_256: values_256;
-            default: accept; // no values: dropped and counted as of a wrong size
-        }
-    }
-
-    state values_64 {
         packet.extract(hdr.values_0);
         transition accept;
     }
 
     state values_256 {
+        packet.extract(hdr.switchml);
+        packet.extract(hdr.exponents);
         packet.extract(hdr.values_0);
         packet.extract(hdr.values_1);
         packet.extract(hdr.values_2);
@@ -77,15 +74,42 @@ parser parse(packet_in packet, out headers_t hdr, inout metadata_t meta, inout s
                       hdr.ipv4.identification, hdr.ipv4.flags, hdr.ipv4.fragment_offset, hdr.ipv4.ttl, \
                       hdr.ipv4.protocol, hdr.ipv4.source, hdr.ipv4.destination }
 
+// RFC 768: the pseudo-header, the header but for its checksum, and the payload.
+#define UDP_FIELDS hdr.ipv4.source, hdr.ipv4.destination, 8w0, hdr.ipv4.protocol, hdr.udp.length, \
+                   hdr.udp.source_port, hdr.udp.destination_port, hdr.udp.length, \
+                   hdr.switchml.msg_type, hdr.switchml.saturated, hdr.switchml.size, hdr.switchml.lease, \
+                   hdr.switchml.chunk, hdr.switchml.version, hdr.switchml.slot, \
+                   hdr.exponents.e0, hdr.exponents.not_quantizable, hdr.exponents.tag
+#define VALUE_0(i) , hdr.values_0.v##i
+#define VALUE_1(i) , hdr.values_1.v##i
+#define VALUE_2(i) , hdr.values_2.v##i
+#define VALUE_3(i) , hdr.values_3.v##i
+#define FIELDS_64 UDP_FIELDS REPEAT_64(VALUE_0)
+#define FIELDS_256 FIELDS_64 REPEAT_64(VALUE_1) REPEAT_64(VALUE_2) REPEAT_64(VALUE_3)
+#define HAS_64 (hdr.values_0.isValid() && !hdr.values_1.isValid())
+#define HAS_256 (hdr.values_1.isValid())
+
+// The sum of all that was sent, checksum included, is 0; so it is also where the checksum is sent as 0xFFFF in place
+// of 0, which would say that there is none.
 control verify_checksums(inout headers_t hdr, inout metadata_t meta) {
     apply {
         verify_checksum(hdr.ipv4.isValid(), IPV4_FIELDS, hdr.ipv4.checksum, HashAlgorithm.csum16);
+        verify_checksum(HAS_64 && hdr.udp.checksum != 0, { FIELDS_64, hdr.udp.checksum }, meta.zero,
+                        HashAlgorithm.csum16);
+        verify_checksum(HAS_256 && hdr.udp.checksum != 0, { FIELDS_256, hdr.udp.checksum }, meta.zero,
+                        HashAlgorithm.csum16);
     }
 }
 
+// A result, or a partial sum, has a checksum if the update that completed it had one.
 control update_checksums(inout headers_t hdr, inout metadata_t meta) {
     apply {
         update_checksum(hdr.ipv4.isValid(), IPV4_FIELDS, hdr.ipv4.checksum, HashAlgorithm.csum16);
+        update_checksum(meta.checksummed == 1 && HAS_64, { FIELDS_64 }, hdr.udp.checksum, HashAlgorithm.csum16);
+        update_checksum(meta.checksummed == 1 && HAS_256, { FIELDS_256 }, hdr.udp.checksum, HashAlgorithm.csum16);
+        // A checksum of 0 is sent as 0xFFFF (RFC 768), which is the checksum of a zero.
+        update_checksum(meta.checksummed == 1 && hdr.udp.checksum == 0, { 16w0 }, hdr.udp.checksum,
+                        HashAlgorithm.csum16);
     }
 }
 

@@ -9,19 +9,21 @@ const bit<8> REASON_NONE = 0;
 const bit<8> REASON_LOST = 1;          // the emulated link lost it
 const bit<8> REASON_TRUNCATED = 2;     // shorter than its headers say
 const bit<8> REASON_MALFORMED = 3;     // IPv4 of another version, or with options
-const bit<8> REASON_BAD_CHECKSUM = 4;  // IPv4 header checksum
+const bit<8> REASON_BAD_CHECKSUM = 4;  // of IPv4's header, or of UDP
 const bit<8> REASON_NOT_IP = 5;        // neither IPv4 nor an ARP request that is ours to answer
 const bit<8> REASON_NO_ROUTE = 6;
 const bit<8> REASON_TTL = 7;
-const bit<8> REASON_NOT_ADMITTED = 8;  // no such member in the admission table, or an old lease
+const bit<8> REASON_NOT_ADMITTED = 8;  // to this switch, but no member that the admission table knows, or an old lease
 const bit<8> REASON_BAD_TYPE = 9;      // a result from a child, an update from the parent, an unknown type
 const bit<8> REASON_BAD_SLOT = 10;     // outside the job's slots
 const bit<8> REASON_BAD_SIZE = 11;     // not 64 or 256 values, or another size than the chunk's
 const bit<8> REASON_OLD_CHUNK = 12;    // a late duplicate of a chunk that is over
-const bit<8> REASON_VIOLATION = 13;    // a new chunk while the slot's chunk is not complete
+const bit<8> REASON_BAD_CHUNK = 13;    // outside the lease's chunk numbers: of an earlier holder of its id
 const bit<8> REASON_DUPLICATE = 14;    // already added, and nothing to answer yet
 const bit<8> REASON_STALE_RESULT = 15; // from the parent, for a chunk that is done or not ours
-#define REASONS 16
+const bit<8> REASON_MISMATCH = 16;     // of the chunk, but of another all-reduce: the workers do not sum the same vector
+const bit<8> REASON_FORGED = 17;       // to be routed, in the name of a switch
+#define REASONS 18
 
 const bit<32> EVENT_NEW_CHUNK = 0;
 const bit<32> EVENT_ADDED = 1;

@@ -5,13 +5,13 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from topologies import mininet_api, running, sandbox, superframes
+from topologies import mininet_api, patience, running, sandbox, superframes
 from topologies.capture import Capture
 from topologies.emulation import emulated_links
 from topologies.errors import NetworkError
@@ -26,6 +26,7 @@ class MininetNetwork:
     """`topology` for real; `launcher` says what runs as a switch, whose output goes to `logs`/<switch>.log.
     What crosses each of their ports goes to `captures`, where given, as capture.py has it. `superframes`, of a network
     that is up: whether UDP datagrams cross it many in a frame, as `topology.offload` allows and switch and kernel can.
+    Who keeps the network from being up is told to `awaited`.
 
     A context manager. Interfaces are called as `Endpoint.interface` says; those of the switches are in the
     sandbox's own namespace. Hosts send everything by way of their leaf, whose MAC address they know: on a
@@ -36,11 +37,18 @@ class MininetNetwork:
     """
 
     def __init__(
-        self, topology: Topology, launcher: SwitchLauncher, logs: Path, captures: Path | None = None
+        self,
+        topology: Topology,
+        launcher: SwitchLauncher,
+        logs: Path,
+        captures: Path | None = None,
+        awaited: Callable[[str], None] = lambda _: None,
     ) -> None:
         if not sandbox.inside():
             raise NetworkError("a network is built in a sandbox only; call topologies.sandbox.enter() first")
         self.topology = topology
+        self.patience = 1.0  # the factor by which time limits are stretched on this machine, once it is up
+        self._awaited = awaited
         self._launcher = launcher
         self._logs = logs
         self._capture = None if captures is None else Capture(topology, captures)
@@ -61,14 +69,13 @@ class MininetNetwork:
     ) -> None:
         self.stop()
 
-    def start(self, timeout: float = 30.0) -> None:
+    def start(self) -> None:
         """Builds everything and returns when each switch's P4Runtime port takes connections.
 
         Raises:
-            NetworkError: a part that failed, or a switch that is not ready after `timeout` seconds. Nothing
-                of the network is left then.
+            NetworkError: a part that failed, or a switch that is stuck. Nothing of the network is left then.
         """
-        deadline = time.monotonic() + timeout
+        begun = time.monotonic()
         self._logs.mkdir(parents=True, exist_ok=True)
         self._mininet = mininet_api.new_network()
         try:
@@ -79,7 +86,8 @@ class MininetNetwork:
                 self._capture.start()
             self._mininet.start()
             for switch in self._switches:
-                switch.wait_ready(deadline)
+                switch.wait_ready(self._awaited)
+            self.patience = patience.proved(time.monotonic() - begun)
             running.announce(
                 {
                     s.name: RunningSwitch(s.device_id, s.grpc_port, self.topology.neighbours(s.name))

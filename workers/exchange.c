@@ -221,7 +221,7 @@ int exchange(struct work *w, struct link *l, double until)
     double now = seconds();
     int error = answer(w, l, &now);
     double idle_since = now, spins = spin_until(w, l, now);
-    while (!error && w->missing && now < fmin(until, w->timers->not_before)) {
+    while (!error && w->missing && !w->disagree && now < fmin(until, w->timers->not_before)) {
         in.count = in.end = 0;
         if ((error = take_messages(l, 1, &in)))
             return error;

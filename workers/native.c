@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { SMALLEST_EXPONENT = -128, LARGEST_EXPONENT = 127, NOT_QUANTIZABLE = 1, NONE = -1 };
+enum { SMALLEST_EXPONENT = -128, LARGEST_EXPONENT = 127, NOT_QUANTIZABLE = 0x80, MAX_TAG = 0x7f, NONE = -1 };
 enum { HEADROOM = 1, SLACK = 2 }; /* scaling.py */
 enum { RESULT = 1 << 4, SATURATED = 0x08, SMALL = 1, LARGE = 3 }; /* of the first byte; size field of 64 and 256 values */
 #define LARGEST_SUM 2147483647.0
@@ -201,13 +201,16 @@ static uint32_t pool_index(const struct work *w, int64_t number)
 
 /* Prepares the all-reduce of `x`: the first B chunks are ready, nothing is missing yet. Returns how many blocks cannot be
  * quantized. */
-int64_t begin(struct work *w, const float *x, float *out, int64_t elements, int8_t *expected, int64_t delayed,
-           int64_t first_chunk)
+int64_t begin(struct work *w, const float *x, float *out, int64_t elements, int8_t *expected, const int32_t *agreement,
+              int64_t delayed, int64_t tag, int64_t first_chunk)
 {
     w->x = x;
     w->out = out;
     w->expected = expected;
+    w->agreement = agreement;
     w->delayed = delayed;
+    w->tag = tag;
+    w->disagree = 0;
     w->first_chunk = first_chunk;
     w->whole_blocks = elements / w->values;
     w->rest = elements % w->values;
@@ -246,17 +249,38 @@ int64_t pack(struct work *w, const int64_t *chunks, int64_t count, double now)
         packet[6] = (uint8_t)(index >> 8);
         packet[7] = (uint8_t)index;
         packet[8] = (uint8_t)w->e0[chunk];
-        packet[9] = (uint8_t)w->e1[chunk];
+        packet[9] = (uint8_t)(w->e1[chunk] | w->tag);
         w->awaited[place] = number;
         int64_t block = bare ? NONE : block_of(w, chunk);
         double factor = bare ? NAN : factor_of(w, chunk, block);
         if (isnan(factor))
             memset(packet + HEADER, 0, (size_t)(size - HEADER));
-        else
+        if (bare && chunk == 0)
+            for (int digit = 0; digit < DIGITS; digit++)
+                store32(packet + HEADER + 4 * digit, (uint32_t)w->agreement[digit]);
+        if (!isnan(factor))
             quantize(block < w->whole_blocks ? w->x + block * w->values : w->x_tail, factor, w->values, packet + HEADER);
     }
     start_timers(w, chunks, count, now, chunks[0] < w->lead, !bare);
     return one_by_one ? first : NONE;
+}
+
+/* Whether what this worker has announced is in the maxima of a packet that fits. */
+static bool is_possible(const struct work *w, const uint8_t *packet, int64_t chunk)
+{
+    return (int8_t)packet[8] >= w->e0[chunk] && (packet[9] & (w->e1[chunk] | MAX_TAG)) == (w->e1[chunk] | w->tag);
+}
+
+/* Whether all workers can have called alike, for all that the first chunk's result tells; if not, that is kept. */
+static bool agreed(struct work *w, const uint8_t *packet, int64_t chunk)
+{
+    if (chunk || !is_bare(w, chunk))
+        return true;
+    for (int digit = 0; digit < DIGITS; digit++) {
+        w->sums[digit] = (int32_t)load32(packet + HEADER + 4 * digit);
+        w->disagree |= w->sums[digit] != w->agreement[digit] * w->workers;
+    }
+    return !w->disagree;
 }
 
 /* Why a datagram is no result awaited, the first reason that applies. */
@@ -270,7 +294,9 @@ static enum reason refuse(const struct work *w, const uint8_t *packet, int64_t s
         return OTHER_LEASE;
     if (!sent)
         return UNKNOWN_CHUNK;
-    return awaited && !fits ? MALFORMED : DUPLICATE;
+    if (awaited && !fits)
+        return MALFORMED;
+    return awaited && !is_possible(w, packet, chunk) ? IMPOSSIBLE : DUPLICATE;
 }
 
 /* Takes over one result, which is the first for its chunk. */
@@ -279,7 +305,7 @@ static void take(struct work *w, const uint8_t *packet, int64_t chunk)
     w->saturated += (packet[0] & SATURATED) != 0;
     int64_t missed = w->missed_count;
     if (chunk < w->blocks)
-        learn(w, chunk, (int8_t)packet[8], (int8_t)packet[9] < NOT_QUANTIZABLE);
+        learn(w, chunk, (int8_t)packet[8], packet[9] < NOT_QUANTIZABLE);
     if (!is_bare(w, chunk) && w->missed_count == missed)
         read_values(w, packet + HEADER, block_of(w, chunk));
 }
@@ -315,10 +341,12 @@ void take_batch(struct work *w, const uint8_t *datagrams, int64_t count, int64_t
         bool fits = awaited && size == packet_size(w, chunk) &&
                     (packet[0] & ~SATURATED) == (RESULT | (size == HEADER + 4 * 64 ? SMALL : LARGE)) &&
                     packet[1] == w->lease && (packet[6] << 8 | packet[7]) == (int)pool_index(w, number);
-        if (!fits || w->accepted[chunk]) { /* in this batch, or it would not be awaited */
+        if (!fits || !is_possible(w, packet, chunk) || w->accepted[chunk]) { /* in this batch, or not awaited */
             w->ignored[refuse(w, packet, size, chunk, awaited, fits)]++;
             continue;
         }
+        if (!agreed(w, packet, chunk))
+            continue;
         w->accepted[chunk] = 1;
         numbers[fresh++] = number;
         take(w, packet, chunk);

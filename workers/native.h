@@ -6,9 +6,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { HEADER = 10 }; /* bytes of a packet before its values */
+enum { HEADER = 10, DIGITS = 8 }; /* bytes of a packet before its values; agreement.py */
 
-enum reason { MALFORMED, OTHER_LEASE, UNKNOWN_CHUNK, DUPLICATE, REASONS };
+enum reason { MALFORMED, OTHER_LEASE, UNKNOWN_CHUNK, IMPOSSIBLE, DUPLICATE, REASONS };
 
 enum part { WAIT, RECEIVE, TAKE, PACK, SEND, PARTS };
 
@@ -33,7 +33,8 @@ struct work {
     int64_t lease, window, first_slot, values, workers;
     float *x_tail, *out_tail; /* for the last block of an all-reduce if it is not whole */
     /* Room for any that the worker has been asked for so far, by chunk and by block: */
-    int8_t *e0, *e1;
+    int8_t *e0;
+    uint8_t *e1;
     double *factors;
     uint8_t *accepted;
     int64_t *missed; /* blocks whose exponents are not as expected, ascending */
@@ -41,9 +42,11 @@ struct work {
     const float *x;
     float *out;
     int8_t *expected; /* exponents, by block; NULL: the vector has more blocks than the window */
-    int64_t delayed;  /* whether the first chunks carry values, scaled by those */
+    const int32_t *agreement; /* DIGITS that the first chunk carries where it carries no values */
+    int64_t delayed, tag;     /* whether the first chunks carry values, scaled by those; in every packet */
     int64_t first_chunk, whole_blocks, rest, blocks, lead, chunks, undecided, missed_count;
     int64_t missing; /* results, of chunks known to be needed */
+    int64_t disagree, sums[DIGITS]; /* whether the first chunk's result has told of it, and what was in it */
     int64_t ready_count;
     double progress; /* when something new arrived last */
     /* Until Python has read them. Datagrams and bytes: of exchange() alone. */

@@ -17,9 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from workers import wire
+from workers.agreement import DIGITS
 from workers.protocol import InNetworkStatistics, Lease, Worker
 from workers.recovery import Recovery
-from workers.tensor import NOT_QUANTIZABLE, Tensor
+from workers.tensor import Tensor
 
 SOURCES = tuple(Path(__file__).with_name(name) for name in ("native.c", "exchange.c"))
 NAMES = " and ".join(path.name for path in SOURCES)
@@ -35,10 +37,11 @@ PROCESSOR = (
     "CPU part",
     "CPU variant",
 )
-FLAGS = ("-std=gnu11", "-O3", "-march=native", "-ffp-contract=off", "-fPIC", "-shared")
+NATIVE = ("-march=native", "-mcpu=native")  # which of them means this processor depends on the compiler
+FLAGS = ("-std=gnu11", "-O3", "-ffp-contract=off", "-fPIC", "-shared")
 
 PARTS = ("wait", "receive", "unpack", "pack", "send")  # enum part
-_REASONS = ("malformed", "other lease", "unknown chunk", "duplicate")  # enum reason
+_REASONS = ("malformed", "other lease", "unknown chunk", "impossible", "duplicate")  # enum reason
 
 _pointer, _int64, _double, _byte = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double, ctypes.c_byte
 
@@ -53,9 +56,14 @@ class _Work(ctypes.Structure):
         *((name, _double) for name in ("initial_rto", "min_rto", "max_rto", "granularity")),
         *((name, _int64) for name in ("lease", "window", "first_slot", "values", "workers")),
         *((name, _pointer) for name in ("x_tail", "out_tail", "e0", "e1", "factors", "accepted", "missed")),
-        *((name, _pointer) for name in ("x", "out", "expected")),
-        *((name, _int64) for name in ("delayed", "first_chunk", "whole_blocks", "rest", "blocks", "lead")),
-        *((name, _int64) for name in ("chunks", "undecided", "missed_count", "missing", "ready_count")),
+        *((name, _pointer) for name in ("x", "out", "expected", "agreement")),
+        *(
+            (name, _int64)
+            for name in ("delayed", "tag", "first_chunk", "whole_blocks", "rest", "blocks", "lead")
+        ),
+        *((name, _int64) for name in ("chunks", "undecided", "missed_count", "missing", "disagree")),
+        ("sums", _int64 * DIGITS),
+        ("ready_count", _int64),
         ("progress", _double),
         *((name, _int64) for name in ("received", "received_bytes", "sent", "sent_bytes")),
         ("accepted_count", _int64),
@@ -101,23 +109,33 @@ def library() -> ctypes.CDLL | None:
 def _compiled(found: str) -> Path:
     """The library, made if need be; the workers of a machine start together, and one of them makes it."""
     status = Path(found).resolve().stat()
+    native = _native(found)
     read = [path.read_bytes() for path in (*SOURCES, HEADER)]
-    made_of = (read, found, status.st_size, status.st_mtime_ns, _processor(), FLAGS)
+    made_of = (read, found, status.st_size, status.st_mtime_ns, native, _processor(), FLAGS)
     name = f"workers-{hashlib.sha256(repr(made_of).encode()).hexdigest()[:32]}.so"
     kept = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fanin" / name
-    kept.parent.mkdir(parents=True, exist_ok=True)
+    _check_private(kept.parent)
     with kept.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not kept.exists():
             built = kept.with_suffix(".building")  # of a compilation cut short, too, which is overwritten
-            command = [found, *FLAGS, "-o", str(built), *map(str, SOURCES), "-lm"]
+            command = [found, *FLAGS, *native, "-o", str(built), *map(str, SOURCES), "-lm"]
             subprocess.run(command, capture_output=True, text=True, check=True)
             built.replace(kept)
     return kept
 
 
+def _native(found: str) -> tuple[str, ...]:
+    """The compiler's option for this processor: -march=native is not to be had with every compiler on every one."""
+    for option in NATIVE:
+        command = [found, option, "-S", "-x", "c", "-o", os.devnull, os.devnull]
+        if subprocess.run(command, capture_output=True, cwd="/", check=False).returncode == 0:
+            return (option,)
+    return ()
+
+
 def _processor() -> list[str]:
-    """What -march=native depends on, in a cache that several machines may share; of the first processor."""
+    """What that depends on, in a cache that several machines may share; of the first processor."""
     try:
         first = CPUINFO.read_text().strip().partition("\n\n")[0]
     except OSError:
@@ -125,9 +143,18 @@ def _processor() -> list[str]:
     return [line for line in first.splitlines() if line.startswith(PROCESSOR)]
 
 
+def _check_private(folder: Path) -> None:
+    """Makes the folder, or raises PermissionError if others could put a library into it."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    status = folder.stat()
+    trusted = {os.geteuid()} | ({int(os.environ.get("SUDO_UID", 0))} if os.geteuid() == 0 else set())
+    if status.st_uid not in trusted or status.st_mode & 0o022:
+        raise PermissionError(f"{folder} belongs to others, or they may write to it: remove it")
+
+
 def _declare(loaded: ctypes.CDLL) -> ctypes.CDLL:
     work = ctypes.POINTER(_Work)
-    loaded.begin.argtypes = (work, _pointer, _pointer, _int64, _pointer, _int64, _int64)
+    loaded.begin.argtypes = (work, _pointer, _pointer, _int64, _pointer, _pointer, _int64, _int64, _int64)
     loaded.begin.restype = _int64
     loaded.pack.argtypes = (work, _pointer, _int64, _double)
     loaded.pack.restype = _int64
@@ -157,7 +184,7 @@ class _Room:
 
     def __init__(self, chunks: int) -> None:
         self.chunks = chunks
-        self.announced = np.zeros((2, chunks), np.int8)
+        self.announced = np.zeros((2, chunks), np.int8)  # e0, and e1 without the tag
         self.accepted = np.zeros(chunks, np.bool_)
         self.factors = np.empty(chunks)
 
@@ -173,6 +200,7 @@ class NativeTensor(Tensor):
         super().__init__(elements, workers=lease.workers, values=lease.values, window=lease.window)
         self._worker = worker
         self._expected = None if self.expected is None else _address(self.expected)
+        self._agreement = _address(self.agreement.digits)
 
     @property
     def factors(self) -> NDArray[np.float64]:
@@ -187,7 +215,7 @@ class NativeTensor(Tensor):
     @property
     def quantizable(self) -> NDArray[np.bool_]:
         """See Tensor."""
-        return self._worker.room.announced[1, : self.blocks] < NOT_QUANTIZABLE
+        return self._worker.room.announced[1, : self.blocks].view(np.uint8) < wire.NOT_QUANTIZABLE
 
     def begin(self, x: NDArray[np.float32], out: NDArray[np.float32]) -> int:
         """See Tensor."""
@@ -195,12 +223,13 @@ class NativeTensor(Tensor):
         if not x.flags.carray:
             x = np.require(x, requirements=["C", "A"])
         self._kept = (x, out)
-        return self._worker.begin(_address(x), _address(out), self.elements, self._expected, self.delayed)
+        vector = (_address(x), _address(out), self.elements, self._expected, self._agreement)
+        return self._worker.begin(*vector, self.delayed, self.tag)
 
-    def finish(self) -> None:
+    def finish(self, tag: int) -> bool:
         """See Tensor; let go of the caller's arrays."""
-        super().finish()
         del self._kept
+        return super().finish(tag)
 
 
 class NativeWorker(Worker):
@@ -238,8 +267,8 @@ class NativeWorker(Worker):
 
     def _make_tensor(self, elements: int) -> Tensor:
         tensor = NativeTensor(elements, self)
-        if tensor.least_chunks > self.room.chunks:
-            self._enlarge_room(tensor.least_chunks)
+        if tensor.most_chunks > self.room.chunks:
+            self._enlarge_room(tensor.most_chunks)
         return tensor
 
     def _enlarge_room(self, chunks: int) -> None:
@@ -292,6 +321,8 @@ class NativeWorker(Worker):
     def _follow(self) -> None:
         """Take over from native.c how far the all-reduce has come."""
         work, tensor = self._work, self._tensor
+        if work.disagree:
+            self._disagreement = np.array(work.sums)
         if not self._remaining:  # native.c may have begun with a vector that was refused then
             return
         assert tensor

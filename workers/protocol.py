@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workers import collective, quantization, scaling, wire
+from workers.agreement import DIGITS
 from workers.collective import CollectiveError, StallError, Statistics
 from workers.recovery import Recovery, Timers
 from workers.tensor import NumpyTensor, Tensor, span
@@ -23,15 +24,21 @@ class SaturationError(CollectiveError):
     """Sums met the limits of int32, which workers that quantize alike cannot cause."""
 
 
+class MismatchError(CollectiveError):
+    """The workers did not all call with a vector of one length, or hold different leases; nothing was summed."""
+
+
 class LeaseExhaustedError(CollectiveError):
-    """The lease's chunk numbers, 2^32, are used up: ask the controller for a new lease."""
+    """The lease's chunk numbers are used up: ask the controller for a new lease."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A job's right to slots, as the controller granted it to one of its workers.
+    """A job's right to slots and chunk numbers, as the controller granted it to one of its workers.
 
-    id: 1 to 255. slots: first_slot to first_slot + window - 1. values: integers in a packet, 64 or 256.
+    id: 1 to 255. slots: first_slot to first_slot + window - 1. values: integers in a packet, 64 or 256. Its chunks have
+    numbers from first_chunk to last_chunk: a lease is used by one set of workers once, since what they sent under these
+    numbers may still be on the way, or in the switches.
     """
 
     id: int
@@ -40,6 +47,8 @@ class Lease:
     window: int
     first_slot: int = 0
     values: int = 256
+    first_chunk: int = 0
+    last_chunk: int = wire.CHUNKS - 1
 
     def __post_init__(self) -> None:
         if not 0 < self.id < wire.LEASES:
@@ -57,6 +66,10 @@ class Lease:
             )
         if self.values not in wire.SIZES:
             raise ValueError(f"values must be one of {list(wire.SIZES)}, not {self.values}")
+        if not 0 <= self.first_chunk <= self.last_chunk < wire.CHUNKS:
+            raise ValueError(
+                f"chunk numbers must be within 0 to {wire.CHUNKS - 1}, not from {self.first_chunk} to {self.last_chunk}"
+            )
 
 
 @dataclass(slots=True)
@@ -64,7 +77,8 @@ class InNetworkStatistics(Statistics):
     """Running totals of one worker; times in seconds.
 
     ignored: datagrams that were no result awaited, by reason: malformed (size, type or slot), other lease,
-    duplicate, unknown chunk (never sent). saturated: results accepted that carried the flag.
+    duplicate, unknown chunk (never sent), impossible (its largest exponent is below the worker's own, or it is of
+    another all-reduce). saturated: results accepted that carried the flag.
     timeouts: how many of the retransmissions a timer caused, and not answers to packets sent later.
     """
 
@@ -161,14 +175,16 @@ class Worker:
 
         self._tensor: Tensor | None = None
         self._tensors: dict[int, Tensor] = {}  # by length: those that know what to expect
+        self._cached = 0  # how many that have been so far
         self._output = np.zeros(0, np.float32)  # flat
         self._result: NDArray[np.float32] | None = None
         self._first_chunk = 0  # of this all-reduce, in the lease's numbering
-        self._next_chunk = 0
+        self._next_chunk = lease.first_chunk
         self._remaining = 0
         self._to_send: list[NDArray[np.int64]] = []
         self._progress = 0.0  # when something new arrived last
         self._saturated_before = 0
+        self._disagreement: NDArray[np.int64] | None = None  # the sums that tell of it
 
     @property
     def statistics(self) -> InNetworkStatistics:
@@ -207,11 +223,11 @@ class Worker:
     def _admit(self, x: NDArray[np.float32], out: NDArray[np.float32]) -> Tensor:
         lease = self.lease
         tensor = self._tensors.get(len(x)) or self._make_tensor(len(x))
-        left = wire.CHUNKS - self._next_chunk
-        if tensor.least_chunks > left:
+        left = lease.last_chunk + 1 - self._next_chunk
+        if tensor.most_chunks > left:
             raise LeaseExhaustedError(
-                f"lease {lease.id} has {left} of its {wire.CHUNKS} chunk numbers left and this all-reduce "
-                f"needs {tensor.least_chunks}: ask for a new lease"
+                f"lease {lease.id} has {left} of its {lease.last_chunk + 1 - lease.first_chunk} chunk numbers left and "
+                f"this all-reduce may need {tensor.most_chunks}: ask for a new lease"
             )
         if tensor.begin(x, out) and self._non_finite == "raise":
             index = quantization.first_unquantizable(x, lease.values, tensor.quantizable)
@@ -248,11 +264,11 @@ class Worker:
         return result
 
     def _finish(self, tensor: Tensor) -> None:
-        new = not tensor.delayed
-        tensor.finish()
-        if new and tensor.delayed:
+        # All workers number the lengths alike; of those remembered together no two have the same tag.
+        if tensor.finish(tag=1 + self._cached % scaling.MAX_CACHED_LENGTHS):
+            self._cached += 1
             self._tensors[tensor.elements] = tensor
-            if len(self._tensors) > scaling.MOST_LENGTHS:
+            if len(self._tensors) > scaling.MAX_CACHED_LENGTHS:
                 del self._tensors[next(iter(self._tensors))]
 
     def error_bound(self) -> NDArray[np.float64]:
@@ -269,8 +285,15 @@ class Worker:
         """Batches [m, size] of datagrams to send now: new chunks, and those whose timer has expired.
 
         The arrays are the worker's own memory: send or copy them before the next call of any method.
-        StallError: nothing new has arrived for `give_up` seconds.
+        StallError: nothing new has arrived for `give_up` seconds. MismatchError: the workers do not agree.
         """
+        if self._disagreement is not None:
+            assert self._tensor
+            lease, all_reduce = self.lease, self._statistics.all_reduces + 1
+            raise MismatchError(
+                f"rank {lease.rank} of {lease.workers}, lease {lease.id}, all-reduce {all_reduce}: the workers do not "
+                f"agree: {self._tensor.agreement.explain(self._disagreement)}"
+            )
         batches = [wire.as_datagrams(self._pack(chunks, now)) for chunks in self._to_send]
         self._to_send = []
         if self._remaining and now >= self._progress + self._recovery.give_up:
@@ -337,7 +360,7 @@ class Worker:
         self._take(datagrams, now)
 
     def _take(self, datagrams: NDArray[np.uint8], now: float) -> None:
-        """Take over the results awaited among these packets, and queue what may be sent then."""
+        """Take over the results of chunks awaited among these packets, and queue what may be sent then."""
         count, size = datagrams.shape
         packets = wire.as_packets(datagrams)
         numbers = packets["tsi"].astype(np.int64)
@@ -347,13 +370,24 @@ class Worker:
         awaited = self._awaited[places] == numbers
         fits = awaited & (kinds == self._kinds[places]) & (packets["lease"] == self.lease.id)
         fits &= packets["pool_index"] == self._pool_indices[places]
+        possible = fits & self._possible(chunks, packets, fits)
         # Of copies within the batch the first counts: it is the last to write its index.
         indices = np.arange(count)
-        self._copies[places[fits][::-1]] = indices[fits][::-1]
-        fresh = fits & (self._copies[places] == indices)
+        self._copies[places[possible][::-1]] = indices[possible][::-1]
+        fresh = possible & (self._copies[places] == indices)
         if np.count_nonzero(fresh) < count:
             results = kinds == wire.kind(wire.RESULT, wire.VALUES[size])
-            self._count_ignored(packets["lease"], chunks, results, awaited, fits, fresh)
+            # The first reason that applies.
+            reasons = (
+                ("malformed", ~results),
+                ("other lease", packets["lease"] != self.lease.id),
+                ("unknown chunk", ~(awaited | self._answered(chunks))),
+                ("malformed", awaited & ~fits),
+                ("impossible", awaited & ~possible),
+            )
+            self._count_ignored(~fresh, reasons)
+        fresh[fresh] = self._agreed(chunks[fresh], packets["values"][fresh, :DIGITS])
+        if np.count_nonzero(fresh) < count:
             packets, places, chunks = packets[fresh], places[fresh], chunks[fresh]
             if not len(chunks):
                 return
@@ -369,32 +403,42 @@ class Worker:
         self._tensor.read(chunks, packets)
         self._release(chunks)
 
-    def _count_ignored(
-        self,
-        leases: NDArray[np.uint8],
-        chunks: NDArray[np.int64],
-        results: NDArray[np.bool_],
-        awaited: NDArray[np.bool_],
-        fits: NDArray[np.bool_],
-        fresh: NDArray[np.bool_],
-    ) -> None:
-        """Give each datagram that is not fresh the first reason that applies."""
-        sent = (chunks < 0) | awaited
+    def _possible(
+        self, chunks: NDArray[np.int64], packets: NDArray[np.void], fits: NDArray[np.bool_]
+    ) -> NDArray[np.bool_]:
+        """Which of the packets that fit can be results of their chunks."""
+        possible = np.zeros(len(chunks), np.bool_)
+        if isinstance(self._tensor, NumpyTensor) and np.count_nonzero(fits):
+            possible[fits] = self._tensor.possible(chunks[fits], packets["e0"][fits], packets["e1"][fits])
+        return possible
+
+    def _answered(self, chunks: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of these chunks are of an all-reduce before this one, or of this one with their result there."""
+        answered = chunks < 0
         if isinstance(self._tensor, NumpyTensor):
             ours = (chunks >= 0) & (chunks < self._tensor.chunks)
-            sent[ours] |= self._tensor.accepted[chunks[ours]]
-        reasons = (
-            ("malformed", ~results),
-            ("other lease", leases != self.lease.id),
-            ("unknown chunk", ~sent),
-            ("malformed", awaited & ~fits),
-            ("duplicate", sent),
-        )
-        rest = ~fresh
-        for reason, applies in reasons:
+            answered[ours] |= self._tensor.accepted[chunks[ours]]
+        return answered
+
+    def _count_ignored(
+        self, ignored: NDArray[np.bool_], reasons: tuple[tuple[str, NDArray[np.bool_]], ...]
+    ) -> None:
+        """Give each datagram that is ignored the first reason that applies; the rest are duplicates."""
+        rest = ignored.copy()
+        for reason, applies in (*reasons, ("duplicate", ignored)):
             if count := int(np.count_nonzero(rest & applies)):
                 self._statistics.ignored[reason] += count
             rest &= ~applies
+
+    def _agreed(self, chunks: NDArray[np.int64], digits: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """False for the first chunk's result where it tells that the workers do not agree, which is kept."""
+        agreed = np.ones(len(chunks), np.bool_)
+        if self._tensor and self._tensor.bare:
+            first = chunks == 0
+            agreed[first] = holds = self._tensor.agreement.holds(digits[first].astype(np.int64))
+            if not holds.all():
+                self._disagreement = digits[first & ~agreed][0].astype(np.int64)
+        return agreed
 
     def _release(self, chunks: NDArray[np.int64]) -> None:
         """Queue the chunks that may be sent now that these results are there.

@@ -15,6 +15,9 @@ G = 0.001  # seconds: the granularity of the clock, here of a machine's poll()
 
 _NEVER = np.iinfo(np.int64).max
 
+# How often a timeout is doubled: above any max_rto, and far below what overflows.
+MAX_BACKOFF = 64
+
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
@@ -168,7 +171,7 @@ class Timers(ctypes.Structure):
             # RFC 6298, section 5.5: back off. And 5.7, after Karn: timers start from the backed-off value
             # until a packet that was sent once is answered.
             self.timeouts += int(np.count_nonzero(timed_out))
-            backoffs = self._backoffs[places] + timed_out[places]
+            backoffs = np.minimum(self._backoffs[places] + timed_out[places], MAX_BACKOFF)
             self._backoffs[places] = backoffs
             self._backoff = max(self._backoff, int(backoffs.max()))
             self._timeouts[places] = np.minimum(self.rtt.rto * 2.0**backoffs, self._longest)

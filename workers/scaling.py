@@ -8,14 +8,15 @@ exponents come with the sums, so that an expectation that was wrong is noticed, 
 import numpy as np
 from numpy.typing import NDArray
 
-from workers import quantization
+from workers import quantization, wire
 
 # An exponent is expected to be at most HEADROOM above the last one; values scaled for an exponent up to SLACK too large
 # are taken. Each of these bits doubles the step of the integers.
 HEADROOM = 1
 SLACK = 2
 
-MOST_LENGTHS = 256  # whose exponents are remembered
+# Whose exponents are remembered: each has a tag of its own in the packets, and 0 is for the others.
+MAX_CACHED_LENGTHS = wire.MAX_TAG
 
 
 def expect(largest: NDArray[np.int8]) -> NDArray[np.int8]:

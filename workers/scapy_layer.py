@@ -37,7 +37,8 @@ class SwitchML(Packet):
         BitField("version", 0, 1),
         BitField("slot", 0, 15),
         SignedByteField("e0", 0),
-        SignedByteField("e1", 0),
+        BitField("not_quantizable", 0, 1),
+        BitField("tag", 0, 7),
         FieldListField(
             "values",
             [],

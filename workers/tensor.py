@@ -4,7 +4,7 @@ Chunk i carries the values of block i - B and announces the exponent of block i,
 block's values are sent when the largest exponent of its kind is known. The first B chunks carry no values,
 the last B announce nothing.
 
-A vector of at most as many blocks as the window has slots, as long as one summed before, spares itself the first
+A vector of at most as many blocks as the window has slots, as long as one summed before, skips the first
 round trip: chunk i announces the exponent of block i and carries its values, scaled for the exponent expected
 (scaling.py). All workers have the same expectations, and see the same largest exponents. Where these turn out otherwise
 the sum does not count, and once all are known chunk B + j carries the j-th such block, scaled as it should be.
@@ -15,11 +15,8 @@ from abc import ABC, abstractmethod
 import numpy as np
 from numpy.typing import NDArray
 
-from workers import quantization, scaling
-
-# e1 of the packet: some worker's block announced here cannot be quantized, so its sum is NaN. The switch
-# keeps the larger.
-NOT_QUANTIZABLE = 1
+from workers import quantization, scaling, wire
+from workers.agreement import DIGITS, Agreement
 
 
 def span(indices: NDArray[np.int64]) -> slice | NDArray[np.int64]:
@@ -34,7 +31,8 @@ class Tensor(ABC):
     """The blocks of vectors of `elements` (at least one) float32 numbers, which are summed one after the other.
 
     chunks: how many the vector begun last has, as far as it is known. expected: exponents by block; None where there
-    are more blocks than the window has slots. delayed: whether the first chunks carry values scaled for those.
+    are more blocks than the window has slots. delayed: whether the first chunks carry values scaled for those. tag:
+    in every packet; each length that may be delayed has one of its own.
     """
 
     def __init__(self, elements: int, *, workers: int, values: int, window: int) -> None:
@@ -46,6 +44,8 @@ class Tensor(ABC):
         self.chunks = 0
         self.expected = np.zeros(self.blocks, np.int8) if self.blocks == self.lead else None
         self.delayed = False
+        self.tag = 0
+        self.agreement = Agreement(elements, workers=workers, values=values, window=window)
 
     @property
     def bare(self) -> int:
@@ -56,6 +56,11 @@ class Tensor(ABC):
     def least_chunks(self) -> int:
         """How many chunks the next vector has if all is as expected."""
         return self.blocks + self.bare
+
+    @property
+    def most_chunks(self) -> int:
+        """How many chunks the next vector has if nothing is as expected."""
+        return self.blocks + self.lead
 
     @property
     @abstractmethod
@@ -74,9 +79,15 @@ class Tensor(ABC):
         How many of its blocks cannot be quantized.
         """
 
-    def finish(self) -> None:
-        """Every chunk has been read; the next vector is expected to be like this one."""
-        self.delayed = self.expected is not None
+    def finish(self, tag: int) -> bool:
+        """Every chunk has been read; the next vector is expected to be like this one.
+
+        Whether it can be delayed from now on, under `tag`.
+        """
+        if self.delayed or self.expected is None:
+            return False
+        self.delayed, self.tag = True, tag
+        return True
 
     def error_bound(self, total: NDArray[np.float32]) -> NDArray[np.float64]:
         """The bound that quantization promises for each element of the vector summed last, given its sum."""
@@ -93,7 +104,7 @@ class NumpyTensor(Tensor):
         self._factors = np.empty(self.blocks)
         # By chunk, of which there are as many at most: the last ones announce what changes no maximum.
         self.e0 = np.full(self.least_chunks, quantization.SMALLEST_EXPONENT, np.int8)
-        self.e1 = np.zeros(self.least_chunks, np.int8)
+        self.e1 = np.zeros(self.least_chunks, np.uint8)  # without the tag
         self.accepted = np.zeros(self.least_chunks, np.bool_)  # whose results are there
 
     @property
@@ -104,7 +115,7 @@ class NumpyTensor(Tensor):
     @property
     def quantizable(self) -> NDArray[np.bool_]:
         """See Tensor."""
-        return self.e1[: self.blocks] < NOT_QUANTIZABLE
+        return self.e1[: self.blocks] < wire.NOT_QUANTIZABLE
 
     def begin(self, x: NDArray[np.float32], out: NDArray[np.float32]) -> int:
         """See Tensor."""
@@ -118,7 +129,7 @@ class NumpyTensor(Tensor):
         self._undecided = np.ones(self.blocks, np.bool_)
         exponents, quantizable = quantization.block_exponents(self._x_rows, self.workers)
         self.e0[: self.blocks] = exponents
-        self.e1[: self.blocks] = np.where(quantizable, 0, NOT_QUANTIZABLE)
+        self.e1[: self.blocks] = np.where(quantizable, 0, wire.NOT_QUANTIZABLE)
         return int(np.count_nonzero(~quantizable))
 
     def _rows(self, vector: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -127,9 +138,10 @@ class NumpyTensor(Tensor):
     def write(self, chunks: NDArray[np.int64], packets: NDArray[np.void]) -> None:
         """Fill exponents and values of `packets` for these chunks: all among the first B, or none."""
         packets["e0"] = self.e0[chunks]
-        packets["e1"] = self.e1[chunks]
+        packets["e1"] = self.e1[chunks] | self.tag
         if chunks[0] < self.bare:
             packets["values"] = 0
+            packets["values"][chunks == 0, :DIGITS] = self.agreement.digits
             return
         rows = span(self._blocks_of(chunks))
         factors = self._factors[rows] if chunks[0] >= self.lead else self._expected_factors(rows)
@@ -139,13 +151,23 @@ class NumpyTensor(Tensor):
             integers[undefined] = 0
         packets["values"] = integers
 
+    def possible(
+        self, chunks: NDArray[np.int64], e0: NDArray[np.int8], e1: NDArray[np.uint8]
+    ) -> NDArray[np.bool_]:
+        """Of which of these chunks that can be the result: what this worker has announced is in the maxima."""
+        own = self.e1[chunks]
+        same: NDArray[np.bool_] = (e1 & (own | wire.MAX_TAG)) == (own | self.tag)
+        return same & (e0 >= self.e0[chunks])
+
     def read(self, chunks: NDArray[np.int64], packets: NDArray[np.void]) -> None:
         """Take over the results of these chunks, each once."""
         announcing = chunks < self.blocks
         carrying = chunks >= self.lead
         if np.count_nonzero(announcing):
             fits = self._learn(
-                chunks[announcing], packets["e0"][announcing], packets["e1"][announcing] < NOT_QUANTIZABLE
+                chunks[announcing],
+                packets["e0"][announcing],
+                packets["e1"][announcing] < wire.NOT_QUANTIZABLE,
             )
             carrying[announcing] |= fits
         if np.count_nonzero(carrying) < len(chunks):
@@ -185,7 +207,7 @@ class NumpyTensor(Tensor):
         """NaN for the blocks that are known not to be as expected."""
         assert self.expected is not None
         factors = quantization.scales(self.expected[rows], self.workers)
-        factors[(self.e1[rows] >= NOT_QUANTIZABLE) | (self.e0[rows] > self.expected[rows])] = np.nan
+        factors[(self.e1[rows] >= wire.NOT_QUANTIZABLE) | (self.e0[rows] > self.expected[rows])] = np.nan
         return factors
 
     def _blocks_of(self, chunks: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -194,9 +216,9 @@ class NumpyTensor(Tensor):
             return chunks - self.lead
         return chunks if chunks[0] < self.lead else self._missed[chunks - self.lead]
 
-    def finish(self) -> None:
+    def finish(self, tag: int) -> bool:
         """See Tensor; complete the caller's array, and let go of it."""
-        super().finish()
         if self._out_rows.size != self._out.size:
             self._out[:] = self._out_rows.reshape(-1)[: self._out.size]
         del self._x_rows, self._out_rows, self._out
+        return super().finish(tag)

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workers.collective import Transport
-from workers.recovery import Recovery, RttEstimator
+from workers.recovery import MAX_BACKOFF, Recovery, RttEstimator
 
 PAYLOAD = 1024  # bytes a packet: RoCE's on Ethernet of 1,500
 
@@ -132,7 +132,7 @@ class Sender:
     def datagrams(self, now: float, most: int) -> list[Rows]:
         """What to send now, in batches by size; of packets not sent before `most` at most."""
         if self._base < self._next and now >= self.deadline():
-            self._backoff += 1
+            self._backoff = min(self._backoff + 1, MAX_BACKOFF)
             self._timer_began = now
             repeated = self._time_out()
             self._counts.timeouts += repeated

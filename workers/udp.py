@@ -23,6 +23,7 @@ from workers.recovery import Recovery
 _SOL_UDP = 17
 _UDP_SEGMENT = 103
 _UDP_GRO = 104
+_SO_NO_CHECK = 11
 _SO_RCVBUFFORCE = 33
 _IP_MTU_DISCOVER = 10
 _IP_PMTUDISC_PROBE = 3
@@ -58,7 +59,9 @@ class InNetworkConfig:
     local, remote: (IPv4 address, UDP port) of the worker and of its leaf, both ports as the controller
     admitted them; the leaf's from 0xBEE0 to 0xBEEF. segments: datagrams handed to the kernel at once, 1 to
     63; few keep the delay low on slow links (62 take 5 ms at 100 Mb/s). offload: use UDP_SEGMENT and
-    UDP_GRO where the kernel has them. non_finite, on_saturation: see protocol.Worker.
+    UDP_GRO where the kernel has them. checksums: UDP's, without which a flipped bit is added up, and which
+    sums have as they leave the switches if the updates had them; UDP_SEGMENT needs them. non_finite,
+    on_saturation: see protocol.Worker.
     """
 
     lease: Lease
@@ -66,6 +69,7 @@ class InNetworkConfig:
     remote: tuple[str, int]
     segments: int = 62
     offload: bool = True
+    checksums: bool = True
     recovery: Recovery = field(default_factory=Recovery)
     non_finite: Literal["raise", "propagate"] = "raise"
     on_saturation: Literal["raise", "count"] = "raise"
@@ -84,12 +88,18 @@ class UdpSocket:
     """A connected UDP socket that sends and receives batches [m, size] of datagrams of one size.
 
     With offload a batch costs one system call; without (older kernel, network device without checksum
-    offload) the same calls work datagram by datagram. OSError: the address is not this machine's, or the
-    port is taken.
+    offload, no checksums) the same calls work datagram by datagram. OSError: the address is not this
+    machine's, or the port is taken.
     """
 
     def __init__(
-        self, local: tuple[str, int], remote: tuple[str, int], *, segments: int, offload: bool
+        self,
+        local: tuple[str, int],
+        remote: tuple[str, int],
+        *,
+        segments: int,
+        offload: bool,
+        checksums: bool = True,
     ) -> None:
         self._segments = segments
         self._segment_size = 0  # as set by UDP_SEGMENT; 0: whole datagrams
@@ -98,6 +108,8 @@ class UdpSocket:
             # No fragments: the switch could not read them. And none too large but for the interface's own MTU: what
             # ICMP says of the path's, anybody may have said.
             self._socket.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_PROBE)
+            if not checksums:
+                self._socket.setsockopt(socket.SOL_SOCKET, _SO_NO_CHECK, 1)
             self._socket.bind(local)
             self._socket.connect(remote)
         except OSError as error:
@@ -107,7 +119,10 @@ class UdpSocket:
             self._socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _RECEIVE_BUFFER)
         except PermissionError:  # not root: as much as net.core.rmem_max allows
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
-        self.offload = offload and self._set_option(_UDP_SEGMENT, 0) and self._set_option(_UDP_GRO, 1)
+        # The kernel segments only what it may write checksums for.
+        self.offload = (
+            offload and checksums and self._set_option(_UDP_SEGMENT, 0) and self._set_option(_UDP_GRO, 1)
+        )
         self._bytes = np.zeros(_ENOUGH + (1 << 16), np.uint8)  # so much, and one message more
         self._view = self._bytes.data
         self.link = native.Link(
@@ -272,7 +287,13 @@ class InNetworkAllReduce:
         self.worker = native.make_worker(
             config.lease, config.recovery, non_finite=config.non_finite, on_saturation=config.on_saturation
         )
-        self.socket = UdpSocket(config.local, config.remote, segments=config.segments, offload=config.offload)
+        self.socket = UdpSocket(
+            config.local,
+            config.remote,
+            segments=config.segments,
+            offload=config.offload,
+            checksums=config.checksums,
+        )
 
     @property
     def statistics(self) -> InNetworkStatistics:

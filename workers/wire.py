@@ -19,6 +19,11 @@ SIZES = {64: 1, 256: 3}
 _MSG_TYPE_SHIFT = 4
 SATURATED = 0x08
 
+# e1: not_quantizable:1, tag:7. Some worker's block announced here cannot be quantized, so its sum is NaN; what differs
+# in its tag is never added up.
+NOT_QUANTIZABLE = 0x80
+MAX_TAG = 0x7F
+
 # pool_index: version:1, slot:15.
 _VERSION_SHIFT = 15
 SLOTS = 1 << _VERSION_SHIFT
@@ -39,7 +44,7 @@ def packet_dtype(values: int) -> np.dtype[np.void]:
             ("tsi", ">u4"),
             ("pool_index", ">u2"),
             ("e0", "i1"),
-            ("e1", "i1"),
+            ("e1", "u1"),
             ("values", ">i4", (values,)),
         ]
     )

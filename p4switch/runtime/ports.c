@@ -232,8 +232,8 @@ static const struct stored *find_stored(const struct forwarder *f, const uint8_t
 {
     const struct waiting_replica *r = &f->replica;
     const struct sharing *sharing = &f->base->sharing;
-    bool same = sharing->from && r->serial == sharing->serial && r->packet == packet && r->length == length &&
-                sharing->from <= packet + r->stored.headers;
+    bool same = sharing->from >= packet && r->serial == sharing->serial && r->packet == packet && r->length == length &&
+                sharing->from <= packet + r->stored.headers; /* not a copy that a link has corrupted */
     return same ? &r->stored : NULL;
 }
 
@@ -267,7 +267,7 @@ static void transmit(void *context, uint32_t number, uint8_t *packet, uint32_t l
 {
     struct forwarder *f = context;
     struct port *port = f->by_number[number % 512];
-    if (!port || port->number != number || length > FRAME_ROOM || length == 0)
+    if (!port || port->number != number || length == 0)
         return;
     if (port->egress)
         link_offer(port->egress, f->now, packet, length, checksum, f->base->checksum_offset);
@@ -434,6 +434,20 @@ static void accept_packet(struct forwarder *f, struct port *port, uint8_t *packe
         base->process(base, port->number, packet, length, now, checksum);
 }
 
+/* Lets the control plane in between two packets of a frame, of which each may take a while. */
+static void let_in(struct forwarder *f)
+{
+    struct switch_base *base = f->base;
+    if (!atomic_load_explicit(&base->waiting, memory_order_relaxed))
+        return;
+    uint64_t now = f->now;
+    pthread_mutex_unlock(&base->lock);
+    lock_for_packets(f);
+    f->now = now;
+    if (base->superframe != ALONE)
+        base->superframe = ++base->superframes; /* nothing is replayed that may have changed */
+}
+
 /* One frame that a port received: each of its packets through the program. */
 static void receive(struct forwarder *f, struct port *port, const struct virtio_net_hdr *virtio, uint8_t *frame,
                     uint32_t length, uint64_t now)
@@ -459,6 +473,7 @@ static void receive(struct forwarder *f, struct port *port, const struct virtio_
         base->superframe = ++base->superframes;
     for (uint32_t i = 0; i < s.segments; i++) {
         uint32_t size;
+        let_in(f);
         uint8_t *packet = split(&s, i, &size);
         accept_packet(f, port, packet, size, now, packet + s.checksum);
     }
@@ -469,8 +484,10 @@ static void receive(struct forwarder *f, struct port *port, const struct virtio_
 static void receive_from_control(struct forwarder *f, uint8_t *message, uint32_t length, uint64_t now)
 {
     uint32_t number;
-    if (length < sizeof number)
+    if (length < sizeof number || length - sizeof number > LONGEST_PACKET) {
+        f->cpu->statistics.dropped++;
         return;
+    }
     memcpy(&number, message, sizeof number);
     f->base->process(f->base, number, message + sizeof number, length - (uint32_t)sizeof number, now, NULL);
     f->cpu->statistics.received++;
@@ -536,9 +553,11 @@ static bool serve(struct forwarder *f, struct port *port)
         uint8_t *frame = f->pieces[i].iov_base;
         uint32_t length = message->msg_len;
         struct virtio_net_hdr virtio;
-        if (port->is_cpu) {
+        if (message->msg_hdr.msg_flags & MSG_TRUNC) {
+            port->statistics.dropped++;
+        } else if (port->is_cpu) {
             receive_from_control(f, frame, length, now);
-        } else if (length > sizeof virtio && !(message->msg_hdr.msg_flags & MSG_TRUNC)) {
+        } else if (length > sizeof virtio) {
             memcpy(&virtio, frame, sizeof virtio);
             frame += sizeof virtio;
             length -= (uint32_t)sizeof virtio;
@@ -549,6 +568,7 @@ static bool serve(struct forwarder *f, struct port *port)
             receive(f, port, &virtio, frame, length, now);
         }
         message->msg_hdr.msg_controllen = sizeof f->control[i]; /* for the next time */
+        let_in(f);
     }
     pthread_mutex_unlock(&f->base->lock);
     flush(f);

@@ -46,7 +46,7 @@ def routed(network: Topology, plan: Plan, source: str, destination: IPv4Address)
                 for entry in of(plan[node], "ingress.forwarding.ecmp_nexthop")
                 if entry.match["meta.nexthop"] == route.params["base"]
             ]
-        if route.action.endswith("no_route"):
+        if route.action.endswith(("no_route", "own_address")):
             break
         node = neighbour(network, node, route.params)
     return [*way, node]
@@ -101,6 +101,14 @@ def test_every_spine_is_one_of_the_equal_paths(network: Topology) -> None:
 
 
 @given(networks)
+def test_what_is_addressed_to_a_switch_ends_there(network: Topology) -> None:
+    plan = plan_forwarding(network)
+    for switch in network.switches:
+        (own,) = of(plan[switch.name], "ingress.forwarding.ipv4_lpm", "own_address")
+        assert own.match == {"hdr.ipv4.destination": IPv4Network(switch.ip)}
+
+
+@given(networks)
 def test_a_leaf_answers_arp_for_its_own_address(network: Topology) -> None:
     plan = plan_forwarding(network)
     for leaf in network.leaves:
@@ -124,11 +132,13 @@ def test_each_child_is_admitted_where_it_is_and_has_a_bit_of_its_own(case: tuple
             assert entry.match == {
                 "standard_metadata.ingress_port": network.port_towards(part.switch, name),
                 "hdr.ipv4.source": nodes[name].ip,
+                "hdr.ipv4.destination": nodes[part.switch].ip,
                 "hdr.udp.source_port": tree.job.udp_port,
                 "hdr.switchml.lease": tree.job.lease,
             }
             assert entry.params["full"] == part.full_mask
-            assert (entry.params["base"], entry.params["slots"]) == (tree.job.base, tree.job.slots)
+            claim = ("base", "slots", "first_chunk", "last_chunk")
+            assert [entry.params[key] for key in claim] == [getattr(tree.job, key) for key in claim]
             assert entry.params["root"] == (part is tree.root)
 
 

@@ -43,6 +43,7 @@ def worker(member: int) -> TableEntry:
         {
             "standard_metadata.ingress_port": member,
             "hdr.ipv4.source": f"10.1.0.{member}",
+            "hdr.ipv4.destination": "10.1.0.254",
             "hdr.udp.source_port": 48864,
             "hdr.switchml.lease": 3,
         },
@@ -53,6 +54,8 @@ def worker(member: int) -> TableEntry:
             "full": 3,
             "base": 0,
             "slots": 16,
+            "first_chunk": 0,
+            "last_chunk": 99,
             "root": 1,
             "group": 5,
             "uplink": 0,

@@ -207,11 +207,23 @@ def test_256_values_are_told_in_four_lines(compiled):
         {
             "standard_metadata.ingress_port": 1,
             "hdr.ipv4.source": "10.1.0.1",
+            "hdr.ipv4.destination": "10.1.0.254",
             "hdr.udp.source_port": 48864,
             "hdr.switchml.lease": 3,
         },
         "ingress.aggregation.admit_child",
-        {"member": 1, "member_bit": 1, "full": 3, "base": 0, "slots": 16, "root": 1, "group": 5, "uplink": 0},
+        {
+            "member": 1,
+            "member_bit": 1,
+            "full": 3,
+            "base": 0,
+            "slots": 16,
+            "first_chunk": 0,
+            "last_chunk": 99,
+            "root": 1,
+            "group": 5,
+            "uplink": 0,
+        },
     )
     header = bytes([3, 3]) + (7).to_bytes(4, "big") + bytes(2) + bytes([1, 2])
     values = b"".join(value.to_bytes(4, "big") for value in range(256))

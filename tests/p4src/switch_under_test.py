@@ -21,6 +21,7 @@ PARENT_MAC, PARENT_IP, PARENT_PORT = "02:00:00:00:00:02", "10.255.0.1", 9
 UDP_PORT = 0xBEE0
 GROUP = 7
 BASE, SLOTS = 16, 8
+ROUTES = "ingress.forwarding.ipv4_lpm"
 
 UPDATE, RESULT = 0, 1
 SIZES = {64: 1, 256: 3}
@@ -46,20 +47,20 @@ class Message:
     chunk: int = 1
     version: int = 0
     slot: int = BASE
-    exponents: tuple[int, int] = (0, 0)
+    exponents: tuple[int, int] = (0, 0)  # the second: not_quantizable (0x80) and tag
 
     def encode(self) -> bytes:
         size = SIZES[len(self.values)] if self.size is None else self.size
         head = (self.type << 4) | (self.saturated << 3) | size
         pool_index = self.version << 15 | self.slot
         return struct.pack(">BBIH", head, self.lease, self.chunk, pool_index) + struct.pack(
-            f">bb{len(self.values)}i", *self.exponents, *self.values
+            f">bB{len(self.values)}i", *self.exponents, *self.values
         )
 
     @classmethod
     def decode(cls, data: bytes) -> Message:
         head, lease, chunk, pool_index = struct.unpack_from(">BBIH", data)
-        exponents = struct.unpack_from(">bb", data, 8)
+        exponents = struct.unpack_from(">bB", data, 8)
         values = struct.unpack_from(f">{(len(data) - 10) // 4}i", data, 10)
         return cls(
             values,
@@ -92,12 +93,13 @@ class Child:
     def mac(self) -> str:
         return f"02:00:00:00:01:{self.number:02x}"
 
-    def frame(self, message: Message | bytes) -> bytes:
+    def frame(self, message: Message | bytes, checksum: int | None = None) -> bytes:
+        """A frame with a UDP checksum: the right one if none is given."""
         payload = message if isinstance(message, bytes) else message.encode()
         return bytes(
             Ether(src=self.mac, dst=SWITCH_MAC)
             / IP(src=self.ip, dst=SWITCH_IP)
-            / UDP(sport=UDP_PORT, dport=UDP_PORT)
+            / UDP(sport=UDP_PORT, dport=UDP_PORT, chksum=checksum)
             / Raw(payload)
         )
 
@@ -123,28 +125,33 @@ class SwitchUnderTest:
         """A route of ingress.forwarding.ipv4_lpm."""
         key = EntryKey((Lpm(ipv4(prefix), length),))
         call = ActionCall(f"ingress.forwarding.{action}", args)
-        self.engine.table_insert("ingress.forwarding.ipv4_lpm", Entry(key, call))
+        self.engine.table_insert(ROUTES, Entry(key, call))
 
-    def join(self, children: int, *, root: bool = True, lease: int = 1) -> list[Child]:
+    def join(
+        self, children: int, *, root: bool = True, lease: int = 1, chunks: range = range(2**32)
+    ) -> list[Child]:
         """Admit a job of `children` members with numbers from 1; below the root the parent is on PARENT_PORT."""
+        claim = (BASE, SLOTS, chunks[0], chunks[-1])
         self.children = [Child(number) for number in range(1, children + 1)]
         full = (1 << children) - 1
         for child in self.children:
             self.insert(
                 "ingress.aggregation.admission",
-                (child.port, ipv4(child.ip), UDP_PORT, lease),
+                (child.port, ipv4(child.ip), ipv4(SWITCH_IP), UDP_PORT, lease),
                 "admit_child",
-                *(child.number, 1 << (child.number - 1), full, BASE, SLOTS, int(root), GROUP, PARENT_PORT),
+                *(child.number, 1 << (child.number - 1), full, *claim, int(root), GROUP, PARENT_PORT),
             )
             self._receiver(lease, child.number, child.mac, child.ip)
         if not root:
             self.insert(
                 "ingress.aggregation.admission",
-                (PARENT_PORT, ipv4(PARENT_IP), UDP_PORT, lease),
+                (PARENT_PORT, ipv4(PARENT_IP), ipv4(SWITCH_IP), UDP_PORT, lease),
                 "admit_parent",
-                *(BASE, SLOTS, GROUP),
+                *(*claim, GROUP),
             )
             self._receiver(lease, 0, PARENT_MAC, PARENT_IP)
+        if not self.engine.table_entries(ROUTES):
+            self.route(SWITCH_IP, 32, "own_address")
         if GROUP not in self.engine.multicast_groups():
             self.engine.multicast_insert(
                 GROUP, tuple(Replica(child.port, child.number) for child in self.children)
@@ -158,6 +165,12 @@ class SwitchUnderTest:
             "send_to",
             *(mac(SWITCH_MAC), ipv4(SWITCH_IP), UDP_PORT, mac(receiver_mac), ipv4(receiver_ip), UDP_PORT),
         )
+
+    def lose_registers(self) -> None:
+        """What happens to a switch that starts again and has its tables installed, but not its memory."""
+        for name in self.engine.program.registers:
+            for cell in range(2 * BASE, 2 * (BASE + SLOTS)):
+                self.engine.register_write(name, cell, 0)
 
     def leave(self, lease: int) -> None:
         """Withdraw every member of a lease."""
@@ -198,11 +211,15 @@ class SwitchUnderTest:
 
 
 def decode(frame: bytes) -> Message:
-    """The message in a frame, whose IPv4 header must be right."""
+    """The message in a frame, whose checksums must be right."""
     packet: Packet = Ether(frame)
-    given = packet[IP].chksum
+    given, udp = packet[IP].chksum, packet[UDP].chksum
     del packet[IP].chksum
-    assert Ether(bytes(packet))[IP].chksum == given, "IPv4 header checksum"
+    if udp:
+        del packet[UDP].chksum
+    right = Ether(bytes(packet))
+    assert right[IP].chksum == given, "IPv4 header checksum"
+    assert right[UDP].chksum == udp, "UDP checksum"
     assert packet[IP].len == len(frame) - 14
     return Message.decode(bytes(packet[UDP].payload))
 

@@ -1,4 +1,4 @@
-"""The state machine of PROTOCOL.md, rule by rule, through the compiled program."""
+"""The state machine of docs/protocol.md, rule by rule, through the compiled program."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from scapy.layers.inet import IP, UDP
+from scapy.layers.inet import ICMP, IP, TCP, UDP
 from scapy.layers.l2 import Ether
 
 from tests.p4src.switch_under_test import (
@@ -25,8 +25,13 @@ from tests.p4src.switch_under_test import (
     Message,
     SwitchUnderTest,
     block,
+    decode,
+    ipv4,
+    mac,
     saturating_sum,
 )
+
+LEASES = itertools.count(1)
 
 
 class TestRoot:
@@ -64,13 +69,26 @@ class TestRoot:
             assert (packet.src, packet.dst) == (SWITCH_MAC, child.mac)
             assert (packet[IP].src, packet[IP].dst) == (SWITCH_IP, child.ip)
             assert (packet[UDP].sport, packet[UDP].dport) == (UDP_PORT, UDP_PORT)
-            assert packet[UDP].chksum == 0
+            assert decode(frame).values == block(2)
 
-    def test_the_larger_exponent_wins_and_exponents_are_signed(self, switch: SwitchUnderTest) -> None:
+    @pytest.mark.parametrize(("first", "second"), [(-3, -120), (-120, -3), (-3, -3)])
+    def test_the_larger_exponent_wins_and_exponents_are_signed(
+        self, switch: SwitchUnderTest, first: int, second: int
+    ) -> None:
         one, two = switch.join(2)
-        switch.send(one, Message(block(0), exponents=(-3, 100)))
-        results = switch.send(two, Message(block(0), exponents=(-120, -1)))
-        assert {message.exponents for _, message in results} == {(-3, 100)}
+        switch.send(one, Message(block(0), exponents=(first, 0)))
+        results = switch.send(two, Message(block(0), exponents=(second, 0)))
+        assert {message.exponents for _, message in results} == {(-3, 0)}
+
+    @pytest.mark.parametrize(("first", "second"), [(0x80, 0), (0, 0x80), (0x80, 0x80)])
+    def test_what_one_cannot_quantize_the_sum_cannot_have(
+        self, switch: SwitchUnderTest, first: int, second: int
+    ) -> None:
+        one, two = switch.join(2)
+        switch.send(one, Message(block(0), exponents=(0, first | 5)))
+        result = Message(block(0), RESULT, size=1, exponents=(0, 0x80 | 5))
+        assert {m for _, m in switch.send(two, Message(block(0), exponents=(0, second | 5)))} == {result}
+        assert switch.send(one, Message(block(0), exponents=(0, first | 5))) == [(one.port, result)]
 
     def test_one_child_is_answered_at_once(self, switch: SwitchUnderTest) -> None:
         (only,) = switch.join(1)
@@ -175,12 +193,14 @@ class TestNewChunk:
             assert results[0][1].values == block(2 * chunk)
             assert results[0][1].exponents == (10 - chunk, 0)
 
-    def test_over_an_incomplete_one_it_is_a_violation(self, switch: SwitchUnderTest) -> None:
+    def test_it_overwrites_an_incomplete_one(self, switch: SwitchUnderTest) -> None:
+        """As a late duplicate makes one in registers that were lost; dropped, the new chunk would wait for ever."""
         one, two = switch.join(2)
         switch.send(one, Message(block(1), chunk=1))
         assert switch.send(one, Message(block(9), chunk=2)) == []
-        assert switch.drops() == {"VIOLATION": 1}
-        assert switch.send(two, Message(block(2), chunk=1))[0][1].values == block(3)
+        assert switch.send(two, Message(block(2), chunk=1)) == []
+        assert switch.send(two, Message(block(8), chunk=2))[0][1].values == block(17)
+        assert switch.drops() == {"OLD_CHUNK": 1}
 
     def test_a_new_lease_makes_old_state_stale(self, switch: SwitchUnderTest) -> None:
         one, _ = switch.join(2, lease=1)
@@ -199,6 +219,183 @@ class TestNewChunk:
             assert len(switch.send(two, Message(block(1), chunk=chunk))) == 2
 
 
+class TestReuse:
+    """A lease's id is granted again, with other chunk numbers."""
+
+    def regrant(self, switch: SwitchUnderTest, chunks: range) -> list[Child]:
+        switch.leave(1)
+        return switch.join(2, chunks=chunks)
+
+    @pytest.mark.parametrize("done", [False, True])
+    @pytest.mark.parametrize(
+        ("before", "after"), [((0, 100), (100, 200)), ((100, 200), (0, 100))], ids=["later", "earlier"]
+    )
+    def test_nothing_of_the_first_job_is_in_the_sum_of_the_second(
+        self, switch: SwitchUnderTest, before: tuple[int, int], after: tuple[int, int], done: bool
+    ) -> None:
+        one, two = switch.join(2, chunks=range(*before))
+        switch.send(one, Message(block(1), chunk=before[0] + 5))
+        if done:
+            switch.send(two, Message(block(2), chunk=before[0] + 5))
+        one, two = self.regrant(switch, range(*after))
+        assert switch.send(one, Message(block(100), chunk=after[0])) == []
+        assert switch.send(two, Message(block(200), chunk=after[0]))[0][1].values == block(300)
+        assert switch.drops() == {}
+
+    def test_packets_of_the_first_job_are_refused(self, switch: SwitchUnderTest) -> None:
+        switch.join(2, chunks=range(100))
+        one, two = self.regrant(switch, range(100, 200))
+        for chunk in (0, 99, 200, 2**32 - 1):
+            assert switch.send(one, Message(block(1), chunk=chunk)) == []
+        assert switch.drops() == {"BAD_CHUNK": 4}
+        for chunk in (100, 199):
+            switch.send(one, Message(block(1), chunk=chunk))
+            assert len(switch.send(two, Message(block(1), chunk=chunk))) == 2
+
+    def test_the_parents_results_for_the_first_job_too(self, switch: SwitchUnderTest) -> None:
+        switch.join(2, root=False, chunks=range(100))
+        switch.leave(1)
+        switch.join(2, root=False, chunks=range(100, 200))
+        assert switch.send_from_parent(Message(block(9), RESULT, chunk=5)) == []
+        assert switch.drops() == {"BAD_CHUNK": 1}
+
+
+class TestLostRegisters:
+    """A switch forgets its cells and keeps its tables."""
+
+    def test_a_child_whose_part_is_forgotten_is_served_the_parents_result(
+        self, switch: SwitchUnderTest
+    ) -> None:
+        one, two = switch.join(2, root=False)
+        for child, value in ((one, 10), (two, 20)):
+            switch.send(child, Message(block(value)))
+        switch.lose_registers()
+        switch.send(one, Message(block(10)))  # a retransmission
+        result = Message(block(1030), RESULT, size=1)
+        assert len(switch.send_from_parent(result)) == 2
+        assert switch.send(two, Message(block(20))) == [(two.port, result)]
+
+    def test_an_old_duplicate_that_came_first_does_not_stop_the_next_chunk(
+        self, switch: SwitchUnderTest
+    ) -> None:
+        one, two = switch.join(2)
+        for chunk in (1, 3):
+            for child in (one, two):
+                switch.send(child, Message(block(chunk), chunk=chunk))
+        switch.lose_registers()
+        switch.send(one, Message(block(1), chunk=1))  # was under way for long
+        switch.send(one, Message(block(5), chunk=5))
+        assert switch.send(two, Message(block(5), chunk=5))[0][1].values == block(10)
+
+
+class TestMismatch:
+    """The workers have called with different vectors: their tags differ, and nothing is added up."""
+
+    def test_another_tag_is_never_added(self, switch: SwitchUnderTest) -> None:
+        one, two = switch.join(2)
+        switch.send(one, Message(block(1), exponents=(0, 1)))
+        assert switch.send(two, Message(block(2), exponents=(0, 2))) == []
+        assert switch.drops() == {"MISMATCH": 1}
+        assert switch.send(two, Message(block(2), exponents=(0, 1)))[0][1].values == block(3)
+
+    def test_nor_does_it_get_another_ones_result(self, switch: SwitchUnderTest) -> None:
+        one, two = switch.join(2)
+        for child in (one, two):
+            switch.send(child, Message(block(1), exponents=(0, 1)))
+        assert switch.send(two, Message(block(1), exponents=(0, 2))) == []
+        assert switch.drops() == {"MISMATCH": 1}
+
+    def test_a_result_of_another_tag_is_not_passed_down(self, switch: SwitchUnderTest) -> None:
+        one, two = switch.join(2, root=False)
+        for child in (one, two):
+            switch.send(child, Message(block(1), exponents=(0, 1)))
+        assert switch.send_from_parent(Message(block(2), RESULT, exponents=(0, 2))) == []
+        assert switch.drops() == {"MISMATCH": 1}
+
+
+class TestOrdinaryTraffic:
+    """UDP between hosts may use the same ports: Linux takes ephemeral ones from that range."""
+
+    NEXT = "02:00:00:00:01:63"
+
+    @pytest.mark.parametrize("port", [0xBEE0, 0xBEE7, 0xBEEF])
+    @pytest.mark.parametrize("length", [0, 8, 100, 266, 1034, 1400])
+    def test_it_passes_unchanged(self, switch: SwitchUnderTest, length: int, port: int) -> None:
+        one, _ = switch.join(2)
+        switch.route("10.0.0.99", 32, "forward", mac(self.NEXT), 5)
+        payload = bytes(range(256)) * 6
+        addresses = IP(src=one.ip, dst="10.0.0.99", ttl=64)
+        sent = Ether(src=one.mac, dst=SWITCH_MAC) / addresses / UDP(sport=UDP_PORT, dport=port)
+        ((out, frame),) = switch.engine.process(one.port, bytes(sent / payload[:length]))
+        expected = sent / payload[:length]
+        expected[Ether].src, expected[Ether].dst, expected[IP].ttl = SWITCH_MAC, self.NEXT, 63
+        assert (out, frame) == (5, bytes(expected))
+        assert switch.events() == {}
+
+    def test_an_update_to_another_switch_is_not_added_up_here(self, switch: SwitchUnderTest) -> None:
+        one, two = switch.join(2)
+        switch.route("10.0.1.254", 32, "forward", mac(self.NEXT), 5)
+        packet = Ether(one.frame(Message(block(1))))
+        packet[IP].dst = "10.0.1.254"
+        del packet[IP].chksum, packet[UDP].chksum
+        assert [port for port, _ in switch.engine.process(one.port, bytes(packet))] == [5]
+        switch.send(one, Message(block(1)))
+        assert switch.send(two, Message(block(1)))[0][1].values == block(2)
+
+
+class TestStrangers:
+    """What a host that is no member of the job can do to its sums: nothing (SECURITY.md)."""
+
+    def test_a_result_in_the_name_of_a_switch_reaches_nobody(self, switch: SwitchUnderTest) -> None:
+        one, two = switch.join(2)
+        switch.route(two.ip, 32, "forward", mac(two.mac), two.port)
+        switch.insert("ingress.forwarding.switches", (ipv4(SWITCH_IP),), "forged")
+        addresses = IP(src=SWITCH_IP, dst=two.ip) / UDP(sport=UDP_PORT, dport=UDP_PORT)
+        forged = Ether(src=one.mac, dst=SWITCH_MAC) / addresses / Message(block(9), RESULT).encode()
+        assert switch.engine.process(one.port, bytes(forged)) == []
+        assert switch.drops() == {"FORGED": 1}
+
+    def test_updates_in_a_members_name_come_in_by_the_wrong_port(self, switch: SwitchUnderTest) -> None:
+        one, two = switch.join(2)
+        stranger = 7
+        switch.send(one, Message(block(1)))
+        for member in (one, two):
+            assert switch.engine.process(stranger, member.frame(Message(block(666)))) == []
+        assert switch.send(two, Message(block(2)))[0][1].values == block(3)
+
+    @pytest.mark.parametrize("root", [True, False])
+    def test_what_was_recorded_changes_nothing_when_it_is_replayed(
+        self, switch: SwitchUnderTest, root: bool
+    ) -> None:
+        one, two = switch.join(2, root=root)
+        recorded = [(c, Message(block(9), chunk=chunk)) for chunk in (1, 2) for c in (one, two)]
+        for child, message in recorded:
+            switch.send(child, message)
+            if not root and child == two:
+                switch.send_from_parent(replace(message, type=RESULT))
+        switch.send(one, Message(block(1), chunk=3))
+        for child, message in recorded * 3:
+            assert switch.send(child, message) == []
+        (_, result), *_ = switch.send(two, Message(block(2), chunk=3))
+        assert result.values == block(3)
+
+    @given(noise=st.lists(st.tuples(st.integers(1, 9), st.binary(max_size=1200)), max_size=60))
+    @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    def test_a_flood_of_anything_changes_no_sum(
+        self, switch: SwitchUnderTest, noise: list[tuple[int, bytes]]
+    ) -> None:
+        """Bytes of any kind, alone and in place of an update's payload, from members and others."""
+        lease = next(LEASES)
+        one, two = switch.join(2, lease=lease)
+        switch.send(one, Message(block(1), lease=lease))
+        for port, data in noise:
+            for frame in (data, Child(port).frame(data)):
+                switch.engine.process(port, frame)
+        results = switch.send(two, Message(block(2), lease=lease))
+        switch.leave(lease)
+        assert {message.values for _, message in results} == {block(3)}
+
+
 class TestAdmission:
     @pytest.mark.parametrize(
         ("change", "reason"),
@@ -211,13 +408,15 @@ class TestAdmission:
             ({"slot": 0x7FFF}, "BAD_SLOT"),
             ({"size": 0}, "BAD_SIZE"),
             ({"size": 2}, "BAD_SIZE"),
-            ({"size": 3}, "TRUNCATED"),
+            ({"size": 3}, "BAD_SIZE"),
+            ({"chunk": 4}, "BAD_CHUNK"),
+            ({"chunk": 2**31}, "BAD_CHUNK"),
         ],
     )
     def test_each_refusal_has_its_reason(
         self, switch: SwitchUnderTest, change: dict[str, int], reason: str
     ) -> None:
-        one, _ = switch.join(2)
+        one, _ = switch.join(2, chunks=range(4))
         assert switch.send(one, replace(Message(block(1)), **change)) == []
         assert switch.drops() == {reason: 1}
         assert switch.events() == {}
@@ -236,6 +435,20 @@ class TestAdmission:
         one, _ = switch.join(2)
         assert switch.send(one, replace(Message(block(1, count=256)), size=1)) == []
         assert switch.drops() == {"BAD_SIZE": 1}
+
+    @pytest.mark.parametrize("length", [0, 5, 10, 100, 265, 267, 1033, 1035, 1400])
+    def test_another_length_is_refused(self, switch: SwitchUnderTest, length: int) -> None:
+        one, _ = switch.join(2)
+        assert switch.send(one, (Message(block(1, count=256)).encode() + bytes(400))[:length]) == []
+        assert switch.drops() == {"BAD_SIZE": 1}
+        assert switch.events() == {}
+
+    def test_what_else_is_sent_to_the_switch_itself_is_not_admitted(self, switch: SwitchUnderTest) -> None:
+        one, _ = switch.join(2)
+        for sent in (UDP(sport=9, dport=9) / b"x", ICMP(), TCP(dport=22)):
+            frame = Ether(src=one.mac, dst=SWITCH_MAC) / IP(src=one.ip, dst=SWITCH_IP) / sent
+            assert switch.engine.process(one.port, bytes(frame)) == []
+        assert switch.drops() == {"NOT_ADMITTED": 3}
 
     def test_all_updates_of_a_chunk_have_one_size(self, switch: SwitchUnderTest) -> None:
         one, two = switch.join(2)
@@ -300,18 +513,16 @@ class TestBelowTheRoot:
         assert switch.send(two, Message(block(2))) == partial
         assert switch.events()["SENT_UP_AGAIN"] == 2
 
-    def test_a_chunk_is_over_only_when_the_result_has_come(self, switch: SwitchUnderTest) -> None:
+    def test_the_next_chunk_has_nothing_of_the_one_before(self, switch: SwitchUnderTest) -> None:
         one, two = switch.join(2, root=False)
         for child in (one, two):
             switch.send(child, Message(block(1), chunk=1))
-        assert switch.send(one, Message(block(1), chunk=2)) == []
-        assert switch.drops() == {"VIOLATION": 1}
         switch.send_from_parent(Message(block(9), RESULT, chunk=1))
         switch.send(one, Message(block(1), chunk=2))
-        assert len(switch.send(two, Message(block(1), chunk=2))) == 1
-
-
-LEASES = itertools.count(1)
+        ((port, partial),) = switch.send(two, Message(block(1), chunk=2))
+        assert (port, partial.values) == (PARENT_PORT, block(2))
+        assert switch.send_from_parent(Message(block(9), RESULT, chunk=1)) == []  # late
+        assert switch.drops() == {"STALE_RESULT": 1}
 
 
 @given(

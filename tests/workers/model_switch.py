@@ -9,7 +9,8 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 UPDATE, RESULT = 0, 1
-HEADER = struct.Struct(">BBIHbb")
+HEADER = struct.Struct(">BBIHbB")
+NOT_QUANTIZABLE = 0x80
 VALUES = {1: 64, 3: 256}
 LIMIT = 2**31
 
@@ -61,7 +62,7 @@ class Packet:
             values=values,
             saturated=self.saturated or other.saturated or list(values) != exact,
             e0=max(self.e0, other.e0),
-            e1=max(self.e1, other.e1),
+            e1=self.e1 | other.e1 & NOT_QUANTIZABLE,
         )
 
 
@@ -74,19 +75,20 @@ class Cell:
 
 @dataclass
 class ModelSwitch:
-    """`lease` is the one admitted; a leaf or a spine with `children` ports, the root where `root`."""
+    """`lease` is the one admitted, with `chunks`; a leaf or a spine with `children` ports, the root where `root`."""
 
     children: int
     root: bool
     lease: int
     slots: range
+    chunks: range = range(2**32)
     cells: dict[tuple[int, int], Cell] = field(default_factory=dict)
     drops: Counter[str] = field(default_factory=Counter)
 
     def receive(self, port: int, datagram: bytes) -> list[tuple[int, bytes]]:
         """Process one packet; the packets sent, with their ports."""
         packet = Packet.decode(datagram)
-        if packet.lease != self.lease or packet.slot not in self.slots:
+        if packet.lease != self.lease or packet.slot not in self.slots or packet.chunk not in self.chunks:
             return self.drop("not admitted")
         return self.result(packet) if port == PARENT else self.update(port, packet)
 
@@ -97,18 +99,19 @@ class ModelSwitch:
         if (
             cell is None
             or cell.packet.lease != packet.lease
-            or (cell.packet.chunk < packet.chunk and cell.done)
+            or cell.packet.chunk not in self.chunks
+            or cell.packet.chunk < packet.chunk
         ):
             self.cells[key] = cell = Cell(packet, {port})
-        elif cell.packet.chunk < packet.chunk:
-            raise AssertionError(
-                f"a worker sent chunk {packet.chunk} while {cell.packet.chunk} was not complete"
-            )
         elif cell.packet.chunk > packet.chunk:
             return self.drop("old chunk")
+        elif cell.packet.e1 & ~NOT_QUANTIZABLE != packet.e1 & ~NOT_QUANTIZABLE:
+            return self.drop("mismatch")
+        elif cell.packet.size != packet.size:
+            return self.drop("bad size")
+        elif cell.done:
+            return [(port, cell.packet.encode())]
         elif port in cell.seen:
-            if cell.done:
-                return [(port, cell.packet.encode())]
             if not self.root and len(cell.seen) == self.children:
                 return [(PARENT, cell.packet.encode())]
             return self.drop("duplicate")
@@ -129,6 +132,8 @@ class ModelSwitch:
         cell = self.cells.get((packet.slot, packet.version))
         if cell is None or cell.packet.chunk != packet.chunk or cell.done:
             return self.drop("stale result")
+        if cell.packet.e1 & ~NOT_QUANTIZABLE != packet.e1 & ~NOT_QUANTIZABLE:
+            return self.drop("mismatch")
         cell.packet, cell.done = packet, True
         return self.multicast(packet)
 

@@ -79,7 +79,7 @@ def test_every_packet_every_statistic_and_every_sum_is_the_same(
 
 
 def test_a_vector_that_was_refused_leaves_nothing_behind() -> None:
-    worker = NativeWorker(Lease(1, 0, 2, window=4, values=64))
+    worker = NativeWorker(Lease(1, 0, 1, window=4, values=64))
     worker.start(np.ones(64, np.float32), 0.0)
     while not worker.finished:
         for batch in worker.datagrams_to_send(0.0):
@@ -119,6 +119,20 @@ def test_exponents_are_the_same(x: NDArray[np.float32], workers: int, values: in
     assert isinstance(tensor, NativeTensor)
     assert tensor.exponents.tolist() == exponents.tolist()
     assert tensor.quantizable.tolist() == quantizable.tolist()
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770])
+def test_a_cache_that_others_may_write_to_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int
+) -> None:
+    """The worker goes on without native.c and says why: a stranger's library would run with its rights."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "fanin").mkdir()
+    (tmp_path / "fanin").chmod(mode)
+    with pytest.warns(UserWarning, match="fanin belongs to others, or they may write to it"):
+        assert native.library.__wrapped__() is None
+    (tmp_path / "fanin").chmod(0o700)
+    assert native.library.__wrapped__() is not None
 
 
 def test_a_library_made_for_another_processor_is_not_taken(

@@ -1,6 +1,7 @@
 """A worker and the switches above it: sums exact to the bit, whatever the network does."""
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -11,10 +12,12 @@ from numpy.typing import NDArray
 
 from tests.workers.faulty_network import ExactSums, Faults, Network, exact_sum
 from tests.workers.model_switch import RESULT, UPDATE, ModelSwitch, Packet, UntaggedSwitch
-from workers import wire
+from workers.agreement import DIGITS
 from workers.collective import CollectiveError, StallError
-from workers.protocol import Lease, LeaseExhaustedError, SaturationError, Worker
+from workers.native import make_worker
+from workers.protocol import Lease, LeaseExhaustedError, MismatchError, SaturationError, Worker
 from workers.recovery import Recovery
+from workers.scaling import MAX_CACHED_LENGTHS
 
 LEASE = Lease(id=7, rank=0, workers=2, window=4, first_slot=3, values=64)
 
@@ -49,11 +52,21 @@ def sent(worker: Worker, now: float) -> list[Packet]:
     return [Packet.decode(row.tobytes()) for batch in worker.datagrams_to_send(now) for row in batch]
 
 
+def is_agreement(packet: Packet) -> bool:
+    """Whether its values are no vector's, but what all workers must have passed alike."""
+    return packet.values[5] in (64, 256) and not any(packet.values[DIGITS:])
+
+
+def result(packet: Packet, **changes: object) -> NDArray[np.uint8]:
+    """The result as if every other worker of LEASE had sent zeros, and had called with a vector as long."""
+    values = tuple(LEASE.workers * v for v in packet.values) if is_agreement(packet) else packet.values
+    changes = {"msg_type": RESULT, "values": values, **changes}
+    return np.frombuffer(replace(packet, **changes).encode(), np.uint8).reshape(1, -1)
+
+
 def answer(worker: Worker, packets: list[Packet], now: float) -> None:
-    """Results as if every other worker had sent zeros."""
     for packet in packets:
-        datagram = replace(packet, msg_type=RESULT).encode()
-        worker.receive(np.frombuffer(datagram, np.uint8).reshape(1, -1), now)
+        worker.receive(result(packet), now)
 
 
 # -- what must hold whatever happens
@@ -145,7 +158,9 @@ def test_the_first_packets_announce_exponents_and_carry_no_values() -> None:
     worker.start(np.full(3 * 256, 1.5, np.float32), 0.0)
     first = sent(worker, 0.0)
     assert [packet.chunk for packet in first] == [0, 1, 2]  # B = min(window, blocks)
-    assert all(packet.size == 1 and not any(packet.values) for packet in first)
+    assert all(packet.size == 1 for packet in first)
+    assert is_agreement(first[0])
+    assert not any(any(packet.values) for packet in first[1:])
     assert all((packet.msg_type, packet.lease, packet.e0, packet.e1) == (UPDATE, 7, 1, 0) for packet in first)
 
 
@@ -260,10 +275,6 @@ def test_the_deadline_is_the_next_timer_and_never_after_giving_up() -> None:
 # -- what a worker receives
 
 
-def result(packet: Packet, **changes: object) -> NDArray[np.uint8]:
-    return np.frombuffer(replace(packet, msg_type=RESULT, **changes).encode(), np.uint8).reshape(1, -1)
-
-
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
@@ -275,14 +286,16 @@ def result(packet: Packet, **changes: object) -> NDArray[np.uint8]:
         ({"chunk": 9}, "unknown chunk"),
         ({"chunk": 2**32 - 1}, "unknown chunk"),
         ({"size": 3, "values": (0,) * 256}, "malformed"),
+        ({"e0": 0}, "impossible"),  # the worker's own is 1
+        ({"e0": -128}, "impossible"),
+        ({"e1": 1}, "impossible"),
     ],
 )
 def test_what_is_no_result_awaited_is_counted_and_ignored(changes: dict[str, object], reason: str) -> None:
     worker = Worker(LEASE)
     worker.start(np.ones(640, np.float32), 0.0)
     packets = sent(worker, 0.0)
-    datagram = replace(packets[0], **{"msg_type": RESULT, **changes}).encode()
-    worker.receive(np.frombuffer(datagram, np.uint8).reshape(1, -1), 0.0)
+    worker.receive(result(packets[0], **changes), 0.0)
     assert worker.statistics.ignored == {reason: 1}
     assert worker.statistics.accepted == 0
     assert not sent(worker, 0.0)
@@ -337,6 +350,68 @@ def test_a_saturated_result_is_counted_and_raised_at_the_end_and_the_lease_goes_
         answer(worker, sent(worker, 0.0), 0.0)
         answer(worker, sent(worker, 0.0), 0.0)
         worker.finish()
+
+
+# -- workers that do not agree
+
+
+DIFFERENT = {
+    "length": ({}, 1001),
+    "length of as many blocks": ({}, 990),
+    "window": ({"window": 5}, 1000),
+    "values": ({"values": 256}, 1000),
+    "workers": ({"workers": 4}, 1000),
+}
+
+
+@pytest.mark.parametrize("make_worker", [Worker, make_worker])
+@pytest.mark.parametrize("what", DIFFERENT)
+def test_the_first_vector_of_a_length_says_at_once_what_is_not_the_same_with_all(
+    what: str, make_worker: Callable[..., Worker]
+) -> None:
+    changes, length = DIFFERENT[what]
+    network = Network([2, 1], window=4)
+    other = replace(network.workers[2].lease, **changes)
+    network.workers[2] = make_worker(other)
+    inputs = [np.ones(1000, np.float32), np.ones(1000, np.float32), np.ones(length, np.float32)]
+    named = {"length of as many blocks": "elements", "length": "elements", "values": "values in a packet"}
+    with pytest.raises(
+        MismatchError, match=f"do not agree: .*{named.get(what, what)}: .* here, .* on average"
+    ):
+        network.all_reduce(inputs)
+    assert not any(worker.finished for worker in network.workers)
+
+
+@pytest.mark.parametrize("make_worker", [Worker, make_worker])
+@pytest.mark.parametrize("lengths", [(100, 64), (64, 100), (100, 70), (100, 101), (100, 300)])
+def test_vectors_of_lengths_seen_before_are_not_added_up_if_they_differ(
+    lengths: tuple[int, int], make_worker: Callable[..., Worker]
+) -> None:
+    """They carry values at once: the switches tell them apart by their tags."""
+    network = Network([2], window=4, make_worker=make_worker)
+    for length in (64, 100, 70):
+        network.all_reduce([np.ones(length, np.float32)] * 2)
+    with pytest.raises((StallError, MismatchError)):
+        network.all_reduce([np.ones(length, np.float32) for length in lengths])
+    assert not any(worker.finished for worker in network.workers)
+
+
+@pytest.mark.parametrize("make_worker", [Worker, make_worker])
+def test_every_length_that_is_remembered_has_a_tag_of_its_own(make_worker: Callable[..., Worker]) -> None:
+    network = Network([1], window=3, make_worker=make_worker)
+
+    def tag(elements: int) -> int:
+        before = len(network.sent)
+        network.all_reduce([np.ones(elements, np.float32)])
+        (found,) = {Packet.decode(datagram).e1 for datagram in network.sent[before:]}
+        return found
+
+    lengths = range(1, MAX_CACHED_LENGTHS + 20)
+    assert {tag(length) for length in lengths} == {0}
+    remembered = lengths[-MAX_CACHED_LENGTHS:]
+    assert {tag(length) for length in remembered} == set(range(1, MAX_CACHED_LENGTHS + 1))
+    assert tag(lengths[0]) == 0  # forgotten, and taken up again
+    assert tag(lengths[0]) == tag(lengths[-1]) % MAX_CACHED_LENGTHS + 1
 
 
 # -- numbers that cannot be summed
@@ -437,11 +512,23 @@ def test_a_second_all_reduce_cannot_begin_before_the_first_has_finished() -> Non
         worker.finish()
 
 
-def test_a_lease_whose_chunk_numbers_are_used_up_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire, "CHUNKS", 5)
-    worker = Worker(LEASE)
+def test_a_lease_whose_chunk_numbers_are_used_up_is_an_error() -> None:
+    worker = Worker(replace(LEASE, first_chunk=2**32 - 5))
     with pytest.raises(LeaseExhaustedError, match="has 5 of its 5 chunk numbers left"):
         worker.start(np.ones(3 * 64, np.float32), 0.0)
+    worker.start(np.ones(2 * 64, np.float32), 0.0)
+
+
+def test_blocks_sent_again_never_run_out_of_chunk_numbers() -> None:
+    """Whether they are needed shows when the others are summed: a lease that has too few refuses before."""
+    worker = Worker(replace(LEASE, first_chunk=10, last_chunk=10 + 12 - 1))
+    for scale in (1.0, 1.0):
+        worker.start(np.full(3 * 64, scale, np.float32), 0.0)
+        while not worker.finished:
+            answer(worker, sent(worker, 0.0), 0.0)
+        worker.finish()
+    with pytest.raises(LeaseExhaustedError, match="has 3 of its 12 chunk numbers left"):
+        worker.start(np.full(3 * 64, 1e6, np.float32), 0.0)
 
 
 @pytest.mark.parametrize(
@@ -453,6 +540,9 @@ def test_a_lease_whose_chunk_numbers_are_used_up_is_an_error(monkeypatch: pytest
         ({"window": 0}, "window must be at least 1"),
         ({"first_slot": 32766}, "within 0 to 32767"),
         ({"values": 128}, "values must be one of"),
+        ({"first_chunk": -1}, "chunk numbers must be within 0 to 4294967295, not from -1"),
+        ({"last_chunk": 2**32}, "not from 0 to 4294967296"),
+        ({"first_chunk": 9, "last_chunk": 8}, "not from 9 to 8"),
     ],
 )
 def test_a_lease_that_makes_no_sense_is_refused(changes: dict[str, int], message: str) -> None:

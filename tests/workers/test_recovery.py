@@ -140,6 +140,18 @@ def test_of_a_batch_the_packet_sent_last_is_the_measurement() -> None:
     assert timers.rtt.smoothed == pytest.approx(0.02)
 
 
+def test_a_silence_of_any_length_is_only_silence() -> None:
+    """Doubled more than 1,023 times a timeout would be beyond any float."""
+    timers = Timers(2, RECOVERY)
+    timers.start(places(0), 0.0)
+    now = 0.0
+    for _ in range(1100):
+        now = timers.earliest()
+        assert timers.expired(now).tolist() == [0]
+    timers.start(places(1), now)
+    assert timers.earliest() == now + RECOVERY.max_rto
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -229,6 +229,16 @@ def test_timeouts_back_off_and_an_answer_ends_that(transport: Transport) -> None
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_silence_of_any_length_is_only_silence(transport: Transport) -> None:
+    """Doubled more than 1,023 times a timeout would be beyond any float."""
+    stream = Stream(transport, Faults(), window=1)
+    stream.sender.write(message(1))
+    for _ in range(1100):
+        assert first_packets_sent(stream) == [0]
+        stream.network.now = stream.sender.deadline()
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
 def test_congestion_marks_make_the_window_smaller(transport: Transport) -> None:
     def flights(faults: Faults) -> int:
         stream = Stream(transport, faults, window=32, seed=1)

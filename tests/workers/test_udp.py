@@ -98,7 +98,7 @@ def passes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 
 @pytest.mark.usefixtures("passes")
 def test_where_the_kernel_refuses_to_segment_nothing_is_lost() -> None:
-    """It does for sockets without checksums."""
+    """It does for sockets without checksums that do not say so."""
     here = free_port()
     config = InNetworkConfig(Lease(id=5, rank=0, workers=1, window=WINDOW), here, SWITCH, segments=10)
     array = np.arange(10_000, dtype=np.float32)
@@ -109,6 +109,21 @@ def test_where_the_kernel_refuses_to_segment_nothing_is_lost() -> None:
     np.testing.assert_array_equal(result, exact_sum([array], values=256))
     assert not collective.socket.offload
     assert collective.statistics.retransmissions == 0
+
+
+@pytest.mark.usefixtures("passes")
+def test_without_checksums_each_datagram_goes_alone() -> None:
+    here = free_port()
+    lease = Lease(id=5, rank=0, workers=1, window=WINDOW)
+    array = np.arange(10_000, dtype=np.float32)
+    with (
+        switch([here]),
+        InNetworkAllReduce(InNetworkConfig(lease, here, SWITCH, checksums=False)) as collective,
+    ):
+        assert not collective.socket.offload
+        with socket.socket(fileno=os.dup(collective.socket.fileno())) as same:
+            assert same.getsockopt(socket.SOL_SOCKET, SO_NO_CHECK) == 1
+        np.testing.assert_array_equal(collective.all_reduce(array), exact_sum([array], values=256))
 
 
 @pytest.mark.parametrize("offload", [True, False])

@@ -1,4 +1,4 @@
-"""The packet format, held against the plain decoder of the model switch."""
+"""The packet format, compared with the plain decoder of the model switch."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def packets(draw: st.DrawFn) -> Packet:
         version=draw(st.integers(0, 1)),
         slot=draw(st.integers(0, 2**15 - 1)),
         e0=draw(INT8),
-        e1=draw(INT8),
+        e1=draw(st.integers(0, 255)),
         values=tuple(few * (count // 4)),
     )
 

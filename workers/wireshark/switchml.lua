@@ -1,4 +1,4 @@
--- Wireshark's view of the aggregation packets (PROTOCOL: UDP ports 0xBEE0 to 0xBEEF).
+-- Wireshark's view of the aggregation packets (docs/protocol.md: UDP ports 0xBEE0 to 0xBEEF).
 -- Use: tshark -X lua_script:switchml.lua -r leaf1-eth1.pcap, or put it into Wireshark's folder of personal Lua plugins.
 --
 -- A frame captured where segmentation offload is on is a superframe: it carries many datagrams one behind the other, as
@@ -18,12 +18,14 @@ local f = {
     version = ProtoField.uint16("switchml.version", "Version", base.DEC, nil, 0x8000),
     slot = ProtoField.uint16("switchml.slot", "Slot", base.DEC, nil, 0x7fff),
     e0 = ProtoField.int8("switchml.e0", "Exponent 0", base.DEC),
-    e1 = ProtoField.int8("switchml.e1", "Exponent 1", base.DEC),
+    not_quantizable = ProtoField.bool("switchml.not_quantizable", "Not quantizable", 8, nil, 0x80),
+    tag = ProtoField.uint8("switchml.tag", "Tag of the all-reduce", base.DEC, nil, 0x7f),
     values = ProtoField.bytes("switchml.values", "Values"),
     value = ProtoField.int32("switchml.value", "Value", base.DEC),
     datagrams = ProtoField.uint32("switchml.superframe", "Datagrams in this superframe", base.DEC),
 }
-switchml.fields = { f.msg_type, f.saturated, f.size, f.job, f.tsi, f.version, f.slot, f.e0, f.e1, f.values, f.value, f.datagrams }
+switchml.fields = { f.msg_type, f.saturated, f.size, f.job, f.tsi, f.version, f.slot, f.e0,
+    f.not_quantizable, f.tag, f.values, f.value, f.datagrams }
 
 local malformed = ProtoExpert.new("switchml.malformed", "Not a whole packet", expert.group.MALFORMED, expert.severity.WARN)
 local offloaded = ProtoExpert.new("switchml.offloaded",
@@ -52,7 +54,8 @@ local function show(buffer, tree, length)
     packet:add(f.version, buffer(6, 2))
     packet:add(f.slot, buffer(6, 2))
     packet:add(f.e0, buffer(8, 1))
-    packet:add(f.e1, buffer(9, 1))
+    packet:add(f.not_quantizable, buffer(9, 1))
+    packet:add(f.tag, buffer(9, 1))
     local values = packet:add(f.values, buffer(HEADER, length - HEADER))
     for at = HEADER, length - 4, 4 do
         values:add(f.value, buffer(at, 4))

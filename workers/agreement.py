@@ -1,0 +1,51 @@
+"""What all workers of an all-reduce must have passed alike, and how they notice that they have not.
+
+The first chunk of a vector carries none of its values (tensor.py), but digits of the numbers below. The switches add
+them up as they do all values: if all workers agree, the sums are `workers` times each one's own. A rank that differs
+from the mean sees it and stops; one that does not cannot finish without it, since no value has been sent.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+_BITS = 15  # of a digit: the sum over quantization.MOST_WORKERS fits int32
+
+
+class Agreement:
+    """The numbers that one worker has: elements of the vector, and of its lease the rest.
+
+    digits: int32 [DIGITS], what it sends.
+    """
+
+    def __init__(self, elements: int, *, workers: int, values: int, window: int) -> None:
+        self._workers = workers
+        self._numbers = (
+            ("elements", elements, 3),
+            ("window", window, 2),
+            ("values in a packet", values, 1),
+            ("workers", workers, 2),
+        )
+        mask = (1 << _BITS) - 1
+        self.digits = np.array(
+            [number >> _BITS * i & mask for _, number, count in self._numbers for i in range(count)], np.int32
+        )
+
+    def holds(self, sums: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Of which rows of `sums` [m, DIGITS] it can be that all workers have sent the same."""
+        holds: NDArray[np.bool_] = (sums == self.digits.astype(np.int64) * self._workers).all(axis=1)
+        return holds
+
+    def explain(self, sums: NDArray[np.int64]) -> str:
+        """What this worker has, and all together, of each number that is not the same with all."""
+        found, start = [], 0
+        for name, number, count in self._numbers:
+            total = sum(int(digit) << _BITS * i for i, digit in enumerate(sums[start : start + count]))
+            if total != number * self._workers:
+                found.append(
+                    f"{name}: {number} here, {total / self._workers:g} on average over {self._workers} workers"
+                )
+            start += count
+        return "; ".join(found)
+
+
+DIGITS = len(Agreement(1, workers=1, values=64, window=1).digits)
