@@ -19,6 +19,7 @@ Vector = NDArray[np.float32]
 Frames = NDArray[np.uint8]  # [m, length]
 
 HEADERS = 42  # Ethernet, IPv4, UDP
+_UDP_CHECKSUM = 40
 
 # Between hosts each pair of ranks has a UDP flow of its own: a host uses this port and the other's rank.
 FIRST_PEER_PORT = 20_000
@@ -108,15 +109,16 @@ class SwitchPort:
 
     def __init__(self, worker: Worker, host: Host, gateway_mac: str, udp_port: int) -> None:
         self.participant = worker
-        self._flow = _Flow(host, gateway_mac, host.gateway, udp_port, udp_port)
-        self._filter = _Filter(host.ip, udp_port)
+        self._flow = Flow(host, gateway_mac, host.gateway, udp_port, udp_port, checksummed=True)
+        self._filter = _Filter(host.ip, udp_port, host.gateway)
 
     def receive(self, frames: Frames, now: float) -> int:
         """See Port."""
         ours, _ = self._filter(frames)
-        if len(ours):
-            self.participant.receive(ours[:, HEADERS:], now)
-        return len(frames) - len(ours)
+        intact = ours[_right_checksums(ours)] if len(ours) else ours
+        if len(intact):
+            self.participant.receive(intact[:, HEADERS:], now)
+        return len(frames) - len(intact)
 
     def frames_to_send(self, now: float) -> list[Frames]:
         """See Port."""
@@ -133,7 +135,7 @@ class PeerPort:
         self._host = host
         self._gateway_mac = gateway_mac
         self._peers = peers
-        self._flows: dict[int, _Flow] = {}
+        self._flows: dict[int, Flow] = {}
         self._filter = _Filter(host.ip)
 
     def receive(self, frames: Frames, now: float) -> int:
@@ -147,23 +149,29 @@ class PeerPort:
         """See Port."""
         return [self._flow(peer).frames(batch) for peer, batch in self.participant.datagrams_to_send(now)]
 
-    def _flow(self, peer: int) -> _Flow:
+    def _flow(self, peer: int) -> Flow:
         if peer not in self._flows:
             ports = FIRST_PEER_PORT + peer, FIRST_PEER_PORT + self.participant.group.rank
-            self._flows[peer] = _Flow(
+            self._flows[peer] = Flow(
                 self._host, self._gateway_mac, self._peers[peer], *ports, ecn=_ECN_CAPABLE
             )
         return self._flows[peer]
 
 
 class _Filter:
-    """Frames of UDP over IPv4 for this address (and port, where one is given), with a right IPv4 header."""
+    """Frames of UDP over IPv4 for this address with a right IPv4 header.
 
-    def __init__(self, address: IPv4Address, udp_port: int | None = None) -> None:
+    Where a port is given: from `peer` only, and that port on both sides, as a connected socket has them.
+    """
+
+    def __init__(
+        self, address: IPv4Address, udp_port: int | None = None, peer: IPv4Address | None = None
+    ) -> None:
         # Ethernet's type, IPv4's protocol and destination, UDP's destination port.
         places, expected = [12, 13, 23, 30, 31, 32, 33], b"\x08\x00\x11" + address.packed
-        if udp_port is not None:
-            places, expected = [*places, 36, 37], expected + udp_port.to_bytes(2, "big")
+        if udp_port is not None and peer is not None:
+            places = [*places, *range(26, 30), *range(34, 38)]
+            expected += peer.packed + 2 * udp_port.to_bytes(2, "big")
         self._places = np.array(places)
         self._expected = np.frombuffer(expected, np.uint8)
         self._seen: dict[
@@ -173,7 +181,7 @@ class _Filter:
     def __call__(self, frames: Frames) -> tuple[Frames, NDArray[np.bool_] | None]:
         """Those of `frames` that are, and which of them bear a congestion mark; None: none does."""
         # Most come from one sender, with the same headers as many before.
-        headers = frames[:, 12:HEADERS]
+        headers = frames[:, 12:_UDP_CHECKSUM]
         alike = len(frames) == 1 or bool((headers == headers[0]).all())
         if alike and (marked := self._seen.get(first := headers[0].tobytes())) is not None:
             return frames, np.ones(len(frames), np.bool_) if marked else None
@@ -193,8 +201,8 @@ class _Filter:
         return np.asarray((frames[:, self._places] == self._expected).all(axis=1) & right)
 
 
-class _Flow:
-    """Ethernet, IPv4 and UDP from a host by its leaf to an address. The UDP checksum is 0 (RFC 768)."""
+class Flow:
+    """Ethernet, IPv4 and UDP from a host by its leaf to an address; checksummed: with a UDP checksum (RFC 768)."""
 
     def __init__(
         self,
@@ -204,7 +212,10 @@ class _Flow:
         source_port: int,
         destination_port: int,
         ecn: int = 0,
+        *,
+        checksummed: bool = False,
     ) -> None:
+        self._checksummed = checksummed
         self._ethernet = _mac(gateway_mac) + _mac(host.mac) + b"\x08\x00"
         self._addresses = host.ip.packed + destination.packed
         self._ports = source_port.to_bytes(2, "big") + destination_port.to_bytes(2, "big")
@@ -220,6 +231,11 @@ class _Flow:
         frames = np.empty((count, HEADERS + size), np.uint8)
         frames[:, :HEADERS] = headers
         frames[:, HEADERS:] = datagrams
+        if self._checksummed:
+            sums = ~_udp_sums(frames) & 0xFFFF
+            frames[:, _UDP_CHECKSUM:HEADERS] = (
+                np.where(sums, sums, 0xFFFF).astype(">u2")[:, np.newaxis].view(np.uint8)
+            )
         return frames
 
     def _make(self, size: int) -> NDArray[np.uint8]:
@@ -231,6 +247,23 @@ class _Flow:
         ip[10:12] = (0xFFFF - words).to_bytes(2, "big")
         udp = self._ports + (8 + size).to_bytes(2, "big") + b"\x00\x00"
         return np.frombuffer(self._ethernet + bytes(ip) + udp, np.uint8)
+
+
+def _udp_sums(frames: Frames) -> NDArray[np.int64]:
+    """The ones' complement sum of pseudo-header and datagram of each of `frames`; 0xFFFF if the checksum is right."""
+    words = np.ascontiguousarray(frames[:, 26 : frames.shape[1] // 2 * 2]).view(">u2")
+    # Addresses and all of the datagram; of the pseudo-header the protocol and the length once more.
+    sums = words.sum(axis=1, dtype=np.int64) + 17 + words[:, 6]
+    if frames.shape[1] % 2:
+        sums += frames[:, -1].astype(np.int64) << 8
+    sums = (sums & 0xFFFF) + (sums >> 16)
+    return np.asarray((sums & 0xFFFF) + (sums >> 16))
+
+
+def _right_checksums(frames: Frames) -> NDArray[np.bool_]:
+    """Of which the UDP checksum is right, or 0: there is none."""
+    none = ~frames[:, _UDP_CHECKSUM:HEADERS].any(axis=1)
+    return np.asarray(none | (_udp_sums(frames) == 0xFFFF))
 
 
 def _mac(text: str) -> bytes:
