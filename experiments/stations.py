@@ -232,10 +232,7 @@ class Flow:
         frames[:, :HEADERS] = headers
         frames[:, HEADERS:] = datagrams
         if self._checksummed:
-            sums = ~_udp_sums(frames) & 0xFFFF
-            frames[:, _UDP_CHECKSUM:HEADERS] = (
-                np.where(sums, sums, 0xFFFF).astype(">u2")[:, np.newaxis].view(np.uint8)
-            )
+            write_udp_checksums(frames)
         return frames
 
     def _make(self, size: int) -> NDArray[np.uint8]:
@@ -247,6 +244,15 @@ class Flow:
         ip[10:12] = (0xFFFF - words).to_bytes(2, "big")
         udp = self._ports + (8 + size).to_bytes(2, "big") + b"\x00\x00"
         return np.frombuffer(self._ethernet + bytes(ip) + udp, np.uint8)
+
+
+def write_udp_checksums(frames: Frames) -> None:
+    """Of IPv4 and UDP without options, of the length that the headers say."""
+    frames[:, _UDP_CHECKSUM:HEADERS] = 0
+    sums = ~_udp_sums(frames) & 0xFFFF
+    frames[:, _UDP_CHECKSUM:HEADERS] = (
+        np.where(sums, sums, 0xFFFF).astype(">u2")[:, np.newaxis].view(np.uint8)
+    )
 
 
 def _udp_sums(frames: Frames) -> NDArray[np.int64]:

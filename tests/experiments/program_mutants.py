@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from experiments.compilers import PROGRAM
-from experiments.virtual import load_switch
+from p4compiler import compile_file
 from p4switch.engine import Engine
 
 
@@ -19,7 +19,9 @@ def mutant(folder: Path, file: str, old: str, new: str) -> Engine:
     text, count = re.subn(old, new, path.read_text())
     assert count, f"{old} is not in {file}"
     path.write_text(text)
-    return load_switch(folder / PROGRAM.name)
+    # Without the folder in it the program is the same each time, and compiled once.
+    text = compile_file(folder / PROGRAM.name).json_text().replace(f"{folder}/", "")
+    return Engine.load(text.encode())
 
 
 # The file, what is there, and what takes its place.
@@ -30,7 +32,16 @@ PROGRAM_MUTANTS = {
         r"read_cell\(\);",
         "read_cell(); if (stored_chunk > hdr.switchml.chunk) { hdr.switchml.chunk = stored_chunk; }",
     ),
-    "a chunk tag of 16 bits": ("aggregation.p4", r"register<bit<32>>\(CELLS\) chunk_register", "SEE16"),
+    "a chunk tag of 16 bits": (
+        "aggregation.p4",
+        r"stored_chunk (<|>|!=) hdr\.switchml\.chunk",
+        r"stored_chunk[15:0] \1 hdr.switchml.chunk[15:0]",
+    ),
+    "admission without the chunk range": (
+        "aggregation.p4",
+        r"hdr\.switchml\.chunk < job_first_chunk \|\| hdr\.switchml\.chunk > job_last_chunk",
+        "false",
+    ),
     "old chunks let through": ("aggregation.p4", r"stored_chunk > hdr\.switchml\.chunk", "false"),
     "no re-serve": (
         "aggregation.p4",
@@ -43,6 +54,22 @@ PROGRAM_MUTANTS = {
         "meta.reason = REASON_DUPLICATE;",
     ),
     "saturation ignored": ("values.p4", r"\|\+\|", "+"),
+    "a negative overflow wraps": (
+        "values.p4",
+        r"values\.v##i = \(int<32>\)stored \|\+\| values\.v##i;",
+        "values.v##i = values.v##i < 0 ? (int<32>)(stored + (bit<32>)values.v##i) : (int<32>)stored |+| values.v##i;",
+    ),
+    "an earlier saturation forgotten": (
+        "aggregation.p4",
+        r"hdr\.switchml\.saturated \| stored_saturated",
+        "hdr.switchml.saturated",
+    ),
+    "not quantizable forgotten": (
+        "aggregation.p4",
+        r"hdr\.exponents\.not_quantizable \| stored_not_quantizable",
+        "hdr.exponents.not_quantizable",
+    ),
+    "UDP checksum not verified": ("parser.p4", r"hdr\.udp\.checksum != 0, \{", "false, {"),
     "retransmissions added again": ("aggregation.p4", r"\(seen & sender_bit\) == 0", "true"),
     "added to a stored result": (
         "aggregation.p4",
