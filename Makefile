@@ -1,9 +1,12 @@
 # make demo: set everything up and run the main job.   make test: set everything up and pass the tests.
+# make test-vm: the demo and the live tests in a virtual machine with another kernel (docs/machines.md).
 
 PYTHON ?= python3
 VENV ?= .venv
+KERNEL ?= 6.1
+DISTRIBUTION ?= bookworm
 
-.PHONY: demo test lint setup clean
+.PHONY: demo test test-vm lint setup clean
 
 demo: setup
 	$(VENV)/bin/fanin demo
@@ -11,6 +14,9 @@ demo: setup
 test: setup lint
 	$(VENV)/bin/python -c 'from fanin.shell_environment import set_up; set_up()'
 	$(VENV)/bin/pytest
+
+test-vm: setup
+	vm/test-vm.sh $(DISTRIBUTION) $(KERNEL) $(abspath $(VENV))/bin/pip
 
 lint: setup
 	$(VENV)/bin/ruff check .

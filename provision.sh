@@ -10,8 +10,6 @@ venv=$home/venv
 export DEBIAN_FRONTEND=noninteractive
 
 say() { printf '\n== %s\n' "$*"; }
-# shellcheck source=/dev/null
-. /etc/os-release
 
 say "System packages"
 missing=
@@ -23,7 +21,14 @@ if [ -n "$missing" ]; then
     # shellcheck disable=SC2086  # a list of packages
     apt-get install -q -y --no-install-recommends $missing
 fi
-./system-packages.sh python3
+# Ubuntu 22.04's own Python is 3.10; it has 3.11 beside it.
+python=python3
+if ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+    python=python3.11
+    command -v $python >/dev/null ||
+        { apt-get update -q && apt-get install -q -y --no-install-recommends $python; }
+fi
+./system-packages.sh $python
 
 # Slim kernels of cloud images keep some modules in another package.
 for module in veth sch_htb cls_bpf; do
@@ -41,38 +46,16 @@ if [ -w "/proc/sys/$(echo $restriction | tr . /)" ]; then
     sysctl -q -p /etc/sysctl.d/60-fanin.conf
 fi
 
-say "p4c and BMv2"
-packages=
-for package in p4lang-p4c p4lang-bmv2; do
-    dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q '^install ok installed' || packages="$packages $package"
-done
-add_p4lang() {
-    repository=https://download.opensuse.org/repositories/home:/p4lang/xUbuntu_$VERSION_ID
-    apt-get install -q -y --no-install-recommends curl gpg || return
-    curl -fsSL "$repository/Release.key" -o /tmp/p4lang.key || return
-    gpg --batch --yes --dearmor -o /usr/share/keyrings/p4lang.gpg /tmp/p4lang.key || return
-    echo "deb [signed-by=/usr/share/keyrings/p4lang.gpg] $repository/ /" >/etc/apt/sources.list.d/p4lang.list
-    # shellcheck disable=SC2086  # a list of packages
-    apt-get update -q && apt-get install -q -y $packages
-}
-if [ -z "$packages" ]; then
-    echo "installed"
-elif [ "$ID" = ubuntu ] && [ "$(dpkg --print-architecture)" = amd64 ]; then
-    add_p4lang || {
-        rm -f /etc/apt/sources.list.d/p4lang.list # a repository without packages would break the next apt-get update
-        echo "no packages of p4c and BMv2 for Ubuntu $VERSION_ID: fanin uses its own compiler and switch"
-    }
-else
-    echo "no packages of p4c and BMv2 for $ID on $(dpkg --print-architecture): fanin uses its own compiler and switch"
-fi
-
 say "Virtual environment"
 install -d -o "$user" "$home"
 as_user() {
     if [ "$user" = root ]; then "$@"; else sudo -H -u "$user" "$@"; fi
 }
-as_user make setup VENV="$venv"
+as_user make setup VENV="$venv" PYTHON=$python
 ln -sf "$venv/bin/fanin" /usr/local/bin/fanin
+
+say "BMv2 and p4c"
+./p4lang-packages.sh
 
 say "fanin doctor"
 as_user fanin doctor

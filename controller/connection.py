@@ -1,9 +1,10 @@
 """A P4Runtime session with one switch."""
 
 import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import grpc
 from finsy import P4Schema, P4TableAction, P4TableEntry, P4TableMatch
@@ -11,16 +12,26 @@ from finsy.p4client import P4RpcStatus
 from finsy.p4entity import P4MulticastGroupEntry
 from finsy.proto import U128, p4r, p4r_grpc
 
-from controller.errors import ControllerError
+from controller.errors import ControllerError, SupersededError, UnavailableError
 from controller.network import Switch
 from controller.plan import MulticastGroup, SwitchPlan, TableEntry
 
 _T = TypeVar("_T")
 
-_ELECTION_ID = 1000  # there are smaller ones for those who only look, and larger ones for who takes over
+_ELECTION_ID = 1000  # there are smaller ones for observers, and larger ones for who takes over
 _ANSWER_SECONDS = 10.0
 _PIPELINE_SECONDS = 60.0  # the switch may compile the program first
+_LEAVE_SECONDS = 1.0
 _BATCH = 1000  # updates in a request: far below gRPC's 4 MiB
+
+_CHANNEL_OPTIONS = [
+    ("grpc.enable_http_proxy", 0),  # a proxy for the outside world has no business on the loopback interface
+    # A switch that comes back is found soon: gRPC's own pauses grow to two minutes.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+]
+_FORGOTTEN = {grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.FAILED_PRECONDITION}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,59 +48,123 @@ class Count:
 class Connection:
     """The primary controller's session with `switch`, whose program `schema` describes.
 
-    Every method raises ControllerError, naming the switch, when it refuses or does not answer.
+    patience: stretches the time in which it is to answer.
+
+    Every method raises ControllerError, naming the switch, when it refuses or does not answer: UnavailableError when
+    the session is lost, SupersededError when another controller has it; `open` makes another one.
     """
 
-    def __init__(self, switch: Switch, schema: P4Schema) -> None:
+    def __init__(self, switch: Switch, schema: P4Schema, patience: float = 1.0) -> None:
         self.switch = switch
+        self._patience = patience
         self._schema = schema
-        # A proxy for the outside world has no business on the loopback interface.
-        options = [("grpc.enable_http_proxy", 0)]
-        self._channel = grpc.aio.insecure_channel(f"127.0.0.1:{switch.grpc_port}", options=options)
+        self._channel = grpc.aio.insecure_channel(f"127.0.0.1:{switch.grpc_port}", options=_CHANNEL_OPTIONS)
         self._stub = p4r_grpc.P4RuntimeStub(self._channel)
-        self._stream = self._stub.StreamChannel(wait_for_ready=True)
+        self._stream: Any = None
+        self._election_id = _ELECTION_ID
+
+    @property
+    def lost(self) -> bool:
+        """Whether there is no session, or the switch has ended it."""
+        return self._stream is None or bool(self._stream.done())
 
     async def open(self) -> None:
-        """Becomes the switch's primary controller (P4Runtime specification, section 5)."""
+        """Becomes the switch's primary controller (P4Runtime specification, section 5), once it is there.
+
+        Where another was primary before, with a higher election id, and has gone, this one takes the next higher.
+        """
+        await self._leave()
+        self._stream = self._stub.StreamChannel(wait_for_ready=True)
+        arbitration = await self._arbitrate()
+        if arbitration.status.code == grpc.StatusCode.NOT_FOUND.value[0]:
+            self._election_id = U128.decode(arbitration.election_id) + 1
+            arbitration = await self._arbitrate()
+        if arbitration.status.code != 0:
+            raise ControllerError(f"{self.switch.name} has another primary controller; end that one first")
+
+    async def _arbitrate(self) -> p4r.MasterArbitrationUpdate:
         update = p4r.MasterArbitrationUpdate(
-            device_id=self.switch.device_id, election_id=U128.encode(_ELECTION_ID)
+            device_id=self.switch.device_id, election_id=U128.encode(self._election_id)
         )
         await self._answer(self._stream.write(p4r.StreamMessageRequest(arbitration=update)))
         response = await self._answer(self._stream.read())
-        if not isinstance(response, p4r.StreamMessageResponse) or response.arbitration.status.code != 0:
-            raise ControllerError(f"{self.switch.name} has another primary controller; end that one first")
+        if not isinstance(response, p4r.StreamMessageResponse):
+            raise UnavailableError(f"{self.switch.name} has ended the session")
+        return response.arbitration
 
     async def close(self) -> None:
-        """Ends the session; what the switch was told stays."""
-        self._stream.cancel()
-        await self._channel.close()
+        """Ends the session, so that another controller can have it at once; what the switch was told stays."""
+        try:
+            await self._leave()
+        finally:
+            await self._channel.close()
+
+    async def _leave(self) -> None:
+        if self._stream is None:
+            return
+        try:
+            if not self._stream.done():
+                with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError, TimeoutError):
+                    async with asyncio.timeout(_LEAVE_SECONDS):
+                        await self._stream.done_writing()
+                        while await self._stream.read() is not grpc.aio.EOF:
+                            pass
+        finally:
+            self._stream.cancel()
 
     async def push_pipeline(self) -> None:
         """Makes the switch run the schema's program, with empty tables and zeroed state."""
         request = p4r.SetForwardingPipelineConfigRequest(
             device_id=self.switch.device_id,
-            election_id=U128.encode(_ELECTION_ID),
+            election_id=U128.encode(self._election_id),
             action=p4r.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT,
             config=self._schema.get_pipeline_config(),
         )
         await self._answer(self._stub.SetForwardingPipelineConfig(request), _PIPELINE_SECONDS)
 
+    async def runs_program(self) -> bool:
+        """Whether the switch has been pushed the schema's program, by whomever."""
+        request = p4r.GetForwardingPipelineConfigRequest(
+            device_id=self.switch.device_id,
+            response_type=p4r.GetForwardingPipelineConfigRequest.COOKIE_ONLY,
+        )
+
+        async def compare() -> bool:
+            try:
+                config = (await self._stub.GetForwardingPipelineConfig(request)).config
+            except grpc.aio.AioRpcError as error:
+                if error.code() == grpc.StatusCode.FAILED_PRECONDITION:  # BMv2 without a program
+                    return False
+                raise
+            return config.cookie.cookie == self._schema.p4cookie
+
+        return await self._answer(compare())
+
     async def insert(self, plan: SwitchPlan) -> None:
         """Writes everything, in order."""
-        await self._write(p4r.Update.INSERT, plan.items)
+        await self._write(p4r.Update.INSERT, [self._encode(item) for item in plan.items], plan.items)
 
-    async def delete(self, plan: SwitchPlan) -> None:
-        """Removes everything, in the reverse order."""
-        await self._write(p4r.Update.DELETE, plan.items[::-1])
+    async def remove(self, plan: SwitchPlan) -> None:
+        """Deletes what the switch holds of it, in the reverse order."""
+        held = {_canonical(entity) for entity in await self._held()}
+        items = [item for item in plan.items[::-1] if _canonical(self._encode(item)) in held]
+        await self._write(p4r.Update.DELETE, [self._encode(item) for item in items], items)
 
     async def verify(self, plan: SwitchPlan) -> None:
         """Reads everything back; ControllerError names the first item that the switch does not hold."""
-        wildcards = [p4r.Entity(table_entry=p4r.TableEntry())]
-        wildcards += [self._encode(MulticastGroup(group.group, ())) for group in plan.groups]
-        held = {_essence(entity) for entity in await self._read(wildcards)}
+        held = {_canonical(entity) for entity in await self._held()}
         for item in plan.items:
-            if _essence(self._encode(item)) not in held:
+            if _canonical(self._encode(item)) not in held:
                 raise ControllerError(f"{self.switch.name} does not hold what it was told: {item}")
+
+    async def reconcile(self, plan: SwitchPlan) -> None:
+        """Reads all table entries and multicast groups, deletes what `plan` lacks and writes what the switch lacks."""
+        held = {_canonical(entity): entity for entity in await self._held()}
+        intended = {_canonical(self._encode(item)): item for item in plan.items}
+        foreign = [entity for key, entity in held.items() if key not in intended]
+        missing = [item for key, item in intended.items() if key not in held]
+        await self._write(p4r.Update.DELETE, foreign, [_shown(entity) for entity in foreign])
+        await self._write(p4r.Update.INSERT, [self._encode(item) for item in missing], missing)
 
     async def read_counters(self, cells: Sequence[tuple[str, int]]) -> Mapping[tuple[str, int], Count]:
         """The values of counters, each named by its P4 name and index."""
@@ -113,17 +188,23 @@ class Connection:
         cells = {e.register_entry.index.index: e.register_entry.data for e in entities}
         return [int(register.type_spec.decode_data(cells[index])) for index in sorted(cells)]  # type: ignore[arg-type]
 
+    async def _held(self) -> list[p4r.Entity]:
+        """All that was ever written: entries before the groups that they may name."""
+        everything = [p4r.Entity(table_entry=p4r.TableEntry()), self._encode(MulticastGroup(0, ()))]
+        return [entity for entity in await self._read(everything) if not entity.table_entry.is_const]
+
     async def _write(
-        self, kind: p4r.Update.Type.ValueType, items: Sequence[MulticastGroup | TableEntry]
+        self, kind: p4r.Update.Type.ValueType, entities: Sequence[p4r.Entity], items: Sequence[object]
     ) -> None:
-        for start in range(0, len(items), _BATCH):
-            batch = items[start : start + _BATCH]
+        """items: what the entities are called in an error."""
+        for start in range(0, len(entities), _BATCH):
+            batch = entities[start : start + _BATCH]
             request = p4r.WriteRequest(
                 device_id=self.switch.device_id,
-                election_id=U128.encode(_ELECTION_ID),
-                updates=[p4r.Update(type=kind, entity=self._encode(item)) for item in batch],
+                election_id=U128.encode(self._election_id),
+                updates=[p4r.Update(type=kind, entity=entity) for entity in batch],
             )
-            await self._answer(self._stub.Write(request), items=batch)
+            await _to_its_end(self._answer(self._stub.Write(request), items=items[start : start + _BATCH]))
 
     async def _read(self, entities: Sequence[p4r.Entity]) -> list[p4r.Entity]:
         request = p4r.ReadRequest(device_id=self.switch.device_id, entities=entities)
@@ -137,10 +218,10 @@ class Connection:
         self,
         call: Awaitable[_T],
         seconds: float | None = None,
-        items: Sequence[MulticastGroup | TableEntry] = (),
+        items: Sequence[object] = (),
     ) -> _T:
         """What `call` answers. Of a refused Write the error names those of `items` that are at fault."""
-        seconds = seconds or _ANSWER_SECONDS
+        seconds = self._patience * (seconds or _ANSWER_SECONDS)
         try:
             async with asyncio.timeout(seconds):
                 return await call
@@ -157,7 +238,17 @@ class Connection:
                     f"{items[i]}: {detail.canonical_code.name} {detail.message}"
                     for i, detail in status.details.items()
                 ]
-            raise ControllerError(f"{self.switch.name} refuses: " + "\n  ".join(problems)) from None
+            problem = "\n  ".join(problems)
+            code = error.code()
+            # A switch that was started anew knows neither its primary nor its program.
+            if code == grpc.StatusCode.UNAVAILABLE or (self.lost and code in _FORGOTTEN):
+                message = f"{self.switch.name} is not there, or was started anew: {problem}"
+                raise UnavailableError(message) from None
+            if code == grpc.StatusCode.PERMISSION_DENIED:
+                raise SupersededError(
+                    f"{self.switch.name} has another primary controller: {problem}"
+                ) from None
+            raise ControllerError(f"{self.switch.name} refuses: {problem}") from None
 
     def _encode(self, item: MulticastGroup | TableEntry) -> p4r.Entity:
         if isinstance(item, MulticastGroup):
@@ -171,7 +262,22 @@ class Connection:
             ) from None
 
 
-def _essence(entity: p4r.Entity) -> object:
+def _shown(entity: p4r.Entity) -> str:
+    return "foreign " + " ".join(str(entity).split())
+
+
+async def _to_its_end(write: Coroutine[Any, Any, _T]) -> _T:
+    """Awaits it, when cancelled as well: only after its answer can be read what a write has done."""
+    task = asyncio.ensure_future(write)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        task.cancelled() or task.exception()  # whoever cancels reads what the switch holds instead
+        raise
+
+
+def _canonical(entity: p4r.Entity) -> object:
     """What makes two entities the same, however a server orders their fields and pads their values."""
     if entity.HasField("packet_replication_engine_entry"):
         group = entity.packet_replication_engine_entry.multicast_group_entry

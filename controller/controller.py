@@ -1,8 +1,8 @@
 """The controller of a network: installs the program, grants leases, sets loss, reads what was counted."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -10,15 +10,16 @@ from finsy import P4Schema
 from finsy.proto import p4i
 
 from controller.connection import Connection
-from controller.errors import ControllerError
+from controller.errors import ControllerError, SupersededError, UnavailableError
+from controller.ledger import GRANT, Identity, Ledger, UsedUpError
 from controller.network import Network
-from controller.plan import Plan, plan_aggregation, plan_forwarding, plan_loss
+from controller.plan import Plan, SwitchPlan, plan_aggregation, plan_forwarding, plan_loss
 from controller.telemetry import SwitchCounts, read_counts
 from controller.tree import FIRST_UDP_PORT, SLOTS, Job, Tree, aggregation_tree
 
 _T = TypeVar("_T")
 
-_LEASES = range(1, 256)
+_PAUSES = (0.1, 0.2, 0.4, 0.8)  # seconds, before a switch that has gone is asked again
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,45 +35,65 @@ class Lease:
         return self.tree.job.lease
 
     async def withdraw(self) -> None:
-        """Removes all its entries; packets that still carry it are dropped as not admitted."""
+        """Removes all its entries; packets that still carry it are dropped as not admitted.
+
+        After an error the lease keeps its slots and its id; the switches that did not answer lose it when they are
+        back. May be called again then.
+        """
         await self._controller.withdraw(self)
 
     async def renew(self) -> "Lease":
         """Withdraws it and grants the same job a new one, which finds all slots fresh."""
         await self.withdraw()
         job = self.tree.job
-        return await self._controller.grant(job.hosts, udp_port=job.udp_port, base=job.base, slots=job.slots)
+        chunks = job.last_chunk - job.first_chunk + 1
+        return await self._controller.grant(job.hosts, job.udp_port, job.base, job.slots, chunks)
 
 
 class Controller:
     """Controls all switches of `network` with one program.
 
-    An asynchronous context manager: inside, each switch runs the program, routes, and has been read back.
+    An asynchronous context manager: inside, each switch runs the program, routes, and has been read back. What is done
+    is done by one task at a time, and on all switches or, after an error or a cancellation, on none. A switch that
+    was gone is brought to what it should hold before anything else is asked of it.
 
     Args:
         p4info: the program's P4Info.
         device_config: what the switch loads: BMv2 JSON.
+        ledger: what this network's packets have carried, kept as long as any of its workers may be alive.
+        patience: stretches the time in which a switch is to answer.
 
     Raises (as every method does):
         ControllerError: what each switch that fails says.
     """
 
-    def __init__(self, network: Network, p4info: p4i.P4Info, device_config: bytes) -> None:
+    def __init__(
+        self,
+        network: Network,
+        p4info: p4i.P4Info,
+        device_config: bytes,
+        ledger: Ledger,
+        patience: float = 1.0,
+    ) -> None:
         self._network = network
+        self._patience = patience
         self._schema = P4Schema(p4info, device_config)
+        self._ledger = ledger
         self._connections: dict[str, Connection] = {}
         self._leases: list[Lease] = []
-        self._next_lease = iter(_LEASES)
-        self._loss: Plan = {}
+        self._intent: dict[str | int, Plan] = {}  # what switches should hold, by what for; a lease by its id
+        self._out_of_step: set[str] = set()  # the switches of which it is not known that they hold just that
+        self._alone = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
+        self._ledger.__enter__()
         self._connections = {
-            switch.name: Connection(switch, self._schema) for switch in self._network.switches
+            switch.name: Connection(switch, self._schema, self._patience) for switch in self._network.switches
         }
         try:
-            await self._on_all(Connection.open)
-            await self._on_all(Connection.push_pipeline)
-            await self._install(plan_forwarding(self._network))
+            await self._together(Connection.open)
+            await self._together(Connection.push_pipeline)
+            await self._install("forwarding", plan_forwarding(self._network))
         except BaseException:
             await self.__aexit__(None, None, None)
             raise
@@ -84,66 +105,178 @@ class Controller:
         _error: BaseException | None,
         _traceback: TracebackType | None,
     ) -> None:
-        await self._on_all(Connection.close)
-        self._connections = {}
+        try:
+            await self._together(Connection.close)
+        finally:
+            self._connections, self._leases, self._intent = {}, [], {}
+            self._ledger.__exit__(None, None, None)
 
     async def grant(
-        self, hosts: Sequence[str], udp_port: int = FIRST_UDP_PORT, base: int = 0, slots: int = SLOTS
+        self,
+        hosts: Sequence[str],
+        udp_port: int = FIRST_UDP_PORT,
+        base: int = 0,
+        slots: int = SLOTS,
+        chunks: int = GRANT,
     ) -> Lease:
         """A lease for a job of `hosts`, once every switch of its tree is ready for their packets.
 
-        Workers send from and to `udp_port`, in slots `base` to `base + slots - 1`.
+        Workers send from and to `udp_port`, in slots `base` to `base + slots - 1`, and number `chunks` chunks as the
+        lease says: with other numbers than any job before them.
         """
-        number = next(self._next_lease, None)
-        if number is None:
-            # What an old lease has left in a slot would be taken for its new owner's.
-            raise ControllerError(
-                f"all {len(_LEASES)} leases have been granted; enter the controller again: it pushes the program anew"
-            )
-        tree = aggregation_tree(self._network, Job(number, tuple(hosts), udp_port, base, slots))
-        for other in self._leases:
-            _check_apart(tree, other.tree)
-        await self._install(plan_aggregation(self._network, tree))
-        lease = Lease(tree, self)
-        self._leases.append(lease)
-        return lease
+        async with self._alone:
+            # With any id, for a job that cannot be placed is to be refused before it takes one.
+            tree = aggregation_tree(self._network, Job(1, tuple(hosts), udp_port, base, slots))
+            await self._make_room(tree)
+            tree = replace(tree, job=replace(tree.job, **asdict(await self._take(chunks))))
+            lease = Lease(tree, self)
+            await self._install(lease.id, plan_aggregation(self._network, tree))
+            self._leases.append(lease)
+            return lease
 
     async def withdraw(self, lease: Lease) -> None:
         """See `Lease.withdraw`."""
-        if lease not in self._leases:
-            raise ControllerError(f"lease {lease.id} is not in force")
-        self._leases.remove(lease)
-        await self._remove(plan_aggregation(self._network, lease.tree))
+        async with self._alone:
+            if lease not in self._leases:
+                raise ControllerError(f"lease {lease.id} is not in force")
+            await self._withdraw(lease)
 
     async def set_loss(self, probability: float, seed: int = 0) -> None:
         """From now on each link loses each packet with `probability`; 0: none."""
         plan = plan_loss(self._network, probability, seed) if probability else {}
-        await self._remove(self._loss)
-        self._loss = plan
-        await self._install(plan)
+        async with self._alone:
+            await self._remove("loss", self._intent.get("loss", {}))
+            await self._install("loss", plan)
+
+    async def reconcile(self, switches: Iterable[str] = ()) -> None:
+        """Reads the tables and groups of `switches` (all, if none are named), and makes them what they should be.
+
+        A switch that has lost its program, or runs another one, is pushed it; what nobody here has written is deleted.
+        For after a switch was restarted, or somebody else has been at its tables.
+        """
+        async with self._alone:
+            names = set(switches) or set(self._connections)
+            self._out_of_step |= names
+            await self._on_all(_nothing, names)
 
     async def counts(self) -> Mapping[str, SwitchCounts]:
         """What each switch has counted since its program was pushed."""
-        return await self._on_all(lambda connection: read_counts(connection, self._network))
+        async with self._alone:
+            return await self._on_all(
+                lambda connection: read_counts(connection, self._network), self._connections
+            )
 
     async def register(self, switch: str, name: str) -> list[int]:
         """All cells of a register, to look inside; not to be had from BMv2."""
         return await self._connections[switch].read_register(name)
 
-    async def _install(self, plan: Plan) -> None:
+    async def _take(self, chunks: int) -> Identity:
+        in_force = {lease.id for lease in self._leases}
+        try:
+            return self._ledger.take(chunks, in_force)
+        except UsedUpError as error:
+            if in_force:
+                raise ControllerError(
+                    f"{error}; they come again when no lease is in force: withdraw {sorted(in_force)}"
+                ) from None
+        # A cell that holds a chunk of the first jobs would pass for one of the next.
+        try:
+            await self._on_all(Connection.push_pipeline, self._connections)
+        finally:
+            self._out_of_step |= set(self._connections)
+        await self._on_all(_nothing, self._connections)
+        self._ledger.start_again()
+        return self._ledger.take(chunks)
+
+    async def _make_room(self, tree: Tree) -> None:
+        """ControllerError if the job shares slots on a switch with one in force."""
+        for lease in list(self._leases):
+            if shared := _overlap(tree, lease.tree):
+                if lease.id in self._intent:
+                    raise ControllerError(shared)
+                await self._withdraw(lease)  # which did not succeed before
+
+    async def _withdraw(self, lease: Lease) -> None:
+        await self._remove(lease.id, plan_aggregation(self._network, lease.tree))
+        self._leases.remove(lease)
+
+    async def _install(self, key: str | int, plan: Plan) -> None:
+        """On all its switches, or on none."""
+
         async def install(connection: Connection) -> None:
             await connection.insert(plan[connection.switch.name])
             await connection.verify(plan[connection.switch.name])
 
-        await self._on_all(install, plan)
+        try:
+            await self._on_all(install, plan)
+        except BaseException as error:
+            # A switch that has gone does not matter now: it is brought into step when it is back.
+            there = {name: part for name, part in plan.items() if not self._connections[name].lost}
+            try:
+                await self._delete(there)
+            except ControllerError as left:
+                note = f"what was installed may be left until the switch is back: {left}"
+                if isinstance(error, ControllerError):
+                    raise ControllerError(f"{error}\n{note}") from error
+                error.add_note(note)
+            raise
+        self._intent[key] = plan
 
-    async def _remove(self, plan: Plan) -> None:
-        await self._on_all(lambda connection: connection.delete(plan[connection.switch.name]), plan)
+    async def _remove(self, key: str | int, plan: Plan) -> None:
+        # First: who comes back in the middle of it is to come back without it.
+        self._intent.pop(key, None)
+        await self._delete(plan)
 
-    async def _on_all(
-        self, do: Callable[[Connection], Awaitable[_T]], only: Mapping[str, object] | None = None
+    async def _delete(self, plan: Plan) -> None:
+        """What there is of it."""
+        try:
+            await self._on_all(lambda connection: connection.remove(plan[connection.switch.name]), plan)
+        except BaseException:
+            self._out_of_step |= set(plan)
+            raise
+
+    async def _on_all(self, do: Callable[[Connection], Awaitable[_T]], only: Iterable[str]) -> dict[str, _T]:
+        """As _together, each switch brought into step before, and asked again if it goes in the middle."""
+
+        async def attempt(connection: Connection) -> _T:
+            for pause in _PAUSES:
+                try:
+                    await self._bring_into_step(connection)
+                    return await do(connection)
+                except SupersededError:
+                    await (
+                        connection.open()
+                    )  # who took over may have gone, and may have left something worth keeping
+                except UnavailableError:
+                    self._out_of_step.add(connection.switch.name)
+                    await asyncio.sleep(pause)
+            await self._bring_into_step(connection)
+            return await do(connection)
+
+        return await self._together(attempt, only)
+
+    async def _bring_into_step(self, connection: Connection) -> None:
+        """Makes the switch what it should be, if it may be anything else."""
+        name = connection.switch.name
+        if connection.lost:
+            self._out_of_step.add(name)
+            await connection.open()
+        if name in self._out_of_step:
+            if not await connection.runs_program():
+                await connection.push_pipeline()
+            parts = [plan[name] for plan in self._intent.values() if name in plan]
+            await connection.reconcile(
+                SwitchPlan(
+                    tuple(entry for part in parts for entry in part.entries),
+                    tuple(group for part in parts for group in part.groups),
+                )
+            )
+            self._out_of_step.remove(name)
+
+    async def _together(
+        self, do: Callable[[Connection], Awaitable[_T]], only: Iterable[str] | None = None
     ) -> dict[str, _T]:
-        """Does it on all switches (or those in `only`) at a time; one error tells of all that fail."""
+        """Does it on all switches (or those in `only`) concurrently; one error tells of all that fail."""
         names = list(self._connections if only is None else only)
         results = await asyncio.gather(*(do(self._connections[n]) for n in names), return_exceptions=True)
         errors = [result for result in results if isinstance(result, BaseException)]
@@ -159,12 +292,17 @@ class Controller:
         }
 
 
-def _check_apart(tree: Tree, other: Tree) -> None:
-    """ControllerError if the jobs share slots on a switch."""
+async def _nothing(_connection: Connection) -> None:
+    """For which a switch is brought into step only."""
+
+
+def _overlap(tree: Tree, other: Tree) -> str:
+    """What is wrong if the jobs share slots on a switch; empty if they do not."""
     shared = {part.switch for part in tree.aggregators} & {part.switch for part in other.aggregators}
     a, b = tree.job, other.job
     if shared and a.base < b.base + b.slots and b.base < a.base + a.slots:
-        raise ControllerError(
+        return (
             f"slots {a.base} to {a.base + a.slots - 1} overlap those of lease {b.lease}, {b.base} to "
             f"{b.base + b.slots - 1}, on {', '.join(sorted(shared))}; choose another base"
         )
+    return ""

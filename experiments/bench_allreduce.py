@@ -16,7 +16,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.controller import Controller
-from controller.tree import FIRST_UDP_PORT
+from controller.ledger import Ledger
+from controller.tree import Job
 from experiments.bench_allreduce_worker import Join, Order, Report
 from experiments.compilers import PROGRAM, CompiledProgram, compile_program
 from experiments.crew import ENVIRONMENT
@@ -54,17 +55,23 @@ class BenchError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """One to measure on: a single switch, or 2 leaves below 2 spines. rate: bits/s of each link, None: unlimited."""
+    """One to measure on: a single switch, or 2 leaves below 2 spines. rate: bits/s of each link, None: unlimited.
+
+    offload: many datagrams in a frame, where the kernel can.
+    """
 
     workers: int
     leaves: int
     rate: int | None = None
+    offload: bool = True
 
     @property
     def topology(self) -> Topology:
         """Its switches, hosts and links."""
         spines = 0 if self.leaves == 1 else 2
-        return leaf_spine(spines, self.leaves, self.workers // self.leaves, rate=self.rate)
+        return leaf_spine(
+            spines, self.leaves, self.workers // self.leaves, rate=self.rate, offload=self.offload
+        )
 
     def __str__(self) -> str:
         """For a table."""
@@ -108,9 +115,13 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One size on one network. ratios: how many times as long the others take as in-network does."""
+    """One size on one network. ratios: how many times as long the others take as in-network does.
+
+    superframes: whether datagrams crossed it many in a frame.
+    """
 
     network: str
+    superframes: bool
     workers: int
     leaves: int
     link_bits_per_second: int | None
@@ -120,11 +131,16 @@ class Case:
     split: Split
 
 
-def networks(workers: Sequence[int]) -> list[Network]:
-    """Those that the benchmark is about."""
-    return [
+def networks(workers: Sequence[int], plain: bool) -> list[Network]:
+    """Those that the benchmark is about; `plain`: each with plain frames only, too."""
+    each = [
         *(Network(count, leaves) for leaves in (1, 2) for count in workers),
         *(Network(count, 1, GIGABIT) for count in workers),
+    ]
+    return [
+        replace(network, offload=offload)
+        for network in each
+        for offload in ((True, False) if plain else (True,))
     ]
 
 
@@ -214,7 +230,9 @@ def measure_network(
         with MininetNetwork(topology, EMBEDDED.launcher, folder) as network:
 
             async def run() -> list[Case]:
-                async with Controller(topology, program.p4info, program.device_config) as controller:
+                ledger = Ledger(folder / "leases.json")
+                made = (topology, program.p4info, program.device_config, ledger, network.patience)
+                async with Controller(*made) as controller:
                     pace = EMBEDDED.pace(on.rate)
                     hosts = [host.name for host in topology.ranked_hosts]
                     lease = await controller.grant(hosts, slots=pace.window)
@@ -222,7 +240,7 @@ def measure_network(
                         groups = {}
                         for algorithm in ALGORITHMS:
                             if python := gloo_python if algorithm == "gloo" else Path(sys.executable):
-                                joins = _joins(algorithm, topology, lease.id, pace)
+                                joins = _joins(algorithm, topology, lease.tree.job, pace)
                                 groups[algorithm] = group = Group(network, joins, python, folder)
                                 stack.callback(group.close)
                         cases = []
@@ -235,17 +253,19 @@ def measure_network(
             return asyncio.run(run())
 
 
-def _joins(algorithm: str, topology: Topology, lease: int, pace: Pace) -> list[Join]:
+def _joins(algorithm: str, topology: Topology, job: Job, pace: Pace) -> list[Join]:
     hosts = topology.ranked_hosts
     return [
         Join(
             algorithm=algorithm,
             rank=rank,
             hosts=tuple(str(host.ip) for host in hosts),
-            port=FIRST_UDP_PORT if algorithm == "in-network" else _TCP_PORTS[algorithm],
+            port=job.udp_port if algorithm == "in-network" else _TCP_PORTS[algorithm],
             interface=topology.links_of(host.name)[0].end(host.name).interface,
             switch=str(host.gateway),
-            lease=lease,
+            lease=job.lease,
+            first_chunk=job.first_chunk,
+            last_chunk=job.last_chunk,
             window=pace.window,
             segments=pace.segments,
         )
@@ -282,6 +302,7 @@ def _measure_size(
     ours = measured["in-network"]
     return Case(
         network=str(on),
+        superframes=network.superframes,
         workers=on.workers,
         leaves=on.leaves,
         link_bits_per_second=on.rate,
@@ -366,11 +387,12 @@ def bench(
     gloo_python: Path | None,
     progress: Callable[[Case], None],
     rounds: int = ROUNDS,
+    plain: bool = False,
 ) -> list[Case]:
-    """Every size on every network; see measure_network."""
+    """Every size on every network; see networks, measure_network."""
     program = compile_program(PROGRAM, "embedded")
     cases = []
-    for network in networks(workers):
+    for network in networks(workers, plain):
         cases += measure_network(network, sizes, program, gloo_python, rounds, progress)
     return cases
 

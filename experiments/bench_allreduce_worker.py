@@ -47,6 +47,8 @@ class Join:
     interface: str
     switch: str = ""
     lease: int = 0
+    first_chunk: int = 0
+    last_chunk: int = 0
     window: int = 0
     segments: int = 0
 
@@ -109,7 +111,14 @@ def join_group(join: Join) -> InNetworkAllReduce | TcpAllReduce | Gloo:
     workers, here = len(join.hosts), join.hosts[join.rank]
     match join.algorithm:
         case "in-network":
-            lease = Lease(join.lease, join.rank, workers, join.window)
+            lease = Lease(
+                join.lease,
+                join.rank,
+                workers,
+                join.window,
+                first_chunk=join.first_chunk,
+                last_chunk=join.last_chunk,
+            )
             return InNetworkAllReduce(
                 InNetworkConfig(
                     lease,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
 from experiments.compilers import CompiledProgram
+from experiments.crew import Observe
 from experiments.digits import load_digits
 from experiments.figures import plot_comparison, plot_training
 from experiments.live import RunSpec, open_network
@@ -59,8 +60,11 @@ class Observer(Protocol):
     def stage(self, text: str) -> None:
         """Something that takes a moment has begun."""
 
-    def run(self, spec: RunSpec, steps: int) -> Callable[[int], None]:
-        """A run of `steps` all-reduces has begun; the result is called with the number done."""
+    def awaits(self, who: str) -> None:
+        """It goes on once `who` is ready."""
+
+    def run(self, spec: RunSpec, steps: int) -> Observe:
+        """A run of `steps` all-reduces has begun, which tells how it goes on."""
 
 
 def specs(training: TrainingConfig, vector: Vectors, loss: float) -> list[RunSpec]:
@@ -100,7 +104,7 @@ def run_demo(
         folder = Path(name)
         digits.save(folder / DIGITS_FILE)
         observer.stage(f"starting {len(topology.switches)} switches and {len(topology.hosts)} hosts")
-        with MininetNetwork(topology, target.launcher, logs, captures) as network:
+        with MininetNetwork(topology, target.launcher, logs, captures, observer.awaits) as network:
 
             async def run_all() -> list[Run]:
                 p4info, config = program.p4info, program.device_config

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -14,16 +14,17 @@ import numpy as np
 
 from controller.connection import Count
 from controller.controller import Controller
+from controller.ledger import Ledger
 from controller.telemetry import SwitchCounts
-from controller.tree import FIRST_UDP_PORT
+from controller.tree import Job
 from experiments.checking import compare_with_exact_sum, durations, float32_sum_bound, quantized_sum_bound
-from experiments.crew import Start, run_crew
+from experiments.crew import Observe, Start, run_crew
 from experiments.recording import Recording
 from experiments.results import Run, Seconds
 from experiments.stations import FIRST_PEER_PORT
 from experiments.targets import EMBEDDED, Target
 from experiments.training import TrainingConfig
-from experiments.work import HostBased, InNetwork, LiveTransport, Pace, Task, Vectors
+from experiments.work import GIVE_UP, HostBased, InNetwork, LiveTransport, Pace, Task, Vectors
 from topologies.mininet_net import MininetNetwork
 from topologies.model import Host, Topology
 from workers.collective import Algorithm, HostBasedAlgorithm
@@ -60,8 +61,8 @@ class LiveNetwork:
         self._controller = controller
         self._folder = folder
 
-    async def run(self, spec: RunSpec, progress: Callable[[int], None]) -> Run:
-        """One run, checked against the exact sums; `progress` is told the all-reduces done.
+    async def run(self, spec: RunSpec, observe: Observe) -> Run:
+        """One run, checked against the exact sums.
 
         Raises:
             RunError: a worker did not finish. ControllerError: a switch refused. NetworkError: a switch died.
@@ -72,7 +73,7 @@ class LiveNetwork:
         if spec.algorithm == "in-network":
             lease = await self._controller.grant([host.name for host in hosts], slots=self._pace.window)
             tasks = [
-                self._task(spec, rank, self._in_network(host, lease.id, spec.values))
+                self._task(spec, rank, self._in_network(host, lease.tree.job, spec.values))
                 for rank, host in enumerate(hosts)
             ]
         else:
@@ -80,7 +81,7 @@ class LiveNetwork:
             between = self._host_based(spec.algorithm, spec, hosts)
             tasks = [self._task(spec, rank, between) for rank in range(len(hosts))]
         try:
-            ends = await run_crew(tasks, self._start_on(hosts), progress)
+            ends = await run_crew(tasks, self._start_on(hosts), observe, self._network.patience)
         finally:
             self._network.check()
             if lease is not None:
@@ -131,12 +132,14 @@ class LiveNetwork:
     def _pace(self) -> Pace:
         return self._target.pace(self._rate)
 
-    def _in_network(self, host: Host, lease: int, values: int) -> InNetwork:
+    def _in_network(self, host: Host, job: Job, values: int) -> InNetwork:
         return InNetwork(
-            lease=lease,
-            first_slot=0,
-            local=(str(host.ip), FIRST_UDP_PORT),
-            remote=(str(host.gateway), FIRST_UDP_PORT),
+            lease=job.lease,
+            first_slot=job.base,
+            first_chunk=job.first_chunk,
+            last_chunk=job.last_chunk,
+            local=(str(host.ip), job.udp_port),
+            remote=(str(host.gateway), job.udp_port),
             pace=self._pace,
             values=values,
         )
@@ -147,7 +150,8 @@ class LiveNetwork:
         return HostBased(algorithm, addresses, spec.transport, spec.shards, self._pace)
 
     def _task(self, spec: RunSpec, rank: int, collective: InNetwork | HostBased) -> Task:
-        return Task(rank, len(self._hosts(spec)), self._folder, collective, spec.work)
+        give_up = GIVE_UP * self._network.patience
+        return Task(rank, len(self._hosts(spec)), self._folder, collective, spec.work, give_up)
 
     def _hosts(self, spec: RunSpec) -> Sequence[Host]:
         if spec.hosts is None:
@@ -178,6 +182,7 @@ def host_traffic(
 async def open_network(
     network: MininetNetwork, p4info: Any, device_config: bytes, folder: Path, target: Target = EMBEDDED
 ) -> AsyncIterator[LiveNetwork]:
-    """Program the switches of a running `network`; `folder` keeps recordings until the next run."""
-    async with Controller(network.topology, p4info, device_config) as controller:
+    """Program the switches of a running `network`; `folder` keeps recordings until the next run, and the ledger."""
+    ledger = Ledger(folder / "leases.json")
+    async with Controller(network.topology, p4info, device_config, ledger, network.patience) as controller:
         yield LiveNetwork(network, controller, target, folder)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from controller.telemetry import Reason, SwitchCounts
 from experiments.checking import durations
 from experiments.compilers import CompiledProgram
+from experiments.crew import Observe
 from experiments.digits import load_digits
 from experiments.live import RunSpec, host_traffic, open_network
 from experiments.measured import Measured
@@ -29,6 +31,7 @@ from topologies.runs import scratch
 _LINK_EVENTS = {
     "loss": "lost",
     "burst": "lost_in_bursts",
+    "corrupted": "corrupted",
     "duplicated": "duplicated",
     "reordered": "reordered",
     "queue": "queue_drops",
@@ -36,12 +39,10 @@ _LINK_EVENTS = {
 }
 
 
-def run_live(
-    settings: Settings, program: CompiledProgram, logs: Path, progress: Callable[[int], None]
-) -> Measured:
+def run_live(settings: Settings, program: CompiledProgram, logs: Path, observe: Observe) -> Measured:
     """Build the network, run on it, check every sum, and take the network down.
 
-    logs: where the switches' output goes. progress: is told the all-reduces done.
+    logs: where the switches' output goes.
 
     Raises:
         RunError, NetworkError, ControllerError, ToolError: it did not come to its end.
@@ -49,9 +50,9 @@ def run_live(
     on = _target(settings)
     with (
         tempfile.TemporaryDirectory(prefix="run-", dir=scratch()) as name,
-        MininetNetwork(settings.network, on.launcher, logs) as network,
+        MininetNetwork(settings.network, on.launcher, logs, awaited=partial(observe, 0)) as network,
     ):
-        return asyncio.run(_run(settings, program, network, on, Path(name), progress))
+        return asyncio.run(_run(settings, program, network, on, Path(name), observe))
 
 
 async def _run(
@@ -60,7 +61,7 @@ async def _run(
     network: MininetNetwork,
     on: Target,
     folder: Path,
-    progress: Callable[[int], None],
+    observe: Observe,
 ) -> Measured:
     work = _work(settings)
     if isinstance(work, TrainingConfig):
@@ -78,7 +79,7 @@ async def _run(
     )
     async with open_network(network, program.p4info, program.device_config, folder, on) as live:
         before = await live.counts()
-        run = await live.run(spec, progress)
+        run = await live.run(spec, observe)
         after = await live.counts()
         events = _link_events(settings) if settings.switch == "embedded" else {}
     recordings = [Recording.open(folder, rank) for rank in range(run.workers)]
@@ -123,7 +124,7 @@ def _work(settings: Settings) -> TrainingConfig | Vectors:
 def _target(settings: Settings) -> Target:
     """The switch, its workers' pace on these links as the settings have it."""
     on = target(settings.switch)
-    changes = settings.recovery.model_dump(exclude_none=True)
+    changes = settings.recovery.model_dump(exclude_none=True) | {"checksums": settings.checksums}
     if settings.window is not None:
         changes["window"] = settings.window
     (link,) = settings.network.links_of(settings.members[0])

@@ -43,14 +43,16 @@ class LeafSpine(Table):
     uplink_rate: Rate | None = None
     oversubscription: Annotated[float, Field(gt=0)] | None = None
 
-    def build(self) -> Topology:
+    def build(self, offload: bool) -> Topology:
         """TopologyError: a number that is out of range, or two that exclude one another."""
         uplink_rate = self.uplink_rate
         if self.oversubscription is not None:
             if self.rate is None or not self.spines or uplink_rate is not None:
                 raise TopologyError("oversubscription: needs rate and a spine, and no uplink_rate beside it")
             uplink_rate = round(self.rate * self.hosts_per_leaf / self.spines / self.oversubscription)
-        return _leaf_spine(self.spines, self.leaves, self.hosts_per_leaf, self.rate, uplink_rate)
+        return _leaf_spine(
+            self.spines, self.leaves, self.hosts_per_leaf, self.rate, uplink_rate, offload=offload
+        )
 
 
 _leaf_spine = lru_cache(leaf_spine)  # points often share their network
@@ -64,12 +66,15 @@ class TopologySettings(Table):
     switches: tuple[Switch, ...] = ()
     hosts: tuple[Host, ...] = ()
     links: tuple[Link, ...] = ()
+    offload: Annotated[
+        bool, Field(description="many UDP datagrams in a frame, live, where the kernel can")
+    ] = True
 
     @cached_property
     def network(self) -> Topology:
         """What is described."""
         if self.leaf_spine is not None:
-            return self.leaf_spine.build()
+            return self.leaf_spine.build(self.offload)
         return topology_from(self.model_dump(exclude={"leaf_spine"}))
 
     @model_validator(mode="after")
@@ -168,6 +173,9 @@ class Settings(Table):
         int | None, Field(ge=1, le=SLOTS, description="packets in flight from one to another")
     ] = None
     values: Annotated[Literal[64, 256], Field(description="in a packet, in-network")] = 256
+    checksums: Annotated[
+        bool, Field(description="UDP's, in-network, live; without, each datagram is a frame of its own")
+    ] = True
     recovery: Recovery = Recovery()
     coalescing: Annotated[Seconds, Field(description="how late a host notices a packet, virtual")] = 4e-6
     switch: Engine = "embedded"
@@ -218,6 +226,7 @@ class Settings(Table):
             changes |= {
                 "transport": self.transport or ("tcp" if self.world == "live" else "selective-repeat")
             }
+            changes |= {"checksums": True}
         if self.algorithm != "parameter-server":
             changes |= {"shards": None}
         return self.model_copy(update=changes)
@@ -249,15 +258,19 @@ class Settings(Table):
             yield f"switch: {self.switch!r} cannot run in virtual time; set world = 'live'"
         if self.training is not None:
             yield "training: is live only; set world = 'live', or size in its place"
+        if not self.checksums:
+            yield "checksums: is live only; leave it out, or set world = 'live'"
+        if not self.topology.offload:
+            yield "topology.offload: is live only; leave it out, or set world = 'live'"
         if self.transport == "tcp":
             yield "transport: 'tcp' is live only; set 'selective-repeat', 'go-back-n', or world = 'live'"
 
     def _not_live(self) -> Iterator[str]:
-        if self.links.corruption:
-            yield "links.corruption: is virtual only; set loss in its place, or world = 'virtual'"
         if self.links.pause is not None:
             yield "links.pause: is virtual only; leave it out, or set world = 'virtual'"
         emulated = [name for name in self.links.given if name != "loss"]
+        if self.links.corruption and not self.checksums and self.algorithm == "in-network":
+            yield "checksums: without them links that corrupt change sums; leave it out, or set links.corruption = 0"
         if self.switch == "bmv2" and emulated:
             yield f"links.{emulated[0]}: BMv2 emulates no links; set switch = 'embedded', or leave it out"
 

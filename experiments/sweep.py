@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Protocol
 
 from experiments.compilers import PROGRAM, CompiledProgram, compile_program
+from experiments.crew import Observe
 from experiments.measured import Row, failed_row, provenance, row
 from experiments.result_files import Journal
 from experiments.settings import Settings
@@ -37,8 +38,8 @@ class Observer(Protocol):
     def found(self, count: int) -> None:
         """So many are in the journal already."""
 
-    def begun(self, settings: Settings) -> Callable[[int], None]:
-        """A live point has begun; the result is called with the all-reduces done."""
+    def begun(self, settings: Settings) -> Observe:
+        """A live point has begun, which tells how it goes on."""
 
     def finished(self, row: Row) -> None:
         """A point has a new row."""
@@ -193,14 +194,12 @@ def _free_memory() -> int:
 # -- live --------------------------------------------------------------------------------------------------------
 
 
-def _run_live(
-    settings: Settings, program: CompiledProgram, logs: Path, progress: Callable[[int], None]
-) -> Row:
+def _run_live(settings: Settings, program: CompiledProgram, logs: Path, observe: Observe) -> Row:
     from experiments.run_live import run_live
 
     def run() -> Row:
         begun = time.perf_counter()
-        measured = run_live(settings, program, logs, progress)
+        measured = run_live(settings, program, logs, observe)
         return row(settings, measured, run_seconds=time.perf_counter() - begun)
 
     return _attempt(settings, run)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import platform
 import shlex
 import shutil
 from dataclasses import dataclass
@@ -27,7 +29,6 @@ class Tool:
     name: str
     command: str
     variable: str
-    package: str
     source: str
 
     def find(self) -> list[str]:
@@ -41,17 +42,25 @@ class Tool:
             return words
         set_to = f" ({self.variable} is {os.environ[self.variable]!r})" if self.variable in os.environ else ""
         raise ToolMissingError(
-            f"{self.name} is not here: no command {words[0]}{set_to}. On Ubuntu with the p4lang packages: "
-            f"apt-get install {self.package}; or build it from {self.source}. Installed elsewhere: "
-            f"{self.variable}=/path/to/{self.command}"
+            f"{self.name} is not here: no command {words[0]}{set_to}. {packages()}; or build it from "
+            f"{self.source}. Installed elsewhere: {self.variable}=/path/to/{self.command}"
         )
+
+
+def packages() -> str:
+    """Whether there are packages of BMv2 and p4c for this release (see p4lang-packages.sh)."""
+    with contextlib.suppress(OSError):
+        release = platform.freedesktop_os_release()
+        if release["ID"] == "ubuntu" and release.get("VERSION_ID") == "22.04":
+            return "sudo ./p4lang-packages.sh installs p4lang's packages"
+        return f"p4lang has packages for Ubuntu 22.04 (vagrant up), none known for {release['PRETTY_NAME']}"
+    return "p4lang has packages for Ubuntu 22.04 (vagrant up)"
 
 
 BMV2 = Tool(
     "BMv2",
     "simple_switch_grpc",
     "FANIN_BMV2",
-    "p4lang-bmv2",
     "https://github.com/p4lang/behavioral-model",
 )
-P4C = Tool("p4c", "p4c-bm2-ss", "FANIN_P4C", "p4lang-p4c", "https://github.com/p4lang/p4c")
+P4C = Tool("p4c", "p4c-bm2-ss", "FANIN_P4C", "https://github.com/p4lang/p4c")

@@ -123,7 +123,7 @@ def run_live(point: Point, program: CompiledProgram, logs: Path) -> Measured:
             config = program.device_config
             async with open_network(network, program.p4info, config, Path(folder), target) as live:
                 before = await live.counts()
-                done = await live.run(spec, lambda _step: None)
+                done = await live.run(spec, lambda _step, _awaited: None)
                 packets = host_traffic(topology, before, await live.counts()).packets
             return Measured(
                 done.seconds.median,

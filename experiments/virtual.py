@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.ledger import GRANT, Identity, NumberSpace
 from controller.plan import (
     MulticastGroup,
     Plan,
@@ -41,7 +41,6 @@ from workers.protocol import Lease, Worker
 from workers.recovery import Recovery
 from workers.tensor import Tensor
 from workers.transport import HEADER_BYTES, PAYLOAD
-from workers.wire import CHUNKS
 
 DEFAULT_RECOVERY = Recovery()
 
@@ -101,10 +100,9 @@ class JobSpec:
 
     hosts: names, by rank; None: all of the topology. window: slots; between hosts, most packets outstanding from one
     host. counted: how many workers each believes there are (None: as many as there are; fewer makes sums saturate, and
-    they do not compare notes then). first_chunk, chunks: where a lease's chunk numbers begin, and how many it has
-    (None: all the rest). first_slot: None: after those of the jobs before. same_lease: every further grant is of the
-    same lease id, with the chunk numbers that follow; otherwise of another one.
+    they do not compare notes then). first_slot: None: after those of the jobs before.
     transport: between hosts. shards: of the parameter server, each on a worker of its own (None: on every worker).
+    chunks: numbers of a lease.
     """
 
     hosts: tuple[str, ...] | None = None
@@ -112,13 +110,11 @@ class JobSpec:
     values: int = 256
     recovery: Recovery = DEFAULT_RECOVERY
     counted: int | None = None
-    first_chunk: int = 0
-    chunks: int | None = None
-    first_slot: int | None = None
-    same_lease: bool = False
     algorithm: Algorithm = "in-network"
     transport: Transport = "selective-repeat"
     shards: int | None = None
+    chunks: int = GRANT
+    first_slot: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +128,10 @@ class ClusterSpec(JobSpec):
 
 
 class Fabric:
-    """A network in virtual time whose switches run the program like `switch`, and the jobs that share it."""
+    """A network in virtual time whose switches run the program like `switch`, and the jobs that share it.
+
+    numbers: what its packets may carry; None: all that there are, from lease 1 and chunk 0 on.
+    """
 
     def __init__(
         self,
@@ -143,13 +142,14 @@ class Fabric:
         host: HostModel = DEFAULT_HOST,
         seed: int = 0,
         observer: Observer | None = None,
+        numbers: NumberSpace | None = None,
     ) -> None:
         self.topology = topology
         self.jobs: list[Job] = []
         self.engines = {node.name: switch.another(seed) for node in topology.switches}
         self._switch, self._seed = switch, seed
         self._retired: list[Engine] = []
-        self._leases = itertools.count(1)
+        self._numbers = numbers or NumberSpace()
         self.install(plan_forwarding(topology))
         self.network = VirtualNetwork(
             topology,
@@ -182,9 +182,9 @@ class Fabric:
         job.begin(starts or [0.0] * len(job.members))
         return job
 
-    def lease(self) -> int:
-        """The number of a new lease."""
-        return next(self._leases)
+    def take_numbers(self, chunks: int) -> Identity:
+        """What the packets of a new lease carry."""
+        return self._numbers.take(chunks, {job.numbers.lease for job in self.jobs if job.numbers})
 
     @property
     def finished(self) -> bool:
@@ -286,14 +286,13 @@ class Job:
         self.members = spec.hosts or tuple(host.name for host in fabric.topology.ranked_hosts)
         self.stations: list[WorkerStation[Any]] = []
         self.leases: list[int] = []
+        self.numbers: Identity | None = None  # of the newest lease
         self._fabric = fabric
         self._inputs = inputs
         self._make_worker = make_worker
         self._udp_port, self._first_slot = udp_port, first_slot
         self._in_place = in_place
         self._plan: dict[str, SwitchPlan] = {}
-        self._lease = 0
-        self._next_chunk = spec.first_chunk
         self._between: Callable[[], None] = lambda: None
 
     def begin(self, starts: Sequence[float]) -> None:
@@ -304,10 +303,9 @@ class Job:
         """A switch has lost its state. If it added up for this job, a new lease is granted, in which all workers begin
         again with the first all-reduce that some of them has not finished. Between hosts they just go on.
         """
-        if restarted not in self._plan:
-            return
-        self._plan = {name: part for name, part in self._plan.items() if name != restarted}
-        self.regrant()
+        if restarted in self._plan:
+            del self._plan[restarted]
+            self.regrant()
 
     def reinstall(self, name: str) -> None:
         """What a switch is told of this job, once more."""
@@ -324,11 +322,11 @@ class Job:
             self._fabric.remove({name: self._plan.pop(name)})
             between()
         if cut:
-            plan = self._next_plan()
-            for part in dict(list(plan.items())[: len(plan) // 2 + 1]).items():
-                self._fabric.install(dict([part]))
+            parts = list(self._next_plan().items())
+            for name, part in parts[: len(parts) // 2 + 1]:
+                self._fabric.install({name: part})
                 between()
-                self._fabric.remove(dict([part]))
+                self._fabric.remove({name: part})
         self._between = between
         done = min(len(station.outputs) for station in self.stations)
         now = self._fabric.network.now / SECOND
@@ -360,20 +358,15 @@ class Job:
 
     def _next_plan(self) -> Plan:
         """Of a grant that there has not been yet."""
-        spec, topology = self.spec, self._fabric.topology
-        if not (self._lease and spec.same_lease):
-            self._lease, self._next_chunk = self._fabric.lease(), spec.first_chunk
-        self._first_chunk = self._next_chunk
-        self._last_chunk = CHUNKS - 1 if spec.chunks is None else self._first_chunk + spec.chunks - 1
-        self._next_chunk = self._last_chunk + 1
+        self.numbers = None  # the one before is no longer in force
+        self.numbers = self._fabric.take_numbers(self.spec.chunks)
+        topology = self._fabric.topology
         job = TreeJob(
-            self._lease,
-            self.members,
-            self._udp_port,
-            self._first_slot,
-            spec.window,
-            self._first_chunk,
-            self._last_chunk,
+            hosts=self.members,
+            udp_port=self._udp_port,
+            base=self._first_slot,
+            slots=self.spec.window,
+            **asdict(self.numbers),
         )
         return plan_aggregation(topology, aggregation_tree(topology, job))
 
@@ -381,15 +374,17 @@ class Job:
         spec = self.spec
         # A worker that counts too few of them has a rank within what it counts.
         workers = spec.counted or len(self.members)
+        assert self.numbers is not None
+        numbers = self.numbers
         lease = Lease(
-            self._lease,
+            numbers.lease,
             rank % workers,
             workers,
             spec.window,
             self._first_slot,
             spec.values,
-            self._first_chunk,
-            self._last_chunk,
+            numbers.first_chunk,
+            numbers.last_chunk,
         )
         worker = self._make_worker(lease, spec.recovery)
         if spec.counted:

@@ -1,6 +1,7 @@
 """What a worker process is asked to do and what it says on the way: the seam between `live` and `worker`.
 
-A task goes in as one JSON document, events come out as JSON documents, one a line.
+Events come out as JSON documents, one a line. The first says that the worker is ready; then its task goes in, one JSON
+document: once all are, so that the time some need to start is no time that the others wait for packets.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from workers.collective import HostBasedAlgorithm, Transport
 
 DIGITS_FILE = "digits.npz"
 
+GIVE_UP = 20.0  # seconds
+
 LiveTransport = Transport | Literal["tcp"]
 
 
@@ -27,6 +30,7 @@ class Pace:
     window: int
     segments: int
     offload: bool = True
+    checksums: bool = True  # of in-network packets
     initial_rto: float = 0.1
     min_rto: float = 0.01
     granularity: float = recovery.G
@@ -38,6 +42,8 @@ class InNetwork:
 
     lease: int
     first_slot: int
+    first_chunk: int
+    last_chunk: int
     local: tuple[str, int]
     remote: tuple[str, int]
     pace: Pace
@@ -79,7 +85,12 @@ class Task:
     folder: Path
     collective: InNetwork | HostBased
     work: TrainingConfig | Vectors
-    give_up: float = 20.0
+    give_up: float = GIVE_UP
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The worker has started and waits for its task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +115,7 @@ class Failed:
     error: str
 
 
-Event = Progress | Done | Failed
+Event = Ready | Progress | Done | Failed
 
 TASK = TypeAdapter(Task)
 EVENT: TypeAdapter[Event] = TypeAdapter(Event)

@@ -21,6 +21,7 @@ from experiments.work import (
     InNetwork,
     Pace,
     Progress,
+    Ready,
     Task,
     Vectors,
 )
@@ -36,6 +37,7 @@ from workers import (
     TcpConfig,
     UdpAllReduce,
     UdpGroupConfig,
+    native,
 )
 
 
@@ -48,14 +50,24 @@ def say(event: Event) -> None:
 def join(task: Task) -> Collective:
     """This worker's end of the collective."""
     match task.collective:
-        case InNetwork(lease, first_slot, local, remote, pace, values):
+        case InNetwork(lease, first_slot, first_chunk, last_chunk, local, remote, pace, values):
             return InNetworkAllReduce(
                 InNetworkConfig(
-                    Lease(lease, task.rank, task.workers, pace.window, first_slot, values),
+                    Lease(
+                        lease,
+                        task.rank,
+                        task.workers,
+                        pace.window,
+                        first_slot,
+                        values,
+                        first_chunk,
+                        last_chunk,
+                    ),
                     local,
                     remote,
                     segments=pace.segments,
                     offload=pace.offload,
+                    checksums=pace.checksums,
                     recovery=_recovery(pace, task),
                 )
             )
@@ -134,6 +146,8 @@ def reporting(all_reduce: Callable[[Vector], Vector]) -> Callable[[Vector], Vect
 
 def main() -> int:
     """Do the task; the exit status tells whether it was done."""
+    native.library()  # the first worker on a machine compiles it
+    say(Ready())
     task = TASK.validate_json(sys.stdin.buffer.read())
     collective: Collective | None = None
     try:

@@ -126,6 +126,10 @@ def allreduce(
             help="a Python with torch and numpy, for Gloo (else $FANIN_TORCH_PYTHON, else this one)"
         ),
     ] = None,
+    plain_frames: Annotated[
+        bool,
+        typer.Option("--plain-frames", help="each network with plain frames in place of superframes, too"),
+    ] = False,
     results: Annotated[Path, typer.Option(help="where the results go")] = Path("results/bench"),
 ) -> None:
     """All-reduce in the network, by ring over TCP and by Gloo, on the same hosts and links, round by round."""
@@ -141,12 +145,13 @@ def allreduce(
     from fanin.progress import console
     from topologies.errors import NetworkError
 
-    network = ""
+    heading = ""
 
     def show(case: Case) -> None:
-        nonlocal network
-        if case.network != network:
-            network = case.network
+        nonlocal heading
+        network = f"{case.network}, {'superframes' if case.superframes else 'plain frames'}"
+        if network != heading:
+            heading = network
             console.print(f"{network}: ms, × in-network's, Gb/s in-network", style="bold")
         console.print(_row(case), highlight=False)
         console.print(_where(case), highlight=False, style="dim")
@@ -159,7 +164,7 @@ def allreduce(
     try:
         if python is None:
             console.print("Gloo is not installed here: name a Python that has torch with --gloo-python")
-        cases = bench_allreduce(counts, lengths, python, show)
+        cases = bench_allreduce(counts, lengths, python, show, plain=plain_frames)
     except (BenchError, NetworkError, ControllerError) as error:
         raise typer.Exit(_fail("allreduce", error)) from None
     except KeyboardInterrupt:

@@ -6,7 +6,6 @@ import os
 import platform
 import re
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from typing import Literal
 from experiments.tools import BMV2, P4C, Tool, ToolError
 from fanin import shell_environment
 from p4switch.toolchain import ToolchainError, compile_folder
-from topologies import mininet_api, runs, sandbox
+from topologies import mininet_api, runs, sandbox, superframes
 from topologies.errors import NetworkError
 
 State = Literal["ok", "optional", "missing"]
@@ -24,13 +23,13 @@ State = Literal["ok", "optional", "missing"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing looked at. Of what is not there: what that costs, and how to mend it."""
+    """One thing looked at. Of what is not there: what that costs, and how to fix it."""
 
     name: str
     state: State
     detail: str
     costs: str = ""
-    mend: str = ""
+    fix: str = ""
 
 
 def examine() -> Iterator[Finding]:
@@ -39,7 +38,8 @@ def examine() -> Iterator[Finding]:
     yield _python()
     yield _namespaces()
     yield from _kernel()
-    yield _socket_offload()
+    yield _packet_sockets()
+    yield _superframes()
     yield _mininet()
     yield from _commands()
     yield _c_compiler()
@@ -61,7 +61,7 @@ def _machine() -> Finding:
         "optional",
         detail,
         costs="the demo takes longer, and its times say more of the processor than of the links",
-        mend="2 cores and 2 GiB are enough",
+        fix="2 cores and 2 GiB are enough",
     )
 
 
@@ -85,10 +85,10 @@ class _Probe:
     name: str
     script: str
     costs: str
-    mend: str
-    needed: bool = True
+    fix: str
 
 
+_VETH = "ip link add name veth0 type veth peer name veth1"
 _MODULE = "sudo modprobe {}; some slim kernels leave the module to another package (linux-modules-extra-…)"
 _PROBES = (
     _Probe("veth", "ip link show dev veth0", "no network can be built", _MODULE.format("veth")),
@@ -107,48 +107,79 @@ _PROBES = (
         "switches do not start: the host's own stack would process each of their packets again",
         _MODULE.format("cls_bpf"),
     ),
-    _Probe(
-        "segmentation offload",
-        "ethtool -k veth0 | grep -q 'tx-udp-segmentation: on'",
-        "datagrams cross the network one by one: large all-reduces take several times as long",
-        "a kernel from 5.3 on lets veth carry superframes; ethtool -K INTERFACE tx-udp-segmentation on",
-        needed=False,
-    ),
 )
+# Prints the bytes that wait for a switch at most.
+_PORT = """
+import os, socket, sys
+from p4switch.library import runtime
+opened = runtime().port_open(b"veth0")
+if opened < 0:
+    sys.exit(os.strerror(-opened))
+print(socket.socket(fileno=opened).getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF))
+"""
+_ENOUGH_BUFFER = 8 << 20
 
 
 def _kernel() -> Iterator[Finding]:
-    user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     for probe in _PROBES:
-        script = f"ip link add name veth0 type veth peer name veth1 && {probe.script}"
-        done = subprocess.run(
-            ["unshare", *user, "--net", "--", "sh", "-c", script],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = _inside("sh", "-c", f"{_VETH} && {probe.script}")
         if done.returncode == 0:
             yield Finding(probe.name, "ok", "works")
         else:
-            state: State = "missing" if probe.needed else "optional"
-            said = done.stderr.strip().splitlines()[-1:] or ["not there"]
-            yield Finding(probe.name, state, said[0], probe.costs, probe.mend)
+            yield Finding(probe.name, "missing", _last_line(done.stderr), probe.costs, probe.fix)
 
 
-def _socket_offload() -> Finding:
-    udp_segment = 103  # linux/udp.h
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
-        try:
-            udp.setsockopt(socket.IPPROTO_UDP, udp_segment, 0)
-        except OSError as error:
-            return Finding(
-                "UDP_SEGMENT",
-                "optional",
-                str(error),
-                "workers send each datagram with a system call of its own",
-                "a kernel from 4.18 on has it",
-            )
-    return Finding("UDP_SEGMENT", "ok", "works")
+def _inside(*command: str) -> subprocess.CompletedProcess[str]:
+    """A command in fresh namespaces."""
+    user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    return subprocess.run(
+        ["unshare", *user, "--net", "--", *command], capture_output=True, text=True, check=False
+    )
+
+
+def _last_line(text: str) -> str:
+    return (text.strip().splitlines() or ["not there"])[-1]
+
+
+def _packet_sockets() -> Finding:
+    """As the switch opens them, if it can be compiled here."""
+    try:
+        compile_folder()
+    except (ToolchainError, OSError):
+        return Finding("packet sockets", "optional", "not tried: the switch is not compiled here")
+    done = _inside("sh", "-c", f'{_VETH} && exec "$0" -c "$1"', sys.executable, _PORT)
+    if done.returncode != 0:
+        return Finding(
+            "packet sockets",
+            "missing",
+            _last_line(done.stderr),
+            "switches do not start",
+            "a kernel from 4.20 on has all that they need (PACKET_IGNORE_OUTGOING is the latest)",
+        )
+    size = int(done.stdout)
+    if size >= _ENOUGH_BUFFER:
+        return Finding("packet sockets", "ok", f"buffers of {size >> 20} MiB")
+    return Finding(
+        "packet sockets",
+        "optional",
+        f"buffers of {size >> 10} KiB only, since only root has larger ones than net.core.rmem_max",
+        "on a busy machine frames are lost for want of room, and sent again",
+        f"sudo sysctl -w net.core.rmem_max={_ENOUGH_BUFFER * 4}, or run it as root",
+    )
+
+
+def _superframes() -> Finding:
+    done = _inside(sys.executable, "-m", "topologies.superframes")
+    refusal = done.stdout.strip() if done.returncode == 0 else _last_line(done.stderr)
+    if not refusal:
+        return Finding("superframes", "ok", "pass between hosts and switches, both ways")
+    return Finding(
+        "superframes",
+        "optional",
+        refusal,
+        superframes.COSTS,
+        "Linux 6.2 or later",
+    )
 
 
 def _mininet() -> Finding:
@@ -167,8 +198,8 @@ def _commands() -> Iterator[Finding]:
         if place:
             yield Finding(command, "ok", place)
         else:
-            mend = f"sudo apt-get install {package}"
-            yield Finding(command, "missing", "not on PATH", "no network can be built", mend)
+            fix = f"sudo apt-get install {package}"
+            yield Finding(command, "missing", "not on PATH", "no network can be built", fix)
 
 
 def _c_compiler() -> Finding:
@@ -208,8 +239,8 @@ def _shell() -> Finding:
 def _tshark() -> Finding:
     if place := shutil.which("tshark"):
         return Finding("tshark", "ok", place)
-    mend = "sudo apt-get install tshark, or open captures in Wireshark elsewhere"
-    return Finding("tshark", "optional", "not here", "the dissector's tests are skipped", mend)
+    fix = "sudo apt-get install tshark, or open captures in Wireshark elsewhere"
+    return Finding("tshark", "optional", "not here", "the dissector's tests are skipped", fix)
 
 
 def _leftovers() -> Finding:

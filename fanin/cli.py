@@ -12,6 +12,7 @@ from fanin.compile import compile_program
 from fanin.demo import demo
 from fanin.diff import diff
 from fanin.doctor import doctor
+from fanin.fuzz import fuzz
 from fanin.link import link
 from fanin.plot import plot
 from fanin.run import run
@@ -45,6 +46,7 @@ app.command("stf")(stf)
 app.command("trace")(trace)
 app.command("clean")(clean)
 app.command("soak")(soak)
+app.command("fuzz")(fuzz)
 app.command("validate")(validate)
 app.add_typer(bench, name="bench")
 

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from experiments.tools import ToolError
-from fanin.options import Captures, Leaves, ProgramCompiler, Rate, Spines, Switch, Workers, hosts_per_leaf
+from fanin.options import (
+    Captures,
+    Leaves,
+    Offload,
+    ProgramCompiler,
+    Rate,
+    Spines,
+    Switch,
+    Workers,
+    hosts_per_leaf,
+)
 from topologies.errors import NetworkError
 from topologies.model import TopologyError, leaf_spine
 from topologies.sandbox import SandboxError, enter
@@ -27,6 +37,7 @@ def demo(
     ] = 0.01,
     switch: Switch = "embedded",
     compiler: ProgramCompiler = "embedded",
+    offload: Offload = True,
     pcap: Captures = None,
     results: Annotated[Path, typer.Option(help="where the results go")] = Path("results/demo"),
 ) -> None:
@@ -49,7 +60,7 @@ def demo(
     try:
         on = target(switch)
         link_rate = on.rate if rate is None else round(rate * 1e6)
-        topology = leaf_spine(spines, leaves, in_each, rate=link_rate)
+        topology = leaf_spine(spines, leaves, in_each, rate=link_rate, offload=offload)
         with ProgressObserver() as observer:
             observer.stage(f"compiling p4src/{PROGRAM.name}")
             program = compile_program(PROGRAM, compiler)

@@ -42,8 +42,8 @@ def link(
 ) -> None:
     """Show what the emulated links of a running switch do and have done, or change it, both ways.
 
-    Properties: rate, delay, jitter, queue_bytes, ecn_bytes, loss, duplication, reordering, displacement,
-    burst=BEGIN/END/LOSS, overhead, seed. They take effect at once.
+    Properties: rate, delay, jitter, queue_bytes, ecn_bytes, loss, corruption, duplication, reordering,
+    displacement, burst=BEGIN/END/LOSS, overhead, seed. They take effect at once.
     """
     try:
         given = _given(changes or [], clear)
@@ -126,7 +126,9 @@ def _show(found: list[tuple[_OneWay, dict[str, Any]]]) -> None:
 
     from fanin.progress import console
 
-    table = Table("from", "to", "does", "sent", "dropped", "waiting, most", "late by, most", box=None)
+    table = Table(
+        "from", "to", "does", "sent", "dropped", "corrupted", "waiting, most", "late by, most", box=None
+    )
     for way, state in found:
         does = " ".join(f"{name}={_short(value)}" for name, value in sorted(state["properties"].items()))
         row = [way.sender, way.receiver, does or "nothing"]
@@ -136,6 +138,7 @@ def _show(found: list[tuple[_OneWay, dict[str, Any]]]) -> None:
             row += [
                 f"{state['sent']:,}",
                 drops or "0",
+                f"{state['corrupted']:,}",
                 f"{state['queue_bytes']:,}, {state['highest_queue_bytes']:,} B",
                 f"{late['mean'] * 1e6:.0f}, {late['most'] * 1e6:,.0f} us",
             ]

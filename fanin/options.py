@@ -19,6 +19,9 @@ Switch = Annotated[
 ProgramCompiler = Annotated[
     Compiler, typer.Option(help="what compiles the P4 program: ours, or p4c-bm2-ss (FANIN_P4C)")
 ]
+Offload = Annotated[
+    bool, typer.Option(help="many UDP datagrams in a frame, where the kernel can; sums are the same without")
+]
 Captures = Annotated[
     Path | None,
     typer.Option("--pcap", help="a folder for a capture of each port; superframes stay whole in it"),

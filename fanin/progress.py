@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from experiments.crew import Observe
 from experiments.live import RunSpec
 from experiments.measured import Row
 from experiments.settings import Settings
 
 console = Console()
+
+
+def _observe(progress: Progress, task: TaskID, step: int, awaited: str) -> None:
+    progress.update(task, completed=step, awaited=awaited and f"waiting for {awaited}")
 
 
 class ProgressObserver:
@@ -25,8 +30,10 @@ class ProgressObserver:
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
+            TextColumn("{task.fields[awaited]}"),
             console=console,
         )
+        self._start: TaskID | None = None
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -41,11 +48,20 @@ class ProgressObserver:
         """Something that takes a moment has begun."""
         self._progress.console.print(f"[dim]{text} …[/]")
 
-    def run(self, spec: RunSpec, steps: int) -> Callable[[int], None]:
+    def awaits(self, who: str) -> None:
+        """It goes on once `who` is ready; shown until a run begins."""
+        if self._start is None:
+            self._start = self._progress.add_task("", total=None, awaited="")
+        _observe(self._progress, self._start, 0, who)
+
+    def run(self, spec: RunSpec, steps: int) -> Observe:
         """A run of `steps` all-reduces has begun."""
+        if self._start is not None:
+            self._progress.remove_task(self._start)
+            self._start = None
         loss = f", {spec.loss:.0%} loss" if spec.loss else ""
-        task = self._progress.add_task(f"{spec.name}, {spec.algorithm}{loss}", total=steps)
-        return lambda step: self._progress.update(task, completed=step)
+        task = self._progress.add_task(f"{spec.name}, {spec.algorithm}{loss}", total=steps, awaited="")
+        return partial(_observe, self._progress, task)
 
 
 class PointsProgress:
@@ -59,10 +75,10 @@ class PointsProgress:
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
-            TextColumn("{task.fields[note]}"),
+            TextColumn("{task.fields[awaited]}"),
             console=console,
         )
-        self._points = self._progress.add_task(name, total=points, note="")
+        self._points = self._progress.add_task(name, total=points, awaited="")
         self._live: TaskID | None = None
 
     def __enter__(self) -> Self:
@@ -80,17 +96,17 @@ class PointsProgress:
             self._progress.console.print(f"{count} of {self._total} points are there already")
             self._progress.update(self._points, completed=count)
 
-    def begun(self, settings: Settings) -> Callable[[int], None]:
+    def begun(self, settings: Settings) -> Observe:
         """A live point has begun."""
         total = None if settings.training else settings.repetitions
-        task = self._live = self._progress.add_task(settings.algorithm, total=total, note="")
-        return lambda step: self._progress.update(task, completed=step)
+        task = self._live = self._progress.add_task(settings.algorithm, total=total, awaited="")
+        return partial(_observe, self._progress, task)
 
     def finished(self, row: Row) -> None:
         """A point has a new row."""
         self._failed += row["error"] is not None
         note = f"{self._failed} failed" if self._failed else ""
-        self._progress.update(self._points, advance=1, note=note)
+        self._progress.update(self._points, advance=1, awaited=note)
         if self._live is not None:
             self._progress.remove_task(self._live)
             self._live = None

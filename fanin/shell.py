@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import Annotated, NoReturn
 
 import typer
 
 from fanin import shell_environment
 from topologies.errors import NetworkError
-from topologies.running import find_network
+from topologies.running import JOB_SERVICE, find_network
 
-# The controller has 1000 (controller/connection.py).
-_TAKE_OVER, _ONLY_LOOK = 2000, 1
+_ONLY_LOOK = 1  # below the controller's election id
 
 Run = Annotated[
     int | None, typer.Option(help="process id of the fanin that runs the network, if there are several")
@@ -35,7 +35,8 @@ def shell(
             typer.echo("setting up p4runtime-shell in an environment of its own …", err=True)
         shell_environment.set_up()
         place = network.switches[switch]
-        election = _ONLY_LOOK if read_only else _TAKE_OVER
+        # Above the controller's, which takes the next higher one when it needs the switch again.
+        election = _ONLY_LOOK if read_only else int(time.time())
         argv = [
             *(str(shell_environment.PYTHON), "-m", "p4runtime_sh"),
             *("--grpc-addr", f"127.0.0.1:{place.grpc_port}", "--device-id", str(place.device_id)),
@@ -53,10 +54,16 @@ def execute(
     command: Annotated[list[str], typer.Argument(help="such as: ping 10.2.0.1")],
     run: Run = None,
 ) -> None:
-    """Run a command on a host of a network that is up."""
+    """Run a command on a host of a network that is up.
+
+    A Python program there takes part in all-reduces by `workers.join()`.
+    """
+    from workers.membership import HOST, SERVICE  # which imports numpy
+
     try:
         network = find_network(node, run)
         argv = network.inside(command, node if node in network.hosts else None)
+        os.environ |= {HOST: node, SERVICE: str(network.run.folder / JOB_SERVICE)}
     except NetworkError as error:
         typer.echo(f"fanin exec: {error}", err=True)
         raise typer.Exit(1) from None

@@ -1,4 +1,4 @@
-"""`fanin up`: a network with its program, routes and a lease, for as long as one likes."""
+"""`fanin up`: a network with its program and routes, and leases for who runs on it, for as long as one likes."""
 
 from __future__ import annotations
 
@@ -10,15 +10,26 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from experiments.tools import ToolError
-from fanin.options import Captures, Leaves, ProgramCompiler, Rate, Spines, Switch, Workers, hosts_per_leaf
+from fanin.options import (
+    Captures,
+    Leaves,
+    Offload,
+    ProgramCompiler,
+    Rate,
+    Spines,
+    Switch,
+    Workers,
+    hosts_per_leaf,
+)
 from topologies.errors import NetworkError
 from topologies.model import TopologyError, leaf_spine
+from topologies.running import JOB_SERVICE
+from topologies.runs import scratch
 from topologies.sandbox import SandboxError, enter
 
 if TYPE_CHECKING:
     from finsy.proto.p4.config.v1.p4info_pb2 import P4Info
 
-    from controller.controller import Lease
     from experiments.targets import Target
     from topologies.mininet_net import MininetNetwork
     from topologies.model import Topology
@@ -33,13 +44,14 @@ def up(
     rate: Rate = None,
     switch: Switch = "embedded",
     compiler: ProgramCompiler = "embedded",
+    offload: Offload = True,
     pcap: Captures = None,
     logs: Annotated[Path, typer.Option(help="where the switches' output goes")] = Path("results/up"),
 ) -> None:
-    """Build a network, program it, grant a lease to all hosts, and keep it up until Ctrl-C.
+    """Build a network, program it, and keep it up until Ctrl-C.
 
     Meanwhile, in another terminal: `fanin shell leaf1` for p4runtime-shell, `fanin exec h1 ping 10.2.0.1` for a
-    command on a host.
+    command on a host. Python programs on the hosts that call `workers.join()` form a job and get a lease.
     """
     in_each = hosts_per_leaf(workers, leaves)
     try:
@@ -57,7 +69,7 @@ def up(
     try:
         on = target(switch)
         link_rate = on.rate if rate is None else round(rate * 1e6)
-        topology = leaf_spine(spines, leaves, in_each, rate=link_rate)
+        topology = leaf_spine(spines, leaves, in_each, rate=link_rate, offload=offload)
         program = compile_program(PROGRAM, compiler)
         with MininetNetwork(topology, on.launcher, logs, pcap) as network:
             asyncio.run(_keep_up(network, program.p4info, program.device_config, on))
@@ -69,18 +81,30 @@ def up(
 
 async def _keep_up(network: MininetNetwork, p4info: P4Info, device_config: bytes, on: Target) -> None:
     from controller.controller import Controller
+    from controller.ledger import Ledger
+    from controller.membership import JobService
+    from experiments.jobs import NetworkJobs
 
     topology = network.topology
     rate = topology.links_of(topology.ranked_hosts[0].name)[0].rate_bits_per_second
-    async with Controller(topology, p4info, device_config) as controller:
-        hosts = [host.name for host in topology.ranked_hosts]
-        _show(topology, await controller.grant(hosts, slots=on.pace(rate).window))
-        while True:
-            network.check()
-            await asyncio.sleep(_LOOK_SECONDS)
+    folder = scratch()
+    assert folder is not None  # as in every sandbox
+    ledger = Ledger(folder / "leases.json")
+    async with Controller(topology, p4info, device_config, ledger, network.patience) as controller:
+        jobs = NetworkJobs(controller, topology, on.pace(rate))
+        service = JobService([host.name for host in topology.ranked_hosts], jobs.grant, _complain)
+        async with service.serve(folder / JOB_SERVICE):
+            _show(topology)
+            while True:
+                network.check()
+                await asyncio.sleep(_LOOK_SECONDS)
 
 
-def _show(topology: Topology, lease: Lease) -> None:
+def _complain(message: str) -> None:
+    typer.echo(f"fanin up: {message}", err=True)
+
+
+def _show(topology: Topology) -> None:
     from rich.table import Table
 
     from fanin.progress import console
@@ -89,27 +113,22 @@ def _show(topology: Topology, lease: Lease) -> None:
     for switch in topology.switches:
         peers = sorted(_peers(topology, switch.name))
         neighbours = ", ".join(f"{port}: {peer}" for port, peer in peers)
-        root = ", root of the tree" if lease.tree.root.switch == switch.name else ""
         row = (
             switch.name,
-            switch.role + root,
+            switch.role,
             str(switch.device_id),
             f"127.0.0.1:{switch.grpc_port}",
             neighbours,
         )
         switches.add_row(*row)
-    hosts = Table("host", "rank", "address", "sends to", box=None)
+    hosts = Table("host", "rank", "address", "gateway", box=None)
     for host in topology.ranked_hosts:
-        job = lease.tree.job
-        hosts.add_row(
-            host.name, str(host.rank), f"{host.ip}:{job.udp_port}", f"{host.gateway}:{job.udp_port}"
-        )
+        hosts.add_row(host.name, str(host.rank), str(host.ip), str(host.gateway))
     console.print(switches, hosts, sep="\n\n")
-    job = lease.tree.job
     console.print(
-        f"\nLease {lease.id}: slots {job.base} to {job.base + job.slots - 1}. The network is up until Ctrl-C; "
-        f"in another terminal:\n  fanin shell {topology.leaves[0].name}\n  fanin exec {topology.ranked_hosts[0].name} "
-        f"ping {topology.ranked_hosts[-1].ip}",
+        "\nThe network is up until Ctrl-C; in another terminal:\n"
+        f"  fanin shell {topology.leaves[0].name}\n"
+        f"  fanin exec {topology.ranked_hosts[0].name} ping {topology.ranked_hosts[-1].ip}",
         highlight=False,
     )
 
@@ -120,5 +139,5 @@ def _peers(topology: Topology, switch: str) -> Iterator[tuple[int, str]]:
 
 
 def _fail(message: object) -> int:
-    typer.echo(f"fanin up: {message}", err=True)
+    _complain(str(message))
     return 1

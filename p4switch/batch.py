@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p4switch.library import runtime
-
-LONGEST_PACKET = 65600  # as in runtime/switch.h
+from p4switch.program import LONGEST_PACKET
 
 _HEAD = np.dtype([("source", np.uint32), ("port", np.uint32), ("length", np.uint32)])
 

@@ -33,20 +33,19 @@ from p4switch.entries import (
 )
 from p4switch.expressions import Field
 from p4switch.hash_state import HashState
-from p4switch.library import Collected, LinkStatistics, PortStatistics, load_program, runtime
+from p4switch.library import Collected, Drops, LinkStatistics, PortStatistics, load_program, runtime
 from p4switch.links import Direction, LinkProperties
 from p4switch.live import LivePorts, PortError
 from p4switch.match_table import MatchTable
 from p4switch.meters import Meter
-from p4switch.program import Program, RegisterArray
+from p4switch.program import LONGEST_PACKET, Program, RegisterArray
 from p4switch.reader import read_program
 from p4switch.replicas import ReplicaGroups
+from p4switch.sizes import check_sizes
 from p4switch.toolchain import compile_program
 from p4switch.trace.conditions import parse_conditions
 from p4switch.trace.tracer import Tracer
 from p4switch.value_sets import ValueSetState
-
-LONGEST_PACKET = 65600  # as in runtime/switch.h: IPv4 has 65,535 bytes, before Ethernet and tags
 
 
 class Engine:
@@ -115,6 +114,7 @@ class Engine:
         with ThreadPoolExecutor(1) as executor:
             making = executor.submit(runtime)  # which is compiled at the same time, if it has to be
             program = read_program(config)
+            check_sizes(program)
             library = load_program(compile_program(config, lambda: translate(program)))
             making.result()
         return cls(program, config, library, cpu_port, drop_port, seed)
@@ -348,6 +348,13 @@ class Engine:
         """Whether log_msg() writes to stderr."""
         with self._locked():
             runtime().switch_log(self._base, wanted)
+
+    def drops(self) -> Drops:
+        """How many packets were dropped because something has a bound."""
+        found = Drops()
+        with self._locked():
+            runtime().switch_drops(self._base, ctypes.byref(found))
+        return found
 
     def failed_assertions(self) -> int:
         """How many packets were dropped because assert() or assume() was false."""

@@ -18,14 +18,31 @@ class Collected(ctypes.Structure):
     _fields_ = (("bytes", c_void_p), ("used", c_uint64), ("capacity", c_uint64))
 
 
+class Drops(ctypes.Structure):
+    """`struct drops`: packets dropped because something has a bound.
+
+    Longer than a packet can be when they left; after too many passes of them and their copies; because too much waited
+    for its next pass; in an action that went round and round.
+    """
+
+    _fields_ = tuple((name, c_uint64) for name in ("too_long", "too_often", "no_room", "too_many_jumps"))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Drops) and bytes(self) == bytes(other)
+
+    def __repr__(self) -> str:
+        return f"Drops({', '.join(f'{name}={getattr(self, name)}' for name, *_ in self._fields_)})"
+
+
 class PortStatistics(ctypes.Structure):
     """Of one port, since it was opened: packets (and frames, which offload makes fewer), packets not sent, frames
-    that came faster than they were taken, bytes, and how many of the packets had a group's address.
+    that came faster than they were taken, frames that the socket lost with an error, bytes, and how many of the
+    packets had a group's address.
     """
 
     _fields_ = (
         *((name, c_uint64) for name in ("received", "received_frames", "sent", "sent_frames")),
-        *((name, c_uint64) for name in ("dropped", "missed")),
+        *((name, c_uint64) for name in ("dropped", "missed", "receive_errors", "send_errors")),
         *((name, c_uint64) for name in ("received_bytes", "received_multicast", "received_broadcast")),
         *((name, c_uint64) for name in ("sent_bytes", "sent_multicast", "sent_broadcast")),
     )
@@ -36,7 +53,7 @@ class LinkSettings(ctypes.Structure):
 
     _fields_ = (
         *((name, c_double) for name in ("rate", "delay", "jitter", "queue_bytes", "ecn_bytes")),
-        *((name, c_double) for name in ("loss", "duplication", "reordering", "displacement")),
+        *((name, c_double) for name in ("loss", "corruption", "duplication", "reordering", "displacement")),
         *((name, c_double) for name in ("burst_begin", "burst_end", "burst_loss", "overhead")),
         ("seed", c_uint64),
     )
@@ -48,7 +65,7 @@ class LinkStatistics(ctypes.Structure):
     _fields_ = (
         *((name, c_uint64) for name in ("offered", "sent", "sent_bytes")),
         *((name, c_uint64) for name in ("lost", "burst_lost", "queue_dropped", "memory_dropped")),
-        *((name, c_uint64) for name in ("marked", "duplicated", "reordered", "highest_bytes")),
+        *((name, c_uint64) for name in ("marked", "corrupted", "duplicated", "reordered", "highest_bytes")),
         *((name, c_uint64) for name in ("lateness_sum", "lateness_most", "late", "queue_bytes", "held")),
     )
 
@@ -63,6 +80,7 @@ SIGNATURES = {
     "switch_hash_state": (c_void_p, [c_void_p, c_uint32]),
     "switch_log": (None, [c_void_p, c_bool]),
     "switch_failures": (c_uint64, [c_void_p]),
+    "switch_drops": (None, [c_void_p, POINTER(Drops)]),
     "switch_keep_digests": (None, [c_void_p, c_int32]),
     "switch_digests": (c_uint64, [c_void_p, POINTER(c_void_p)]),
     "switch_set_replicas": (

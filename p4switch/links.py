@@ -44,7 +44,8 @@ class LinkProperties:
     jitter: up to this many seconds more for each packet, which does not overtake the one before.
     queue_bytes: a packet that finds no room is dropped; None: there always is.
     ecn_bytes: a packet that finds more waiting is marked, if it is ECN-capable (RFC 3168).
-    loss, duplication, reordering: probabilities, for each packet by itself.
+    loss, corruption, duplication, reordering: probabilities, for each packet by itself. In a corrupted packet one bit
+    is flipped, anywhere from the Ethernet header on.
     displacement: seconds that a reordered packet, or the copy of a duplicated one, may come later.
     overhead: bytes that a frame takes on the wire besides its own.
     seed: of what is drawn.
@@ -56,6 +57,7 @@ class LinkProperties:
     queue_bytes: int | None = None
     ecn_bytes: int | None = None
     loss: float = 0.0
+    corruption: float = 0.0
     duplication: float = 0.0
     reordering: float = 0.0
     displacement: float = 0.0
@@ -77,6 +79,7 @@ class LinkProperties:
             queue_bytes=math.inf if self.queue_bytes is None else self.queue_bytes,
             ecn_bytes=math.inf if self.ecn_bytes is None else self.ecn_bytes,
             loss=self.loss,
+            corruption=self.corruption,
             duplication=self.duplication,
             reordering=self.reordering,
             displacement=self.displacement,
@@ -149,6 +152,7 @@ def report(properties: LinkProperties, statistics: LinkStatistics | None) -> dic
                 "memory": statistics.memory_dropped,
             },
             "marked": statistics.marked,
+            "corrupted": statistics.corrupted,
             "duplicated": statistics.duplicated,
             "reordered": statistics.reordered,
             "lateness": {
@@ -223,6 +227,7 @@ _READERS = {
     "queue_bytes": _bytes,
     "ecn_bytes": _bytes,
     "loss": _probability,
+    "corruption": _probability,
     "duplication": _probability,
     "reordering": _probability,
     "displacement": _seconds,

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from p4switch.library import LinkStatistics, PortStatistics, runtime
 from p4switch.links import Direction, LinkProperties
+from p4switch.program import LONGEST_PACKET
 
 # Drops what comes in behind the tap: else the host's own stack would process (and answer) every packet a second time.
 # The program is classic BPF, "return 2", which clsact reads as TC_ACT_SHOT.
@@ -112,6 +113,10 @@ class LivePorts:
         """Hands a packet to the forwarding thread."""
         if self._control is None:
             raise PortError("packet-out needs a CPU port")
+        if len(packet) > LONGEST_PACKET:
+            raise PortError(
+                f"a packet of {len(packet)} bytes: with its headers it has at most {LONGEST_PACKET}"
+            )
         self._control.send(struct.pack("=I", port) + packet)
 
     def now(self) -> int:

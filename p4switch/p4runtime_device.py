@@ -26,7 +26,7 @@ from p4switch.p4runtime_watch import WatchedPorts
 from p4switch.port_counters import PortCounters, port_counters
 from p4switch.port_status import PortMonitor
 from p4switch.program import ProgramError
-from p4switch.toolchain import ToolchainError
+from p4switch.toolchain import CompileLimitError, ToolchainError
 
 _log = logging.getLogger(__name__)
 
@@ -103,6 +103,8 @@ class Device:
             engine = self._engine(_bmv2_json(config.p4_device_config))
         except ProgramError as error:
             raise invalid(f"the device config cannot be loaded: {error}") from error
+        except (CompileLimitError, MemoryError) as error:
+            raise P4RuntimeError(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error)) from error
         except ToolchainError as error:
             raise P4RuntimeError(grpc.StatusCode.INTERNAL, str(error)) from error
         entities = Entities(config.p4info, engine, self._watched)
@@ -184,7 +186,10 @@ class Device:
         if self._committed is None:
             raise no_pipeline()
         packet = self._committed.packet_out.pack(message)
-        self._committed.engine.packet_out(packet, self._cpu_port)
+        try:
+            self._committed.engine.packet_out(packet, self._cpu_port)
+        except PortError as error:
+            raise invalid(f"packet-out: {error}") from None
 
     def set_link(self, port: int, direction: Direction, given: Mapping[str, Any]) -> None:
         """Change properties of an emulated link at once, and for pipelines to come; raises LinkError."""

@@ -10,9 +10,16 @@ from dataclasses import dataclass, field
 
 from p4switch.expressions import Constant, Expression, Field, HeaderName
 
+LONGEST_PACKET = 65600  # as in runtime/switch.h: IPv4 has 65,535 bytes, before Ethernet and tags
+MAX_MESSAGE = 1000  # characters: gRPC's clients take 8 KB of everything that is said of an error
+
 
 class ProgramError(Exception):
     """A BMv2 JSON that is malformed, or that asks for what this switch does not run; names the element."""
+
+    def __init__(self, message: str) -> None:
+        cut = message if len(message) <= MAX_MESSAGE else f"{message[:MAX_MESSAGE]}…"
+        super().__init__("".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in cut))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +90,11 @@ class HeaderType:
     def varbit(self) -> FieldType | None:
         """The field of varying width."""
         return next((f for f in self.fields if f.varying), None)
+
+    @property
+    def shape(self) -> tuple[tuple[int, bool], ...]:
+        """What headers have in common that can be assigned to each other: widths of fields, and which is the varbit."""
+        return tuple((f.width, f.varying) for f in self.fields)
 
     def field(self, name: str) -> FieldType | None:
         """The field of that name, if there is one."""

@@ -9,6 +9,7 @@ from p4switch.library import runtime
 
 MULTICAST_GROUPS = 65536
 SESSIONS = 32768
+MAX_REPLICAS = 4096  # of a group: all of them are made while nothing else happens
 
 
 class ReplicaGroups:
@@ -55,6 +56,11 @@ class ReplicaGroups:
         if not least <= number < most:
             raise TableError(
                 TableErrorCode.INVALID_ARGUMENT, f"{self._name(number)} is not in {least}..{most - 1}"
+            )
+        if len(replicas) > MAX_REPLICAS:
+            raise TableError(
+                TableErrorCode.RESOURCE_EXHAUSTED,
+                f"{self._name(number)}: {len(replicas)} replicas: a group has at most {MAX_REPLICAS}",
             )
         for replica in replicas:
             if not (0 <= replica.port < 1 << 32 and 0 <= replica.instance < 1 << 16):

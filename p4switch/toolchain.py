@@ -1,12 +1,21 @@
-"""Compiles C with the system's compiler into shared libraries, and keeps them in a cache by content."""
+"""Compiles C with the system's compiler into shared libraries, and keeps them in a cache by content.
+
+What is compiled may be a stranger's program: the compiler has limits of time, memory and output, an environment of its
+own and, where that is permitted, no network. What is loaded comes from a folder that nobody else can write to.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
+import logging
 import os
+import re
 import shutil
+import signal
+import stat
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -25,12 +34,46 @@ TRANSLATION = (
     "program.py",
     "words.py",
 )  # what decides how a program is translated
-_BUILD = 'built=$1 library=$2; shift 2; "$@" && mv -f "$built" "$library"'
-FLAGS = ("-std=gnu11", "-O3", "-march=native", "-fPIC", "-shared", "-pthread")
+CPUINFO = Path("/proc/cpuinfo")
+PROCESSOR = (
+    "vendor_id",
+    "cpu family",
+    "model\t",
+    "flags",
+    "Features",
+    "CPU implementer",
+    "CPU part",
+    "CPU variant",
+)
+FLAGS = ("-std=gnu11", "-O3", "-fPIC", "-shared", "-pthread")
+NATIVE = ("-march=native", "-mcpu=native")  # which of them means this processor depends on the compiler
+
+MAX_MEMORY = 4 << 30  # bytes of address space, of each of the compiler's processes
+MAX_OUTPUT = 256 << 20  # bytes of each file
+_MAX_SECONDS = 600  # of processor time, of each process; twice that by the clock
+_MAX_MESSAGE = 2000  # characters of what the compiler says: gRPC's clients take 8 KB of everything
+_BUILD = """
+built=$1 library=$2; shift 2
+ulimit -c 0; ulimit -t "$SECONDS_LIMIT" || :; ulimit -v "$MEMORY_LIMIT" || :; ulimit -f "$OUTPUT_LIMIT" || :
+mkdir -p "$TMPDIR" && "$@" && mv -f "$built" "$library"
+status=$?
+rm -rf "$TMPDIR" "$built"
+exit $status
+"""
+_SIGNALS = 128  # of the shell: the status of what a signal has ended
+_LIMIT_REACHED = re.compile(
+    r"limit exceeded|out of memory|memory exhausted|annot allocate memory|bad_alloc|failed to map|signal terminated",
+    re.IGNORECASE,
+)
+_log = logging.getLogger(__name__)
 
 
 class ToolchainError(Exception):
     """There is no usable C compiler, or it refused generated code; the message says how to mend it."""
+
+
+class CompileLimitError(ToolchainError):
+    """The compiler was stopped: what it was given would have taken too much time, memory or disk."""
 
 
 def compile_program(config: bytes, translate: Callable[[], str], *, traced: bool = False) -> Path:
@@ -45,7 +88,7 @@ def compile_program(config: bytes, translate: Callable[[], str], *, traced: bool
     with _only_one_compiles(library) as lock:
         if not library.exists():
             source = library.with_suffix(".c")
-            source.write_text(translate())
+            source.write_text(translate(), encoding="utf-8")
             _compile(library, (source,), lock)
     return library
 
@@ -68,14 +111,38 @@ def cache_directory() -> Path:
     return Path(base) / "fanin"
 
 
+def private_folder(path: Path) -> Path:
+    """The folder, made if need be; raises ToolchainError if anybody else could put a library into it."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = path.stat()
+    trusted = {os.geteuid()} | ({int(os.environ.get("SUDO_UID", 0))} if os.geteuid() == 0 else set())
+    if found.st_uid not in trusted:
+        reason = f"it belongs to user {found.st_uid}, not to {os.geteuid()}"
+    elif found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        reason = f"others may write to it (mode {stat.S_IMODE(found.st_mode):04o})"
+    elif parent := next((p for p in path.resolve().parents if _open_to_all(p)), None):
+        reason = f"anybody may replace it: {parent} is writable by all"
+    else:
+        return path
+    raise ToolchainError(
+        f"{path} cannot be trusted to keep compiled programs: {reason}; remove it, or set $XDG_CACHE_HOME to a "
+        "folder of yours"
+    )
+
+
+def _open_to_all(path: Path) -> bool:
+    mode = path.stat().st_mode
+    return bool(mode & stat.S_IWOTH) and not mode & stat.S_ISVTX
+
+
 def _flags() -> tuple[str, ...]:
     """How everything is compiled; $P4SWITCH_CFLAGS adds to it (a sanitizer, say)."""
-    return (*FLAGS, *os.environ.get("P4SWITCH_CFLAGS", "").split())
+    return (*FLAGS, *_native()[0], *os.environ.get("P4SWITCH_CFLAGS", "").split())
 
 
 def _place(kind: str, content: bytes) -> Path:
     """Where a library made of this content, by this compiler, for this processor is kept."""
-    key = hashlib.sha256(content + repr((_compiler(), _processor(), _flags())).encode())
+    key = hashlib.sha256(content + repr((_compiler(), _native(), _processor(), _flags())).encode())
     for path in sorted(RUNTIME.glob("*.h")):
         key.update(path.read_bytes())
     return cache_directory() / f"{kind}-{key.hexdigest()[:32]}.so"
@@ -84,8 +151,20 @@ def _place(kind: str, content: bytes) -> Path:
 @contextmanager
 def _only_one_compiles(library: Path) -> Iterator[IO[str]]:
     """The switches of a network start together and want the same library: one makes it, the others wait."""
-    library.parent.mkdir(parents=True, exist_ok=True)
-    with library.with_suffix(".lock").open("w") as lock:
+    folder = library.parent
+    try:
+        private_folder(folder)
+        lock = library.with_suffix(".lock").open("w")
+    except OSError as error:
+        raise ToolchainError(
+            f"no compiled program can be kept in {folder}: {error.strerror}; name another folder in $XDG_CACHE_HOME"
+        ) from error
+    with lock:
+        if os.statvfs(folder).f_flag & os.ST_NOEXEC:
+            raise ToolchainError(
+                f"no compiled program can be loaded from {folder}, where a file system is mounted with noexec: "
+                "name a folder elsewhere in $XDG_CACHE_HOME"
+            )
         fcntl.flock(lock, fcntl.LOCK_EX)  # given back when everybody has closed the file
         yield lock
 
@@ -95,17 +174,71 @@ def _compile(library: Path, sources: tuple[Path, ...], lock: IO[str]) -> None:
 
     If this process is killed, the compiler goes on with the lock, and the library is there for the next one.
     """
-    built = library.with_suffix(".building")
+    built, temporary = library.with_suffix(".building"), library.with_suffix(".temporary")
     command = [_compiler()[0], *_flags(), "-I", str(RUNTIME), "-o", str(built), *map(str, sources)]
-    done = subprocess.run(
-        ["sh", "-c", _BUILD, "sh", built, library, *command],
-        pass_fds=[lock.fileno()],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise ToolchainError(f"{' '.join(command)} failed:\n{done.stderr.strip()}")
+    seconds = _seconds()
+    environment = {
+        **_environment(),
+        "TMPDIR": str(temporary),
+        "SECONDS_LIMIT": str(seconds),
+        "MEMORY_LIMIT": str(MAX_MEMORY >> 10),
+        "OUTPUT_LIMIT": str(MAX_OUTPUT >> 9),
+    }
+    with tempfile.TemporaryFile() as said:
+        building = subprocess.Popen(
+            [*_without_network(), "sh", "-c", _BUILD, "sh", built, library, *command],
+            pass_fds=[lock.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=said,
+            env=environment,
+            start_new_session=True,
+        )
+        try:
+            status: int | None = building.wait(2 * seconds)
+        except subprocess.TimeoutExpired:
+            status = None
+        finally:
+            if building.returncode is None:  # too long, or interrupted
+                os.killpg(building.pid, signal.SIGKILL)
+                building.wait()
+                shutil.rmtree(temporary, ignore_errors=True)
+                built.unlink(missing_ok=True)
+        said.seek(0)
+        message = said.read(_MAX_MESSAGE).decode(errors="replace").strip()
+    if status is None or (status and _LIMIT_REACHED.search(message)) or status > _SIGNALS:
+        raise CompileLimitError(
+            f"the C compiler was stopped: a program may take {seconds} s of processor time, {MAX_MEMORY >> 20} MiB of "
+            f"memory and {MAX_OUTPUT >> 20} MiB of output; make it smaller, or set $P4SWITCH_COMPILE_SECONDS\n{message}"
+        )
+    if status:
+        raise ToolchainError(f"{' '.join(command)} failed:\n{message}")
+
+
+def _seconds() -> int:
+    """How long a compilation may take; a slow machine may need more than others."""
+    given = os.environ.get("P4SWITCH_COMPILE_SECONDS", "")
+    if given and not (given.isdecimal() and int(given)):
+        raise ToolchainError(f"$P4SWITCH_COMPILE_SECONDS is {given!r}, not a number of seconds")
+    return int(given or _MAX_SECONDS)
+
+
+def _environment() -> dict[str, str]:
+    """All that the compiler knows of ours: no include paths, no libraries to load before others."""
+    return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"}
+
+
+@cache
+def _without_network() -> tuple[str, ...]:
+    """What runs a command in a network namespace without interfaces; empty where that is not permitted."""
+    for way in (("unshare", "-n"), ("unshare", "-rn")):
+        try:
+            if subprocess.run([*way, "true"], capture_output=True, check=False).returncode == 0:
+                return way
+        except OSError:
+            break
+    _log.warning("the C compiler runs with the network: unshare is not permitted here")
+    return ()
 
 
 @cache
@@ -122,6 +255,20 @@ def _compiler() -> tuple[str, int, int]:
     return path, status.st_size, status.st_mtime_ns
 
 
+@cache
+def _native() -> tuple[tuple[str, ...], str]:
+    """The option for this processor that the compiler takes here, and what it makes of it: version, features."""
+    for options in (*((option,) for option in NATIVE), ()):
+        command = [_compiler()[0], *options, "-v", "-S", "-x", "c", "-o", os.devnull, os.devnull]
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=_environment(), cwd="/", check=False
+        )
+        if done.returncode == 0:
+            telling = [line for line in done.stderr.splitlines() if re.search("version|cc1", line)]
+            return options, "\n".join(telling)
+    raise ToolchainError(f"{' '.join(command)} failed:\n{done.stderr[-_MAX_MESSAGE:].strip()}")
+
+
 def compiler_version() -> str:
     """What the compiler says of itself."""
     said = subprocess.run([_compiler()[0], "--version"], capture_output=True, text=True, check=False)
@@ -129,10 +276,10 @@ def compiler_version() -> str:
 
 
 @cache
-def _processor() -> str:
-    """What -march=native depends on, in a cache that several machines may share."""
+def _processor() -> tuple[str, ...]:
+    """What -march=native depends on, in a cache that several machines may share; of the first processor."""
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        first = CPUINFO.read_text().strip().partition("\n\n")[0]
     except OSError:
-        return ""
-    return next((line for line in lines if line.startswith(("flags", "Features"))), "")
+        return ()
+    return tuple(line for line in first.splitlines() if line.startswith(PROCESSOR))

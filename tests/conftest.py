@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -24,3 +29,17 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
                 pytest.skip(str(error))
     if item.get_closest_marker("tshark") and shutil.which("tshark") is None:
         pytest.skip("tshark is not here: apt-get install tshark")
+
+
+@pytest.fixture(scope="session")
+def old_kernel() -> Iterator[dict[str, str]]:
+    """An environment in which packet sockets behave as on kernels before 6.2 (old_kernel.c)."""
+    compiler = shutil.which(os.environ.get("CC", "cc"))
+    if compiler is None:
+        pytest.skip("no C compiler")
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)  # an ordinary user loads it, too
+        library = Path(folder, "old_kernel.so")
+        source = Path(__file__).with_name("old_kernel.c")
+        subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+        yield {"LD_PRELOAD": str(library)}

@@ -41,7 +41,8 @@ class LinkProperties(BaseModel):
     queue_bytes: a packet that finds no room at a switch is dropped (None: there always is; hosts always wait).
     ecn_bytes: a packet that finds more waiting at a switch is marked, if it is ECN-capable (RFC 3168).
     overhead: bytes that a frame takes on the wire besides its own: 24 with Ethernet, of which Linux's htb counts none.
-    loss, corruption, duplication, reordering: probabilities. A corrupted frame is dropped by its receiver.
+    loss, corruption, duplication, reordering: probabilities. In a corrupted frame one bit is flipped, anywhere from the
+    Ethernet header on, as where the frame check sequence does not see it; checksums above are the receiver's affair.
     displacement: seconds that a reordered packet, and the copy of a duplicated one, may come later.
     """
 

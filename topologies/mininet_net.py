@@ -5,13 +5,13 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from topologies import mininet_api, running, sandbox
+from topologies import mininet_api, patience, running, sandbox, superframes
 from topologies.capture import Capture
 from topologies.emulation import emulated_links
 from topologies.errors import NetworkError
@@ -24,7 +24,9 @@ from topologies.shaping import shape
 
 class MininetNetwork:
     """`topology` for real; `launcher` says what runs as a switch, whose output goes to `logs`/<switch>.log.
-    What crosses each of their ports goes to `captures`, where given, as capture.py has it.
+    What crosses each of their ports goes to `captures`, where given, as capture.py has it. `superframes`, of a network
+    that is up: whether UDP datagrams cross it many in a frame, as `topology.offload` allows and switch and kernel can.
+    Who keeps the network from being up is told to `awaited`.
 
     A context manager. Interfaces are called as `Endpoint.interface` says; those of the switches are in the
     sandbox's own namespace. Hosts send everything by way of their leaf, whose MAC address they know: on a
@@ -35,14 +37,22 @@ class MininetNetwork:
     """
 
     def __init__(
-        self, topology: Topology, launcher: SwitchLauncher, logs: Path, captures: Path | None = None
+        self,
+        topology: Topology,
+        launcher: SwitchLauncher,
+        logs: Path,
+        captures: Path | None = None,
+        awaited: Callable[[str], None] = lambda _: None,
     ) -> None:
         if not sandbox.inside():
             raise NetworkError("a network is built in a sandbox only; call topologies.sandbox.enter() first")
         self.topology = topology
+        self.patience = 1.0  # the factor by which time limits are stretched on this machine, once it is up
+        self._awaited = awaited
         self._launcher = launcher
         self._logs = logs
         self._capture = None if captures is None else Capture(topology, captures)
+        self.superframes = False
         self._mininet: Any = None
         self._switches: list[SwitchProcess] = []
         self._host_processes: list[subprocess.Popen[Any]] = []
@@ -59,24 +69,25 @@ class MininetNetwork:
     ) -> None:
         self.stop()
 
-    def start(self, timeout: float = 30.0) -> None:
+    def start(self) -> None:
         """Builds everything and returns when each switch's P4Runtime port takes connections.
 
         Raises:
-            NetworkError: a part that failed, or a switch that is not ready after `timeout` seconds. Nothing
-                of the network is left then.
+            NetworkError: a part that failed, or a switch that is stuck. Nothing of the network is left then.
         """
-        deadline = time.monotonic() + timeout
+        begun = time.monotonic()
         self._logs.mkdir(parents=True, exist_ok=True)
         self._mininet = mininet_api.new_network()
         try:
+            self.superframes = self.topology.offload and self._launcher.offload and superframes.carried()
             self._add_nodes()
             self._configure()
             if self._capture is not None:
                 self._capture.start()
             self._mininet.start()
             for switch in self._switches:
-                switch.wait_ready(deadline)
+                switch.wait_ready(self._awaited)
+            self.patience = patience.proved(time.monotonic() - begun)
             running.announce(
                 {
                     s.name: RunningSwitch(s.device_id, s.grpc_port, self.topology.neighbours(s.name))
@@ -173,6 +184,8 @@ class MininetNetwork:
         device = link.end(host.name).interface
         gateway_mac = self.topology.switch(host.leaf).mac
         yield "for f in /proc/sys/net/ipv6/conf/*/disable_ipv6; do [ ! -e $f ] || echo 1 > $f; done"
+        # There is one way: a redirect is forged.
+        yield "for f in /proc/sys/net/ipv4/conf/*/accept_redirects; do echo 0 > $f; done"
         yield from self._set_up(link, host.name)
         yield "ip -batch - << end"
         yield "link set lo up"
@@ -189,6 +202,8 @@ class MininetNetwork:
         yield f"ip link set {interface} multicast off up"
         if not self._launcher.offload:
             yield f"ethtool -K {interface} tx off > /dev/null"
+        elif not self.superframes:
+            yield f"ethtool -K {interface} tx-udp-segmentation off > /dev/null"
         # Where a switch emulates the link that it sends on, it keeps the rate as well.
         if link.rate_bits_per_second is not None and (link.properties == PLAIN or link.end(node).port == 0):
             yield from shape(interface, link.rate_bits_per_second)

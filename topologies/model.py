@@ -90,6 +90,8 @@ class Link(_Frozen):
 class Topology(_Frozen):
     """A leaf-spine network: each host hangs on one leaf, each leaf on every spine.
 
+    offload: whether UDP datagrams may cross it many in a frame (segmentation offload) where it is built for real.
+
     Raises:
         pydantic.ValidationError: when a part is malformed or the parts do not fit together; `topology_from`
             turns it into a TopologyError.
@@ -99,6 +101,7 @@ class Topology(_Frozen):
     switches: tuple[Switch, ...]
     hosts: tuple[Host, ...]
     links: tuple[Link, ...]
+    offload: bool = True
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -166,7 +169,9 @@ class Topology(_Frozen):
     def with_properties(self, properties: LinkProperties) -> "Topology":
         """The same network, all of whose links have these properties."""
         links = tuple(link.model_copy(update={"properties": properties}) for link in self.links)
-        return Topology(name=self.name, switches=self.switches, hosts=self.hosts, links=links)
+        return Topology(
+            name=self.name, switches=self.switches, hosts=self.hosts, links=links, offload=self.offload
+        )
 
     def neighbours(self, node: str) -> dict[int, str]:
         """What is at the far end of each port of `node`."""
@@ -185,6 +190,7 @@ def leaf_spine(
     uplink_rate: int | None = None,
     properties: LinkProperties | Mapping[str, Any] = PLAIN,
     uplink_properties: LinkProperties | Mapping[str, Any] | None = None,
+    offload: bool = True,
 ) -> Topology:
     """A leaf-spine network with everything derived; `spines=0, leaves=1` is one switch.
 
@@ -196,6 +202,7 @@ def leaf_spine(
         uplink_rate: of the links between leaves and spines; None: as `rate`.
         properties: of the hosts' links: delay, loss and the like.
         uplink_properties: of the links between leaves and spines; None: as `properties`.
+        offload: see Topology.
 
     Raises:
         TopologyError: a number that is out of range.
@@ -248,6 +255,7 @@ def leaf_spine(
             "switches": leaf_switches + spine_switches,
             "hosts": hosts,
             "links": links,
+            "offload": offload,
         }
     )
 

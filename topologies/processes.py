@@ -7,17 +7,19 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from topologies.emulation import EmulatedLink
 from topologies.errors import NetworkError
 from topologies.model import Switch
+from topologies.patience import VARIABLE, Starting, computed_seconds
 
 FIRST_THRIFT_PORT = 9090
 
 _POLL_SECONDS = 0.01
+_LOOK_SECONDS = 1.0
 _STOP_SECONDS = 3.0
 _LOG_LINES = 20
 
@@ -50,7 +52,7 @@ class P4Switch:
         Raises:
             NetworkError: what they do, only links in virtual time can.
         """
-        emulated = [word for link in links for word in ("--link", _link_option(switch, link))]
+        emulated = [word for link in links for word in ("--link", _link_option(link))]
         return [sys.executable, "-m", "p4switch", *emulated, *_simple_switch_options(switch, ports)]
 
 
@@ -89,13 +91,8 @@ def _simple_switch_options(switch: Switch, ports: Mapping[int, str]) -> list[str
     ]
 
 
-def _link_option(switch: Switch, link: EmulatedLink) -> str:
+def _link_option(link: EmulatedLink) -> str:
     given = link.properties.model_dump(exclude_defaults=True)
-    if "corruption" in given:
-        raise NetworkError(
-            f"{switch.name} cannot corrupt frames on its link to {link.neighbour}: a virtual Ethernet has no frame "
-            "check sequence; take loss, or virtual time"
-        )
     if link.properties.burst is not None:
         given["burst"] = "/".join(map(str, link.properties.burst.model_dump().values()))
     if link.rate is not None:
@@ -112,9 +109,11 @@ class SwitchProcess:
         self._command = command
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
+        self._starting: Starting | None = None
 
     def start(self) -> None:
         """Starts it; NetworkError if its command cannot be run."""
+        self._starting = Starting(time.monotonic())
         with self._log.open("wb") as log:
             try:
                 # In a session of its own, a terminal's Ctrl-C does not reach it: it is ours to end.
@@ -124,17 +123,33 @@ class SwitchProcess:
             except OSError as error:
                 raise NetworkError(f"{self.switch.name} does not start: {error}") from None
 
-    def wait_ready(self, deadline: float) -> None:
-        """Returns when its P4Runtime port takes connections; NetworkError at `deadline` (time.monotonic)."""
+    def wait_ready(self, awaited: Callable[[str], None] = lambda _: None) -> None:
+        """Returns when its P4Runtime port takes connections; meanwhile `awaited` is told how far it is.
+
+        Raises:
+            NetworkError: it has ended, or is stuck.
+        """
+        look = time.monotonic() + _LOOK_SECONDS
         while True:
             self.check()
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.switch.grpc_port)):
                 return
-            if time.monotonic() > deadline:
-                raise NetworkError(
-                    f"{self.switch.name} does not answer on port {self.switch.grpc_port}{self._last_words()}"
-                )
+            if (now := time.monotonic()) >= look:
+                look = now + _LOOK_SECONDS
+                self._check_start(now, awaited)
             time.sleep(_POLL_SECONDS)
+
+    def _check_start(self, now: float, awaited: Callable[[str], None]) -> None:
+        assert self._process is not None
+        assert self._starting is not None
+        (computed,) = computed_seconds([self._process.pid])
+        so_far = f"{computed:.0f} s of processor time so far"
+        if self._starting.stuck(now, computed):
+            raise NetworkError(
+                f"{self.switch.name} does not answer on port {self.switch.grpc_port} ({so_far}; {VARIABLE} stretches "
+                f"time limits){self._last_words()}"
+            )
+        awaited(f"{self.switch.name} to start, {so_far}")
 
     def check(self) -> None:
         """NetworkError with the end of its log, if it is not running."""

@@ -15,6 +15,8 @@ from topologies.runs import Run, all_runs, scratch
 
 _FILE = "network.json"
 
+JOB_SERVICE = "jobs.sock"  # of a run's folder: where workers on its network join
+
 
 @dataclass(frozen=True, slots=True)
 class RunningSwitch:

@@ -2,6 +2,7 @@
 
 from workers.collective import Collective, CollectiveError, StallError, Statistics
 from workers.host_based import Group
+from workers.membership import JoinError, Member, join
 from workers.protocol import (
     InNetworkStatistics,
     Lease,
@@ -22,8 +23,10 @@ __all__ = [
     "InNetworkAllReduce",
     "InNetworkConfig",
     "InNetworkStatistics",
+    "JoinError",
     "Lease",
     "LeaseExhaustedError",
+    "Member",
     "Outstanding",
     "Recovery",
     "SaturationError",
@@ -34,4 +37,5 @@ __all__ = [
     "UdpAllReduce",
     "UdpGroupConfig",
     "Worker",
+    "join",
 ]

@@ -19,8 +19,12 @@ class Agreement:
 
     def __init__(self, elements: int, *, workers: int, values: int, window: int) -> None:
         self._workers = workers
-        self._numbers = (("elements", elements, 3), ("window", window, 2), ("values in a packet", values, 1))
-        self._numbers += (("workers", workers, 2),)
+        self._numbers = (
+            ("elements", elements, 3),
+            ("window", window, 2),
+            ("values in a packet", values, 1),
+            ("workers", workers, 2),
+        )
         mask = (1 << _BITS) - 1
         self.digits = np.array(
             [number >> _BITS * i & mask for _, number, count in self._numbers for i in range(count)], np.int32

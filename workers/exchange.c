@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <time.h>
 
-enum { UDP_SEGMENT = 103, UDP_GRO = 104, MOST_MESSAGES = 64 };
+enum { UDP_SEGMENT = 103, UDP_GRO = 104, MOST_MESSAGES = 64, MOST_ERRORS = 16 };
 
 /* Waking up takes long, so a wait begins with yielding the processor. The results of a vector that fits into the window
  * come together when the last worker has sent, which is worth SPIN_SHORT seconds. Those of a longer one keep coming, and
@@ -28,6 +28,7 @@ struct link { /* native.Link */
     double patience, shortest_patience, longest_patience;
     uint8_t *buffer;
     int64_t sleeps; /* so many waits more are slept through from the start */
+    int64_t loss; /* the last error that was one */
 };
 
 struct message {
@@ -60,9 +61,39 @@ static struct timespec as_timespec(double duration)
     return (struct timespec){(time_t)duration, (long)((duration - floor(duration)) * 1e9)};
 }
 
-static bool no_offload(int error) /* no such option, or no checksum offload */
+static bool no_offload(int error) /* no checksum offload, or larger than a segment may be */
 {
-    return error == ENOPROTOOPT || error == EOPNOTSUPP || error == EINVAL || error == EIO;
+    return error == EINVAL || error == EIO;
+}
+
+/* Whether an error is a loss, which timers are for: what a socket has to say of an earlier datagram, since anybody may
+ * forge the ICMP message that it goes back to (RFC 1122, 4.1.3.3; RFC 8085, 5.2), and what befalls one on this host for a
+ * while: no route, no link, no memory, a firewall. What stays ends the all-reduce when it has been silent for long. */
+static bool is_loss(struct link *l, int error)
+{
+    static const int losses[] = {ECONNREFUSED, EHOSTUNREACH, ENETUNREACH, EHOSTDOWN, ENONET,  ENOPROTOOPT, EOPNOTSUPP,
+                                 EPROTO,       ENETDOWN,     ENOBUFS,     ENOMEM,    EACCES, EPERM};
+    for (size_t i = 0; i < sizeof losses / sizeof *losses; i++)
+        if (error == losses[i]) {
+            l->loss = error;
+            return true;
+        }
+    return false;
+}
+
+/* Sends a message; returns 0 or an error. One that tells of an earlier datagram is told instead of sending, and once: after
+ * it another attempt is made. EMSGSIZE may be either, and is this message's own if it stays. */
+static int send_message(struct link *l, const struct msghdr *message)
+{
+    int error = 0;
+    for (int errors = 0; errors < MOST_ERRORS; errors += error != EINTR) {
+        if (sendmsg((int)l->socket, message, 0) >= 0)
+            return 0;
+        error = errno;
+        if (error != EINTR && error != EMSGSIZE && !is_loss(l, error))
+            break;
+    }
+    return error;
 }
 
 /* Sends the packets of `ready`, many in a message if the device can; returns 0 or an error. Those not sent then count as
@@ -94,28 +125,27 @@ static int send_ready(struct work *w, struct link *l)
             message.msg_control = &control;
             message.msg_controllen = sizeof control;
         }
-        ssize_t sent;
-        do
-            sent = sendmsg((int)l->socket, &message, 0);
-        while (sent < 0 && errno == EINTR);
-        if (sent < 0 && l->offload && no_offload(errno)) {
+        int error = send_message(l, &message);
+        if (error && l->offload && no_offload(error)) {
             l->offload = 0;
             setsockopt((int)l->socket, IPPROTO_UDP, UDP_SEGMENT, &(int){0}, sizeof(int));
             last = first;
             continue;
         }
-        if (sent < 0 && errno != ECONNREFUSED) /* that tells of a datagram sent before */
-            return errno;
+        if (error && !is_loss(l, error))
+            return error;
         w->sent += last - first;
         w->sent_bytes += (last - first) * size;
     }
     return 0;
 }
 
-/* Takes messages until there are `enough` bytes; returns 0, or the error that there was in place of one. */
-static int take_messages(const struct link *l, int64_t enough, struct inbox *in)
+/* Takes messages until there are `enough` bytes; returns 0, or the error that there was in place of one. Of those that tell
+ * of datagrams sent before, so many at most are passed over at a time. */
+static int take_messages(struct link *l, int64_t enough, struct inbox *in)
 {
-    while (in->end < enough && in->count < MOST_MESSAGES) {
+    int errors = 0;
+    while (in->end < enough && in->count < MOST_MESSAGES && errors < MOST_ERRORS) {
         union {
             char bytes[CMSG_SPACE(sizeof(int))];
             struct cmsghdr header;
@@ -124,8 +154,10 @@ static int take_messages(const struct link *l, int64_t enough, struct inbox *in)
         struct msghdr message = {
             .msg_iov = &piece, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
         ssize_t length = recvmsg((int)l->socket, &message, MSG_DONTWAIT);
-        if (length < 0 && (errno == ECONNREFUSED || errno == EINTR))
+        if (length < 0 && (errno == EMSGSIZE || errno == EINTR || is_loss(l, errno))) {
+            errors++;
             continue;
+        }
         if (length < 0)
             return errno == EAGAIN ? 0 : errno;
         int size = (int)length;

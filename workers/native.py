@@ -26,7 +26,19 @@ from workers.tensor import Tensor
 SOURCES = tuple(Path(__file__).with_name(name) for name in ("native.c", "exchange.c"))
 NAMES = " and ".join(path.name for path in SOURCES)
 HEADER = Path(__file__).with_name("native.h")
-FLAGS = ("-std=gnu11", "-O3", "-march=native", "-ffp-contract=off", "-fPIC", "-shared")
+CPUINFO = Path("/proc/cpuinfo")
+PROCESSOR = (
+    "vendor_id",
+    "cpu family",
+    "model\t",
+    "flags",
+    "Features",
+    "CPU implementer",
+    "CPU part",
+    "CPU variant",
+)
+NATIVE = ("-march=native", "-mcpu=native")  # which of them means this processor depends on the compiler
+FLAGS = ("-std=gnu11", "-O3", "-ffp-contract=off", "-fPIC", "-shared")
 
 PARTS = ("wait", "receive", "unpack", "pack", "send")  # enum part
 _REASONS = ("malformed", "other lease", "unknown chunk", "impossible", "duplicate")  # enum reason
@@ -65,7 +77,7 @@ class Link(ctypes.Structure):
     """struct link of exchange.c: a socket, how it sends, and memory for what it receives.
 
     enough: bytes that need not wait for more. patience: how long else, as a part of the round-trip time, and in seconds
-    (not at all for less than the shortest).
+    (not at all for less than the shortest). loss: the last error that counted as one; 0: none.
     """
 
     _fields_ = (
@@ -73,6 +85,7 @@ class Link(ctypes.Structure):
         *((name, _double) for name in ("patience", "shortest_patience", "longest_patience")),
         ("buffer", _pointer),
         ("sleeps", _int64),
+        ("loss", _int64),
     )
 
 
@@ -96,20 +109,47 @@ def library() -> ctypes.CDLL | None:
 def _compiled(found: str) -> Path:
     """The library, made if need be; the workers of a machine start together, and one of them makes it."""
     status = Path(found).resolve().stat()
-    processor = Path("/proc/cpuinfo").read_text().partition("\nflags")[2].partition("\n")[0]
+    native = _native(found)
     read = [path.read_bytes() for path in (*SOURCES, HEADER)]
-    made_of = (read, found, status.st_size, status.st_mtime_ns, processor, FLAGS)
+    made_of = (read, found, status.st_size, status.st_mtime_ns, native, _processor(), FLAGS)
     name = f"workers-{hashlib.sha256(repr(made_of).encode()).hexdigest()[:32]}.so"
     kept = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fanin" / name
-    kept.parent.mkdir(parents=True, exist_ok=True)
+    _check_private(kept.parent)
     with kept.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not kept.exists():
             built = kept.with_suffix(".building")  # of a compilation cut short, too, which is overwritten
-            command = [found, *FLAGS, "-o", str(built), *map(str, SOURCES), "-lm"]
+            command = [found, *FLAGS, *native, "-o", str(built), *map(str, SOURCES), "-lm"]
             subprocess.run(command, capture_output=True, text=True, check=True)
             built.replace(kept)
     return kept
+
+
+def _native(found: str) -> tuple[str, ...]:
+    """The compiler's option for this processor: -march=native is not to be had with every compiler on every one."""
+    for option in NATIVE:
+        command = [found, option, "-S", "-x", "c", "-o", os.devnull, os.devnull]
+        if subprocess.run(command, capture_output=True, cwd="/", check=False).returncode == 0:
+            return (option,)
+    return ()
+
+
+def _processor() -> list[str]:
+    """What that depends on, in a cache that several machines may share; of the first processor."""
+    try:
+        first = CPUINFO.read_text().strip().partition("\n\n")[0]
+    except OSError:
+        return []
+    return [line for line in first.splitlines() if line.startswith(PROCESSOR)]
+
+
+def _check_private(folder: Path) -> None:
+    """Makes the folder, or raises PermissionError if others could put a library into it."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    status = folder.stat()
+    trusted = {os.geteuid()} | ({int(os.environ.get("SUDO_UID", 0))} if os.geteuid() == 0 else set())
+    if status.st_uid not in trusted or status.st_mode & 0o022:
+        raise PermissionError(f"{folder} belongs to others, or they may write to it: remove it")
 
 
 def _declare(loaded: ctypes.CDLL) -> ctypes.CDLL:

@@ -155,9 +155,9 @@ class NumpyTensor(Tensor):
         self, chunks: NDArray[np.int64], e0: NDArray[np.int8], e1: NDArray[np.uint8]
     ) -> NDArray[np.bool_]:
         """Of which of these chunks that can be the result: what this worker has announced is in the maxima."""
-        return (e0 >= self.e0[chunks]) & (
-            e1 & (self.e1[chunks] | wire.MAX_TAG) == (self.e1[chunks] | self.tag)
-        )
+        own = self.e1[chunks]
+        same: NDArray[np.bool_] = (e1 & (own | wire.MAX_TAG)) == (own | self.tag)
+        return same & (e0 >= self.e0[chunks])
 
     def read(self, chunks: NDArray[np.int64], packets: NDArray[np.void]) -> None:
         """Take over the results of these chunks, each once."""

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workers import native, wire
+from workers.collective import StallError
 from workers.protocol import InNetworkStatistics, Lease
 from workers.recovery import Recovery
 
@@ -22,9 +23,10 @@ from workers.recovery import Recovery
 _SOL_UDP = 17
 _UDP_SEGMENT = 103
 _UDP_GRO = 104
+_SO_NO_CHECK = 11
 _SO_RCVBUFFORCE = 33
 _IP_MTU_DISCOVER = 10
-_IP_PMTUDISC_DO = 2
+_IP_PMTUDISC_PROBE = 3
 
 _LARGEST_MESSAGE = 65507
 MOST_SEGMENTS = _LARGEST_MESSAGE // wire.packet_dtype(256).itemsize  # 63
@@ -38,8 +40,16 @@ _LONGEST_PATIENCE = 0.001
 # Seconds below which to wait for more is no gain: it takes as long to fall asleep and wake up.
 _SHORTEST_PATIENCE = 0.0002
 
-# What the kernel answers where segmentation is not to be had: no such option, no checksum offload.
-_NO_OFFLOAD = {errno.ENOPROTOOPT, errno.EOPNOTSUPP, errno.EINVAL, errno.EIO}
+# What the kernel answers where segmentation is not to be had: setsockopt, and send where checksums are not offloaded.
+_NO_OPTION = {errno.ENOPROTOOPT, errno.EOPNOTSUPP, errno.EINVAL}
+_NO_OFFLOAD = {errno.EINVAL, errno.EIO}
+# Errors that are a loss: is_loss() of exchange.c.
+_LOSSES = {
+    *(errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENONET),
+    *(errno.ENOPROTOOPT, errno.EOPNOTSUPP, errno.EPROTO),
+    *(errno.ENETDOWN, errno.ENOBUFS, errno.ENOMEM, errno.EACCES, errno.EPERM),
+}
+_MOST_ERRORS = 16  # passed over at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +59,9 @@ class InNetworkConfig:
     local, remote: (IPv4 address, UDP port) of the worker and of its leaf, both ports as the controller
     admitted them; the leaf's from 0xBEE0 to 0xBEEF. segments: datagrams handed to the kernel at once, 1 to
     63; few keep the delay low on slow links (62 take 5 ms at 100 Mb/s). offload: use UDP_SEGMENT and
-    UDP_GRO where the kernel has them. non_finite, on_saturation: see protocol.Worker.
+    UDP_GRO where the kernel has them. checksums: UDP's, without which a flipped bit is added up, and which
+    sums have as they leave the switches if the updates had them; UDP_SEGMENT needs them. non_finite,
+    on_saturation: see protocol.Worker.
     """
 
     lease: Lease
@@ -57,6 +69,7 @@ class InNetworkConfig:
     remote: tuple[str, int]
     segments: int = 62
     offload: bool = True
+    checksums: bool = True
     recovery: Recovery = field(default_factory=Recovery)
     non_finite: Literal["raise", "propagate"] = "raise"
     on_saturation: Literal["raise", "count"] = "raise"
@@ -75,19 +88,28 @@ class UdpSocket:
     """A connected UDP socket that sends and receives batches [m, size] of datagrams of one size.
 
     With offload a batch costs one system call; without (older kernel, network device without checksum
-    offload) the same calls work datagram by datagram. OSError: the address is not this machine's, or the
-    port is taken.
+    offload, no checksums) the same calls work datagram by datagram. OSError: the address is not this
+    machine's, or the port is taken.
     """
 
     def __init__(
-        self, local: tuple[str, int], remote: tuple[str, int], *, segments: int, offload: bool
+        self,
+        local: tuple[str, int],
+        remote: tuple[str, int],
+        *,
+        segments: int,
+        offload: bool,
+        checksums: bool = True,
     ) -> None:
         self._segments = segments
         self._segment_size = 0  # as set by UDP_SEGMENT; 0: whole datagrams
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         try:
-            # No fragments: the switch could not read them.
-            self._socket.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_DO)
+            # No fragments: the switch could not read them. And none too large but for the interface's own MTU: what
+            # ICMP says of the path's, anybody may have said.
+            self._socket.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_PROBE)
+            if not checksums:
+                self._socket.setsockopt(socket.SOL_SOCKET, _SO_NO_CHECK, 1)
             self._socket.bind(local)
             self._socket.connect(remote)
         except OSError as error:
@@ -97,7 +119,10 @@ class UdpSocket:
             self._socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _RECEIVE_BUFFER)
         except PermissionError:  # not root: as much as net.core.rmem_max allows
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
-        self.offload = offload and self._set_option(_UDP_SEGMENT, 0) and self._set_option(_UDP_GRO, 1)
+        # The kernel segments only what it may write checksums for.
+        self.offload = (
+            offload and checksums and self._set_option(_UDP_SEGMENT, 0) and self._set_option(_UDP_GRO, 1)
+        )
         self._bytes = np.zeros(_ENOUGH + (1 << 16), np.uint8)  # so much, and one message more
         self._view = self._bytes.data
         self.link = native.Link(
@@ -119,7 +144,7 @@ class UdpSocket:
         try:
             self._socket.setsockopt(_SOL_UDP, option, value)
         except OSError as error:
-            if error.errno in _NO_OFFLOAD:
+            if error.errno in _NO_OPTION:
                 return False
             raise
         return True
@@ -149,16 +174,35 @@ class UdpSocket:
         return start
 
     def _send(self, message: NDArray[np.uint8]) -> None:
-        # ConnectionRefusedError tells of an earlier datagram, and then this one was not sent: both count as
-        # lost.
-        try:
-            self._socket.send(message.data)
-        except ConnectionRefusedError:
-            pass
-        except OSError as error:
-            if error.errno != errno.EMSGSIZE:
-                raise
-            raise _too_large(message.shape[-1]) from error
+        """As send_message() of exchange.c."""
+        failed: OSError | None = None
+        for _ in range(_MOST_ERRORS):
+            try:
+                self._socket.send(message.data)
+            except OSError as error:
+                failed = error
+                if error.errno != errno.EMSGSIZE and not self._is_loss(error):
+                    raise
+            else:
+                return
+        assert failed
+        if failed.errno == errno.EMSGSIZE:
+            raise _too_large(message.shape[-1]) from failed
+
+    def _is_loss(self, error: OSError) -> bool:
+        if error.errno not in _LOSSES:
+            return False
+        self.link.loss = error.errno
+        return True
+
+    def forget_losses(self) -> None:
+        """Begin anew with `last_loss`."""
+        self.link.loss = 0
+
+    @property
+    def last_loss(self) -> str:
+        """The last error that counted as a lost datagram; "" if there was none."""
+        return os.strerror(self.link.loss) if self.link.loss else ""
 
     def receive(self, timeout: float, patience: float = 0.0) -> list[NDArray[np.uint8]]:
         """What has arrived, in batches by size and in order; [] if nothing does within `timeout` seconds.
@@ -189,14 +233,18 @@ class UdpSocket:
 
     def _receive_waiting(self) -> None:
         """Take messages until there is enough to work on at once."""
-        while self._end < _ENOUGH:
+        errors = 0
+        while self._end < _ENOUGH and errors < _MOST_ERRORS:
             try:
                 length, ancillary, _, _ = self._socket.recvmsg_into(
                     [self._view[self._end :]], socket.CMSG_SPACE(4), socket.MSG_DONTWAIT
                 )
             except BlockingIOError:
                 return
-            except ConnectionRefusedError:  # about a datagram sent before, which counts as lost
+            except OSError as error:  # about a datagram sent before, which counts as lost
+                if error.errno != errno.EMSGSIZE and not self._is_loss(error):
+                    raise
+                errors += 1
                 continue
             # With UDP_GRO a message is several datagrams of one size, the last one perhaps shorter.
             size = struct.unpack("i", ancillary[0][2])[0] if ancillary else length
@@ -239,7 +287,13 @@ class InNetworkAllReduce:
         self.worker = native.make_worker(
             config.lease, config.recovery, non_finite=config.non_finite, on_saturation=config.on_saturation
         )
-        self.socket = UdpSocket(config.local, config.remote, segments=config.segments, offload=config.offload)
+        self.socket = UdpSocket(
+            config.local,
+            config.remote,
+            segments=config.segments,
+            offload=config.offload,
+            checksums=config.checksums,
+        )
 
     @property
     def statistics(self) -> InNetworkStatistics:
@@ -256,6 +310,7 @@ class InNetworkAllReduce:
         """
         worker = self.worker
         worker.start(x, time.monotonic(), out)
+        self.socket.forget_losses()
         while not worker.finished:
             if isinstance(worker, native.NativeWorker):
                 self.socket.exchange(worker)
@@ -267,7 +322,13 @@ class InNetworkAllReduce:
         return worker.finish()
 
     def _send(self) -> None:
-        for batch in self.worker.datagrams_to_send(time.monotonic()):
+        try:
+            batches = self.worker.datagrams_to_send(time.monotonic())
+        except StallError as error:
+            if said := self.socket.last_loss:
+                raise StallError(f"{error}; the socket last said: {said}") from None
+            raise
+        for batch in batches:
             self.socket.send(batch)
 
     def _receive(self) -> None:

@@ -28,6 +28,7 @@ from p4compiler import compile_file
 from p4switch.engine import Engine
 from p4switch.live import PortError
 from p4switch.toolchain import ToolchainError, compiler_version
+from topologies import superframes
 from topologies.errors import NetworkError
 from topologies.processes import Bmv2, P4Switch
 
@@ -100,10 +101,14 @@ def bench(effort: Effort, progress: Callable[[Outcome], None]) -> tuple[list[Out
 
 def _all(effort: Effort, logs: Path, skipped: list[str]) -> Iterator[Outcome]:
     program = load_switch()
+    refusal = superframes.refusal()
+    if refusal:
+        skipped.append(f"superframes: {refusal}")
     for shape in effort.shapes:
-        yield from _aggregation(effort, program, shape)
+        if not (shape.superframes and refusal):
+            yield from _aggregation(effort, program, shape)
     yield from _tables(effort)
-    yield from _bmv2(effort, logs, skipped)
+    yield from _bmv2(effort, logs, skipped, with_superframes=not refusal)
     yield _writes(effort, logs)
     yield from _loading()
 
@@ -144,7 +149,7 @@ def _tables(effort: Effort) -> Iterator[Outcome]:
         yield _outcome(name, rate, names[fastest], rates[fastest], _TABLES_RATIO)
 
 
-def _bmv2(effort: Effort, logs: Path, skipped: list[str]) -> Iterator[Outcome]:
+def _bmv2(effort: Effort, logs: Path, skipped: list[str], *, with_superframes: bool) -> Iterator[Outcome]:
     try:
         command = BMV2.find()
     except ToolMissingError as error:
@@ -163,7 +168,9 @@ def _bmv2(effort: Effort, logs: Path, skipped: list[str]) -> Iterator[Outcome]:
                     Contender(switch, routes.traffic(far[ours])),
                 ]
                 names = [str(routes)]
-                if routes.kind != "ternary":  # whose rules take other protocols than UDP too
+                if (
+                    with_superframes and routes.kind != "ternary"
+                ):  # whose rules take other protocols than UDP too
                     contenders.append(Contender(switch, routes.traffic(far[ours], superframes=True)))
                     names.append(f"{routes}, superframes")
                 theirs, *mine = compare(contenders, effort.rounds, effort.seconds)

@@ -23,6 +23,9 @@ EXPECTED_IGNORED = {"duplicate"}
 EARLIER_DROPS = {Reason.NOT_ADMITTED, Reason.NO_ROUTE, Reason.BAD_CHUNK}
 EARLIER_IGNORED = {"other lease"}
 STRANGE_DROPS = set(Reason)
+# A flipped bit: of IPv4 or UDP, or of what says that it is one.
+CORRUPTED_DROPS = {Reason.BAD_CHECKSUM, Reason.TRUNCATED, Reason.MALFORMED, Reason.NOT_IP}
+CORRUPTED_DROPS |= {Reason.NOT_ADMITTED, Reason.BAD_SIZE}
 STRANGE_IGNORED = {"other lease", "malformed", "impossible"}
 
 
@@ -67,6 +70,7 @@ def _problems(
         EARLIER_DROPS if mishaps["switch restart"] or mishaps["grant again"] else set()
     )
     allowed |= STRANGE_DROPS if scenario.strangers else set()
+    allowed |= CORRUPTED_DROPS if scenario.faults.corruption else set()
     for reason, count in fabric.drops().items():
         if count and reason not in allowed and not any(work.mismatch for work in scenario.jobs):
             yield f"switches dropped {count} packets as {reason.name}"
@@ -136,5 +140,6 @@ def _check_counts(
             yield f"rank {rank}: {statistics.saturated} results flagged as saturated, {least} to {most} are"
         if unexpected := sorted(set(+statistics.ignored) - allowed):
             yield f"rank {rank}: datagrams that were {', '.join(unexpected)}"
-        if station.deadline() is not None or (station.not_ours and not scenario.strangers):
+        foreign = station.not_ours and not scenario.strangers and not scenario.faults.corruption
+        if station.deadline() is not None or foreign:
             yield f"rank {rank}: {station.not_ours} foreign frames, next deadline {station.deadline()}"

@@ -55,6 +55,7 @@ class SoakFabric(Fabric):
             host=HostModel(scenario.coalescing),
             seed=scenario.seed,
             observer=observer,
+            numbers=scenario.numbers,
         )
 
     @property
@@ -138,10 +139,8 @@ def _start(scenario: Scenario, fabric: SoakFabric, make_worker: MakeWorker) -> l
             values=work.values,
             recovery=scenario.recovery,
             counted=1 if work.overflow else None,
-            first_chunk=work.first_chunk,
             chunks=work.chunks,
             first_slot=first_slot,
-            same_lease=work.same_lease,
         )
         first_slot += work.window
         given = [[x.copy() for x in of_step] for of_step in vectors]

@@ -7,6 +7,8 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import zip_longest
 
+from controller.ledger import CHUNKS as LEASE_CHUNKS
+from controller.ledger import LEASES, NumberSpace
 from topologies.model import Topology, leaf_spine
 from topologies.virtual import Burst, Faults, LinkModel, PauseThresholds
 from topologies.virtual.links import NO_FAULTS
@@ -66,9 +68,8 @@ class Work(_Brief):
     """One job. racks: workers under each leaf. window: slots. elements: of each all-reduce, of `values` a packet.
 
     skew: its workers begin within so many seconds. overflow: they count only themselves, so that sums meet the limits
-    of int32. special: inputs have blocks of zeros, subnormals, the largest numbers, infinities and NaN. first_chunk: of
-    each of its leases. same_lease: grants after the first are of the same lease id. in_place: `out` is `x`. mismatch:
-    what rank 0 has another of ("": nothing): elements, window, values or workers.
+    of int32. special: inputs have blocks of zeros, subnormals, the largest numbers, infinities and NaN. in_place:
+    `out` is `x`. mismatch: what rank 0 has another of ("": nothing): elements, window, values or workers.
     """
 
     racks: tuple[int, ...] = (2,)
@@ -79,8 +80,6 @@ class Work(_Brief):
     stalls: tuple[Stall, ...] = ()
     overflow: bool = False
     special: bool = False
-    first_chunk: int = 0
-    same_lease: bool = False
     in_place: bool = False
     mismatch: str = ""
 
@@ -109,7 +108,8 @@ class Scenario(_Brief):
     """Jobs that share a network; times in seconds, rate of all links in bits/s. See LinkModel and HostModel.
 
     restarts, registers_lost: of switches, with their tables or not. strangers: how often one takes up a batch of
-    packets at a host. last_slots: the jobs have the switches' last slots, not the first.
+    packets at a host. last_slots: the jobs have the switches' last slots, not the first. first_chunk: of each lease id.
+    same_leases: there are only as many ids as jobs, so each further grant has one that was used before.
     """
 
     seed: int = 0
@@ -127,6 +127,8 @@ class Scenario(_Brief):
     regrants: tuple[Regrant, ...] = ()
     strangers: float = 0.0
     last_slots: bool = False
+    first_chunk: int = 0
+    same_leases: bool = False
 
     @cached_property
     def racks(self) -> tuple[int, ...]:
@@ -166,6 +168,12 @@ class Scenario(_Brief):
     def first_slot(self) -> int:
         """Of the first job."""
         return SLOTS - sum(job.window for job in self.jobs) if self.last_slots else 0
+
+    @property
+    def numbers(self) -> NumberSpace:
+        """What packets may carry."""
+        used_up = [LEASE_CHUNKS] * (LEASES - len(self.jobs)) if self.same_leases else []
+        return NumberSpace(0, [self.first_chunk] * (LEASES - len(used_up)) + used_up)
 
     @property
     def lossless(self) -> bool:
@@ -247,22 +255,21 @@ def _draw_mishaps(draw: random.Random, scenario: Scenario) -> Scenario:
         # Workers that count only themselves would not notice.
         odd = replace(scenario.jobs[0], mismatch=of, overflow=False)
         scenario = replace(scenario, jobs=(odd, *scenario.jobs[1:]), restarts=())
-    grants = 1 + len(scenario.regrants) + len(scenario.restarts)
+    jobs = scenario.jobs
+    if not (scenario.regrants or scenario.restarts):  # which start over with the inputs
+        jobs = tuple(replace(job, in_place=draw.random() < 0.3) for job in jobs)
+    # The most that a lease id has to give: all to one job, and grants may be cut.
+    most = max(job.chunks for job in jobs)
+    needed = most * (len(jobs) * (1 + len(scenario.restarts)) + 2 * len(scenario.regrants))
+    first = (0, 0, 2**16 - draw.randint(1, most), 2**32 - needed, draw.randrange(2**31))
     return replace(
         scenario,
-        jobs=tuple(_draw_numbers(draw, job, grants) for job in scenario.jobs),
+        jobs=jobs,
+        first_chunk=max(0, draw.choice(first)),
+        same_leases=draw.random() < 0.5,
         strangers=draw.choice((0.0, 0.0, 0.02, 0.3)),
         last_slots=draw.random() < 0.3,
     )
-
-
-def _draw_numbers(draw: random.Random, job: Work, grants: int) -> Work:
-    """Chunk numbers that pass 2^16, or end with 2^32 - 1 in the last grant."""
-    same_lease = draw.random() < 0.5
-    needed = job.chunks * (2 * grants if same_lease else 1)  # a grant may be cut
-    first = draw.choice((0, 0, 2**16 - draw.randint(1, job.chunks), 2**32 - needed, draw.randrange(2**31)))
-    in_place = grants == 1 and draw.random() < 0.3
-    return replace(job, first_chunk=max(0, first), same_lease=same_lease, in_place=in_place)
 
 
 def _draw_job(draw: random.Random, leaves: int, fewest: int) -> Work:

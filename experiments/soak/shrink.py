@@ -35,7 +35,8 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
         yield replace(scenario, faults=replace(scenario.faults, **fault))
     plain: tuple[dict[str, Any], ...] = (
         *({"pause": None}, {"queue_bytes": None}, {"jitter": 0.0}, {"spines": 1}, {"coalescing": 0.0}),
-        *({"rate": None}, {"strangers": 0.0}, {"last_slots": False}),
+        *({"rate": None}, {"strangers": 0.0}, {"last_slots": False}, {"first_chunk": 0}),
+        {"same_leases": False},
     )
     for change in plain:
         yield replace(scenario, **change)
@@ -52,8 +53,7 @@ def _less_work(job: Work) -> Iterator[Work]:
     for i in range(len(job.stalls)):
         yield replace(job, stalls=job.stalls[:i] + job.stalls[i + 1 :])
     plain: tuple[dict[str, Any], ...] = (
-        *({"skew": 0.0}, {"special": False}, {"overflow": False}, {"first_chunk": 0}, {"in_place": False}),
-        {"same_lease": False},
+        *({"skew": 0.0}, {"special": False}, {"overflow": False}, {"in_place": False}),
     )
     for change in plain:
         yield replace(job, **change)

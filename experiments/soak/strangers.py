@@ -8,12 +8,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.stations import HEADERS, Frames, write_udp_checksums
+from experiments.stations import HEADERS, Frames
 from topologies.model import Host, Topology
+from topologies.virtual.corruption import flip_bits
 from workers.protocol import Lease
 
 # Bytes of a frame.
-_IP_CHECKSUM, _IP_SOURCE, _IP_DESTINATION, _UDP_SOURCE = 24, 26, 30, 34
+_IP_CHECKSUM, _IP_SOURCE, _IP_DESTINATION, _UDP_SOURCE, _UDP_CHECKSUM = 24, 26, 30, 34, 40
 _KIND, _LEASE, _CHUNK, _POOL, _E0, _VALUES = (HEADERS + i for i in (0, 1, 2, 6, 8, 10))
 
 _STRANGE_LEASES = (0, *range(200, 256))  # so many are never granted
@@ -62,8 +63,7 @@ class Stranger:
     # -- damaged and malformed: as they are, with a wrong checksum or length
 
     def _flipped(self, frame: _Frame) -> _Frame:
-        frame[self._draw.integers(12, len(frame))] ^= np.uint8(1 << self._draw.integers(8))
-        return frame
+        return flip_bits(frame[np.newaxis], np.array([len(frame)]), self._draw.random(1))[0]
 
     def _truncated(self, frame: _Frame) -> _Frame:
         return frame[: self._draw.integers(14, len(frame))]
@@ -156,12 +156,12 @@ class Stranger:
         return self._signed(frame)
 
     def _signed(self, frame: _Frame) -> _Frame:
-        """With right checksums."""
+        """With a right checksum of the header, and none of the rest."""
         frame[_IP_CHECKSUM:_IP_SOURCE] = 0
         total = int(frame[14:34].view(">u2").sum(dtype=np.int64))
         total = (total & 0xFFFF) + (total >> 16)
         frame[_IP_CHECKSUM:_IP_SOURCE] = np.frombuffer((0xFFFF - total).to_bytes(2, "big"), np.uint8)
-        write_udp_checksums(frame[np.newaxis])
+        frame[_UDP_CHECKSUM:HEADERS] = 0
         return frame
 
 

@@ -17,12 +17,12 @@ from p4switch.codegen.expressions import (
 )
 from p4switch.codegen.layout import WIDEST, Layout, access
 from p4switch.codegen.loops import LoopWriter
-from p4switch.codegen.names import Names
+from p4switch.codegen.names import Names, quoted
 from p4switch.codegen.replaying import Replaying
-from p4switch.codegen.rolling import JUMPS, Advancing, Run, RunFinder
+from p4switch.codegen.rolling import Advancing, Run, RunFinder
 from p4switch.codegen.state import State
 from p4switch.codegen.tracing import Kind, Numbers
-from p4switch.codegen.uses import Uses
+from p4switch.codegen.uses import JUMPS, Uses, jumps_back
 from p4switch.codegen.writer import Writer
 from p4switch.expressions import (
     Binary,
@@ -74,7 +74,9 @@ class ActionWriter:
         self.replaying = replaying
         self.numbers = Numbers(layout.program)
         self.has_exit = {
-            a.id for a in layout.program.actions.values() if any(p.op in ENDS for p in a.primitives)
+            a.id
+            for a in layout.program.actions.values()
+            if jumps_back(a.primitives) or any(p.op in ENDS for p in a.primitives)
         }
 
     def function(self, action: Action) -> str:
@@ -133,14 +135,18 @@ class PrimitiveWriter:
         self.number = 0  # and its number in a trace
         self.abandon = "return;"  # leaves the function after a failed assertion
         self.touched: set[str] = set()  # headers; by every way to here
+        self.places: range | None = None  # where a jump may lead: None outside actions
+        self.place = 0  # of the primitive in hand
 
     def parts(self, out: Writer, parts: Sequence[Primitive | Run]) -> None:
         """An action's primitives in order, with labels where a jump lands, and its runs as loops."""
         targets = set()
+        self.places = range(len(parts) + 1)
         for part in parts:
             if isinstance(part, Primitive) and part.op in JUMPS and isinstance(part.arguments[-1], Constant):
                 targets.add(part.arguments[-1].value)
         for index, part in enumerate(parts):
+            self.place = index
             if index in targets:
                 out.label(f"L{index}")
                 self.touched.clear()
@@ -154,8 +160,8 @@ class PrimitiveWriter:
             else:
                 out.source(part.source)
                 self.primitive(out, part)
-        for index in sorted(t for t in targets if t >= len(parts)):
-            out.label(f"L{index}")
+        if len(parts) in targets:
+            out.label(f"L{len(parts)}")
 
     def primitive(self, out: Writer, primitive: Primitive) -> None:
         """One primitive call."""
@@ -239,12 +245,13 @@ class PrimitiveWriter:
                     raise self.expressions.unsupported(
                         f"{target.header}.{target.name}: a number for a varbit"
                     )
-                if kind.width:
-                    self.store(out, target, self.expressions.assigned(source, kind))
+                self.store(out, target, self.expressions.assigned(source, kind))
             case ElementField(element, offset):
                 stack = self.layout.program.stacks[element.stack]
                 header_type = self.layout.program.headers[stack.headers[element.member]].type
                 kind = header_type.fields[offset]
+                if not kind.width:
+                    return
                 pointer = self.layout.field_base(self.expressions.element_index(element), kind)
                 code = self.expressions.assigned(source, kind)
                 macro = self.layout.field_macro(header_type, kind)
@@ -254,6 +261,8 @@ class PrimitiveWriter:
 
     def store(self, out: Writer, target: Field, code: str) -> None:
         """Writes C of the field's machine type, already cut to its width."""
+        if not self.layout.program.field_type(target).width:
+            return
         if self.layout.is_metadata(target):
             place = self.expressions.locals.get(target) or self.layout.metadata_member(target)
             out.line(f"{place} = {code};")
@@ -293,6 +302,7 @@ class PrimitiveWriter:
             ].is_metadata:
                 self.assign_struct(out, to, origin)
             case _:
+                self.expressions.check_alike(target, source)
                 numbers = map(self.expressions.header_number, (target, source))
                 out.line(f"copy_header(p, {', '.join(numbers)});")
 
@@ -306,6 +316,10 @@ class PrimitiveWriter:
     def op_assign_header_stack(self, out: Writer, target: StackName, source: StackName) -> None:
         """Header stack assignment, element by element."""
         stacks = self.layout.program.stacks
+        if stacks[target.name].unit != stacks[source.name].unit:
+            raise self.expressions.unsupported(
+                f"stacks {target.name} and {source.name} differ in their elements"
+            )
         self.copy_headers(out, stacks[target.name].headers, stacks[source.name].headers)
         out.line(f"p->{self.layout.stack_next(target.name)} = p->{self.layout.stack_next(source.name)};")
 
@@ -321,6 +335,7 @@ class PrimitiveWriter:
         if len(targets) != len(sources):
             raise self.expressions.unsupported("an assignment of stacks or unions of different sizes")
         for to, origin in zip(targets, sources, strict=True):
+            self.expressions.check_alike(HeaderName(to), HeaderName(origin))
             out.line(f"copy_header(p, {self.layout.header_index(to)}, {self.layout.header_index(origin)});")
 
     def op_assign_VL(self, out: Writer, target: Expression, source: Expression) -> None:  # noqa: N802
@@ -470,10 +485,10 @@ class PrimitiveWriter:
         codes = [self.expressions.masked(v, (1 << 64) - 1).code for v in values.items]
         if len(pieces) != len(codes) + 1:
             raise self.expressions.unsupported(f"log_msg: {len(codes)} values for {text.name!r}")
-        form = "%llu".join(quoted(piece).replace("%", "%%") for piece in pieces)
+        form = quoted("%llu".join(piece.replace("%", "%%") for piece in pieces) + "\n")
         arguments = "".join(f", (unsigned long long){code}" for code in codes)
         out.line("if (s->base.logs)")
-        out.line(f'    fprintf(stderr, "{form}\\n"{arguments});')
+        out.line(f"    fprintf(stderr, {form}{arguments});")
 
     def op_assert(self, out: Writer, condition: Expression) -> None:
         """A packet for which it is false is dropped at once, and counted; BMv2 would end its process."""
@@ -486,7 +501,7 @@ class PrimitiveWriter:
                 if self.source
                 else self.where
             )
-            out.line(f'fputs("assertion failed: {quoted(place)}\\n", stderr);')
+            out.line(f"fputs({quoted(f'assertion failed: {place}' + chr(10))}, stderr);")
             out.line(self.abandon)
 
     op_assume = op_assert
@@ -520,19 +535,26 @@ class PrimitiveWriter:
 
     def op_jump(self, out: Writer, offset: Constant) -> None:
         """Goes on with the primitive of that index."""
+        self.check_jump(out, offset.value)
         out.line(f"goto L{offset.value};")
 
     def op_jump_if_zero(self, out: Writer, condition: Expression, offset: Constant) -> None:
         """Jumps when the condition is 0 or false."""
         out.trace(Kind.STATEMENT, self.number, f"!!{self.expressions.condition(condition)}")
-        out.line(f"if (!({self.expressions.condition(condition)}))")
-        out.line(f"    goto L{offset.value};")
+        with out.block(f"if (!({self.expressions.condition(condition)}))"):
+            self.check_jump(out, offset.value)
+            out.line(f"goto L{offset.value};")
 
-
-def quoted(text: str) -> str:
-    """Text inside a C string literal."""
-    return "".join(c if c.isascii() and c.isprintable() and c not in '"\\?' else _escaped(c) for c in text)
-
-
-def _escaped(character: str) -> str:
-    return "".join(f"\\{byte:03o}" for byte in character.encode())
+    def check_jump(self, out: Writer, to: int) -> None:
+        """Refuses one that leads nowhere; a jump back is counted, and a packet that goes round for ever dropped."""
+        if self.places is None:
+            raise self.expressions.unsupported("a jump outside an action")
+        if to not in self.places:
+            raise self.expressions.unsupported(f"a jump to {to}, of {len(self.places) - 1} primitives")
+        if to > self.place:
+            return
+        with out.block("if (++s->jumps > MAX_JUMPS)"):
+            out.line('report_drop(&s->base.drops.too_many_jumps, "its action jumps back too often");')
+            out.line("p->failed = p->exit = true;")
+            out.trace(Kind.LOOPING, self.number)
+            out.line("return;")

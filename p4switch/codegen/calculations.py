@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from p4switch.codegen.expressions import ExpressionWriter, literal
 from p4switch.codegen.layout import Layout, access
 from p4switch.codegen.names import Names
-from p4switch.codegen.tracing import Kind
 from p4switch.codegen.writer import Writer
 from p4switch.expressions import Constant, Field, HeaderName
-from p4switch.program import Calculation, CalculationInput, Checksum, ProgramError
+from p4switch.program import Calculation, CalculationInput, ProgramError
 
 ALGORITHMS = {
     "csum16": "hash_csum16",
@@ -68,7 +69,7 @@ class Calculations:
             out.line("uint8_t *input = s->input;")
             out.line("uint32_t bits = 0;")
             aligned = True
-            for pieces in self._stretches(calculation):
+            for pieces in self._stretches(calculation.inputs):
                 if len(pieces) > 1 and aligned:
                     self._write_stretch(out, pieces)
                 else:
@@ -87,31 +88,42 @@ class Calculations:
 
     def _write_sum(self, out: Writer, calculation: Calculation, where: str) -> None:
         """The Internet checksum needs no buffer as long as all headers in it are valid: it is a sum of 16-bit words."""
+        body = self.summed(out, calculation.inputs, where)
+        if body is not None:
+            with out.block(f"if ({self.all_valid(calculation.inputs)})"):
+                out.append(body)
+                out.line("return checksum_finish(words, numbers);")
+
+    def all_valid(self, inputs: Sequence[CalculationInput]) -> str:
+        """A C condition: all headers in there are."""
         headers = {
             v.header if isinstance(v, Field) else v.name
-            for v in (piece.value for piece in calculation.inputs)
+            for v in (piece.value for piece in inputs)
             if isinstance(v, (Field, HeaderName))
         }
         tests = [self.layout.is_valid(h) for h in self.layout.program.headers if h in headers]
+        return " && ".join(t for t in tests if t != "1") or "1"
+
+    def summed(self, out: Writer, inputs: Sequence[CalculationInput], where: str) -> Writer | None:
+        """C that declares `words` and `numbers`, whose sum is that of the inputs (hash.h); None: they are not words."""
         bits, body = 0, out.inner(1)
         body.line("uint64_t words = 0, numbers = 0;")
-        for pieces in self._stretches(calculation):
+        for pieces in self._stretches(inputs):
             first, width = pieces[0].value, sum(self._width(piece) for piece in pieces)
             if first is None:
                 if bits % 16:
-                    return
+                    return None
                 body.line("words += checksum_sum(p->payload, (uint32_t)(p->end - p->payload));")
             elif isinstance(first, HeaderName) or len(pieces) > 1:
                 name = first.header if isinstance(first, Field) else getattr(first, "name", "")
                 varbit = self.layout.program.headers[name].type.varbit
                 if bits % 16 or width % 16 or varbit:
-                    return
-                name = first.header if isinstance(first, Field) else getattr(first, "name", "")
+                    return None
                 at = self.layout.program.field_type(first).offset // 8 if isinstance(first, Field) else 0
                 body.line(f"words += checksum_sum({self.layout.header_pointer(name)} + {at}, {width // 8});")
             elif isinstance(first, Field) and self.layout.program.field_type(first).varying:
-                if bits % 16 or pieces[-1] is not calculation.inputs[-1]:
-                    return
+                if bits % 16 or pieces[-1] is not inputs[-1]:
+                    return None
                 self.layout.check_varbit(first.header, where)
                 index = self.layout.header_index(first.header)
                 place = f"{self.layout.header_pointer(first.header)} + varbit_at[{index}]"
@@ -119,16 +131,14 @@ class Calculations:
             else:
                 shift = -(bits + width) % 16
                 if width + shift > 64:
-                    return
-                code = literal(first.value) if isinstance(first, Constant) else ""
+                    return None
+                code = literal(first.value & (1 << width) - 1) if isinstance(first, Constant) else ""
                 if isinstance(first, Field):
                     code = ExpressionWriter(self.layout, where).masked(first, (1 << width) - 1).code
                 moved = f"(uint64_t){code}{f' << {shift}' if shift else ''}"
                 body.line(f"numbers += {f'checksum_fold({moved})' if width + shift > 48 else moved};")
             bits += width
-        with out.block(f"if ({' && '.join(t for t in tests if t != '1') or '1'})"):
-            out.append(body)
-            out.line("return checksum_finish(words, numbers);")
+        return body
 
     def _width(self, piece: CalculationInput) -> int:
         match piece.value:
@@ -138,10 +148,10 @@ class Calculations:
                 return self.layout.program.headers[name].type.width
         return piece.width
 
-    def _stretches(self, calculation: Calculation) -> list[list[CalculationInput]]:
+    def _stretches(self, inputs: Sequence[CalculationInput]) -> list[list[CalculationInput]]:
         """The inputs, those together that are whole bytes of one header without a gap."""
         stretches: list[list[CalculationInput]] = []
-        for piece in calculation.inputs:
+        for piece in inputs:
             last = stretches[-1][-1].value if stretches else None
             if (
                 isinstance(piece.value, Field)
@@ -175,7 +185,7 @@ class Calculations:
             pointer = (
                 f"{self.layout.field_base(self.layout.header_index(first.header), kind)} + {kind.offset // 8}"
             )
-            out.line(f"memcpy(input + bits / 8, {pointer}, {size}); /* {names} */")
+            out.line(f"memcpy(input + bits / 8, {pointer}, {size});", names)
             out.line(f"bits += {8 * size};")
 
     def _write_input(
@@ -183,7 +193,10 @@ class Calculations:
     ) -> None:
         match value:
             case Constant(number):
-                out.line(f"bits = append(input, bits, {width}, {literal(number)});")
+                for shift in reversed(range(0, width, 64)):
+                    piece = min(64, width - shift)
+                    code = literal(number >> shift & (1 << piece) - 1)
+                    out.line(f"bits = append(input, bits, {piece}, {code});")
             case HeaderName(name):
                 size = f"header_bytes(p, {self.layout.header_index(name)})"
                 out.line(f"if ({self.layout.is_valid(name)})")
@@ -199,6 +212,8 @@ class Calculations:
                     return
                 expressions = ExpressionWriter(self.layout, where)
                 code = expressions.truncated(value, kind.width)
+                if not kind.width:
+                    return
                 append = append_function(kind.width)
                 valid = self.layout.is_valid(header)
                 if valid != "1":
@@ -206,39 +221,3 @@ class Calculations:
                 out.line(
                     f"{'' if valid == '1' else '    '}bits = {append}(input, bits, {kind.width}, {code});"
                 )
-
-    # Checksums
-
-    def write_checksums(self, out: Writer) -> None:
-        """`verify_checksums` and `update_checksums`."""
-        for verify in (True, False):
-            head = "verify_checksums" if verify else "update_checksums"
-            with out.block(f"static void {head}(struct state *s, struct packet *p)"):
-                out.line("(void)s, (void)p;")
-                for checksum in self.layout.program.checksums:
-                    if checksum.verify if verify else checksum.update:
-                        self._write_checksum(out, checksum, verify)
-            out.line()
-
-    def _write_checksum(self, out: Writer, checksum: Checksum, verify: bool) -> None:
-        where = f"checksum {checksum.name}"
-        expressions = ExpressionWriter(self.layout, where)
-        conditions = [self.layout.is_valid(checksum.target.header)]
-        if checksum.condition is not None:
-            conditions.append(expressions.condition(checksum.condition))
-        kind = self.layout.program.field_type(checksum.target)
-        if kind.width > 64:
-            raise ProgramError(f"{where}: a checksum field of over 64 bits")
-        call = self.call(checksum.calculation, where)
-        with out.block(f"if ({' && '.join(conditions)})"):
-            if verify:
-                out.line(f"if ({call} != {expressions.value(checksum.target).cast('uint64_t')})")
-                out.line("    p->checksum_error = true;")
-                number = self.layout.program.checksums.index(checksum)
-                out.trace(Kind.CHECKSUM, number, "p->checksum_error")
-            elif self.layout.is_metadata(checksum.target):
-                out.line(f"{self.layout.metadata_member(checksum.target)} = {call};")
-            else:
-                header_type = self.layout.program.headers[checksum.target.header].type
-                macro = self.layout.field_macro(header_type, kind)
-                out.line(f"put64({self.layout.header_pointer(checksum.target.header)}, {macro}, {call});")

@@ -59,6 +59,7 @@ BITWISE = {"&", "|", "^"}
 MAX_SHIFT = 255  # bits: amounts have at most 8
 COMPARISON = {"==", "!=", "<", "<=", ">", ">="}
 SATURATING = {"+": "add_saturating_i32", "-": "subtract_saturating_i32"}
+MAX_EXPRESSION = 1 << 20  # characters of C: an index in an index doubles them
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,10 @@ class Value:
     low: int
     high: int
     type: str
+
+    def __post_init__(self) -> None:
+        if len(self.code) > MAX_EXPRESSION:
+            raise ProgramError("an expression is too long: split it with variables")
 
     def cast(self, to: str) -> str:
         """The expression as another type."""
@@ -195,10 +200,10 @@ class ExpressionWriter:
         kind = self.field_type(reference)
         if kind.varying:
             raise self.unsupported(f"{reference.header}.{reference.name}: arithmetic on a varbit")
+        if kind.width == 0:
+            return constant(0)
         low, high = range_of(kind)
         if self.layout.is_metadata(reference):
-            if kind.width == 0:
-                return constant(0)
             signed = kind.signed or kind.width <= 16  # C promotes 8 and 16 bits to int
             place = self.locals.get(reference) or self.layout.metadata_member(reference)
             return Value(place, low, high, storage_type(max(32, kind.width), signed=signed))
@@ -207,6 +212,8 @@ class ExpressionWriter:
 
     def bits(self, index: str, header_type: str, kind: FieldType) -> Value:
         """A field of the header of that number."""
+        if kind.width == 0:
+            return constant(0)
         macro = self.layout.field_macro(self.layout.program.header_types[header_type], kind)
         low, high = range_of(kind)
         code = f"get{access(kind.width)}({self.layout.field_base(index, kind)}, {macro})"
@@ -241,6 +248,25 @@ class ExpressionWriter:
                 choice = f"{self.header_number(then)} : {self.header_number(otherwise)}"
                 return f"({self.condition(condition)} ? {choice})"
         raise self.unsupported(f"a header is needed, not {expression}")
+
+    def check_alike(self, *expressions: Expression) -> None:
+        """Refuses headers that are not laid out alike: one would be read, or written, beyond its end."""
+        names = [name for expression in expressions for name in self._headers(expression)]
+        for name in names[1:]:
+            first, other = (self.layout.program.headers[n].type for n in (names[0], name))
+            if first.shape != other.shape:
+                raise self.unsupported(f"headers {names[0]} and {name} differ in their fields")
+
+    def _headers(self, expression: Expression) -> list[str]:
+        """Headers that an expression may stand for; of a stack's elements, which are all alike, the first."""
+        match expression:
+            case HeaderName(name):
+                return [name]
+            case StackElement(stack, _, member):
+                return [self.layout.program.stacks[stack].headers[member]]
+            case Conditional(_, then, otherwise):
+                return self._headers(then) + self._headers(otherwise)
+        return []
 
     def leaf(self, expression: Operand) -> Value:
         """Values that need no operator."""
@@ -422,7 +448,9 @@ class ExpressionWriter:
             a, b = self.value(operand.left), self.value(operand.right)
             if min(a.low, b.low) >= low and max(a.high, b.high) <= high:
                 return Value(f"{SATURATING[operand.op]}({a.code}, {b.code})", low, high, "int32_t")
-        inner = self.value(operand)
+            inner = self.arithmetic(operand.op, a, b)
+        else:
+            inner = self.value(operand)
         if inner.low >= low and inner.high <= high:
             return inner
         kind = self.fitting(min(inner.low, low), max(inner.high, high))
@@ -514,13 +542,15 @@ class ExpressionWriter:
                     else left.name
                 )
                 self.layout.check_varbit(name, self.where)
+                self.check_alike(left, right)
                 same = f"same_header(p, {self.header_number(left)}, {self.header_number(right)})"
                 return same if op == "==" else f"!{same}"
             case Binary("==" | "!=" as op, UnionName(left), UnionName(right)):
                 unions = self.layout.program.unions
                 pairs = list(zip(unions[left].headers, unions[right].headers, strict=True))
-                for header, _ in pairs:
+                for header, other in pairs:
                     self.layout.check_varbit(header, self.where)
+                    self.check_alike(HeaderName(header), HeaderName(other))
                 same = " || ".join(
                     f"same_header(p, {self.layout.header_index(a)}, {self.layout.header_index(b)})"
                     for a, b in pairs

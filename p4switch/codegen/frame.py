@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from p4switch.codegen.actions import ActionWriter, PrimitiveWriter
 from p4switch.codegen.calculations import append_function
+from p4switch.codegen.checksums import ChecksumWriter
 from p4switch.codegen.expressions import ExpressionWriter
 from p4switch.codegen.layout import QUEUEING, Layout
 from p4switch.codegen.tracing import Kind
-from p4switch.codegen.uses import fields_read, headers_written
+from p4switch.codegen.uses import headers_written
 from p4switch.codegen.writer import Writer
 from p4switch.expressions import Field
 from p4switch.program import ProgramError
@@ -18,14 +19,13 @@ from p4switch.program import ProgramError
 INSTANCE_NORMAL, INSTANCE_REPLICATION = 0, 5
 
 
-def write_frame(out: Writer, layout: Layout, actions: ActionWriter) -> None:
+def write_frame(out: Writer, layout: Layout, actions: ActionWriter, checksums: ChecksumWriter) -> None:
     """The exported functions, and the way of a packet through parser, ingress, egress and deparser."""
-    _write_reads_checksum(out, layout)
     if layout.goes_again:
         _write_copies(out, layout)
     if "generate_digest" in layout.requests:
         _write_digest(out, layout)
-    _write_order(out, layout)
+    checksums.write(out)
     _write_replicate(out, layout, actions)
     _write_deparse(out, layout, actions)
     _write_egress(out, layout, actions)
@@ -47,62 +47,6 @@ def _get(layout: Layout, name: str) -> str | None:
     return (
         None if field is None else ExpressionWriter(layout, "standard_metadata").value(field).cast("uint32_t")
     )
-
-
-def _write_reads_checksum(out: Writer, layout: Layout) -> None:
-    program = layout.program
-    out.line(
-        "/* Whether the program uses the checksum of which only a part is there yet: then it has to be completed. */"
-    )
-    with out.block("static bool reads_checksum(const struct packet *p)"):
-        out.line("(void)p;")
-        if any(piece.value is None for c in program.calculations.values() for piece in c.inputs):
-            out.line("if (p->checksum >= p->payload)")
-            out.line("    return true;")
-        read = _bytes_read(layout)
-        for name, first, last in _bytes_between(layout, read):
-            header = layout.header_pointer(name)
-            inside = f"p->checksum >= {header} + {first} && p->checksum < {header} + {last}"
-            out.line(f"if ({layout.is_valid(name)} && {inside})")
-            out.line("    return false;")
-        for name, first, last in read:
-            header = layout.header_pointer(name)
-            inside = f"p->checksum + 1 >= {header} + {first} && p->checksum <= {header} + {last}"
-            out.line(f"if ({layout.is_valid(name)} && {inside})")
-            out.line("    return true;")
-        out.line("return false;")
-    out.line()
-
-
-def _bytes_read(layout: Layout) -> list[tuple[str, int, int]]:
-    """Stretches of headers that the program reads: header, first and last byte."""
-    stretches: list[tuple[str, int, int]] = []
-    order = {header.name: number for number, header in enumerate(layout.packet_headers)}
-    kinds = [(order[f.header], layout.program.field_type(f), f.header) for f in fields_read(layout.program)]
-    for _, kind, header in sorted(kinds, key=lambda k: (k[0], k[1].offset)):
-        first, last = kind.offset // 8, (kind.offset + kind.width - 1) // 8
-        if kind.behind_varbit:
-            last = layout.program.headers[header].type.width // 8
-        if stretches and stretches[-1][0] == header and first <= stretches[-1][2] + 1:
-            stretches[-1] = (header, stretches[-1][1], last)
-        else:
-            stretches.append((header, first, last))
-    return stretches
-
-
-def _bytes_between(layout: Layout, read: list[tuple[str, int, int]]) -> list[tuple[str, int, int]]:
-    """The stretches that the program leaves out of headers of which it reads others: room for a checksum."""
-    stretches = []
-    for name in dict.fromkeys(header for header, _, _ in read):
-        kind = layout.program.headers[name].type
-        if kind.varbit is not None:
-            continue
-        at, size = 0, kind.fixed_bytes
-        for first, last in [*((a, b) for header, a, b in read if header == name), (size, size)]:
-            if first - at > 1:
-                stretches.append((name, at, first - 1))
-            at = last + 1
-    return stretches
 
 
 def _write_copies(out: Writer, layout: Layout) -> None:
@@ -140,12 +84,6 @@ def _write_copies(out: Writer, layout: Layout) -> None:
     out.line()
 
 
-def _write_order(out: Writer, layout: Layout) -> None:
-    order = ", ".join(layout.header_index(h) for h in layout.program.deparser.order) or "0"
-    out.line(f"static const uint16_t deparser_order[] = {{{order}}};")
-    out.line()
-
-
 def _write_replicate(out: Writer, layout: Layout, actions: ActionWriter) -> None:
     """Every replica is the packet itself, put back to what it was before the replica in front of it."""
     replays = actions.replaying.possible and not out.traced
@@ -153,14 +91,14 @@ def _write_replicate(out: Writer, layout: Layout, actions: ActionWriter) -> None
     written = headers_written(layout.program)
     if written is not None and not (layout.varbits or layout.queues or layout.goes_again):
         names = ", ".join(layout.header_index(h) for h in sorted(written)) or "0"
-        out.line("/* The headers that egress may write to; it does nothing else to headers. */")
+        out.comment("The headers that egress may write to; it does nothing else to headers.")
         out.line(f"static const uint16_t egress_writes[] = {{{names}}};")
         out.line()
         count = len(layout.program.deparser.order)
         changes = f"changeable(p, deparser_order, {count}, egress_writes, {len(written)})"
     if replays:
         actions.replaying.write(out)
-    out.line("/* Once more for every replica of a group, each time from the packet as it is now. */")
+    out.comment("Once more for every replica of a group, each time from the packet as it is now.")
     out.line("static void leave(struct state *s, struct packet *p, uint32_t port);")
     if replays:
         out.line("static void deparse(struct state *s, struct packet *p, uint32_t port);")
@@ -176,7 +114,12 @@ def _write_replicate(out: Writer, layout: Layout, actions: ActionWriter) -> None
             out.line("struct replay *r = &s->replay;")
             out.line("const uint64_t superframe = all ? ALONE : s->base.superframe;")
             with out.block("if (replay_fits(r, p, group, superframe) && same_for_egress(r, p))"):
+                out.line("uint8_t kept_bytes[UPDATED];")
+                out.line("const uint16_t partial_sum = p->partial_sum;")
+                out.line("keep_updated(p, kept_bytes);")
                 with out.block("for (uint32_t i = 0; i < group->count; i++)"):
+                    out.line("restore_updated(p, kept_bytes);")
+                    out.line("p->partial_sum = partial_sum;")
                     out.line("if (repeat_egress(r, i, p))")
                     out.line("    deparse(s, p, group->replica[i].port);")
                 out.line("s->base.sharing.from = NULL;")
@@ -202,7 +145,7 @@ def _write_egress(out: Writer, layout: Layout, actions: ActionWriter) -> None:
     name = "depart" if layout.queues else "leave"
     with out.block(f"static void {name}(struct state *s, struct packet *p, uint32_t port)"):
         if not layout.queues:
-            _write_priority(out, layout)
+            _write_gate(out, layout)
         _set(out, layout, "egress_port", "port")
         _set(out, layout, "egress_spec", "(s->base.drop_port + 1)")
         _set(out, layout, "egress_global_timestamp", "p->now")
@@ -215,7 +158,7 @@ def _write_egress(out: Writer, layout: Layout, actions: ActionWriter) -> None:
         )
         out.line("p->exit = false;")
         out.line("egress(s, p);")
-        if layout.asserts:
+        if layout.may_fail:
             out.line("if (p->failed)")
             out.line("    return;")
         if layout.goes_again:
@@ -247,10 +190,14 @@ def _write_deparse(out: Writer, layout: Layout, actions: ActionWriter) -> None:
         out.trace_line("        trace_header(&s->base, p, TRACE_DEPARSE, deparser_order[i]);")
         out.line(f"uint8_t *first = emit_headers(p, deparser_order, {count}, s->input);")
         out.line("uint32_t length = (uint32_t)(p->end - first);")
-        out.line("uint8_t *checksum = kept_checksum(p);")
+        out.line("uint8_t *checksum = kept_checksum(p, first, s->base.checksum_offset);")
         with out.block("if (length > p->truncate_to)"):
             out.line("length = p->truncate_to;")
             out.line("checksum = NULL;")
+        with out.block("if (length > LONGEST_PACKET)"):
+            out.trace(Kind.TOO_LONG, "length")
+            out.line('report_drop(&s->base.drops.too_long, "it has grown beyond the longest packet");')
+            out.line("return;")
         if layout.goes_again:
             with out.block("if (p->request.recirculate)"):
                 out.trace(Kind.RECIRCULATE, "p->request.recirculate")
@@ -261,8 +208,12 @@ def _write_deparse(out: Writer, layout: Layout, actions: ActionWriter) -> None:
     out.line()
 
 
-def _write_priority(out: Writer, layout: Layout) -> None:
-    """A packet of a priority for which its port has no queue is dropped, as in simple_switch."""
+def _write_gate(out: Writer, layout: Layout) -> None:
+    """A packet of a priority for which its port has no queue is dropped, as in simple_switch; so is one too many."""
+    if layout.goes_again:
+        with out.block("if (!may_pass(s))"):
+            out.trace(Kind.TOO_OFTEN, 0)
+            out.line("return;")
     if layout.priority is not None:
         with out.block(f"if ({layout.metadata_member(layout.priority)} >= s->base.priority_queues)"):
             out.trace(Kind.PRIORITY, layout.metadata_member(layout.priority))
@@ -274,7 +225,7 @@ def _write_queue(out: Writer, layout: Layout) -> None:
     out.line("static void depart(struct state *s, struct packet *p, uint32_t port);")
     out.line()
     with out.block("static void leave(struct state *s, struct packet *p, uint32_t port)"):
-        _write_priority(out, layout)
+        _write_gate(out, layout)
         out.line("bool dropped = false;")
         out.line("struct packet *waits = NULL;")
         out.line(
@@ -302,6 +253,8 @@ def _write_queue(out: Writer, layout: Layout) -> None:
         out.trace_line(f"trace_begin(base, {_get(layout, 'ingress_port') or '0'}, now, p);")
         out.trace_line(f"trace_filter(base, {_get(layout, 'ingress_port') or '0'}, p);")
         out.trace(Kind.DEQUEUED, "port", "now - p->now")
+        if layout.loops:
+            out.line("s->jumps = 0;")
         out.line("base->queueing.enq_timestamp = p->now;")
         out.line("if (now > p->now)")
         out.line("    p->now = now;")
@@ -326,8 +279,10 @@ def _write_digest(out: Writer, layout: Layout) -> None:
                     width = layout.program.field_type(field).width
                     code = expressions.masked(field, (1 << width) - 1).code
                     bits = (width + 7) // 8 * 8
+                    if not bits:
+                        continue
                     append = append_function(width)
-                    out.line(f"    bits = {append}(s->input, bits, {bits}, {code}); /* {field.name} */")
+                    out.line(f"    bits = {append}(s->input, bits, {bits}, {code});", field.name)
                 out.line("    break;")
         out.trace(Kind.DIGEST, "p->request.digest")
         out.line("report_digest(&s->base, p->request.digest, s->input, bits / 8);")
@@ -343,12 +298,12 @@ def _write_run(out: Writer, layout: Layout) -> None:
         _set(out, layout, "parser_error", "error")
         out.line("verify_checksums(s, p);")
         _set(out, layout, "checksum_error", "p->checksum_error")
-        if layout.asserts:
-            out.line("if (p->failed) /* in the parser */")
+        if layout.may_fail:
+            out.line("if (p->failed)", "in the parser")
             out.line("    return;")
         out.trace(Kind.INGRESS, 0, _get(layout, "instance_type") or "0")
         out.line("ingress(s, p);")
-        if layout.asserts:
+        if layout.may_fail:
             out.line("if (p->failed)")
             out.line("    return;")
         if layout.goes_again:
@@ -391,6 +346,8 @@ def _write_process(out: Writer, layout: Layout) -> None:
         out.line("struct state *s = (struct state *)base;")
         out.line("struct packet *p = &s->arrived;")
         out.line("begin_packet(p, packet, length, now, checksum);")
+        if layout.loops:
+            out.line("s->jumps = 0;")
         _set(out, layout, "ingress_port", "port")
         _set(out, layout, "packet_length", "length")
         _set(out, layout, "ingress_global_timestamp", "now")
@@ -402,7 +359,7 @@ def _write_process(out: Writer, layout: Layout) -> None:
         out.trace_line("trace_begin(base, port, now, p);")
         out.line("const uint32_t error = parse(s, p);")
         out.trace_line("trace_filter(base, port, p);")
-        with out.block("if (p->checksum && reads_checksum(p))"):
+        with out.block("if (p->checksum && reads_checksum(s, p))"):
             out.line("complete_checksum(p->checksum, base->checksum_offset, p->end);")
             out.line("base->process(base, port, packet, length, now, NULL);")
             out.line("return;")

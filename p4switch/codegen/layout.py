@@ -7,7 +7,7 @@ Headers stay in the packet, in network byte order: extraction only points at the
 from __future__ import annotations
 
 from p4switch.codegen.names import Names
-from p4switch.codegen.uses import Uses
+from p4switch.codegen.uses import Uses, jumps_back
 from p4switch.codegen.writer import Writer
 from p4switch.expressions import Field, HeaderName, StackElement, StackName, UnionName
 from p4switch.program import (
@@ -88,7 +88,9 @@ class Layout:
         self.stack_of = {name: stack for stack in program.stacks.values() for name in stack.headers}
         self.varbits = any(h.type.varbit for h in self.packet_headers)
         self.requests = REQUESTS & {call.op for call in self._calls()}
-        self.asserts = any(call.op in ("assert", "assume") for call in self._calls())
+        blocks = [program.deparser.primitives, *(action.primitives for action in program.actions.values())]
+        self.loops = any(jumps_back(block) for block in blocks)
+        self.may_fail = self.loops or any(call.op in ("assert", "assume") for call in self._calls())
         self.goes_again = bool(self.requests - {"generate_digest"})
         queueing = [field for name in QUEUEING if (field := self.standard(name))]
         priority = self.standard("priority")
@@ -156,9 +158,7 @@ class Layout:
 
     def field_macro(self, header_type: HeaderType, field: FieldType) -> str:
         """The macro for a header field's bit offset and width."""
-        return self.names.identifier(
-            "", f"{header_type.name}_{field.name}", ("field", header_type.name, field.name)
-        )
+        return self.names.macro(f"{header_type.name}_{field.name}", ("field", header_type.name, field.name))
 
     # Metadata
 
@@ -196,7 +196,7 @@ class Layout:
         out.line()
         types = {h.type.name: h.type for h in self.packet_headers}
         for header_type in types.values():
-            out.line(f"/* header {header_type.name}: {header_type.width // 8} bytes; bit offset, width */")
+            out.comment(f"header {header_type.name}: {header_type.width // 8} bytes; bit offset, width")
             for field in header_type.fields:
                 out.line(f"#define {self.field_macro(header_type, field)} {field.offset}, {field.width}")
             out.line()
@@ -207,13 +207,13 @@ class Layout:
         out.line()
         with out.block("static const uint16_t header_size[HEADERS + 1] =", ";"):
             for header in self.packet_headers:
-                varies = ", /* and its varbit */" if header.type.varbit else ","
-                out.line(f"[{self.header_index(header.name)}] = {header.type.fixed_bytes}{varies}")
+                varies = "and its varbit" if header.type.varbit else ""
+                out.line(f"[{self.header_index(header.name)}] = {header.type.fixed_bytes},", varies)
         out.line()
         if self.varbits:
             out.line("#define VARBITS")
             with out.block(
-                "static const uint16_t varbit_at[HEADERS + 1] =", "; /* bytes in front of the varbit */"
+                "static const uint16_t varbit_at[HEADERS + 1] =", ";", "bytes in front of the varbit"
             ):
                 for header in self.packet_headers:
                     if header.type.varbit:
@@ -234,39 +234,35 @@ class Layout:
         out.line()
         with out.block("struct packet", ";"):
             out.line(
-                "uint8_t *header[HEADERS + 1]; /* in the packet once extracted; else in `own` or `nowhere` */"
+                "uint8_t *header[HEADERS + 1];", "in the packet once extracted; else in `own` or `nowhere`"
             )
             out.line("bool valid[HEADERS + 1];")
-            with out.block("struct", " next; /* elements of a stack that are in use */"):
+            with out.block("struct", " next;", "elements of a stack that are in use"):
                 for stack in self.program.stacks.values():
                     out.line(f"uint32_t {self.stack_next(stack.name).removeprefix('next.')};")
             if self.varbits:
-                out.line("uint16_t varying[HEADERS + 1]; /* bytes of each varbit */")
+                out.line("uint16_t varying[HEADERS + 1];", "bytes of each varbit")
             if self.requests:
                 out.line("struct { uint32_t clone, clone_list, resubmit, recirculate, digest; } request;")
             out.line(
-                "uint8_t *start, *payload, *end; /* the packet, what is behind its parsed headers, its end */"
+                "uint8_t *start, *payload, *end;", "the packet, what is behind its parsed headers, its end"
             )
-            out.line(
-                "uint8_t *first; /* where the packet begins that leaves, if that is known before egress */"
-            )
-            out.line("uint8_t *checksum; /* a partial checksum, see emit_function */")
-            out.line("uint16_t partial_sum; /* what it was on arrival */")
+            out.line("uint8_t *first;", "where the packet begins that leaves, if that is known before egress")
+            out.line("uint8_t *checksum;", "a partial checksum, see emit_function")
+            out.line("uint16_t partial_sum;", "what it was on arrival, or what an update has made of it")
             out.line("uint32_t length, ingress_length, truncate_to;")
             out.line("uint64_t now;")
             out.line(
-                "bool exit, checksum_error, failed; /* failed: an assertion, so that the packet is dropped */"
+                "bool exit, checksum_error, failed;", "failed: an assertion, so that the packet is dropped"
             )
-            out.line("bool dirty; /* `own` and `nowhere` are not all zeros */")
+            out.line("bool dirty;", "`own` and `nowhere` are not all zeros")
             out.line("struct metadata meta;")
             with out.block("struct", " own;"):
                 for header in self.owned:
                     member = self.own_bytes(header.name).removeprefix("p->own.")
                     out.line(f"uint8_t {member}[{header.type.width // 8 + 8}];")
-            out.line(f"uint8_t nowhere[{longest + 8}]; /* what writes to an invalid header are lost in */")
-            out.line(
-                "uint8_t bytes[HEADROOM + LONGEST_PACKET]; /* of a copy; others stand where they came */"
-            )
+            out.line(f"uint8_t nowhere[{longest + 8}];", "what writes to an invalid header are lost in")
+            out.line("uint8_t bytes[HEADROOM + LONGEST_PACKET];", "of a copy; others stand where they came")
         out.line()
 
     def stack_next(self, stack: str) -> str:
@@ -275,7 +271,7 @@ class Layout:
 
     def _write_unions(self, out: Writer) -> None:
         out.line("#define UNIONS")
-        out.line("/* Of a member of a header union: the first of the members, and how many they are. */")
+        out.comment("Of a member of a header union: the first of the members, and how many they are.")
         with out.block("static const struct { uint16_t first, count; } union_of[HEADERS + 1] =", ";"):
             for union in self.program.unions.values():
                 first = self.header_index(union.headers[0])

@@ -1,13 +1,21 @@
-"""C identifiers for the program's names: `ingress.ipv4_lpm` becomes `ingress_ipv4_lpm`, each unique."""
+"""A program's names in C: as identifiers, in comments and in string literals, and never as code.
+
+Nothing else may put a text of the program into C; `check` refuses lines in which one would be code (see writer.py).
+"""
 
 from __future__ import annotations
 
 import re
+from functools import cache
+from pathlib import Path
 
+from p4switch.program import ProgramError
+
+RUNTIME = Path(__file__).parents[1] / "runtime"
 C_KEYWORDS = """
     auto bool break case char const continue default do double else enum extern float for goto if inline int long
     register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
-    main NULL true false errno
+    main NULL true false errno asm typeof linux unix
 """
 KEYWORDS = frozenset(C_KEYWORDS.split())
 # What the generated functions and the runtime's headers call their own.
@@ -15,7 +23,15 @@ OURS = re.compile(
     r"[psetif]|at|bits|cell|count|data|entry|error|group|hit|input|key\d*|leave|length|names?|packet|parse|port|process"
     r"|result.*|state|states|table|[tL]\d+|row\d+|bytes\d*|accept|too_short|extract|append\w*|(set|get|put|load|store)\w*"
     r"|(hash|wide|checksum|header|own|copy|same|stack|random|sign|sh[lr]|add|subtract|update|verify|trace|TRACE)_\w*|u?int\w*|ones|emit\w*"
+    r"|HEADERS|HEADROOM|REQUESTS|TABLES|UNIONS|VALUE_SETS|VARBITS|WIDE_WORDS|egress_(uses|writes)|union_of|varbit_at"
+    r"|deparser_order|program_(open|meters|counters|registers|traced)"
 )
+MAX_COMMENT = 400  # characters
+
+_STRING = r'"(?:[^"\\]|\\[0-7]{3}|\\n)*"'
+_PUNCTUATION = r"[-+%&|^~!=<>:;,.(){}\[\] ]|/(?![/*])|\*(?!/)|\?(?!\?)"
+_CODE = re.compile(rf"(?:\w|{_PUNCTUATION}|{_STRING})*", re.ASCII)
+_DIRECTIVE = re.compile(r'#(?:include (?:"\w+\.h"|<\w+\.h>)|define \w+(?: [\w, ]+)?)', re.ASCII)
 
 
 class Names:
@@ -27,18 +43,25 @@ class Names:
 
     def identifier(self, space: str, name: str, key: object = None) -> str:
         """`space` is a prefix for the C name and separates kinds; `key` tells apart objects of one name."""
-        known = self._given.get((space, name if key is None else key))
+        return self._identifier(space, name, name if key is None else key, runtime_macros())
+
+    def macro(self, name: str, key: object) -> str:
+        """The same for what is then defined as a macro, and would change the meaning of the runtime's own words."""
+        return self._identifier("", name, key, runtime_words())
+
+    def _identifier(self, space: str, name: str, key: object, taken: frozenset[str]) -> str:
+        known = self._given.get((space, key))
         if known is not None:
             return known
         plain = space + sanitized(name)
-        if plain in KEYWORDS or OURS.fullmatch(plain):
+        if plain in KEYWORDS or plain in taken or OURS.fullmatch(plain):
             plain += "_"
         identifier, number = plain, 2
         while identifier in self._used:
             identifier = f"{plain}_{number}"
             number += 1
         self._used.add(identifier)
-        self._given[space, name if key is None else key] = identifier
+        self._given[space, key] = identifier
         return identifier
 
 
@@ -49,5 +72,50 @@ def sanitized(name: str) -> str:
 
 
 def comment(text: str) -> str:
-    """Text that is safe inside a C comment, on one line."""
-    return " ".join(text.split()).replace("*/", "* /").replace("/*", "/ *")
+    """A C comment, on one line, that ends where it should whatever the text is."""
+    text = " ".join(text.split())
+    text = "".join(c if c.isprintable() else "?" for c in text[:MAX_COMMENT]) + "…" * (
+        len(text) > MAX_COMMENT
+    )
+    return f"/* {text.replace('*/', '* /').replace('/*', '/ *')} */"
+
+
+def quoted(text: str) -> str:
+    """A C string literal; what could mean something there is written as octal escapes."""
+    return f'"{"".join(map(_escaped, text))}"'
+
+
+def _escaped(character: str) -> str:
+    if character == "\n":
+        return "\\n"
+    if character.isascii() and character.isprintable() and character not in '"\\?':
+        return character
+    return "".join(f"\\{byte:03o}" for byte in character.encode(errors="replace"))
+
+
+def check(code: str) -> str:
+    """The code, if it is a line of what the translation writes: no comment, no directive but two, no line joined.
+
+    Raises ProgramError: then a text of the program came so far without having been made an identifier.
+    """
+    if _DIRECTIVE.fullmatch(code) or _CODE.fullmatch(code):
+        return code
+    raise ProgramError(f"refused, as it would be code for the C compiler: {code[:100]!r}")
+
+
+@cache
+def runtime_words() -> frozenset[str]:
+    """Every identifier in the runtime's headers."""
+    return frozenset(re.findall(r"[A-Za-z_]\w*", _headers()))
+
+
+@cache
+def runtime_macros() -> frozenset[str]:
+    """Every macro that the runtime's headers define."""
+    return frozenset(re.findall(r"#define (\w+)", _headers()))
+
+
+@cache
+def _headers() -> str:
+    texts = "\n".join(path.read_text() for path in sorted(RUNTIME.glob("*.h")))
+    return re.sub(r"/\*.*?\*/|//.*?$", "", texts, flags=re.DOTALL | re.MULTILINE)

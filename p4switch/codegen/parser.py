@@ -18,11 +18,13 @@ from p4switch.codegen.expressions import (
 )
 from p4switch.codegen.layout import Layout, access
 from p4switch.codegen.names import Names
+from p4switch.codegen.rolling import nodes
 from p4switch.codegen.tracing import Kind
 from p4switch.codegen.writer import Writer
 from p4switch.expressions import Expression, Lookahead
 from p4switch.keys import KeyLayout
 from p4switch.program import (
+    LONGEST_PACKET,
     Advance,
     Extract,
     ExtractNext,
@@ -70,10 +72,10 @@ class ParserWriter:
     def write(self, out: Writer) -> None:
         """The function that parses a packet and returns its parser error."""
         with out.block("static uint32_t parse(struct state *s, struct packet *p)"):
-            out.line("uint8_t *at = p->start; /* the parser's position */")
+            out.line("uint8_t *at = p->start;", "the parser's position")
             out.line(f"uint32_t error = {self.error('NoError')};")
             if self.loops:
-                out.line("uint32_t states = 0; /* a loop that extracts nothing has to end, too */")
+                out.line("uint32_t states = 0;", "a loop that extracts nothing has to end, too")
             out.line("(void)s;")
             out.trace(Kind.PARSE, 0)
             out.line(f"goto {self.label(self.parser.initial)};")
@@ -90,11 +92,8 @@ class ParserWriter:
         out.line()
 
     def _may_run_short(self, state: ParserState) -> bool:
-        lookahead = any(isinstance(k, Lookahead) for k in state.key)
-        return lookahead or any(
-            isinstance(o, (Extract, ExtractNext, Advance)) or (isinstance(o, Set) and _lookaheads(o.value))
-            for o in state.operations
-        )
+        moves = any(isinstance(o, (Extract, ExtractNext, Advance)) for o in state.operations)
+        return moves or bool(_lookaheads((state.key, state.operations)))
 
     def _write_state(self, out: Writer, state: ParserState) -> None:
         expressions = ParserExpressions(self.layout, f"parser state {state.name}")
@@ -113,9 +112,19 @@ class ParserWriter:
         out.line(f"if ((uint64_t)(p->end - at) < {count})")
         out.line("    goto too_short;")
 
+    def _need_ahead(self, out: Writer, ahead: Lookahead, expressions: ParserExpressions) -> None:
+        bits = ahead.offset + ahead.width
+        if bits > 8 * LONGEST_PACKET:
+            raise expressions.unsupported(
+                f"a lookahead of {ahead.width} bits at {ahead.offset}, behind any packet"
+            )
+        self._need(out, str((bits + 7) // 8))
+
     def _write_operation(
         self, out: Writer, operation: ParserOperation, expressions: ParserExpressions
     ) -> None:
+        for ahead in _lookaheads(operation):
+            self._need_ahead(out, ahead, expressions)
         match operation:
             case Extract(name, length):
                 header = self.layout.program.headers[name]
@@ -134,8 +143,6 @@ class ParserWriter:
                 self._write_extract(out, header_type, f"{first} + {used}{step}", length, expressions)
                 out.line(f"{used}++;")
             case Set(target, value):
-                for ahead in _lookaheads(value):
-                    self._need(out, str((ahead.offset + ahead.width + 7) // 8))
                 primitives = self._primitives(expressions)
                 primitives.number = self.actions.numbers.of(operation)
                 primitives.touch_target(out, target)
@@ -205,9 +212,8 @@ class ParserWriter:
         return primitives
 
     def _write_transitions(self, out: Writer, state: ParserState, expressions: ParserExpressions) -> None:
-        for key in state.key:  # BMv2 looks ahead even where nothing is compared
-            if isinstance(key, Lookahead):
-                self._need(out, str((key.offset + key.width + 7) // 8))
+        for ahead in _lookaheads(state.key):  # BMv2 looks ahead even where nothing is compared
+            self._need_ahead(out, ahead, expressions)
         choices: list[Transition] = []
         default: str | None = None
         for transition in state.transitions:
@@ -269,14 +275,9 @@ class ParserWriter:
         return " && ".join(tests) or "1"
 
 
-def _lookaheads(expression: object) -> list[Lookahead]:
-    """Every lookahead inside an expression."""
-    if isinstance(expression, Lookahead):
-        return [expression]
-    found: list[Lookahead] = []
-    for slot in getattr(expression, "__slots__", ()):
-        found += _lookaheads(getattr(expression, slot))
-    return found
+def _lookaheads(node: object) -> list[Lookahead]:
+    """Every lookahead inside a node."""
+    return [found for found in nodes(node) if isinstance(found, Lookahead)]
 
 
 def _has_loop(states: Iterable[ParserState]) -> bool:

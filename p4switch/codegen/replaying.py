@@ -31,6 +31,8 @@ REPEATABLE = {
     *("mark_to_drop", "drop", "exit", "count", "_jump", "_jump_if_zero"),
 }
 """Primitives that do the same to packets with equal fields; of counting, which packets, is recorded."""
+SET_FOR_REPLICAS = ("egress_port", "egress_spec", "egress_rid", "egress_global_timestamp", "packet_length")
+"""Standard metadata that each replica is given for egress."""
 NOT_COMPARED = (ElementField, LastField, RegisterValue, StackElement, StackName, UnionName)
 
 
@@ -55,16 +57,21 @@ class Replaying:
         targets = (
             a for c in calls for a, k in zip(c.arguments, PRIMITIVES[c.op], strict=True) if k == "target"
         )
-        self.written = self.used & set(fields_in(tuple(targets)))
+        written = set(fields_in(tuple(targets)))
+        self.written = self.used & written
         updated = [c for c in program.checksums if c.update]
-        conditions = set(fields_in(tuple(c.condition for c in updated)))
-        inputs = fields_in(tuple((c.target, program.calculations.get(c.calculation)) for c in updated))
+        self.updated = {c.target for c in updated}
+        looked_at_by_updates = fields_in(
+            tuple((c.condition, program.calculations.get(c.calculation)) for c in updated)
+        )
+        changing = written | {layout.standard(name) for name in SET_FOR_REPLICAS}
         self.possible = (
             headers_written(program) is not None
-            and not (layout.varbits or layout.queues or layout.requests or layout.asserts)
+            and not (layout.varbits or layout.queues or layout.requests or layout.may_fail)
             and not any(_mentions(part) for part in looked_at)
-            and all(f.name == "$valid$" for f in conditions)  # then all replicas have a checksum, or none has
-            and not any(layout.is_metadata(f) for f in inputs)
+            # What updates look at is replayed, or the same for all replicas.
+            and not any(layout.is_metadata(f) and f in changing for f in looked_at_by_updates)
+            and not any(layout.is_metadata(f) for f in self.updated)
         )
 
     def _is_compared(self, field: Field) -> bool:
@@ -92,17 +99,16 @@ class Replaying:
             out.line()
 
     def write(self, out: Writer) -> None:
-        """`same_for_egress` and `repeat_egress`."""
+        """`same_for_egress`, `repeat_egress`, and what keeps the checksums that updates write."""
         used, written = self._stretches(self.used), self._stretches(self.written)
+        self._write_updated(out)
         with out.block("static const struct beginning egress_uses[] =", ";"):
             for header in dict.fromkeys(header for header, _, _ in used):
                 last = max(behind for name, _, behind in used if name == header)
                 out.line(f"{{{self.layout.header_index(header)}, {last}}},")
             out.line("{0, 0}")
         out.line()
-        out.line(
-            "/* Whether a packet is the one that is recorded in all that egress looks at or writes to. */"
-        )
+        out.comment("Whether a packet is the one that is recorded in all that egress looks at or writes to.")
         with out.block("static bool same_for_egress(const struct replay *r, const struct packet *p)"):
             out.line("(void)r, (void)p;")
             for header in dict.fromkeys(header for header, _, _ in used):
@@ -120,9 +126,7 @@ class Replaying:
                     out.line("    return false;")
             out.line("return true;")
         out.line()
-        out.line(
-            "/* Makes of a packet its replica number `i`, as egress would; returns whether it leaves. */"
-        )
+        out.comment("Makes of a packet its replica number `i`, as egress would; returns whether it leaves.")
         head = "static bool repeat_egress(const struct replay *r, uint32_t i, struct packet *p)"
         with out.block(head):
             out.line("const struct replica_record *record = r->records + i;")
@@ -133,6 +137,25 @@ class Replaying:
             out.line("    count(record->counter[c], p->ingress_length);")
             out.line("return !record->dropped;")
         out.line()
+
+    def _write_updated(self, out: Writer) -> None:
+        """Updates of one replica are not to be seen by those of the next."""
+        updated = self._stretches(self.updated)
+        out.line(f"#define UPDATED {sum(behind - first for _, first, behind in updated) or 1}")
+        for name, to, origin in (
+            ("keep_updated", "kept + {at}", "{field}"),
+            ("restore_updated", "{field}", "kept + {at}"),
+        ):
+            with out.block(f"static void {name}(struct packet *p, uint8_t *kept)"):
+                out.line("(void)p, (void)kept;")
+                at = 0
+                for header, first, behind in updated:
+                    field = f"{self.layout.header_pointer(header)} + {first}"
+                    pointers = ", ".join(side.format(at=at, field=field) for side in (to, origin))
+                    out.line(f"if ({self.layout.is_valid(header)})")
+                    out.line(f"    memcpy({pointers}, {behind - first});")
+                    at += behind - first
+            out.line()
 
     def _stretches(self, used: set[Field]) -> list[tuple[str, int, int]]:
         """The bytes of these fields, those side by side together: header, first byte, the one behind the last."""

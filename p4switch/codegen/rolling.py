@@ -11,14 +11,13 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
-from p4switch.codegen.uses import Uses, fields_in
+from p4switch.codegen.uses import JUMPS, Uses, fields_in
 from p4switch.expressions import Constant, Expression, Field
 from p4switch.program import Argument, FieldType, Named, Primitive, Program, Values
 
 FEWEST = 4  # repetitions that are worth a loop
 LONGEST_GROUP = 16  # primitives
 ROLLED = {"assign", "modify_field", "register_read", "register_write"}
-JUMPS = {"_jump", "_jump_if_zero"}
 MACHINE_WIDTHS = (8, 16, 32, 64)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from p4switch.codegen.layout import Layout, cell_bytes, storage_type
+from p4switch.codegen.limits import input_bytes
 from p4switch.codegen.names import Names
 from p4switch.codegen.replaying import Replaying
 from p4switch.codegen.writer import Writer
@@ -106,19 +107,21 @@ class State:
                 kind = storage_type(row.width)
                 columns = len(row.registers)
                 out.line(f"{kind} {row.member}[{max(1, row.size)}][{columns}] __attribute__((aligned(64)));")
-            out.line("uint8_t input[HEADROOM + LONGEST_PACKET]; /* of a hash or checksum */")
+            inputs = input_bytes(self.program)
+            out.line(f"uint8_t input[HEADROOM + {inputs}];", "of a hash, a digest; the deparser's")
             out.line("struct packet arrived, copy;")
             if replaying.possible:
                 out.line("struct replay replay;")
+            if layout.loops:
+                out.line("uint32_t jumps;", "backwards, of the packet in hand and its copies")
             if layout.goes_again:
-                out.line("struct again *again, *again_last; /* what waits for its next pass */")
-                out.line("uint32_t passes;")
+                out.line("struct again *again, *again_last;", "what waits for its next pass")
+                out.line("uint32_t passes;", "that the packet in hand has caused")
+                out.line("size_t again_bytes;", "of packets in `again`")
                 out.line("uint32_t original_length;")
-                out.line("uint8_t original[LONGEST_PACKET]; /* the packet as it came */")
+                out.line("uint8_t original[LONGEST_PACKET];", "the packet as it came")
         out.line()
-        out.line(
-            "/* Offsets in struct state, in the order of the program's meters, counters and registers. */"
-        )
+        out.comment("Offsets in struct state, in the order of the program's meters, counters and registers.")
         with out.block("const uint64_t program_meters[] =", ";"):
             for meter in self.meters:
                 out.line(f"offsetof(struct state, {self.meter(meter.name, '')}),")
@@ -127,9 +130,7 @@ class State:
             for counter in self.counters:
                 out.line(f"offsetof(struct state, {self.counter(counter.name, '')}),")
             out.line("0")
-        with out.block(
-            "const uint64_t program_registers[][2] =", "; /* first cell, bytes from cell to cell */"
-        ):
+        with out.block("const uint64_t program_registers[][2] =", ";", "first cell, bytes from cell to cell"):
             for name, register in self.program.registers.items():
                 row, column = self.place[name]
                 cell = cell_bytes(self.program, register.width)

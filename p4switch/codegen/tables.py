@@ -71,7 +71,7 @@ class TableWriter:
         if selector is None:
             return
         with out.block(f"if (chosen == {len(table.actions) + 1})"):
-            out.line("/* a group: choices, words of each, whether chance chooses; then actions and data */")
+            out.comment("a group: choices, words of each, whether chance chooses; then actions and data")
             out.line("const uint64_t *group = (const uint64_t *)(uintptr_t)chosen_data[0];")
             hash_of = self.actions.calculations.call(selector, table.name)
             out.line(f"const uint64_t hash = group[2] ? next_random(&s->base) : {hash_of};")
@@ -139,12 +139,12 @@ class TableWriter:
                     code = f"({valid} ? {code} : {beside(unsigned_type(key.width), 0)})"
             if place.width > 64:
                 with out.block():
-                    out.line(f"const {unsigned_type(key.width)} value = {code}; /* {key.name} */")
+                    out.line(f"const {unsigned_type(key.width)} value = {code};", key.name)
                     for word, part in enumerate(c_words("value", key.width), place.word):
                         out.line(f"key[{word}] = {part};")
             else:
                 shift = f" << {place.shift}" if place.shift else ""
-                out.line(f"key[{place.word}] |= (uint64_t){code}{shift}; /* {key.name} */")
+                out.line(f"key[{place.word}] |= (uint64_t){code}{shift};", key.name)
         if keys.kind == "exact":
             out.line(f"struct entry *e = table_find_exact(t, key, {keys.words});")
         else:

@@ -43,6 +43,9 @@ class Kind(IntEnum):
     EGRESS = auto()  # port: replication id, instance type
     EGRESS_DONE = auto()  # egress_spec: the drop port
     DEPARSE = auto()  # header: length, then the bytes
+    TOO_OFTEN = auto()  # nothing
+    LOOPING = auto()  # statement: a jump
+    TOO_LONG = auto()  # the packet's length
     OUTPUT = auto()  # port: length, then the bytes
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from p4switch.codegen.actions import ActionWriter
 from p4switch.codegen.calculations import Calculations
+from p4switch.codegen.checksums import ChecksumWriter
 from p4switch.codegen.control import ControlWriter
 from p4switch.codegen.frame import write_frame
 from p4switch.codegen.layout import Layout
-from p4switch.codegen.names import Names, comment
+from p4switch.codegen.limits import check_limits
+from p4switch.codegen.names import Names
 from p4switch.codegen.parser import ParserWriter
 from p4switch.codegen.replaying import Replaying
 from p4switch.codegen.rolling import RunFinder
@@ -16,7 +18,7 @@ from p4switch.codegen.tables import TableWriter
 from p4switch.codegen.tracing import Kind
 from p4switch.codegen.uses import Uses
 from p4switch.codegen.writer import Writer
-from p4switch.program import Program
+from p4switch.program import Program, ProgramError
 
 
 def translate(program: Program, *, traced: bool = False) -> str:
@@ -24,6 +26,16 @@ def translate(program: Program, *, traced: bool = False) -> str:
 
     A traced program does the same on the same state, and records what happens to each packet (tracing.py).
     """
+    try:
+        return _translate(program, traced)
+    except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise ProgramError(f"cannot be translated ({type(error).__name__}: {error})") from error
+    except (MemoryError, RecursionError) as error:
+        raise ProgramError("cannot be translated: its expressions are nested too deeply") from error
+
+
+def _translate(program: Program, traced: bool) -> str:
+    check_limits(program)
     names = Names()
     uses = Uses(program)
     runs = RunFinder(program, uses)
@@ -35,7 +47,7 @@ def translate(program: Program, *, traced: bool = False) -> str:
     tables = TableWriter(layout, state, actions, names)
 
     out = Writer(traced=traced)
-    out.line(f"/* {comment(program.name)}, translated from BMv2 JSON by p4switch. */")
+    out.comment(f"{program.name}, translated from BMv2 JSON by p4switch.")
     out.line()
     out.line("#include <stddef.h>")
     out.line("#include <stdlib.h>")
@@ -53,7 +65,6 @@ def translate(program: Program, *, traced: bool = False) -> str:
     if traced:
         _write_kinds(out)
     calculations.write(out)
-    calculations.write_checksums(out)
     for action in program.actions.values():
         actions.write(out, action)
     for table in program.tables.values():
@@ -63,7 +74,7 @@ def translate(program: Program, *, traced: bool = False) -> str:
     egress = ControlWriter(layout, tables, actions, names, program.egress)
     ingress.write(out)
     egress.write(out)
-    write_frame(out, layout, actions)
+    write_frame(out, layout, actions, ChecksumWriter(layout, names, calculations))
     return out.text()
 
 

@@ -6,10 +6,11 @@ from collections import Counter
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from p4switch.expressions import Field, HeaderName, Unary
+from p4switch.expressions import Constant, Field, HeaderName
 from p4switch.primitives import PRIMITIVES
-from p4switch.program import Action, ActionNode, Branch, Pipeline, Primitive, Program, Set, Table
+from p4switch.program import Action, ActionNode, Branch, Pipeline, Primitive, Program, Table
 
+JUMPS = {"_jump", "_jump_if_zero"}
 SETS_FIRST = {"assign", "modify_field", "register_read"}
 SETS_ONLY = SETS_FIRST | {
     *("modify_field_rng_uniform", "modify_field_with_hash_based_offset"),
@@ -72,26 +73,13 @@ class Uses:
         )
 
 
-def fields_read(program: Program) -> set[Field]:
-    """Header fields whose value the program uses, alone or as part of a header."""
-    read: list[Any] = []
-    for action in program.actions.values():
-        for primitive in action.primitives:
-            read += primitive.arguments[1:] if primitive.op in SETS_ONLY else primitive.arguments
-    for state in program.parser.states.values():
-        read += state.key
-        for operation in state.operations:
-            read.append(operation.value if isinstance(operation, Set) else operation)
-    for pipeline in (program.ingress, program.egress):
-        read += [node.condition for node in pipeline.nodes.values() if isinstance(node, Branch)]
-        read += [node.keys for node in pipeline.nodes.values() if isinstance(node, Table)]
-    read += program.calculations.values()
-    read += [program.deparser.primitives, *program.digests.values()]
-    read += [c.target for c in program.checksums if c.verify]
-    found = set(fields_in(tuple(read)))
-    for name in _whole_headers(tuple(read), program):
-        found |= {Field(name, field.name) for field in program.headers[name].type.fields}
-    return {f for f in found if f.name != "$valid$" and not program.headers[f.header].is_metadata}
+def jumps_back(primitives: tuple[Primitive, ...]) -> bool:
+    """Whether a jump leads to itself or to what stands before it."""
+    return any(
+        isinstance(p.arguments[-1], Constant) and p.arguments[-1].value <= number
+        for number, p in enumerate(primitives)
+        if p.op in JUMPS
+    )
 
 
 def pipeline_actions(pipeline: Pipeline) -> list[Action]:
@@ -120,20 +108,6 @@ def headers_written(program: Program) -> set[str] | None:
     if any(not isinstance(t, Field) or t.name == "$valid$" for t in targets):
         return None
     return {t.header for t in targets if not program.headers[t.header].is_metadata}
-
-
-def _whole_headers(node: Any, program: Program) -> set[str]:
-    """Headers that are copied, compared or hashed as a whole, and the elements of all stacks."""
-    names = {name for stack in program.stacks.values() for name in stack.headers}
-    if isinstance(node, HeaderName):
-        return names | {node.name}
-    if isinstance(node, Unary) and node.op == "valid":
-        return names
-    if isinstance(node, tuple):
-        return names.union(*(_whole_headers(item, program) for item in node))
-    if is_dataclass(node):
-        return names.union(*(_whole_headers(getattr(node, f.name), program) for f in fields(node)))
-    return names
 
 
 def fields_in(node: Any) -> list[Field]:

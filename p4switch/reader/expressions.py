@@ -25,14 +25,25 @@ from p4switch.expressions import (
 from p4switch.primitives import check_call
 from p4switch.program import Action, ActionParameter, Argument, Named, Primitive, ProgramError, Values
 from p4switch.reader.headers import Headers
-from p4switch.reader.values import Json, count, integer, source, text
+from p4switch.reader.values import (
+    MAX_WIDTH,
+    Json,
+    bit_width,
+    checked_name,
+    count,
+    integer,
+    message,
+    source,
+    text,
+)
 
 UNARY = {"not", "~", "-", "d2b", "b2d", "valid", "valid_union", "last_stack_index", "size_stack"}
+CUTTING = {"two_comp_mod", "sat_cast", "usat_cast"}  # to so many bits
 BINARY = {
     *("+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^", "==", "!=", "<", "<=", ">", ">=", "and", "or"),
-    *("two_comp_mod", "sat_cast", "usat_cast"),
+    *CUTTING,
 }
-NAMED = {"calculation", "counter_array", "register_array", "meter_array", "extern", "string"}
+NAMED = {"calculation", "counter_array", "register_array", "meter_array", "extern"}
 
 
 class Expressions:
@@ -66,25 +77,35 @@ class Expressions:
             case "header_union_stack":
                 return StackName(self.names.stack(value))
             case "union_stack_field":
-                stack, member, name = value
-                return LastField(self.names.stack(stack), name, self.names.member(stack, member))
+                stack, member, last = value
+                return LastField(
+                    self.names.stack(stack),
+                    checked_name(last, f"{where}: a field"),
+                    self.names.member(stack, member),
+                )
             case "header_stack":
                 return StackName(self.names.stack(value))
             case "stack_field":
-                return LastField(self.names.stack(value[0]), value[1])
+                return LastField(self.names.stack(value[0]), checked_name(value[1], f"{where}: a field"))
             case "lookahead":
                 return self._lookahead(value, where)
             case "register":
-                return RegisterValue(value[0], self.expression(value[1], where))
+                return RegisterValue(
+                    checked_name(value[0], f"{where}: a register"), self.expression(value[1], where)
+                )
             case "expression":
                 return self.operation(value, where) if "op" in value else self.expression(value, where)
         raise ProgramError(f"{where}: operand type {kind} is not supported")
 
     def _lookahead(self, value: Any, where: str) -> Lookahead:
-        offset, width = value
-        if type(offset) is not int or type(width) is not int or not (offset >= 0 and 0 < width <= 1 << 16):
-            raise ProgramError(f"{where}: a lookahead of {width!r} bits at {offset!r}")
-        return Lookahead(offset, width)
+        offset, bits = value
+        if (
+            type(offset) is not int
+            or type(bits) is not int
+            or not (0 <= offset < 1 << 20 and 0 < bits <= MAX_WIDTH)
+        ):
+            raise ProgramError(f"{where}: a lookahead of {bits!r} bits at {offset!r}")
+        return Lookahead(offset, bits)
 
     def operation(self, item: Json, where: str) -> Expression:
         """The value of an item of type `expression`."""
@@ -123,13 +144,19 @@ class Expressions:
             return Unary(op, self.expression(right if left is None else left, where))
         if op not in BINARY:
             raise ProgramError(f"{where}: operator {op} is not supported")
+        if op in CUTTING and not (
+            right.get("type") == "hexstr" and 0 < integer(right.get("value")) <= MAX_WIDTH
+        ):
+            raise ProgramError(f"{where}: operator {op} needs a constant of 1 to {MAX_WIDTH} bits")
         return Binary(op, self.expression(left, where), self.expression(right, where))
 
     def primitive(self, item: Json, where: str) -> Primitive:
         """A primitive call with the arguments that it takes."""
         arguments: list[Argument] = []
         for parameter in item.get("parameters", []):
-            if parameter["type"] in NAMED:
+            if parameter["type"] == "string":
+                arguments.append(Named("string", message(parameter["value"], where)))
+            elif parameter["type"] in NAMED:
                 arguments.append(Named(parameter["type"], text(parameter, "value")))
             elif parameter["type"] == "parameters_vector":
                 items = tuple(self.expression(v, where) for v in parameter["value"] or ())
@@ -146,7 +173,8 @@ class Expressions:
             text(item, "name"),
             count(item, "id"),
             tuple(
-                ActionParameter(text(p, "name"), count(p, "bitwidth")) for p in item.get("runtime_data", [])
+                ActionParameter(text(p, "name"), bit_width(p, "bitwidth"))
+                for p in item.get("runtime_data", [])
             ),
             tuple(self.primitive(p, where) for p in item.get("primitives", [])),
             source(item),

@@ -7,7 +7,7 @@ from typing import Any
 
 from p4switch.expressions import Field
 from p4switch.program import FieldType, Header, HeaderStack, HeaderType, HeaderUnion, ProgramError
-from p4switch.reader.values import Json, count, text
+from p4switch.reader.values import MAX_WIDTH, Json, checked_name, count, text
 
 
 class Headers:
@@ -26,13 +26,13 @@ class Headers:
         self.stacks: dict[str, HeaderStack] = {}
         self.unions: dict[str, HeaderUnion] = {}
         for item in types:
-            self.header_types[item["name"]] = _header_type(item)
+            self.header_types[text(item, "name")] = _header_type(item)
         by_id: dict[int, str] = {}
         for item in headers:
+            name = text(item, "name")
             kind = self.header_types.get(item["header_type"])
             if kind is None:
                 raise ProgramError(f"header {item['name']}: type {item['header_type']} does not exist")
-            name = text(item, "name")
             metadata, in_bytes = bool(item.get("metadata")), kind.varbit is not None
             self.headers[name] = Header(
                 name, count(item, "id"), kind, metadata and not in_bytes, metadata and in_bytes
@@ -49,11 +49,22 @@ class Headers:
             self.unions[union.name] = union_ids[item["id"]] = union
         for item in union_stacks:
             elements = [union_ids[i] for i in item["header_union_ids"]]
+            if len({len(union.headers) for union in elements}) > 1:
+                raise ProgramError(f"header union stack {item['name']}: its elements have different members")
             names = tuple(name for union in elements for name in union.headers)
             self.stacks[text(item, "name")] = HeaderStack(item["name"], names, len(elements[0].headers))
         for stack in self.stacks.values():
-            if not stack.headers:
-                raise ProgramError(f"header stack {stack.name} has no elements")
+            self._check_stack(stack)
+
+    def _check_stack(self, stack: HeaderStack) -> None:
+        if not stack.headers:
+            raise ProgramError(f"header stack {stack.name} has no elements")
+        for number, name in enumerate(stack.headers):
+            first = stack.headers[number % stack.unit]
+            if self.headers[first].type.shape != self.headers[name].type.shape:
+                raise ProgramError(
+                    f"header stack {stack.name}: its elements {first} and {name} differ in their fields"
+                )
 
     def header(self, name: str) -> str:
         """The name, if a header has it."""
@@ -71,7 +82,7 @@ class Headers:
         """The number of a member, given by its name or number, in the unions of a stack."""
         whole = self.stacks[self.stack(stack)]
         names = [header.rpartition(".")[2] for header in whole.headers[: whole.unit]]
-        if isinstance(name, int) and 0 <= name < whole.unit:
+        if type(name) is int and 0 <= name < whole.unit:
             return name
         if name not in names:
             raise ProgramError(f"header stack {stack}: member {name} does not exist")
@@ -96,7 +107,7 @@ def _header_type(item: Json) -> HeaderType:
     fields: list[FieldType] = []
     offset, longest = 0, None
     for entry in item["fields"]:
-        name, width = str(entry[0]), entry[1]
+        name, width = checked_name(entry[0], f"a field of {item['name']}"), entry[1]
         if width == "*":
             rest = sum(e[1] for e in item["fields"] if e[1] != "*")
             if longest is not None or rest % 8:
@@ -110,8 +121,10 @@ def _header_type(item: Json) -> HeaderType:
                 )
             fields.append(FieldType(name, longest, False, offset, varying=True))
             continue
-        if type(width) is not int or not 0 <= width < 1 << 20:
-            raise ProgramError(f"field {item['name']}.{name}: {width!r} is no width")
+        if type(width) is not int or not 0 <= width <= MAX_WIDTH:
+            raise ProgramError(
+                f"field {item['name']}.{name}: {width!r} is not a width of up to {MAX_WIDTH} bits"
+            )
         signed = len(entry) > 2 and bool(entry[2])
         fields.append(FieldType(name, width, signed, offset, behind_varbit=longest is not None))
         offset += width

@@ -110,7 +110,7 @@ class ParserReader:
             case "advance":
                 return Advance(self.expressions.expression(parameters[0], where))
             case "shift":
-                return Advance(Constant(8 * parameters[0]))
+                return Advance(Constant(8 * integer(parameters[0])))
             case "primitive":
                 return ParserCall(self.expressions.primitive(parameters[0], where))
         raise ProgramError(f"{where}: parser operation {op} is not supported")

@@ -18,7 +18,7 @@ from p4switch.program import (
     TableKey,
 )
 from p4switch.reader.expressions import Expressions
-from p4switch.reader.values import Json, count, integer, optional_text, source, text
+from p4switch.reader.values import Json, checked_name, count, integer, optional_text, source, text
 from p4switch.words import word_count
 
 _MOST_RANGE_WORDS = 64  # the runtime has a bit for each
@@ -131,7 +131,7 @@ class PipelineReader:
             width = found.width if found else 1
         mask = item.get("mask")
         return TableKey(
-            str(item.get("name") or f"{target.header}.{target.name}"),
+            checked_name(item.get("name") or f"{target.header}.{target.name}", f"{where}: a key"),
             kind,
             target,
             width,
@@ -174,7 +174,7 @@ class PipelineReader:
             if kind == "range":
                 matches.append(ConstMatch(kind, integer(match["start"]), integer(match["end"])))
             elif kind == "lpm":
-                matches.append(ConstMatch(kind, integer(match["key"]), match["prefix_length"]))
+                matches.append(ConstMatch(kind, integer(match["key"]), count(match, "prefix_length")))
             elif kind == "ternary":
                 matches.append(ConstMatch(kind, integer(match["key"]), integer(match["mask"])))
             elif kind in ("exact", "valid"):

@@ -26,11 +26,15 @@ from p4switch.reader.expressions import Expressions
 from p4switch.reader.headers import Headers
 from p4switch.reader.parsers import ParserReader
 from p4switch.reader.pipelines import PipelineReader
-from p4switch.reader.values import Json, count, in_hand, integer, text
+from p4switch.reader.values import Json, bit_width, checked_name, count, in_hand, integer, text
+
+MAX_CONFIG_BYTES = 64 << 20
 
 
 def read_program(config: bytes) -> Program:
     """The program in a BMv2 JSON document; raises ProgramError naming what is malformed or unsupported."""
+    if len(config) > MAX_CONFIG_BYTES:
+        raise ProgramError(f"the JSON document has {len(config)} bytes, and may have {MAX_CONFIG_BYTES}")
     try:
         document = json.loads(config)
     except ValueError as error:
@@ -41,9 +45,7 @@ def read_program(config: bytes) -> Program:
         raise ProgramError("not a BMv2 JSON document: its top level is not an object")
     try:
         return _Document(document).program()
-    except ProgramError:
-        raise
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError) as error:
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         place, said = in_hand(document, error), f"{type(error).__name__}: {error}"
         raise ProgramError(f"malformed BMv2 JSON at {place} ({said})") from error
 
@@ -99,11 +101,11 @@ class _Document:
         tables = [n for p in pipelines.values() for n in p.nodes.values() if isinstance(n, Table)]
         parser = ParserReader(expressions).parser(self.only("parsers"))
         return Program(
-            name=str(self.document.get("program", "") or "program"),
+            name=checked_name(self.document.get("program") or "program", "the program"),
             header_types=names.header_types,
             headers=names.headers,
             stacks=names.stacks,
-            errors={str(name): int(value) for name, value in self.items("errors")},
+            errors={checked_name(n, "an error"): integer(value) for n, value in self.items("errors")},
             parser=parser,
             deparser=_deparser(self.only("deparsers"), expressions),
             ingress=pipelines["ingress"],
@@ -121,7 +123,7 @@ class _Document:
             },
             registers={
                 r["name"]: RegisterArray(
-                    text(r, "name"), count(r, "id"), count(r, "size"), count(r, "bitwidth")
+                    text(r, "name"), count(r, "id"), count(r, "size"), bit_width(r, "bitwidth")
                 )
                 for r in self.items("register_arrays")
             },
@@ -136,7 +138,10 @@ class _Document:
             profiles=reader.profiles,
             field_lists=_field_lists(self.items("field_lists"), expressions),
             digests=_field_lists(self.items("learn_lists"), expressions),
-            aliases={str(alias): names.field(target) for alias, target in self.items("field_aliases")},
+            aliases={
+                checked_name(alias, "an alias"): names.field(target)
+                for alias, target in self.items("field_aliases")
+            },
         )
 
 
@@ -202,7 +207,9 @@ def _calculation(item: Json, names: Headers) -> Calculation:
             case "header":
                 inputs.append(CalculationInput(HeaderName(names.header(piece["value"]))))
             case "hexstr":
-                inputs.append(CalculationInput(Constant(integer(piece["value"])), count(piece, "bitwidth")))
+                inputs.append(
+                    CalculationInput(Constant(integer(piece["value"])), bit_width(piece, "bitwidth"))
+                )
             case "payload":
                 inputs.append(CalculationInput(None))
             case kind:

@@ -8,12 +8,14 @@
 #ifndef P4SWITCH_AGAIN_H
 #define P4SWITCH_AGAIN_H
 
-#define MOST_PASSES 4096 /* that one arriving packet may cause: a program that recirculates for ever ends here */
+#define MAX_PASSES 4096             /* through a pipeline that one arriving packet may cause: no program goes on for ever */
+#define MAX_AGAIN_BYTES (32u << 20) /* of packets that wait for their next pass */
 
 enum { NORMAL, INGRESS_CLONE, EGRESS_CLONE, RECIRCULATED = 4, REPLICATED, RESUBMITTED };
 
 struct again {
     struct again *next;
+    size_t size;
     bool at_egress; /* its headers are parsed, and it leaves by `port` */
     uint32_t port;
     struct packet packet;
@@ -31,12 +33,34 @@ static void follow(struct packet *p, const struct replicas *session)
         set_priority(p, session->service_class);
 }
 
-static struct again *again_open(struct state *s)
+/* Counts a pass; false: there have been too many, and the packet is dropped. */
+static bool may_pass(struct state *s)
 {
-    struct again *a = s->passes++ < MOST_PASSES ? malloc(sizeof *a) : NULL;
-    if (a)
-        a->packet.dirty = true;
+    if (s->passes++ < MAX_PASSES)
+        return true;
+    report_drop(&s->base.drops.too_often, "it and its copies have passed the program too often");
+    return false;
+}
+
+/* Room for a packet of so many bytes, or NULL: it is dropped. */
+static struct again *again_open(struct state *s, uint32_t length)
+{
+    size_t size = offsetof(struct again, packet.bytes) + HEADROOM + length;
+    struct again *a = s->again_bytes + size <= MAX_AGAIN_BYTES ? malloc(size) : NULL;
+    if (!a) {
+        report_drop(&s->base.drops.no_room, "too many packets wait for their next pass");
+        return NULL;
+    }
+    s->again_bytes += size;
+    a->size = size;
+    a->packet.dirty = true;
     return a;
+}
+
+static void again_close(struct state *s, struct again *a)
+{
+    s->again_bytes -= a->size;
+    free(a);
 }
 
 /* Processed once the packet in hand is done. */
@@ -64,7 +88,7 @@ static void keep(struct packet *to, const struct packet *from, uint32_t list, ui
 static void parse_again(struct state *s, const struct packet *p, const uint8_t *bytes, uint32_t length, uint32_t list,
                         uint32_t instance_type)
 {
-    struct again *a = again_open(s);
+    struct again *a = again_open(s, length);
     if (!a)
         return;
     memcpy(a->packet.bytes + HEADROOM, bytes, length);
@@ -78,7 +102,7 @@ static void parse_again(struct state *s, const struct packet *p, const uint8_t *
 __attribute__((unused)) static void clone_ingress(struct state *s, struct packet *p)
 {
     const struct replicas *session = s->base.sessions[p->request.clone % SESSIONS];
-    struct again *a = session ? again_open(s) : NULL;
+    struct again *a = session ? again_open(s, s->original_length) : NULL;
     if (!a)
         return;
     memcpy(a->packet.bytes + HEADROOM, s->original, s->original_length);
@@ -89,16 +113,16 @@ __attribute__((unused)) static void clone_ingress(struct state *s, struct packet
     follow(&a->packet, session);
     memset(&a->packet.request, 0, sizeof a->packet.request);
     replicate(s, &a->packet, session);
-    free(a);
+    again_close(s, a);
 }
 
 __attribute__((unused)) static void clone_egress(struct state *s, const struct packet *p)
 {
     const struct replicas *session = s->base.sessions[p->request.clone % SESSIONS];
     for (uint32_t i = 0; session && i < session->count; i++) {
-        struct again *a = again_open(s);
+        struct again *a = again_open(s, bytes_of(p));
         if (!a)
-            return;
+            continue;
         copy_packet(&a->packet, a->packet.bytes + HEADROOM, p, bytes_of(p));
         keep(&a->packet, p, p->request.clone_list, EGRESS_CLONE);
         follow(&a->packet, session);
@@ -126,7 +150,7 @@ static void run_again(struct state *s)
         struct packet *p = &a->packet;
         if (a->at_egress) {
             leave(s, p, a->port);
-        } else {
+        } else if (may_pass(s)) {
             struct metadata kept = p->meta;
             begin_packet(p, p->bytes + HEADROOM, p->length, p->now, NULL);
             p->meta = kept;
@@ -134,7 +158,7 @@ static void run_again(struct state *s)
             uint32_t error = parse(s, p);
             run(s, p, error);
         }
-        free(a);
+        again_close(s, a);
     }
     s->passes = 0;
 }

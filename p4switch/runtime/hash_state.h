@@ -8,6 +8,7 @@
 #include "hash.h"
 
 #define MOST_KEY_WORDS 64
+#define MAX_SEEN (1u << 20) /* inputs that are remembered */
 #define FIRST_SEEN 64
 
 struct seen {
@@ -73,9 +74,11 @@ UNUSED_STATIC bool seen_grow(struct hash_state *h)
 UNUSED_STATIC uint64_t hash_round_robin_consistent(struct hash_state *h, const uint8_t *p, uint32_t length)
 {
     const uint64_t input[2] = {hash_xxh64(p, length), (uint64_t)hash_ex(p, length) << 32 | hash_crc32(p, length)};
-    if (2 * h->next >= h->places && !seen_grow(h))
+    if (2 * h->next >= h->places && h->next < MAX_SEEN && !seen_grow(h))
         return 0; /* no memory for more */
     struct seen *place = seen_place(h->seen, h->places, input);
+    if (!place->used && h->next >= MAX_SEEN)
+        return input[0] % MAX_SEEN; /* as consistent, and shared with another input */
     if (!place->used)
         *place = (struct seen){true, {input[0], input[1]}, h->next++};
     return place->number;

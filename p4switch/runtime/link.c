@@ -8,7 +8,7 @@
 #define ECN_MARKED 3
 
 /* What is drawn for a packet; the numbers are those of topologies/virtual/links.py. */
-enum { LOSS, DUPLICATION = 2, REORDERING, LATER, COPY_LATER, BURST, BURST_LOSS, JITTER, PURPOSES = 16 };
+enum { LOSS, CORRUPTION, DUPLICATION, REORDERING, LATER, COPY_LATER, BURST, BURST_LOSS, JITTER, BIT, PURPOSES = 16 };
 
 #define GOLDEN 0x9e3779b97f4a7c15ull
 
@@ -76,6 +76,7 @@ void link_close(struct link *l)
     }
     free(l->heap);
     free(l->ring);
+    free(l->corrupted);
     free(l);
 }
 
@@ -297,11 +298,12 @@ void *link_wait(struct link *l, uint64_t now, uint32_t priority, uint32_t length
         return NULL;
     struct wait w = {.since = now,
                      .bytes = length + (uint64_t)l->properties.overhead,
+                     .room = room,
                      .found = q->count,
                      .checksum_offset = checksum_offset};
     uint64_t busy = l->free_at > now ? l->free_at - now : 0;
     bool full = busy + sending_time(l, q->bytes + w.bytes) > l->room;
-    if (!full && (q->count < q->size || queue_grow(q)))
+    if (!full && l->held_bytes + room <= MOST_HELD && (q->count < q->size || queue_grow(q)))
         w.packet = malloc(room);
     if (!w.packet) {
         l->statistics.offered++;
@@ -313,6 +315,7 @@ void *link_wait(struct link *l, uint64_t now, uint32_t priority, uint32_t length
     q->bytes += w.bytes;
     l->in_queue++;
     l->queued += w.bytes;
+    l->held_bytes += room;
     note_highest(l, busy + sending_time(l, l->queued));
     return w.packet;
 }
@@ -328,6 +331,7 @@ static void dequeue(struct link *l)
     q->bytes -= w.bytes;
     l->in_queue--;
     l->queued -= w.bytes;
+    l->held_bytes -= w.room;
     l->waited = until - w.since;
     l->dequeue(l->context, &w);
     l->waited = 0;
@@ -401,6 +405,23 @@ static uint64_t *loss(struct link *l, uint64_t number)
     return l->in_burst && happens(l, number, BURST_LOSS, p->burst_loss) ? &l->statistics.burst_lost : NULL;
 }
 
+/* A copy of a packet in which one bit is flipped, any with the same probability; the packet itself others may have in
+ * hand. Its checksum is there by then: the sender's network card has summed up what was right. NULL: no memory. */
+static uint8_t *corrupt(struct link *l, struct held *head, const uint8_t *packet)
+{
+    uint8_t *copy = realloc(l->corrupted, head->length);
+    if (!copy)
+        return NULL;
+    l->corrupted = copy;
+    memcpy(copy, packet, head->length);
+    if (head->checksum >= 0)
+        complete_checksum(copy + head->checksum, head->checksum_offset, copy + head->length);
+    head->checksum = -1;
+    uint64_t bit = (uint64_t)(draw(l, head->number, BIT) * 8 * head->length);
+    copy[bit / 8] ^= (uint8_t)(0x80 >> bit % 8);
+    return copy;
+}
+
 /* Holds a packet until it is due; `ordered`: behind those that are held already. */
 static void hold(struct link *l, const struct held *head, const uint8_t *packet, bool ordered)
 {
@@ -436,6 +457,12 @@ void link_offer(struct link *l, uint64_t now, uint8_t *packet, uint32_t length, 
     }
     if (waiting + l->waited > l->mark)
         s->marked += mark(packet, length);
+    if (happens(l, head.number, CORRUPTION, p->corruption)) {
+        packet = corrupt(l, &head, packet);
+        *(packet ? &s->corrupted : &s->memory_dropped) += 1;
+        if (!packet)
+            return;
+    }
 
     uint64_t due = l->free_at + picoseconds(p->delay);
     if (p->jitter > 0)

@@ -23,7 +23,7 @@
 /* As Python sets them: seconds, bytes (infinity: no limit), bits/s (0: unlimited), probabilities. */
 struct link_properties {
     double rate, delay, jitter, queue_bytes, ecn_bytes;
-    double loss, duplication, reordering, displacement;
+    double loss, corruption, duplication, reordering, displacement;
     double burst_begin, burst_end, burst_loss; /* Gilbert and Elliott: a chain of two states, a step a packet */
     double overhead;                           /* bytes that a frame takes besides its own */
     uint64_t seed;
@@ -33,7 +33,7 @@ struct link_properties {
 struct link_statistics {
     uint64_t offered, sent, sent_bytes;
     uint64_t lost, burst_lost, queue_dropped, memory_dropped;
-    uint64_t marked, duplicated, reordered;
+    uint64_t marked, corrupted, duplicated, reordered;
     uint64_t highest_bytes;
     uint64_t lateness_sum, lateness_most, late; /* behind the time when a packet should have been released */
     /* As of link_statistics(): */
@@ -50,7 +50,8 @@ struct held {
 
 /* Something that waits in the queue until the link is free for it. */
 struct wait {
-    void *packet; /* its own memory */
+    void *packet; /* its own memory, */
+    size_t room;  /* of so many bytes */
     uint64_t since, until; /* `until` is known when it is over */
     uint64_t bytes;
     uint32_t found, left; /* how many waited when it came, and when it left */
@@ -90,6 +91,7 @@ struct link {
     struct held **heap;
     uint32_t in_heap, heap_size;
     uint64_t held_bytes;
+    uint8_t *corrupted; /* the packet in hand, if a bit of it has been flipped */
     struct queue queues[PRIORITIES];
     uint32_t in_queue; /* in all of them */
     uint64_t queued;   /* bytes, likewise */

@@ -81,7 +81,8 @@ bool split_open(struct superframe *s, uint8_t *frame, uint32_t length, const str
     s->transport = virtio->csum_start;
     s->checksum = s->transport + virtio->csum_offset;
     uint32_t fixed = s->transport + (s->tcp ? 20 : UDP); /* up to the end of the transport header's fixed part */
-    if (s->transport < s->network + (s->ipv6 ? 40 : IPV4) || fixed > length)
+    uint32_t ip_header = s->ipv6 ? 40 : (frame[s->network] & 15) * 4u;
+    if ((!s->ipv6 && ip_header < IPV4) || s->transport < s->network + ip_header || fixed > length)
         return false;
     s->headers = s->tcp ? s->transport + (frame[s->transport + 12] >> 4) * 4u : fixed;
     if (s->headers < fixed || s->headers >= length || s->headers > MOST_HEADERS || s->checksum + 2 > s->headers)

@@ -4,6 +4,7 @@
 #define P4SWITCH_PACKET_H
 
 #define PARSER_STATES 4096
+#define MAX_JUMPS (1u << 16) /* backwards, of one arriving packet and its copies */
 
 /* What applying a table tells the control flow: whether it hit, and the number of the action among the table's. */
 struct result {
@@ -273,10 +274,13 @@ static void begin_packet(struct packet *p, uint8_t *packet, uint32_t length, uin
     p->exit = p->checksum_error = p->failed = false;
 }
 
-/* The partial checksum, if the program has left it as it came: otherwise what it wrote is the packet's checksum. */
-INLINE uint8_t *kept_checksum(const struct packet *p)
+/* The partial checksum of a packet that leaves, if that is what stands there: otherwise what the program wrote is the
+ * packet's checksum. What it sums up, from `offset` bytes in front of it on, must all be there still. */
+INLINE uint8_t *kept_checksum(const struct packet *p, const uint8_t *first, uint16_t offset)
 {
-    return p->checksum && load_be16(p->checksum) == p->partial_sum ? p->checksum : NULL;
+    if (!p->checksum || p->checksum < first + offset || p->checksum + 2 > p->end)
+        return NULL;
+    return load_be16(p->checksum) == p->partial_sum ? p->checksum : NULL;
 }
 
 /* Where the headers that stand in front of the payload already, as they have to when they leave, begin; those are the
@@ -293,6 +297,16 @@ INLINE uint8_t *standing(const struct packet *p, const uint16_t *order, unsigned
         }
     }
     return at;
+}
+
+/* Whether a packet leaves with its bytes from its first header on as they stand. */
+UNUSED_STATIC bool stands_as_it_leaves(struct packet *p, const uint16_t *order, unsigned count)
+{
+    if (!p->first) {
+        uint8_t *first = standing(p, order, &count);
+        p->first = count == 0 ? first : NULL;
+    }
+    return p->first && p->truncate_to == UINT32_MAX;
 }
 
 /* Puts the valid headers in front of the payload. A header that already stands where it has to is left there; from the
@@ -363,6 +377,7 @@ UNUSED_STATIC void set_aside(struct packet *to, const struct packet *p, uint32_t
     }
     copy_own(to, p);
     to->truncate_to = p->truncate_to;
+    to->partial_sum = p->partial_sum;
     to->failed = p->failed;
     to->meta = p->meta;
     memcpy(to->bytes + HEADROOM, p->start, length);
@@ -377,6 +392,7 @@ UNUSED_STATIC void put_back(struct packet *p, uint8_t *start, const struct packe
     }
     copy_own(p, from);
     p->truncate_to = from->truncate_to;
+    p->partial_sum = from->partial_sum;
     p->failed = from->failed;
     p->meta = from->meta;
     memcpy(start, from->bytes + HEADROOM, length);

@@ -81,7 +81,7 @@ struct forwarder *forwarder_open(struct switch_base *base, uint32_t count, const
         return NULL;
     f->base = base;
     f->count = count;
-    f->join = join;
+    f->join = f->join_udp = join;
     f->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     f->ports = calloc(count ? count : 1, sizeof *f->ports);
     size_t in_front = (HEAD_ROOM + base->headroom + 63) / 64 * 64;
@@ -175,13 +175,14 @@ static void count_received(struct port *port, const uint8_t *frame, uint32_t len
     count_kind(frame, length, packets, &s->received_multicast, &s->received_broadcast);
 }
 
-/* `sign` is -1 for a frame that was counted and could not be sent. */
-static void count_sent(struct port *port, const struct joined *frame, int64_t sign)
+/* Counts so many packets of a frame; `sign` is -1 for those that were counted and could not be sent. */
+static void count_sent(struct port *port, const struct joined *frame, uint32_t segments, int64_t sign)
 {
     struct port_statistics *s = &port->statistics;
-    uint64_t packets = (uint64_t)sign * frame->segments;
+    uint64_t packets = (uint64_t)sign * segments, each = frame->headers + (uint64_t)frame->size;
+    bool all = segments == frame->segments; /* the last may be shorter */
     s->sent += packets;
-    s->sent_bytes += (uint64_t)sign * frame->length + (packets - (uint64_t)sign) * frame->headers;
+    s->sent_bytes += all ? (uint64_t)sign * frame->length + (packets - (uint64_t)sign) * frame->headers : packets * each;
     count_kind(frame->frame, frame->length, packets, &s->sent_multicast, &s->sent_broadcast);
 }
 
@@ -199,7 +200,7 @@ static void port_flush(struct port *port)
         pieces[i][0] = (struct iovec){frame->frame - head, head + (elsewhere ? frame->headers : frame->length)};
         pieces[i][1] = (struct iovec){(void *)frame->payload, frame->length - frame->headers};
         messages[i] = (struct mmsghdr){.msg_hdr = {.msg_iov = pieces[i], .msg_iovlen = elsewhere ? 2 : 1}};
-        count_sent(port, frame, 1);
+        count_sent(port, frame, frame->segments, 1);
     }
     for (uint32_t done = 0; done < port->waiting;) {
         int sent = sendmmsg(port->socket, messages + done, port->waiting - done, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -207,9 +208,11 @@ static void port_flush(struct port *port)
             port->statistics.sent_frames += (uint32_t)sent;
             done += (uint32_t)sent;
         } else if (errno != EINTR) {
-            port->statistics.dropped += port->out[done].segments;
-            count_sent(port, port->out + done, -1);
-            done++;
+            const struct joined *frame = port->out + done++;
+            uint32_t lost = frame->segments - send_refused(port, frame, errno);
+            port->statistics.dropped += lost;
+            if (lost)
+                count_sent(port, frame, lost, -1);
         }
     }
     port->waiting = port->used = 0;
@@ -229,8 +232,8 @@ static const struct stored *find_stored(const struct forwarder *f, const uint8_t
 {
     const struct waiting_replica *r = &f->replica;
     const struct sharing *sharing = &f->base->sharing;
-    bool same = sharing->from && r->serial == sharing->serial && r->packet == packet && r->length == length &&
-                sharing->from <= packet + r->stored.headers;
+    bool same = sharing->from >= packet && r->serial == sharing->serial && r->packet == packet && r->length == length &&
+                sharing->from <= packet + r->stored.headers; /* not a copy that a link has corrupted */
     return same ? &r->stored : NULL;
 }
 
@@ -248,6 +251,7 @@ static void enqueue(struct forwarder *f, struct port *port, uint8_t *packet, uin
         port->used = (port->used + HEAD_ROOM + 63) / 64 * 64;
         last = port->out + port->waiting++;
         join_open(last, port->room + port->used, packet, length, checksum, f->base->checksum_offset, stored);
+        last->joinable = last->joinable && (last->tcp || f->join_udp);
         if (port->is_cpu && checksum)
             complete_checksum(last->frame + (checksum - packet), f->base->checksum_offset, last->frame + length);
     }
@@ -263,7 +267,7 @@ static void transmit(void *context, uint32_t number, uint8_t *packet, uint32_t l
 {
     struct forwarder *f = context;
     struct port *port = f->by_number[number % 512];
-    if (!port || port->number != number || length > FRAME_ROOM || length == 0)
+    if (!port || port->number != number || length == 0)
         return;
     if (port->egress)
         link_offer(port->egress, f->now, packet, length, checksum, f->base->checksum_offset);
@@ -430,6 +434,20 @@ static void accept_packet(struct forwarder *f, struct port *port, uint8_t *packe
         base->process(base, port->number, packet, length, now, checksum);
 }
 
+/* Lets the control plane in between two packets of a frame, of which each may take a while. */
+static void let_in(struct forwarder *f)
+{
+    struct switch_base *base = f->base;
+    if (!atomic_load_explicit(&base->waiting, memory_order_relaxed))
+        return;
+    uint64_t now = f->now;
+    pthread_mutex_unlock(&base->lock);
+    lock_for_packets(f);
+    f->now = now;
+    if (base->superframe != ALONE)
+        base->superframe = ++base->superframes; /* nothing is replayed that may have changed */
+}
+
 /* One frame that a port received: each of its packets through the program. */
 static void receive(struct forwarder *f, struct port *port, const struct virtio_net_hdr *virtio, uint8_t *frame,
                     uint32_t length, uint64_t now)
@@ -455,6 +473,7 @@ static void receive(struct forwarder *f, struct port *port, const struct virtio_
         base->superframe = ++base->superframes;
     for (uint32_t i = 0; i < s.segments; i++) {
         uint32_t size;
+        let_in(f);
         uint8_t *packet = split(&s, i, &size);
         accept_packet(f, port, packet, size, now, packet + s.checksum);
     }
@@ -465,8 +484,10 @@ static void receive(struct forwarder *f, struct port *port, const struct virtio_
 static void receive_from_control(struct forwarder *f, uint8_t *message, uint32_t length, uint64_t now)
 {
     uint32_t number;
-    if (length < sizeof number)
+    if (length < sizeof number || length - sizeof number > LONGEST_PACKET) {
+        f->cpu->statistics.dropped++;
         return;
+    }
     memcpy(&number, message, sizeof number);
     f->base->process(f->base, number, message + sizeof number, length - (uint32_t)sizeof number, now, NULL);
     f->cpu->statistics.received++;
@@ -516,6 +537,10 @@ static bool serve(struct forwarder *f, struct port *port)
 {
     uint32_t batch = port->superframes ? SUPER_BATCH : BATCH;
     int count = recvmmsg(port->socket, f->messages, batch, MSG_DONTWAIT, NULL);
+    if (count < 0 && errno != EAGAIN && errno != EINTR && errno != ENETDOWN) {
+        receive_refused(port, errno);
+        return true; /* there may be more behind it */
+    }
     if (count <= 0)
         return false;
     port->superframes = false;
@@ -528,9 +553,11 @@ static bool serve(struct forwarder *f, struct port *port)
         uint8_t *frame = f->pieces[i].iov_base;
         uint32_t length = message->msg_len;
         struct virtio_net_hdr virtio;
-        if (port->is_cpu) {
+        if (message->msg_hdr.msg_flags & MSG_TRUNC) {
+            port->statistics.dropped++;
+        } else if (port->is_cpu) {
             receive_from_control(f, frame, length, now);
-        } else if (length > sizeof virtio && !(message->msg_hdr.msg_flags & MSG_TRUNC)) {
+        } else if (length > sizeof virtio) {
             memcpy(&virtio, frame, sizeof virtio);
             frame += sizeof virtio;
             length -= (uint32_t)sizeof virtio;
@@ -541,6 +568,7 @@ static bool serve(struct forwarder *f, struct port *port)
             receive(f, port, &virtio, frame, length, now);
         }
         message->msg_hdr.msg_controllen = sizeof f->control[i]; /* for the next time */
+        let_in(f);
     }
     pthread_mutex_unlock(&f->base->lock);
     flush(f);

@@ -22,6 +22,7 @@
 struct port_statistics {
     uint64_t received, received_frames, sent, sent_frames, dropped;
     uint64_t missed; /* frames that came faster than they were taken: the kernel's buffer was full */
+    uint64_t receive_errors, send_errors; /* frames that the socket answered for with an error, and lost */
     uint64_t received_bytes, received_multicast, received_broadcast;
     uint64_t sent_bytes, sent_multicast, sent_broadcast;
 };
@@ -55,6 +56,7 @@ struct forwarder {
     struct port *cpu;
     int wake; /* an eventfd that ends a sleep */
     bool join; /* send superframes */
+    bool join_udp; /* of UDP, too: until the kernel refuses one */
     atomic_bool stop;
     uint64_t began; /* nanoseconds */
     uint64_t now;   /* picoseconds since then: of the packets in hand */
@@ -70,5 +72,9 @@ struct forwarder {
     struct port *by_number[512];
     struct waiting_replica replica;
 };
+
+/* refusals.c */
+void receive_refused(struct port *port, int error);
+uint32_t send_refused(struct port *port, const struct joined *frame, int error);
 
 #endif

@@ -11,6 +11,13 @@
 
 #define MOST_REPORTED (16u << 20) /* bytes of digests that nobody has fetched; further ones are dropped */
 
+/* Counts a packet that is dropped because something has a bound; the first time it says so. */
+__attribute__((unused, noinline, cold)) static void report_drop(uint64_t *counter, const char *why)
+{
+    if (++*counter == 1)
+        fprintf(stderr, "p4switch: a packet is dropped: %s (further ones are only counted)\n", why);
+}
+
 /* Keeps a digest: list, length (4 bytes each, native), bytes. Wakes who waits for it. */
 UNUSED_STATIC void report_digest(struct switch_base *base, uint32_t list, const uint8_t *bytes, uint32_t length)
 {

@@ -50,6 +50,8 @@ void switch_set_priority_queues(struct switch_base *base, uint32_t count) { base
 /* How many assertions have failed. */
 uint64_t switch_failures(const struct switch_base *base) { return base->failures; }
 
+void switch_drops(const struct switch_base *base, struct drops *to) { *to = base->drops; }
+
 /* Digests are kept from now on, and the eventfd is written when there is one; -1: they are not. */
 void switch_keep_digests(struct switch_base *base, int32_t event)
 {

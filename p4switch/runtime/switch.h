@@ -15,6 +15,14 @@
 #define MULTICAST_GROUPS 65536
 #define SESSIONS 32768 /* of mirroring */
 
+/* Packets that the switch has dropped because something has a bound; read by Python. */
+struct drops {
+    uint64_t too_long;       /* longer than LONGEST_PACKET when they left */
+    uint64_t too_often;      /* one arriving packet has caused too many passes */
+    uint64_t no_room;        /* too much waits for its next pass */
+    uint64_t too_many_jumps; /* an action goes round and round */
+};
+
 struct counter {
     uint64_t packets, bytes;
 };
@@ -31,7 +39,7 @@ struct replicas {
 
 #define EMIT_MAY_CHANGE 128 /* bytes at the beginning of a packet, and its checksum */
 
-/* A packet that leaves. `checksum` points into it at a TCP or UDP checksum of which only the pseudo-header's part is
+/* A packet that leaves, of at most LONGEST_PACKET bytes. `checksum` points into it at a TCP or UDP checksum of which only the pseudo-header's part is
  * there yet (the sender's kernel left the rest to the network card), or is NULL. */
 typedef void emit_function(void *context, uint32_t port, uint8_t *packet, uint32_t length, uint8_t *checksum);
 
@@ -122,6 +130,7 @@ struct switch_base {
     int32_t digest_event;   /* an eventfd that wakes it, or -1 */
     bool logs;              /* log_msg writes to stderr */
     uint64_t failures;      /* of assertions */
+    struct drops drops;
     uint64_t random;
     uint32_t drop_port;
     uint32_t priority_queues; /* of a port: a packet of a higher priority is dropped */

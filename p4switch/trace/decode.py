@@ -13,6 +13,7 @@ from p4switch.entries import Entry
 from p4switch.expressions import ElementField, Expression, Field
 from p4switch.keys import KeyLayout
 from p4switch.program import (
+    LONGEST_PACKET,
     Action,
     Branch,
     FieldType,
@@ -276,7 +277,20 @@ class _Packet:
         source = statement.source if isinstance(statement, Primitive) else None
         self.events.append(Drop("an assertion failed", source))
 
+    def looping(self, number: int, _words: tuple[int, ...]) -> None:
+        statement = self.of.numbers.statements[number]
+        source = statement.source if isinstance(statement, Primitive) else None
+        self.events.append(Drop("its action jumps back too often", source))
+
     # The packet's fate
+
+    def too_often(self, _number: int, _words: tuple[int, ...]) -> None:
+        self.events.append(Drop("it and its copies have passed the program too often", None))
+
+    def too_long(self, number: int, _words: tuple[int, ...]) -> None:
+        self.events.append(
+            Drop(f"it has grown to {number} bytes, at most {LONGEST_PACKET} are possible", None)
+        )
 
     def clone(self, number: int, words: tuple[int, ...]) -> None:
         self.events.append(Request("clone", number, words[0]))

@@ -20,6 +20,7 @@ from finsy.proto import p4i  # noqa: E402
 from google.protobuf import text_format  # noqa: E402
 
 from controller.controller import Controller, Lease  # noqa: E402
+from controller.ledger import Ledger  # noqa: E402
 from controller.telemetry import Event, Reason  # noqa: E402
 from topologies.mininet_net import MininetNetwork  # noqa: E402
 from topologies.model import leaf_spine  # noqa: E402
@@ -49,16 +50,17 @@ def echo(kind: str, client: str, server: str, count: int) -> int:
 
 
 def contributions(lease: Lease, chunk: int) -> list[str]:
-    """What each host of the lease gets when all contribute one chunk of their own rank."""
-    running = []
-    for name in lease.tree.job.hosts:
+    """What each host of the lease gets when all contribute this one of its chunks, of their own rank."""
+    running, job = [], lease.tree.job
+    for name in job.hosts:
         host = topology.host(name)
-        running.append(start(name, "contribute", host.ip, host.gateway, lease.id, chunk, host.rank))
+        number = job.first_chunk + chunk
+        running.append(start(name, "contribute", host.ip, host.gateway, lease.id, number, host.rank))
     return [process.communicate()[0].strip() for process in running]
 
 
-async def run() -> None:
-    async with Controller(topology, p4info, device_config) as controller:
+async def run(ledger: Ledger) -> None:
+    async with Controller(topology, p4info, device_config, ledger) as controller:
         before = await controller.counts()
         happened["udp across"] = echo("udp", "h1", "h4", 20)
         happened["tcp across"] = echo("tcp", "h1", "h4", 1000)
@@ -73,6 +75,7 @@ async def run() -> None:
 
         lease = await controller.grant([host.name for host in topology.hosts], slots=16)
         happened["sums"] = contributions(lease, chunk=0)
+        happened["of lease and chunk"] = f"{lease.id} {lease.tree.job.first_chunk}"
         counts = await controller.counts()
         happened["completed"] = {
             name: counted.events[Event.COMPLETED].packets for name, counted in counts.items()
@@ -89,5 +92,5 @@ async def run() -> None:
 
 
 with tempfile.TemporaryDirectory() as logs, MininetNetwork(topology, P4Switch(), Path(logs)) as network:
-    asyncio.run(run())
+    asyncio.run(run(Ledger(Path(logs, "leases.json"))))
 print(json.dumps(happened))

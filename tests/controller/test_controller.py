@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from finsy.proto import p4r, p4r_grpc
@@ -12,6 +13,7 @@ from controller import connection
 from controller.connection import Count
 from controller.controller import Controller
 from controller.errors import ControllerError
+from controller.ledger import LEASES, Ledger, NumberSpace
 from controller.plan import SwitchPlan, plan_forwarding
 from controller.telemetry import Event, Reason
 from p4compiler import Compiled
@@ -20,16 +22,21 @@ from topologies.model import Topology, leaf_spine, topology_from
 Within = Callable[[Callable[[Controller], Awaitable[None]]], None]
 
 
-def controller_of(network: Topology, program: Compiled) -> Controller:
-    return Controller(network, program.p4info, program.json_text().encode())
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger(tmp_path / "leases.json")
+
+
+def controller_of(network: Topology, program: Compiled, ledger: Ledger) -> Controller:
+    return Controller(network, program.p4info, program.json_text().encode(), ledger)
 
 
 @pytest.fixture
-def within(network: Topology, program: Compiled) -> Within:
+def within(network: Topology, program: Compiled, ledger: Ledger) -> Within:
     """Calls a coroutine function with a controller of fresh switches."""
 
     async def run(check: Callable[[Controller], Awaitable[None]]) -> None:
-        async with controller_of(network, program) as controller:
+        async with controller_of(network, program, ledger) as controller:
             await check(controller)
 
     return lambda check: asyncio.run(run(check))
@@ -64,7 +71,9 @@ def test_a_lease_is_installed_renewed_under_another_number_and_withdrawn(
         assert held["spine2"] == empty["spine2"]
         renewed = await lease.renew()
         assert renewed.id != lease.id
-        assert renewed.tree.job == replace(lease.tree.job, lease=renewed.id)
+        job, before = renewed.tree.job, lease.tree.job
+        assert job == replace(before, lease=job.lease, first_chunk=job.first_chunk, last_chunk=job.last_chunk)
+        assert job.last_chunk - job.first_chunk == before.last_chunk - before.first_chunk
         assert await entries(network) == held
         with pytest.raises(ControllerError, match=f"lease {lease.id} is not in force"):
             await lease.withdraw()
@@ -76,10 +85,10 @@ def test_a_lease_is_installed_renewed_under_another_number_and_withdrawn(
 
 def test_jobs_share_a_switch_in_slots_of_their_own(within: Within) -> None:
     async def check(controller: Controller) -> None:
-        await controller.grant(["h1", "h2"], base=0, slots=64)
+        first = await controller.grant(["h1", "h2"], base=0, slots=64)
         await controller.grant(["h3", "h4"], base=0, slots=64)  # the other leaf
         with pytest.raises(
-            ControllerError, match="slots 63 to 72 overlap those of lease 1, 0 to 63, on leaf1"
+            ControllerError, match=f"slots 63 to 72 overlap those of lease {first.id}, 0 to 63, on leaf1"
         ):
             await controller.grant(["h1"], base=63, slots=10)
         await controller.grant(["h1"], base=64, slots=10)
@@ -100,26 +109,88 @@ def test_loss_is_set_changed_and_taken_away(within: Within, network: Topology) -
     within(check)
 
 
-def test_after_255_leases_the_program_is_to_be_pushed_again(within: Within) -> None:
+def test_there_is_no_end_of_leases(network: Topology, program: Compiled, tmp_path: Path) -> None:
+    """When all numbers have been handed out, the switches are programmed anew, and the first ones come again."""
+    path = tmp_path / "leases.json"
+    used_up = NumberSpace(LEASES, [2**32] * LEASES)
+
+    async def run() -> None:
+        with Ledger(path) as ledger:
+            ledger._write(used_up)
+        async with controller_of(network, program, Ledger(path)) as controller:
+            routes = await entries(network)
+            await controller.set_loss(0.1)
+            lossy = await entries(network)
+            first = await controller.grant(["h1"], slots=16)
+            assert (first.id, first.tree.job.first_chunk) == (1, 0)
+            assert routes["leaf2"] < lossy["leaf2"] == (await entries(network))["leaf2"]
+
+    asyncio.run(run())
+
+
+def test_numbers_do_not_come_again_while_a_lease_is_in_force(
+    network: Topology, program: Compiled, tmp_path: Path
+) -> None:
+    path = tmp_path / "leases.json"
+
+    async def run() -> None:
+        with Ledger(path) as ledger:
+            ledger._write(NumberSpace(0, [2**32 - 2**28] + [2**32] * (LEASES - 1)))
+        async with controller_of(network, program, Ledger(path)) as controller:
+            last = await controller.grant(["h1"], slots=16)
+            with pytest.raises(ControllerError, match=r"when no lease is in force: withdraw \[1\]"):
+                await controller.grant(["h2"], base=16, slots=16)
+            await last.withdraw()
+            assert (await controller.grant(["h2"], base=16, slots=16)).tree.job.first_chunk == 0
+
+    asyncio.run(run())
+
+
+def test_a_job_that_cannot_be_placed_takes_no_numbers(within: Within, ledger: Ledger) -> None:
     async def check(controller: Controller) -> None:
-        lease = await controller.grant(["h1"])
-        while lease.id < 255:
-            lease = await lease.renew()
-        with pytest.raises(
-            ControllerError, match="all 255 leases have been granted; enter the controller again"
-        ):
-            await lease.renew()
+        before = ledger._space
+        with pytest.raises(ControllerError, match="no host is called h9"):
+            await controller.grant(["h9"])
+        assert ledger._space is before
 
     within(check)
 
 
-def test_entering_again_starts_from_a_fresh_program(network: Topology, program: Compiled) -> None:
+def test_grants_at_the_same_time_get_slots_of_their_own_or_an_error(within: Within) -> None:
+    async def check(controller: Controller) -> None:
+        grants = [controller.grant(["h1", "h4"], base=base, slots=8) for base in (0, 4, 8)]
+        outcomes = await asyncio.gather(*grants, return_exceptions=True)
+        assert [isinstance(outcome, ControllerError) for outcome in outcomes] == [False, True, False]
+
+    within(check)
+
+
+def test_a_second_controller_is_refused_by_the_ledger_before_it_touches_a_switch(
+    network: Topology, program: Compiled, ledger: Ledger, tmp_path: Path
+) -> None:
     async def run() -> None:
-        async with controller_of(network, program) as controller:
-            first = await entries(network)
+        async with controller_of(network, program, ledger) as controller:
             await controller.grant(["h1", "h4"])
-        async with controller_of(network, program):
-            assert await entries(network) == first
+            held = await entries(network)
+            with pytest.raises(ControllerError, match=r"leases\.json is in use by another controller"):
+                await controller_of(network, program, Ledger(tmp_path / "leases.json")).__aenter__()
+            assert await entries(network) == held
+
+    asyncio.run(run())
+
+
+def test_entering_again_starts_from_a_fresh_program_and_with_other_numbers(
+    network: Topology, program: Compiled, ledger: Ledger
+) -> None:
+    async def run() -> None:
+        granted = []
+        for _ in range(3):
+            async with controller_of(network, program, ledger) as controller:
+                empty = await entries(network)
+                granted.append((await controller.grant(["h1", "h4"])).tree.job)
+        assert len({(job.lease, job.first_chunk) for job in granted}) == 3
+        async with controller_of(network, program, ledger):
+            assert await entries(network) == empty
 
     asyncio.run(run())
 
@@ -156,17 +227,19 @@ def test_an_entry_for_which_the_program_has_no_table_is_named(within: Within, ne
     within(check)
 
 
-def test_a_switch_with_another_primary_controller_is_refused(network: Topology, program: Compiled) -> None:
+def test_a_switch_with_another_primary_controller_is_refused(
+    network: Topology, program: Compiled, ledger: Ledger, tmp_path: Path
+) -> None:
     async def run() -> None:
-        async with controller_of(network, program):
-            with pytest.raises(ControllerError, match="leaf1"):
-                await controller_of(network, program).__aenter__()
+        async with controller_of(network, program, ledger):
+            with pytest.raises(ControllerError, match="leaf1 refuses"):
+                await controller_of(network, program, Ledger(tmp_path / "other.json")).__aenter__()
 
     asyncio.run(run())
 
 
 def test_a_switch_that_is_not_there_is_named_with_its_port(
-    program: Compiled, monkeypatch: pytest.MonkeyPatch
+    program: Compiled, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "_ANSWER_SECONDS", 0.2)
     data = leaf_spine(spines=0, leaves=1, hosts_per_leaf=1).model_dump(mode="json")
@@ -177,7 +250,7 @@ def test_a_switch_that_is_not_there_is_named_with_its_port(
         with pytest.raises(
             ControllerError, match=rf"leaf1 has not answered on 127\.0\.0\.1:{port} for 0\.2 s"
         ):
-            await controller_of(topology_from(data), program).__aenter__()
+            await controller_of(topology_from(data), program, ledger).__aenter__()
 
     asyncio.run(run())
 

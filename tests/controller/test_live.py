@@ -58,7 +58,9 @@ def test_a_leaf_answers_arp_for_itself(happened: dict[str, Any]) -> None:
 
 
 def test_every_worker_gets_the_sum_over_both_racks_and_the_largest_exponent(happened: dict[str, Any]) -> None:
-    assert happened["sums"] == ["17 1 0 3 True"] * 4  # a result of 64 values, lease 1, chunk 0
+    result_of_64_values, exponent = 17, 3
+    expected = f"{result_of_64_values} {happened['of lease and chunk']} {exponent} True"
+    assert happened["sums"] == [expected] * 4
     assert happened["completed"] == {"leaf1": 1, "leaf2": 1, "spine1": 1, "spine2": 0}
 
 

@@ -29,7 +29,7 @@ from experiments.compilers import PROGRAM, compile_program
 
 program = compile_program(PROGRAM, "embedded")
 cases = []
-for network in (Network(2, 1), Network(4, 2, 10**9)):
+for network in (Network(2, 1), Network(4, 2, 10**9), Network(2, 1, offload=False)):
     cases += measure_network(network, [1 << 10, 100_000], program, None, 2, lambda case: None)
 print(json.dumps([asdict(case) for case in cases]))
 """
@@ -52,7 +52,10 @@ def test_every_algorithm_sums_rightly_on_every_network(cases: list[dict[str, Any
         (2, 1, 100_000),
         (4, 2, 1024),
         (4, 2, 100_000),
+        (2, 1, 1024),
+        (2, 1, 100_000),
     ]
+    assert [case["superframes"] for case in cases[-2:]] == [False, False]
     for case in cases:
         assert set(case["measured"]) == {"in-network", "ring"}  # no Gloo: none was asked for
         for measured in case["measured"].values():
@@ -74,11 +77,12 @@ def test_it_says_where_the_time_goes_and_what_the_limit_is(cases: list[dict[str,
 
 
 def test_the_networks_are_one_switch_and_leaf_spine_without_limits_and_one_switch_at_a_gigabit() -> None:
-    assert networks([4, 8]) == [
+    assert networks([4, 8], plain=False) == [
         *(Network(4, 1), Network(8, 1), Network(4, 2), Network(8, 2)),
         *(Network(4, 1, 10**9), Network(8, 1, 10**9)),
     ]
-    shapes = [(len(n.topology.leaves), len(n.topology.switches)) for n in networks([4])]
+    assert [n.topology.offload for n in networks([4], plain=True)] == [True, False] * 3
+    shapes = [(len(n.topology.leaves), len(n.topology.switches)) for n in networks([4], plain=False)]
     assert shapes == [(1, 1), (2, 4), (1, 1)]
 
 

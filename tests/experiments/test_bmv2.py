@@ -30,7 +30,8 @@ from topologies.model import leaf_spine
 
 class Quiet:
     def stage(self, text): pass
-    def run(self, spec, steps): return lambda step: None
+    def awaits(self, who): pass
+    def run(self, spec, steps): return lambda step, awaited: None
 
 on = replace(target("bmv2"), training=TrainingConfig(epochs=1, hidden=16), vector=Vectors(4000, 2))
 network = leaf_spine(1, 2, 2, rate=4_000_000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import subprocess
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from experiments.checking import compare_with_exact_sum, float32_sum_bound
-from experiments.crew import RunError, run_crew
+from experiments.crew import LOOK, RunError, run_crew
 from experiments.digits import load_digits
 from experiments.recording import Recording
 from experiments.training import TrainingConfig
@@ -55,7 +56,7 @@ class Crew:
 def test_all_workers_sum_what_all_put_in(tmp_path: Path, ring: HostBased) -> None:
     steps: list[int] = []
     tasks = [Task(rank, WORKERS, tmp_path, ring, SMALL) for rank in range(WORKERS)]
-    ends = asyncio.run(run_crew(tasks, Crew().start, steps.append))
+    ends = asyncio.run(run_crew(tasks, Crew().start, lambda step, _: steps.append(step)))
     assert len(ends) == WORKERS
     assert steps == sorted(steps)
     assert steps[-1] == SMALL.repetitions
@@ -79,7 +80,7 @@ def test_host_based_algorithms_sum_over_each_transport(
     addresses = tuple((f"127.0.1.{rank + 1}", free_port()) for rank in range(WORKERS))
     between = HostBased(algorithm, addresses, transport, pace=Pace(window=64, segments=16))
     tasks = [Task(rank, WORKERS, tmp_path, between, SMALL) for rank in range(WORKERS)]
-    asyncio.run(run_crew(tasks, Crew().start, lambda _: None))
+    asyncio.run(run_crew(tasks, Crew().start, lambda *_: None))
     recordings = [Recording.open(tmp_path, rank) for rank in range(WORKERS)]
     assert compare_with_exact_sum(recordings, float32_sum_bound).violations == 0
 
@@ -88,7 +89,7 @@ def test_training_brings_its_curve_home(tmp_path: Path, ring: HostBased) -> None
     config = TrainingConfig(epochs=1, hidden=8)
     load_digits().save(tmp_path / DIGITS_FILE)
     tasks = [Task(rank, WORKERS, tmp_path, ring, config) for rank in range(WORKERS)]
-    ends = asyncio.run(run_crew(tasks, Crew().start, lambda _: None))
+    ends = asyncio.run(run_crew(tasks, Crew().start, lambda *_: None))
     curve = ends[0].curve
     assert curve is not None
     assert len(curve.loss) == len(curve.accuracy) == len(curve.seconds) == config.steps(1438)
@@ -102,11 +103,11 @@ def test_a_silent_switch_is_reported_by_each_worker_with_what_it_waits_for(tmp_p
             except OSError:
                 continue
             break
-        network = InNetwork(7, 0, ("127.0.0.1", 0), deaf.getsockname(), Pace(window=4, segments=4))
+        network = InNetwork(7, 0, 0, 99, ("127.0.0.1", 0), deaf.getsockname(), Pace(window=4, segments=4))
         tasks = [Task(rank, 2, tmp_path, network, SMALL, give_up=0.3) for rank in range(2)]
         crew = Crew()
         with pytest.raises(RunError) as caught:
-            asyncio.run(run_crew(tasks, crew.start, lambda _: None))
+            asyncio.run(run_crew(tasks, crew.start, lambda *_: None))
     message = str(caught.value)
     for rank in range(2):
         assert f"worker {rank}: StallError: rank {rank} of 2, lease 7, all-reduce 1" in message
@@ -116,12 +117,12 @@ def test_a_silent_switch_is_reported_by_each_worker_with_what_it_waits_for(tmp_p
 
 def test_a_worker_joins_with_what_its_task_says(tmp_path: Path) -> None:
     pace = Pace(window=4, segments=3, offload=False, initial_rto=0.5, min_rto=0.1, granularity=1e-5)
-    network = InNetwork(7, 2, ("127.0.0.1", 0), ("127.0.0.1", 0xBEE0), pace, values=64)
+    network = InNetwork(7, 2, 1000, 2000, ("127.0.0.1", 0), ("127.0.0.1", 0xBEE0), pace, values=64)
     collective = join(Task(1, 3, tmp_path, network, SMALL, give_up=4.0))
     collective.close()
     assert isinstance(collective, InNetworkAllReduce)
     config = collective.config
-    assert config.lease == Lease(id=7, rank=1, workers=3, window=4, first_slot=2, values=64)
+    assert config.lease == Lease(7, 1, 3, 4, first_slot=2, values=64, first_chunk=1000, last_chunk=2000)
     assert config.recovery == Recovery(initial_rto=0.5, min_rto=0.1, give_up=4.0, granularity=1e-5)
     assert (config.segments, config.offload) == (3, False)
 
@@ -129,7 +130,7 @@ def test_a_worker_joins_with_what_its_task_says(tmp_path: Path) -> None:
 def test_a_worker_that_is_killed_is_named_and_no_other_is_left(tmp_path: Path, ring: HostBased) -> None:
     crew = Crew()
 
-    def kill_one(step: int) -> None:
+    def kill_one(step: int, _awaited: str) -> None:
         if step == 2:
             crew.processes[1].kill()
 
@@ -140,11 +141,51 @@ def test_a_worker_that_is_killed_is_named_and_no_other_is_left(tmp_path: Path, r
     assert all(process.poll() is not None for process in crew.processes)
 
 
+def test_who_takes_long_to_start_is_shown_and_costs_the_others_no_patience(
+    tmp_path: Path, ring: HostBased
+) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+
+    class Late(Crew):
+        def start(self, rank: int, argv: Sequence[str], options: dict[str, Any]) -> subprocess.Popen[bytes]:
+            late = ["sh", "-c", f'read go < "{gate}"; exec "$@"', "sh", *argv]
+            return super().start(rank, late if rank == 1 else argv, options)
+
+    shown: list[str] = []
+
+    def observe(_step: int, awaited: str) -> None:
+        if awaited == "worker 1 to start" and awaited not in shown:
+            gate.write_text("go\n")
+        shown.append(awaited)
+
+    # By then the others have waited for longer than they do for packets.
+    tasks = [Task(rank, WORKERS, tmp_path, ring, SMALL, give_up=LOOK / 2) for rank in range(WORKERS)]
+    assert len(asyncio.run(run_crew(tasks, Late().start, observe))) == WORKERS
+    assert "worker 1 to start" in shown
+
+
+def test_a_worker_that_does_not_start_is_named(
+    tmp_path: Path, ring: HostBased, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FANIN_PATIENCE", "0.1")
+
+    class Stuck(Crew):
+        def start(self, rank: int, argv: Sequence[str], options: dict[str, Any]) -> subprocess.Popen[bytes]:
+            return super().start(rank, ["sleep", "1000"] if rank == 1 else argv, options)
+
+    crew = Stuck()
+    tasks = [Task(rank, WORKERS, tmp_path, ring, SMALL) for rank in range(WORKERS)]
+    with pytest.raises(RunError, match="worker 1: has not started, after 0 s of processor time"):
+        asyncio.run(run_crew(tasks, crew.start, lambda *_: None))
+    assert all(process.poll() is not None for process in crew.processes)
+
+
 def test_a_task_that_cannot_be_done_says_why(tmp_path: Path) -> None:
     # TEST-NET-3 (RFC 5737): not ours to bind.
     unreachable = HostBased("ring", (("203.0.113.1", 1), ("127.0.0.1", 1)))
     with pytest.raises(RunError, match="worker 0: OSError"):
-        asyncio.run(run_crew([Task(0, 2, tmp_path, unreachable, SMALL)], Crew().start, lambda _: None))
+        asyncio.run(run_crew([Task(0, 2, tmp_path, unreachable, SMALL)], Crew().start, lambda *_: None))
 
 
 def test_interrupting_the_run_ends_every_worker(tmp_path: Path, ring: HostBased) -> None:
@@ -156,7 +197,7 @@ def test_interrupting_the_run_ends_every_worker(tmp_path: Path, ring: HostBased)
             for rank in range(WORKERS)
         ]
         begun = asyncio.Event()
-        run = asyncio.create_task(run_crew(tasks, crew.start, lambda _: begun.set()))
+        run = asyncio.create_task(run_crew(tasks, crew.start, lambda *_: begun.set()))
         await begun.wait()
         run.cancel()
         with pytest.raises(asyncio.CancelledError):

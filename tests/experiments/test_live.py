@@ -24,7 +24,8 @@ from topologies.model import leaf_spine
 
 class Quiet:
     def stage(self, text): pass
-    def run(self, spec, steps): return lambda step: None
+    def awaits(self, who): pass
+    def run(self, spec, steps): return lambda step, awaited: None
 
 folder = pathlib.Path(sys.argv[1])
 demo = run_demo(

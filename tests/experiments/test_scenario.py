@@ -49,6 +49,15 @@ def test_links_that_undo_themselves_are_refused(file: Path) -> None:
     )
 
 
+def test_corruption_without_checksums_is_refused(file: Path) -> None:
+    live = HEAD + 'world = "live"\nchecksums = false\n' + NETWORK
+    assert not settings(file, live)[0].checksums
+    assert "without them links that corrupt change sums" in complaint(
+        file, live + "[links]\ncorruption = 0.01\n"
+    )
+    assert "checksums: is live only" in complaint(file, HEAD + "checksums = false\n" + NETWORK)
+
+
 @pytest.mark.parametrize(
     ("text", "elements"),
     [("4 MB", 1_000_000), ("4 MiB", 1 << 20), ("1000 elements", 1000), ("1.5 kB", 375), ("16B", 4)],

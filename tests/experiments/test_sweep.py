@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 from pyarrow import parquet
 
 from experiments import sweep
+from experiments.crew import Observe
 from experiments.measured import Row
 from experiments.result_files import Journal, ResultsError, read_rows, write_results
 from experiments.scenario import load_scenario
@@ -43,8 +43,8 @@ class Watch:
     def found(self, count: int) -> None:
         self.there = count
 
-    def begun(self, _settings: Settings) -> Callable[[int], None]:
-        return lambda _step: None
+    def begun(self, _settings: Settings) -> Observe:
+        return lambda _step, _awaited: None
 
     def finished(self, row: Row) -> None:
         self.rows.append(row)

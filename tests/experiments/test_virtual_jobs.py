@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from controller.errors import ControllerError
+from controller.ledger import LEASES, Identity, NumberSpace
 from controller.telemetry import Event
 from experiments.expected_sums import QuantizedSums, wrong
 from experiments.stations import Vector
@@ -131,6 +132,25 @@ def test_a_restarted_switch_costs_only_its_own_jobs_a_lease(switch: Engine) -> N
     assert leases(wide) == {(3, range(32))}
     assert_exact(wide, vectors[0])
     assert_exact(small, vectors[1])
+
+
+@pytest.mark.parametrize("first", [0, 2**16 - 100, 2**32 - 20_000])
+def test_a_lease_id_that_comes_again_with_other_chunk_numbers_meets_old_cells_and_old_packets(
+    switch: Engine, first: int
+) -> None:
+    """The spine still holds chunks of the lease before, some without all their parts, and its packets are under way."""
+    only_one = NumberSpace(0, [first] + [2**32] * (LEASES - 1))
+    late = LinkModel(faults=Faults(loss=0.02, duplication=0.2, reordering=0.3, displacement=2e-4))
+    fabric = Fabric(TOPOLOGY, switch, links=late, seed=1, numbers=only_one)
+    spec = replace(WIDE, chunks=10_000)
+    vectors = inputs(spec, 100_000)
+    job = fabric.start(spec, vectors)
+    assert job.numbers == Identity(1, first, first + 9_999)
+    assert not fabric.run(limit=5e-5)
+    fabric.restart_switch("leaf1", notice=0.0)
+    assert job.numbers == Identity(1, first + 10_000, first + 19_999)
+    assert fabric.run(limit=10.0)
+    assert_exact(job, vectors)
 
 
 def test_jobs_of_different_algorithms_share_a_fabric(switch: Engine) -> None:

@@ -1,8 +1,10 @@
-"""`fanin doctor` says what a machine lacks, what that costs and how to mend it."""
+"""`fanin doctor` says what a machine lacks, what that costs and how to fix it."""
 
 from __future__ import annotations
 
 import pytest
+
+from experiments import tools
 
 
 def findings(text: str) -> dict[str, str]:
@@ -27,7 +29,7 @@ def test_a_machine_that_runs_the_live_tests_has_all_that_is_needed(fanin):
     done = fanin("doctor")
     assert done.returncode == 0, done.stdout
     assert "✗" not in done.stdout
-    for name in ("Mininet", "namespaces", "veth", "htb", "C compiler"):
+    for name in ("Mininet", "namespaces", "veth", "htb", "packet sockets", "C compiler"):
         assert found(done.stdout, name).startswith("✓")
 
 
@@ -39,14 +41,27 @@ def test_without_a_c_compiler_fanin_does_not_run(fanin, tmp_path):
     assert "apt-get install gcc" in said
 
 
-@pytest.mark.parametrize(
-    ("name", "variable", "package"),
-    [("BMv2", "FANIN_BMV2", "p4lang-bmv2"), ("p4c", "FANIN_P4C", "p4lang-p4c")],
-)
-def test_without_the_reference_tools_it_says_how_to_get_them(fanin, name, variable, package):
-    said = found(fanin("doctor", **{variable: "/nowhere/tool -x"}).stdout, name)
+@pytest.mark.live
+def test_superframes_are_tried_and_not_asked_for(fanin, old_kernel):
+    done = fanin("doctor", **old_kernel)
+    assert done.returncode == 0
+    said = found(done.stdout, "superframes")
     assert said.startswith("–")
-    assert f"apt-get install {package}" in said
+    assert "from hosts to switches (Invalid argument)" in " ".join(said.split())
+    assert "several times as long" in " ".join(said.split())
+
+
+@pytest.mark.parametrize(
+    ("name", "variable"),
+    [("BMv2", "FANIN_BMV2"), ("p4c", "FANIN_P4C")],
+)
+def test_without_the_reference_tools_it_says_how_to_get_them(fanin, name, variable):
+    text = fanin("doctor", **{variable: "/nowhere/tool -x"}).stdout
+    said = found(text, name)
+    assert said.startswith("–")
+    assert "p4lang" in said
+    assert name in text.splitlines()[-1]
+    assert "fanin diff need" in text.splitlines()[-1]
     assert variable in said
     assert "/nowhere/tool" in said
 
@@ -54,4 +69,19 @@ def test_without_the_reference_tools_it_says_how_to_get_them(fanin, name, variab
 def test_a_demo_on_a_switch_that_is_not_there_says_how_to_get_it(fanin):
     done = fanin("demo", "--switch", "bmv2", FANIN_BMV2="/nowhere/simple_switch_grpc")
     assert done.returncode == 1
-    assert "apt-get install p4lang-bmv2" in done.stderr
+    assert "p4lang" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("release", "helps"),
+    [
+        ({"ID": "ubuntu", "VERSION_ID": "22.04"}, "sudo ./p4lang-packages.sh"),
+        ({"ID": "ubuntu", "VERSION_ID": "24.04"}, "Ubuntu 22.04 (vagrant up), none known for this release"),
+        ({"ID": "debian"}, "Ubuntu 22.04 (vagrant up), none known for this release"),
+    ],
+)
+def test_nobody_is_sent_to_packages_that_do_not_exist(monkeypatch, release, helps):
+    monkeypatch.setattr(
+        tools.platform, "freedesktop_os_release", lambda: release | {"PRETTY_NAME": "this release"}
+    )
+    assert helps in tools.packages()

@@ -1,14 +1,16 @@
-"""`fanin up` keeps a network up; `fanin exec` and `fanin shell` get into it; captures show what crossed its ports."""
+"""`fanin up` keeps a network up and grants leases; `fanin exec` and `fanin shell` get into it; captures work."""
 
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy
 import pytest
 from scapy.layers.inet import UDP
 from scapy.utils import rdpcap
@@ -19,6 +21,23 @@ pytestmark = pytest.mark.live
 
 RUN = "import sys; from fanin.cli import main; sys.argv[0] = 'fanin'; main()"
 SEND = "import socket; s = socket.socket(type=socket.SOCK_DGRAM); s.sendto(b'fanin was here', ('10.1.0.2', 5005))"
+# What the manual shows, its values from the command line.
+JOIN = """
+import sys, numpy, workers
+with workers.join() as job:
+    print(job.config.lease.id, job.all_reduce(numpy.full(4, (job.rank + 1) * float(sys.argv[1]), numpy.float32)))
+"""
+BY_HAND = """
+import sys, numpy
+from workers import *
+lease = Lease(int(sys.argv[1]), int(sys.argv[2]), 2, 16, first_chunk=int(sys.argv[3]))
+here = f"10.1.0.{lease.rank + 1}", 0xBEE0
+with InNetworkAllReduce(InNetworkConfig(lease, here, ("10.1.0.254", 0xBEE0), recovery=Recovery(give_up=2.0))) as job:
+    try:
+        print(job.all_reduce(numpy.ones(4, numpy.float32)))
+    except StallError:
+        print("stalled")
+"""
 SESSION = """
 route = table_entry["ingress.forwarding.ipv4_lpm"](action="ingress.forwarding.no_route")
 route.match["hdr.ipv4.destination"] = "10.9.0.0/16"
@@ -51,6 +70,17 @@ class Up:
                 return
         raise AssertionError(self.process.stderr.read() if self.process.stderr else "")
 
+    def start(self, host: str, script: str, *arguments: object) -> subprocess.Popen[str]:
+        """A Python script on a host."""
+        command = [sys.executable, "-c", script, *map(str, arguments)]
+        return subprocess.Popen(
+            [sys.executable, "-c", RUN, "exec", host, "--", *command],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | self.environment,
+        )
+
     def end(self) -> str:
         """Ctrl-C; what it says."""
         self.process.send_signal(signal.SIGINT)
@@ -68,12 +98,46 @@ def up(tmp_path: Path) -> Iterator[Up]:
 
 
 def test_it_says_what_is_where_and_leaves_nothing(up, fanin):
-    for text in ("leaf1", "127.0.0.1:9559", "10.1.0.2", "Lease 1"):
+    for text in ("leaf1", "127.0.0.1:9559", "10.1.0.2"):
         assert text in up.said
     listed = fanin("clean", **up.environment).stdout
     assert f"process {up.process.pid}, which goes on" in listed
     assert "nothing is left behind" in up.end()
     assert not list(up.folder.glob("fanin-run-*"))
+
+
+def test_each_run_of_a_script_gets_its_own_sums(up):
+    leases = set()
+    for scale in (1, 100, -7.5):
+        running = [up.start(host, JOIN, scale) for host in ("h1", "h2")]
+        said = {process.communicate(timeout=60)[0].strip() for process in running}
+        (line,) = said
+        lease, _, total = line.partition(" ")
+        assert total == str(numpy.full(4, 3 * scale, numpy.float32))
+        leases.add(lease)
+    assert len(leases) == 3
+    assert "nothing is left behind" in up.end()
+
+
+def test_a_lease_that_was_not_granted_to_this_run_stalls_and_never_gives_a_sum(up):
+    running = [up.start(host, JOIN, 1) for host in ("h1", "h2")]
+    said = running[0].communicate(timeout=60)[0]
+    running[1].communicate(timeout=60)
+    for lease in (said.split()[0], 1):
+        running = [up.start(f"h{rank + 1}", BY_HAND, lease, rank, 0) for rank in (0, 1)]
+        assert [process.communicate(timeout=60)[0] for process in running] == ["stalled\n"] * 2
+
+
+def test_a_second_worker_on_a_host_is_told_which_process_is_the_first(up):
+    first = up.start("h1", JOIN, 1)
+    second = up.start("h1", JOIN, 1)
+    readable = select.select([first.stderr, second.stderr], [], [], 60)[0]
+    (refused,) = (process for process in (first, second) if process.stderr in readable)
+    waiting = second if refused is first else first
+    assert f"h1 has a worker already, process {waiting.pid}" in refused.communicate(timeout=60)[1]
+    other = up.start("h2", JOIN, 1)
+    assert other.communicate(timeout=60)[0].split()[1:] == ["[3.", "3.", "3.", "3.]"]
+    waiting.communicate(timeout=60)
 
 
 def test_a_command_on_a_host_and_the_captures_of_its_packet(up, fanin):

@@ -31,6 +31,8 @@ from tests.p4src.switch_under_test import (
     saturating_sum,
 )
 
+LEASES = itertools.count(1)
+
 
 class TestRoot:
     @pytest.mark.parametrize("count", [64, 256])
@@ -341,7 +343,9 @@ class TestOrdinaryTraffic:
         assert switch.send(two, Message(block(1)))[0][1].values == block(2)
 
 
-class TestForgery:
+class TestStrangers:
+    """What a host that is no member of the job can do to its sums: nothing (SECURITY.md)."""
+
     def test_a_result_in_the_name_of_a_switch_reaches_nobody(self, switch: SwitchUnderTest) -> None:
         one, two = switch.join(2)
         switch.route(two.ip, 32, "forward", mac(two.mac), two.port)
@@ -350,6 +354,46 @@ class TestForgery:
         forged = Ether(src=one.mac, dst=SWITCH_MAC) / addresses / Message(block(9), RESULT).encode()
         assert switch.engine.process(one.port, bytes(forged)) == []
         assert switch.drops() == {"FORGED": 1}
+
+    def test_updates_in_a_members_name_come_in_by_the_wrong_port(self, switch: SwitchUnderTest) -> None:
+        one, two = switch.join(2)
+        stranger = 7
+        switch.send(one, Message(block(1)))
+        for member in (one, two):
+            assert switch.engine.process(stranger, member.frame(Message(block(666)))) == []
+        assert switch.send(two, Message(block(2)))[0][1].values == block(3)
+
+    @pytest.mark.parametrize("root", [True, False])
+    def test_what_was_recorded_changes_nothing_when_it_is_replayed(
+        self, switch: SwitchUnderTest, root: bool
+    ) -> None:
+        one, two = switch.join(2, root=root)
+        recorded = [(c, Message(block(9), chunk=chunk)) for chunk in (1, 2) for c in (one, two)]
+        for child, message in recorded:
+            switch.send(child, message)
+            if not root and child == two:
+                switch.send_from_parent(replace(message, type=RESULT))
+        switch.send(one, Message(block(1), chunk=3))
+        for child, message in recorded * 3:
+            assert switch.send(child, message) == []
+        (_, result), *_ = switch.send(two, Message(block(2), chunk=3))
+        assert result.values == block(3)
+
+    @given(noise=st.lists(st.tuples(st.integers(1, 9), st.binary(max_size=1200)), max_size=60))
+    @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    def test_a_flood_of_anything_changes_no_sum(
+        self, switch: SwitchUnderTest, noise: list[tuple[int, bytes]]
+    ) -> None:
+        """Bytes of any kind, alone and in place of an update's payload, from members and others."""
+        lease = next(LEASES)
+        one, two = switch.join(2, lease=lease)
+        switch.send(one, Message(block(1), lease=lease))
+        for port, data in noise:
+            for frame in (data, Child(port).frame(data)):
+                switch.engine.process(port, frame)
+        results = switch.send(two, Message(block(2), lease=lease))
+        switch.leave(lease)
+        assert {message.values for _, message in results} == {block(3)}
 
 
 class TestAdmission:
@@ -479,9 +523,6 @@ class TestBelowTheRoot:
         assert (port, partial.values) == (PARENT_PORT, block(2))
         assert switch.send_from_parent(Message(block(9), RESULT, chunk=1)) == []  # late
         assert switch.drops() == {"STALE_RESULT": 1}
-
-
-LEASES = itertools.count(1)
 
 
 @given(

@@ -24,7 +24,9 @@ from google.protobuf import text_format
 
 PR_SET_CHILD_SUBREAPER = 36
 SLOW_COMPILER = """#!/bin/sh
-if [ -p {0}/go ]; then echo > {0}/started; cat {0}/go > {0}/gone; rm {0}/gone; fi
+case "$*" in *-shared*)
+    if [ -p {0}/go ]; then echo > {0}/started; cat {0}/go > {0}/gone; rm {0}/gone; fi
+esac
 exec cc "$@"
 """
 

@@ -25,6 +25,7 @@ PROPERTIES = st.builds(
     queue_bytes=st.none() | BYTES,
     ecn_bytes=st.none(),
     loss=PROBABILITIES,
+    corruption=PROBABILITIES,
     duplication=PROBABILITIES,
     reordering=PROBABILITIES,
     displacement=TIMES,
@@ -139,13 +140,20 @@ def test_a_direction_in_the_option():
 
 def test_a_report_is_in_seconds_and_by_kind():
     statistics = LinkStatistics(
-        offered=12, sent=8, lost=2, queue_dropped=1, lateness_sum=16_000_000, lateness_most=9_000_000, held=1
+        offered=12,
+        sent=8,
+        lost=2,
+        corrupted=3,
+        queue_dropped=1,
+        lateness_sum=16_000_000,
+        lateness_most=9_000_000,
+        held=1,
     )
     told = report(LinkProperties(loss=0.1), statistics)
     assert told["properties"] == {"loss": 0.1}
     assert told["drops"] == {"loss": 2, "burst": 0, "queue": 1, "memory": 0}
     assert told["lateness"] == {"mean": 2e-6, "most": 9e-6, "late": 0}
-    assert told["on_the_way"] == 1
+    assert (told["on_the_way"], told["corrupted"]) == (1, 3)
 
 
 # Management

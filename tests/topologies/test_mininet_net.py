@@ -33,9 +33,10 @@ def test_hosts_have_the_addresses_of_the_topology_and_nothing_is_sent_unasked(ru
         run,
         """
 import subprocess
-look = "ip -brief address; ip route; ip neighbour; echo ipv6 off $(cat /proc/sys/net/ipv6/conf/all/disable_ipv6)"
+look = "ip -brief address; ip route; ip neighbour; echo ipv6 off $(cat /proc/sys/net/ipv6/conf/all/disable_ipv6); "
+look += "echo redirects $(cat /proc/sys/net/ipv4/conf/{all,h2-eth0}/accept_redirects)"
 with network:
-    host = network.host_popen("h2", ["sh", "-c", look], stdout=subprocess.PIPE, text=True)
+    host = network.host_popen("h2", ["bash", "-c", look], stdout=subprocess.PIPE, text=True)
     print(host.communicate()[0])
     for statistic in ("tx_packets", "rx_packets"):
         for interface in ("leaf1-eth1", "leaf1-eth2"):
@@ -49,6 +50,7 @@ with network:
     assert "10.1.0.254 dev h2-eth0 lladdr 02:00:0a:01:00:fe PERMANENT" in seen
     assert "fe80" not in seen
     assert "ipv6 off 1" in seen
+    assert "redirects 0 0" in seen
     assert seen.splitlines()[-4:] == ["tx_packets 0"] * 2 + ["rx_packets 0"] * 2
 
 
@@ -104,37 +106,45 @@ print(left())
 
 @pytest.mark.live
 @pytest.mark.parametrize(
-    ("switch", "timeout", "complaint", "last_words"),
+    ("switch", "patience", "complaint", "last_words"),
     [
         (
             ["/no/such/switch"],
-            30,
+            1,
             "leaf1 does not start: [Errno 2] No such file or directory: '/no/such/switch'",
             "",
         ),
         (
             ["sh", "-c", "echo no memory left; exit 3"],
-            30,
+            1,
             "leaf1 has ended with status 3; ",
             "  no memory left",
         ),
-        (["sh", "-c", "kill -9 $$"], 30, "leaf1 has ended with signal SIGKILL; ", "is empty"),
-        (["sh", "-c", "sleep 1000"], 0.1, "leaf1 does not answer on port 9559; ", "is empty"),
+        (["sh", "-c", "kill -9 $$"], 1, "leaf1 has ended with signal SIGKILL; ", "is empty"),
+        (
+            ["sh", "-c", "sleep 1000"],
+            0.01,
+            "leaf1 does not answer on port 9559 (0 s of processor time so far; FANIN_PATIENCE stretches time limits); ",
+            "is empty",
+        ),
     ],
 )
 def test_a_switch_that_fails_is_named_with_its_last_words_and_nothing_is_left(
-    run: Run, switch: list[str], timeout: float, complaint: str, last_words: str
+    run: Run, switch: list[str], patience: float, complaint: str, last_words: str
 ) -> None:
     seen = _succeeds(
         run,
         f"""
+import os
+os.environ["FANIN_PATIENCE"] = "{patience}"
+
 class Failing(Tiny):
     def command(self, switch, ports, links):
         return {switch!r} if switch.name == "leaf1" else super().command(switch, ports, links)
 
 topology = leaf_spine(spines=1, leaves=2, hosts_per_leaf=1)
 try:
-    MininetNetwork(topology, Failing(topology), LOGS).start(timeout={timeout})
+    MininetNetwork(topology, Failing(topology), LOGS).start()
 except NetworkError as error:
     print(error)
 print(left())

@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from p4switch.links import LinkProperties
+from tests.p4switch.engine.link_model import Packet, model
 from topologies.virtual.draws import stream_keys, uniform
 from topologies.virtual.links import ETHERNET_OVERHEAD, NEVER, Burst, Faults, LinkModel, Links, Transit
 from topologies.virtual.packets import PacketStore
@@ -140,9 +142,31 @@ def test_loss_is_as_frequent_as_it_says() -> None:
     assert link.store.in_use == 20_000 - link.links.counts.faults["loss"]
 
 
-def test_a_corrupted_frame_does_not_arrive() -> None:
-    link = OneLink(LinkModel(faults=Faults(corruption=0.5)))
-    assert len(link.arrivals([0] * 1000)) == 1000 - link.links.counts.faults["corruption"] < 600
+def test_a_corrupted_frame_arrives_with_one_bit_flipped() -> None:
+    link = OneLink(LinkModel(faults=Faults(corruption=0.3)))
+    count, length = 20_000, 40  # too short for a UDP checksum
+    arrived = link.send([0] * count, length)
+    sent = np.tile(ipv4_frame(length), (count, 1))
+    sent[:, 0], sent[:, 1] = np.divmod(np.arange(count), 256)
+    flipped = np.unpackbits(link.store.rows[arrived.packets, :length] ^ sent, axis=1)
+    corrupted = flipped.any(axis=1)
+    assert corrupted.sum() == link.links.counts.faults["corruption"] == pytest.approx(0.3 * count, rel=0.05)
+    assert (flipped.sum(axis=1) <= 1).all()
+    by_bit = flipped.sum(axis=0)
+    expected = corrupted.sum() / (8 * length)
+    assert np.abs(by_bit - expected).max() < 5 * np.sqrt(expected)
+
+
+def test_the_fate_of_a_frame_is_that_which_a_live_switch_draws() -> None:
+    """Numbers of purposes and the place of the bit; runtime/link.c follows tests/p4switch/engine/link_model.py."""
+    link, count, length = OneLink(LinkModel(faults=Faults(corruption=0.3))), 1000, 40
+    arrived = link.send([0] * count, length)
+    sent = np.tile(ipv4_frame(length), (count, 1))
+    sent[:, 0], sent[:, 1] = np.divmod(np.arange(count), 256)
+    flipped = np.unpackbits(link.store.rows[arrived.packets, :length] ^ sent, axis=1)
+    properties = LinkProperties(corruption=0.3, seed=1)
+    fate = model(properties, 0, [Packet(0, length)] * count)
+    assert fate.corrupted == {int(n): int(bit) for n, bit in zip(*np.nonzero(flipped), strict=True)}
 
 
 def test_bursts_last_as_long_as_they_say() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
+from tests.p4switch.engine.test_toolchain import PROCESSORS
 from tests.workers.faulty_network import RECOVERY, Faults, Network
 from tests.workers.test_protocol import FAULTS, RACKS, SIZES, gradients
 from tests.workers.test_quantization import FLOATS, WORKERS
@@ -117,3 +119,35 @@ def test_exponents_are_the_same(x: NDArray[np.float32], workers: int, values: in
     assert isinstance(tensor, NativeTensor)
     assert tensor.exponents.tolist() == exponents.tolist()
     assert tensor.quantizable.tolist() == quantizable.tolist()
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770])
+def test_a_cache_that_others_may_write_to_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int
+) -> None:
+    """The worker goes on without native.c and says why: a stranger's library would run with its rights."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "fanin").mkdir()
+    (tmp_path / "fanin").chmod(mode)
+    with pytest.warns(UserWarning, match="fanin belongs to others, or they may write to it"):
+        assert native.library.__wrapped__() is None
+    (tmp_path / "fanin").chmod(0o700)
+    assert native.library.__wrapped__() is not None
+
+
+def test_a_library_made_for_another_processor_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cache may come along from another machine, and -march=native is that one's."""
+    cpuinfo = tmp_path / "cpuinfo"
+    monkeypatch.setattr(native, "CPUINFO", cpuinfo)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    compiler = tmp_path / "cc"
+    compiler.write_text('#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done; : > "$2"\n')
+    compiler.chmod(0o755)
+    made = []
+    for described in (*PROCESSORS.values(), PROCESSORS["x86"]):
+        cpuinfo.write_text(described)
+        made.append(native._compiled(str(compiler)))
+    assert len(set(made)) == len(PROCESSORS)
+    assert made[-1] == made[0]

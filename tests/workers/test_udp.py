@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from tests.workers.faulty_network import exact_sum
 from tests.workers.model_switch import ModelSwitch
 from workers import native, wire
+from workers.collective import StallError
 from workers.native import NativeWorker
 from workers.protocol import Lease
 from workers.recovery import Recovery
@@ -97,7 +98,7 @@ def passes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 
 @pytest.mark.usefixtures("passes")
 def test_where_the_kernel_refuses_to_segment_nothing_is_lost() -> None:
-    """It does for sockets without checksums."""
+    """It does for sockets without checksums that do not say so."""
     here = free_port()
     config = InNetworkConfig(Lease(id=5, rank=0, workers=1, window=WINDOW), here, SWITCH, segments=10)
     array = np.arange(10_000, dtype=np.float32)
@@ -108,6 +109,21 @@ def test_where_the_kernel_refuses_to_segment_nothing_is_lost() -> None:
     np.testing.assert_array_equal(result, exact_sum([array], values=256))
     assert not collective.socket.offload
     assert collective.statistics.retransmissions == 0
+
+
+@pytest.mark.usefixtures("passes")
+def test_without_checksums_each_datagram_goes_alone() -> None:
+    here = free_port()
+    lease = Lease(id=5, rank=0, workers=1, window=WINDOW)
+    array = np.arange(10_000, dtype=np.float32)
+    with (
+        switch([here]),
+        InNetworkAllReduce(InNetworkConfig(lease, here, SWITCH, checksums=False)) as collective,
+    ):
+        assert not collective.socket.offload
+        with socket.socket(fileno=os.dup(collective.socket.fileno())) as same:
+            assert same.getsockopt(socket.SOL_SOCKET, SO_NO_CHECK) == 1
+        np.testing.assert_array_equal(collective.all_reduce(array), exact_sum([array], values=256))
 
 
 @pytest.mark.parametrize("offload", [True, False])
@@ -290,6 +306,38 @@ def test_a_switch_that_is_not_there_yet_is_waited_for() -> None:
         with switch(workers):
             np.testing.assert_array_equal(result.result(), exact_sum([x], values=256))
     assert collective.statistics.retransmissions > 0
+
+
+@pytest.mark.usefixtures("passes")
+def test_a_switch_that_is_never_there_ends_it_after_give_up_with_what_the_socket_said() -> None:
+    config = InNetworkConfig(
+        Lease(id=5, rank=0, workers=1, window=WINDOW),
+        free_port(),
+        SWITCH,
+        recovery=Recovery(initial_rto=0.02, min_rto=0.01, give_up=0.1),
+    )
+    with (
+        InNetworkAllReduce(config) as collective,
+        pytest.raises(StallError, match=r"nothing new .*; the socket last said: Connection refused$"),
+    ):
+        collective.all_reduce(np.ones(300, np.float32))
+
+
+@pytest.mark.parametrize("error", [errno.EPERM, errno.ENOBUFS, errno.ENETDOWN, errno.EHOSTUNREACH])
+def test_what_this_host_does_not_send_for_a_while_counts_as_loss(
+    monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    class Refusing:
+        def send(self, _message: memoryview) -> int:
+            raise OSError(error, os.strerror(error))
+
+    sender, receiver = connected_pair(offload=False)
+    whole = sender._socket
+    monkeypatch.setattr(sender, "_socket", Refusing())
+    sender.send(np.zeros((3, 1034), np.uint8))
+    assert sender.last_loss == os.strerror(error)
+    whole.close()
+    receiver.close()
 
 
 def test_a_port_that_is_taken_is_named() -> None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from topologies.link import PLAIN
 from topologies.model import Link
 from topologies.virtual import draws
+from topologies.virtual.corruption import flip_bits
 from topologies.virtual.packets import PacketStore
 from topologies.virtual.segments import segment_starts, segments
 from topologies.virtual.units import SECOND
@@ -22,7 +23,9 @@ ETHERNET_OVERHEAD = 24  # preamble 8, frame check sequence 4, gap 12
 
 NEVER = np.iinfo(np.int64).max
 _UNLIMITED = NEVER // 4
-_LOSS, _CORRUPTION, _DUPLICATION, _REORDERING, _LATER, _COPY_LATER, _BURST, _BURST_LOSS, _JITTER = range(9)
+_LOSS, _CORRUPTION, _DUPLICATION, _REORDERING, _LATER, _COPY_LATER, _BURST, _BURST_LOSS, _JITTER, _BIT = (
+    range(10)
+)
 _FAULTS = range(8)
 
 
@@ -48,8 +51,8 @@ class Burst:
 class Faults:
     """Probabilities, for each packet on a link by itself.
 
-    A corrupted frame fails its frame check sequence: the receiver drops it. A reordered packet, and the copy of
-    a duplicated one, come up to `displacement` seconds later.
+    In a corrupted frame one bit is flipped (corruption.py). A reordered packet, and the copy of a duplicated one, come
+    up to `displacement` seconds later.
     """
 
     loss: float = 0.0
@@ -66,7 +69,7 @@ class Faults:
 
     @property
     def mean_loss(self) -> float:
-        """The probability that a packet does not arrive, in the long run."""
+        """The probability that a packet does not arrive as it was sent, in the long run."""
         arrives = (1 - self.loss) * (1 - self.corruption)
         if self.burst and self.burst.begin:
             arrives *= 1 - self.burst.loss * self.burst.begin / (self.burst.begin + self.burst.end)
@@ -397,7 +400,7 @@ class Links:
             lost |= in_burst
         corrupted = ~lost & (drawn[_CORRUPTION] < self._corruption[links])
         faults["corruption"] += int(np.count_nonzero(corrupted))
-        lost |= corrupted
+        self._corrupt(arriving.take(corrupted), numbers[corrupted])
 
         displacement = self._displacement[links]
         late = ~lost & (drawn[_REORDERING] < self._reordering[links])
@@ -418,6 +421,14 @@ class Links:
             store.add(store.rows[originals], store.lengths[originals]),
         )
         return Transit.joined([arriving.take(kept), copies])
+
+    def _corrupt(self, frames: Transit, numbers: NDArray[np.int64]) -> None:
+        """Flip a bit in each."""
+        if not len(numbers):
+            return
+        store, which = self._store, frames.packets
+        drawn = draws.uniform(self._keys[frames.links], numbers, [_BIT])[0]
+        store.rows[which] = flip_bits(store.rows[which], store.lengths[which], drawn)
 
     def _numbers(self, links: NDArray[np.int64]) -> NDArray[np.int64]:
         """Number the packets of each link; `links` is sorted."""

@@ -1,4 +1,4 @@
--- Wireshark's view of the aggregation packets (PROTOCOL: UDP ports 0xBEE0 to 0xBEEF).
+-- Wireshark's view of the aggregation packets (docs/protocol.md: UDP ports 0xBEE0 to 0xBEEF).
 -- Use: tshark -X lua_script:switchml.lua -r leaf1-eth1.pcap, or put it into Wireshark's folder of personal Lua plugins.
 --
 -- A frame captured where segmentation offload is on is a superframe: it carries many datagrams one behind the other, as

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from p4switch.links import LinkProperties
 
@@ -29,7 +29,10 @@ class Packet:
 
 @dataclass
 class Fate:
-    """What the model says of a sequence: packets released, in order, as (due, number), and what else it counts."""
+    """What the model says of a sequence: packets released, in order, as (due, number), and what else it counts.
+
+    corrupted: by the packet's number, the bit that is flipped.
+    """
 
     released: list[tuple[int, int]]
     lost: int = 0
@@ -37,6 +40,7 @@ class Fate:
     queue_dropped: int = 0
     duplicated: int = 0
     reordered: int = 0
+    corrupted: dict[int, int] = field(default_factory=dict)
     highest: int = 0
 
 
@@ -72,6 +76,8 @@ def model(p: LinkProperties, stream: int, packets: list[Packet]) -> Fate:
         if p.burst and bad and drawn(7) < p.burst.loss:
             fate.burst_lost += 1
             continue
+        if drawn(1) < p.corruption:
+            fate.corrupted[number] = int(drawn(9) * 8 * packet.length)
         due = max(floor, free_at + seconds(p.delay) + seconds(drawn(8) * p.jitter))
         if drawn(3) < p.reordering:
             fate.reordered += 1

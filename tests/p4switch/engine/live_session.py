@@ -182,6 +182,45 @@ def offload(one: Host, other: Host, *configs: str) -> dict[str, Any]:
     return seen
 
 
+def refused(one: Host, other: Host, config: str) -> dict[str, Any]:
+    """What a kernel before 6.2 makes of superframes in and out, and what the switch then does."""
+    results = []
+    one.run("ethtool -K eth0 tx-udp-segmentation off")
+    for joins in (False, True):
+        switch = forwarding(config)
+        switch.start({1: "s1", 2: "s2"}, offload=joins)
+        results.append([datagrams(one, other), stream(one, other)])
+        moved = switch.port_statistics()
+        switch.stop()
+    seen = {
+        "same": results[0] == results[1],
+        "none lost inside": moved[1].received == moved[2].sent + moved[2].dropped,
+        "sent in superframes": moved[2].sent_frames < moved[2].sent / 2,  # of TCP
+        "send errors": moved[2].send_errors,
+    }
+    switch = forwarding(config)
+    switch.start({1: "s1", 2: "s2"}, offload=False)
+    one.run("ethtool -K eth0 tx-udp-segmentation on")
+    receiver, sender = (host.socket(socket.AF_INET, socket.SOCK_DGRAM) for host in (other, one))
+    receiver.bind((other.address, 4000))
+    sender.connect((other.address, 4000))
+    for data in (bytes(3 * CHUNK), b"single") * 2:
+        sender.setsockopt(SOL_UDP, UDP_SEGMENT, CHUNK if len(data) > CHUNK else 0)
+        sender.send(data)
+    seen["behind superframes"] = [receiver.recv(1 << 16).decode() for _ in range(2)]
+    run("ip link set s2 mtu 1000")
+    for data in (bytes(1400), b"small"):
+        sender.send(data)
+    seen["behind one too large"] = receiver.recv(1 << 16).decode()
+    sender.send(b"last")  # when it comes, all before is counted
+    receiver.recv(1 << 16)
+    moved = switch.port_statistics()
+    seen["receive errors"] = moved[1].receive_errors
+    seen["dropped, refused"] = [moved[2].dropped, moved[2].send_errors]
+    switch.stop()
+    return seen
+
+
 def control(one: Host, other: Host, config: str) -> dict[str, Any]:
     """Packet-in, packet-out, table writes under traffic, and what is left when the switch has stopped."""
     before = open_files(), threading.active_count()
@@ -431,6 +470,7 @@ def main() -> None:
             json.dumps(
                 {
                     "offload": offload,
+                    "refused": refused,
                     "control": control,
                     "links": links,
                     "queueing": queueing,

@@ -29,6 +29,7 @@ PROPERTIES = st.builds(
     jitter=st.sampled_from([0.0, 0.0, 1e-5, 1e-3]),
     queue_bytes=st.sampled_from([None, None, 0, 1500, 9000]),
     loss=PROBABILITIES,
+    corruption=PROBABILITIES,
     duplication=PROBABILITIES,
     reordering=PROBABILITIES,
     displacement=st.sampled_from([0.0, 1e-5, 1e-3]),
@@ -36,10 +37,17 @@ PROPERTIES = st.builds(
     overhead=st.sampled_from([0, 24]),
     seed=st.integers(0, 2**53),
 )
+INTACT = PROPERTIES.map(lambda p: replace(p, corruption=0.0))  # then a packet's number is legible
 PACKETS = st.lists(
     st.builds(Packet, gap=st.sampled_from([0, 0, 1, MICROSECOND, MILLISECOND]), length=st.integers(14, 1600)),
     max_size=60,
 )
+
+
+def flipped(packet: bytes, bit: int | None) -> bytes:
+    """The packet with one bit, counted from its first byte's highest, flipped; None: as it is."""
+    mask = 0 if bit is None else 1 << 8 * len(packet) - 1 - bit
+    return (int.from_bytes(packet, "big") ^ mask).to_bytes(len(packet), "big")
 
 
 @settings(deadline=None)
@@ -53,10 +61,9 @@ def test_each_packet_meets_its_fate_on_time(properties: LinkProperties, packets:
             link.release()
         link.run_until(2**62)
         fate = model(properties, stream, packets)
-        assert link.released == fate.released
-        for data, checksum, _ in link.packets:
-            number = int.from_bytes(data[:4], "big")
-            assert data == numbered(number, packets[number].length)
+        assert [time for time, _ in link.released] == [time for time, _ in fate.released]
+        for (data, checksum, _), (_, number) in zip(link.packets, fate.released, strict=True):
+            assert data == flipped(numbered(number, packets[number].length), fate.corrupted.get(number))
             assert checksum is None
         seen = link.read()
         assert (seen.offered, seen.sent) == (len(packets), len(fate.released))
@@ -66,6 +73,7 @@ def test_each_packet_meets_its_fate_on_time(properties: LinkProperties, packets:
             fate.queue_dropped,
         )
         assert (seen.duplicated, seen.reordered) == (fate.duplicated, fate.reordered)
+        assert seen.corrupted == len(fate.corrupted)
         assert abs(seen.highest_bytes - fate.highest) <= 1  # rounded
         assert (seen.lateness_most, seen.late, seen.held) == (0, 0, 0)
     finally:
@@ -74,7 +82,7 @@ def test_each_packet_meets_its_fate_on_time(properties: LinkProperties, packets:
 
 @settings(deadline=None)
 @given(
-    properties=PROPERTIES,
+    properties=INTACT,
     packets=PACKETS,
     lapses=st.lists(st.integers(0, 3 * MILLISECOND), min_size=60, max_size=60),
 )
@@ -105,7 +113,7 @@ def test_a_late_clock_delays_packets_but_changes_neither_fate_nor_order(
 
 
 @settings(deadline=None)
-@given(properties=PROPERTIES.map(lambda p: replace(p, overhead=0, queue_bytes=None)), packets=PACKETS)
+@given(properties=INTACT.map(lambda p: replace(p, overhead=0, queue_bytes=None)), packets=PACKETS)
 def test_waiting_before_egress_changes_no_fate(properties: LinkProperties, packets: list[Packet]):
     link = CLink(properties)
     try:
@@ -271,6 +279,27 @@ def test_a_partial_checksum_goes_along(links: Any):
     link.offer(numbered(1, 100), checksum=50, offset=16)
     link.run_until(SECOND)
     assert [(place, offset) for _, place, offset in link.packets] == [(40, 6), (40, 6), (50, 16), (50, 16)]
+
+
+def test_a_corrupted_packet_has_its_checksum_first(links: Any):
+    """What the sender's card would have summed up is the packet as it was; and nobody is to sum it up again."""
+    link = links(LinkProperties(corruption=1.0, duplication=1.0, seed=5))
+    whole = bytes(ETHERNET / ip(0))
+    place = 14 + 20 + 6
+    partial = bytearray(whole)
+    partial[place : place + 2] = pseudo_sum(whole)
+    link.offer(bytes(partial), checksum=place, offset=6)
+    link.run_until(SECOND)
+    (first, *told), (second, *told_again) = link.packets
+    assert first == second
+    assert told == told_again == [None, 6]
+    assert bin(int.from_bytes(first, "big") ^ int.from_bytes(whole, "big")).count("1") == 1
+
+
+def pseudo_sum(frame: bytes) -> bytes:
+    """That of a UDP datagram: what a kernel leaves in the place of the checksum."""
+    total = sum(struct.unpack(">4H", frame[26:34])) + 17 + int.from_bytes(frame[38:40], "big")
+    return ((total & 0xFFFF) + (total >> 16)).to_bytes(2, "big")
 
 
 # ECN

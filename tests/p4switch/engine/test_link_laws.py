@@ -85,6 +85,34 @@ def test_both_kinds_of_loss_are_told_apart(links: Any) -> None:
     assert arrived + seen.lost + seen.burst_lost == COUNT
 
 
+@pytest.mark.parametrize("probability", [0.001, 0.1, 0.5, 0.99])
+def test_corruption_is_independent_and_flips_any_bit(links: Any, probability: float) -> None:
+    """One bit of a packet, each as likely: of the 480 of these packets and of their 60 bytes' eight."""
+    link = links(LinkProperties(corruption=probability, seed=1))
+    passed(link)
+    assert len(link.packets) == COUNT
+    changes = [
+        int.from_bytes(data, "big") ^ int.from_bytes(numbered(number, 60), "big")
+        for number, (data, _, _) in enumerate(link.packets)
+    ]
+    corrupted = np.array([change != 0 for change in changes])
+    assert close(corrupted.sum(), probability)
+    assert link.read().corrupted == corrupted.sum()
+    assert close((corrupted[1:] & ~corrupted[:-1]).sum(), probability * (1 - probability), COUNT - 1)
+    places = np.array([change.bit_length() - 1 for change in changes if change])
+    assert all(change & (change - 1) == 0 for change in changes)
+    for bins in (480, 60, 8):
+        counts = np.bincount(places // (480 // bins), minlength=bins)
+        assert all(close(count, 1 / bins, len(places)) for count in counts) or len(places) < 50 * bins
+
+
+def test_corruption_changes_nothing_else(links: Any) -> None:
+    """Those that are lost and those that come twice are the same with it and without, and so are the times."""
+    properties = LinkProperties(loss=0.2, duplication=0.2, displacement=1e-3, seed=1)
+    plain, corrupting = (links(replace(properties, corruption=c)) for c in (0.0, 0.5))
+    assert [time for time, _ in passed(plain)] == [time for time, _ in passed(corrupting)]
+
+
 def test_duplication(links: Any) -> None:
     """The copy comes up to the displacement later, uniformly."""
     link = links(LinkProperties(duplication=0.3, displacement=4e-3, seed=1))
@@ -141,6 +169,7 @@ ALL = LinkProperties(
     delay=1e-3,
     jitter=1e-3,
     loss=0.1,
+    corruption=0.1,
     duplication=0.1,
     reordering=0.1,
     displacement=2e-3,

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,20 @@ from tests.p4switch.engine.link_model import draw
 ROOT = Path(__file__).parents[3]
 
 
-def run(case: str, *configs: Path, user: str = "-r") -> tuple[Any, str]:
+def run(
+    case: str, *configs: Path, user: str = "-r", environment: Mapping[str, str] = os.environ
+) -> tuple[Any, str]:
     """What a case saw, and what the switch said on standard error."""
     script = Path(__file__).with_name("live_session.py")
     command = ["unshare", user, "-n", sys.executable, str(script), case, *map(str, configs)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**environment, "PYTHONPATH": str(ROOT)},
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1]), done.stderr  # behind what ethtool says
 
@@ -72,6 +80,29 @@ def test_offload_changes_no_result(files: Callable[[str], Path]) -> None:
         "router same": True,
         "intact": True,
     }
+
+
+@pytest.mark.live
+def test_what_the_kernel_refuses_is_sent_apart_or_counted_and_said_once(
+    files: Callable[[str], Path], old_kernel: dict[str, str]
+) -> None:
+    seen, said = run("refused", files("forwarder"), environment={**os.environ, **old_kernel})
+    assert seen == {
+        "same": True,
+        "none lost inside": True,
+        "sent in superframes": True,
+        "send errors": 0,
+        "behind superframes": ["single", "single"],
+        "receive errors": 2,
+        "behind one too large": "small",
+        "dropped, refused": [1, 1],
+    }
+    apart, received, sent = (line for line in said.splitlines() if line.startswith("p4switch: "))
+    assert apart == "p4switch: this kernel takes no superframes of UDP: datagrams are sent one by one"
+    assert received.startswith(
+        "p4switch: port 1: a frame that came in is lost: Invalid argument (a superframe"
+    )
+    assert sent == "p4switch: port 2: a frame is not sent: Message too long"
 
 
 @pytest.mark.live

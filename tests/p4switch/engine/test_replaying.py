@@ -209,6 +209,7 @@ def test_as_if_alone(process: Process, tmp_path: Path, egress: str) -> None:
         {"counted": "counters = hits;"},
         {"condition": "hdr.first.address == 0x0A000001"},
         {"condition": "meta.kind == 1"},
+        {"condition": "hdr.first.sum == 0xBEEF"},  # which the update of one replica changes
         {"ingress": "hdr.absent.setValid(); hdr.absent.more = 4;"},
         {"ingress": "if (hdr.first.number == 3) { hdr.absent.more = 3; }"},
         {"deparsed": "packet.emit(hdr.second); packet.emit(hdr.first);"},
@@ -232,6 +233,21 @@ def test_around_egress(process: Process, tmp_path: Path, parts: dict[str, str]) 
         assert_as_if_alone(process, switch, actions, sent)
 
     law()
+
+
+def test_an_update_that_looks_at_what_egress_sets(process: Process, tmp_path: Path) -> None:
+    """Metadata are not replayed."""
+    egress = "if (standard.egress_rid == 2) { meta.copy = 1; } else { meta.copy = 0; }"
+    switch = program(tmp_path, egress, condition="meta.copy == 1")
+    assert_as_if_alone(process, switch, ["E.rewrite"], [packet()] * 8)
+
+
+@pytest.mark.parametrize("condition", ["meta.kind == 1", "hdr.first.sum == 0xBEEF"])
+def test_conditions_of_updates_are_replayed(process: Process, tmp_path: Path, condition: str) -> None:
+    switch = fill(program(tmp_path, "", condition=condition), ["E.rewrite"])
+    before = process(switch, 1, [packet()])
+    switch.table_modify("E.receivers", receiver(1, 1, "E.rewrite", 0x0B000000))
+    assert process(switch, 1, [packet()]) == before
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from p4switch.fuzz.sanitizers import sanitized_environment
 from p4switch.toolchain import cache_directory
 
 SESSION = [sys.executable, str(Path(__file__).with_name("sanitized_session.py")), "1"]
@@ -16,29 +16,17 @@ LINKS = [
     *(sys.executable, "-m", "pytest", "-q", "-x"),
     *(str(Path(__file__).with_name(name)) for name in ("test_link.py", "test_pace.py")),
 ]
-FLAGS = "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined"
+BOUNDS = [*LINKS[:5], str(Path(__file__).with_name("test_bounds.py"))]
 
 
-def library(name: str) -> Path | None:
-    """Where the compiler has a library; None where it has none."""
-    command = [os.environ.get("CC", "cc"), f"-print-file-name={name}"]
-    found = Path(subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip())
-    return found if found.is_absolute() and found.exists() else None
-
-
-@pytest.mark.parametrize(("command", "last"), [(SESSION, "no finding"), (LINKS, "passed")])
+@pytest.mark.parametrize(
+    ("command", "last"), [(SESSION, "no finding"), (LINKS, "passed"), (BOUNDS, "passed")]
+)
 def test_under_address_and_undefined_behaviour_sanitizers(command: list[str], last: str) -> None:
-    libraries = [library("libasan.so"), library("libubsan.so")]
-    if not all(libraries):
+    environment = sanitized_environment(cache_directory().parent)
+    if environment is None:
         pytest.skip("the compiler comes without libasan and libubsan")
-    environment = {
-        **os.environ,
-        "P4SWITCH_CFLAGS": FLAGS,
-        "LD_PRELOAD": " ".join(map(str, libraries)),
-        "ASAN_OPTIONS": "detect_leaks=0",  # Python itself leaks
-        "XDG_CACHE_HOME": str(cache_directory().parent),
-        "PYTHONPATH": str(Path(__file__).parents[3]),
-    }
+    environment["PYTHONPATH"] = str(Path(__file__).parents[3])
     done = subprocess.run(
         command,
         env=environment,

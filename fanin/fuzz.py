@@ -1,0 +1,52 @@
+"""`fanin fuzz`: random programs and hostile packets through the switch, under sanitizers."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.progress import Progress, TextColumn, TimeElapsedColumn
+
+if TYPE_CHECKING:
+    from p4switch.fuzz.campaign import Fuzzed
+
+
+def fuzz(
+    minutes: Annotated[float, typer.Option(min=0, help="for how long")] = 10,
+    first_seed: Annotated[int, typer.Option(min=0, help="of the first program; the others follow")] = 0,
+    results: Annotated[Path, typer.Option(help="where a program that fails is written")] = Path(
+        "results/fuzz"
+    ),
+    repeat: Annotated[Path | None, typer.Option(help="run one that was written")] = None,
+) -> None:
+    """Run random P4 programs on hostile packets under AddressSanitizer; stop at the first finding and shrink it."""
+    # Not above: it takes a second, and every verb imports this module.
+    from fanin.progress import console
+    from p4switch.fuzz import campaign
+
+    def show(so_far: Fuzzed) -> None:
+        progress.update(task, description=f"{so_far.cases} programs")
+
+    try:
+        if repeat is not None:
+            said = campaign.repeat(repeat)
+            console.print(said or "It passes.", markup=False)
+            raise typer.Exit(said is not None)
+        with Progress(TextColumn("{task.description}"), TimeElapsedColumn(), console=console) as progress:
+            task = progress.add_task("0 programs")
+            jobs = os.cpu_count() or 1
+            done = campaign.fuzz(first_seed, None, 60 * minutes, jobs, results, show)
+    except campaign.NoSanitizersError as error:
+        typer.echo(f"fanin fuzz: {error}", err=True)
+        raise typer.Exit(2) from None
+    except KeyboardInterrupt:
+        typer.echo("fanin fuzz: interrupted; nothing is left behind", err=True)
+        raise typer.Exit(1) from None
+    console.print(f"{done.cases} programs, of which the switch took {done.taken}")
+    if done.failed is not None:
+        seed, said = done.failed
+        typer.echo(f"seed {seed} fails:\n{said}\nagain: fanin fuzz --repeat {done.path}", err=True)
+        raise typer.Exit(1)
+    console.print("Nothing wrong.")

@@ -1,0 +1,26 @@
+"""The process in which cases run, `python -m p4switch.fuzz.worker SEED COUNT` or `… FILE`: a finding ends it.
+
+Says the seed of each case before it runs, and whether the switch took the program.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from p4switch.fuzz.case import Case
+
+
+def main(arguments: list[str]) -> None:
+    """Seeds and their number, or the file of a case."""
+    if len(arguments) == 1:
+        Case.read(Path(arguments[0])).run()
+        return
+    first, count = map(int, arguments)
+    for seed in range(first, first + count):
+        print("case", seed, flush=True)
+        print("taken" if Case.random(seed).run() else "refused", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,349 @@
+"""Switches that refuse, go silent, die and come back, at each call of a grant and of a withdrawal.
+
+Afterwards what each switch holds is what the controller means it to hold, and nothing else.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from finsy.proto import p4r
+
+from controller.controller import Controller
+from controller.errors import ControllerError
+from controller.ledger import Ledger
+from p4compiler import Compiled
+from tests.controller.switches import (
+    Proxies,
+    State,
+    SwitchProcess,
+    another_primary,
+    proxied,
+    read_entities,
+    read_state,
+    running,
+)
+from topologies.model import Topology, leaf_spine
+
+HOSTS = ["h1", "h2"]
+OTHERS = itertools.count(9000, 10)  # election ids of other controllers
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A controller of two leaves below a spine, whose calls go by way of proxies."""
+
+    controller: Controller
+    proxies: Proxies
+    network: Topology
+    processes: dict[str, SwitchProcess]
+
+    async def state(self) -> State:
+        return await read_state(self.network)
+
+    async def state_with_a_lease(self) -> State:
+        """What the switches hold with the lease that `grant` gives, its numbers apart."""
+        lease = await self.controller.grant(HOSTS)
+        state = await self.state()
+        await lease.withdraw()
+        return state
+
+
+Within = Callable[[Callable[[Scene], Awaitable[None]]], None]
+
+
+@pytest.fixture(scope="module")
+def fragile() -> Iterator[tuple[Topology, dict[str, SwitchProcess]]]:
+    with running(leaf_spine(spines=1, leaves=2, hosts_per_leaf=1)) as started:
+        yield started
+
+
+@pytest.fixture
+def within(fragile: tuple[Topology, dict[str, SwitchProcess]], program: Compiled, tmp_path: Path) -> Within:
+    async def run(check: Callable[[Scene], Awaitable[None]]) -> None:
+        network, processes = fragile
+        async with (
+            proxied(network) as proxies,
+            Controller(
+                proxies.network,
+                program.p4info,
+                program.json_text().encode(),
+                Ledger(tmp_path / "leases.json"),
+            ) as controller,
+        ):
+            await check(Scene(controller, proxies, network, processes))
+
+    return lambda check: asyncio.run(run(check))
+
+
+# What goes wrong at a call. Each is given the request, and a function that makes the call.
+
+
+def failure(code: grpc.StatusCode) -> grpc.aio.AioRpcError:
+    nothing = grpc.aio.Metadata()
+    return grpc.aio.AioRpcError(code, nothing, nothing, details="the test's")
+
+
+async def refused(_switch: str, _request: Any, _make: Any) -> Any:
+    raise failure(grpc.StatusCode.INTERNAL)
+
+
+async def half_done(_switch: str, request: Any, make: Any) -> Any:
+    """The first half of a Write's updates, and then an error."""
+    if isinstance(request, p4r.WriteRequest):
+        half = p4r.WriteRequest()
+        half.CopyFrom(request)
+        del half.updates[len(half.updates) // 2 :]
+        await make(half)
+    raise failure(grpc.StatusCode.INTERNAL)
+
+
+async def done_and_refused(_switch: str, request: Any, make: Any) -> Any:
+    await make(request)
+    raise failure(grpc.StatusCode.INTERNAL)
+
+
+async def gone_before(_switch: str, _request: Any, _make: Any) -> Any:
+    raise failure(grpc.StatusCode.UNAVAILABLE)
+
+
+async def gone_after(_switch: str, request: Any, make: Any) -> Any:
+    await make(request)
+    raise failure(grpc.StatusCode.UNAVAILABLE)
+
+
+MANY = 40  # more calls than there are
+
+
+@pytest.mark.parametrize("mishap", [refused, half_done, done_and_refused])
+def test_a_grant_that_one_switch_refuses_leaves_nothing_on_any(within: Within, mishap: Any) -> None:
+    async def check(scene: Scene) -> None:
+        before = await scene.state()
+        for call in range(MANY):
+            scene.proxies.at(call, mishap)
+            try:
+                lease = await scene.controller.grant(HOSTS)
+            except ControllerError:
+                assert await scene.state() == before
+            else:
+                assert not scene.proxies.calm()
+                assert call > 5
+                await lease.withdraw()
+                return
+        raise AssertionError("no grant came to its end")
+
+    within(check)
+
+
+@pytest.mark.parametrize("mishap", [refused, half_done, done_and_refused])
+def test_a_withdrawal_that_one_switch_refuses_is_remembered_until_it_is_done(
+    within: Within, mishap: Any
+) -> None:
+    async def check(scene: Scene) -> None:
+        before = await scene.state()
+        for call in range(MANY):
+            lease = await scene.controller.grant(HOSTS)
+            scene.proxies.at(call, mishap)
+            try:
+                await lease.withdraw()
+            except ControllerError:
+                await lease.withdraw()
+            else:
+                assert not scene.proxies.calm()
+                assert call > 4
+                return
+            assert await scene.state() == before
+            with pytest.raises(ControllerError, match="is not in force"):
+                await lease.withdraw()
+        raise AssertionError("no withdrawal came to its end")
+
+    within(check)
+
+
+def test_slots_of_a_withdrawal_that_failed_are_free_again_for_the_next_grant(within: Within) -> None:
+    async def check(scene: Scene) -> None:
+        before = await scene.state()
+        first = await scene.controller.grant(HOSTS)
+        scene.proxies.at(0, refused)
+        with pytest.raises(ControllerError):
+            await first.withdraw()
+        second = await scene.controller.grant(HOSTS)
+        with pytest.raises(ControllerError, match="is not in force"):
+            await first.withdraw()
+        await second.withdraw()
+        assert await scene.state() == before
+
+    within(check)
+
+
+@pytest.mark.parametrize("mishap", [gone_before, gone_after])
+def test_a_switch_that_does_not_answer_once_is_asked_again(within: Within, mishap: Any) -> None:
+    async def check(scene: Scene) -> None:
+        before = await scene.state()
+        sizes = {name: len(held) for name, held in (await scene.state_with_a_lease()).items()}
+        for call in range(MANY):
+            scene.proxies.at(call, mishap)
+            lease = await scene.controller.grant(HOSTS)
+            assert {name: len(held) for name, held in (await scene.state()).items()} == sizes
+            happened = scene.proxies.calm()
+            scene.proxies.at(call, mishap)
+            await lease.withdraw()
+            scene.proxies.calm()
+            assert await scene.state() == before
+            if not happened:
+                assert call > 5
+                return
+        raise AssertionError("no grant came to its end")
+
+    within(check)
+
+
+@pytest.mark.parametrize("done", [False, True])
+def test_a_grant_that_is_cancelled_at_any_call_leaves_nothing(within: Within, done: bool) -> None:
+    async def check(scene: Scene) -> None:
+        before = await scene.state()
+
+        async def cancel(_switch: str, request: Any, make: Any) -> Any:
+            """done: when the switch has done it, and before it says so."""
+            if done:
+                await make(request)
+            grant.cancel()
+            return await make(request) if not done else p4r.WriteResponse()
+
+        for call in range(MANY):
+            scene.proxies.at(call, cancel)
+            grant = asyncio.create_task(scene.controller.grant(HOSTS))
+            try:
+                lease = await grant
+            except asyncio.CancelledError:
+                assert await scene.state() == before
+            else:
+                scene.proxies.calm()
+                assert call > 5
+                await lease.withdraw()
+                return
+        raise AssertionError("no grant came to its end")
+
+    within(check)
+
+
+@pytest.mark.parametrize("when", range(7))
+def test_a_switch_that_is_killed_in_the_middle_and_started_again_holds_what_it_should(
+    within: Within, when: int
+) -> None:
+    """At each call of a grant, and then at each of its withdrawal: empty when it is back, without a program."""
+
+    async def check(scene: Scene) -> None:
+        before = await scene.state()
+        sizes = {name: len(held) for name, held in (await scene.state_with_a_lease()).items()}
+
+        async def die(switch: str, _request: Any, _make: Any) -> Any:
+            await asyncio.to_thread(scene.processes[switch].restart)
+            raise failure(grpc.StatusCode.UNAVAILABLE)
+
+        scene.proxies.at(when, die)
+        lease = await scene.controller.grant(HOSTS)
+        assert {name: len(held) for name, held in (await scene.state()).items()} == sizes
+        scene.proxies.at(when, die)
+        await lease.withdraw()
+        assert await scene.state() == before
+
+    within(check)
+
+
+def test_a_switch_that_stays_away_is_named_and_brought_into_step_when_it_is_back(
+    within: Within, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controller.connection._ANSWER_SECONDS", 2.0)
+
+    async def check(scene: Scene) -> None:
+        before = await scene.state()
+        first = await scene.controller.grant(["h1"], slots=8)
+        with_first = await scene.state()
+        leaf2 = scene.processes["leaf2"]
+        leaf2.end()
+        with pytest.raises(ControllerError, match="leaf2"):
+            await scene.controller.grant(HOSTS, base=8, slots=8)
+        rest = {name: held for name, held in with_first.items() if name != "leaf2"}
+        assert await read_state(scene.network, without=["leaf2"]) == rest
+        leaf2.start()
+        leaf2.wait_ready()
+        await scene.controller.reconcile(["leaf2"])
+        assert await scene.state() == with_first
+        await first.withdraw()
+        assert await scene.state() == before
+
+    within(check)
+
+
+def test_a_restarted_switch_gets_its_program_routes_loss_and_leases_back(within: Within) -> None:
+    async def check(scene: Scene) -> None:
+        await scene.controller.set_loss(0.1, seed=3)
+        await scene.controller.grant(HOSTS)
+        held = await scene.state()
+        for process in scene.processes.values():
+            process.restart()
+        await scene.controller.reconcile()
+        assert await scene.state() == held
+
+    within(check)
+
+
+async def tamper(scene: Scene) -> None:
+    """Somebody else takes leaf1 over, deletes half of what it holds, adds a group, and goes."""
+    held = await read_entities(scene.network, "leaf1")
+    group = p4r.MulticastGroupEntry(multicast_group_id=300)
+    replication = p4r.PacketReplicationEngineEntry(multicast_group_entry=group)
+    async with another_primary(scene.network, "leaf1", next(OTHERS)) as write_as_another:
+        await write_as_another(p4r.Update.DELETE, held[::2])
+        foreign = p4r.Entity(packet_replication_engine_entry=replication)
+        await write_as_another(p4r.Update.INSERT, [foreign])
+
+
+def test_what_somebody_else_has_written_or_deleted_is_put_right_when_asked_for(within: Within) -> None:
+    async def check(scene: Scene) -> None:
+        await scene.controller.grant(HOSTS)
+        held = await scene.state()
+        await tamper(scene)
+        assert await scene.state() != held
+        await scene.controller.reconcile(["leaf1"])
+        assert await scene.state() == held
+
+    within(check)
+
+
+def test_what_somebody_else_has_added_outlives_a_grant_and_its_withdrawal(within: Within) -> None:
+    async def check(scene: Scene) -> None:
+        group = p4r.MulticastGroupEntry(multicast_group_id=300)
+        replication = p4r.PacketReplicationEngineEntry(multicast_group_entry=group)
+        async with another_primary(scene.network, "leaf1", next(OTHERS)) as write_as_another:
+            foreign = p4r.Entity(packet_replication_engine_entry=replication)
+            await write_as_another(p4r.Update.INSERT, [foreign])
+            with pytest.raises(ControllerError, match="leaf1 has another primary controller; end that one"):
+                await scene.controller.grant(HOSTS)
+        before = await scene.state()
+        lease = await scene.controller.grant(HOSTS)
+        await lease.withdraw()
+        assert await scene.state() == before
+
+    within(check)
+
+
+def test_a_controller_that_has_left_is_nobody_s_rival(
+    fragile: tuple[Topology, dict[str, SwitchProcess]], program: Compiled, tmp_path: Path
+) -> None:
+    network, _ = fragile
+
+    async def run() -> None:
+        for _ in range(3):
+            ledger = Ledger(tmp_path / "leases.json")
+            controller = Controller(network, program.p4info, program.json_text().encode(), ledger)
+            async with controller:
+                await controller.grant(HOSTS)
+
+    asyncio.run(run())

@@ -1,0 +1,75 @@
+"""Links that flip bits, in virtual time: whatever the seed, what comes out is what comes out of links that do not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from controller.telemetry import Reason
+from experiments.expected_sums import expected_sum
+from experiments.stations import Vector
+from experiments.virtual import Cluster, ClusterSpec, load_switch
+from p4switch.engine import Engine
+from topologies.model import leaf_spine
+from topologies.virtual import Faults, LinkModel
+from workers.collective import Algorithm
+
+TOPOLOGY = leaf_spine(1, 2, 2, rate=10**10)
+
+
+@pytest.fixture(scope="module")
+def switch() -> Engine:
+    return load_switch()
+
+
+def inputs(seed: int, elements: int) -> list[Vector]:
+    draw = np.random.default_rng(seed)
+    return [draw.standard_normal(elements, dtype=np.float32) for _ in range(4)]
+
+
+def run(
+    switch: Engine, seed: int, faults: Faults, algorithm: Algorithm = "in-network", values: int = 256
+) -> Cluster:
+    spec = ClusterSpec(
+        topology=TOPOLOGY, links=LinkModel(faults=faults), seed=seed, algorithm=algorithm, values=values
+    )
+    cluster = Cluster(spec, switch, [inputs(seed, 20_000)])
+    assert cluster.run(limit=60.0)
+    return cluster
+
+
+@pytest.mark.parametrize("values", [64, 256])
+def test_sums_are_those_without_corruption(switch: Engine, values: int) -> None:
+    dropped = 0
+    for seed in range(20):
+        cluster = run(switch, seed, Faults(corruption=0.02), values=values)
+        exact = expected_sum(cluster.spec, inputs(seed, 20_000))
+        assert all(station.outputs[0].tobytes() == exact.tobytes() for station in cluster.stations)
+        assert cluster.network.faults["corruption"] > 0
+        dropped += cluster.drops()[Reason.BAD_CHECKSUM]
+    assert dropped > 0
+
+
+@pytest.mark.parametrize("algorithm", ["ring", "parameter-server"])
+def test_those_of_hosts_too(switch: Engine, algorithm: Algorithm) -> None:
+    """A switch forwards what it does not look at; the host drops it."""
+    for seed in range(5):
+        cluster = run(switch, seed, Faults(corruption=0.01), algorithm)
+        exact = expected_sum(cluster.spec, inputs(seed, 20_000))
+        assert all(station.outputs[0].tobytes() == exact.tobytes() for station in cluster.stations)
+        assert sum(station.not_ours for station in cluster.stations) > 0
+
+
+def test_with_every_other_fault_besides(switch: Engine) -> None:
+    faults = Faults(corruption=0.05, loss=0.01, duplication=0.05, reordering=0.05, displacement=1e-5)
+    for seed in range(10):
+        cluster = run(switch, seed, faults)
+        exact = expected_sum(cluster.spec, inputs(seed, 20_000))
+        assert all(station.outputs[0].tobytes() == exact.tobytes() for station in cluster.stations)
+
+
+def test_a_seed_has_one_history(switch: Engine) -> None:
+    once, again = (run(switch, 3, Faults(corruption=0.05)) for _ in range(2))
+    assert once.network.faults == again.network.faults
+    assert once.network.now == again.network.now
+    assert once.drops() == again.drops()

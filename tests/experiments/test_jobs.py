@@ -1,0 +1,99 @@
+"""What is granted to those who join a network: places of their own, and all that a worker needs to begin."""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from controller.errors import ControllerError
+from controller.tree import Job, Tree, aggregation_tree
+from experiments.jobs import NetworkJob, NetworkJobs
+from experiments.work import Pace
+from topologies.model import leaf_spine
+from workers import Lease
+
+TOPOLOGY = leaf_spine(spines=1, leaves=2, hosts_per_leaf=2)
+PACE = Pace(window=256, segments=8, initial_rto=0.5, min_rto=0.2)
+
+
+@dataclass
+class FakeLease:
+    tree: Tree
+    controller: "FakeController"
+
+    async def withdraw(self) -> None:
+        self.controller.in_force.remove(self.tree.job)
+        if self.controller.refuses:
+            raise ControllerError("leaf1 refuses")
+
+
+@dataclass
+class FakeController:
+    """Grants lease after lease."""
+
+    in_force: list[Job] = field(default_factory=list)
+    granted: int = 0
+    refuses: bool = False
+
+    async def grant(self, hosts: tuple[str, ...], udp_port: int, base: int, slots: int) -> FakeLease:
+        if self.refuses:
+            raise ControllerError("leaf1 refuses")
+        self.granted += 1
+        first = self.granted * 1000
+        job = Job(self.granted, hosts, udp_port, base, slots, first, first + 999)
+        self.in_force.append(job)
+        return FakeLease(aggregation_tree(TOPOLOGY, job), self)
+
+
+def grants(controller: FakeController, pace: Pace = PACE) -> NetworkJobs:
+    fake: Any = controller
+    return NetworkJobs(fake, TOPOLOGY, pace)
+
+
+def grant(jobs: NetworkJobs, *hosts: str) -> NetworkJob:
+    return asyncio.run(jobs.grant(hosts))
+
+
+def test_each_worker_is_told_its_rank_the_lease_and_both_ends_of_its_flow() -> None:
+    job = grant(grants(FakeController()), "h2", "h3")
+    assigned = job.assignment("h3")
+    assert Lease(**assigned["lease"]) == Lease(1, 1, 2, 256, first_chunk=1000, last_chunk=1999)
+    assert (assigned["local"], assigned["remote"]) == (("10.2.0.1", 0xBEE0), ("10.2.0.254", 0xBEE0))
+    assert (assigned["segments"], assigned["offload"]) == (8, True)
+    assert (assigned["recovery"]["initial_rto"], assigned["recovery"]["min_rto"]) == (0.5, 0.2)
+
+
+def test_jobs_at_the_same_time_have_slots_and_ports_of_their_own_and_then_room_is_made() -> None:
+    controller = FakeController()
+    jobs = grants(controller)
+    held = [grant(jobs, "h1") for _ in range(4)]
+    assert [(job.base, job.slots) for job in controller.in_force] == [(n, 256) for n in (0, 256, 512, 768)]
+    assert len({job.udp_port for job in controller.in_force}) == 4
+    with pytest.raises(ControllerError, match="all slots are in use"):
+        grant(jobs, "h1")
+    asyncio.run(held[2].withdraw())
+    assert grant(jobs, "h2").lease.tree.job.base == 512
+
+
+def test_no_more_jobs_than_there_are_ports() -> None:
+    controller = FakeController()
+    jobs = grants(controller, Pace(window=16, segments=1))
+    for _ in range(16):
+        grant(jobs, "h1")
+    with pytest.raises(ControllerError, match="all slots are in use"):
+        grant(jobs, "h1")
+    assert {job.udp_port for job in controller.in_force} == set(range(0xBEE0, 0xBEF0))
+
+
+@pytest.mark.parametrize("when", ["grant", "withdraw"])
+def test_a_place_is_free_again_whatever_the_controller_says(when: str) -> None:
+    controller = FakeController()
+    jobs = grants(controller)
+    if when == "withdraw":
+        job = grant(jobs, "h1")
+    controller.refuses = True
+    with pytest.raises(ControllerError, match="leaf1 refuses"):
+        asyncio.run(job.withdraw() if when == "withdraw" else jobs.grant(("h1",)))
+    controller.refuses = False
+    assert grant(jobs, "h1").lease.tree.job.base == 0

@@ -1,0 +1,109 @@
+"""The fuzzer: what it makes is repeatable and mostly valid, what it finds it writes, and the switch passes it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from p4switch.codegen import translate
+from p4switch.fuzz import campaign
+from p4switch.fuzz.campaign import NoSanitizersError, fuzz
+from p4switch.fuzz.case import Case
+from p4switch.fuzz.shrink import shrink
+from p4switch.primitives import PRIMITIVES
+from p4switch.program import LONGEST_PACKET, ProgramError
+from p4switch.reader import read_program
+
+CASES = 24  # half a minute on an idle machine
+SEEDS = range(200)
+
+
+def test_random_programs_and_hostile_packets_find_nothing(tmp_path: Path) -> None:
+    try:
+        done = fuzz(0, CASES, None, 2, tmp_path, lambda _: None)
+    except NoSanitizersError as error:
+        pytest.skip(str(error))
+    assert done.failed is None, done.failed[1]
+    assert done.cases == CASES
+    assert done.taken > CASES // 3
+
+
+def test_a_seed_gives_the_same_case_again() -> None:
+    assert Case.random(7) == Case.random(7)
+    assert Case.random(7) != Case.random(8)
+
+
+def test_a_case_is_written_and_read(tmp_path: Path) -> None:
+    case = Case.random(3)
+    case.write(tmp_path / "case.json")
+    assert Case.read(tmp_path / "case.json") == case
+
+
+def test_most_programs_are_taken_and_they_use_everything() -> None:
+    taken = 0
+    used: Counter[str] = Counter()
+    kinds: Counter[str] = Counter()
+    for seed in SEEDS:
+        case = Case.random(seed)
+        try:
+            program = read_program(case.program)
+            translate(program)
+        except ProgramError:
+            continue
+        taken += 1
+        used.update(p.op for action in program.actions.values() for p in action.primitives)
+        used.update(o["op"] for o in _operations(json.loads(case.program)))
+        kinds.update(key.kind for table in program.tables.values() for key in table.keys)
+    assert taken > len(SEEDS) // 2
+    rare = {"assume", "drop", "no_op", "log_msg", "modify_field", "copy_header", "add_header_fast"}
+    same = {"add_to_field", "subtract_from_field", "shift_left", "shift_right"}
+    same |= {"assign_union", "assign_union_stack"}
+    assert set(PRIMITIVES) - rare - same <= set(used)
+    assert {"extract", "extract_VL", "advance", "set", "verify", "primitive"} <= set(used)
+    assert {"exact", "lpm", "ternary", "range", "optional"} <= set(kinds)
+
+
+def _operations(document: dict) -> list[dict]:
+    return [o for state in document["parsers"][0]["parse_states"] for o in state["parser_ops"]]
+
+
+def test_packets_have_all_lengths() -> None:
+    lengths = [len(packet) for seed in SEEDS for _, packet in Case.random(seed).packets]
+    assert min(lengths) == 0
+    assert max(lengths) == LONGEST_PACKET
+
+
+def test_a_failing_case_is_made_smaller() -> None:
+    """It fails as long as one packet and one statement are there."""
+    case = Case.random(1)
+    needed = case.packets[3]
+    statement = json.loads(case.program)["actions"][0]["primitives"][0]
+
+    def fails(smaller: Case) -> bool:
+        statements = [p for a in json.loads(smaller.program)["actions"] for p in a["primitives"]]
+        return needed in smaller.packets and statement in statements
+
+    smallest = shrink(case, fails)
+    assert smallest.packets == (needed,)
+    assert smallest.frames == ()
+    assert [a["primitives"] for a in json.loads(smallest.program)["actions"][:1]] == [[statement]]
+
+
+def test_a_case_that_fails_is_written_with_the_command_that_repeats_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here every case fails, since its program is no program."""
+    broken = replace(Case.random(0), program=b"{}", packets=(), frames=())
+    monkeypatch.setattr(campaign, "shrink", lambda _case, _fails: broken)
+    monkeypatch.setattr(campaign, "_follow", lambda *_: (0, "a finding"))
+    try:
+        done = fuzz(0, 1, None, 1, tmp_path, lambda _: None)
+    except NoSanitizersError as error:
+        pytest.skip(str(error))
+    assert done.failed == (0, "a finding")
+    assert done.path is not None
+    assert Case.read(done.path) == broken

@@ -1,0 +1,83 @@
+"""How long a process is waited for before it counts as stuck.
+
+One that starts is waited for as long as it computes. What follows has limits in seconds of an ordinary machine, all
+stretched by one factor: as much as starting took longer here, times FANIN_PATIENCE.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from topologies.errors import NetworkError
+
+VARIABLE = "FANIN_PATIENCE"
+
+# Seconds in which an ordinary machine starts a network's switches.
+_ORDINARY_START = 3.0
+_MAX_FACTOR = 20.0
+
+# Of a process that starts: seconds in which it may compute next to nothing, which part of them that is; seconds in all.
+_IDLE = 30.0
+_NEXT_TO_NOTHING = 0.01
+_START = 900.0
+
+
+def setting() -> float:
+    """FANIN_PATIENCE, by which every limit is multiplied; NetworkError: it is not a positive number."""
+    text = os.environ.get(VARIABLE, "1")
+    try:
+        factor = float(text)
+    except ValueError:
+        factor = 0.0
+    if not 0 < factor < float("inf"):
+        raise NetworkError(f"{VARIABLE} is {text!r}; set it to a positive number, such as 3, or unset it")
+    return factor
+
+
+def proved(start: float) -> float:
+    """The factor for a machine on which the switches were up after `start` seconds; NetworkError as `setting`."""
+    return setting() * min(max(start / _ORDINARY_START, 1.0), _MAX_FACTOR)
+
+
+class Starting:
+    """The start of a process, begun at `now` (seconds of any clock); NetworkError as `setting`."""
+
+    def __init__(self, now: float) -> None:
+        factor = setting()
+        self._idle = _IDLE * factor
+        self._end = now + _START * factor
+        self._moved = now
+        self._computed = 0.0
+
+    def stuck(self, now: float, computed: float) -> bool:
+        """Whether it is not worth waiting for any longer, having used so many seconds of processor time by `now`."""
+        if computed - self._computed >= self._idle * _NEXT_TO_NOTHING:
+            self._moved, self._computed = now, computed
+        return now >= min(self._moved + self._idle, self._end)
+
+
+def computed_seconds(processes: Sequence[int]) -> list[float]:
+    """Processor time so far of each of `processes` together with all that it has started; 0 of one that is gone."""
+    children: dict[int, list[int]] = {}
+    ticks: dict[int, int] = {}
+    for pid, parent, used in _processes():
+        children.setdefault(parent, []).append(pid)
+        ticks[pid] = used
+    families = [[process] for process in processes]
+    for family in families:
+        for member in family:
+            family += children.get(member, ())
+    ticks_per_second = os.sysconf("SC_CLK_TCK")
+    return [sum(ticks.get(member, 0) for member in family) / ticks_per_second for family in families]
+
+
+def _processes() -> Iterator[tuple[int, int, int]]:
+    """Of every process: its id, its parent's, and clock ticks used by it and by children that it has waited for."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            # The command's name, in brackets, may have anything in it (proc_pid_stat(5)).
+            fields = stat.read_text().rpartition(")")[2].split()
+            yield int(stat.parent.name), int(fields[1]), sum(map(int, fields[11:15]))

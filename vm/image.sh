@@ -1,0 +1,102 @@
+#!/bin/sh
+# Makes the disk image of a virtual machine from a distribution's packages, as root, and prints its folder: disk.ext4,
+# and a kernel and its initial RAM disk for each VERSION in vmlinuz-VERSION and initrd.img-VERSION.
+# Made once, it is kept in ${XDG_CACHE_HOME:-~/.cache}/fanin/vm.
+# usage: image.sh DISTRIBUTION PIP     PIP: a pip that reaches the package index, with whatever settings it needs
+#
+# What takes only processor time is done here, at full speed: the system packages that system-packages.sh asks for
+# and the virtual environment. In the virtual machine provision.sh finds both.
+set -eu
+distribution=$1 pip=$2
+here=$(cd "$(dirname "$0")" && pwd)
+tree=$(dirname "$here")
+mirror=http://deb.debian.org/debian
+
+fail() {
+    echo "test-vm: $*" >&2
+    exit 1
+}
+
+# The suites whose kernels it gets. Debian 11's runs under Debian 12's programs: its own Python is too old for fanin.
+case $distribution in
+    bookworm) python=3.11 suites="bullseye bookworm bookworm-backports" ;;
+    trixie) python=3.13 suites=trixie ;;
+    bullseye) fail "bullseye's Python is 3.9, and fanin needs 3.11; its kernel: KERNEL=5.10 DISTRIBUTION=bookworm" ;;
+    *) fail "there is no image of $distribution; take DISTRIBUTION=bookworm or trixie" ;;
+esac
+
+key=$(cat "$0" "$here/fanin-test.service" "$tree/pyproject.toml" "$tree/system-packages.sh" | sha256sum | cut -c 1-12)
+image=${XDG_CACHE_HOME:-$HOME/.cache}/fanin/vm/$distribution-$key
+if [ -d "$image" ]; then
+    echo "$image"
+    exit 0
+fi
+
+[ "$(id -u)" -eq 0 ] || fail "making the image of $distribution needs root, once: sudo vm/image.sh $distribution $pip"
+for command in mmdebstrap mke2fs; do
+    command -v "$command" >/dev/null || fail "$command is not installed: apt-get install mmdebstrap e2fsprogs"
+done
+umask 022
+mkdir -p "$(dirname "$image")"
+work=$(mktemp -d "$(dirname "$image")/making-XXXXXX")
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
+mkdir "$work/image"
+
+# pip of this machine, for the image's Python: the index is reached as this machine is set up for it.
+echo "test-vm: fetching Python packages" >&2
+(cd "$tree" && timeout 1200 "$pip" download --quiet --disable-pip-version-check --dest "$work/wheels" \
+    --only-binary=:all: --python-version "$python" 'hatchling>=1.26' editables '.[test]') >&2
+
+# The rest is done in the image, while it is a folder.
+cat >"$work/prepare" <<'END'
+set -eu
+cd "$1"
+cp -r "$2/wheels" wheels
+mkdir project
+cp "$3/pyproject.toml" "$3/system-packages.sh" "$3/Makefile" "$3/README.md" "$3/LICENSE" project
+for package in controller experiments fanin p4compiler p4src p4switch topologies workers; do
+    mkdir "project/$package" # enough for an editable installation, which only points here
+done
+echo fanin >etc/hostname
+echo '127.0.0.1 localhost fanin' >etc/hosts
+echo 'fanin ALL=(ALL) NOPASSWD: ALL' >etc/sudoers.d/fanin
+cp "$3/vm/fanin-test.service" etc/systemd/system
+chroot . sh -eu <<'INSIDE'
+useradd --create-home --shell /bin/bash fanin
+mv project /home/fanin/fanin
+chown -R fanin: /home/fanin
+systemctl -q enable fanin-test.service
+cd /home/fanin/fanin
+./system-packages.sh python3
+install -d -o fanin /opt/fanin
+export PIP_NO_INDEX=1 PIP_FIND_LINKS=/wheels
+sudo -H -u fanin --preserve-env=PIP_NO_INDEX,PIP_FIND_LINKS make setup VENV=/opt/fanin/venv
+INSIDE
+for suite in $4; do
+    DEBIAN_FRONTEND=noninteractive chroot . \
+        apt-get install -q -y --no-install-recommends --allow-downgrades "linux-image-amd64/$suite"
+done
+chroot . apt-get clean
+rm -r wheels home/fanin/fanin
+END
+
+echo "test-vm: making an image of $distribution" >&2
+packages=systemd-sysv,udev,dbus,kmod,zstd,sudo,python3,make,ca-certificates,initramfs-tools
+{
+    echo "deb $mirror $distribution main"
+    for suite in $suites; do
+        [ "$suite" = "$distribution" ] || echo "deb $mirror $suite main"
+    done
+} | timeout 3600 mmdebstrap --quiet --variant=minbase --mode=root --include="$packages" \
+    --customize-hook="sh '$work/prepare' \"\$1\" '$work' '$tree' '$suites'" "$distribution" "$work/root" - >&2
+
+for kernel in "$work"/root/boot/vmlinuz-*; do
+    release=${kernel##*/vmlinuz-}
+    version=$(echo "$release" | cut -d . -f 1,2 | cut -d + -f 1)
+    cp "$kernel" "$work/image/vmlinuz-$version"
+    cp "$work/root/boot/initrd.img-$release" "$work/image/initrd.img-$version"
+done
+mke2fs -q -t ext4 -L fanin -d "$work/root" "$work/image/disk.ext4" 8G >&2
+mv "$work/image" "$image"
+echo "$image"
