@@ -31,18 +31,18 @@ class Drops(ctypes.Structure):
         return isinstance(other, Drops) and bytes(self) == bytes(other)
 
     def __repr__(self) -> str:
-        counts = ", ".join(f"{field[0]}={getattr(self, field[0])}" for field in self._fields_)
-        return f"Drops({counts})"
+        return f"Drops({', '.join(f'{name}={getattr(self, name)}' for name, *_ in self._fields_)})"
 
 
 class PortStatistics(ctypes.Structure):
     """Of one port, since it was opened: packets (and frames, which offload makes fewer), packets not sent, frames
-    that came faster than they were taken, bytes, and how many of the packets had a group's address.
+    that came faster than they were taken, frames that the socket lost with an error, bytes, and how many of the
+    packets had a group's address.
     """
 
     _fields_ = (
         *((name, c_uint64) for name in ("received", "received_frames", "sent", "sent_frames")),
-        *((name, c_uint64) for name in ("dropped", "missed")),
+        *((name, c_uint64) for name in ("dropped", "missed", "receive_errors", "send_errors")),
         *((name, c_uint64) for name in ("received_bytes", "received_multicast", "received_broadcast")),
         *((name, c_uint64) for name in ("sent_bytes", "sent_multicast", "sent_broadcast")),
     )
@@ -53,7 +53,7 @@ class LinkSettings(ctypes.Structure):
 
     _fields_ = (
         *((name, c_double) for name in ("rate", "delay", "jitter", "queue_bytes", "ecn_bytes")),
-        *((name, c_double) for name in ("loss", "duplication", "reordering", "displacement")),
+        *((name, c_double) for name in ("loss", "corruption", "duplication", "reordering", "displacement")),
         *((name, c_double) for name in ("burst_begin", "burst_end", "burst_loss", "overhead")),
         ("seed", c_uint64),
     )
@@ -65,7 +65,7 @@ class LinkStatistics(ctypes.Structure):
     _fields_ = (
         *((name, c_uint64) for name in ("offered", "sent", "sent_bytes")),
         *((name, c_uint64) for name in ("lost", "burst_lost", "queue_dropped", "memory_dropped")),
-        *((name, c_uint64) for name in ("marked", "duplicated", "reordered", "highest_bytes")),
+        *((name, c_uint64) for name in ("marked", "corrupted", "duplicated", "reordered", "highest_bytes")),
         *((name, c_uint64) for name in ("lateness_sum", "lateness_most", "late", "queue_bytes", "held")),
     )
 

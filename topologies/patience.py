@@ -17,7 +17,7 @@ VARIABLE = "FANIN_PATIENCE"
 
 # Seconds in which an ordinary machine starts a network's switches.
 _ORDINARY_START = 3.0
-_MAX_FACTOR = 30.0
+_MAX_FACTOR = 20.0
 
 # Of a process that starts: seconds in which it may compute next to nothing, which part of them that is; seconds in all.
 _IDLE = 30.0

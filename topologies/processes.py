@@ -123,7 +123,7 @@ class SwitchProcess:
             except OSError as error:
                 raise NetworkError(f"{self.switch.name} does not start: {error}") from None
 
-    def wait_ready(self, awaited: Callable[[str], None]) -> None:
+    def wait_ready(self, awaited: Callable[[str], None] = lambda _: None) -> None:
         """Returns when its P4Runtime port takes connections; meanwhile `awaited` is told how far it is.
 
         Raises:

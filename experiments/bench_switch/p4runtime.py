@@ -108,7 +108,7 @@ def running(launcher: SwitchLauncher, interfaces: Sequence[str], log: Path) -> I
     process = SwitchProcess(switch, launcher.command(switch, dict(enumerate(interfaces, start=1))), log)
     process.start()
     try:
-        process.wait_ready(lambda _waiting: None)
+        process.wait_ready()
         with Client(f"127.0.0.1:{switch.grpc_port}", switch.device_id) as client:
             yield client
     finally:

@@ -46,7 +46,7 @@ def test_who_computes_for_ever_is_not_waited_for_so_long() -> None:
 def test_limits_are_as_long_as_the_machine_has_proved_to_need() -> None:
     assert proved(start=0.5) == proved(start=3.0) == 1.0
     assert proved(start=45.0) == 15.0
-    assert proved(start=10_000.0) == 30.0
+    assert proved(start=10_000.0) == 20.0
 
 
 def test_one_setting_stretches_all_limits(monkeypatch: pytest.MonkeyPatch) -> None:

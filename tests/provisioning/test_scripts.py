@@ -1,0 +1,40 @@
+"""Shell scripts hold what shellcheck asks for, and refuse what they cannot do."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = sorted(path.relative_to(ROOT) for folder in (ROOT, ROOT / "vm") for path in folder.glob("*.sh"))
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=str)
+def test_shellcheck_has_no_complaint(script: Path) -> None:
+    subprocess.run(["sh", "-n", ROOT / script], check=True)
+    if shutil.which("shellcheck") is None:
+        pytest.skip("shellcheck is not here")
+    done = subprocess.run(["shellcheck", ROOT / script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("distribution", "says"),
+    [
+        ("bullseye", "its kernel: KERNEL=5.10 DISTRIBUTION=bookworm"),
+        ("sarge", "take DISTRIBUTION=bookworm or trixie"),
+    ],
+)
+def test_a_machine_that_cannot_be_made_is_refused_with_one_that_can(
+    tmp_path: Path, distribution: str, says: str
+) -> None:
+    command = ["vm/image.sh", distribution, "pip"]
+    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert says in done.stderr
+    assert not list(tmp_path.iterdir())
