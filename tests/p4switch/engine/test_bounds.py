@@ -273,6 +273,29 @@ def test_fields_of_no_bits_are_zero() -> None:
     assert Engine.load(config).process(1, b"\x06") == [(1, b"\x07")]
 
 
+def test_metadata_of_no_bits_are_zero() -> None:
+    """Kept for a further pass, computed with in a loop of statements, and looked at in an egress that is replayed."""
+    none, count = field("meta", "none"), field("meta", "count")
+    config = document(
+        {"h": [["a", 8, False]]},
+        [
+            *[assign(none, operation("+", none, field("h", "a")))] * 5,
+            assign(field("h", "a"), operation("+", none, number(7))),
+            call("_jump_if_zero", operation("==", count, number(0)), number(9)),
+            assign(count, number(1)),
+            call("resubmit", number(1)),
+        ],
+        metadata=[["none", 0, False], ["count", 8, False]],
+        field_lists=[{"id": 1, "name": "kept", "elements": [none, count]}],
+    )
+    assert Engine.load(config).process(0, b"\x06") == [(0, b"\x07")]
+    replayed = in_egress(
+        document({"h": [["a", 8, False]]}, [], metadata=[["none", 0, False]]),
+        assign(field("h", "a"), operation("+", none, number(1))),
+    )
+    assert Engine.load(replayed).process(1, b"\x06") == [(1, b"\x01")]
+
+
 @pytest.mark.parametrize("width", [65, 128, 130, 200])
 def test_constants_of_any_width_are_hashed(width: int) -> None:
     value = (0x9F << width - 8) | 0x77
