@@ -156,6 +156,10 @@ class Controller:
         """
         async with self._alone:
             names = set(switches) or set(self._connections)
+            if unknown := names - set(self._connections):
+                raise ControllerError(
+                    f"no switch is called {', '.join(sorted(unknown))}; there are {', '.join(self._connections)}"
+                )
             self._out_of_step |= names
             await self._on_all(_nothing, names)
 

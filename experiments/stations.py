@@ -108,8 +108,8 @@ class SwitchPort:
 
     def __init__(self, worker: Worker, host: Host, gateway_mac: str, udp_port: int) -> None:
         self.participant = worker
-        self._flow = _Flow(host, gateway_mac, host.gateway, udp_port, udp_port)
-        self._filter = _Filter(host.ip, udp_port)
+        self._flow = Flow(host, gateway_mac, host.gateway, udp_port, udp_port)
+        self._filter = _Filter(host.ip, udp_port, host.gateway)
 
     def receive(self, frames: Frames, now: float) -> int:
         """See Port."""
@@ -133,7 +133,7 @@ class PeerPort:
         self._host = host
         self._gateway_mac = gateway_mac
         self._peers = peers
-        self._flows: dict[int, _Flow] = {}
+        self._flows: dict[int, Flow] = {}
         self._filter = _Filter(host.ip)
 
     def receive(self, frames: Frames, now: float) -> int:
@@ -147,23 +147,29 @@ class PeerPort:
         """See Port."""
         return [self._flow(peer).frames(batch) for peer, batch in self.participant.datagrams_to_send(now)]
 
-    def _flow(self, peer: int) -> _Flow:
+    def _flow(self, peer: int) -> Flow:
         if peer not in self._flows:
             ports = FIRST_PEER_PORT + peer, FIRST_PEER_PORT + self.participant.group.rank
-            self._flows[peer] = _Flow(
+            self._flows[peer] = Flow(
                 self._host, self._gateway_mac, self._peers[peer], *ports, ecn=_ECN_CAPABLE
             )
         return self._flows[peer]
 
 
 class _Filter:
-    """Frames of UDP over IPv4 for this address (and port, where one is given), with right checksums."""
+    """Frames of UDP over IPv4 for this address, with right checksums.
 
-    def __init__(self, address: IPv4Address, udp_port: int | None = None) -> None:
+    Where a port is given: from `peer` only, and that port on both sides, as a connected socket has them.
+    """
+
+    def __init__(
+        self, address: IPv4Address, udp_port: int | None = None, peer: IPv4Address | None = None
+    ) -> None:
         # Ethernet's type, IPv4's protocol and destination, UDP's destination port.
         places, expected = [12, 13, 23, 30, 31, 32, 33], b"\x08\x00\x11" + address.packed
-        if udp_port is not None:
-            places, expected = [*places, 36, 37], expected + udp_port.to_bytes(2, "big")
+        if udp_port is not None and peer is not None:
+            places = [*places, *range(26, 30), *range(34, 38)]
+            expected += peer.packed + 2 * udp_port.to_bytes(2, "big")
         self._places = np.array(places)
         self._expected = np.frombuffer(expected, np.uint8)
         self._seen: dict[
@@ -197,7 +203,7 @@ class _Filter:
         return np.asarray((frames[:, self._places] == self._expected).all(axis=1) & right)
 
 
-class _Flow:
+class Flow:
     """Ethernet, IPv4 and UDP from a host by its leaf to an address. The UDP checksum is 0 (RFC 768): a link that
     corrupts a frame writes it first (topologies/virtual/corruption.py).
     """

@@ -12,7 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.ledger import GRANT, Identity, NumberSpace
-from controller.plan import MulticastGroup, Plan, TableEntry, Value, plan_aggregation, plan_forwarding
+from controller.plan import (
+    MulticastGroup,
+    Plan,
+    SwitchPlan,
+    TableEntry,
+    Value,
+    plan_aggregation,
+    plan_forwarding,
+)
 from controller.telemetry import Event, Reason
 from controller.tree import FIRST_UDP_PORT, aggregation_tree
 from controller.tree import Job as TreeJob
@@ -31,6 +39,7 @@ from workers.collective import Algorithm, Transport
 from workers.host_based import Group, HostBasedWorker
 from workers.protocol import Lease, Worker
 from workers.recovery import Recovery
+from workers.tensor import Tensor
 from workers.transport import HEADER_BYTES, PAYLOAD
 
 DEFAULT_RECOVERY = Recovery()
@@ -90,7 +99,8 @@ class JobSpec:
     """What one job is made of; times in seconds.
 
     hosts: names, by rank; None: all of the topology. window: slots; between hosts, most packets outstanding from one
-    host. counted: how many workers each believes there are (None: as many as there are; fewer makes sums saturate).
+    host. counted: how many workers each believes there are (None: as many as there are; fewer makes sums saturate, and
+    they do not compare notes then). first_slot: None: after those of the jobs before.
     transport: between hosts. shards: of the parameter server, each on a worker of its own (None: on every worker).
     chunks: numbers of a lease.
     """
@@ -104,6 +114,7 @@ class JobSpec:
     transport: Transport = "selective-repeat"
     shards: int | None = None
     chunks: int = GRANT
+    first_slot: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +176,7 @@ class Fabric:
         inputs: for each all-reduce a vector of each worker, [all-reduces][workers]. starts: when each worker begins.
         """
         udp_port = FIRST_UDP_PORT + len(self.jobs)
-        first_slot = sum(job.spec.window for job in self.jobs)
+        first_slot = sum(job.spec.window for job in self.jobs) if spec.first_slot is None else spec.first_slot
         job = Job(self, spec, inputs, make_worker, udp_port, first_slot, in_place=in_place)
         self.jobs.append(job)
         job.begin(starts or [0.0] * len(job.members))
@@ -229,6 +240,19 @@ class Fabric:
         for job in self.jobs:
             job.go_on_after(name)
 
+    def lose_registers(self, name: str) -> None:
+        """A switch loses what its registers hold, and keeps its tables; nobody notices."""
+        self._retired.append(self.engines[name])
+        self.engines[name] = self._switch.another(self._seed)
+        self.install({name: plan_forwarding(self.topology)[name]})
+        for job in self.jobs:
+            job.reinstall(name)
+        self.network.replace_switch(name, self.engines[name])
+
+    def place(self, host: str, station: WorkerStation[Any], start: float) -> None:
+        """Let a station run on a host from `start` on (seconds)."""
+        self.network.replace_station(host, station, start)
+
     def install(self, plan: Plan) -> None:
         """Program switches."""
         for name, part in plan.items():
@@ -268,7 +292,8 @@ class Job:
         self._make_worker = make_worker
         self._udp_port, self._first_slot = udp_port, first_slot
         self._in_place = in_place
-        self._plan: Plan = {}
+        self._plan: dict[str, SwitchPlan] = {}
+        self._between: Callable[[], None] = lambda: None
 
     def begin(self, starts: Sequence[float]) -> None:
         """From the first all-reduce on."""
@@ -278,9 +303,31 @@ class Job:
         """A switch has lost its state. If it added up for this job, a new lease is granted, in which all workers begin
         again with the first all-reduce that some of them has not finished. Between hosts they just go on.
         """
-        if restarted not in self._plan:
-            return
-        self._fabric.remove({name: part for name, part in self._plan.items() if name != restarted})
+        if restarted in self._plan:
+            del self._plan[restarted]
+            self.regrant()
+
+    def reinstall(self, name: str) -> None:
+        """What a switch is told of this job, once more."""
+        if name in self._plan:
+            self._fabric.install({name: self._plan[name]})
+
+    def regrant(self, between: Callable[[], None] = lambda: None, *, cut: bool = False) -> None:
+        """Withdraw the grant, make another, and start over with the first all-reduce that somebody has not finished.
+
+        between: happens after each switch is told. cut: a grant before it fails after half of the switches, and is
+        taken back.
+        """
+        for name in list(self._plan):
+            self._fabric.remove({name: self._plan.pop(name)})
+            between()
+        if cut:
+            parts = list(self._next_plan().items())
+            for name, part in parts[: len(parts) // 2 + 1]:
+                self._fabric.install({name: part})
+                between()
+                self._fabric.remove({name: part})
+        self._between = between
         done = min(len(station.outputs) for station in self.stations)
         now = self._fabric.network.now / SECOND
         self._place([now] * len(self.stations), [station.outputs[:done] for station in self.stations])
@@ -301,9 +348,16 @@ class Job:
             for rank in range(len(self.members))
         ]
         for member, station, start in zip(self.members, self.stations, starts, strict=True):
-            self._fabric.network.replace_station(member, station, start)
+            self._fabric.place(member, station, start)
 
     def _grant(self) -> None:
+        for name, part in self._next_plan().items():
+            self._fabric.install({name: part})
+            self._plan[name] = part
+            self._between()
+
+    def _next_plan(self) -> Plan:
+        """Of a grant that there has not been yet."""
         self.numbers = None  # the one before is no longer in force
         self.numbers = self._fabric.take_numbers(self.spec.chunks)
         topology = self._fabric.topology
@@ -314,8 +368,7 @@ class Job:
             slots=self.spec.window,
             **asdict(self.numbers),
         )
-        self._plan = plan_aggregation(topology, aggregation_tree(topology, job))
-        self._fabric.install(self._plan)
+        return plan_aggregation(topology, aggregation_tree(topology, job))
 
     def _switch_port(self, rank: int) -> SwitchPort:
         spec = self.spec
@@ -334,6 +387,8 @@ class Job:
             numbers.last_chunk,
         )
         worker = self._make_worker(lease, spec.recovery)
+        if spec.counted:
+            _keep_quiet(worker)
         return SwitchPort(worker, *self._host(rank), self._udp_port)
 
     def _peer_port(self, rank: int) -> PeerPort:
@@ -347,6 +402,18 @@ class Job:
         """And its gateway's MAC address."""
         host = self._fabric.topology.host(self.members[rank])
         return host, self._fabric.topology.switch(host.leaf).mac
+
+
+def _keep_quiet(worker: Worker) -> None:
+    """Let it say nothing of what all workers must have alike (workers/agreement.py)."""
+    make = worker._make_tensor
+
+    def quiet(elements: int) -> Tensor:
+        tensor = make(elements)
+        tensor.agreement.digits[:] = 0
+        return tensor
+
+    setattr(worker, "_make_tensor", quiet)  # noqa: B010
 
 
 class Cluster(Fabric):

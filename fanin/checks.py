@@ -36,10 +36,11 @@ def examine() -> Iterator[Finding]:
     """Everything, one after the other; nothing is left behind."""
     yield _machine()
     yield _python()
-    yield _namespaces()
-    yield from _kernel()
-    yield _packet_sockets()
-    yield _superframes()
+    yield (namespaces := _namespaces())
+    if namespaces.state == "ok":  # else there is nowhere to try
+        yield from _kernel()
+        yield _packet_sockets()
+        yield _superframes()
     yield _mininet()
     yield from _commands()
     yield _c_compiler()

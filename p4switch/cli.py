@@ -15,6 +15,7 @@ import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from ipaddress import ip_address
 from pathlib import Path
 from typing import NoReturn
 
@@ -25,6 +26,9 @@ _COLLECT_AFTER = 50_000  # objects more
 _EXIT_FAILURE = 1
 _EXIT_USAGE = 2
 
+_GRPC_ADDRESS = (
+    "127.0.0.1:9559"  # simple_switch_grpc listens to everybody: who reaches it may set the program
+)
 _MAX_PORT = 511  # v1model's ports are bit<9>
 _MOST_PRIORITIES = 8  # and its priority is bit<3>
 _LEVELS = {
@@ -50,6 +54,9 @@ _REFUSED_TARGET = {
 }
 _UNUSED = ("--thrift-port", "--notifications-addr", "--nanolog", "--max-port-count")
 _UNUSED_TARGET = ("--max-mc-groups", "--max-l1-entries", "--max-l2-entries")
+
+
+_log = logging.getLogger(__name__)
 
 
 class UsageError(Exception):
@@ -160,6 +167,14 @@ def _links(items: Iterable[str], ports: Mapping[int, str]) -> dict[tuple[int, Di
     return links
 
 
+def _is_loopback(address: str) -> bool:
+    host = address.rpartition(":")[0].strip("[]")
+    try:
+        return host == "localhost" or address.startswith("unix:") or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def _tls(grpc: argparse.Namespace) -> TlsFiles | None:
     given = {
         "--grpc-server-cert": grpc.grpc_server_cert,
@@ -167,6 +182,12 @@ def _tls(grpc: argparse.Namespace) -> TlsFiles | None:
         "--grpc-server-cacert": grpc.grpc_server_cacert,
         "--grpc-server-with-client-auth": grpc.grpc_server_with_client_auth,
     }
+    folder: Path | None = grpc.grpc_mutual_tls
+    if folder is not None:
+        for name, value in {"--grpc-server-ssl": grpc.grpc_server_ssl, **given}.items():
+            if value:
+                raise UsageError(f"--grpc-mutual-tls stands for {name}, too: give only one of them")
+        return TlsFiles(folder / "server.crt", folder / "server.key", folder / "ca.crt")
     if not grpc.grpc_server_ssl:
         for name, value in given.items():
             if value:
@@ -234,7 +255,16 @@ def _switch_parser() -> _Parser:
 def _target_parser() -> _Parser:
     parser = _Parser(prog="--", usage="target options:", add_help=False, allow_abbrev=False)
     parser.add_argument(
-        "--grpc-server-addr", default="0.0.0.0:9559", metavar="HOST:PORT", help="default 0.0.0.0:9559"
+        "--grpc-server-addr",
+        default=_GRPC_ADDRESS,
+        metavar="HOST:PORT",
+        help=f"default {_GRPC_ADDRESS}; for other hosts, too: 0.0.0.0:9559, and then better with --grpc-mutual-tls",
+    )
+    parser.add_argument(
+        "--grpc-mutual-tls",
+        type=Path,
+        metavar="FOLDER",
+        help="serve over TLS only, with server.crt and server.key of FOLDER, to clients whom ca.crt there signed",
     )
     parser.add_argument("--grpc-server-ssl", action="store_true", help="serve over TLS only")
     parser.add_argument("--grpc-server-cert", type=Path, metavar="FILE", help="the server's certificate, PEM")
@@ -345,6 +375,11 @@ def _run(options: Options) -> None:
         handlers = management.handler(calls, streams), gnmi.handler()
         credentials = options.tls.credentials() if options.tls else None
         server, port = serve(service, options.grpc_address, *handlers, credentials=credentials)
+        if not _is_loopback(options.grpc_address) and (options.tls is None or options.tls.client_ca is None):
+            _log.warning(
+                "whoever reaches %s may set the program: --grpc-mutual-tls asks clients for certificates",
+                options.grpc_address,
+            )
     except ProgramError as error:
         raise StartError(f"{options.program}: {error}") from None
     except (OSError, PortError, TlsError, ToolchainError) as error:

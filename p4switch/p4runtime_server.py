@@ -36,6 +36,7 @@ _MAX_STREAMS = 64
 _OTHER_THREADS = 96  # for requests, and for the streams of other services
 _ENTITIES_PER_RESPONSE = 1000  # well under the 4 MB that clients accept in one message
 _MAX_REQUEST_BYTES = 256 << 20
+_MAX_CALLS = 4096  # at a time, of one connection
 
 _Set = p4r.SetForwardingPipelineConfigRequest
 _Get = p4r.GetForwardingPipelineConfigRequest
@@ -337,7 +338,11 @@ def serve(
     """
     server = grpc.server(
         ThreadPoolExecutor(_MAX_STREAMS + _OTHER_THREADS, "p4runtime"),
-        options=[("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", _MAX_REQUEST_BYTES)],
+        options=[
+            ("grpc.so_reuseport", 0),
+            ("grpc.max_receive_message_length", _MAX_REQUEST_BYTES),
+            ("grpc.max_concurrent_streams", _MAX_CALLS),
+        ],
     )
     p4r_grpc.add_P4RuntimeServicer_to_server(service, server)
     server.add_generic_rpc_handlers(others)

@@ -1,75 +1,145 @@
-"""What must be true of a run, whatever its links, switches and workers went through."""
+"""What must be true of a run, whatever its links, switches, workers and strangers did."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from controller.telemetry import Reason
-from experiments.expected_sums import QuantizedSums
+from experiments.expected_sums import QuantizedSum, QuantizedSums
+from experiments.soak.hosts import SoakHost
 from experiments.soak.scenario import Scenario, Work
 from experiments.stations import Vector
 from experiments.virtual import Fabric, Job
 from topologies.virtual import SECOND
+from workers.collective import StallError
 
 # What faults of links and stalls may lead to.
 EXPECTED_DROPS = {Reason.NONE, Reason.LOST, Reason.OLD_CHUNK, Reason.DUPLICATE, Reason.STALE_RESULT}
 EXPECTED_IGNORED = {"duplicate"}
-# With restarts, packets of an old lease, and packets that meet a switch without tables, too.
-EXPECTED_DROPS_AFTER_RESTART = EXPECTED_DROPS | {Reason.NOT_ADMITTED}
-EXPECTED_IGNORED_AFTER_RESTART = EXPECTED_IGNORED | {"other lease"}
+# Packets of an earlier grant, and packets that meet a switch without tables.
+EARLIER_DROPS = {Reason.NOT_ADMITTED, Reason.NO_ROUTE, Reason.BAD_CHUNK}
+EARLIER_IGNORED = {"other lease"}
+STRANGE_DROPS = set(Reason)
+# A flipped bit: of IPv4 or UDP, or of what says that it is one.
+CORRUPTED_DROPS = {Reason.BAD_CHECKSUM, Reason.TRUNCATED, Reason.MALFORMED, Reason.NOT_IP}
+CORRUPTED_DROPS |= {Reason.NOT_ADMITTED, Reason.BAD_SIZE}
+STRANGE_IGNORED = {"other lease", "malformed", "impossible"}
 
 
-def check_finished(
-    scenario: Scenario, fabric: Fabric, inputs: Sequence[Sequence[Sequence[Vector]]], restarted: int
+def check(
+    scenario: Scenario,
+    fabric: Fabric,
+    hosts: Mapping[str, SoakHost],
+    inputs: Sequence[Sequence[Sequence[Vector]]],
+    mishaps: Counter[str],
+    *,
+    in_time: bool,
+) -> list[str]:
+    """What is wrong after a run. inputs: [jobs][all-reduces][workers]. mishaps: what has happened, by kind."""
+    return [*_problems(scenario, fabric, hosts, inputs, mishaps, in_time)]
+
+
+def _problems(
+    scenario: Scenario,
+    fabric: Fabric,
+    hosts: Mapping[str, SoakHost],
+    inputs: Sequence[Sequence[Sequence[Vector]]],
+    mishaps: Counter[str],
+    in_time: bool,
 ) -> Iterator[str]:
-    """What is wrong after a run in which every worker finished. inputs: [jobs][all-reduces][workers]."""
     for number, (work, job, vectors) in enumerate(zip(scenario.jobs, fabric.jobs, inputs, strict=True)):
-        for problem in _check_job(work, job, vectors):
+        of_job = [hosts[name] for name in job.members]
+        expected = _expected(work, job, vectors)
+        for problem in (
+            *_check_sums(job, expected, work),
+            *_check_ends(scenario, fabric, of_job, work),
+            *_check_counts(scenario, job, of_job, expected, work),
+        ):
             yield f"job {number}, {problem}"
     network = fabric.network
+    if not in_time:
+        return
     if network.store.in_use:
         yield f"{network.store.in_use} packets left over"
-    if scenario.lossless and network.faults["queue drop"]:
+    if scenario.lossless and network.faults["queue drop"] and not scenario.strangers:
         yield f"{network.faults['queue drop']} packets dropped by queues with room for a pause"
-    expected = EXPECTED_DROPS_AFTER_RESTART if restarted else EXPECTED_DROPS
+    allowed = EXPECTED_DROPS | (
+        EARLIER_DROPS if mishaps["switch restart"] or mishaps["grant again"] else set()
+    )
+    allowed |= STRANGE_DROPS if scenario.strangers else set()
+    allowed |= CORRUPTED_DROPS if scenario.faults.corruption else set()
     for reason, count in fabric.drops().items():
-        if count and reason not in expected:
+        if count and reason not in allowed and not any(work.mismatch for work in scenario.jobs):
             yield f"switches dropped {count} packets as {reason.name}"
 
 
-def _check_job(work: Work, job: Job, inputs: Sequence[Sequence[Vector]]) -> Iterator[str]:
-    counted = 1 if work.overflow else work.workers
+def _expected(work: Work, job: Job, inputs: Sequence[Sequence[Vector]]) -> list[QuantizedSum]:
     expected = []
     for step, vectors in enumerate(inputs):
         if step in job.leases:
-            sums = QuantizedSums(work.values, work.window, counted)
+            sums = QuantizedSums(work.values, work.window, 1 if work.overflow else work.workers)
         expected.append(sums.next(vectors))
+    return expected
+
+
+def _check_sums(job: Job, expected: Sequence[QuantizedSum], work: Work) -> Iterator[str]:
+    """Those that there are, finished or not."""
+    for step, one in enumerate(expected):
+        outputs = [(rank, s.outputs[step]) for rank, s in enumerate(job.stations) if len(s.outputs) > step]
+        if not outputs:
+            return
+        first_rank, first = outputs[0]
+        if _mismatched(work, step, len(expected)):
+            yield f"all-reduce {step}: a sum of workers that do not agree"
+            return
+        wrong = np.flatnonzero(one.wrong(first))
+        if len(wrong):
+            yield f"rank {first_rank}, all-reduce {step}: {len(wrong)} wrong elements, the first at {wrong[0]}"
+        for rank, output in outputs[1:]:
+            if output.tobytes() != first.tobytes():
+                yield f"rank {rank}, all-reduce {step}: other sums than rank {first_rank}"
+
+
+def _mismatched(work: Work, step: int, steps: int) -> bool:
+    return bool(work.mismatch) and (work.mismatch != "elements" or step == steps - 1)
+
+
+def _check_ends(scenario: Scenario, fabric: Fabric, hosts: Sequence[SoakHost], work: Work) -> Iterator[str]:
+    """A worker finishes; but it may give up where registers were lost, and must where workers do not agree."""
+    for rank, host in enumerate(hosts):
+        error = host.error
+        if not host.done:
+            waits = host.station.worker.outstanding(fabric.network.now / SECOND) or "waits for nothing"
+            yield f"rank {rank} has not finished within {scenario.bound:.3g} s: {waits}"
+        elif error is not None and not work.mismatch:
+            stalled = isinstance(error, StallError) and "chunk" in str(error)
+            if not stalled or not scenario.registers_lost:
+                yield f"rank {rank}: {type(error).__name__}: {error}"
+
+
+def _check_counts(
+    scenario: Scenario, job: Job, hosts: Sequence[SoakHost], expected: Sequence[QuantizedSum], work: Work
+) -> Iterator[str]:
+    """Of a job whose workers have all finished."""
+    if work.mismatch or any(host.error is not None or not host.done for host in hosts):
+        return
+    # A job with one grant must not notice those of others.
+    alone = len(job.leases) == 1
+    least, most = (sum(one.saturated[i] for one in expected) for i in (0, 1))
     chunks = sum(one.chunks for one in expected)
-    saturated = sum(one.saturated for one in expected)
+    allowed = EXPECTED_IGNORED | (set() if alone else EARLIER_IGNORED)
+    allowed |= STRANGE_IGNORED if scenario.strangers else set()
     for rank, station in enumerate(job.stations):
-        for step, (output, one) in enumerate(zip(station.outputs, expected, strict=True)):
-            if not np.array_equal(output.view(np.int32), one.result.view(np.int32)):
-                wrong = np.flatnonzero(output != one.result)
-                yield f"rank {rank}, all-reduce {step}: {len(wrong)} wrong elements, the first at {wrong[:1]}"
         statistics = station.worker.statistics
-        # A job whose switches have not been restarted must not notice the restart of others.
-        if len(job.leases) == 1 and statistics.accepted != chunks:
+        if alone and statistics.accepted != chunks:
             yield f"rank {rank}: {statistics.accepted} chunks delivered of {chunks}"
-        if len(job.leases) == 1 and statistics.saturated != saturated:
-            yield f"rank {rank}: {statistics.saturated} results flagged as saturated, {saturated} are"
-        ignored = EXPECTED_IGNORED if len(job.leases) == 1 else EXPECTED_IGNORED_AFTER_RESTART
-        if unexpected := sorted(set(+statistics.ignored) - ignored):
+        if alone and not least <= statistics.saturated <= most:
+            yield f"rank {rank}: {statistics.saturated} results flagged as saturated, {least} to {most} are"
+        if unexpected := sorted(set(+statistics.ignored) - allowed):
             yield f"rank {rank}: datagrams that were {', '.join(unexpected)}"
-        if station.not_ours or station.deadline() is not None:
+        foreign = station.not_ours and not scenario.strangers and not scenario.faults.corruption
+        if station.deadline() is not None or foreign:
             yield f"rank {rank}: {station.not_ours} foreign frames, next deadline {station.deadline()}"
-
-
-def unfinished(scenario: Scenario, fabric: Fabric) -> Iterator[str]:
-    """Who waits for what after a run that did not finish."""
-    for number, job in enumerate(fabric.jobs):
-        for rank, station in enumerate(job.stations):
-            if not station.finished:
-                waits = station.worker.outstanding(fabric.network.now / SECOND) or "waits for nothing"
-                yield f"job {number}, rank {rank} has not finished within {scenario.bound:.3g} s: {waits}"

@@ -7,12 +7,15 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import zip_longest
 
+from controller.ledger import CHUNKS as LEASE_CHUNKS
+from controller.ledger import LEASES, NumberSpace
 from topologies.model import Topology, leaf_spine
 from topologies.virtual import Burst, Faults, LinkModel, PauseThresholds
 from topologies.virtual.links import NO_FAULTS
 from topologies.virtual.pause import headroom_bytes
 from workers.recovery import Recovery
 
+SLOTS = 1024  # of a switch
 RECOVERY = Recovery(initial_rto=2e-3, min_rto=5e-4, max_rto=2e-2, give_up=10.0)
 LONGEST_FRAME = 1076
 
@@ -47,12 +50,26 @@ class Restart:
     time: float
 
 
+@dataclass(frozen=True)
+class Regrant:
+    """Job `job` gets another grant at `time` (seconds), as after a restart of the controller or of a worker.
+
+    cut: one before it reaches half of the switches only. lingering: so many seconds its old workers go on.
+    """
+
+    job: int
+    time: float
+    cut: bool = False
+    lingering: float = 0.0
+
+
 @dataclass(frozen=True, repr=False)
 class Work(_Brief):
     """One job. racks: workers under each leaf. window: slots. elements: of each all-reduce, of `values` a packet.
 
     skew: its workers begin within so many seconds. overflow: they count only themselves, so that sums meet the limits
-    of int32.
+    of int32. special: inputs have blocks of zeros, subnormals, the largest numbers, infinities and NaN. in_place:
+    `out` is `x`. mismatch: what rank 0 has another of ("": nothing): elements, window, values or workers.
     """
 
     racks: tuple[int, ...] = (2,)
@@ -62,6 +79,14 @@ class Work(_Brief):
     skew: float = 0.0
     stalls: tuple[Stall, ...] = ()
     overflow: bool = False
+    special: bool = False
+    in_place: bool = False
+    mismatch: str = ""
+
+    @property
+    def chunks(self) -> int:
+        """Numbers that a lease needs."""
+        return sum(map(self._chunks, self.elements))
 
     @property
     def workers(self) -> int:
@@ -80,7 +105,12 @@ class Work(_Brief):
 
 @dataclass(frozen=True, repr=False)
 class Scenario(_Brief):
-    """Jobs that share a network; times in seconds, rate of all links in bits/s. See LinkModel and HostModel."""
+    """Jobs that share a network; times in seconds, rate of all links in bits/s. See LinkModel and HostModel.
+
+    restarts, registers_lost: of switches, with their tables or not. strangers: how often one takes up a batch of
+    packets at a host. last_slots: the jobs have the switches' last slots, not the first. first_chunk: of each lease id.
+    same_leases: there are only as many ids as jobs, so each further grant has one that was used before.
+    """
 
     seed: int = 0
     jobs: tuple[Work, ...] = (Work(),)
@@ -93,6 +123,12 @@ class Scenario(_Brief):
     coalescing: float = 4e-6
     faults: Faults = NO_FAULTS
     restarts: tuple[Restart, ...] = ()
+    registers_lost: tuple[Restart, ...] = ()
+    regrants: tuple[Regrant, ...] = ()
+    strangers: float = 0.0
+    last_slots: bool = False
+    first_chunk: int = 0
+    same_leases: bool = False
 
     @cached_property
     def racks(self) -> tuple[int, ...]:
@@ -123,6 +159,23 @@ class Scenario(_Brief):
         )
 
     @property
+    def recovery(self) -> Recovery:
+        """Of all workers; where some cannot finish they give up soon."""
+        mismatch = any(job.mismatch for job in self.jobs)
+        return replace(RECOVERY, give_up=0.2) if mismatch or self.registers_lost else RECOVERY
+
+    @property
+    def first_slot(self) -> int:
+        """Of the first job."""
+        return SLOTS - sum(job.window for job in self.jobs) if self.last_slots else 0
+
+    @property
+    def numbers(self) -> NumberSpace:
+        """What packets may carry."""
+        used_up = [LEASE_CHUNKS] * (LEASES - len(self.jobs)) if self.same_leases else []
+        return NumberSpace(0, [self.first_chunk] * (LEASES - len(used_up)) + used_up)
+
+    @property
     def lossless(self) -> bool:
         """Whether pauses come in time for all queues: they have room, and no link adds to what comes."""
         adds = self.faults.duplication or self.faults.reordering
@@ -140,7 +193,8 @@ class Scenario(_Brief):
         turns = sum(job.turns + 10 for job in self.jobs)
         held_up = sum(stall.seconds for job in self.jobs for stall in job.stalls)
         held_up += max(job.skew for job in self.jobs)
-        return turns * attempts * RECOVERY.max_rto * (1 + len(self.restarts)) + held_up
+        begun = 1 + len(self.restarts) + len(self.regrants) + len(self.registers_lost)
+        return turns * attempts * RECOVERY.max_rto * begun + held_up
 
 
 def lossless_queue_bytes(scenario: Scenario) -> int | None:
@@ -173,9 +227,49 @@ def draw_scenario(seed: int) -> Scenario:
             for _ in range(draw.choice((0, 0, 0, 0, 0, 1, 2)))
         ),
     )
+    scenario = _draw_mishaps(draw, scenario)
     if draw.random() < 0.5 and (room := lossless_queue_bytes(scenario)):
         scenario = replace(scenario, queue_bytes=room)
     return scenario
+
+
+def _draw_mishaps(draw: random.Random, scenario: Scenario) -> Scenario:
+    """What befalls switches, controller and workers, and who else is on the network."""
+    kind = draw.choice(("", "", "", "", "regrants", "regrants", "registers", "registers", "mismatch"))
+    if kind == "regrants":
+        regrants = tuple(
+            Regrant(
+                draw.randrange(len(scenario.jobs)),
+                draw.uniform(0, 2e-3),
+                cut=draw.random() < 0.3,
+                lingering=draw.choice((0.0, 1e-3, 5e-3)),
+            )
+            for _ in range(draw.choice((1, 1, 2)))
+        )
+        scenario = replace(scenario, regrants=regrants)
+    elif kind == "registers":
+        lost = (Restart(draw.randrange(8), draw.uniform(0, 6e-3)) for _ in range(draw.choice((1, 3, 8))))
+        scenario = replace(scenario, registers_lost=tuple(lost), restarts=())
+    elif kind == "mismatch" and scenario.jobs[0].workers > 1:
+        of = draw.choice(("elements", "window", "values", "workers"))
+        # Workers that count only themselves would not notice.
+        odd = replace(scenario.jobs[0], mismatch=of, overflow=False)
+        scenario = replace(scenario, jobs=(odd, *scenario.jobs[1:]), restarts=())
+    jobs = scenario.jobs
+    if not (scenario.regrants or scenario.restarts):  # which start over with the inputs
+        jobs = tuple(replace(job, in_place=draw.random() < 0.3) for job in jobs)
+    # The most that a lease id has to give: all to one job, and grants may be cut.
+    most = max(job.chunks for job in jobs)
+    needed = most * (len(jobs) * (1 + len(scenario.restarts)) + 2 * len(scenario.regrants))
+    first = (0, 0, 2**16 - draw.randint(1, most), 2**32 - needed, draw.randrange(2**31))
+    return replace(
+        scenario,
+        jobs=jobs,
+        first_chunk=max(0, draw.choice(first)),
+        same_leases=draw.random() < 0.5,
+        strangers=draw.choice((0.0, 0.0, 0.02, 0.3)),
+        last_slots=draw.random() < 0.3,
+    )
 
 
 def _draw_job(draw: random.Random, leaves: int, fewest: int) -> Work:
@@ -197,7 +291,8 @@ def _draw_job(draw: random.Random, leaves: int, fewest: int) -> Work:
             Stall(draw.randrange(workers), draw.uniform(0, 2e-3), draw.choice((1e-4, 5e-3)))
             for _ in range(draw.choice((0, 0, 0, 1, 2)))
         ),
-        overflow=workers > 1 and draw.random() < 0.1,
+        overflow=workers > 1 and draw.random() < 0.15,
+        special=draw.random() < 0.3,
     )
 
 

@@ -24,8 +24,10 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
             yield replace(scenario, jobs=jobs[:i] + jobs[i + 1 :])
         for less in _less_work(job):
             yield replace(scenario, jobs=(*jobs[:i], less, *jobs[i + 1 :]))
-    for i in range(len(scenario.restarts)):
-        yield replace(scenario, restarts=scenario.restarts[:i] + scenario.restarts[i + 1 :])
+    for name in ("restarts", "registers_lost", "regrants"):
+        happens = getattr(scenario, name)
+        for i in range(len(happens)):
+            yield replace(scenario, **{name: happens[:i] + happens[i + 1 :]})
     without_fault: tuple[dict[str, Any], ...] = (
         *({"burst": None}, {"corruption": 0.0}, {"loss": 0.0}, {"duplication": 0.0}, {"reordering": 0.0}),
     )
@@ -33,7 +35,8 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
         yield replace(scenario, faults=replace(scenario.faults, **fault))
     plain: tuple[dict[str, Any], ...] = (
         *({"pause": None}, {"queue_bytes": None}, {"jitter": 0.0}, {"spines": 1}, {"coalescing": 0.0}),
-        {"rate": None},
+        *({"rate": None}, {"strangers": 0.0}, {"last_slots": False}, {"first_chunk": 0}),
+        {"same_leases": False},
     )
     for change in plain:
         yield replace(scenario, **change)
@@ -49,8 +52,11 @@ def _less_work(job: Work) -> Iterator[Work]:
             yield replace(job, racks=(*job.racks[:i], size - 1, *job.racks[i + 1 :]))
     for i in range(len(job.stalls)):
         yield replace(job, stalls=job.stalls[:i] + job.stalls[i + 1 :])
-    if job.skew:
-        yield replace(job, skew=0.0)
+    plain: tuple[dict[str, Any], ...] = (
+        *({"skew": 0.0}, {"special": False}, {"overflow": False}, {"in_place": False}),
+    )
+    for change in plain:
+        yield replace(job, **change)
     for i, count in enumerate(job.elements):
         if count > job.values:
             yield replace(job, elements=(*job.elements[:i], count // 2, *job.elements[i + 1 :]))

@@ -28,6 +28,11 @@ class Trace:
             arrived.links.tolist(), arrived.times.tolist(), arrived.packets.tolist(), strict=True
         ):
             size = int(store.lengths[packet]) - HEADERS
+            if size not in wire.VALUES:
+                self._file.write(
+                    f"{moment / 1e6:14.6f} {self._links[link]:16} a frame of {size + HEADERS} bytes\n"
+                )
+                continue
             what = wire.as_packets(store.rows[packet : packet + 1, HEADERS : HEADERS + size])[0]
             kind, index = int(what["kind"]), int(what["pool_index"])
             self._file.write(

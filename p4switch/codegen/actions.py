@@ -219,7 +219,7 @@ class PrimitiveWriter:
     def trace_cell(self, out: Writer, at: str, array: RegisterArray) -> None:
         """Records a register's index, and what it holds there now."""
         if out.traced:
-            nothing = "(wide_t){0}" if array.width > WIDEST else "0"
+            nothing = "(wide_t){{0}}" if array.width > WIDEST else "0"
             value = f"({at} < {array.size} ? {self.state.cell(array.name, at)} : {nothing})"
             out.trace(Kind.STATEMENT, self.number, at, *c_words(value, array.width))
 
@@ -522,8 +522,12 @@ class PrimitiveWriter:
     ) -> None:
         """hash(): base + calculation % size, the size 0 meaning 1."""
         result = self.temporary(out, "uint64_t", self.calculations.call(calculation.name, self.where))
-        modulus = self.temporary(out, "uint64_t", self.expressions.value(size).cast("uint64_t"))
         offset = self.expressions.value(base).cast("uint64_t")
+        if isinstance(size, Constant) and size.value == 0:
+            out.line(f"(void){result};")
+            self.assign_number(out, target, offset)
+            return
+        modulus = self.temporary(out, "uint64_t", self.expressions.value(size).cast("uint64_t"))
         self.assign_number(out, target, f"({modulus} ? {result} % {modulus} : 0) + {offset}")
 
     def assign_number(self, out: Writer, target: Expression, code: str) -> None:

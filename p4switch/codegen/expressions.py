@@ -424,6 +424,8 @@ class ExpressionWriter:
         """Quotient and remainder of numbers that are not negative."""
         if a.low < 0 or b.low < 0:
             raise self.unsupported(f"operator {op} on numbers that may be negative")
+        if b.high == 0:
+            return constant(0)
         kind = self.fitting(0, max(a.high, b.high))
         name = "DIVIDE" if op == "/" else "MODULO"
         if kind == WIDE:

@@ -65,8 +65,9 @@ INLINE void replay_write(const struct replay *r, const struct replica_record *re
 }
 
 /* Begins to record what egress does to the replicas of a packet, if it may. */
-__attribute__((noinline)) static void replay_open(struct replay *r, const struct packet *p, const struct replicas *group,
-                                                  uint64_t superframe, const struct beginning *used, unsigned count)
+__attribute__((noinline, unused)) static void replay_open(struct replay *r, const struct packet *p,
+                                                          const struct replicas *group, uint64_t superframe,
+                                                          const struct beginning *used, unsigned count)
 {
     if (r->superframe != superframe)
         r->recordings = 0;

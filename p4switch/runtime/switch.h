@@ -138,6 +138,9 @@ struct switch_base {
     struct trace *trace;      /* while a traced program runs, or NULL */
 };
 
+void switch_lock(struct switch_base *base);
+void switch_unlock(struct switch_base *base);
+
 /* splitmix64 */
 INLINE uint64_t next_random(struct switch_base *base)
 {

@@ -255,6 +255,15 @@ def test_a_switch_that_is_not_there_is_named_with_its_port(
     asyncio.run(run())
 
 
+def test_a_switch_to_reconcile_that_is_not_there_is_named(within: Within) -> None:
+    async def check(controller: Controller) -> None:
+        with pytest.raises(ControllerError, match="no switch is called leaf9; there are leaf1, leaf2"):
+            await controller.reconcile(["leaf1", "leaf9"])
+        await controller.reconcile()
+
+    within(check)
+
+
 def test_registers_can_be_looked_into(within: Within) -> None:
     async def check(controller: Controller) -> None:
         assert await controller.register("leaf1", "ingress.aggregation.lease") == [0] * 2048

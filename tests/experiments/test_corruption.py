@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -73,3 +78,32 @@ def test_a_seed_has_one_history(switch: Engine) -> None:
     assert once.network.faults == again.network.faults
     assert once.network.now == again.network.now
     assert once.drops() == again.drops()
+
+
+SCENARIO = """
+name = "corruption"
+world = "live"
+topology = {leaf_spine = {spines = 1, leaves = 2, hosts_per_leaf = 2}}
+algorithm = ["in-network", "ring"]
+size = "500 kB"
+links = {corruption = [0, 0.005]}
+"""
+
+
+@pytest.mark.live
+def test_on_a_live_network(tmp_path: Path) -> None:
+    """In-network the switches find what is corrupted; with the ring over TCP the hosts' kernels do."""
+    (tmp_path / "corruption.toml").write_text(SCENARIO)
+    command = [sys.executable, "-c", "from fanin.cli import main; main()", "run", "corruption.toml"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    written = json.loads((tmp_path / "results" / "corruption" / "results.json").read_text())
+    rows = {(row["algorithm"], row["corruption"]): row for row in written["rows"]}
+    assert len(rows) == 4
+    for algorithm in ("in-network", "ring"):
+        intact, corrupted = rows[algorithm, 0], rows[algorithm, 0.005]
+        assert intact["violations"] == corrupted["violations"] == 0
+        assert intact["max_abs_error"] == corrupted["max_abs_error"]  # the same sums, to the last bit
+        assert corrupted["link_corrupted"] > intact["link_corrupted"] == 0
+        assert corrupted["retransmissions"] > 0
+    assert rows["in-network", 0.005]["dropped_bad_checksum"] > 0

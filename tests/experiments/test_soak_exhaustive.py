@@ -1,208 +1,16 @@
-"""One slot of the compiled program under every interleaving of send, duplicate, reorder and lose.
-
-A packet once sent may arrive at any later time and any number of times, until it is lost: that is every interleaving,
-and more than a network can do. The state of the world is then what the switches' registers hold, which chunk each
-worker waits for, and which packets switches have sent; all states that can be reached are visited. (Only all of the
-latter are lost at a time: losing some is the same as not waiting for them, until the rest is lost too.)
-"""
+"""One slot of the compiled program in every history; see experiments/soak/search.py."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from experiments.soak.search import Grant, Model, State, World, WrongSumError, explore, stuck
 from experiments.virtual import load_switch
 from p4switch.engine import Engine
-from tests.experiments.test_soak import PROGRAM_MUTANTS, mutant
-from tests.p4src.switch_under_test import BASE, RESULT, Message, SwitchUnderTest
-
-CELLS = (2 * BASE, 2)  # of the slot: the first, and how many
-PARENT = 9  # the port
-
-Registers = tuple[tuple[int, ...], ...]
-Sent = tuple[str, Message]  # to whom
-
-
-class WrongSumError(AssertionError):
-    pass
-
-
-@dataclass
-class CompiledSwitch:
-    """The compiled program as a function of its state; children and parent by name."""
-
-    engine: Engine
-    children: tuple[str, ...]
-    parent: str | None = None
-    known: dict[tuple[Registers, str, Message], tuple[Registers, tuple[Sent, ...]]] = field(
-        default_factory=dict
-    )
-
-    def __post_init__(self) -> None:
-        self.switch = SwitchUnderTest(self.engine)
-        self.members = dict(
-            zip(self.children, self.switch.join(len(self.children), root=self.parent is None), strict=True)
-        )
-        self.receivers = {member.port: name for name, member in self.members.items()}
-        if self.parent:
-            self.receivers[PARENT] = self.parent
-        # Packets of 64 values leave the other blocks alone, and nothing is drawn.
-        self.registers = [
-            name
-            for name in self.engine.program.registers
-            if not any(part in name for part in ("block_1", "block_2", "block_3", "drawn"))
-        ]
-        self.fresh = self._read()
-
-    def step(self, state: Registers, sender: str, message: Message) -> tuple[Registers, tuple[Sent, ...]]:
-        key = state, sender, message
-        if key not in self.known:
-            self._write(state)
-            if sender == self.parent:
-                sent = self.switch.send_from_parent(message)
-            else:
-                sent = self.switch.send(self.members[sender], message)
-            self.known[key] = self._read(), tuple((self.receivers[port], out) for port, out in sent)
-        return self.known[key]
-
-    def _read(self) -> Registers:
-        return tuple(tuple(self.engine.register_read(name, *CELLS)) for name in self.registers)
-
-    def _write(self, state: Registers) -> None:
-        for name, cells, now in zip(self.registers, state, self._read(), strict=True):
-            for i, value in enumerate(cells):
-                if value != now[i]:
-                    self.engine.register_write(name, CELLS[0] + i, value)
-
-
-@dataclass(frozen=True)
-class State:
-    registers: tuple[Registers, ...]
-    awaited: tuple[int, ...]  # the chunk that each worker has sent last, or how many there are
-    sent: frozenset[tuple[str, str, Message]]  # by a switch, and to whom
-
-
-@dataclass
-class World:
-    """`switches` by name, the workers w0, w1, … below them, and as many chunks for each."""
-
-    switches: dict[str, CompiledSwitch]
-    chunks: int
-
-    def __post_init__(self) -> None:
-        self.leaf_of = {
-            child: name
-            for name, switch in self.switches.items()
-            for child in switch.children
-            if child.startswith("w")
-        }
-        self.workers = sorted(self.leaf_of)
-        self.order = list(self.switches)
-
-    def update(self, worker: int, chunk: int) -> Message:
-        return Message(contribution(worker, chunk), chunk=chunk, version=chunk & 1, exponents=(worker, 0))
-
-    def start(self) -> State:
-        fresh = tuple(switch.fresh for switch in self.switches.values())
-        return State(fresh, (0,) * len(self.workers), frozenset())
-
-    def finished(self, state: State) -> bool:
-        return all(chunk == self.chunks for chunk in state.awaited)
-
-    def next_states(self, state: State) -> Iterator[State]:
-        """After any one arrival; and after the loss, for good, of all that switches have sent."""
-        yield State(state.registers, state.awaited, frozenset())
-        for worker, awaited in enumerate(state.awaited):
-            for chunk in range(min(awaited + 1, self.chunks)):
-                name = f"w{worker}"
-                yield self._to_switch(state, name, self.leaf_of[name], self.update(worker, chunk))
-        for sender, receiver, message in state.sent:
-            if receiver in self.switches:
-                yield self._to_switch(state, sender, receiver, message)
-            else:
-                yield self._to_worker(state, int(receiver[1:]), message)
-
-    def _to_switch(self, state: State, sender: str, name: str, message: Message) -> State:
-        i = self.order.index(name)
-        registers, sent = self.switches[name].step(state.registers[i], sender, message)
-        return self._tidied(
-            (*state.registers[:i], registers, *state.registers[i + 1 :]),
-            state.awaited,
-            state.sent | {(name, to, out) for to, out in sent},
-        )
-
-    def _to_worker(self, state: State, worker: int, message: Message) -> State:
-        if message.chunk != state.awaited[worker]:
-            return state
-        right = [contribution(w, message.chunk) for w in range(len(self.workers))]
-        expected = tuple(map(sum, zip(*right, strict=True)))
-        if message.type != RESULT or message.values != expected or message.exponents[0] != len(right) - 1:
-            raise WrongSumError(f"w{worker}, chunk {message.chunk}: {message}")
-        awaited = (*state.awaited[:worker], message.chunk + 1, *state.awaited[worker + 1 :])
-        return self._tidied(state.registers, awaited, state.sent)
-
-    def _tidied(
-        self,
-        registers: tuple[Registers, ...],
-        awaited: tuple[int, ...],
-        sent: frozenset[tuple[str, str, Message]],
-    ) -> State:
-        """Results that their worker has had are ignored for ever."""
-        kept = (
-            (sender, to, message)
-            for sender, to, message in sent
-            if to in self.switches or message.chunk >= awaited[int(to[1:])]
-        )
-        return State(registers, awaited, frozenset(kept))
-
-
-def contribution(worker: int, chunk: int) -> tuple[int, ...]:
-    """Any wrong choice or number of contributions gives another sum."""
-    return tuple((-1) ** j * (100 ** (worker + 1) * (chunk + 1) + j) for j in range(64))
-
-
-def explore(world: World) -> dict[State, list[State]]:
-    """Every state that can be reached, and from which others."""
-    start = world.start()
-    before: dict[State, list[State]] = {start: []}
-    waiting = deque([start])
-    while waiting:
-        state = waiting.popleft()
-        for after in world.next_states(state):
-            if after not in before:
-                before[after] = []
-                waiting.append(after)
-            before[after].append(state)
-    return before
-
-
-def cannot_finish(world: World, before: dict[State, list[State]]) -> int:
-    """States from which no sequence of arrivals leads to the end."""
-    waiting = [state for state in before if world.finished(state)]
-    can = set(waiting)
-    while waiting:
-        for state in before[waiting.pop()]:
-            if state not in can:
-                can.add(state)
-                waiting.append(state)
-    return len(before) - len(can)
-
-
-def one_switch(engine: Engine, workers: int, chunks: int) -> World:
-    return World({"root": CompiledSwitch(engine, tuple(f"w{i}" for i in range(workers)))}, chunks)
-
-
-def tree(engine: Engine, racks: tuple[int, ...], chunks: int) -> World:
-    names = iter(f"w{i}" for i in range(sum(racks)))
-    leaves = {
-        f"leaf{i}": CompiledSwitch(engine.another(), tuple(next(names) for _ in range(size)), "root")
-        for i, size in enumerate(racks)
-    }
-    return World({**leaves, "root": CompiledSwitch(engine.another(), tuple(leaves))}, chunks)
+from tests.experiments.program_mutants import PROGRAM_MUTANTS, mutant
 
 
 @pytest.fixture(scope="module")
@@ -210,38 +18,114 @@ def program() -> Engine:
     return load_switch()
 
 
-@pytest.mark.parametrize(("workers", "chunks"), [(1, 8), (2, 8), (3, 8)])
-def test_one_switch_gives_right_sums_only_and_can_always_finish(
-    program: Engine, workers: int, chunks: int
+def search(engine: Engine, racks: tuple[int, ...], *grants: Grant, **may: Any) -> tuple[World, list[State]]:
+    """The world, and its states that cannot finish."""
+    world = World(Model(racks, grants, **may), engine)
+    states = explore(world)
+    assert any(world.finished(state) for state in states)
+    return world, stuck(world, states)
+
+
+# -- loss, duplication and reordering
+
+
+@pytest.mark.parametrize(
+    ("racks", "chunks"), [((1,), 8), ((2,), 8), ((3,), 8), ((1, 1), 8), ((2, 1), 5), ((2, 2), 4)]
+)
+def test_sums_are_right_and_every_state_can_finish(
+    program: Engine, racks: tuple[int, ...], chunks: int
 ) -> None:
-    world = one_switch(program.another(), workers, chunks)
-    states = explore(world)
-    assert any(world.finished(state) for state in states)
-    assert cannot_finish(world, states) == 0
-
-
-@pytest.mark.parametrize(("racks", "chunks"), [((1, 1), 5), ((2, 1), 4), ((2, 2), 3)])
-def test_so_does_a_tree_of_switches(program: Engine, racks: tuple[int, ...], chunks: int) -> None:
-    world = tree(program, racks, chunks)
-    states = explore(world)
-    assert any(world.finished(state) for state in states)
-    assert cannot_finish(world, states) == 0
+    assert search(program, racks, Grant(chunks=chunks))[1] == []
 
 
 def test_every_rule_is_met_on_the_way(program: Engine) -> None:
-    world = tree(program, (2, 1), 3)
-    explore(world)
-    leaf = world.switches["leaf0"].switch
-    assert set(leaf.events()) == {
+    world, _ = search(program, (2, 1), Grant(chunks=3))
+    assert world.events() == {
         *("NEW_CHUNK", "ADDED", "COMPLETED", "RESULT_DOWN", "SERVED_AGAIN", "SENT_UP_AGAIN"),
     }
-    assert {"OLD_CHUNK", "DUPLICATE", "STALE_RESULT"} == set(leaf.drops())
+    assert world.drops() == {"OLD_CHUNK", "DUPLICATE", "STALE_RESULT"}
+
+
+# -- lost registers
+
+
+def assert_root_lost_it(world: World, states: list[State]) -> None:
+    """A result that some worker, or a leaf, has had and nobody sends for again; another worker waits for it."""
+    root = world.switches[-1]
+    for state in states:
+        assert root in world.lost(state)
+        holders = world.holders(state, world.waited_for(state))
+        assert holders
+        assert root not in holders
+
+
+@pytest.mark.parametrize(("racks", "chunks"), [((2,), 6), ((3,), 4), ((1, 1), 3)])
+def test_lost_registers_make_no_sum_wrong_and_stop_a_job_only_where_the_root_had_its_result(
+    program: Engine, racks: tuple[int, ...], chunks: int
+) -> None:
+    world, states = search(program, racks, Grant(chunks=chunks), registers_lost=True)
+    assert states
+    assert_root_lost_it(world, states)
+
+
+@pytest.mark.parametrize("racks", [(2,), (1, 1)])
+def test_neither_does_a_restart_in_which_the_tables_are_lost_too(
+    program: Engine, racks: tuple[int, ...]
+) -> None:
+    assert_root_lost_it(*search(program, racks, Grant(chunks=2), restarts=True))
+
+
+# -- a second grant, while packets and workers of the first are still there
+
+FIRST = Grant(1, 2, 2)
+SECONDS = {
+    "same lease, later chunks": Grant(1, 4, 2),
+    "same lease, earlier chunks": Grant(1, 0, 2),
+    "other lease, same chunks": Grant(2, 2, 2),
+    "other lease, earlier chunks": Grant(2, 1, 2),
+}
+
+
+@pytest.mark.parametrize("second", SECONDS)
+@pytest.mark.parametrize("racks", [(2,), (1, 1)])
+def test_a_second_grant_gets_its_own_sums_and_can_always_finish(
+    program: Engine, racks: tuple[int, ...], second: str
+) -> None:
+    """The controller installs it switch by switch; workers begin when the first one's entries are gone."""
+    assert search(program, racks, FIRST, SECONDS[second])[1] == []
+
+
+@pytest.mark.parametrize("second", SECONDS)
+@pytest.mark.parametrize("may", ["registers_lost", "restarts"])
+def test_so_it_does_where_a_switch_loses_its_state(program: Engine, may: str, second: str) -> None:
+    world, states = search(program, (2,), FIRST, SECONDS[second], **{may: True})
+    assert_root_lost_it(world, states)
+
+
+def test_workers_that_begin_while_an_older_lease_is_installed_may_be_held_up_by_its_packets(
+    program: Engine,
+) -> None:
+    """No sum is wrong; but an old worker takes the cell away, with a result that somebody has missed."""
+    assert search(program, (2,), FIRST, SECONDS["other lease, same chunks"], overlap=True)[1]
+
+
+# -- mutants
 
 
 def test_without_the_chunk_tag_a_sum_is_wrong(tmp_path: Path) -> None:
-    world = one_switch(mutant(tmp_path / "p4src", *PROGRAM_MUTANTS["no chunk tag"]), 2, 4)
     with pytest.raises(WrongSumError):
-        explore(world)
+        search(mutant(tmp_path, *PROGRAM_MUTANTS["no chunk tag"]), (2,), Grant(chunks=4))
+
+
+def test_what_is_added_to_a_stored_result_makes_it_wrong_once_registers_are_lost(tmp_path: Path) -> None:
+    program = mutant(tmp_path, *PROGRAM_MUTANTS["added to a stored result"])
+    with pytest.raises(WrongSumError):
+        search(program, (2, 1), Grant(chunks=1), registers_lost=True)
+
+
+def test_a_lease_used_again_for_the_same_chunks_gives_the_first_jobs_sums(program: Engine) -> None:
+    with pytest.raises(WrongSumError):
+        search(program, (2,), Grant(1, 0, 2), Grant(1, 0, 2))
 
 
 @pytest.mark.parametrize("name", ["no re-serve", "partial sum not sent up again"])
@@ -249,5 +133,14 @@ def test_without_an_answer_to_retransmissions_there_are_states_that_cannot_finis
     tmp_path: Path, name: str
 ) -> None:
     """What was lost is asked for in vain."""
-    world = tree(mutant(tmp_path / "p4src", *PROGRAM_MUTANTS[name]), (2, 1), 3)
-    assert cannot_finish(world, explore(world)) > 0
+    assert search(mutant(tmp_path, *PROGRAM_MUTANTS[name]), (2, 1), Grant(chunks=3))[1]
+
+
+def test_where_an_incomplete_chunk_is_kept_a_late_duplicate_stops_the_job_once_registers_are_lost(
+    tmp_path: Path,
+) -> None:
+    """Of chunk k - 2W: nobody sends the rest of it again. So a newer chunk takes the cell whatever it holds."""
+    program = mutant(tmp_path, *PROGRAM_MUTANTS["incomplete chunks kept"])
+    world, states = search(program, (2,), Grant(chunks=3), registers_lost=True)
+    with pytest.raises(AssertionError):
+        assert_root_lost_it(world, states)

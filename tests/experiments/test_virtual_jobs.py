@@ -10,7 +10,7 @@ import pytest
 from controller.errors import ControllerError
 from controller.ledger import LEASES, Identity, NumberSpace
 from controller.telemetry import Event
-from experiments.expected_sums import QuantizedSums, expected_sum
+from experiments.expected_sums import QuantizedSums, wrong
 from experiments.stations import Vector
 from experiments.virtual import Fabric, Job, JobSpec, load_switch
 from p4switch.engine import Engine
@@ -41,9 +41,8 @@ def inputs(spec: JobSpec, elements: int, seed: int = 0) -> list[list[Vector]]:
 
 def assert_exact(job: Job, vectors: list[list[Vector]]) -> None:
     for step, inputs_of_all in enumerate(vectors):
-        exact = expected_sum(job.spec, inputs_of_all)
         for station in job.stations:
-            assert np.array_equal(station.outputs[step], exact)
+            assert not wrong(job.spec, inputs_of_all, station.outputs[step]).any()
 
 
 def leases(job: Job) -> set[tuple[int, range]]:
@@ -86,7 +85,7 @@ def test_a_job_that_saturates_leaves_the_others_alone(switch: Engine) -> None:
     first = fabric.start(saturating, loud, make_worker=lambda *of: Worker(*of, on_saturation="count"))
     second = fabric.start(NARROW, quiet)
     assert fabric.run(limit=10.0)
-    saturated = QuantizedSums(256, 0, 1).next(loud[0]).saturated
+    saturated, _ = QuantizedSums(256, 0, 1).next(loud[0]).saturated
     assert saturated > 0
     assert {s.worker.statistics.saturated for s in first.stations} == {saturated}
     assert {s.worker.statistics.saturated for s in second.stations} == {0}

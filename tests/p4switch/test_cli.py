@@ -35,12 +35,12 @@ def test_the_usual_bmv2_command_line():
     assert (options.cpu_port, options.drop_port) == (255, 510)
 
 
-def test_defaults_are_bmv2_s():
+def test_defaults_are_bmv2_s_but_for_who_may_reach_it():
     options = parse(["--no-p4"])
     assert options.program is None
     assert options.ports == {}
     assert options.device_id == 0
-    assert options.grpc_address == "0.0.0.0:9559"
+    assert options.grpc_address == "127.0.0.1:9559"
     assert (options.cpu_port, options.drop_port) == (None, 511)
 
 
@@ -62,6 +62,11 @@ def test_tls_as_bmv2_has_it():
     assert parse(tls).tls == TlsFiles(Path("c.crt"), Path("c.key"), None)
     mutual = parse([*tls, "--grpc-server-with-client-auth"])
     assert mutual.tls == TlsFiles(Path("c.crt"), Path("c.key"), Path("ca.crt"))
+
+
+def test_certificates_of_both_sides_are_one_option():
+    files = TlsFiles(Path("tls/server.crt"), Path("tls/server.key"), Path("tls/ca.crt"))
+    assert parse(["--no-p4", "--", "--grpc-mutual-tls", "tls"]).tls == files
 
 
 @pytest.mark.parametrize("interface", ["veth0", "x@veth0", "1@", "@veth0", "-1@veth0"])
@@ -94,6 +99,14 @@ def test_an_interface_needs_a_port_and_a_name(interface):
         (
             "--no-p4 -- --grpc-server-ssl --grpc-server-cert c --grpc-server-key k --grpc-server-with-client-auth",
             "--grpc-server-ssl needs --grpc-server-cacert",
+        ),
+        (
+            "--no-p4 -- --grpc-mutual-tls x --grpc-server-ssl",
+            "--grpc-mutual-tls stands for --grpc-server-ssl",
+        ),
+        (
+            "--no-p4 -- --grpc-mutual-tls x --grpc-server-key k",
+            "--grpc-mutual-tls stands for --grpc-server-key",
         ),
         ("--no-p4 -- --priority-queues 9", "--priority-queues 9 is not in 1..8"),
         ("--no-p4 -- --priority-queues 0", "--priority-queues 0 is not in 1..8"),
@@ -152,6 +165,15 @@ def test_it_gets_ready_and_ends_cleanly(start, ending):
         socket.create_connection((host, int(port)), timeout=TIMEOUT)
 
 
+@pytest.mark.parametrize(("host", "open_to_all"), [("127.0.0.1", False), ("[::1]", False), ("0.0.0.0", True)])
+def test_a_port_that_anybody_may_use_is_warned_of(start, host, open_to_all):
+    process = start("--no-p4", "--", "--grpc-server-addr", f"{host}:0")
+    ready_line(process)
+    process.terminate()
+    _, err = process.communicate(timeout=TIMEOUT)
+    assert ("may set the program: --grpc-mutual-tls" in err) == open_to_all
+
+
 def failure(process):
     out, err = process.communicate(timeout=TIMEOUT)
     assert process.returncode == 1
@@ -198,6 +220,12 @@ def test_a_missing_program_is_named(start):
 def test_a_missing_certificate_is_named(start):
     tls = ["--grpc-server-ssl", "--grpc-server-cert", "nowhere.crt", "--grpc-server-key", "nowhere.key"]
     assert "nowhere.key: No such file" in failure(start("--no-p4", "--", *tls))
+
+
+def test_a_missing_folder_of_certificates_is_named(start):
+    assert "nowhere/server.key: No such file" in failure(
+        start("--no-p4", "--", "--grpc-mutual-tls", "nowhere")
+    )
 
 
 def test_a_broken_program_is_named(start, tmp_path):

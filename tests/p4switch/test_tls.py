@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -100,6 +101,24 @@ def test_the_server_knows_its_clients(folder: Path) -> None:
         assert not answers(tls(folder, address))
         assert not answers(tls(folder, address, client="other"))
         assert not answers(grpc.insecure_channel(address))
+
+
+def test_one_option_of_the_command_line_for_certificates_of_both_sides(folder: Path, tmp_path: Path) -> None:
+    """No certificate: refused; one of another authority: refused; the right one: served."""
+    for name in ("server.crt", "server.key", "ca.crt"):
+        shutil.copy(folder / name, tmp_path)
+    target = ["--", "--grpc-server-addr", "127.0.0.1:0", "--grpc-mutual-tls", str(tmp_path)]
+    command = [sys.executable, "-m", "p4switch", "--no-p4", *target]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as switch:
+        try:
+            assert switch.stdout is not None
+            address = switch.stdout.readline().split()[2].removeprefix("grpc=")
+            assert answers(tls(folder, address, client="client"))
+            assert not answers(tls(folder, address))
+            assert not answers(tls(folder, address, client="other"))
+            assert not answers(grpc.insecure_channel(address))
+        finally:
+            switch.terminate()
 
 
 @pytest.mark.parametrize(

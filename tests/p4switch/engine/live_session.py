@@ -54,6 +54,15 @@ class Host:
         self.run(f"ip address add {self.address}/16 dev eth0")
         self.run("ip link set eth0 up")
 
+    def checksum_errors(self) -> int:
+        """UDP datagrams that its kernel has dropped for a wrong checksum."""
+        names, values = (
+            line.split()
+            for line in Path(f"/proc/{self.process.pid}/net/snmp").read_text().splitlines()
+            if line.startswith("Udp:")
+        )
+        return int(values[names.index("InCsumErrors")])
+
     def run(self, command: str) -> None:
         run(f"nsenter -t {self.process.pid} -n {command}")
 
@@ -305,6 +314,7 @@ def links(one: Host, other: Host, config: str) -> dict[str, Any]:
     """One superframe over a link of each kind: what arrives, in which order, and what the switch says of it."""
     out = {
         "loss": LinkProperties(loss=0.3, seed=5),
+        "corruption": LinkProperties(corruption=0.3, seed=5),
         "duplication": LinkProperties(duplication=0.3, delay=1e-3, seed=5),
         "reordering": LinkProperties(reordering=0.5, displacement=5e-3, seed=5),
         "queue": LinkProperties(rate=1e7, queue_bytes=20_000),
@@ -317,11 +327,12 @@ def links(one: Host, other: Host, config: str) -> dict[str, Any]:
             switch = forwarding(config)
             switch.start({1: "s1", 2: "s2"}, links={(port, direction): properties})
             numbered = Numbered(one, other)
+            refused = other.checksum_errors()
             sent = numbered.send()
             expected = NUMBERS + link_at(switch, port, direction, offered=NUMBERS).duplicated
             before = link_at(switch, port, direction, offered=NUMBERS)
             expected -= before.lost + before.queue_dropped
-            arrived = numbered.receive(expected)
+            arrived = numbered.receive(expected - before.corrupted)
             after = link_at(switch, port, direction, sent=expected)
             frames = switch.port_statistics()[2]
             # Nothing held, nothing more to come: the switch can start anew with other properties.
@@ -332,6 +343,8 @@ def links(one: Host, other: Host, config: str) -> dict[str, Any]:
                 "numbers": [number for number, _ in arrived],
                 "marked": [number for number, marked in arrived if marked],
                 "counted": [after.lost, after.duplicated, after.reordered, after.queue_dropped, after.marked],
+                "corrupted": after.corrupted,
+                "refused by the host": other.checksum_errors() - refused,
                 "held": after.held,
                 "in time": name != "delay" or time.monotonic() - sent >= properties.delay,
                 "in superframes": frames.sent_frames < frames.sent / 2,

@@ -129,9 +129,13 @@ def test_emulated_links(files: Callable[[str], Path]) -> None:
 
         lost = [n for n in everything if drawn(n, 0) < 0.3]
         twice = [n for n in everything if drawn(n, 2) < 0.3]
+        corrupted = [n for n in everything if drawn(n, 1) < 0.3]
+        flipped = [int(drawn(n, 9) * 8 * 1042) // 8 for n in corrupted]
+        assert min(flipped) >= 34  # none in Ethernet's header or IPv4's, which others look at
         late = {n: drawn(n, 4) * 5e-3 for n in everything if drawn(n, 3) < 0.5}
         expected = {
             "loss": ([n for n in everything if n not in lost], [], [len(lost), 0, 0, 0, 0]),
+            "corruption": ([n for n in everything if n not in corrupted], [], [0] * 5),
             "duplication": (sorted(everything + twice), [], [0, len(twice), 0, 0, 0]),
             "reordering": (
                 sorted(everything, key=lambda n: (late.get(n, 0), n)),
@@ -148,6 +152,8 @@ def test_emulated_links(files: Callable[[str], Path]) -> None:
             assert found["marked"] == marked, (name, direction)
             assert found["counted"] == counted, (name, direction)
             assert found["held"] == 0
+            both = len(corrupted) if name == "corruption" else 0
+            assert (found["corrupted"], found["refused by the host"]) == (both, both)
             assert found["in time"]
             assert found["changed"], (name, direction)
         assert seen[f"delay {direction}"]["in superframes"]

@@ -245,3 +245,54 @@ def test_an_action_that_a_control_calls_as_well_has_its_parameters_in_a_table(pr
     primary.set_pipeline(called.config)
     primary.insert(called.entry("t", called.exact(3), action=called.action("forward", b"\x05")))
     assert len(primary.read(called.entry("t"))) == 1
+
+
+# A program is data, whoever sends it.
+
+
+def changed(program, change):
+    document = json.loads(program.device_config)
+    change(document)
+    return p4r.ForwardingPipelineConfig(p4info=program.p4info, p4_device_config=json.dumps(document).encode())
+
+
+def test_a_name_cannot_bring_code_along(primary, program, tmp_path):
+    """Not even to be verified: a comment that ends early, then a function that runs when the library is loaded."""
+    canary = tmp_path / "canary"
+    code = f'*/\n__attribute__((constructor)) static void f(void) {{ system("touch {canary}"); }}\n/*'
+    hostile = changed(program, lambda document: document["header_types"][-1].update(name=code))
+    refused = primary.refusal(primary.set_pipeline, hostile, "VERIFY")
+    assert refused.code is grpc.StatusCode.INVALID_ARGUMENT
+    assert "cannot be in a name" in refused.message
+    assert not canary.exists()
+
+
+@pytest.mark.parametrize(
+    ("device_config", "why"),
+    [
+        (b'{"a":' * 100_000, "nested too deeply"),
+        (b"{" + b" " * (64 << 20), "bytes, and may have"),
+        (json.dumps({"\ud800" * 100_000: 1}).encode(), "version 2.x is needed"),
+    ],
+)
+def test_a_document_made_to_explode_is_refused(primary, program, device_config, why):
+    config = p4r.ForwardingPipelineConfig(p4info=program.p4info, p4_device_config=device_config)
+    refused = primary.refusal(primary.set_pipeline, config, "VERIFY")
+    assert refused.code is grpc.StatusCode.INVALID_ARGUMENT
+    assert why in refused.message
+
+
+def test_state_beyond_the_machine_s_memory_is_refused(primary, program):
+    register = {"name": "r", "id": 99, "size": 2**32 - 1, "bitwidth": 64}
+    large = changed(program, lambda document: document["register_arrays"].append(register))
+    refused = primary.refusal(primary.set_pipeline, large, "VERIFY")
+    assert refused.code is grpc.StatusCode.INVALID_ARGUMENT
+    assert "register array r takes 32767 MiB" in refused.message
+
+
+def test_a_compilation_beyond_its_limits_is_an_error_of_its_own(primary, program, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("p4switch.toolchain.MAX_MEMORY", 16 << 20)
+    refused = primary.refusal(primary.set_pipeline, program.config, "VERIFY")
+    assert refused.code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert "MiB of memory" in refused.message

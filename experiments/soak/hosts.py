@@ -1,0 +1,68 @@
+"""A host in soak: its worker, what a worker of an earlier grant still does there, and a stranger's packets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.soak.strangers import Stranger
+from experiments.stations import Frames, WorkerStation
+from topologies.virtual.segments import segments
+from workers.collective import CollectiveError
+
+
+class SoakHost:
+    """A Station. error: with which the worker has failed. earlier: one of an earlier grant, on until `until`."""
+
+    def __init__(
+        self,
+        station: WorkerStation[Any],
+        stranger: Stranger | None,
+        earlier: SoakHost | None = None,
+        until: float = 0.0,
+    ) -> None:
+        self.station = station
+        self.error: CollectiveError | None = None
+        self._stranger = stranger
+        self._earlier = earlier
+        self._until = until
+
+    @property
+    def done(self) -> bool:
+        """Whether all sums are there, or none more will be."""
+        return self.station.finished or self.error is not None
+
+    def receive(self, frames: Frames, lengths: NDArray[np.int64], now: float) -> None:
+        """See Station."""
+        if self._earlier:
+            self._earlier.receive(frames, lengths, now)
+        for part in segments(lengths):
+            batch = frames[part, : int(lengths[part.start])]
+            forged = self._stranger.into(batch) if self._stranger else []
+            for one in (*forged, batch):
+                if self.error is None:
+                    self.station.receive(one, np.full(len(one), one.shape[1]), now)
+
+    def frames_to_send(self, now: float) -> list[Frames]:
+        """See Station."""
+        if self._earlier and now >= self._until:
+            self._earlier = None
+        sent = self._earlier.frames_to_send(now) if self._earlier else []
+        if self.error is None:
+            try:
+                own = self.station.frames_to_send(now)
+            except CollectiveError as error:
+                self.error = error
+            else:
+                sent = [*sent, *(self._stranger.out_of(own) if self._stranger else ()), *own]
+        return sent
+
+    def deadline(self) -> float | None:
+        """See Station."""
+        times = [self._earlier.deadline()] if self._earlier else []
+        if self.error is None:
+            times.append(self.station.deadline())
+        known = [time for time in times if time is not None]
+        return min(known) if known else None

@@ -1,0 +1,84 @@
+"""The program with a defect in it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+from experiments.compilers import PROGRAM
+from p4compiler import compile_file
+from p4switch.engine import Engine
+
+
+def mutant(folder: Path, file: str, old: str, new: str) -> Engine:
+    """The program with `old` (a regular expression) replaced in one of its files."""
+    folder /= "p4src"
+    shutil.copytree(PROGRAM.parent, folder, dirs_exist_ok=True)
+    path = folder / file
+    text, count = re.subn(old, new, path.read_text())
+    assert count, f"{old} is not in {file}"
+    path.write_text(text)
+    # Without the folder in it the program is the same each time, and compiled once.
+    text = compile_file(folder / PROGRAM.name).json_text().replace(f"{folder}/", "")
+    return Engine.load(text.encode())
+
+
+# The file, what is there, and what takes its place.
+PROGRAM_MUTANTS = {
+    # As in SwitchML: whatever comes for a slot and version is taken for a part of the chunk that is there.
+    "no chunk tag": (
+        "aggregation.p4",
+        r"read_cell\(\);",
+        "read_cell(); if (stored_chunk > hdr.switchml.chunk) { hdr.switchml.chunk = stored_chunk; }",
+    ),
+    "a chunk tag of 16 bits": (
+        "aggregation.p4",
+        r"stored_chunk (<|>|!=) hdr\.switchml\.chunk",
+        r"stored_chunk[15:0] \1 hdr.switchml.chunk[15:0]",
+    ),
+    "admission without the chunk range": (
+        "aggregation.p4",
+        r"hdr\.switchml\.chunk < job_first_chunk \|\| hdr\.switchml\.chunk > job_last_chunk",
+        "false",
+    ),
+    "old chunks let through": ("aggregation.p4", r"stored_chunk > hdr\.switchml\.chunk", "false"),
+    "no re-serve": (
+        "aggregation.p4",
+        r"load_cell\(\);\s+serve_result\(\);",
+        "meta.reason = REASON_DUPLICATE;",
+    ),
+    "partial sum not sent up again": (
+        "aggregation.p4",
+        r"load_cell\(\);\s+send_up\(\);",
+        "meta.reason = REASON_DUPLICATE;",
+    ),
+    "saturation ignored": ("values.p4", r"\|\+\|", "+"),
+    "a negative overflow wraps": (
+        "values.p4",
+        r"values\.v##i = \(int<32>\)stored \|\+\| values\.v##i;",
+        "values.v##i = values.v##i < 0 ? (int<32>)(stored + (bit<32>)values.v##i) : (int<32>)stored |+| values.v##i;",
+    ),
+    "an earlier saturation forgotten": (
+        "aggregation.p4",
+        r"hdr\.switchml\.saturated \| stored_saturated",
+        "hdr.switchml.saturated",
+    ),
+    "not quantizable forgotten": (
+        "aggregation.p4",
+        r"hdr\.exponents\.not_quantizable \| stored_not_quantizable",
+        "hdr.exponents.not_quantizable",
+    ),
+    "UDP checksum not verified": ("parser.p4", r"hdr\.udp\.checksum != 0, \{", "false, {"),
+    "retransmissions added again": ("aggregation.p4", r"\(seen & sender_bit\) == 0", "true"),
+    "added to a stored result": (
+        "aggregation.p4",
+        r"else if \(done == 1\)",
+        "else if (done == 1 && (seen & sender_bit) != 0)",
+    ),
+    "incomplete chunks kept": (
+        "aggregation.p4",
+        r"stored_chunk < hdr\.switchml\.chunk \|\|",
+        "(stored_chunk < hdr.switchml.chunk && done == 1) ||",
+    ),
+}

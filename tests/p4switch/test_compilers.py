@@ -1,0 +1,72 @@
+"""The runtime's C, the workers' and that of every program here compile without a warning, with every compiler that is here."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from p4compiler import compile_file
+from p4switch.codegen import translate
+from p4switch.reader import read_program
+from p4switch.toolchain import RUNTIME
+
+ROOT = Path(__file__).parents[2]
+WORKERS = sorted((ROOT / "workers").glob("*.c"))
+PROGRAMS = [ROOT / "p4src" / "fanin.p4", *sorted((ROOT / "tests/p4switch").rglob("*.p4"))]
+WARNINGS = ("-std=gnu11", "-fPIC", "-pthread", "-Wall", "-Wextra", "-Werror")
+COMPILERS = [
+    *(f"gcc-{version}" for version in range(11, 16)),
+    *(f"clang-{version}" for version in range(14, 21)),
+    "aarch64-linux-gnu-gcc",
+    "clang --target=aarch64-linux-gnu",
+]
+
+
+@pytest.fixture(params=COMPILERS)
+def compiler(request: pytest.FixtureRequest) -> list[str]:
+    """A command; skipped where it is not installed, or has no headers for its target."""
+    command: list[str] = request.param.split()
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"{command[0]} is not here: apt-get install {command[0].replace('-gcc', '')}")
+    works = subprocess.run(
+        [*command, "-fsyntax-only", "-x", "c", "-"],
+        input="#include <stdlib.h>",
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+    if works.returncode:
+        pytest.skip(f"{request.param} has no headers for its target: apt-get install libc6-dev-arm64-cross")
+    return command
+
+
+def warnings(command: list[str], *arguments: str | Path) -> str:
+    """What the compiler says about C files, and that it refuses them."""
+    done = subprocess.run([*command, *WARNINGS, *arguments], capture_output=True, text=True, check=False)
+    return done.stderr if done.returncode or done.stderr else ""
+
+
+@pytest.fixture(scope="module")
+def generated(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The C of every program, traced and not."""
+    folder, files = tmp_path_factory.mktemp("generated"), []
+    for number, path in enumerate(PROGRAMS):
+        program = read_program(compile_file(path).json_text().encode())
+        for traced in (False, True):
+            files.append(folder / f"{number}-{path.stem}{'-traced' if traced else ''}.c")
+            files[-1].write_text(translate(program, traced=traced), encoding="utf-8")
+    return files
+
+
+@pytest.mark.parametrize("sources", [sorted(RUNTIME.glob("*.c")), WORKERS], ids=["runtime", "workers"])
+def test_ours(compiler: list[str], sources: list[Path], tmp_path: Path) -> None:
+    """With optimization: some warnings come from it."""
+    for source in sources:
+        assert not warnings(compiler, "-O2", "-S", "-o", tmp_path / "x.s", source)
+
+
+def test_generated(compiler: list[str], generated: list[Path]) -> None:
+    assert not warnings(compiler, "-fsyntax-only", "-I", RUNTIME, *generated)
