@@ -63,6 +63,7 @@ def up(
     from controller.errors import ControllerError
     from experiments.compilers import PROGRAM, compile_program
     from experiments.targets import target
+    from fanin.progress import console
     from p4compiler import CompileError
     from topologies.mininet_net import MininetNetwork
 
@@ -71,7 +72,13 @@ def up(
         link_rate = on.rate if rate is None else round(rate * 1e6)
         topology = leaf_spine(spines, leaves, in_each, rate=link_rate, offload=offload)
         program = compile_program(PROGRAM, compiler)
-        with MininetNetwork(topology, on.launcher, logs, pcap) as network:
+        with (
+            console.status("starting the network") as status,
+            MininetNetwork(
+                topology, on.launcher, logs, pcap, lambda who: status.update(f"waiting for {who}")
+            ) as network,
+        ):
+            status.stop()
             asyncio.run(_keep_up(network, program.p4info, program.device_config, on))
     except (TopologyError, ToolError, CompileError, NetworkError, ControllerError) as error:
         raise typer.Exit(_fail(error)) from None
