@@ -75,6 +75,16 @@ def test_a_packet_out_passes_the_program_and_comes_in_again(controller):
     assert metadata == [0x0102 >> 7, 0x0102 & 0x7F]
 
 
+def test_a_packet_out_that_is_too_long_is_refused_on_the_stream(controller):
+    """And the stream goes on."""
+    controller.send(packet=packet_out(255, bytes(65600)))
+    error = controller.receive().error
+    assert error.canonical_code == INVALID
+    assert "at most 65600" in error.message
+    controller.send(packet=packet_out(255, b"\x01\x02" + FRAME))
+    assert received(controller)[0] == FRAME
+
+
 @pytest.mark.usefixtures("controller")
 def test_only_the_primary_sends_packets(connect):
     backup = connect()
