@@ -1,4 +1,4 @@
-"""The runtime's C, the workers' and that of every program here compile without a warning, with every compiler that is here."""
+"""The runtime's C, the workers' and that of every program here compile without a warning, with all compilers here."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ hostile = st.sampled_from(HOSTILE) | st.tuples(
 numbers = st.sampled_from(
     [0, 1, -1, 7, 2**31, 2**32 - 1, 2**32, 2**64, 10**30, True, 1.5, float("inf"), None]
 )
-anything = (
+anything: st.SearchStrategy[Any] = (
     hostile
     | numbers
     | st.integers(-(2**70), 2**70).map(hex)
