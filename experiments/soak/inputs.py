@@ -23,7 +23,7 @@ def make_inputs(seed: int, job: int, work: Work) -> list[list[Vector]]:
     draw = np.random.Generator(np.random.PCG64([seed, 2, job]))
     # Exponents that differ from worker to worker, and from block to block a little more in each step.
     scales = np.exp2(draw.integers(-20, 20, (work.workers, 1))).astype(np.float32)
-    signs = draw.integers(3)
+    signs = int(draw.integers(3))
     inputs = []
     for elements in work.elements:
         values = draw.random((work.workers, elements), np.float32) * np.float32(2) - np.float32(1)
@@ -55,7 +55,7 @@ def _sprinkle(draw: np.random.Generator, values: NDArray[np.float32], work: Work
             if kind < 0.1:
                 block[:] = draw.choice(_WHOLE)
             elif kind < 0.15:
-                block[draw.integers(len(block))] = draw.choice(_ONE)
+                block[draw.integers(len(block))] = _ONE[draw.integers(len(_ONE))]
 
 
 def _blocks(row: NDArray[np.float32], values: int) -> list[NDArray[np.float32]]:

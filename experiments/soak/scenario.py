@@ -248,7 +248,10 @@ def _draw_mishaps(draw: random.Random, scenario: Scenario) -> Scenario:
         )
         scenario = replace(scenario, regrants=regrants)
     elif kind == "registers":
-        lost = (Restart(draw.randrange(8), draw.uniform(0, 6e-3)) for _ in range(draw.choice((1, 3, 8))))
+        # Those of leaves below a root may be lost again and again: the root has the results.
+        leaves = len(scenario.racks)
+        switches, times = (leaves, 40) if leaves > 1 and draw.random() < 0.7 else (8, draw.choice((1, 3, 8)))
+        lost = (Restart(draw.randrange(switches), draw.uniform(0, 1e-2)) for _ in range(times))
         scenario = replace(scenario, registers_lost=tuple(lost), restarts=())
     elif kind == "mismatch" and scenario.jobs[0].workers > 1:
         of = draw.choice(("elements", "window", "values", "workers"))

@@ -63,7 +63,8 @@ class Stranger:
     # -- damaged and malformed: as they are, with a wrong checksum or length
 
     def _flipped(self, frame: _Frame) -> _Frame:
-        return flip_bits(frame[np.newaxis], np.array([len(frame)]), self._draw.random(1))[0]
+        flipped: _Frame = flip_bits(frame[np.newaxis], np.array([len(frame)]), self._draw.random(1))[0]
+        return flipped
 
     def _truncated(self, frame: _Frame) -> _Frame:
         return frame[: self._draw.integers(14, len(frame))]
@@ -121,7 +122,8 @@ class Stranger:
 
     def _destination(self, frame: _Frame) -> _Frame:
         """Another switch, or another host."""
-        nodes = [node.ip.packed for node in (*self._topology.switches, *self._topology.hosts)]
+        nodes = [switch.ip.packed for switch in self._topology.switches]
+        nodes += [host.ip.packed for host in self._topology.hosts]
         others = [ip for ip in nodes if ip not in (self._host.gateway.packed, self._host.ip.packed)]
         if others:
             frame[_IP_DESTINATION:_UDP_SOURCE] = np.frombuffer(self._draw.choice(others), np.uint8)
