@@ -65,9 +65,9 @@ class QuantizedSum:
 
     def wrong(self, output: Vector) -> _Flags:
         """Which elements of what a worker has got are not as promised."""
-        y = np.zeros(self.integers.size, np.float32)
-        y[: self.length] = output
-        y = y.reshape(self.integers.shape)
+        flat = np.zeros(self.integers.size, np.float32)
+        flat[: self.length] = output
+        y = flat.reshape(self.integers.shape)
         right, undefined = self._results(), np.isnan(y)
         finite = np.isfinite(y)
         half_ulps = (
@@ -115,7 +115,7 @@ class QuantizedSums:
         floats = [_floats(_blocks(x, self._values)) for x in inputs]
         own = np.array([_block_exponents(x, counted) for x in floats])
         bad = own > LARGEST_EXPONENT
-        undefined = bad.any(axis=0)
+        undefined: _Flags = np.any(bad, axis=0)
         own[bad] = SMALLEST_EXPONENT
         exponents = largest = own.max(axis=0)
         blocks = len(largest)
@@ -127,7 +127,8 @@ class QuantizedSums:
             first = _totals(floats, expected, bad | (own > expected), counted)
             fits = (largest <= expected) & (expected <= largest + SLACK) & ~undefined
             again = totals.saturated(~fits)
-            saturated = tuple(map(sum, zip(first.saturated(), again, strict=True)))
+            least, most = first.saturated()
+            saturated = (least + again[0], most + again[1])
             totals = _Totals(
                 *(np.where(fits[:, np.newaxis], a, b) for a, b in zip(first, totals, strict=True))
             )
@@ -144,7 +145,7 @@ class QuantizedSums:
             exponents=exponents,
             undefined=undefined,
             exact=_exact(floats) if counted >= len(inputs) else None,
-            saturated=(saturated[0], saturated[1]),
+            saturated=saturated,
             chunks=chunks,
         )
 

@@ -80,7 +80,7 @@ class SoakFabric(Fabric):
             self._strangers.append(stranger)
         earlier = self.hosts.get(host) if self.lingering else None
         self.hosts[host] = SoakHost(station, stranger, earlier, start + self.lingering)
-        self.network.replace_station(host, self.hosts[host], start)  # type: ignore[arg-type]
+        self.network.replace_station(host, self.hosts[host], start)
 
     def run(self, limit: float) -> bool:
         """Until every worker has all its sums or has failed: True. False: not by `limit` (seconds)."""

@@ -394,10 +394,8 @@ def explore(world: World) -> dict[State, int]:
         after = following.setdefault(state, set())
         for other in after:
             reach(other, packets)
-        events = (world.arrival(state, number) for number in _bits(new))
-        if before is None:
-            events = chain(world.spontaneous(state), events)
-        for other, sent in events:
+        arrivals = (world.arrival(state, number) for number in _bits(new))
+        for other, sent in chain(world.spontaneous(state) if before is None else (), arrivals):
             if other != state:
                 after.add(other)
             reach(other, packets | sent)
