@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from controller.telemetry import Reason
-from experiments.expected_sums import expected_sum
+from experiments.expected_sums import wrong
 from experiments.stations import Vector
 from experiments.virtual import Cluster, ClusterSpec, load_switch
 from p4switch.engine import Engine
@@ -43,13 +43,17 @@ def run(
     return cluster
 
 
+def check_sums(cluster: Cluster, seed: int) -> None:
+    for station in cluster.stations:
+        assert not wrong(cluster.spec, inputs(seed, 20_000), station.outputs[0]).any()
+
+
 @pytest.mark.parametrize("values", [64, 256])
 def test_sums_are_those_without_corruption(switch: Engine, values: int) -> None:
     dropped = 0
     for seed in range(20):
         cluster = run(switch, seed, Faults(corruption=0.02), values=values)
-        exact = expected_sum(cluster.spec, inputs(seed, 20_000))
-        assert all(station.outputs[0].tobytes() == exact.tobytes() for station in cluster.stations)
+        check_sums(cluster, seed)
         assert cluster.network.faults["corruption"] > 0
         dropped += cluster.drops()[Reason.BAD_CHECKSUM]
     assert dropped > 0
@@ -60,8 +64,7 @@ def test_those_of_hosts_too(switch: Engine, algorithm: Algorithm) -> None:
     """A switch forwards what it does not look at; the host drops it."""
     for seed in range(5):
         cluster = run(switch, seed, Faults(corruption=0.01), algorithm)
-        exact = expected_sum(cluster.spec, inputs(seed, 20_000))
-        assert all(station.outputs[0].tobytes() == exact.tobytes() for station in cluster.stations)
+        check_sums(cluster, seed)
         assert sum(station.not_ours for station in cluster.stations) > 0
 
 
@@ -69,8 +72,7 @@ def test_with_every_other_fault_besides(switch: Engine) -> None:
     faults = Faults(corruption=0.05, loss=0.01, duplication=0.05, reordering=0.05, displacement=1e-5)
     for seed in range(10):
         cluster = run(switch, seed, faults)
-        exact = expected_sum(cluster.spec, inputs(seed, 20_000))
-        assert all(station.outputs[0].tobytes() == exact.tobytes() for station in cluster.stations)
+        check_sums(cluster, seed)
 
 
 def test_a_seed_has_one_history(switch: Engine) -> None:
