@@ -15,11 +15,11 @@ Compiler = Literal["embedded", "p4c"]
 
 
 class ToolError(RuntimeError):
-    """A program is not here, or fails: the message holds what it said."""
+    """A program is not installed, or fails: the message holds what it said."""
 
 
 class ToolMissingError(ToolError):
-    """A program is not here; the message says how to get it."""
+    """A program is not installed; the message says how to get it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +35,14 @@ class Tool:
         """The words of its command line.
 
         Raises:
-            ToolMissingError: it is not here.
+            ToolMissingError: it is not installed.
         """
         words = shlex.split(os.environ.get(self.variable, "")) or [self.command]
         if shutil.which(words[0]) is not None:
             return words
         set_to = f" ({self.variable} is {os.environ[self.variable]!r})" if self.variable in os.environ else ""
         raise ToolMissingError(
-            f"{self.name} is not here: no command {words[0]}{set_to}. {packages()}; or build it from "
+            f"{self.name} is not installed: there is no command {words[0]}{set_to}. {packages()}; or build it from "
             f"{self.source}. Installed elsewhere: {self.variable}=/path/to/{self.command}"
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import platform
 import sys
 from pathlib import Path
 from typing import Any
@@ -102,10 +103,16 @@ def test_bmv2_is_found_by_a_variable_with_options(tmp_path, monkeypatch):
     ]
 
 
-def test_an_absent_bmv2_says_how_to_get_it(monkeypatch):
+@pytest.mark.parametrize(
+    ("release", "hint"),
+    [("22.04", "sudo ./p4lang-packages.sh installs"), ("24.04", "none known for Ubuntu 24.04")],
+)
+def test_an_absent_bmv2_says_how_to_get_it(monkeypatch, release: str, hint: str):
     monkeypatch.delenv("FANIN_BMV2", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(ToolError, match="apt-get install p4lang-bmv2"):
+    names = {"ID": "ubuntu", "VERSION_ID": release, "PRETTY_NAME": f"Ubuntu {release}"}
+    monkeypatch.setattr(platform, "freedesktop_os_release", lambda: names)
+    with pytest.raises(ToolError, match=f"BMv2 is not installed: .*{hint}.*or build it from https://"):
         target("bmv2")
 
 
