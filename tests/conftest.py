@@ -28,7 +28,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             except ToolError as error:
                 pytest.skip(str(error))
     if item.get_closest_marker("tshark") and shutil.which("tshark") is None:
-        pytest.skip("tshark is not here: apt-get install tshark")
+        pytest.skip("tshark is not installed: apt-get install tshark")
 
 
 @pytest.fixture(scope="session")

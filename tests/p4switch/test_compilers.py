@@ -30,7 +30,7 @@ def compiler(request: pytest.FixtureRequest) -> list[str]:
     """A command; skipped where it is not installed, or has no headers for its target."""
     command: list[str] = request.param.split()
     if shutil.which(command[0]) is None:
-        pytest.skip(f"{command[0]} is not here: apt-get install {command[0].replace('-gcc', '')}")
+        pytest.skip(f"{command[0]} is not installed: apt-get install {command[0].replace('-gcc', '')}")
     works = subprocess.run(
         [*command, "-fsyntax-only", "-x", "c", "-"],
         input="#include <stdlib.h>",

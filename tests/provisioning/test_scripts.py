@@ -17,7 +17,7 @@ SCRIPTS = sorted(path.relative_to(ROOT) for folder in (ROOT, ROOT / "vm") for pa
 def test_shellcheck_has_no_complaint(script: Path) -> None:
     subprocess.run(["sh", "-n", ROOT / script], check=True)
     if shutil.which("shellcheck") is None:
-        pytest.skip("shellcheck is not here")
+        pytest.skip("shellcheck is not installed")
     done = subprocess.run(["shellcheck", ROOT / script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
 

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-pytestmark = pytest.mark.skipif(shutil.which("vagrant") is None, reason="vagrant is not here")
+pytestmark = pytest.mark.skipif(shutil.which("vagrant") is None, reason="vagrant is not installed")
 
 
 def vagrant(home: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
