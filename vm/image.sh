@@ -10,12 +10,18 @@ set -eu
 distribution=$1 pip=$2
 here=$(cd "$(dirname "$0")" && pwd)
 tree=$(dirname "$here")
-mirror=http://deb.debian.org/debian
 
 fail() {
     echo "test-vm: $*" >&2
     exit 1
 }
+
+# Debian's archive as this machine reaches it, if it runs Debian.
+# shellcheck source=/dev/null
+codename=$(. /etc/os-release && [ "$ID" = debian ] && echo "$VERSION_CODENAME") || codename=none
+mirror=${DEBIAN_MIRROR:-$(apt-get indextargets --format '$(RELEASE) $(REPO_URI)' 'Created-By: Packages' |
+    sed -n "s/^$codename //p" | head -n 1)}
+[ -n "$mirror" ] || fail "set DEBIAN_MIRROR to the address of an archive of Debian"
 
 # The suites whose kernels it gets. Debian 11's runs under Debian 12's programs: its own Python is too old for fanin.
 case $distribution in
