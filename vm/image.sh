@@ -17,7 +17,7 @@ fail() {
 }
 
 # Debian's archive as this machine reaches it, if it runs Debian.
-# shellcheck source=/dev/null
+# shellcheck source=/dev/null disable=SC2016
 codename=$(. /etc/os-release && [ "$ID" = debian ] && echo "$VERSION_CODENAME") || codename=none
 mirror=${DEBIAN_MIRROR:-$(apt-get indextargets --format '$(RELEASE) $(REPO_URI)' 'Created-By: Packages' |
     sed -n "s/^$codename //p" | head -n 1)}
