@@ -17,8 +17,9 @@ fail() {
 }
 
 # Debian's archive as this machine reaches it, if it runs Debian.
-# shellcheck source=/dev/null disable=SC2016
+# shellcheck source=/dev/null
 codename=$(. /etc/os-release && [ "$ID" = debian ] && echo "$VERSION_CODENAME") || codename=none
+# shellcheck disable=SC2016
 mirror=${DEBIAN_MIRROR:-$(apt-get indextargets --format '$(RELEASE) $(REPO_URI)' 'Created-By: Packages' |
     sed -n "s/^$codename //p" | head -n 1)}
 [ -n "$mirror" ] || fail "set DEBIAN_MIRROR to the address of an archive of Debian"
