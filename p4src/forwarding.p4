@@ -19,8 +19,8 @@ control Forwarding(inout headers_t hdr, inout metadata_t meta, inout standard_me
         hdr.ipv4.ttl = hdr.ipv4.ttl - 1;
         standard_metadata.egress_spec = port;
     }
-    // Switches speak to their neighbours in the tree only: what comes from further away in their name is forged, and a
-    // worker would take it for a result.
+    // Switches speak to their neighbours in the tree only: what is to be passed on in their name is forged, and a worker
+    // would take it for a result.
     action forged() {
         meta.reason = REASON_FORGED;
     }
@@ -79,7 +79,7 @@ control Forwarding(inout headers_t hdr, inout metadata_t meta, inout standard_me
         if (hdr.ipv4.isValid()) {
             if (hdr.ipv4.ttl <= 1) {
                 meta.reason = REASON_TTL;
-            } else if (!switches.apply().hit) {
+            } else {
                 switch (ipv4_lpm.apply().action_run) {
                     ecmp: { ecmp_nexthop.apply(); }
                     own_address: {
@@ -88,6 +88,9 @@ control Forwarding(inout headers_t hdr, inout metadata_t meta, inout standard_me
                             meta.reason = REASON_BAD_SIZE;
                         }
                     }
+                }
+                if (meta.reason == REASON_NONE) {
+                    switches.apply();
                 }
             }
         } else if (hdr.arp.isValid() && hdr.arp.operation == ARP_REQUEST) {

@@ -355,6 +355,14 @@ class TestStrangers:
         assert switch.engine.process(one.port, bytes(forged)) == []
         assert switch.drops() == {"FORGED": 1}
 
+    def test_what_a_switch_itself_sends_under_an_old_lease_is_not_called_forged(
+        self, switch: SwitchUnderTest
+    ) -> None:
+        switch.join(2, root=False)
+        switch.insert("ingress.forwarding.switches", (ipv4(PARENT_IP),), "forged")
+        assert switch.send_from_parent(Message(block(9), RESULT, lease=2)) == []
+        assert switch.drops() == {"NOT_ADMITTED": 1}
+
     def test_updates_in_a_members_name_come_in_by_the_wrong_port(self, switch: SwitchUnderTest) -> None:
         one, two = switch.join(2)
         stranger = 7
