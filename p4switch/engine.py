@@ -17,6 +17,7 @@ from p4switch.action_profile import ProfileState
 from p4switch.batch import BatchProcessor, Departures
 from p4switch.codegen import translate
 from p4switch.codegen.layout import cell_bytes
+from p4switch.codegen.limits import check_limits
 from p4switch.entries import (
     AS_THEY_ARE,
     Clones,
@@ -41,7 +42,6 @@ from p4switch.meters import Meter
 from p4switch.program import LONGEST_PACKET, Program, RegisterArray
 from p4switch.reader import read_program
 from p4switch.replicas import ReplicaGroups
-from p4switch.sizes import check_sizes
 from p4switch.toolchain import compile_program
 from p4switch.trace.conditions import parse_conditions
 from p4switch.trace.tracer import Tracer
@@ -114,7 +114,7 @@ class Engine:
         with ThreadPoolExecutor(1) as executor:
             making = executor.submit(runtime)  # which is compiled at the same time, if it has to be
             program = read_program(config)
-            check_sizes(program)
+            check_limits(program)  # a machine with more memory may have filled the cache
             library = load_program(compile_program(config, lambda: translate(program)))
             making.result()
         return cls(program, config, library, cpu_port, drop_port, seed)

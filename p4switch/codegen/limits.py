@@ -1,19 +1,23 @@
-"""What a program may ask for at most: no more than its generated code, its state and its packets have room for."""
+"""What a program may ask for at most: no more than its generated code, its state and its packets have room for.
+
+The reader has refused fields and numbers that are too wide (reader/values.py).
+"""
 
 from __future__ import annotations
+
+import os
 
 from p4switch.codegen.layout import cell_bytes, packet_headers
 from p4switch.expressions import Constant, Field, HeaderName
 from p4switch.program import LONGEST_PACKET, Calculation, FieldList, Program, ProgramError
 
-MAX_FIELD_BITS = 1 << 16
 MAX_HEADER_BYTES = (1 << 16) - 1
 MAX_HEADERS = (1 << 16) - 1
 MAX_HEADERS_BYTES = 1 << 20  # of all instances together, and of all that the deparser may emit
 MAX_INPUT_BYTES = LONGEST_PACKET  # of a hash or digest, without the payload
 MAX_KEY_BITS = 1 << 16  # of a table, or of a parser state
 MAX_PARAMETER_BITS = 1 << 16  # of an action
-MAX_STATE_BYTES = 1 << 30  # registers, counters and meters
+MAX_STATE_BYTES = 1 << 30  # registers, counters and meters; on a small machine half of its memory
 COUNTER_BYTES, METER_BYTES = 16, 144  # struct counter in runtime/switch.h, struct meter in runtime/meter.h
 
 
@@ -21,10 +25,6 @@ def check_limits(program: Program) -> None:
     """Raises ProgramError with the name of what is too large, and how large it may be."""
     _check_headers(program)
     for action in program.actions.values():
-        for parameter in action.parameters:
-            _at_most(
-                f"parameter {parameter.name} of action {action.name}", parameter.width, MAX_FIELD_BITS, "bits"
-            )
         bits = sum(parameter.width for parameter in action.parameters)
         _at_most(f"action {action.name}: its parameters", bits, MAX_PARAMETER_BITS, "bits together")
     for table in program.tables.values():
@@ -75,10 +75,6 @@ def digest_bytes(program: Program, digest: FieldList) -> int:
 
 
 def _check_headers(program: Program) -> None:
-    for kind in program.header_types.values():
-        for field in kind.fields:
-            if not field.varying:
-                _at_most(f"field {kind.name}.{field.name}", field.width, MAX_FIELD_BITS, "bits")
     headers = packet_headers(program)
     for header in headers:
         _at_most(f"header type {header.type.name}", header.type.width // 8, MAX_HEADER_BYTES, "bytes")
@@ -90,8 +86,8 @@ def _check_headers(program: Program) -> None:
 
 
 def _check_state(program: Program) -> None:
-    for register in program.registers.values():
-        _at_most(f"register {register.name}", register.width, MAX_FIELD_BITS, "bits")
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    most = min(MAX_STATE_BYTES, memory // 2)
     arrays = [
         (f"register {r.name}", r.size, cell_bytes(program, r.width)) for r in program.registers.values()
     ]
@@ -100,10 +96,10 @@ def _check_state(program: Program) -> None:
     total = 0
     for name, size, cell in arrays:
         total += size * cell
-        if total > MAX_STATE_BYTES:
+        if total > most:
             raise ProgramError(
                 f"{name}: {size} cells of {cell} bytes, with what stands before it {total} bytes: "
-                f"registers, counters and meters have at most {MAX_STATE_BYTES} together"
+                f"registers, counters and meters have at most {most} together here"
             )
 
 

@@ -518,8 +518,8 @@ KEY = {"name": "call", "id": 0, "match_type": "exact"}
 TOO_LARGE = {
     "calculation c: its input: 66048 bytes, at most 65600": calculation([fields_of("h")] * 129),
     "calculation c: its input: 66560 bytes": calculation([fields_of("h", "header")] * 130),
-    "calculation c: its input: 75000 bytes": calculation(
-        [{"type": "hexstr", "value": "0x0", "bitwidth": 600000}]
+    "calculation c: its input: 67584 bytes": calculation(
+        [{"type": "hexstr", "value": "0x0", "bitwidth": 1 << 14}] * 33
     ),
     "calculation c: meta is metadata": calculation([fields_of("meta", "header")]),
     "digest d: its fields: 66048 bytes": document(
@@ -528,37 +528,36 @@ TOO_LARGE = {
         learn_lists=[{"id": 1, "name": "d", "elements": [field("h", "a")] * 129}],
     ),
     "header type h_t: 65536 bytes": document(
-        {"h": [["a", 8, False]] + [[f"f{n}", 1 << 15, False] for n in range(16)]}, []
+        {"h": [["a", 8, False]] + [[f"f{n}", 1 << 14, False] for n in range(32)]}, []
     ).replace(b'["a", 8', b'["a", 0'),
-    "field h_t.a: 65537 bits": document({"h": [["a", 65537, False], ["b", 7, False]]}, []),
-    "the program's headers: 1056768 bytes together": document(
-        {f"h{n}": [["a", 1 << 16, False]] for n in range(129)}, []
+    "the program's headers: 1050624 bytes together": document(
+        {f"h{n}": [["a", 1 << 14, False]] for n in range(513)}, []
     ),
-    "deparser deparser: its headers: 1056768 bytes together": document(
-        {"h": [["a", 1 << 16, False]]}, [], deparsers=[{"name": "deparser", "id": 0, "order": ["h"] * 129}]
+    "deparser deparser: its headers: 1050624 bytes together": document(
+        {"h": [["a", 1 << 14, False]]}, [], deparsers=[{"name": "deparser", "id": 0, "order": ["h"] * 513}]
     ),
-    "action act: its parameters: 80000 bits together": changed(
+    "action act: its parameters: 81920 bits together": changed(
         document({"h": BYTES}, []),
         lambda d: d["actions"].append(
             {
                 "name": "act",
                 "id": 7,
-                "runtime_data": [{"name": str(n), "bitwidth": 40000} for n in range(2)],
+                "runtime_data": [{"name": str(n), "bitwidth": 1 << 14} for n in range(5)],
                 "primitives": [],
             }
         ),
     ),
-    "table call: its keys: 131072 bits": changed(
-        document({"h": [["a", 1 << 16, False], ["b", 1 << 16, False]]}, []),
+    "table call: its keys: 81920 bits": changed(
+        document({"h": [[name, 1 << 14, False] for name in "abcde"]}, []),
         lambda d: d["pipelines"][0]["tables"][0].update(
-            key=[{"match_type": "exact", "target": ["h", f], "mask": None} for f in ("a", "b")],
+            key=[{"match_type": "exact", "target": ["h", f], "mask": None} for f in "abcde"],
             default_entry=None,
         ),
     ),
     "register r: 4294967295 cells of 8 bytes": document(
         {"h": BYTES}, [], register_arrays=[{"name": "r", "id": 0, "size": 2**32 - 1, "bitwidth": 64}]
     ),
-    "register r: 4294967295 bits": document(
+    "bitwidth of 'r' is 4294967295": document(
         {"h": BYTES}, [], register_arrays=[{"name": "r", "id": 0, "size": 1, "bitwidth": 2**32 - 1}]
     ),
     "counter c: 4294967295 cells": document(

@@ -287,7 +287,7 @@ def test_state_beyond_the_machine_s_memory_is_refused(primary, program):
     large = changed(program, lambda document: document["register_arrays"].append(register))
     refused = primary.refusal(primary.set_pipeline, large, "VERIFY")
     assert refused.code is grpc.StatusCode.INVALID_ARGUMENT
-    assert "register array r takes 32767 MiB" in refused.message
+    assert "register r: 4294967295 cells of 8 bytes" in refused.message
 
 
 def test_a_compilation_beyond_its_limits_is_an_error_of_its_own(primary, program, monkeypatch, tmp_path):
