@@ -20,6 +20,7 @@ class Wait(ctypes.Structure):
 
     _fields_ = (
         ("packet", ctypes.c_void_p),
+        ("room", ctypes.c_size_t),
         *((name, ctypes.c_uint64) for name in ("since", "until", "bytes")),
         *((name, ctypes.c_uint32) for name in ("found", "left")),
         ("checksum_offset", ctypes.c_uint16),
