@@ -76,6 +76,7 @@ class SoakFabric(Fabric):
                 lease,
                 scenario.strangers,
                 [scenario.seed, 3, number],
+                flips=not scenario.faults.corruption,
             )
             self._strangers.append(stranger)
         earlier = self.hosts.get(host) if self.lingering else None

@@ -22,11 +22,17 @@ _Frame = NDArray[np.uint8]
 
 
 class Stranger:
-    """At one host, whose worker holds `lease`. often: how often it takes up a batch of packets."""
+    """At one host, whose worker holds `lease`. often: how often it takes up a batch of packets.
 
-    def __init__(self, topology: Topology, host: Host, lease: Lease, often: float, seed: list[int]) -> None:
+    flips: whether it flips bits, which it must not where links do: a checksum need not find two in one packet.
+    """
+
+    def __init__(
+        self, topology: Topology, host: Host, lease: Lease, often: float, seed: list[int], *, flips: bool
+    ) -> None:
         self._draw = np.random.Generator(np.random.PCG64(seed))
         self._often = often
+        self._flips = flips
         self._lease = lease
         self._topology = topology
         self._host = host
@@ -62,7 +68,9 @@ class Stranger:
 
     # -- damaged and malformed: as they are, with a wrong checksum or length
 
-    def _flipped(self, frame: _Frame) -> _Frame:
+    def _flipped(self, frame: _Frame) -> _Frame | None:
+        if not self._flips:
+            return None
         flipped: _Frame = flip_bits(frame[np.newaxis], np.array([len(frame)]), self._draw.random(1))[0]
         return flipped
 
@@ -120,14 +128,15 @@ class Stranger:
         frame[_IP_SOURCE:_IP_DESTINATION] = np.frombuffer(self._draw.choice(others), np.uint8)
         return self._with_other_values(frame)
 
-    def _destination(self, frame: _Frame) -> _Frame:
+    def _destination(self, frame: _Frame) -> _Frame | None:
         """Another switch, or another host."""
         nodes = [switch.ip.packed for switch in self._topology.switches]
         nodes += [host.ip.packed for host in self._topology.hosts]
         others = [ip for ip in nodes if ip not in (self._host.gateway.packed, self._host.ip.packed)]
-        if others:
-            frame[_IP_DESTINATION:_UDP_SOURCE] = np.frombuffer(self._draw.choice(others), np.uint8)
-        return self._with_other_values(frame) if others else self._flipped(frame)
+        if not others:
+            return None
+        frame[_IP_DESTINATION:_UDP_SOURCE] = np.frombuffer(self._draw.choice(others), np.uint8)
+        return self._with_other_values(frame)
 
     def _result_for_another(self, frame: _Frame) -> _Frame | None:
         """In the name of its leaf."""
