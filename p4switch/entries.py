@@ -5,8 +5,10 @@ Values are unsigned integers as wide as the P4 field. Priorities have P4Runtime'
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from enum import Enum
+
+_MAX_TEXT = 200  # characters of a key in a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,15 @@ class EntryKey:
 
     match: tuple[Match, ...]
     priority: int = 0
+
+    def __str__(self) -> str:
+        """For messages, of any width: Python refuses to write very large numbers in decimal."""
+        matches = []
+        for match in self.match:
+            numbers = ("any" if number is None else f"{number:#x}" for number in astuple(match))
+            matches.append(f"{type(match).__name__.rstrip('_').lower()} {'/'.join(numbers)}")
+        text = ", ".join(matches)
+        return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}…"
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ class Values:
         self.in_parser = False
         self.types = [self._type(f"t{n}") for n in range(r.randint(2, 5))]
         if r.random() < 0.3:
-            self.types.append({"name": "bulk", "fields": [["all", 8 * r.choice([500, 2000, 8000]), False]]})
+            self.types.append({"name": "bulk", "fields": [["all", 8 * r.choice([100, 500, 1000]), False]]})
         self.packet_headers: list[Json] = []
         self.stacks: list[Json] = []
         self.unions: list[Json] = []

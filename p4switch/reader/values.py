@@ -9,7 +9,7 @@ from typing import Any
 from p4switch.program import ProgramError, Source
 
 Json = dict[str, Any]
-MAX_WIDTH = 1 << 14  # bits of a number; p4c's own limit is 2,048
+MAX_WIDTH = 1 << 13  # bits of a number, which Python writes in decimal, too; p4c's own limit is 2,048
 _MAX_DIGITS = 1 << 14  # hexadecimal: those of a whole transition key, too
 _MAX_NAME = 1024  # characters
 _DEEPEST = 12  # nested items in the name of one

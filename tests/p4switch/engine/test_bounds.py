@@ -490,7 +490,7 @@ def test_a_partial_checksum_behind_the_end_of_its_header_stays_inside_the_packet
 # When the program is loaded
 
 BYTES = [["a", 32, False], ["b", 32, False]]
-TWO = {"long": [["a", 16000, False]], "short": [["a", 8, False]]}
+TWO = {"long": [["a", 8000, False]], "short": [["a", 8, False]]}
 TWINS = {"one": [["a", 8, False], ["b", 24, False]], "two": [["c", 8, False], ["d", 24, False]]}
 
 
@@ -519,7 +519,7 @@ TOO_LARGE = {
     "calculation c: its input: 66048 bytes, at most 65600": calculation([fields_of("h")] * 129),
     "calculation c: its input: 66560 bytes": calculation([fields_of("h", "header")] * 130),
     "calculation c: its input: 67584 bytes": calculation(
-        [{"type": "hexstr", "value": "0x0", "bitwidth": 1 << 14}] * 33
+        [{"type": "hexstr", "value": "0x0", "bitwidth": 1 << 13}] * 66
     ),
     "calculation c: meta is metadata": calculation([fields_of("meta", "header")]),
     "digest d: its fields: 66048 bytes": document(
@@ -528,13 +528,13 @@ TOO_LARGE = {
         learn_lists=[{"id": 1, "name": "d", "elements": [field("h", "a")] * 129}],
     ),
     "header type h_t: 65536 bytes": document(
-        {"h": [["a", 8, False]] + [[f"f{n}", 1 << 14, False] for n in range(32)]}, []
+        {"h": [["a", 8, False]] + [[f"f{n}", 1 << 13, False] for n in range(64)]}, []
     ).replace(b'["a", 8', b'["a", 0'),
-    "the program's headers: 1050624 bytes together": document(
-        {f"h{n}": [["a", 1 << 14, False]] for n in range(513)}, []
+    "the program's headers: 1049600 bytes together": document(
+        {f"h{n}": [["a", 1 << 13, False]] for n in range(1025)}, []
     ),
-    "deparser deparser: its headers: 1050624 bytes together": document(
-        {"h": [["a", 1 << 14, False]]}, [], deparsers=[{"name": "deparser", "id": 0, "order": ["h"] * 513}]
+    "deparser deparser: its headers: 1049600 bytes together": document(
+        {"h": [["a", 1 << 13, False]]}, [], deparsers=[{"name": "deparser", "id": 0, "order": ["h"] * 1025}]
     ),
     "action act: its parameters: 81920 bits together": changed(
         document({"h": BYTES}, []),
@@ -542,15 +542,15 @@ TOO_LARGE = {
             {
                 "name": "act",
                 "id": 7,
-                "runtime_data": [{"name": str(n), "bitwidth": 1 << 14} for n in range(5)],
+                "runtime_data": [{"name": str(n), "bitwidth": 1 << 13} for n in range(10)],
                 "primitives": [],
             }
         ),
     ),
     "table call: its keys: 81920 bits": changed(
-        document({"h": [[name, 1 << 14, False] for name in "abcde"]}, []),
+        document({"h": [[name, 1 << 13, False] for name in "abcdefghij"]}, []),
         lambda d: d["pipelines"][0]["tables"][0].update(
-            key=[{"match_type": "exact", "target": ["h", f], "mask": None} for f in "abcde"],
+            key=[{"match_type": "exact", "target": ["h", f], "mask": None} for f in "abcdefghij"],
             default_entry=None,
         ),
     ),

@@ -257,6 +257,15 @@ def test_writes_that_are_refused(engine: Callable[[str], Engine]) -> None:
     )
 
 
+def test_a_message_names_a_key_of_any_width() -> None:
+    """Python writes no number of more than 4,300 digits in decimal."""
+    wide = EntryKey((Ternary((1 << 16000) - 1, 0xF0), Optional_(None), Exact(7)))
+    text = str(wide)
+    assert text.startswith("ternary 0xffff")
+    assert len(text) < 300
+    assert str(EntryKey((Lpm(0xA000000, 8), Exact(2)))) == "lpm 0xa000000/0x8, exact 0x2"
+
+
 def test_default_action(engine: Callable[[str], Engine]) -> None:
     switch = engine("tables")
     probe = dict.fromkeys(PROBE, 0)
