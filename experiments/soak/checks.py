@@ -116,7 +116,8 @@ def _check_ends(scenario: Scenario, fabric: Fabric, hosts: Sequence[SoakHost], w
             yield f"rank {rank} has not finished within {scenario.bound:.3g} s: {waits}"
         elif error is not None and not work.mismatch:
             stalled = isinstance(error, StallError) and "chunk" in str(error)
-            if not stalled or not scenario.registers_lost:
+            # Where some do not agree all give up early, perhaps while a burst of losses lasts.
+            if not stalled or not (scenario.registers_lost or any(job.mismatch for job in scenario.jobs)):
                 yield f"rank {rank}: {type(error).__name__}: {error}"
 
 

@@ -455,7 +455,7 @@ def test_superframes_whose_headers_do_not_fit_together_are_dropped(kind: int) ->
 def test_the_checksum_of_a_header_that_the_program_takes_away_is_not_completed() -> None:
     """It counts from a byte that is no longer there: in front of the packet, and of the memory that it stands in."""
     config = document(
-        {"gone": [["a", 8 * 2000, False]], "h": [["b", 8 * 40, False]]},
+        {"gone": [["a", 8 * 1000, False], ["b", 8 * 1000, False]], "h": [["b", 8 * 40, False]]},
         [call("remove_header", header("gone"))],
     )
     config = changed(
