@@ -1,4 +1,4 @@
-// The aggregation protocol of one switch: rules 1 to 6 of docs/protocol.md, in their order.
+// The aggregation protocol of one switch: rules 1 to 8 of docs/protocol.md, in their order.
 //
 // All of a chunk's state is read and written in ingress, which BMv2 runs in one thread: a packet's read-modify-write is
 // atomic there as it is in a hardware pipeline.
@@ -193,26 +193,27 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
                 compute = true;
                 events.count(EVENT_NEW_CHUNK);
             } else if (stored_chunk > hdr.switchml.chunk) {
-                // Rule 5. Without the chunk tag this late duplicate would be added to another chunk's sum.
+                // Rule 3. Without the chunk number this late duplicate would be added to another chunk's sum.
                 meta.reason = REASON_OLD_CHUNK;
             } else if (stored_tag != hdr.exponents.tag) {
+                // Rule 4.
                 meta.reason = REASON_MISMATCH;
             } else if (stored_size != hdr.switchml.size) {
                 meta.reason = REASON_BAD_SIZE;
             } else if (done == 1) {
-                // Rule 4: a retransmission; the child missed the result. Whether its bit is seen says nothing here: a
+                // Rule 5: a retransmission; the child missed the result. Whether its bit is seen says nothing here: a
                 // switch that has lost its registers may have the result from its parent, and not the child's part.
                 load_cell();
                 serve_result();
                 events.count(EVENT_SERVED_AGAIN);
             } else if ((seen & sender_bit) == 0) {
-                // Rule 3: the same chunk, a new contribution.
+                // Rule 6: the same chunk, a new contribution.
                 operation = OPERATION_ADD;
                 seen = seen | sender_bit;
                 compute = true;
                 events.count(EVENT_ADDED);
             } else if (job_root == 0 && seen == job_full) {
-                // Rule 4 below the root: the partial sum, or the answer to it, was lost.
+                // Rule 7 below the root: the partial sum, or the answer to it, was lost.
                 load_cell();
                 send_up();
                 events.count(EVENT_SENT_UP_AGAIN);
@@ -241,7 +242,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
                         events.count(EVENT_SATURATED);
                     }
                 }
-                // Rule 6.
+                // Rule 8.
                 if (from_parent == 0) {
                     if (seen != job_full) {
                         absorb();

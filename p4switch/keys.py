@@ -77,6 +77,9 @@ class KeyLayout:
         for number, key in enumerate(table.keys):
             if key.kind == "range":
                 continue
+            if not key.width:  # takes no place, and is 0 wherever it is read
+                places[number] = Place(0, 0, 0)
+                continue
             if key.width > 64 or used + key.width > 64:
                 word, used = word + (used > 0), 0
             places[number] = Place(word, used, key.width)
@@ -93,7 +96,7 @@ class KeyLayout:
                     self.joined |= (more > 0) << self.ranges
                     self.ranges += 1
                 word += word_count(key.width)
-        self.words = word
+        self.words = max(1, word)
         self.places = tuple(places[n] for n in range(len(table.keys)))
 
     @property

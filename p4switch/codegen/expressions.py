@@ -119,7 +119,7 @@ def unsigned_range(width: int) -> tuple[int, int]:
 
 def range_of(field: FieldType) -> tuple[int, int]:
     """The values that a field can have."""
-    if field.signed:
+    if field.signed and field.width:
         return -(1 << (field.width - 1)), (1 << (field.width - 1)) - 1
     return unsigned_range(field.width)
 
@@ -501,6 +501,8 @@ class ExpressionWriter:
 
     def assigned(self, expression: Operand, kind: FieldType) -> str:
         """C of the machine type for a field of that type, holding the expression cut to it."""
+        if not kind.width:
+            return "0"
         low, high = range_of(kind)
         if kind.signed:
             wrapped = self.signed_wrap(expression, kind.width)

@@ -60,6 +60,8 @@ def _write_copies(out: Writer, layout: Layout) -> None:
                 for field in kept.fields:
                     if not isinstance(field, Field) or not layout.is_metadata(field):
                         raise ProgramError(f"field list {kept.name}: {field} is no metadata field")
+                    if not layout.program.field_type(field).width:
+                        continue
                     member = layout.metadata_member(field).removeprefix("p->")
                     out.line(f"    to->{member} = from->{member};")
                 out.line("    break;")

@@ -111,7 +111,7 @@ class LoopWriter:
             elif primitive.op == "register_write":
                 arguments = arguments[2:]
             for node in nodes(tuple(arguments)):
-                if isinstance(node, Field) and self.layout.is_metadata(node):
+                if isinstance(node, Field) and self.layout.is_metadata(node) and self._width(node):
                     used[node] = None
         return [field for field in used if field not in self.expressions.locals]
 

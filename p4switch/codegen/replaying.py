@@ -75,8 +75,10 @@ class Replaying:
         )
 
     def _is_compared(self, field: Field) -> bool:
-        """Validity always is; locals of actions are set before they are used."""
-        return field.name != "$valid$" and field not in self.layout.private
+        """Validity always is; locals of actions are set before they are used; of no bits, there is nothing."""
+        if field.name == "$valid$" or field in self.layout.private:
+            return False
+        return self.layout.program.field_type(field).width > 0
 
     def varies(self, node: Action | Table) -> bool:
         """Whether a node of egress may do something else to equal packets."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -26,6 +27,7 @@ def main() -> int:
     )
     parser.add_argument("--repeat", type=Path, metavar="FILE", help="run a case that was written")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # leaves nothing behind either
     try:
         if options.repeat:
             said = repeat(options.repeat)

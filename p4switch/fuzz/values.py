@@ -67,7 +67,9 @@ class Values:
                 self.unions.append({"name": f"u{u}", "id": u, "header_ids": ids})
             if r.random() < 0.7:
                 self.union_stacks = [{"name": "us", "id": 0, "header_union_ids": list(range(depth))}]
-        self.metadata = [[f"m{n}", self.width(), r.random() < 0.2] for n in range(r.randint(2, 8))]
+        self.metadata: list[list[Any]] = [
+            [f"m{n}", self.width(), r.random() < 0.2] for n in range(r.randint(2, 8))
+        ]
         for field in self.metadata:
             field[2] = field[2] and field[1] > 1
 

@@ -76,9 +76,11 @@ PROGRAM_MUTANTS = {
         r"else if \(done == 1\)",
         "else if (done == 1 && (seen & sender_bit) != 0)",
     ),
+    # Where chunks begin with 1: what is of chunk 0 is older than all of them.
     "incomplete chunks kept": (
         "aggregation.p4",
-        r"stored_chunk < hdr\.switchml\.chunk \|\|",
-        "(stored_chunk < hdr.switchml.chunk && done == 1) ||",
+        r"read_cell\(\);",
+        "read_cell(); if (from_parent == 0 && stored_lease == hdr.switchml.lease && "
+        "stored_chunk < hdr.switchml.chunk && done == 0) { hdr.switchml.chunk = 0; }",
     ),
 }

@@ -141,6 +141,6 @@ def test_where_an_incomplete_chunk_is_kept_a_late_duplicate_stops_the_job_once_r
 ) -> None:
     """Of chunk k - 2W: nobody sends the rest of it again. So a newer chunk takes the cell whatever it holds."""
     program = mutant(tmp_path, *PROGRAM_MUTANTS["incomplete chunks kept"])
-    world, states = search(program, (2,), Grant(chunks=3), registers_lost=True)
+    world, states = search(program, (2,), Grant(1, 1, 3), registers_lost=True)
     with pytest.raises(AssertionError):
         assert_root_lost_it(world, states)

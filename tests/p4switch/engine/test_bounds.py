@@ -18,7 +18,7 @@ import pytest
 
 from p4switch.codegen import translate
 from p4switch.engine import LONGEST_PACKET, Engine
-from p4switch.entries import Replica, TableError, TableErrorCode
+from p4switch.entries import ActionCall, Entry, EntryKey, Exact, Replica, TableError, TableErrorCode
 from p4switch.library import Drops, PortStatistics, runtime
 from p4switch.live import PortError
 from p4switch.program import ProgramError
@@ -271,6 +271,53 @@ def test_fields_of_no_bits_are_zero() -> None:
         calculations=[calculation],
     )
     assert Engine.load(config).process(1, b"\x06") == [(1, b"\x07")]
+
+
+def test_metadata_of_no_bits_are_zero() -> None:
+    """Kept for a further pass, computed with in a loop of statements, and looked at in an egress that is replayed."""
+    none, count = field("meta", "none"), field("meta", "count")
+    config = document(
+        {"h": [["a", 8, False]]},
+        [
+            *[assign(none, operation("+", none, field("h", "a")))] * 5,
+            assign(field("h", "a"), operation("+", none, number(7))),
+            call("_jump_if_zero", operation("==", count, number(0)), number(9)),
+            assign(count, number(1)),
+            call("resubmit", number(1)),
+        ],
+        metadata=[["none", 0, False], ["count", 8, False]],
+        field_lists=[{"id": 1, "name": "kept", "elements": [none, count]}],
+    )
+    assert Engine.load(config).process(0, b"\x06") == [(0, b"\x07")]
+    replayed = in_egress(
+        document({"h": [["a", 8, False]]}, [], metadata=[["none", 0, False]]),
+        assign(field("h", "a"), operation("+", none, number(1))),
+    )
+    assert Engine.load(replayed).process(1, b"\x06") == [(1, b"\x01")]
+
+
+@pytest.mark.parametrize("others", [[], ["wide"], ["word"], ["wide", "word"]])
+def test_a_key_of_no_bits_is_equal_to_itself(others: list[str]) -> None:
+    """Alone, behind a key that takes words of its own, and behind a word that is full."""
+    names = [*others, "none"]
+    config = document(
+        {"h": [["a", 8, False], ["wide", 128, False], ["word", 64, False], ["none", 0, False]]},
+        [assign(field("h", "a"), number(9))],
+    )
+
+    def change(parsed: Any) -> None:
+        parsed["actions"].append({"name": "nothing", "id": 1, "runtime_data": [], "primitives": [SEND_BACK]})
+        key = [{"match_type": "exact", "target": ["h", name], "mask": None} for name in names]
+        default = {"action_id": 1, "action_data": [], "action_const": False, "action_entry_const": False}
+        parsed["pipelines"][0]["tables"][0].update(
+            key=key, default_entry=default, action_ids=[0, 1], actions=["act", "nothing"], next_tables={}
+        )
+
+    engine = Engine.load(changed(config, change))
+    packet = bytes(25)
+    assert engine.process(1, packet) == [(1, packet)]
+    engine.table_insert("call", Entry(EntryKey((Exact(0),) * len(names)), ActionCall("act")))
+    assert engine.process(1, packet) == [(1, b"\x09" + packet[1:])]
 
 
 @pytest.mark.parametrize("width", [65, 128, 130, 200])
