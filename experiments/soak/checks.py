@@ -21,7 +21,7 @@ EXPECTED_DROPS = {Reason.NONE, Reason.LOST, Reason.OLD_CHUNK, Reason.DUPLICATE, 
 EXPECTED_IGNORED = {"duplicate"}
 # Packets of an earlier grant, and packets that meet a switch without tables.
 EARLIER_DROPS = {Reason.NOT_ADMITTED, Reason.NO_ROUTE, Reason.BAD_CHUNK}
-EARLIER_IGNORED = {"other lease"}
+EARLIER_IGNORED = {"other lease", "unknown chunk"}
 STRANGE_DROPS = set(Reason)
 # A flipped bit: of IPv4 or UDP, or of what says that it is one.
 CORRUPTED_DROPS = {Reason.BAD_CHECKSUM, Reason.TRUNCATED, Reason.MALFORMED, Reason.NOT_IP}

@@ -77,6 +77,7 @@ class SoakFabric(Fabric):
                 scenario.strangers,
                 [scenario.seed, 3, number],
                 flips=not scenario.faults.corruption,
+                followed=scenario.same_leases,
             )
             self._strangers.append(stranger)
         earlier = self.hosts.get(host) if self.lingering else None

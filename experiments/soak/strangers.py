@@ -25,14 +25,24 @@ class Stranger:
     """At one host, whose worker holds `lease`. often: how often it takes up a batch of packets.
 
     flips: whether it flips bits, which it must not where links do: a checksum need not find two in one packet.
+    followed: whether the chunk numbers behind the lease's may be the next one's, under the same id.
     """
 
     def __init__(
-        self, topology: Topology, host: Host, lease: Lease, often: float, seed: list[int], *, flips: bool
+        self,
+        topology: Topology,
+        host: Host,
+        lease: Lease,
+        often: float,
+        seed: list[int],
+        *,
+        flips: bool,
+        followed: bool,
     ) -> None:
         self._draw = np.random.Generator(np.random.PCG64(seed))
         self._often = often
         self._flips = flips
+        self._followed = followed
         self._lease = lease
         self._topology = topology
         self._host = host
@@ -107,7 +117,9 @@ class Stranger:
     def _beyond(self, frame: _Frame) -> _Frame | None:
         """The lease's last chunk."""
         chunk = self._lease.last_chunk + int(self._draw.integers(1, 2 * self._lease.window + 1))
-        return None if chunk >= 1 << 32 else self._with_other_values(_with_chunk(frame, chunk))
+        return (
+            None if chunk >= 1 << 32 or self._followed else self._with_other_values(_with_chunk(frame, chunk))
+        )
 
     def _slot(self, frame: _Frame) -> _Frame:
         lease = self._lease
