@@ -21,7 +21,7 @@ EXPECTED_DROPS = {Reason.NONE, Reason.LOST, Reason.OLD_CHUNK, Reason.DUPLICATE, 
 EXPECTED_IGNORED = {"duplicate"}
 # Packets of an earlier grant, and packets that meet a switch without tables.
 EARLIER_DROPS = {Reason.NOT_ADMITTED, Reason.NO_ROUTE, Reason.BAD_CHUNK}
-EARLIER_IGNORED = {"other lease", "unknown chunk"}
+EARLIER_IGNORED = {"other lease"}
 STRANGE_DROPS = set(Reason)
 # A flipped bit: of IPv4 or UDP, or of what says that it is one.
 CORRUPTED_DROPS = {Reason.BAD_CHECKSUM, Reason.TRUNCATED, Reason.MALFORMED, Reason.NOT_IP}
@@ -116,8 +116,7 @@ def _check_ends(scenario: Scenario, fabric: Fabric, hosts: Sequence[SoakHost], w
             yield f"rank {rank} has not finished within {scenario.bound:.3g} s: {waits}"
         elif error is not None and not work.mismatch:
             stalled = isinstance(error, StallError) and "chunk" in str(error)
-            # Where some do not agree all give up early, perhaps while a burst of losses lasts.
-            if not stalled or not (scenario.registers_lost or any(job.mismatch for job in scenario.jobs)):
+            if not stalled or not scenario.registers_lost:
                 yield f"rank {rank}: {type(error).__name__}: {error}"
 
 
