@@ -139,7 +139,7 @@ def _start(scenario: Scenario, fabric: SoakFabric, make_worker: MakeWorker) -> l
             hosts=hosts,
             window=work.window,
             values=work.values,
-            recovery=scenario.recovery,
+            recovery=scenario.recovery(work),
             counted=1 if work.overflow else None,
             chunks=work.chunks,
             first_slot=first_slot,

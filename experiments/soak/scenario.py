@@ -158,11 +158,9 @@ class Scenario(_Brief):
             self.delay, self.queue_bytes, faults=self.faults, jitter=self.jitter, pause=self.pause
         )
 
-    @property
-    def recovery(self) -> Recovery:
-        """Of all workers; where some cannot finish they give up soon."""
-        mismatch = any(job.mismatch for job in self.jobs)
-        return replace(RECOVERY, give_up=0.2) if mismatch or self.registers_lost else RECOVERY
+    def recovery(self, job: Work) -> Recovery:
+        """Of a job's workers; those that cannot finish give up soon."""
+        return replace(RECOVERY, give_up=0.2) if job.mismatch or self.registers_lost else RECOVERY
 
     @property
     def first_slot(self) -> int:
