@@ -102,6 +102,7 @@ class Outstanding:
 
     lease: Lease
     all_reduce: int
+    elements: int
     announcing: bool
     accepted: int
     total: int
@@ -123,11 +124,20 @@ class Outstanding:
         more = f" and {len(self.chunks) - 8} more ranges" if len(self.chunks) > 8 else ""
         least, most = self.sent
         times = f"{most} times" if least == most else f"{least} to {most} times"
+        hint = (
+            ""
+            if self.accepted
+            else (
+                "; no result has come at all: either another worker is not there, or it called with a vector of another "
+                "length (then the switches count drops of the reason MISMATCH)"
+            )
+        )
         return (
-            f"rank {lease.rank} of {lease.workers}, lease {lease.id}, all-reduce {self.all_reduce}: "
+            f"rank {lease.rank} of {lease.workers}, lease {lease.id}, all-reduce {self.all_reduce} "
+            f"({self.elements} elements): "
             f"{count} of {self.total} results missing, awaiting "
             f"{'exponents' if self.announcing else 'sums'} of chunks {shown}{more}, each sent {times}, "
-            f"the first {self.waiting:.3g} s ago; nothing new for {self.silent:.3g} s"
+            f"the first {self.waiting:.3g} s ago; nothing new for {self.silent:.3g} s{hint}"
         )
 
     def _slot(self, chunk: int) -> int:
@@ -481,6 +491,7 @@ class Worker:
         return Outstanding(
             lease=self.lease,
             all_reduce=self._statistics.all_reduces + 1,
+            elements=self._tensor.elements,
             announcing=bool(numbers[0] - self._first_chunk < self._tensor.bare),
             accepted=self._tensor.chunks - self._remaining,
             total=self._tensor.chunks,

@@ -495,11 +495,19 @@ def test_a_stall_says_which_worker_waits_for_which_chunks_since_when() -> None:
     assert waiting
     assert waiting.chunks == ((1, 4),)
     assert str(waiting) == (
-        "rank 0 of 2, lease 7, all-reduce 1: 13 of 14 results missing, awaiting exponents of chunks "
+        "rank 0 of 2, lease 7, all-reduce 1 (640 elements): 13 of 14 results missing, awaiting exponents of chunks "
         "1-4 (slots 4-3), each sent 2 times, the first 1 s ago; nothing new for 0.75 s"
     )
     with pytest.raises(StallError, match="rank 0 of 2, lease 7, all-reduce 1"):
         worker.datagrams_to_send(12.25)
+
+
+def test_a_stall_without_any_result_says_that_another_worker_may_have_another_length() -> None:
+    worker = Worker(LEASE, Recovery(initial_rto=0.5, give_up=2.0))
+    worker.start(np.ones(640, np.float32), 0.0)
+    sent(worker, 0.0)
+    with pytest.raises(StallError, match=r"a vector of another length .* MISMATCH"):
+        worker.datagrams_to_send(2.0)
 
 
 def test_a_second_all_reduce_cannot_begin_before_the_first_has_finished() -> None:
