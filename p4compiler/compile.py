@@ -11,15 +11,15 @@ from typing import Any
 
 from google.protobuf import text_format
 
-from .check import check
-from .emit_json import emit_json
-from .emit_p4info import P4Info, emit_p4info
-from .graph import Builder
-from .inline import inline
-from .lower import lower
-from .parse import parse
-from .preprocess import preprocess
-from .source import TOO_DEEP, Diagnostic, Reporter, SourceFile, Span, error
+from p4compiler.check.program import check
+from p4compiler.emit.bmv2json import emit_json
+from p4compiler.emit.graph import Builder
+from p4compiler.emit.p4info import P4Info, emit_p4info
+from p4compiler.inline.program import inline
+from p4compiler.lower import lower
+from p4compiler.parse.preprocess import preprocess
+from p4compiler.parse.program import parse
+from p4compiler.source import TOO_DEEP, Diagnostic, Reporter, SourceFile, Span, error
 
 INCLUDE = Path(__file__).parent / "include"
 

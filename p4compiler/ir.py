@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from . import types
-from .nodes import Annotations
-from .source import Span
+from p4compiler import types
+from p4compiler.nodes import Annotations
+from p4compiler.source import Span
 
 # Things with a name: mutable, compared by identity
 

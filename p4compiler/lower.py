@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from . import fold, ir, types
-from .inline import FlatProgram
-from .rewrite import is_fixed, map_children, overlap, path, reads
-from .source import Span, error
+from p4compiler import fold, ir, types
+from p4compiler.inline.program import FlatProgram
+from p4compiler.rewrite import is_fixed, map_children, overlap, path, reads
+from p4compiler.source import Span, error
 
 
 def lower(program: FlatProgram) -> FlatProgram:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
 
-from . import fold, ir
-from .source import Span
+from p4compiler import fold, ir
+from p4compiler.source import Span
 
 Path = tuple[object, ...]  # a variable, then fields' names and elements' numbers
 

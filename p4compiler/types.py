@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .nodes import Annotations
-from .source import Span
+from p4compiler.nodes import Annotations
+from p4compiler.source import Span
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,8 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from p4compiler import Compiled, CompileError, compile_file
-
-from .conftest import source
+from tests.p4compiler.conftest import source
 
 PROGRAM = source(
     locals="""register<bit<16>>(8) r; counter(4, CounterType.bytes) c;

@@ -1,0 +1,1 @@
+"""Resolution of names and type checking: the syntax tree -> the typed program."""

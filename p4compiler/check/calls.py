@@ -1,0 +1,291 @@
+"""Typing of calls: functions, methods of headers and externs, constructors; inference of type arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from p4compiler import ir, nodes, types
+from p4compiler.check.expressions import ExpressionChecker
+from p4compiler.check.types import no_such
+from p4compiler.source import Span, error
+
+_HEADER_METHODS = ("isValid", "setValid", "setInvalid")
+_STACK_METHODS = ("push_front", "pop_front")
+
+
+class CallChecker(ExpressionChecker):
+    """Adds calls to expressions."""
+
+    constructor_parameters: frozenset[ir.Variable] = frozenset()
+    _unused_count = 0
+
+    # Calls for a value
+
+    def call(self, node: nodes.Call) -> ir.Expr:
+        """A call for its value."""
+        function = node.function
+        if isinstance(function, nodes.Member):
+            if self.applied_table(node) is not None:
+                hint = "use t.apply().hit, .miss, or switch (t.apply().action_run)"
+                raise error(node.span, "the result of a table's apply is no value", hint)
+            header = self.header_method(node, function)
+            if header is not None:
+                if function.name != "isValid":
+                    raise error(node.span, f"{function.name}() gives no value")
+                return ir.IsValid(types.Bool(), node.span, header)
+            call, result = self.extern_method(node, function)
+            if call.name == "packet_in.lookahead":
+                return ir.Lookahead(result, node.span)
+            raise error(node.span, f"{call.name}() is not supported as a value")
+        symbol = self.called(function)
+        if isinstance(symbol, ir.Function):
+            if isinstance(symbol.result, types.Void):
+                raise error(node.span, f"function '{symbol.name}' gives no value")
+            return ir.Call(
+                symbol.result, node.span, symbol, self.block_arguments(node, symbol.name, symbol.parameters)
+            )
+        if isinstance(symbol, list):
+            extern, _ = self.extern_call(node, symbol[0].name, None, symbol, {})
+            if extern.name == "static_assert":
+                return self.static_assert(extern)
+            raise error(node.span, f"{extern.name}() is not supported as a value")
+        raise error(function.span, "this cannot be called for a value")
+
+    def static_assert(self, call: ir.CallExtern) -> ir.Expr:
+        """The condition, if it holds; else an error."""
+        condition = call.arguments[0]
+        if not isinstance(condition, ir.Constant):
+            raise error(condition.span, "the condition of static_assert must be known when compiling")
+        if not condition.value:
+            message = call.arguments[1] if len(call.arguments) > 1 else None
+            text = f": {message.value}" if isinstance(message, ir.Text) else ""
+            raise error(call.span, f"static assertion failed{text}")
+        return condition
+
+    def called(self, function: nodes.Expr) -> object:
+        """What a call calls, if it is called by its name."""
+        if isinstance(function, nodes.Name):
+            return self.lookup(function.name, function.span, function.rooted, "function or action")
+        if isinstance(function, nodes.TypeExpr):
+            raise error(function.span, "constructor calls stand only in declarations of instances")
+        raise error(function.span, "this cannot be called")
+
+    # Methods
+
+    def header_method(self, node: nodes.Call, function: nodes.Member) -> ir.Expr | None:
+        """The header (or stack) whose built-in method this calls; None if it is another method."""
+        if function.name not in (*_HEADER_METHODS, *_STACK_METHODS):
+            return None
+        base = self.expr(function.base)
+        wanted = types.Stack if function.name in _STACK_METHODS else types.Header | types.Union
+        if not isinstance(base.type, wanted):
+            raise error(function.span, f"{base.type} has no method '{function.name}'", "only headers have it")
+        if isinstance(base.type, types.Union) and function.name != "isValid":
+            raise error(function.span, f"{function.name}() of a header union", "use it on one of its headers")
+        count = 1 if function.name in _STACK_METHODS else 0
+        if len(node.arguments) != count:
+            raise error(node.span, f"{function.name}() takes {count} arguments, not {len(node.arguments)}")
+        if function.name != "isValid":
+            self.assignable(base)
+        return base
+
+    def extern_method(self, node: nodes.Call, function: nodes.Member) -> tuple[ir.CallExtern, types.Type]:
+        """A method of an extern object, or of a parameter of extern type; and what it gives."""
+        instance: ir.Instance | ir.Variable | None = None
+        of: types.Type | None = None
+        if isinstance(function.base, nodes.Name):
+            symbol = self.lookup(function.base.name, function.base.span, function.base.rooted)
+            if isinstance(symbol, ir.Instance):
+                instance, of = symbol, symbol.type
+            elif isinstance(symbol, ir.Variable):
+                of = symbol.type
+                instance = symbol if isinstance(of, types.ExternInstance) and not is_packet(of) else None
+        if not isinstance(of, types.ExternInstance):
+            found = self.expr(function.base).type if of is None else of
+            raise error(function.span, f"a value of type {found} has no method '{function.name}'")
+        extern = of.extern
+        signatures = extern.methods.get(function.name)
+        if signatures is None or function.name == extern.name:
+            known = [m for m in extern.methods if m != extern.name]
+            raise no_such(f"method of {extern.name}", function.name, function.name_span, known)
+        bindings = dict(zip(extern.type_parameters, of.arguments, strict=True))
+        return self.extern_call(node, f"{extern.name}.{function.name}", instance, signatures, bindings)
+
+    def extern_call(
+        self,
+        node: nodes.Call,
+        name: str,
+        instance: ir.Instance | ir.Variable | None,
+        signatures: list[types.Signature],
+        bindings: dict[str, types.Type],
+    ) -> tuple[ir.CallExtern, types.Type]:
+        """A call of one of the signatures that fits by its number of arguments; and the type of its result."""
+        fitting = [s for s in signatures if len(s.parameters) == len(node.arguments)]
+        if not fitting:
+            wanted = " or ".join(str(len(s.parameters)) for s in signatures)
+            raise error(node.span, f"{name}() takes {wanted} arguments, not {len(node.arguments)}")
+        signature = fitting[0]
+        bindings = dict(bindings)
+        if node.types:
+            self.check_count(node.span, name, len(signature.type_parameters), len(node.types))
+            bindings |= zip(signature.type_parameters, map(self.type, node.types), strict=True)
+        free = {p: bindings[p] for p in signature.type_parameters if p in bindings}
+        values = self.arguments(node, name, signature.parameters, bindings)
+        for parameter in signature.type_parameters:
+            if parameter not in bindings:
+                hint = f"write {name.rpartition('.')[2]}<...>(...)"
+                raise error(
+                    node.span, f"the type argument '{parameter}' of {name}() cannot be inferred", hint
+                )
+            free[parameter] = bindings[parameter]
+        directions = tuple(p.direction for p in signature.parameters)
+        given = tuple(free[p] for p in signature.type_parameters)
+        call = ir.CallExtern(node.span, name, instance, values, directions, given)
+        return call, types.substitute(signature.result, bindings)
+
+    # Arguments
+
+    def arguments(
+        self,
+        node: nodes.Call,
+        name: str,
+        parameters: tuple[types.Parameter, ...],
+        bindings: dict[str, types.Type],
+    ) -> tuple[ir.Expr, ...]:
+        """The arguments in the parameters' order, converted; type variables they decide are put into `bindings`."""
+        given = ordered(node, name, [p.name for p in parameters])
+        found = [self.expr(a.value) if a is not None and a.value is not None else None for a in given]
+        for literals in (False, True):  # a literal without a width decides only what nothing else decides
+            for parameter, value in zip(parameters, found, strict=True):
+                if value is not None and isinstance(value.type, types.Int) == literals:
+                    _unify(parameter.type, value.type, bindings)
+        values = [
+            v if v is not None else self._unused(node.span, types.substitute(p.type, bindings), p.direction)
+            for v, p in zip(found, parameters, strict=True)
+        ]
+        return tuple(
+            self.argument(p, value, types.substitute(p.type, bindings))
+            for p, value in zip(parameters, values, strict=True)
+        )
+
+    def argument(self, parameter: types.Parameter, value: ir.Expr, wanted: types.Type) -> ir.Expr:
+        """One argument, converted to what its parameter wants."""
+        if parameter.direction in ("out", "inout"):
+            self.assignable(value)
+            if value.type != wanted:
+                hint = "the types must be equal: nothing is converted on the way back"
+                raise error(value.span, f"'{parameter.name}' writes {wanted}, not {value.type}", hint)
+            return value
+        value = self.coerce(value, wanted)
+        if not parameter.direction and not self.known(value):
+            raise error(
+                value.span, f"'{parameter.name}' must be known when compiling", "use a literal or a const"
+            )
+        return value
+
+    def known(self, value: ir.Expr) -> bool:
+        """Whether a value is known once everything is instantiated: made of constants and constructor parameters."""
+        match value:
+            case ir.Constant() | ir.Text() | ir.Object():
+                return True
+            case ir.Ref(variable=variable):
+                return variable in self.constructor_parameters
+            case ir.Unary(operand=operand) | ir.Cast(operand=operand):
+                return self.known(operand)
+            case ir.Binary(left=left, right=right):
+                return self.known(left) and self.known(right)
+        return False
+
+    def block_arguments(
+        self, node: nodes.Call | nodes.ActionRef, name: str, parameters: Sequence[ir.Variable]
+    ) -> tuple[ir.Expr, ...]:
+        """Arguments of what has a body: a function, action, parser or control."""
+        values: list[ir.Expr] = []
+        optional = {p.name for p in parameters if p.default is not None}
+        for argument, parameter in zip(
+            ordered(node, name, [p.name for p in parameters], optional), parameters, strict=True
+        ):
+            value: ir.Expr
+            if argument is None and parameter.default is not None:
+                value = parameter.default
+            elif argument is None or argument.value is None:
+                value = self._unused(
+                    argument.span if argument else node.span, parameter.type, parameter.direction
+                )
+            elif isinstance(parameter.type, types.BlockInstance | types.ExternInstance):
+                value = self.object(argument.value, parameter.type)
+            else:
+                value = self.expr(argument.value)
+            if parameter.direction in ("out", "inout"):
+                self.assignable(value)
+                if value.type != parameter.type:
+                    hint = "the types must be equal: nothing is converted on the way back"
+                    raise error(
+                        value.span, f"'{parameter.name}' writes {parameter.type}, not {value.type}", hint
+                    )
+                values.append(value)
+            else:
+                values.append(self.coerce(value, parameter.type))
+        return tuple(values)
+
+    def object(self, node: nodes.Expr, wanted: types.Type) -> ir.Expr:
+        """An extern object, parser or control as an argument."""
+        symbol = self.lookup(node.name, node.span, node.rooted) if isinstance(node, nodes.Name) else None
+        if isinstance(symbol, ir.Variable) and is_packet(symbol.type):
+            return ir.Ref(symbol.type, node.span, symbol)
+        if not isinstance(symbol, ir.Instance | ir.Variable):
+            raise error(node.span, f"a {wanted} is needed", "name an instance of it")
+        given = symbol.type
+        if isinstance(given, types.BlockInstance) and isinstance(wanted, types.BlockInstance):
+            if given.block.fits(wanted.block):
+                return ir.Object(wanted, node.span, symbol)
+        elif given == wanted:
+            return ir.Object(wanted, node.span, symbol)
+        raise error(node.span, f"a {wanted} is needed, not {given}")
+
+    def _unused(self, span: Span, of: types.Type, direction: str) -> ir.Expr:
+        """The variable that `_` stands for: what is written to it is not used."""
+        if direction != "out" or isinstance(of, types.TypeVariable):
+            raise error(span, "'_' stands only for an out argument whose type is known", "give a variable")
+        self._unused_count += 1
+        return ir.Ref(of, span, ir.Variable(f"unused${self._unused_count}", of, span))
+
+
+def is_packet(of: types.Type) -> bool:
+    """Whether this is packet_in or packet_out: parameters of the architecture, which no instance stands for."""
+    return isinstance(of, types.ExternInstance) and of.extern.name in ("packet_in", "packet_out")
+
+
+def ordered(
+    node: nodes.Call | nodes.ActionRef, name: str, parameters: list[str], optional: Collection[str] = ()
+) -> list[nodes.Argument | None]:
+    """The arguments in the order of the parameters (they may be given by name), each once; None: an optional one."""
+    given: dict[str, nodes.Argument] = {}
+    arguments = node.arguments or ()
+    for position, argument in enumerate(arguments):
+        if argument.name is not None:
+            key = argument.name
+            if key not in parameters:
+                raise no_such(f"parameter of {name}", key, argument.span, parameters)
+        elif position < len(parameters):
+            key = parameters[position]
+        else:
+            break
+        if key in given:
+            raise error(argument.span, f"parameter '{key}' is given twice")
+        given[key] = argument
+    if len(given) != len(arguments) or any(p not in given and p not in optional for p in parameters):
+        wanted = f"{len(parameters)} argument{'s' * (len(parameters) != 1)}"
+        hint = f"({', '.join(parameters)})" if parameters else None
+        raise error(node.span, f"'{name}' takes {wanted}, not {len(arguments)}", hint)
+    return [given.get(p) for p in parameters]
+
+
+def _unify(wanted: types.Type, given: types.Type, bindings: dict[str, types.Type]) -> None:
+    """Bind type variables of `wanted` so that it becomes `given`; what does not fit, the conversion finds later."""
+    match wanted:
+        case types.TypeVariable(name=name):
+            bindings.setdefault(name, given)
+        case types.Tuple(elements=inner) if isinstance(given, types.Tuple):
+            for a, b in zip(inner, given.elements, strict=False):
+                _unify(a, b, bindings)

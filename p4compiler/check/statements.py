@@ -1,0 +1,251 @@
+"""Typing of statements (P4_16 specification, chapter 12)."""
+
+from __future__ import annotations
+
+from typing import TypeGuard
+
+from p4compiler import ir, nodes, types
+from p4compiler.check.calls import CallChecker
+from p4compiler.check.types import Scope
+from p4compiler.source import CompileError, error
+
+
+class StatementChecker(CallChecker):
+    """Adds statements. One error does not hide those in other statements."""
+
+    result: types.Type | None = None  # what the function around returns; None outside of functions
+
+    def statements(self, nodes_: tuple[nodes.Statement, ...]) -> tuple[ir.Stmt, ...]:
+        """Statements in a scope of their own."""
+        self.scope = Scope(self.scope)
+        result: list[ir.Stmt] = []
+        for node in nodes_:
+            try:
+                result += self.statement(node)
+            except CompileError as failure:
+                self.reporter.add(failure)
+                self.declare_anyway(node)
+        assert self.scope.outer is not None
+        self.scope = self.scope.outer
+        return tuple(result)
+
+    def declare_anyway(self, node: nodes.Node) -> None:
+        """After an error in a declaration: what it declares exists, so that its uses are no errors too."""
+        if isinstance(node, nodes.Declaration) and node.name not in self.scope.names:
+            self.broken.add(node.name)
+        if isinstance(node, nodes.Variable) and node.name not in self.scope.names:
+            try:
+                of = self.type(node.type)
+            except CompileError:
+                return
+            self.scope.names[node.name] = ir.Variable(node.name, of, node.name_span)
+
+    def body(self, node: nodes.Statement | None) -> tuple[ir.Stmt, ...]:
+        """A branch or block, in a scope of its own."""
+        if node is None:
+            return ()
+        return self.statements(node.statements if isinstance(node, nodes.Block) else (node,))
+
+    def statement(self, node: nodes.Statement) -> list[ir.Stmt]:
+        """One statement; a block becomes its statements."""
+        match node:
+            case nodes.Assignment(span, target, value):
+                left = self.expr(target)
+                self.assignable(left)
+                return [ir.Assign(span, left, self.coerce(self.expr(value), left.type))]
+            case nodes.CallStatement(span, call):
+                return self._call_statement(call)
+            case nodes.If(span, condition, chosen, other):
+                test = self.expr(condition)
+                if not isinstance(test.type, types.Bool):
+                    hint = "compare it with something: x != 0" if isinstance(test.type, types.Bits) else None
+                    self.reporter.add(error(condition.span, f"a condition is a bool, not {test.type}", hint))
+                return [ir.If(span, test, self.body(chosen), self.body(other))]
+            case nodes.Block():
+                return list(self.body(node))
+            case nodes.Variable():
+                return [self.variable(node)]
+            case nodes.Constant():
+                self.declare_constant(node)
+                return []
+            case nodes.Return(span, value):
+                return [self._return_(node)]
+            case nodes.Exit(span):
+                if self.result is not None:
+                    raise error(
+                        span, "exit in a function is not supported", "call it from a control or action"
+                    )
+                return [ir.Exit(span)]
+            case nodes.Switch():
+                return [self.switch(node)]
+            case nodes.Instance():
+                raise error(node.span, "instances are declared outside of statements", "move it before apply")
+
+    def variable(self, node: nodes.Variable) -> ir.Declare:
+        """The declaration of a variable."""
+        of = self.type(node.type)
+        if isinstance(of, types.Void | types.String | types.Int | types.ExternInstance | types.BlockInstance):
+            hint = "use const int, or a width" if isinstance(of, types.Int) else None
+            raise error(node.type.span, f"a variable cannot be of type {of}", hint)
+        initial = self.coerce(self.expr(node.initial), of) if node.initial is not None else None
+        variable = ir.Variable(node.name, of, node.name_span, annotations=node.annotations)
+        self.declare(node.name, node.name_span, variable)
+        return ir.Declare(node.span, variable, initial)
+
+    def declare_constant(self, node: nodes.Constant) -> None:
+        """Declare a constant."""
+        of = self.type(node.type)
+        value = self.coerce(self.expr(node.value), of)
+        if not is_constant(value):
+            raise error(
+                node.value.span, "a constant's value must be known when compiling", "use literals and consts"
+            )
+        self.declare(node.name, node.name_span, value)
+
+    def _return_(self, node: nodes.Return) -> ir.Return:
+        if node.value is None:
+            if self.result is not None and not isinstance(self.result, types.Void):
+                raise error(node.span, f"this function returns {self.result}", "write return value;")
+            return ir.Return(node.span, None)
+        if self.result is None or isinstance(self.result, types.Void):
+            raise error(node.value.span, "nothing is returned here", "write return;")
+        return ir.Return(node.span, self.coerce(self.expr(node.value), self.result))
+
+    # Calls for an effect
+
+    def _call_statement(self, node: nodes.Call) -> list[ir.Stmt]:
+        function = node.function
+        if isinstance(function, nodes.Member):
+            table = self.applied_table(node)
+            if table is not None:
+                return [ir.ApplyTable(node.span, table)]
+            instance = self.applied_block(function)
+            if instance is not None:
+                values = self.block_arguments(node, instance.name, self._block_parameters(instance))
+                return [ir.ApplyBlock(node.span, instance, values)]
+            header = self.header_method(node, function)
+            if header is not None:
+                if function.name == "isValid":
+                    raise error(node.span, "isValid() without using its value", "remove it")
+                first = node.arguments[0].value if node.arguments else None
+                count = self.compile_time(first, "how far a stack is moved") if first is not None else 0
+                return [ir.CallHeader(node.span, function.name, header, count)]
+            call, result = self.extern_method(node, function)
+            if call.name == "packet_in.lookahead":  # for its check of the packet's length alone
+                variable = ir.Variable("ahead", result, node.span)
+                return [ir.Declare(node.span, variable, self.expr(node))]
+            return [call]
+        symbol = self.called(function)
+        if isinstance(symbol, ir.Action):
+            return [
+                ir.CallAction(node.span, symbol, self.block_arguments(node, symbol.name, symbol.parameters))
+            ]
+        if isinstance(symbol, ir.Function):
+            values = self.block_arguments(node, symbol.name, symbol.parameters)
+            return [ir.CallFunction(node.span, ir.Call(symbol.result, node.span, symbol, values))]
+        if isinstance(symbol, list):
+            call, _ = self.extern_call(node, symbol[0].name, None, symbol, {})
+            if call.name == "static_assert":
+                self.static_assert(call)
+                return []
+            return [call]
+        raise error(function.span, "this cannot be called")
+
+    def _block_parameters(self, instance: ir.Instance | ir.Variable) -> tuple[ir.Variable, ...]:
+        """What a parser or control is applied to; of one that is a parameter itself, as its type says."""
+        if isinstance(instance, ir.Instance) and instance.block is not None:
+            return instance.block.parameters
+        assert isinstance(instance.type, types.BlockInstance)
+        parameters = instance.type.block.parameters
+        return tuple(ir.Variable(p.name, p.type, instance.span, p.direction) for p in parameters)
+
+    def applied_block(self, function: nodes.Member) -> ir.Instance | ir.Variable | None:
+        """The instance of a parser or control, if the function is its apply; `C.apply` makes an instance of its own."""
+        if function.name != "apply":
+            return None
+        if isinstance(function.base, nodes.TypeExpr) and isinstance(function.base.type, nodes.NamedType):
+            named = function.base.type
+            block = self.lookup(named.name, named.span)
+            if isinstance(block, ir.Block):
+                if block.constructor:
+                    hint = f"declare an instance: {block.name}(...) name;"
+                    raise error(function.span, f"'{block.name}' has constructor parameters", hint)
+                return self.anonymous(block, named)
+        if isinstance(function.base, nodes.Name):
+            symbol = self.lookup(function.base.name, function.base.span, function.base.rooted)
+            if isinstance(symbol, ir.Instance) and symbol.block is not None:
+                return symbol
+            if isinstance(symbol, ir.Variable) and isinstance(symbol.type, types.BlockInstance):
+                return symbol
+        return None
+
+    def anonymous(self, block: ir.Block, named: nodes.NamedType) -> ir.Instance:
+        """A new instance of a control that is applied without one."""
+        raise NotImplementedError
+
+    # Switches
+
+    def switch(self, node: nodes.Switch) -> ir.Stmt:
+        """A switch over the action that ran or over a value."""
+        subject = node.subject
+        if (
+            isinstance(subject, nodes.Member)
+            and subject.name == "action_run"
+            and isinstance(subject.base, nodes.Call)
+        ):
+            table = self.applied_table(subject.base)
+            if table is not None:
+                return self._switch_action(node, table)
+        value = self.expr(subject)
+        if not isinstance(types.scalar(value.type), types.Bits):
+            raise error(subject.span, f"a switch over {value.type} is not supported")
+        cases: list[tuple[tuple[ir.Expr | None, ...], tuple[ir.Stmt, ...]]] = []
+        for labels, body in self.cases(node):
+            known = tuple(
+                None if isinstance(n, nodes.Anything) else self.constant(n, value.type, "a label")
+                for n in labels
+            )
+            cases.append((known, self.body(body)))
+        return ir.SwitchValue(node.span, value, tuple(cases))
+
+    def _switch_action(self, node: nodes.Switch, table: ir.Table) -> ir.ApplyTable:
+        cases = []
+        seen: set[ir.Action | None] = set()
+        for labels, body in self.cases(node):
+            actions = []
+            for label in labels:
+                action = None
+                if isinstance(label, nodes.Name):
+                    symbol = self.lookup(label.name, label.span, label.rooted, "action")
+                    if not isinstance(symbol, ir.Action) or all(
+                        call.action is not symbol for call in table.actions
+                    ):
+                        hint = f"its actions are {', '.join(call.action.name for call in table.actions)}"
+                        raise error(label.span, f"'{label.name}' is no action of table '{table.name}'", hint)
+                    action = symbol
+                elif not isinstance(label, nodes.Anything):
+                    raise error(label.span, "a label is an action of the table, or default")
+                if action in seen:
+                    raise error(label.span, "this label is there twice")
+                seen.add(action)
+                actions.append(action)
+            cases.append((tuple(actions), self.body(body)))
+        return ir.ApplyTable(node.span, table, tuple(cases))
+
+    def cases(self, node: nodes.Switch) -> list[tuple[list[nodes.Expr], nodes.Block]]:
+        """Cases with all labels that fall through to them."""
+        result: list[tuple[list[nodes.Expr], nodes.Block]] = []
+        labels: list[nodes.Expr] = []
+        for case in node.cases:
+            labels.append(case.label)
+            if case.body is not None:
+                result.append((labels, case.body))
+                labels = []
+        return result
+
+
+def is_constant(value: ir.Expr) -> TypeGuard[ir.Constant | ir.Text | ir.Aggregate]:
+    """Whether a value is known, in all its parts."""
+    if isinstance(value, ir.Aggregate):
+        return all(map(is_constant, value.elements))
+    return isinstance(value, ir.Constant | ir.Text)

@@ -1,0 +1,351 @@
+"""Actions as BMv2's JSON has them: statements -> primitives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from p4compiler import ir, types
+from p4compiler.emit.expressions import ExpressionWriter, Json, hexadecimal, literal, source_info
+from p4compiler.lower import field_of, leaves
+from p4compiler.source import error
+
+_HEADER_PRIMITIVES = {
+    "setValid": "add_header",
+    "setInvalid": "remove_header",
+    "push_front": "push",
+    "pop_front": "pop",
+}
+_CLONES = {0: "clone_ingress_pkt_to_egress", 1: "clone_egress_pkt_to_egress"}  # by CloneType
+_HASHES = (
+    "crc32",
+    "crc32_custom",
+    "crc16",
+    "crc16_custom",
+    "random",
+    "identity",
+    "csum16",
+    "xor16",
+)  # HashAlgorithm
+
+
+@dataclass(slots=True)
+class Lists:
+    """What primitives refer to by number or name: field lists, learn lists and calculations."""
+
+    field_lists: list[Json] = field(default_factory=list)
+    learn_lists: list[Json] = field(default_factory=list)
+    calculations: list[Json] = field(default_factory=list)
+
+
+class ActionWriter:
+    """Writes the bodies of actions; `role` is the block they belong to (ig, eg ...)."""
+
+    def __init__(self, expressions: ExpressionWriter, lists: Lists) -> None:
+        self.expressions = expressions
+        self.lists = lists
+        self.role = ""
+        self.meter_targets: dict[str, Json] = {}
+
+    def action(self, action: ir.Action, number: int) -> Json:
+        """An action with its number."""
+        for parameter in action.parameters:
+            if not isinstance(types.scalar(parameter.type), types.Bits):
+                hint = "use bit<1>"
+                raise error(
+                    parameter.span,
+                    f"an action's data cannot be of type {parameter.type} on this target",
+                    hint,
+                )
+        self.expressions.data = action.parameters
+        body = self.body(action.body)
+        self.expressions.data = ()
+        data = [{"name": p.name, "bitwidth": types.width(p.type)} for p in action.parameters]
+        return {"name": action.name, "id": number, "runtime_data": data, "primitives": body}
+
+    def body(self, statements: tuple[ir.Stmt, ...]) -> list[Json]:
+        """Primitives, jumps resolved to numbers of primitives."""
+        primitives: list[Json] = []
+        exits: list[Json] = []
+        self.statements(statements, primitives, [exits])
+        for jump in exits:
+            jump["parameters"] = [literal(len(primitives))]
+        return primitives
+
+    def statements(self, statements: tuple[ir.Stmt, ...], out: list[Json], returns: list[list[Json]]) -> None:
+        """Append the primitives of statements; `returns` are the jumps out of the scopes around them."""
+        for s in statements:
+            match s:
+                case ir.Assign():
+                    out.append(self.assign(s))
+                case ir.If():
+                    self.if_statement(s, out, returns)
+                case ir.Scope(body=body):
+                    leaving: list[Json] = []
+                    self.statements(body, out, [*returns, leaving])
+                    for jump in leaving:
+                        jump["parameters"] = [literal(len(out))]
+                case ir.Return(span=span):
+                    jump = {"op": "_jump", "parameters": [], "source_info": source_info(span)}
+                    returns[-1].append(jump)
+                    out.append(jump)
+                case ir.Exit(span=span):
+                    out.append({"op": "exit", "parameters": [], "source_info": source_info(span)})
+                    jump = {"op": "_jump", "parameters": [], "source_info": source_info(span)}
+                    returns[0].append(jump)
+                    out.append(jump)
+                case ir.CallExtern():
+                    out += self.extern(s)
+                case ir.CallHeader():
+                    out.append(self.header(s))
+                case _:
+                    raise error(s.span, "this statement is not supported in an action")
+
+    def if_statement(self, s: ir.If, out: list[Json], returns: list[list[Json]]) -> None:
+        """A conditional jump over what is not to be done."""
+        where = source_info(s.span)
+        test = self.expressions.argument(s.condition)
+        skip: Json = {"op": "_jump_if_zero", "parameters": [test], "source_info": where}
+        out.append(skip)
+        self.statements(s.chosen, out, returns)
+        if not s.other:
+            skip["parameters"].append(literal(len(out)))
+            return
+        end: Json = {"op": "_jump", "parameters": [], "source_info": where}
+        out.append(end)
+        skip["parameters"].append(literal(len(out)))
+        self.statements(s.other, out, returns)
+        end["parameters"].append(literal(len(out)))
+
+    def assign(self, s: ir.Assign) -> Json:
+        """An assignment."""
+        writer = self.expressions
+        left = writer.left(s.target)
+        if left["type"] == "expression":
+            left = {"type": "expression", "value": left}
+        return {
+            "op": assignment(s.target.type),
+            "parameters": [left, writer.argument(s.value)],
+            "source_info": source_info(s.span),
+        }
+
+    def header(self, s: ir.CallHeader) -> Json:
+        """A built-in method of a header or stack."""
+        parameters = [self.expressions.left(s.header)]
+        if s.method in ("push_front", "pop_front"):
+            parameters.append(literal(s.count))
+        return {
+            "op": _HEADER_PRIMITIVES[s.method],
+            "parameters": parameters,
+            "source_info": source_info(s.span),
+        }
+
+    # Externs
+
+    def extern(self, s: ir.CallExtern) -> list[Json]:
+        """An extern's primitives; none if the target does it without being told."""
+        arguments = s.arguments
+        instance = s.instance.name if s.instance is not None else ""
+        value = self.expressions.argument
+        parameters: list[Any]
+        match s.name:
+            case "direct_counter.count":
+                return []
+            case "direct_meter.read":
+                self.meter_targets[instance] = self.expressions.left(arguments[0])["value"]
+                return []
+            case "register.read":
+                op, parameters = (
+                    "register_read",
+                    [self._target(s, 0), _object("register_array", instance), value(arguments[1])],
+                )
+            case "register.write":
+                op, parameters = (
+                    "register_write",
+                    [_object("register_array", instance), *map(value, arguments)],
+                )
+            case "counter.count":
+                op, parameters = "count", [_object("counter_array", instance), value(arguments[0])]
+            case "meter.execute_meter":
+                op, parameters = (
+                    "execute_meter",
+                    [_object("meter_array", instance), value(arguments[0]), self._target(s, 1)],
+                )
+            case "mark_to_drop":
+                op, parameters = "mark_to_drop", [self.expressions.left(arguments[0])]
+            case "random":
+                op, parameters = "modify_field_rng_uniform", [self._target(s, 0), *map(value, arguments[1:])]
+            case "hash":
+                op, parameters = "modify_field_with_hash_based_offset", self._hash(s)
+            case "truncate":
+                op, parameters = "truncate", [value(arguments[0])]
+            case "digest":
+                op, parameters = "generate_digest", [value(arguments[0]), literal(self.learn_list(s), 32)]
+            case "clone" | "clone_preserving_field_list":
+                op, parameters = self._clone(s)
+            case "resubmit_preserving_field_list":
+                op, parameters = "resubmit", [self.field_list(s, arguments[0], "ig")]
+            case "recirculate_preserving_field_list":
+                op, parameters = "recirculate", [self.field_list(s, arguments[0], "eg")]
+            case "assert" | "assume":
+                op, parameters = s.name, [value(arguments[0])]
+            case "log_msg":
+                op, parameters = "log_msg", self._log(s)
+            case _:
+                raise error(s.span, f"{s.name}() is not supported here")
+        primitives: list[Json] = [{"op": op, "parameters": parameters, "source_info": source_info(s.span)}]
+        for argument, direction in zip(arguments, s.directions, strict=True):
+            bits = types.scalar(argument.type)
+            if direction == "out" and isinstance(bits, types.Bits) and bits.signed:
+                # BMv2 writes the bits without their sign: a register that holds -1 reads as 2^W - 1.
+                again = ir.Assign(s.span, argument, argument)
+                primitives.append(self.assign(again))
+                signed = self.expressions.bring_back(self.expressions.value(argument), bits)
+                primitives[-1]["parameters"][1] = {"type": "expression", "value": signed}
+        return primitives
+
+    def _target(self, s: ir.CallExtern, position: int) -> Json:
+        left = self.expressions.left(s.arguments[position])
+        if left["type"] == "expression":
+            raise error(s.span, "a field with a computed index cannot be written here", "use a variable")
+        return left
+
+    def _hash(self, s: ir.CallExtern) -> list[Json]:
+        target, algorithm, base, fields, limit = s.arguments
+        if not isinstance(algorithm, ir.Constant):
+            raise error(algorithm.span, "the hash algorithm must be known when compiling")
+        calculation = self.calculation(_HASHES[algorithm.value], fields, payload=False)
+        value = self.expressions.argument
+        return (
+            [self._target(s, 0), value(base), _object("calculation", calculation), value(limit)]
+            if target
+            else []
+        )
+
+    def calculation(self, algorithm: str, fields: ir.Expr, payload: bool, where: Json | None = None) -> str:
+        """A named calculation over a list of fields."""
+        number = len(self.lists.calculations)
+        name = "calc" if number == 0 else f"calc_{number - 1}"
+        inputs = [self._calculation_input(e) for e in leaves(fields)]
+        if payload:
+            inputs.append({"type": "payload", "value": None})
+        made: Json = {"name": name, "id": number, "algo": algorithm, "input": inputs}
+        if where is not None:
+            made["source_info"] = where
+        self.lists.calculations.append(made)
+        return name
+
+    def _calculation_input(self, e: ir.Expr) -> Json:
+        match e:
+            case ir.Constant(type=of, value=number):
+                width = types.width(of)
+                if width is None:
+                    raise error(e.span, "a number in a list of fields needs a width", f"write 16w{number}")
+                return {"type": "hexstr", "value": hexadecimal(number, width), "bitwidth": width}
+            case ir.Ref(variable=variable) if variable in self.expressions.data:
+                hint = "copy it to a variable of the control"
+                raise error(e.span, "an action's data cannot be in a list of fields on this target", hint)
+            case ir.Ref() | ir.Field() | ir.Element():
+                return self.expressions.left(e)
+        raise error(e.span, "only fields, headers and constants can be in a list of fields", "use a variable")
+
+    def learn_list(self, s: ir.CallExtern) -> int:
+        """The number of the list of fields that a digest sends."""
+        number = len(self.lists.learn_lists) + 1
+        of = s.type_arguments[0] if s.type_arguments else s.arguments[1].type
+        name = of.name if isinstance(of, types.Struct) else "digest"
+        elements = [self._calculation_input(e) for e in leaves(s.arguments[1])]
+        made = {
+            "id": number,
+            "name": name,
+            "source_info": source_info(s.arguments[1].span),
+            "elements": elements,
+        }
+        self.lists.learn_lists.append(made)
+        return number
+
+    def _clone(self, s: ir.CallExtern) -> tuple[str, list[Json]]:
+        kind = s.arguments[0]
+        if not isinstance(kind, ir.Constant):
+            raise error(kind.span, "the kind of clone must be known when compiling")
+        if self.role != ("ig", "eg")[kind.value]:
+            raise error(s.span, f"a clone from {('ingress', 'egress')[kind.value]} is not possible here")
+        session = self.expressions.argument(s.arguments[1])
+        if s.name == "clone":
+            return _CLONES[kind.value], [session, literal(self._empty_list(), 32)]
+        return _CLONES[kind.value], [session, self.field_list(s, s.arguments[2], self.role)]
+
+    def field_list(self, s: ir.CallExtern, index: ir.Expr, role: str) -> Json:
+        """The list of the metadata fields that @field_list(index) marks."""
+        if self.role != role:
+            raise error(s.span, f"{s.name}() is only possible in {'ingress' if role == 'ig' else 'egress'}")
+        if not isinstance(index, ir.Constant):
+            raise error(index.span, "the number of the field list must be known when compiling")
+        for made in self.lists.field_lists:
+            if made["name"] == f"field_list{index.value}":
+                return literal(made["id"], 32)
+        return literal(self._empty_list(), 32)
+
+    def _empty_list(self) -> int:
+        number = len(self.lists.field_lists) + 1
+        self.lists.field_lists.append({"id": number, "name": f"fl_{number}", "elements": []})
+        return number
+
+    def _log(self, s: ir.CallExtern) -> list[Json]:
+        """The text, each `{}` spelled out as its value needs it, and the values."""
+        text, *data = s.arguments
+        assert isinstance(text, ir.Text)
+        first, *pieces = text.value.split("{}")
+        values = _elements(data[0]) if data else []
+        if len(pieces) != len(values):
+            raise error(
+                s.span, f"the text has {len(pieces)} places ({{}}), and there are {len(values)} values"
+            )
+        shown = [_shown(value) for value in values]
+        form = first + "".join(shape + piece for (shape, _), piece in zip(shown, pieces, strict=True))
+        parts = [self.expressions.argument(part) for _, found in shown for part in found]
+        return [{"type": "string", "value": form}, {"type": "parameters_vector", "value": parts}]
+
+
+def _elements(data: ir.Expr) -> list[ir.Expr]:
+    if isinstance(data, ir.Aggregate):
+        return list(data.elements)
+    if isinstance(data.type, types.Struct):
+        return [field_of(data, f.name, f.type, n) for n, f in enumerate(data.type.fields)]
+    return [data]
+
+
+def _shown(e: ir.Expr) -> tuple[str, list[ir.Expr]]:
+    """How a value stands in a message, and the numbers in it: a struct or header with its fields' names."""
+    if not isinstance(e.type, types.Struct | types.Header):
+        return "{}", [e]
+    fields = e.type.fields
+    inner = [_shown(field_of(e, f.name, f.type, n)) for n, f in enumerate(fields)]
+    shape = ",".join(f"{f.name}:{shape}" for f, (shape, _) in zip(fields, inner, strict=True))
+    return f"({shape})", [part for _, parts in inner for part in parts]
+
+
+def assignment(of: types.Type) -> str:
+    """The primitive that assigns a value of this type."""
+    match of:
+        case types.Varbit():
+            return "assign_VL"
+        case types.Header():
+            return "assign_header"
+        case types.Union():
+            return "assign_union"
+        case types.Stack(element=types.Union()):
+            return "assign_union_stack"
+        case types.Stack():
+            return "assign_header_stack"
+    return "assign"
+
+
+def algorithm(e: ir.Expr) -> str:
+    """The name of a constant of type HashAlgorithm."""
+    assert isinstance(e, ir.Constant)
+    return _HASHES[e.value]
+
+
+def _object(kind: str, name: str) -> Json:
+    return {"type": kind, "value": name}

@@ -1,0 +1,117 @@
+"""Where values live in BMv2: names of headers, of their stacks and unions, and of the fields of `scalars`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from p4compiler import ir, types
+from p4compiler.check.tables import annotation_text
+from p4compiler.inline.program import FlatProgram
+from p4compiler.nodes import Annotations
+from p4compiler.rewrite import Path
+from p4compiler.source import error
+
+SCALARS = "scalars"
+STANDARD_METADATA = "standard_metadata"
+
+
+@dataclass(slots=True)
+class Layout:
+    """Names by place. Locals get theirs when they are first used: what is never used has none.
+
+    `scalars` is name -> (width, signed); `headers`, `stacks`, `unions` are name -> type, in the order of their making.
+    """
+
+    places: dict[Path, str] = field(default_factory=dict)
+    scalars: dict[str, tuple[int, bool]] = field(default_factory=dict)
+    headers: dict[str, types.Header] = field(default_factory=dict)
+    stacks: dict[str, types.Stack] = field(default_factory=dict)
+    unions: dict[str, types.Union] = field(default_factory=dict)
+    varbits: dict[str, types.Varbit] = field(default_factory=dict)
+    metadata: types.Struct | None = None
+
+    def place(self, where: Path, of: types.Type) -> str:
+        """The name of the scalar, header, stack or union at a place."""
+        if where not in self.places:
+            first, *rest = where
+            assert isinstance(first, ir.Variable)
+            name = first.name
+            for part in rest:
+                name += f"[{part}]" if isinstance(part, int) else f".{part}"
+            self.add(where, name, of)
+        return self.places[where]
+
+    def add(self, where: Path, name: str, of: types.Type) -> None:
+        """Give a place its name, and the places inside it theirs."""
+        self.places[where] = name
+        match of:
+            case types.Header():
+                self.headers[name] = of
+            case types.Stack(element=element, size=size):
+                self.stacks[name] = of
+                for i in range(size):
+                    self.add((*where, i), f"{name}[{i}]", element)
+            case types.Union(fields=fields):
+                self.unions[name] = of
+                for member in fields:
+                    self.add((*where, member.name), f"{name}.{member.name}", member.type)
+            case types.Varbit():
+                self.varbits[name] = of
+            case _:
+                bits = types.scalar(of)
+                signed = isinstance(bits, types.Bits) and bits.signed
+                self.scalars[name] = (types.width(of) or 0, signed)
+
+
+def lay_out(program: FlatProgram) -> Layout:
+    """The layout of the architecture's headers and metadata."""
+    layout = Layout()
+    headers, metadata, standard = program.roots.values()
+    for root in (headers, metadata):
+        if not isinstance(root.type, types.Struct):
+            raise error(root.span, f"the parser's {root.name} must be a struct, not {root.type}")
+        prefix = f"{root.type.name}." if root is metadata else ""
+        for f in flat_fields(root.type):
+            if root is headers and not isinstance(f.type, types.Header | types.Union | types.Stack):
+                where = ".".join(f.path)
+                raise error(
+                    root.span, f"field '{where}' of {root.type} is no header", "put it into the metadata"
+                )
+            layout.add((root, *f.path), prefix + f.name, f.type)
+    assert isinstance(standard.type, types.Struct)
+    for name in standard.type.by_name:
+        layout.places[(standard, name)] = name
+    layout.metadata = standard.type
+    return layout
+
+
+@dataclass(frozen=True, slots=True)
+class FlatField:
+    """A field after nested structs are flattened: the path to it, and the one name it has in BMv2."""
+
+    path: tuple[str, ...]
+    name: str
+    type: types.Type
+    annotations: Annotations
+
+
+@lru_cache(maxsize=256)
+def flat_fields(of: types.Fields) -> tuple[FlatField, ...]:
+    """The fields of a struct or header, those of structs in it included; nested ones are named as p4c names them."""
+    nested = any(isinstance(f.type, types.Struct) for f in of.fields)
+    result = []
+    for number, (path, f) in enumerate(_members((), of)):
+        name = f"_{'_'.join(path)}{number}" if nested else annotation_text(f.annotations, "name") or f.name
+        result.append(FlatField(path, name, f.type, f.annotations))
+    return tuple(result)
+
+
+def _members(path: tuple[str, ...], of: types.Fields) -> list[tuple[tuple[str, ...], types.Field]]:
+    result = []
+    for f in of.fields:
+        if isinstance(f.type, types.Struct):
+            result += _members((*path, f.name), f.type)
+        else:
+            result.append(((*path, f.name), f))
+    return result

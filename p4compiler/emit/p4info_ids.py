@@ -1,0 +1,110 @@
+"""Identifiers and aliases of P4Info objects, as p4c assigns them.
+
+An identifier is the object's kind (8 bits, p4.config.v1.P4Ids.Prefix) and a hash of its name (24 bits); a collision
+takes the next free hash, names in alphabetical order. An alias is the shortest end of the name that no other object's
+name has.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from p4compiler import nodes
+from p4compiler.source import error
+
+_MASK = 0xFFFFFFFF
+
+
+def one_at_a_time(name: str) -> int:
+    """Bob Jenkins's one-at-a-time hash, 32 bits."""
+    value = 0
+    for byte in name.encode():
+        value = (value + byte) & _MASK
+        value = (value + (value << 10)) & _MASK
+        value ^= value >> 6
+    value = (value + (value << 3)) & _MASK
+    value ^= value >> 11
+    return (value + (value << 15)) & _MASK
+
+
+class Symbols:
+    """All objects of a program by kind and name; identifiers and aliases are asked for after the last was added."""
+
+    def __init__(self) -> None:
+        self.given: dict[tuple[int, str], int | None] = {}
+        self.ids: dict[tuple[int, str], int] = {}
+        self.endings: Counter[str] = Counter()
+
+    def add(self, kind: int, name: str, annotations: nodes.Annotations = ()) -> None:
+        """Add an object; @id among its annotations decides its identifier."""
+        if (kind, name) not in self.given:
+            self.given[kind, name] = _given_id(kind, annotations)
+
+    def assign(self) -> None:
+        """Decide all identifiers."""
+        self.ids = {key: number for key, number in self.given.items() if number is not None}
+        taken = set(self.ids.values())
+        for kind, name in sorted(key for key, number in self.given.items() if number is None):
+            value = one_at_a_time(name)
+            while (number := kind << 24 | value & 0xFFFFFF) in taken:
+                value += 1
+            taken.add(number)
+            self.ids[kind, name] = number
+        self.endings = Counter(
+            ending for name in {name for _, name in self.given} for ending in _endings(name)
+        )
+
+    def id(self, kind: int, name: str) -> int:
+        """An object's identifier."""
+        return self.ids[kind, name]
+
+    def alias(self, name: str) -> str:
+        """An object's alias."""
+        return next((ending for ending in _endings(name) if self.endings[ending] == 1), name)
+
+
+def _endings(name: str) -> Iterator[str]:
+    parts = name.split(".")
+    return (".".join(parts[-count:]) for count in range(1, len(parts) + 1))
+
+
+def _given_id(kind: int, annotations: nodes.Annotations) -> int | None:
+    number = annotation_number(annotations, "id")
+    if number is None:
+        return None
+    if number >> 24 not in (0, kind):
+        place = next(a.span for a in annotations if a.name == "id")
+        raise error(
+            place, f"@id 0x{number:x} has the prefix of another kind of object", f"use 0x{kind:02x}......"
+        )
+    return kind << 24 | number & 0xFFFFFF
+
+
+def annotation_number(annotations: nodes.Annotations, name: str) -> int | None:
+    """The number that an annotation like @id(1) has, or None."""
+    for annotation in annotations:
+        if annotation.name == name and annotation.arguments:
+            value = annotation.arguments[0]
+            if not isinstance(value, nodes.Integer):
+                raise error(annotation.span, f"@{name} needs a number")
+            return value.value
+    return None
+
+
+def field_ids(annotated: list[nodes.Annotations]) -> list[int]:
+    """Numbers of match fields, action parameters or metadata: those given by @id, else their places from 1 on."""
+    given = [annotation_number(a, "id") for a in annotated]
+    taken = {number for number in given if number is not None}
+    result = []
+    index = 1
+    for number in given:
+        if number is None:
+            while index in taken:
+                index += 1
+            taken.add(index)
+            number = index
+        else:
+            index += 1
+        result.append(number)
+    return result

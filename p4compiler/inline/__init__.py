@@ -1,0 +1,1 @@
+"""Inlining: blocks with everything they instantiate and call -> flat blocks."""

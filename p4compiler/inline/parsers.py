@@ -1,0 +1,151 @@
+"""Inlining of parsers: parsers inside others and `if` become states."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from p4compiler import ir, types
+from p4compiler.inline.values import Context, ValueInliner, directions
+from p4compiler.source import error
+
+_ENDS = ("accept", "reject")
+
+
+class ParserInliner(ValueInliner):
+    """Writes parsers out as states of the flat block."""
+
+    def __init__(self, roots: dict[str, ir.Variable], names: set[str]) -> None:
+        super().__init__(roots, names)
+        self.state_names: set[str] = set(_ENDS)
+        self.subparsers: dict[ir.Stmt, tuple[ir.Instance, Context]] = {}
+
+    def enter(
+        self,
+        instance: ir.Instance,
+        prefix: str,
+        bindings: dict[ir.Variable, ir.Expr],
+        states: dict[str, str] | None = None,
+    ) -> tuple[ir.Stmt, ...]:
+        """Write a block out."""
+        raise NotImplementedError
+
+    def parser_states(self, block: ir.Block, prologue: tuple[ir.Stmt, ...], context: Context) -> None:
+        """The states of a parser; `context.states` has the names that they, accept and reject get (none: their own)."""
+        names = {name: name for name in (*_ENDS, *(s.name for s in block.states))} | context.states
+        self.state_names |= set(names.values())
+        for state in block.states:
+            body = self.statements(state.body, context)
+            after: list[ir.Stmt] = []
+            subjects = tuple(
+                self.saved(subject, after) if isinstance(subject, ir.Constant) else subject
+                for subject in self.values(list(state.subjects), after, context)
+            )
+            if state.name == "start":
+                body = prologue + body
+            cases = tuple(
+                ir.SelectCase(tuple(_key(k, context) for k in c.keys), names[c.target], c.span)
+                for c in state.cases
+            )
+            end = ir.State(names[state.name], (), subjects, cases, state.span)
+            self.split((*body, *after), end)
+
+    def apply_parser(
+        self, s: ir.ApplyBlock, instance: ir.Instance, out: list[ir.Stmt], context: Context
+    ) -> None:
+        """Leave a mark where a parser inside another one is applied; `split` puts its states there."""
+        block = instance.block
+        assert block is not None
+        arguments = self.arguments(directions(block.parameters), s.arguments, out, context)
+        inner = Context("", {})
+        after = self.bind(block.parameters, arguments, (), inner, out)
+        mark = ir.ApplyBlock(s.span, instance, ())
+        self.subparsers[mark] = (instance, inner)
+        out.append(mark)
+        out += after
+
+    def split(self, statements: tuple[ir.Stmt, ...], end: ir.State) -> None:
+        """A state with these statements and the transition of `end`, or several where they need it."""
+        for position, s in enumerate(statements):
+            if isinstance(s, ir.If | ir.ApplyBlock):
+                before, rest = statements[:position], statements[position + 1 :]
+                join = replace(end, name=self.state_name(end.name, "join")) if rest or end.subjects else None
+                target = join.name if join is not None else end.cases[0].target
+                if isinstance(s, ir.If):
+                    self.branch(s, before, end, target)
+                else:
+                    self.enter_parser(s, before, end, target)
+                if join is not None:
+                    self.split(rest, join)
+                return
+            if isinstance(s, ir.Scope | ir.Return):
+                hint = "end it with its only return"
+                raise error(s.span, "a function with more than one return is not supported in a parser", hint)
+        self.flat.states.append(replace(end, body=statements))
+
+    def branch(self, s: ir.If, before: tuple[ir.Stmt, ...], end: ir.State, target: str) -> None:
+        """`if` as a select over its condition."""
+        names = []
+        for kind, body in (("true", s.chosen), ("false", s.other)):
+            if body:
+                names.append(self.state_name(end.name, kind))
+                self.split(body, ir.State(names[-1], (), (), (ir.SelectCase((), target, s.span),), s.span))
+            else:
+                names.append(target)
+        boolean = types.Bool()
+        test = ir.Ref(boolean, s.span, self.variable("tmp", boolean, s.span))
+        assign = ir.Assign(s.condition.span, test, s.condition)
+        cases = (
+            ir.SelectCase((ir.KeyValue(1),), names[0], s.span),
+            ir.SelectCase((ir.KeyValue(0, 0),), names[1], s.span),
+        )
+        self.flat.states.append(ir.State(end.name, (*before, assign), (test,), cases, end.span))
+
+    def enter_parser(self, s: ir.ApplyBlock, before: tuple[ir.Stmt, ...], end: ir.State, target: str) -> None:
+        """The states of a parser inside this one, between what stands before it and what follows."""
+        instance, inner = self.subparsers[s]
+        block = instance.block
+        assert block is not None
+        local = instance.name.rpartition(".")[2]
+        states = {state.name: self.state_name(local, state.name) for state in block.states}
+        start = (ir.SelectCase((), states["start"], s.span),)
+        self.flat.states.append(ir.State(end.name, before, (), start, end.span))
+        self.enter(instance, instance.name, inner.bindings, states | {"accept": target})
+
+    def state_name(self, prefix: str, name: str) -> str:
+        """A new state's name."""
+        candidate, count = f"{prefix}_{name}", 0
+        while candidate in self.state_names:
+            candidate, count = f"{prefix}_{name}_{count}", count + 1
+        self.state_names.add(candidate)
+        return candidate
+
+
+def _key(key: ir.KeyValue, context: Context) -> ir.KeyValue:
+    return replace(key, value_set=context.value_sets[key.value_set]) if key.value_set is not None else key
+
+
+def tidy(states: list[ir.State]) -> list[ir.State]:
+    """The states that can be reached; one that is reached from one other only, and always, becomes a part of it."""
+    by_name = {state.name: state for state in states}
+    seen: dict[str, int] = {}
+    todo = ["start"]
+    while todo:
+        name = todo.pop()
+        seen[name] = seen.get(name, 0) + 1
+        if name in by_name and seen[name] == 1:
+            todo += [case.target for case in by_name[name].cases]
+    merged: set[str] = set()
+    result = []
+    for state in states:
+        if state.name not in seen or state.name in merged:
+            continue
+        while not state.subjects:
+            target = state.cases[0].target
+            following = by_name.get(target)
+            if following is None or seen[target] > 1 or target in ("start", state.name):
+                break
+            merged.add(target)
+            body = (*state.body, *following.body)
+            state = replace(state, body=body, subjects=following.subjects, cases=following.cases)
+        result.append(state)
+    return [state for state in result if state.name not in merged]

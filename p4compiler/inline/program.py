@@ -1,0 +1,339 @@
+"""Inlining: the six blocks with everything they instantiate and call -> flat blocks with the control plane's names.
+
+Parsers and controls inside others, actions called from statements and functions are written out where they are applied.
+What is left are the architecture's headers and metadata, local variables, extern objects, actions and tables.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from p4compiler import fold, ir, types
+from p4compiler.check.tables import annotation_text
+from p4compiler.inline.parsers import ParserInliner, tidy
+from p4compiler.inline.values import Context, directions, has_effects
+from p4compiler.nodes import Annotations
+from p4compiler.rewrite import scoped
+from p4compiler.source import Span, error
+
+
+@dataclass(slots=True)
+class FlatProgram:
+    """The program after inlining; blocks by the package's parameters (p, vr, ig, eg, ck, dep)."""
+
+    blocks: dict[str, ir.Block]
+    roots: dict[str, ir.Variable]
+    instances: list[ir.Instance]  # of the top level
+    source: ir.Program
+
+
+def inline(program: ir.Program) -> FlatProgram:
+    """The program with everything inlined; raises CompileError where that is not possible on this target."""
+    parser = program.blocks["p"].block
+    assert parser is not None
+    nowhere = parser.span
+    roots = {
+        "hdr": ir.Variable("hdr", parser.parameters[1].type, nowhere),
+        "meta": ir.Variable("meta", parser.parameters[2].type, nowhere),
+        "standard_metadata": ir.Variable("standard_metadata", parser.parameters[3].type, nowhere),
+    }
+    for instance in program.instances:
+        instance.name = full_name("", instance.name, instance.annotations)
+    shared = {instance: instance for instance in program.instances}
+    names: set[str] = set()
+    blocks = {}
+    for role, instance in program.blocks.items():
+        blocks[role] = _Inliner(roots, shared, names).top(instance)
+    return FlatProgram(blocks, roots, program.instances, program)
+
+
+class _Inliner(ParserInliner):
+    def __init__(
+        self, roots: dict[str, ir.Variable], shared: dict[ir.Instance, ir.Instance], names: set[str]
+    ) -> None:
+        super().__init__(roots, names)
+        self.shared = shared
+        self.applied: set[ir.Instance] = set()
+        self.made: dict[tuple[str, ir.Instance], ir.Instance] = {}
+        self.specialized: dict[tuple[object, ...], ir.Action] = {}
+        self.places: dict[
+            object, tuple[int, ...]
+        ] = {}  # of declarations; an inlined block's count from its instance's
+
+    def top(self, instance: ir.Instance) -> ir.Block:
+        block = instance.block
+        assert block is not None
+        self.flat = ir.Block(block.kind, block.name, block.parameters, (), block.span, block.annotations)
+        bindings: dict[ir.Variable, ir.Expr] = {}
+        rest = iter(self.roots.values())
+        for parameter in block.parameters:
+            if not isinstance(parameter.type, types.ExternInstance):
+                bindings[parameter] = ir.Ref(parameter.type, parameter.span, next(rest))
+        name = annotation_text(block.annotations, "name") or block.name
+        body = self.enter(instance, name.lstrip("."), bindings)
+        if block.kind == "control":
+            self.flat.body = scoped(block.span, body)
+        else:
+            self.flat.states = tidy(self.flat.states)
+            named = {k.value_set for state in self.flat.states for case in state.cases for k in case.keys}
+            self.flat.value_sets = [v for v in self.flat.value_sets if v in named]
+        for objects in (self.flat.instances, self.flat.actions, self.flat.tables):
+            objects.sort(key=self.places.__getitem__)
+        return self.flat
+
+    def enter(
+        self,
+        instance: ir.Instance,
+        prefix: str,
+        bindings: dict[ir.Variable, ir.Expr],
+        states: dict[str, str] | None = None,
+    ) -> tuple[ir.Stmt, ...]:
+        """Write a block out: its objects go to the flat block, and so do a parser's states, renamed as `states` says.
+
+        Returns a control's statements.
+        """
+        block = instance.block
+        assert block is not None
+        bindings = bindings | dict(zip(block.constructor, instance.arguments, strict=True))
+        given = {v: b.object for v, b in bindings.items() if isinstance(b, ir.Object)}
+        objects = {v: i for v, i in given.items() if isinstance(i, ir.Instance)}
+        context = Context(
+            prefix, bindings, self.shared | objects, in_parser=block.kind == "parser", states=states or {}
+        )
+        place = self.places.get(instance, ())
+        self.places |= {
+            (prefix, declared): (*place, number) for number, declared in enumerate(block.declared)
+        }
+        for inner in block.instances:
+            if (prefix, inner) not in self.made:
+                self.made[prefix, inner] = self.make(inner, context)
+            context.instances[inner] = self.made[prefix, inner]
+        for old in block.value_sets:
+            full = full_name(prefix, old.name, old.annotations)
+            context.value_sets[old] = ir.ValueSet(full, old.type, old.size, old.span, old.annotations)
+            self.flat.value_sets.append(context.value_sets[old])
+        prologue = self.statements(block.prologue, context)
+        if block.kind == "parser":
+            self.parser_states(block, prologue, context)
+            return ()
+        for table in block.tables:
+            context.tables[table] = self.table(table, context)
+        return (*prologue, *self.statements(block.body, context))
+
+    def make(self, inner: ir.Instance, context: Context) -> ir.Instance:
+        """An object that a block declares; one block applied at two places has it once."""
+        arguments = tuple(self.substitute(a, context) for a in inner.arguments)
+        for argument in arguments:
+            if not isinstance(argument, ir.Constant | ir.Text | ir.Object):
+                raise error(argument.span, "a constructor's argument must be known when compiling")
+        name = full_name(context.prefix, inner.name, inner.annotations)
+        made = ir.Instance(name, inner.type, arguments, inner.span, inner.annotations, inner.block)
+        self.places[made] = self.places[context.prefix, inner]
+        if inner.block is None:
+            self.flat.instances.append(made)
+        return made
+
+    # Statements
+
+    def statements(self, statements: tuple[ir.Stmt, ...], context: Context) -> tuple[ir.Stmt, ...]:
+        result: list[ir.Stmt] = []
+        for s in statements:
+            self.statement(s, result, context)
+        return tuple(result)
+
+    def statement(self, s: ir.Stmt, out: list[ir.Stmt], context: Context) -> None:
+        match s:
+            case ir.Assign(span=span, target=target, value=value):
+                new_target = self.value(target, out, context)
+                if has_effects(value):
+                    new_target = self.pinned(new_target, out)
+                out.append(ir.Assign(span, new_target, self.value(value, out, context)))
+            case ir.Declare(span=span, variable=variable, initial=initial):
+                first = self.value(initial, out, context) if initial is not None else None
+                made = self.variable(variable.name, variable.type, variable.span)
+                target = ir.Ref(made.type, variable.span, made)
+                context.bindings[variable] = target
+                if first is not None:
+                    out.append(ir.Assign(span, target, first))
+                else:
+                    out += self.reset(target)
+            case ir.CallExtern(span=span, name=name, arguments=arguments):
+                values = tuple(self.arguments(s.directions, arguments, out, context))
+                instance = context.instances[s.instance] if s.instance is not None else None
+                out.append(ir.CallExtern(span, name, instance, values, s.directions, s.type_arguments))
+            case ir.CallHeader(span=span, method=method, header=header, count=count):
+                out.append(ir.CallHeader(span, method, self.value(header, out, context), count))
+            case ir.If():
+                self.if_statement(s, out, context)
+            case ir.ApplyTable(span=span, table=table, cases=cases):
+                self.apply_table(span, table, cases, out, context)
+            case ir.SwitchValue(span=span, subject=subject, cases=value_cases):
+                test = self.value(subject, out, context)
+                new_cases = tuple((labels, self.statements(body, context)) for labels, body in value_cases)
+                out.append(ir.SwitchValue(span, test, new_cases))
+            case ir.CallAction():
+                self.call_action(s, out, context)
+            case ir.CallFunction(call=call):
+                self.function_call(call, out, context)
+            case ir.ApplyBlock():
+                self.apply_block(s, out, context)
+            case ir.Return(span=span, value=value):
+                if value is not None:
+                    assert context.result is not None
+                    result = ir.Ref(context.result.type, span, context.result)
+                    out.append(ir.Assign(span, result, self.value(value, out, context)))
+                out.append(ir.Return(span, None))
+            case ir.Scope(span=span, body=body):
+                out += scoped(span, self.statements(body, context))
+            case ir.Exit():
+                if context.in_parser:
+                    raise error(s.span, "exit in a parser", "use a transition")
+                out.append(s)
+
+    def if_statement(self, s: ir.If, out: list[ir.Stmt], context: Context) -> None:
+        condition, negated = s.condition, False
+        while isinstance(condition, ir.Unary):
+            condition, negated = condition.operand, not negated
+        if isinstance(condition, ir.TableHit):
+            out += self.key_setup.get(context.tables[condition.table], ())
+            test = self.substitute(condition, context)
+            if negated:
+                test = fold.unary(s.condition.span, "!", test)
+        else:
+            test = self.value(s.condition, out, context)
+        if isinstance(test, ir.Constant):
+            out += self.statements(s.chosen if test.value else s.other, context)
+            return
+        chosen, other = self.statements(s.chosen, context), self.statements(s.other, context)
+        out.append(ir.If(s.span, test, chosen, other))
+
+    def apply_table(
+        self,
+        span: Span,
+        table: ir.Table,
+        cases: tuple[tuple[tuple[ir.Action | None, ...], tuple[ir.Stmt, ...]], ...],
+        out: list[ir.Stmt],
+        context: Context,
+    ) -> None:
+        new = context.tables[table]
+        actions: dict[ir.Action | None, ir.Action | None] = {None: None}
+        actions |= {a.action: b.action for a, b in zip(table.actions, new.actions, strict=True)}
+        mapped = tuple(
+            (tuple(actions[label] for label in labels), self.statements(body, context))
+            for labels, body in cases
+        )
+        out += self.key_setup.get(new, ())
+        out.append(ir.ApplyTable(span, new, mapped))
+
+    def call_action(self, s: ir.CallAction, out: list[ir.Stmt], context: Context) -> None:
+        arguments = self.arguments(directions(s.action.parameters), s.arguments, out, context)
+        inner = Context(
+            context.prefix, dict(context.bindings), context.instances, context.tables, in_action=True
+        )
+        after = self.bind(s.action.parameters, arguments, s.action.body, inner, out, visible=True)
+        body = scoped(s.span, self.statements(s.action.body, inner))
+        if context.in_action:
+            out += body
+        else:
+            action = self.add_action(s.action, (), body, context.prefix)
+            out.append(ir.CallAction(s.span, action, ()))
+        out += after
+
+    def apply_block(self, s: ir.ApplyBlock, out: list[ir.Stmt], context: Context) -> None:
+        instance = context.instances[s.instance]
+        block = instance.block
+        assert block is not None
+        if block.kind == "parser":
+            self.apply_parser(s, instance, out, context)
+            return
+        if instance in self.applied and block.tables:
+            hint = "apply a second instance of it there"
+            raise error(s.span, f"'{s.instance.name}' is applied at more than one place", hint)
+        self.applied.add(instance)
+        arguments = self.arguments(directions(block.parameters), s.arguments, out, context)
+        inner = Context("", {})
+        after = self.bind(block.parameters, arguments, (), inner, out)
+        out += scoped(s.span, self.enter(instance, instance.name, inner.bindings))
+        out += after
+
+    # Actions and tables
+
+    def add_action(
+        self, action: ir.Action, parameters: tuple[ir.Variable, ...], body: tuple[ir.Stmt, ...], prefix: str
+    ) -> ir.Action:
+        # An action of the top level belongs to no control and keeps its name.
+        name = full_name("" if action.top_level else prefix, action.name, action.annotations)
+        made = ir.Action(name, parameters, body, action.span, action.annotations)
+        self.places[made] = (-1,) if action.top_level else self.places[prefix, action]
+        self.flat.actions.append(made)
+        return made
+
+    def table(self, table: ir.Table, context: Context) -> ir.Table:
+        setup: list[ir.Stmt] = []
+        calls = [self.table_action(call, setup, context) for call in table.actions]
+        actions = {old.action: new.action for old, new in zip(table.actions, calls, strict=True)}
+        key = []
+        for element in table.key:
+            expr = self.value(element.expr, setup, context)
+            key.append(
+                ir.KeyElement(expr, element.match_kind, element.name, element.span, element.annotations)
+            )
+        size = self.substitute(table.size, context) if table.size is not None else None
+        entries = None
+        if table.entries is not None:
+            entries = tuple(
+                ir.Entry(e.keys, self.bound(e.call, actions), e.span, e.priority) for e in table.entries
+            )
+        made = ir.Table(
+            full_name(context.prefix, table.name, table.annotations),
+            tuple(key),
+            tuple(calls),
+            self.bound(table.default, actions),
+            table.default_constant,
+            entries,
+            table.span,
+            table.annotations,
+            size,
+            support_timeout=table.support_timeout,
+            entries_constant=table.entries_constant,
+        )
+        for name in ("counters", "meters", "implementation"):
+            instance = getattr(table, name)
+            setattr(made, name, context.instances[instance] if instance is not None else None)
+        self.places[made] = self.places[context.prefix, table]
+        self.flat.tables.append(made)
+        if setup:
+            self.key_setup[made] = tuple(setup)
+        return made
+
+    def bound(self, call: ir.ActionCall, actions: dict[ir.Action, ir.Action]) -> ir.ActionCall:
+        return ir.ActionCall(actions[call.action], call.arguments, call.span)
+
+    def table_action(self, call: ir.ActionCall, setup: list[ir.Stmt], context: Context) -> ir.ActionCall:
+        """The action that a table calls: parameters with a direction are bound, the others are the entries' data."""
+        action = call.action
+        directed = tuple(p.direction for p in action.parameters if p.direction)
+        arguments = self.arguments(directed, call.arguments, setup, context)
+        key = (action, *(id(a) for a in arguments), context.prefix)
+        if key not in self.specialized:
+            self.specialized[key] = self.specialize(action, arguments, context)
+        return ir.ActionCall(self.specialized[key], (), call.span, call.annotations)
+
+    def specialize(self, action: ir.Action, arguments: list[ir.Expr], context: Context) -> ir.Action:
+        directed = tuple(p for p in action.parameters if p.direction)
+        data = tuple(p for p in action.parameters if not p.direction)
+        inner = Context(
+            context.prefix, dict(context.bindings), context.instances, context.tables, in_action=True
+        )
+        before: list[ir.Stmt] = []
+        after = self.bind(directed, arguments, action.body, inner, before, visible=True)
+        body = (*before, *scoped(action.span, self.statements(action.body, inner)), *after)
+        return self.add_action(action, data, body, context.prefix)
+
+
+def full_name(prefix: str, name: str, annotations: Annotations) -> str:
+    """The control plane's name of an object: the path to it, or what @name says (after a dot: exactly that)."""
+    given = annotation_text(annotations, "name")
+    if given is not None and given.startswith("."):
+        return given[1:]
+    return f"{prefix}.{given or name}" if prefix else given or name

@@ -1,0 +1,270 @@
+"""Inlining of expressions: what they mean where they are written out, calls moved out of them, parameters bound."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from p4compiler import fold, ir, types
+from p4compiler.rewrite import (
+    Path,
+    children,
+    is_fixed,
+    map_children,
+    overlap,
+    path,
+    scoped,
+    touches,
+    walk,
+    writes,
+)
+from p4compiler.source import Span
+
+
+@dataclass(slots=True)
+class Context:
+    """Where statements come from: what their names mean here."""
+
+    prefix: str
+    bindings: dict[ir.Variable, ir.Expr]
+    instances: dict[ir.Instance | ir.Variable, ir.Instance] = field(default_factory=dict)
+    tables: dict[ir.Table, ir.Table] = field(default_factory=dict)
+    value_sets: dict[ir.ValueSet, ir.ValueSet] = field(default_factory=dict)
+    states: dict[str, str] = field(default_factory=dict)
+    in_action: bool = False
+    in_parser: bool = False
+    result: ir.Variable | None = None  # of the function being written out
+
+
+class ValueInliner:
+    """Writes expressions out; statements are the business of the class that extends it."""
+
+    def __init__(self, roots: dict[str, ir.Variable], names: set[str]) -> None:
+        self.roots = roots
+        self.names = names
+        self.key_setup: dict[ir.Table, tuple[ir.Stmt, ...]] = {}  # what a table's key needs done before
+        self.flat = ir.Block("", "", (), (), next(iter(roots.values())).span)
+
+    def statements(self, statements: tuple[ir.Stmt, ...], context: Context) -> tuple[ir.Stmt, ...]:
+        """The statements written out."""
+        raise NotImplementedError
+
+    # Names
+
+    def variable(self, name: str, of: types.Type, span: Span) -> ir.Variable:
+        """A new local variable with a name of its own."""
+        count = 0
+        while f"{name}_{count}" in self.names:
+            count += 1
+        unique = f"{name}_{count}"
+        self.names.add(unique)
+        return ir.Variable(unique, of, span)
+
+    # Expressions
+
+    def substitute(self, e: ir.Expr, context: Context) -> ir.Expr:
+        """The expression with this context's meaning of its variables (it contains no calls)."""
+        if isinstance(e, ir.Ref):
+            return context.bindings.get(e.variable, e)
+        if isinstance(e, ir.Object):
+            return ir.Object(e.type, e.span, context.instances[e.object])
+        if isinstance(e, ir.TableHit):
+            return ir.TableHit(e.type, e.span, context.tables[e.table])
+        return map_children(e, lambda child: self.substitute(child, context))
+
+    def value(self, e: ir.Expr, before: list[ir.Stmt], context: Context) -> ir.Expr:
+        """The same with calls and table applications moved to statements before."""
+        if not has_effects(e):
+            return self.substitute(e, context)
+        match e:
+            case ir.TableHit(type=of, span=span):
+                result = self.variable("hit", of, span)
+                target = ir.Ref(of, span, result)
+                yes, no = (ir.Assign(span, target, ir.Constant(of, span, v)) for v in (1, 0))
+                before += self.key_setup.get(context.tables[e.table], ())
+                before.append(ir.If(span, self.substitute(e, context), (yes,), (no,)))
+                return target
+            case ir.Call():
+                return self.function_call(e, before, context)
+            case ir.Binary(span=span, op="&&" | "||" as op, left=left, right=right):
+                chosen = self.variable("tmp", e.type, span)
+                target = ir.Ref(e.type, span, chosen)
+                before.append(ir.Assign(span, target, self.value(left, before, context)))
+                inner: list[ir.Stmt] = []
+                inner.append(ir.Assign(span, target, self.value(right, inner, context)))
+                condition = target if op == "&&" else fold.unary(span, "!", target)
+                before.append(ir.If(span, condition, tuple(inner), ()))
+                return target
+            case ir.Mux(span=span, condition=condition, chosen=first, other=second):
+                result = self.variable("tmp", e.type, span)
+                target = ir.Ref(e.type, span, result)
+                test = self.value(condition, before, context)
+                branches = []
+                for branch in (first, second):
+                    body: list[ir.Stmt] = []
+                    body.append(ir.Assign(span, target, self.value(branch, body, context)))
+                    branches.append(tuple(body))
+                before.append(ir.If(span, test, branches[0], branches[1]))
+                return target
+        operands = list(children(e))
+        if isinstance(e, ir.Element):  # a place, not a value: only its index is computed
+            values = iter([self.value(operand, before, context) for operand in operands])
+        else:
+            values = iter(self.values(operands, before, context))
+        return map_children(e, lambda _: next(values))
+
+    def values(self, operands: list[ir.Expr], before: list[ir.Stmt], context: Context) -> list[ir.Expr]:
+        """Several expressions evaluated from left to right."""
+        result: list[ir.Expr] = []
+        for position, operand in enumerate(operands):
+            value = self.value(operand, before, context)
+            later = any(has_effects(o) for o in operands[position + 1 :])
+            if later and not isinstance(value, ir.Constant | ir.Text | ir.Aggregate):
+                value = self.saved(value, before)
+            result.append(value)
+        return result
+
+    def pinned(self, target: ir.Expr, before: list[ir.Stmt]) -> ir.Expr:
+        """The same place, whatever is written from now on: its computed indices are put into variables."""
+        if isinstance(target, ir.Element) and not isinstance(target.index, ir.Constant):
+            index = self.saved(target.index, before)
+            return ir.Element(target.type, target.span, self.pinned(target.base, before), index)
+        if isinstance(target, ir.Element | ir.Field | ir.Slice):
+            return map_children(target, lambda child: self.pinned(child, before))
+        return target
+
+    def saved(self, value: ir.Expr, before: list[ir.Stmt]) -> ir.Expr:
+        """The value put into a new variable."""
+        target = ir.Ref(value.type, value.span, self.variable("tmp", value.type, value.span))
+        before.append(ir.Assign(value.span, target, value))
+        return target
+
+    def function_call(self, e: ir.Call, before: list[ir.Stmt], context: Context) -> ir.Expr:
+        """A function written out before; the expression is what it returned."""
+        function = e.function
+        result = None if isinstance(e.type, types.Void) else self.variable("retval", e.type, e.span)
+        inner = Context(
+            context.prefix, {}, context.instances, in_action=True, in_parser=context.in_parser, result=result
+        )
+        arguments = self.arguments(directions(function.parameters), e.arguments, before, context)
+        after = self.bind(function.parameters, arguments, function.body, inner, before)
+        before += scoped(e.span, self.statements(function.body, inner))
+        before += after
+        return ir.Ref(e.type, e.span, result) if result is not None else ir.Constant(types.Bool(), e.span, 0)
+
+    # Parameters
+
+    def arguments(
+        self,
+        directions: tuple[str, ...],
+        arguments: tuple[ir.Expr, ...],
+        before: list[ir.Stmt],
+        context: Context,
+    ) -> list[ir.Expr]:
+        """Arguments evaluated from left to right; left values stay left values."""
+        result: list[ir.Expr] = []
+        for position, (direction, argument) in enumerate(zip(directions, arguments, strict=True)):
+            value = self.value(argument, before, context)
+            if any(has_effects(a) for a in arguments[position + 1 :]):
+                if direction in ("out", "inout"):
+                    value = self.pinned(value, before)
+                elif not isinstance(value, ir.Constant | ir.Text):
+                    value = self.saved(value, before)
+            result.append(value)
+        return result
+
+    def bind(
+        self,
+        parameters: tuple[ir.Variable, ...],
+        arguments: list[ir.Expr],
+        body: tuple[ir.Stmt, ...],
+        inner: Context,
+        before: list[ir.Stmt],
+        visible: bool = False,
+    ) -> list[ir.Stmt]:
+        """Give parameters their meaning: the argument itself where nobody can tell, else a copy.
+
+        `visible`: the body sees variables outside of it (an action's body), beside its parameters. Returns the
+        statements that copy back.
+        """
+        outside: list[Path] = []
+        changed: list[Path] = []
+        if visible:
+            # The body is not yet rewritten: its names are those of the block around it.
+            outside = [p for p in (self.outer_path(w, inner) for w in touches(body)) if p is not None]
+            changed = [p for p in (self.outer_path(w, inner) for w in writes(body)) if p is not None]
+        places = [path(a) for a in arguments]
+        writing = [p.direction in ("out", "inout") for p in parameters]
+        written = [w for w, is_written in zip(places, writing, strict=True) if is_written and w]
+        after: list[ir.Stmt] = []
+        for position, (parameter, argument) in enumerate(zip(parameters, arguments, strict=True)):
+            place = places[position]
+            if parameter.direction in ("out", "inout"):
+                others = [w for i, w in enumerate(places) if i != position and writing[i] and w] + outside
+                if is_fixed(argument) and place and not any(overlap(place, o) for o in others):
+                    inner.bindings[parameter] = argument
+                    if parameter.direction == "out":
+                        before += self.reset(argument)
+                    continue
+                argument = self.pinned(argument, before)
+                copy = ir.Ref(
+                    parameter.type,
+                    argument.span,
+                    self.variable(parameter.name, parameter.type, parameter.span),
+                )
+                if parameter.direction == "inout":
+                    before.append(ir.Assign(argument.span, copy, argument))
+                else:
+                    before += self.reset(copy)
+                after.append(ir.Assign(argument.span, argument, copy))
+                inner.bindings[parameter] = copy
+                continue
+            steady = isinstance(argument, ir.Constant | ir.Object) or (
+                is_fixed(argument)
+                and place is not None
+                and not any(overlap(place, w) for w in written + changed)
+            )
+            if steady:
+                inner.bindings[parameter] = argument
+            else:
+                copy = ir.Ref(
+                    parameter.type,
+                    argument.span,
+                    self.variable(parameter.name, parameter.type, parameter.span),
+                )
+                before.append(ir.Assign(argument.span, copy, argument))
+                inner.bindings[parameter] = copy
+        return after
+
+    def outer_path(self, where: Path, context: Context) -> Path | None:
+        """A place in the names of the flat program; None for a parameter or variable of the body itself."""
+        variable = where[0]
+        assert isinstance(variable, ir.Variable)
+        bound = context.bindings.get(variable)
+        if bound is None:
+            return where if variable in self.roots.values() else None
+        outer = path(bound)
+        return None if outer is None else (*outer, *where[1:])
+
+    def reset(self, target: ir.Expr) -> list[ir.Stmt]:
+        """Headers that come into being are invalid."""
+        match target.type:
+            case types.Header():
+                return [ir.CallHeader(target.span, "setInvalid", target)]
+            case types.Struct(fields=fields) | types.Union(fields=fields):
+                inner = [self.reset(ir.Field(f.type, target.span, target, f.name)) for f in fields]
+                return [s for statements in inner for s in statements]
+            case types.Stack(element=element, size=size):
+                index = [ir.Constant(types.Bits(32), target.span, i) for i in range(size)]
+                elements = [self.reset(ir.Element(element, target.span, target, i)) for i in index]
+                return [s for statements in elements for s in statements]
+        return []
+
+
+def has_effects(e: ir.Expr) -> bool:
+    """Whether an expression calls something, so that when it is evaluated matters."""
+    return any(isinstance(part, ir.Call | ir.TableHit) for part in walk(e))
+
+
+def directions(parameters: tuple[ir.Variable, ...]) -> tuple[str, ...]:
+    """The directions of parameters."""
+    return tuple(p.direction for p in parameters)

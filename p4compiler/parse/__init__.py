@@ -1,0 +1,1 @@
+"""The front: files -> tokens -> the syntax tree."""

@@ -1,0 +1,431 @@
+"""Syntax of types, expressions and annotations (P4_16 specification, appendix "P4 grammar")."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from p4compiler import nodes
+from p4compiler.parse.lex import END, NAME, NUMBER, STRING, Token, parse_number
+from p4compiler.source import CompileError, Span, error
+
+RESERVED = frozenset(
+    {
+        "action", "bool", "bit", "const", "control", "default", "else", "enum", "error", "exit", "extern", "false",
+        "header", "header_union", "if", "in", "inout", "int", "match_kind", "out", "package", "parser", "return",
+        "select", "string", "struct", "switch", "table", "transition", "true", "tuple", "typedef", "varbit",
+        "value_set", "void", "_",
+    }
+)  # fmt: skip
+_TYPE_WORDS = frozenset(("bit", "int", "varbit", "bool", "error", "string", "void", "tuple", "match_kind"))
+_OPERATORS = (
+    ("||",),
+    ("&&",),
+    ("==", "!="),
+    ("<", ">", "<=", ">="),
+    ("|",),
+    ("^",),
+    ("&",),
+    ("<<", ">>"),
+    ("+", "-", "++", "|+|", "|-|"),
+    ("*", "/", "%"),
+)
+_LEVEL = {op: level for level, ops in enumerate(_OPERATORS) for op in ops}
+
+
+class ExpressionParser:
+    """Reads types and expressions from a list of tokens; knows which names are types, as P4's grammar needs it."""
+
+    def __init__(self, tokens: list[Token], end: Span) -> None:
+        self.tokens = [*tokens, Token(END, "end of file", end)]
+        self.at = 0
+        self.type_names: set[str] = set()
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """What is declared inside is forgotten at the end: a name that hid a type means the type again."""
+        outer = set(self.type_names)
+        yield
+        self.type_names = outer
+
+    # Tokens
+
+    @property
+    def token(self) -> Token:
+        """The token to be read next."""
+        return self.tokens[self.at]
+
+    def peek(self, ahead: int = 1) -> Token:
+        """A token further on."""
+        return self.tokens[min(self.at + ahead, len(self.tokens) - 1)]
+
+    def last(self) -> Span:
+        """The place of the token read last."""
+        return self.tokens[max(self.at - 1, 0)].span
+
+    def advance(self) -> Token:
+        """Read a token."""
+        token = self.tokens[self.at]
+        self.at += token.kind != END
+        return token
+
+    def accept(self, text: str) -> bool:
+        """Read a token if it is this one (never a string)."""
+        if self.tokens[self.at].text == text and self.tokens[self.at].kind != STRING:
+            self.advance()
+            return True
+        return False
+
+    def expect(self, text: str, what: str = "") -> Token:
+        """Read this token; anything else is an error."""
+        token = self.token
+        if self.accept(text):
+            return token
+        found = f"'{token.text}'" if token.kind != END else token.text
+        raise error(token.span, f"expected '{text}'{f' {what}' if what else ''}, found {found}")
+
+    def identifier(self, what: str = "a name") -> Token:
+        """Read a name that is no reserved word."""
+        token = self.token
+        if token.kind == NAME and token.text not in RESERVED:
+            return self.advance()
+        if token.kind == NAME:
+            raise error(
+                token.span, f"expected {what}, but '{token.text}' is a reserved word", "choose another name"
+            )
+        found = f"'{token.text}'" if token.kind != END else token.text
+        raise error(token.span, f"expected {what}, found {found}")
+
+    # Types
+
+    def type(self) -> nodes.TypeNode:
+        """Read a type."""
+        start = self.token
+        base = self._simple_type()
+        while self.token.text == "[":
+            self.advance()
+            size = self.expression()
+            self.expect("]")
+            base = nodes.StackType(start.span.to(self.last()), base, size)
+        return base
+
+    def _simple_type(self) -> nodes.TypeNode:
+        start = self.token
+        if start.text in ("bit", "int", "varbit"):
+            self.advance()
+            if not self.accept("<"):
+                if start.text == "varbit":
+                    raise error(start.span, "varbit needs its greatest width", "write varbit<320>")
+                if start.text == "int":
+                    return nodes.NamedType(start.span, "int")
+                return nodes.BitsType(start.span, "bit", nodes.Integer(start.span, 1, None, False, 10))
+            width: nodes.Expr
+            if self.token.kind == NUMBER:
+                width = self.primary()
+            else:
+                self.expect("(", "or a number of bits")
+                width = self.expression()
+                self.expect(")")
+            self.expect(">")
+            return nodes.BitsType(start.span.to(self.last()), start.text, width)
+        if start.text == "tuple":
+            self.advance()
+            self.expect("<")
+            elements = self.type_arguments()
+            return nodes.TupleType(start.span.to(self.last()), elements)
+        if start.text in _TYPE_WORDS:
+            self.advance()
+            return nodes.NamedType(start.span, start.text)
+        if self.accept("_"):
+            return nodes.NamedType(start.span, "_")
+        rooted = self.accept(".")
+        name = self.identifier("a type")
+        arguments: tuple[nodes.TypeNode, ...] = ()
+        if self.accept("<"):
+            arguments = self.type_arguments()
+        return nodes.NamedType(start.span.to(self.last()), name.text, arguments, rooted)
+
+    def type_arguments(self) -> tuple[nodes.TypeNode, ...]:
+        """Read type arguments after `<`, and `>`."""
+        types = [self.type()]
+        while self.accept(","):
+            types.append(self.type())
+        self.expect(">")
+        return tuple(types)
+
+    # Expressions
+
+    def expression(self) -> nodes.Expr:
+        """Read an expression."""
+        start = self.token.span
+        condition = self.binary(0)
+        if not self.accept("?"):
+            return condition
+        chosen = self.expression()
+        self.expect(":", "of the ternary operator")
+        other = self.expression()
+        return nodes.Ternary(start.to(self.last()), condition, chosen, other)
+
+    def binary(self, lowest: int) -> nodes.Expr:
+        """Read operands joined by operators of at least this level."""
+        start = self.token.span
+        left = self.unary()
+        while True:
+            op = self._operator()
+            level = _LEVEL.get(op, -1)
+            if level < lowest:
+                return left
+            self.at += 1 + (op == ">>")
+            right = self.binary(level + 1)
+            left = nodes.Binary(start.to(self.last()), op, left, right)
+
+    def _operator(self) -> str:
+        token = self.token
+        if token.kind == STRING:
+            return ""
+        following = self.peek()
+        return ">>" if token.text == ">" and following.text == ">" and following.glued else token.text
+
+    def unary(self) -> nodes.Expr:
+        """Read an operand with the operators before it."""
+        token = self.token
+        if token.text in ("-", "~", "!", "+") and token.kind != STRING:
+            self.advance()
+            operand = self.unary()
+            return nodes.Unary(token.span.to(self.last()), token.text, operand)
+        if token.text == "(" and self._cast_follows():
+            self.advance()
+            target = self.type()
+            self.expect(")")
+            operand = self.unary()
+            return nodes.Cast(token.span.to(self.last()), target, operand)
+        return self.postfix(self.primary())
+
+    def _cast_follows(self) -> bool:
+        name = self.peek()
+        if name.kind != NAME:
+            return False
+        if name.text in ("bit", "int", "bool", "varbit", "tuple", "string"):
+            return True
+        return name.text in self.type_names and self.peek(2).text in (")", "<", "[")
+
+    def primary(self) -> nodes.Expr:
+        """Read a literal, a name, or what stands in parentheses or braces."""
+        token = self.token
+        if token.kind == NUMBER:
+            self.advance()
+            number = parse_number(token)
+            return nodes.Integer(token.span, number.value, number.width, number.signed, number.base)
+        if token.kind == STRING:
+            self.advance()
+            return nodes.String(token.span, token.text[1:-1].replace('\\"', '"').replace("\\\\", "\\"))
+        match token.text:
+            case "true" | "false":
+                self.advance()
+                return nodes.Boolean(token.span, token.text == "true")
+            case "(":
+                self.advance()
+                inner = self.expression()
+                self.expect(")")
+                return inner
+            case "{":
+                return self._braces()
+            case "_" | "default":
+                self.advance()
+                return nodes.Anything(token.span)
+            case ".":
+                self.advance()
+                name = self.identifier()
+                return nodes.Name(token.span.to(name.span), name.text, rooted=True)
+            case "error" | "match_kind":
+                self.advance()
+                return nodes.TypeExpr(token.span, nodes.NamedType(token.span, token.text))
+        if token.kind == NAME and token.text in self.type_names:
+            named = self._simple_type()
+            return nodes.TypeExpr(named.span, named)
+        if token.kind == NAME and token.text not in RESERVED:
+            self.advance()
+            return nodes.Name(token.span, token.text)
+        found = f"'{token.text}'" if token.kind != END else token.text
+        raise error(token.span, f"expected an expression, found {found}")
+
+    def _braces(self) -> nodes.Expr:
+        start = self.expect("{").span
+        if self.token.kind == NAME and self.peek().text == "=":
+            fields = []
+            while not self.accept("}"):
+                name = self.identifier("a field")
+                self.expect("=")
+                fields.append((name.text, self.expression()))
+                if not self.accept(","):
+                    self.expect("}")
+                    break
+            return nodes.Record(start.to(self.last()), tuple(fields))
+        elements = []
+        while not self.accept("}"):
+            if self.token.text == "#":
+                raise error(self.token.span, "{#} is not supported", "use setInvalid()")
+            elements.append(self.expression())
+            if not self.accept(","):
+                self.expect("}")
+                break
+        return nodes.Tuple(start.to(self.last()), tuple(elements))
+
+    def postfix(self, base: nodes.Expr) -> nodes.Expr:
+        """Read what follows an operand: members, indices, slices, calls."""
+        start = base.span
+        while True:
+            token = self.token
+            if token.kind == STRING:
+                return base
+            match token.text:
+                case ".":
+                    self.advance()
+                    name = self.advance()
+                    if name.kind != NAME:
+                        raise error(
+                            name.span, f"expected the name of a member after '.', found '{name.text}'"
+                        )
+                    base = nodes.Member(start.to(name.span), base, name.text, name.span)
+                case "[":
+                    self.advance()
+                    first = self.expression()
+                    if self.accept(":"):
+                        low = self.expression()
+                        self.expect("]")
+                        base = nodes.Slice(start.to(self.last()), base, first, low)
+                    else:
+                        self.expect("]")
+                        base = nodes.Index(start.to(self.last()), base, first)
+                case "(":
+                    base = nodes.Call(start, base, (), self.arguments())
+                    base = nodes.Call(start.to(self.last()), base.function, (), base.arguments)
+                case "<":
+                    types = self.call_type_arguments()
+                    if types is None:
+                        return base
+                    arguments = self.arguments()
+                    base = nodes.Call(start.to(self.last()), base, types, arguments)
+                case _:
+                    return base
+
+    def call_type_arguments(self) -> tuple[nodes.TypeNode, ...] | None:
+        """Type arguments, if a call with type arguments stands here (else `<` is a comparison)."""
+        at = self.at
+        self.advance()
+        try:
+            types = self.type_arguments()
+            if self.token.text == "(":
+                return types
+        except CompileError:
+            pass
+        self.at = at
+        return None
+
+    def arguments(self) -> tuple[nodes.Argument, ...]:
+        """Read the arguments of a call with their parentheses."""
+        self.expect("(")
+        arguments: list[nodes.Argument] = []
+        while not self.accept(")"):
+            start = self.token
+            name = None
+            if start.kind == NAME and self.peek().text == "=":
+                name = self.identifier("a parameter").text
+                self.expect("=")
+            value: nodes.Expr | None
+            if self.token.text == "_":
+                self.advance()
+                value = None
+            else:
+                value = self.expression()
+            arguments.append(nodes.Argument(start.span.to(self.last()), name, value))
+            if not self.accept(","):
+                self.expect(")", "or ','")
+                break
+        return tuple(arguments)
+
+    def keyset(self) -> nodes.Expr:
+        """Read one member of a key: an expression, a mask, a range, or `_`."""
+        start = self.token.span
+        left = self.expression()
+        for op in ("&&&", ".."):
+            if self.accept(op):
+                right = self.expression()
+                return nodes.Binary(start.to(self.last()), op, left, right)
+        return left
+
+    def keysets(self) -> tuple[nodes.Expr, ...]:
+        """Read the keys of a select case or of a table entry: one, or several in parentheses."""
+        if self.token.text == "(":
+            at = self.at
+            self.advance()
+            keys = [self.keyset()]
+            while self.accept(","):
+                keys.append(self.keyset())
+            self.expect(")")
+            if self.token.text == ":" or (len(keys) > 1):
+                return tuple(keys)
+            self.at = at  # an expression that begins with a parenthesis
+        return (self.keyset(),)
+
+    # Annotations
+
+    def annotations(self) -> nodes.Annotations:
+        """Read the annotations before a declaration."""
+        result = []
+        while self.token.text == "@":
+            start = self.advance().span
+            name = self.advance().text
+            arguments: tuple[nodes.Expr, ...] = ()
+            text, structured = "", False
+            if self.token.text in ("(", "["):
+                structured = self.token.text == "["
+                first = self.at + 1
+                self._skip_balanced()
+                inner = self.tokens[first : self.at - 1]
+                text = " ".join(token.text for token in inner)
+                arguments = self.annotation_arguments(inner)
+            result.append(nodes.Annotation(start.to(self.last()), name, arguments, text, structured))
+        return tuple(result)
+
+    def _skip_balanced(self) -> None:
+        opened = self.token
+        depth = 0
+        while True:
+            token = self.advance()
+            if token.kind == END:
+                raise error(opened.span, f"this '{opened.text}' is never closed")
+            if token.kind != STRING:
+                depth += (token.text in ("(", "[", "{")) - (token.text in (")", "]", "}"))
+            if depth == 0:
+                return
+
+    def annotation_arguments(self, inner: list[Token]) -> tuple[nodes.Expr, ...]:
+        """The arguments as expressions (`a = 1, b = 2` as a record); nothing if they are no expressions."""
+        if not inner:
+            return ()
+        reader = ExpressionParser(inner, inner[-1].span)
+        reader.type_names = self.type_names
+        pairs = inner[0].kind == NAME and len(inner) > 1 and inner[1].text == "="
+        result: list[nodes.Expr] = []
+        fields: list[tuple[str, nodes.Expr]] = []
+        try:
+            while not (result or fields) or reader.accept(","):
+                if pairs:
+                    name = reader.advance().text
+                    reader.expect("=")
+                    fields.append((name, reader.expression()))
+                else:
+                    result.append(reader.annotation_argument())
+        except CompileError:
+            return ()
+        if reader.token.kind != END:
+            return ()
+        return (nodes.Record(inner[0].span, tuple(fields)),) if pairs else tuple(result)
+
+    def annotation_argument(self) -> nodes.Expr:
+        """An expression, or a type (as in @p4runtime_translation("...", bit<32>))."""
+        if self.token.text in _TYPE_WORDS:
+            named = self.type()
+            return nodes.TypeExpr(named.span, named)
+        return self.expression()

@@ -1,0 +1,117 @@
+"""Lexical analysis: the text of one file -> tokens, line ends included (the preprocessor works line by line)."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from p4compiler.source import SourceFile, Span, error
+
+NAME = "name"
+NUMBER = "number"
+STRING = "string"
+SYMBOL = "symbol"
+NEWLINE = "newline"
+STRAY = (
+    "stray"  # a character that begins no token: an error only where it is read (not in what #if leaves out)
+)
+END = "end"
+
+
+class Token(NamedTuple):
+    """One token: its kind (one of the constants of this module), its text and its place.
+
+    `glued` says that nothing stands between it and the token before it. (A shift to the right is two glued `>`, as
+    `>>` may also close two lists of type arguments.)
+    """
+
+    kind: str
+    text: str
+    span: Span
+    glued: bool = False
+
+
+_TOKEN = re.compile(
+    r"""
+      (?P<space>[ \t\f\v\r]+ | \\\r?\n | //(?:[^\\\n]|\\(?:.|\n))* | /\*.*?\*/)
+    | (?P<open>/\*)
+    | (?P<newline>\n)
+    | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
+    | (?P<number>[0-9][0-9A-Za-z_]*)
+    | (?P<string>"(?:[^"\\\n]|\\.)*")
+    | (?P<symbol>&&& | \|\+\| | \|-\| | \.\.\. | <<= | \#\# | :: | [-+*/%&|^]= | \+\+ | << | <= | >=
+        | == | != | && | \|\| | \.\. | [-+*/%&|^~!<>=(){}\[\];:,.?@\#])
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def tokenize(file: SourceFile) -> list[Token]:
+    """All tokens of a file, comments and white space left out, each line ended by a NEWLINE token.
+
+    Raises CompileError at an unfinished comment.
+    """
+    text = "\n".join(file.lines) + "\n"
+    tokens: list[Token] = []
+    append = tokens.append
+    match = _TOKEN.match
+    line, line_start, position, glued = 1, 0, 0, False
+    while position < len(text):
+        found = match(text, position)
+        column = position - line_start
+        if found is None:
+            append(Token(STRAY, text[position], Span(file, line, column, line, column + 1)))
+            position += 1
+            continue
+        kind, end = found.lastgroup, found.end()
+        if kind == "space":
+            newlines = text.count("\n", position, end)
+            if newlines:
+                line += newlines
+                line_start = text.rindex("\n", position, end) + 1
+            glued = False
+        elif kind == "newline":
+            append(Token(NEWLINE, "\n", Span(file, line, column, line, column + 1)))
+            line += 1
+            line_start = end
+            glued = False
+        elif kind == "open":
+            raise error(
+                Span(file, line, column, line, column + 2), "this comment is never closed", "end it with */"
+            )
+        else:
+            assert kind is not None
+            append(Token(kind, found.group(), Span(file, line, column, line, end - line_start), glued))
+            glued = True
+        position = end
+    return tokens
+
+
+_NUMBER = re.compile(
+    r"(?:(?P<width>[0-9]+)(?P<sign>[ws]))?"
+    r"(?:0[xX](?P<hex>[0-9a-fA-F_]+)|0[bB](?P<bin>[01_]+)|0[oO](?P<oct>[0-7_]+)|0[dD](?P<dec>[0-9_]+)|(?P<plain>[0-9_]+))"
+)
+
+
+class Number(NamedTuple):
+    """A number literal: its value, its width in bits (None: arbitrary precision), whether it is int<>, its base."""
+
+    value: int
+    width: int | None
+    signed: bool
+    base: int
+
+
+def parse_number(token: Token) -> Number:
+    """The meaning of a NUMBER token (P4_16 specification, 6.4.3.2); raises CompileError if it has none."""
+    match = _NUMBER.fullmatch(token.text)
+    if match is None:
+        raise error(
+            token.span, f"'{token.text}' is not a number", "write it like 10, 0x1F, 0b101, 8w255 or 8s17"
+        )
+    for name, base in (("hex", 16), ("bin", 2), ("oct", 8), ("dec", 10), ("plain", 10)):
+        digits = (match[name] or "").replace("_", "")
+        if digits:
+            width = int(match["width"]) if match["width"] else None
+            return Number(int(digits, base), width, match["sign"] == "s", base)
+    raise error(token.span, f"'{token.text}' has no digits")

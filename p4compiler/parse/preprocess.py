@@ -1,0 +1,328 @@
+"""The preprocessor: a P4 file and everything it includes -> one list of tokens, macros expanded.
+
+A subset of C's (ISO C 6.10) over P4's tokens: #include, #define (object- and function-like, # and ##), #undef, #if with
+integer expressions and defined(), #ifdef, #ifndef, #elif, #else, #endif, #error, #warning; #pragma is ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from p4compiler.parse.conditions import evaluate
+from p4compiler.parse.lex import NAME, NEWLINE, STRAY, STRING, SYMBOL, Token, tokenize
+from p4compiler.source import CompileError, Expansion, Reporter, SourceFile, Span, error
+
+MAX_INCLUDE_DEPTH = 64
+
+_Item = tuple[Token, frozenset[str]]  # a token and the macros that must not be expanded in it
+
+
+@dataclass(frozen=True, slots=True)
+class Macro:
+    """A macro: its name, its parameters (None: object-like) and what it stands for."""
+
+    name: str
+    parameters: tuple[str, ...] | None
+    body: tuple[Token, ...]
+
+
+@dataclass(slots=True)
+class _Condition:
+    """An open #if: whether this branch is read, whether a branch has been read already, whether #else has come."""
+
+    opened: Span
+    reading: bool
+    taken: bool
+    finished: bool = False
+
+
+def preprocess(
+    path: Path, include_dirs: Iterable[Path], defines: Mapping[str, str], reporter: Reporter
+) -> list[Token]:
+    """The tokens of `path` after preprocessing.
+
+    `#include "x"` looks beside the including file first, then in `include_dirs`; `#include <x>` only in `include_dirs`.
+    Raises CompileError; OSError if `path` itself cannot be read.
+    """
+    preprocessor = _Preprocessor(tuple(include_dirs), reporter)
+    for name, value in defines.items():
+        origin = SourceFile(f"-D{name}", (value,))
+        body = tuple(token for token in tokenize(origin) if token.kind != NEWLINE)
+        preprocessor.macros[name] = Macro(name, None, body)
+    preprocessor.read(path, str(path))
+    return preprocessor.output
+
+
+class _Preprocessor:
+    def __init__(self, include_dirs: tuple[Path, ...], reporter: Reporter) -> None:
+        self.include_dirs = include_dirs
+        self.reporter = reporter
+        self.macros: dict[str, Macro] = {}
+        self.output: list[Token] = []
+        self.depth = 0
+
+    def read(self, path: Path, shown: str) -> None:
+        self.depth += 1
+        text = path.read_text(encoding="utf-8", errors="replace")
+        file = SourceFile(shown, tuple(text.split("\n")))
+        conditions: list[_Condition] = []
+        pending: list[Token] = []
+        for line in _lines(tokenize(file)):
+            if line[0].text == "#" and line[0].kind == SYMBOL:
+                self.flush(pending)
+                self.directive(line, path, conditions)
+            elif all(c.reading for c in conditions):
+                pending += line
+        self.flush(pending)
+        if conditions:
+            raise error(conditions[-1].opened, "this #if is never closed", "end it with #endif")
+        self.depth -= 1
+
+    def flush(self, pending: list[Token]) -> None:
+        for token in pending:
+            if token.kind == STRAY:
+                hint = "a string begins and ends on one line" if token.text == '"' else None
+                raise error(token.span, f"unexpected character {token.text!r}", hint)
+        self.output += self.expand(pending)
+        pending.clear()
+
+    # Directives
+
+    def directive(self, line: list[Token], path: Path, conditions: list[_Condition]) -> None:
+        if len(line) == 1:
+            return
+        name, rest = line[1], line[2:]
+        reading = all(c.reading for c in conditions)
+        match name.text:
+            case "if" | "ifdef" | "ifndef":
+                taken = reading and self.holds(name, rest)
+                conditions.append(_Condition(name.span, taken, taken or not reading))
+            case "elif" | "else":
+                if not conditions or conditions[-1].finished:
+                    raise error(name.span, f"#{name.text} without an #if before it")
+                last = conditions[-1]
+                last.finished = name.text == "else"
+                last.reading = not last.taken and (last.finished or self.holds(name, rest))
+                last.taken = last.taken or last.reading
+            case "endif":
+                if not conditions:
+                    raise error(name.span, "#endif without an #if before it")
+                conditions.pop()
+            case _ if not reading:
+                pass
+            case "define":
+                self.define(name, rest)
+            case "undef":
+                self.macros.pop(_macro_name(name, rest).text, None)
+            case "include":
+                self.include(name, rest, path)
+            case "error":
+                raise error(name.span.to(line[-1].span), f"#error {_spelling(rest)}")
+            case "warning":
+                self.reporter.warn(name.span.to(line[-1].span), f"#warning {_spelling(rest)}")
+            case "pragma":
+                pass
+            case _:
+                raise error(name.span, f"unknown directive #{name.text}")
+
+    def holds(self, name: Token, rest: list[Token]) -> bool:
+        if name.text in ("ifdef", "ifndef"):
+            return (_macro_name(name, rest).text in self.macros) == (name.text == "ifdef")
+        if not rest:
+            raise error(name.span, f"#{name.text} without a condition")
+        return evaluate(self.expand(self.replace_defined(rest)), name.span) != 0
+
+    def replace_defined(self, tokens: list[Token]) -> list[Token]:
+        """`defined X` and `defined(X)` become 1 or 0 before macros are expanded."""
+        result: list[Token] = []
+        at = 0
+        while at < len(tokens):
+            token = tokens[at]
+            at += 1
+            if token.text != "defined":
+                result.append(token)
+                continue
+            bracketed = at < len(tokens) and tokens[at].text == "("
+            at += bracketed
+            if at >= len(tokens) or tokens[at].kind != NAME:
+                raise error(token.span, "'defined' needs the name of a macro", "write defined(NAME)")
+            result.append(Token("number", str(int(tokens[at].text in self.macros)), token.span))
+            at += 1 + bracketed
+        return result
+
+    def define(self, directive: Token, rest: list[Token]) -> None:
+        name = _macro_name(directive, rest)
+        parameters: tuple[str, ...] | None = None
+        body = rest[1:]
+        if body and body[0].text == "(" and body[0].glued:
+            try:
+                close = next(i for i, token in enumerate(body) if token.text == ")")
+            except StopIteration:
+                raise error(name.span, f"the parameters of macro '{name.text}' are never closed") from None
+            names = body[1:close:2]
+            if any(t.kind != NAME for t in names) or any(t.text != "," for t in body[2:close:2]):
+                raise error(
+                    body[0].span.to(body[close].span), "a macro's parameters are names, separated by commas"
+                )
+            parameters = tuple(t.text for t in names)
+            body = body[close + 1 :]
+        for end in (body[:1], body[-1:]):
+            if end and end[0].text == "##":
+                raise error(end[0].span, "'##' needs a token on each side")
+        macro = Macro(name.text, parameters, tuple(body))
+        old = self.macros.get(name.text)
+        if old is not None and (old.parameters != parameters or _texts(old.body) != _texts(macro.body)):
+            hint = "#undef it first, if another meaning is intended"
+            self.reporter.warn(name.span, f"macro '{name.text}' is defined anew with another meaning", hint)
+        self.macros[name.text] = macro
+
+    def include(self, directive: Token, rest: list[Token], path: Path) -> None:
+        if rest and rest[0].kind == NAME:
+            rest = self.expand(rest)
+        if rest and rest[0].kind == STRING:
+            wanted, places = rest[0].text[1:-1], (path.parent, *self.include_dirs)
+        elif len(rest) > 2 and rest[0].text == "<" and rest[-1].text == ">":
+            wanted, places = "".join(t.text for t in rest[1:-1]), self.include_dirs
+        else:
+            raise error(
+                directive.span, "#include needs a file", 'write #include "file.p4" or #include <file.p4>'
+            )
+        span = rest[0].span.to(rest[-1].span)
+        if self.depth >= MAX_INCLUDE_DEPTH:
+            raise error(
+                span, f"#include is nested more than {MAX_INCLUDE_DEPTH} deep", "does a file include itself?"
+            )
+        for place in places:
+            if (place / wanted).is_file():
+                found = place / wanted
+                self.read(found, wanted if rest[0].text == "<" else str(found))
+                return
+        raise error(span, f"no such file: {wanted}", f"looked in {', '.join(str(p) for p in places)}")
+
+    # Macro expansion (Prosser's algorithm: each token carries the macros that it came from)
+
+    def expand(self, tokens: list[Token]) -> list[Token]:
+        if not any(token.text in self.macros for token in tokens):
+            return tokens
+        nothing: frozenset[str] = frozenset()
+        return [token for token, _ in self.expand_items([(token, nothing) for token in tokens])]
+
+    def expand_items(self, items: list[_Item]) -> list[_Item]:
+        result: list[_Item] = []
+        stack = items[::-1]
+        macros = self.macros
+        while stack:
+            item = stack.pop()
+            token, hidden = item
+            macro = macros.get(token.text) if token.kind == NAME else None
+            if macro is None or macro.name in hidden:
+                result.append(item)
+            elif macro.parameters is None:
+                stack += self.substitute(macro, token, {}, hidden)
+            elif stack and stack[-1][0].text == "(":
+                arguments = self.arguments(macro, token, stack)
+                stack += self.substitute(macro, token, arguments, hidden)
+            else:
+                result.append(item)
+        return result
+
+    def arguments(self, macro: Macro, call: Token, stack: list[_Item]) -> dict[str, list[_Item]]:
+        stack.pop()
+        arguments: list[list[_Item]] = [[]]
+        depth = 0
+        while True:
+            if not stack:
+                raise error(call.span, f"the call of macro '{macro.name}' is never closed", "end it with )")
+            item = stack.pop()
+            text = item[0].text
+            if depth == 0 and text == ")":
+                break
+            if depth == 0 and text == ",":
+                arguments.append([])
+                continue
+            depth += (text == "(") - (text == ")")
+            arguments[-1].append(item)
+        assert macro.parameters is not None
+        if not macro.parameters and arguments == [[]]:
+            return {}
+        if len(arguments) != len(macro.parameters):
+            wants = f"takes {len(macro.parameters)} argument{'s' * (len(macro.parameters) != 1)}"
+            raise error(call.span, f"macro '{macro.name}' {wants}, not {len(arguments)}")
+        return dict(zip(macro.parameters, arguments, strict=True))
+
+    def substitute(
+        self, macro: Macro, call: Token, arguments: dict[str, list[_Item]], hidden: frozenset[str]
+    ) -> list[_Item]:
+        """What a call stands for, its last token first."""
+        hidden = hidden | {macro.name}
+        expanded: dict[str, list[_Item]] = {}
+        result: list[_Item] = []
+        body = macro.body
+        at = 0
+        while at < len(body):
+            token = body[at]
+            at += 1
+            pasting = at < len(body) and body[at].text == "##"
+            pasted = at >= 2 and body[at - 2].text == "##"
+            if token.text == "##":
+                continue
+            if token.text == "#" and macro.parameters and at < len(body) and body[at].text in arguments:
+                text = _spelling([t for t, _ in arguments[body[at].text]])
+                escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+                pieces = [(Token(STRING, f'"{escaped}"', call.span), hidden)]
+                at += 1
+            elif token.text in arguments:
+                if pasting or pasted:
+                    pieces = arguments[token.text]
+                else:
+                    if token.text not in expanded:
+                        expanded[token.text] = self.expand_items(arguments[token.text])
+                    pieces = expanded[token.text]
+            else:
+                spelled = token.span
+                place = Expansion(macro.name, spelled.file, spelled.line, spelled.column)
+                pieces = [
+                    (Token(token.kind, token.text, call.span._replace(expansion=place), token.glued), hidden)
+                ]
+            if pasted and result and pieces:
+                result[-1] = (_paste(result[-1][0], pieces[0][0]), hidden)
+                pieces = pieces[1:]
+            result += pieces
+        result.reverse()
+        return result
+
+
+def _lines(tokens: list[Token]) -> Iterable[list[Token]]:
+    line: list[Token] = []
+    for token in tokens:
+        if token.kind != NEWLINE:
+            line.append(token)
+        elif line:
+            yield line
+            line = []
+
+
+def _texts(tokens: Iterable[Token]) -> list[str]:
+    return [token.text for token in tokens]
+
+
+def _spelling(tokens: Iterable[Token]) -> str:
+    return " ".join(_texts(tokens))
+
+
+def _macro_name(directive: Token, rest: list[Token]) -> Token:
+    if not rest or rest[0].kind != NAME:
+        place = rest[0].span if rest else directive.span
+        raise error(place, f"#{directive.text} needs the name of a macro")
+    return rest[0]
+
+
+def _paste(left: Token, right: Token) -> Token:
+    text = left.text + right.text
+    try:
+        (token, _) = tokenize(SourceFile("", (text,)))
+    except (CompileError, ValueError):
+        raise error(left.span, f"'##' makes '{text}', which is not one token") from None
+    return Token(token.kind, text, left.span)

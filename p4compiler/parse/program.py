@@ -1,0 +1,575 @@
+"""Syntax of statements and declarations: tokens -> the syntax tree."""
+
+from __future__ import annotations
+
+from p4compiler import nodes
+from p4compiler.parse.expressions import RESERVED, ExpressionParser
+from p4compiler.parse.lex import END, NAME, Token
+from p4compiler.source import CompileError, SourceFile, Span, error
+
+_NOT_SUPPORTED = {
+    "for": "loops",
+    "abstract": "abstract methods",
+}
+
+
+def parse(tokens: list[Token]) -> nodes.Program:
+    """The syntax tree of a preprocessed program; raises CompileError at the first thing that is no P4."""
+    end = tokens[-1].span if tokens else Span(SourceFile("", ()), 1, 0, 1, 0)
+    end = Span(end.file, end.end_line, end.end_column, end.end_line, end.end_column + 1)
+    parser = _Parser(tokens, end)
+    declarations: list[nodes.Declaration] = []
+    while parser.token.kind != END:
+        if not parser.accept(";"):
+            declarations.append(parser.declaration())
+    return nodes.Program(tuple(declarations))
+
+
+class _Parser(ExpressionParser):
+    # Declarations of the top level
+
+    def declaration(self) -> nodes.Declaration:
+        annotations = self.annotations()
+        start = self.token
+        match start.text:
+            case "const":
+                return self.constant(annotations)
+            case "typedef":
+                return self.typedef(annotations)
+            case "header" | "struct" | "header_union":
+                return self.composite(annotations)
+            case "enum":
+                return self.enum(annotations)
+            case "error" | "match_kind" if self.peek().text == "{":
+                return self.names(annotations)
+            case "extern":
+                return self.extern(annotations)
+            case "parser" | "control":
+                with self.scope():
+                    block = self.parser(annotations) if start.text == "parser" else self.control(annotations)
+                self.type_names.add(block.name)
+                return block
+            case "package":
+                with self.scope():
+                    head = self.callable_head(annotations, "package")
+                self.type_names.add(head.name)
+                self.expect(";")
+                return head
+            case "action":
+                return self.action(annotations)
+            case "type" if self.peek().kind == NAME:
+                return self.typedef(annotations)
+            case "for" | "abstract":
+                raise error(start.span, f"{_NOT_SUPPORTED[start.text]} are not supported")
+        if start.kind != NAME and start.text != ".":
+            found = f"'{start.text}'" if start.kind != END else start.text
+            raise error(start.span, f"expected a declaration, found {found}")
+        return self.typed_declaration(annotations, functions=True)
+
+    def typed_declaration(self, annotations: nodes.Annotations, functions: bool = False) -> nodes.Declaration:
+        """What begins with a type: an instance, a variable, or (at the top level) a function."""
+        start = self.token.span
+        declared = self.type()
+        if self.token.text == "(":
+            arguments = self.arguments()
+            name = self.declared("the instance's name")
+            if self.token.text == "=":
+                raise error(self.token.span, "instances with abstract methods are not supported")
+            self.expect(";")
+            span = start.to(self.last())
+            return nodes.Instance(span, name.text, name.span, annotations, declared, arguments)
+        name = self.declared()
+        if functions:
+            with self.scope():
+                head = self.method_head(start, name, annotations, declared)
+                self.type_names -= {p.name for p in head.parameters}
+                body = self.block()
+            return nodes.Function(start.to(self.last()), name.text, name.span, annotations, head, body)
+        initial = self.expression() if self.accept("=") else None
+        self.expect(";")
+        return nodes.Variable(start.to(self.last()), name.text, name.span, annotations, declared, initial)
+
+    def constant(self, annotations: nodes.Annotations) -> nodes.Constant:
+        start = self.expect("const").span
+        declared = self.type()
+        name = self.declared("the constant's name")
+        self.expect("=", "and the constant's value")
+        value = self.expression()
+        self.expect(";")
+        return nodes.Constant(start.to(self.last()), name.text, name.span, annotations, declared, value)
+
+    def typedef(self, annotations: nodes.Annotations) -> nodes.Typedef:
+        keyword = self.advance()
+        declared = self.type()
+        name = self.identifier("the type's name")
+        self.expect(";")
+        self.type_names.add(name.text)
+        span = keyword.span.to(self.last())
+        return nodes.Typedef(span, name.text, name.span, annotations, declared, keyword.text == "type")
+
+    def composite(self, annotations: nodes.Annotations) -> nodes.Composite:
+        keyword = self.advance()
+        name = self.identifier(f"the {keyword.text}'s name")
+        self.type_names.add(name.text)
+        if self.token.text == "<":
+            raise error(self.token.span, f"generic {keyword.text} types are not supported")
+        self.expect("{")
+        fields = []
+        while not self.accept("}"):
+            of_field = self.annotations()
+            start = self.token.span
+            declared = self.type()
+            field = self.identifier("a field's name")
+            self.expect(";")
+            fields.append(nodes.Field(start.to(self.last()), field.text, field.span, of_field, declared))
+        span = keyword.span.to(self.last())
+        return nodes.Composite(span, name.text, name.span, annotations, keyword.text, tuple(fields))
+
+    def enum(self, annotations: nodes.Annotations) -> nodes.Enum:
+        start = self.expect("enum").span
+        underlying = self.type() if self.token.text in ("bit", "int") or self.peek().kind == NAME else None
+        name = self.identifier("the enum's name")
+        self.type_names.add(name.text)
+        self.expect("{")
+        members: list[tuple[str, nodes.Expr | None, Span]] = []
+        while not self.accept("}"):
+            member = self.identifier("an enum member")
+            value = None
+            if underlying is not None:
+                self.expect("=", "and the member's value (every member of a serializable enum has one)")
+                value = self.expression()
+            members.append((member.text, value, member.span))
+            if not self.accept(","):
+                self.expect("}")
+                break
+        span = start.to(self.last())
+        return nodes.Enum(span, name.text, name.span, annotations, underlying, tuple(members))
+
+    def names(self, annotations: nodes.Annotations) -> nodes.Names:
+        keyword = self.advance()
+        self.expect("{")
+        members = []
+        while not self.accept("}"):
+            member = self.identifier()
+            members.append((member.text, member.span))
+            if not self.accept(","):
+                self.expect("}")
+                break
+        span = keyword.span.to(self.last())
+        return nodes.Names(span, keyword.text, keyword.span, annotations, tuple(members))
+
+    def declared(self, what: str = "a name") -> Token:
+        """Read a name that is being declared; it hides a type of the same name."""
+        name = self.identifier(what)
+        self.type_names.discard(name.text)
+        return name
+
+    def type_parameters(self) -> tuple[str, ...]:
+        names: list[str] = []
+        if self.accept("<"):
+            names.append(self.identifier("a type parameter").text)
+            while self.accept(","):
+                names.append(self.identifier("a type parameter").text)
+            self.expect(">")
+        return tuple(names)
+
+    def parameters(self) -> tuple[nodes.Parameter, ...]:
+        self.expect("(")
+        parameters = []
+        while not self.accept(")"):
+            annotations = self.annotations()
+            start = self.token
+            direction = self.advance().text if start.text in ("in", "out", "inout") else ""
+            declared = self.type()
+            name = self.declared("the parameter's name")
+            default = self.expression() if self.accept("=") else None
+            span = start.span.to(self.last())
+            parameters.append(nodes.Parameter(span, name.text, declared, direction, default, annotations))
+            if not self.accept(","):
+                self.expect(")", "or ','")
+                break
+        return tuple(parameters)
+
+    def method_head(
+        self, start: Span, name: Token, annotations: nodes.Annotations, result: nodes.TypeNode | None
+    ) -> nodes.Method:
+        with self.scope():
+            generic = self.type_parameters()
+            self.type_names |= set(generic)
+            parameters = self.parameters()
+        span = start.to(self.last())
+        return nodes.Method(span, name.text, name.span, annotations, result, generic, parameters)
+
+    def extern(self, annotations: nodes.Annotations) -> nodes.Declaration:
+        start = self.expect("extern").span
+        if self.peek().text in ("{", "<") and self.token.kind == NAME and self.token.text not in RESERVED:
+            return self.extern_object(start, annotations)
+        with self.scope():
+            self.type_names |= self.generic_result()
+            result = self.type()
+            name = self.identifier("the function's name")
+            head = self.method_head(start, name, annotations, result)
+        self.expect(";")
+        return head
+
+    def generic_result(self) -> set[str]:
+        """`T f<T>(...)`: the type parameters stand after their first use."""
+        if self.token.kind == NAME and self.peek().kind == NAME and self.peek(2).text == "<":
+            names = set()
+            at = 3
+            while self.peek(at).kind == NAME:
+                names.add(self.peek(at).text)
+                at += 2
+            return names
+        return set()
+
+    def extern_object(self, start: Span, annotations: nodes.Annotations) -> nodes.Extern:
+        name = self.identifier("the extern's name")
+        self.type_names.add(name.text)
+        generic = self.type_parameters()
+        methods = []
+        with self.scope():
+            self.type_names |= set(generic)
+            self.expect("{")
+            while not self.accept("}"):
+                of_method = self.annotations()
+                first = self.token
+                if first.text == "abstract":
+                    raise error(first.span, "abstract methods are not supported")
+                if first.text == name.text and self.peek().text == "(":
+                    method = self.method_head(first.span, self.advance(), of_method, None)
+                else:
+                    self.type_names |= self.generic_result()
+                    result = self.type()
+                    method = self.method_head(
+                        first.span, self.identifier("the method's name"), of_method, result
+                    )
+                self.expect(";")
+                methods.append(method)
+        span = start.to(self.last())
+        return nodes.Extern(span, name.text, name.span, annotations, generic, tuple(methods))
+
+    # Parsers, controls, packages
+
+    def callable_head(self, annotations: nodes.Annotations, kind: str) -> nodes.Callable:
+        start = self.expect(kind).span
+        name = self.identifier(f"the {kind}'s name")
+        self.type_names.add(name.text)
+        generic = self.type_parameters()
+        self.type_names |= set(generic)
+        parameters = self.parameters()
+        constructor = self.parameters() if self.token.text == "(" else None
+        span = start.to(self.last())
+        return nodes.Callable(span, name.text, name.span, annotations, kind, generic, parameters, constructor)
+
+    def parser(self, annotations: nodes.Annotations) -> nodes.Declaration:
+        head = self.callable_head(annotations, "parser")
+        if self.accept(";"):
+            return head
+        if head.type_parameters:
+            raise error(head.name_span, "generic parsers are not supported")
+        self.expect("{")
+        local: list[nodes.Node] = []
+        states: list[nodes.State] = []
+        while not self.accept("}"):
+            of_local = self.annotations()
+            if self.token.text == "state":
+                states.append(self.state(of_local))
+            else:
+                local.append(self.local(of_local))
+        span = head.span.to(self.last())
+        return nodes.Parser(span, head.name, head.name_span, annotations, head, tuple(local), tuple(states))
+
+    def state(self, annotations: nodes.Annotations) -> nodes.State:
+        start = self.expect("state").span
+        name = self.identifier("the state's name")
+        self.expect("{")
+        statements: list[nodes.Statement] = []
+        transition: nodes.Select | nodes.Name | None = None
+        with self.scope():
+            while not self.accept("}"):
+                if self.accept("transition"):
+                    transition = self.transition()
+                    self.expect("}", "(a transition ends its state)")
+                    break
+                statements += self.statement()
+        span = start.to(self.last())
+        return nodes.State(span, name.text, name.span, annotations, tuple(statements), transition)
+
+    def transition(self) -> nodes.Select | nodes.Name:
+        start = self.token.span
+        if not self.accept("select"):
+            name = self.identifier("a state")
+            self.expect(";")
+            return nodes.Name(name.span, name.text)
+        self.expect("(")
+        subjects = [] if self.token.text == ")" else [self.expression()]
+        while self.accept(","):
+            subjects.append(self.expression())
+        self.expect(")")
+        self.expect("{")
+        cases = []
+        while not self.accept("}"):
+            first = self.token.span
+            keys = self.keysets()
+            self.expect(":")
+            state = self.identifier("a state")
+            self.expect(";")
+            cases.append(nodes.SelectCase(first.to(self.last()), keys, state.text, state.span))
+        return nodes.Select(start.to(self.last()), tuple(subjects), tuple(cases))
+
+    def control(self, annotations: nodes.Annotations) -> nodes.Declaration:
+        head = self.callable_head(annotations, "control")
+        if self.accept(";"):
+            return head
+        if head.type_parameters:
+            raise error(head.name_span, "generic controls are not supported")
+        self.expect("{")
+        local: list[nodes.Node] = []
+        while self.token.text != "apply":
+            local.append(self.local(self.annotations()))
+        self.expect("apply")
+        body = self.block()
+        self.expect("}", "(apply is the last thing in a control)")
+        span = head.span.to(self.last())
+        return nodes.Control(span, head.name, head.name_span, annotations, head, tuple(local), body)
+
+    def local(self, annotations: nodes.Annotations) -> nodes.Node:
+        """A declaration inside a parser or control."""
+        match self.token.text:
+            case "const":
+                return self.constant(annotations)
+            case "action":
+                return self.action(annotations)
+            case "table":
+                return self.table(annotations)
+            case "value_set":
+                return self.value_set(annotations)
+            case "}":
+                raise error(self.token.span, "expected an apply block before the end of the control")
+        return self.typed_declaration(annotations)
+
+    def value_set(self, annotations: nodes.Annotations) -> nodes.ValueSet:
+        start = self.expect("value_set").span
+        self.expect("<")
+        element = self.type()
+        self.expect(">")
+        self.expect("(")
+        size = self.expression()
+        self.expect(")")
+        name = self.declared("the value set's name")
+        self.expect(";")
+        return nodes.ValueSet(start.to(self.last()), name.text, name.span, annotations, element, size)
+
+    def action(self, annotations: nodes.Annotations) -> nodes.Action:
+        start = self.expect("action").span
+        name = self.declared("the action's name")
+        with self.scope():
+            parameters = self.parameters()
+            body = self.block()
+        return nodes.Action(start.to(self.last()), name.text, name.span, annotations, parameters, body)
+
+    # Tables
+
+    def table(self, annotations: nodes.Annotations) -> nodes.Table:
+        start = self.expect("table").span
+        name = self.declared("the table's name")
+        self.expect("{")
+        key: tuple[nodes.KeyElement, ...] = ()
+        actions: tuple[nodes.ActionRef, ...] | None = None
+        default: nodes.ActionRef | None = None
+        default_constant = False
+        entries: tuple[nodes.Entry, ...] | None = None
+        entries_constant = True
+        properties: list[nodes.Property] = []
+        while not self.accept("}"):
+            of_property = self.annotations()
+            first = self.token.span
+            constant = self.accept("const")
+            word = self.advance()
+            self.expect("=")
+            match word.text:
+                case "key":
+                    key = self.key()
+                case "actions":
+                    actions = self.actions()
+                case "default_action":
+                    default, default_constant = self.action_ref(), constant
+                    self.expect(";")
+                case "entries":
+                    entries, entries_constant = self.entries(), constant
+                case _:
+                    value = self.expression()
+                    self.expect(";")
+                    span = first.to(self.last())
+                    properties.append(nodes.Property(span, word.text, constant, value, of_property))
+        if actions is None:
+            raise error(name.span, f"table '{name.text}' has no actions", "add actions = { ... }")
+        return nodes.Table(
+            start.to(self.last()), name.text, name.span, annotations,
+            key, actions, default, default_constant, entries, entries_constant, tuple(properties),
+        )  # fmt: skip
+
+    def key(self) -> tuple[nodes.KeyElement, ...]:
+        self.expect("{")
+        elements = []
+        while not self.accept("}"):
+            start = self.token.span
+            expression = self.expression()
+            self.expect(":", "and how to match")
+            kind = self.identifier("a match kind")
+            annotations = self.annotations()
+            self.expect(";")
+            span = start.to(self.last())
+            elements.append(nodes.KeyElement(span, expression, kind.text, kind.span, annotations))
+        self.accept(";")
+        return tuple(elements)
+
+    def actions(self) -> tuple[nodes.ActionRef, ...]:
+        self.expect("{")
+        refs = []
+        while not self.accept("}"):
+            refs.append(self.action_ref())
+            if not self.accept(";"):
+                self.expect(";", "after an action")
+        self.accept(";")
+        return tuple(refs)
+
+    def action_ref(self) -> nodes.ActionRef:
+        annotations = self.annotations()
+        start = self.token.span
+        rooted = self.accept(".")
+        name = self.identifier("an action")
+        arguments = self.arguments() if self.token.text == "(" else None
+        return nodes.ActionRef(start.to(self.last()), name.text, rooted, arguments, annotations)
+
+    def entries(self) -> tuple[nodes.Entry, ...]:
+        self.expect("{")
+        entries = []
+        while not self.accept("}"):
+            before = self.annotations()
+            start = self.token.span
+            self.accept("const")
+            priority: nodes.Expr | None = None
+            if self.token.text == "priority" and self.peek().text == "=":
+                self.advance()
+                self.advance()
+                priority = self.expression()
+                self.expect(":", "and the entry's keys")
+            keys = self.keysets()
+            self.expect(":", "and the entry's action")
+            action = self.action_ref()
+            after = self.annotations()
+            self.expect(";")
+            entries.append(nodes.Entry(start.to(self.last()), keys, action, before + after, priority))
+        self.accept(";")
+        return tuple(entries)
+
+    # Statements
+
+    def block(self) -> nodes.Block:
+        start = self.expect("{").span
+        statements: list[nodes.Statement] = []
+        with self.scope():
+            while not self.accept("}"):
+                if self.token.kind == END:
+                    raise error(start, "this block is never closed", "end it with }")
+                statements += self.statement()
+        return nodes.Block(start.to(self.last()), tuple(statements))
+
+    def one(self) -> nodes.Statement:
+        """A statement where there must be exactly one (a branch)."""
+        start = self.token.span
+        statements = self.statement()
+        return statements[0] if statements else nodes.Block(start, ())
+
+    def statement(self) -> list[nodes.Statement]:
+        """A statement as a list: `;` is none."""
+        annotations = self.annotations()
+        start = self.token
+        match start.text:
+            case ";":
+                self.advance()
+                return []
+            case "{":
+                return [self.block()]
+            case "if":
+                return [self.if_statement()]
+            case "switch":
+                return [self.switch()]
+            case "return":
+                self.advance()
+                value = None if self.token.text == ";" else self.expression()
+                self.expect(";")
+                return [nodes.Return(start.span.to(self.last()), value)]
+            case "exit":
+                self.advance()
+                self.expect(";")
+                return [nodes.Exit(start.span.to(self.last()))]
+            case "const":
+                return [self.constant(annotations)]
+            case "for" | "while" if self.peek().text == "(":
+                hint = "P4_16 has loops only in parsers (states); write the body out with macros"
+                raise error(start.span, "loops are not supported", hint)
+        if self.declaration_follows():
+            declared = self.typed_declaration(annotations)
+            assert isinstance(declared, nodes.Variable | nodes.Instance)
+            return [declared]
+        return [self.simple_statement()]
+
+    def simple_statement(self) -> nodes.Statement:
+        start = self.token.span
+        target = self.postfix(self.primary())
+        if self.token.text in ("+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<="):
+            op = self.token.text[:-1]
+            raise error(self.token.span, f"'{self.token.text}' is not supported", f"write x = x {op} y")
+        if self.accept("="):
+            value = self.expression()
+            self.expect(";")
+            return nodes.Assignment(start.to(value.span), target, value)
+        if not isinstance(target, nodes.Call):
+            raise error(target.span, "this is no statement", "an assignment or a call was expected")
+        self.expect(";")
+        return nodes.CallStatement(target.span, target)
+
+    def declaration_follows(self) -> bool:
+        if self.token.kind != NAME:
+            return False
+        if self.token.text in ("bit", "int", "bool", "varbit", "tuple", "string"):
+            return True
+        if self.token.text == "error" or self.token.text in self.type_names:
+            at = self.at
+            try:
+                self.type()
+                return self.token.kind == NAME or self.token.text == "("
+            except CompileError:
+                return False
+            finally:
+                self.at = at
+        if self.peek().kind == NAME and self.peek().text not in RESERVED:
+            raise error(self.token.span, f"there is no type '{self.token.text}'")
+        return False
+
+    def if_statement(self) -> nodes.If:
+        start = self.expect("if").span
+        self.expect("(")
+        condition = self.expression()
+        self.expect(")")
+        chosen = self.one()
+        other = self.one() if self.accept("else") else None
+        return nodes.If(start.to(self.last()), condition, chosen, other)
+
+    def switch(self) -> nodes.Switch:
+        start = self.expect("switch").span
+        self.expect("(")
+        subject = self.expression()
+        self.expect(")")
+        self.expect("{")
+        cases = []
+        while not self.accept("}"):
+            first = self.token.span
+            label = self.expression()
+            self.expect(":")
+            body = self.block() if self.token.text == "{" else None
+            cases.append(nodes.SwitchCase(first.to(self.last()), label, body))
+        return nodes.Switch(start.to(self.last()), subject, tuple(cases))

@@ -1,0 +1,291 @@
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from p4compiler import Compiled, CompileError, compile_file
+from tests.p4compiler.conftest import source
+
+Build = Callable[..., Compiled]
+Complain = Callable[..., str]
+
+
+def first_line(text: str) -> str:
+    return text.split("\n")[0].partition(": error: ")[2]
+
+
+# The whole message
+
+
+def test_an_error_shows_place_line_caret_and_hint(complain: Complain) -> None:
+    found = complain(apply="\n        meta.x = meta.y;\n    ")
+    assert found == textwrap.dedent("""\
+        test.p4:13:18: error: a value of type bit<8> stands where bit<16> is needed
+                  meta.x = meta.y;
+                           ^~~~~~
+          hint: cast it: (bit<16>)meta.y""")
+
+
+def test_an_error_in_what_a_macro_wrote_shows_the_call_and_the_macro(complain: Complain) -> None:
+    declarations = "#define SET(t) t = meta.y;\nheader h_t { bit<8> a; }\nstruct headers { h_t h; }"
+    found = complain(declarations=declarations, apply="\n        SET(meta.x)\n    ")
+    assert found == textwrap.dedent("""\
+        test.p4:14:9: error: a value of type bit<8> stands where bit<16> is needed
+                  SET(meta.x)
+                  ^~~
+        test.p4:3:20: note: in the expansion of macro 'SET'
+          #define SET(t) t = meta.y;
+                             ^
+          hint: cast it: (bit<16>)x""")
+
+
+def test_errors_in_several_statements_are_reported_at_once(complain: Complain) -> None:
+    found = complain(apply="meta.z = 1; meta.x = 2; meta.flag = 3; nothing();")
+    assert found.count(": error: ") == 3
+    assert "metadata has no field 'z'" in found
+    assert "a value of type int stands where bool is needed" in found
+    assert "there is no function or action 'nothing'" in found
+
+
+def test_what_has_an_error_in_its_declaration_is_not_reported_again_where_it_is_used(
+    complain: Complain,
+) -> None:
+    found = complain(
+        locals="table t { key = { hdr.h.a: exakt; } actions = { NoAction; } }", apply="t.apply();"
+    )
+    assert found.count(": error: ") == 1
+    assert "there is no match kind 'exakt'" in found
+    assert "did you mean 'exact'?" in found
+
+
+# Types
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "meta.x = 5;",
+        "meta.x = 16w5;",
+        "meta.x = (bit<16>)meta.y;",
+        "meta.x = meta.y ++ meta.y;",
+        "meta.y = meta.x[15:8];",
+        "meta.x[7:0] = meta.y;",
+        "meta.flag = meta.x == 5 && hdr.h.isValid();",
+        "meta.x = meta.flag ? 16w1 : 0;",
+        "hdr.h.s = hdr.h.s |+| -1;",
+        "hdr.h.s = (int<8>)meta.y;",
+        "meta.x = meta.x << meta.y;",
+        "meta.x = meta.x << 3;",
+        "meta.y = (bit<8>)(bit<1>)meta.flag;",
+        "hdr.h = { 1, 2, 3, 4 };",
+        "hdr.h = { a = 1, b = 2, c = 3, s = -4 };",
+        "meta.flag = hdr.h == { 1, 2, 3, 4 };",
+        "bit<16> local = meta.x; meta.x = local + 1;",
+        "const bit<16> c = 1 << 4; meta.x = c;",
+        "if (meta.x > 3) { return; } else { exit; }",
+        "meta.flag = standard_metadata.parser_error == error.NoError;",
+    ],
+)
+def test_statements_that_are_p4(build: Build, statement: str) -> None:
+    build(apply=statement)
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("meta.x = meta.x + meta.y;", "'+' cannot be applied to bit<16> and bit<8>"),
+        ("meta.x = hdr.h.s;", "a value of type int<8> stands where bit<16> is needed"),
+        ("meta.flag = meta.x == meta.y;", "'==' cannot compare bit<16> with bit<8>"),
+        ("meta.flag = !meta.x;", "'!' needs a bool, not bit<16>"),
+        ("meta.flag = meta.x && meta.flag;", "'&&' needs a bool, not bit<16>"),
+        ("if (meta.x) { }", "a condition is a bool, not bit<16>"),
+        ("meta.x = meta.flag ? meta.x : meta.y;", "the branches of ?: have different types: bit<16> and bit<8>"),
+        ("meta.x = meta.y ++ 3;", "'++' joins bit<> values, not int"),
+        ("meta.y = meta.x[16:9];", "[16:9] is no slice of bit<16>"),
+        ("meta.y = meta.x[0:7];", "[0:7] is no slice of bit<16>"),
+        ("meta.x = (bit<16>)hdr.h.s;", "int<8> cannot be cast to bit<16>"),
+        ("hdr.h.s = hdr.h.s / 2;", "'/' is not defined for int<8>"),
+        ("meta.x = meta.x / 0;", "division by zero"),
+        ("meta.x = meta.x << hdr.h.s;", "a shift by int<8>"),
+        ("hdr.h = { 1, 2 };", "h_t takes 4 values, not 2"),
+        ("hdr.h = { a = 1 };", "fields of h_t are missing: b, s, c"),
+        ("5 = meta.x;", "this cannot be written"),
+        ("meta.x + 1 = 2;", "this is no statement"),
+        ("I.nothing();", "a type stands where a value is needed"),
+        ("hdr.h.pop_front(1);", "h_t has no method 'pop_front'"),
+        ("hdr.h.isValid();", "isValid() without using its value"),
+        ("meta.flag = error.Nope == error.NoError;", "there is no error 'Nope'"),
+        ("int x = 5;", "a variable cannot be of type int"),
+        ("bit<0> x;", "bit<0>: a width is between 1 and 65536"),
+        ("const bit<8> c = meta.y;", "a constant's value must be known when compiling"),
+        ("meta.x = 1; return 5;", "nothing is returned here"),
+        ("static_assert(1 == 2, \"so it is\");", "static assertion failed: so it is"),
+        ("hash(meta.x, HashAlgorithm.crc64, 16w0, { meta.x }, 16w4);", "enum HashAlgorithm has no member 'crc64'"),
+        ("random(meta.x, 0);", "random() takes 3 arguments, not 2"),
+    ],
+)  # fmt: skip
+def test_statements_that_are_not(complain: Complain, statement: str, message: str) -> None:
+    assert first_line(complain(apply=statement)) == message
+
+
+def test_types_with_equal_fields_are_still_different_types(complain: Complain) -> None:
+    structs = "header h_t { bit<8> a; }\nheader g_t { bit<8> a; }\nstruct headers { h_t h; g_t g; }"
+    found = complain(declarations=structs, apply="hdr.h = hdr.g;")
+    assert first_line(found) == "a value of type g_t stands where h_t is needed"
+
+
+def test_a_literal_that_does_not_fit_is_a_warning_and_wraps(build: Build) -> None:
+    (warning,) = build(apply="meta.y = 300;").warnings
+    assert str(warning).startswith("test.p4:12:22: warning: 300 does not fit in bit<8>; it becomes 44")
+
+
+def test_enums_and_new_types_are_types_of_their_own(build: Build, complain: Complain) -> None:
+    declarations = """enum bit<8> Kind { one = 1, two = 2 }
+        enum Plain { a, b }
+        type bit<16> port_t;
+        header h_t { Kind k; }
+        struct headers { h_t h; }"""
+    build(
+        declarations=declarations,
+        apply="if (hdr.h.k == Kind.two) { meta.y = Kind.one; } port_t p = (port_t)meta.x;",
+    )
+    assert "Plain stands where" in complain(declarations=declarations, apply="meta.y = Plain.a;")
+    assert "bit<8> stands where Kind" in complain(declarations=declarations, apply="hdr.h.k = meta.y;")
+    assert "port_t" in complain(declarations=declarations, apply="port_t p = meta.x;")
+
+
+# Directions
+
+
+def test_an_in_parameter_cannot_be_written(complain: Complain) -> None:
+    control = "control C(in bit<16> p) { apply { p = 1; } }"
+    found = complain(declarations=f"{control} header h_t {{ }} struct headers {{ h_t h; }}")
+    assert first_line(found) == "'p' cannot be written: it is an 'in' parameter"
+
+
+def test_an_actions_data_cannot_be_written(complain: Complain) -> None:
+    found = complain(locals="action a(bit<16> p) { p = 1; }")
+    assert first_line(found) == "'p' cannot be written: it is a parameter without a direction"
+
+
+def test_what_is_written_must_have_the_very_type(complain: Complain) -> None:
+    found = complain(locals="register<bit<16>>(4) r;", apply="r.read(meta.y, 0);")
+    assert first_line(found) == "'result' writes bit<16>, not bit<8>"
+
+
+def test_data_parameters_come_last(complain: Complain) -> None:
+    found = complain(locals="action a(bit<8> p, inout bit<8> q) { }")
+    assert first_line(found) == "a parameter with a direction after one without"
+
+
+# Tables
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ("key = { hdr.h.a: exact; } actions = { b; }", "there is no action 'b'"),
+        ("actions = { a; a; }", "action 'a' is listed twice"),
+        ("actions = { a; } default_action = NoAction();", "'NoAction' is not in the table's list of actions"),
+        ("actions = { a; } default_action = a();", "'a' takes 1 argument, not 0"),
+        ("actions = { a; } default_action = a(meta.x);", "an action's data must be known when compiling"),
+        ("key = { hdr.h.a + 1: exact; } actions = { a; }", "a key that is computed needs a name for the control plane"),
+        ("key = { hdr.h: exact; } actions = { a; }", "a value of type h_t cannot be a key"),
+        ("key = { hdr.h.a: exact; } actions = { a; } const entries = { (1, 2): a(1); }", "1 keys are needed, not 2"),
+        ("key = { hdr.h.a: exact; } actions = { a; } const entries = { 1 &&& 1: a(1); }",
+         "a key of kind exact needs a value"),
+        ("key = { hdr.h.a: lpm; } actions = { a; } const entries = { 1 &&& 5: a(1); }",
+         "the mask of an lpm key is a prefix: ones, then zeros"),
+        ("actions = { a; } counters = c;", "there is no name 'c'"),
+        ("actions = { a; } size = meta.x;", "a table's size must be a number known when compiling"),
+    ],
+)  # fmt: skip
+def test_tables_that_are_wrong(complain: Complain, table: str, message: str) -> None:
+    assert first_line(complain(locals=f"action a(bit<16> p) {{ }} table t {{ {table} }}")) == message
+
+
+def test_an_unknown_property_is_a_warning(build: Build) -> None:
+    compiled = build(locals="table t { actions = { NoAction; } siz = 4; }", apply="t.apply();")
+    assert [w.message for w in compiled.warnings] == ["table property 'siz' is unknown and has no effect"]
+    assert compiled.warnings[0].hint == "did you mean 'size'?"
+
+
+def test_a_switch_knows_the_tables_actions(complain: Complain) -> None:
+    table = "action a() { } action b() { } table t { actions = { a; } }"
+    found = complain(locals=table, apply="switch (t.apply().action_run) { b: { } }")
+    assert first_line(found) == "'b' is no action of table 't'"
+
+
+# Parsers and the package
+
+
+@pytest.mark.parametrize(
+    ("parser", "message"),
+    [
+        ("state begin { transition accept; }", "parser 'P' has no state 'start'"),
+        ("state start { transition next; }", "there is no state 'next'"),
+        ("state start { transition select(hdr.h) { _: accept; } }", "a select over h_t is not supported"),
+        ("state start { transition select(hdr.h.a) { 1 .. 0: accept; } }", "the range 1 .. 0 is empty"),
+        (
+            "state start { packet.extrakt(hdr.h); transition accept; }",
+            "there is no method of packet_in 'extrakt'",
+        ),
+        (
+            "state start { packet.extract(meta.x); transition accept; }",
+            "only a header can be extracted, not bit<16>",
+        ),
+    ],
+)
+def test_parsers_that_are_wrong(complain: Complain, parser: str, message: str) -> None:
+    assert first_line(complain(parser=parser)) == message
+
+
+def test_a_program_without_main_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "empty.p4"
+    path.write_text("#include <core.p4>\nconst bit<8> x = 1;\n")
+    with pytest.raises(CompileError, match="the program has no 'main' package"):
+        compile_file(path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("I(), E()", "I(), V()", "'V' is no Egress of the architecture"),
+        ("P(), V()", "I(), V()", "'I' is no Parser of the architecture"),
+        ("control E(inout headers", "control E(in headers",
+         "'E' has 'in headers hdr', the architecture gives 'inout headers'"),
+        ("D()) main", "D()) other", "the package's instance must be called 'main', not 'other'"),
+    ],
+)  # fmt: skip
+def test_the_architecture_checks_its_blocks(tmp_path: Path, old: str, new: str, message: str) -> None:
+    path = tmp_path / "wrong.p4"
+    path.write_text(source().replace(old, new))
+    with pytest.raises(CompileError) as failure:
+        compile_file(path)
+    assert first_line(str(failure.value)) == message
+
+
+# What is not supported is refused
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"declarations": "struct s_t<T> { T x; }"}, "generic struct types are not supported"),
+        ({"declarations": "T f<T>(in T x) { return x; } "}, "generic functions are not supported"),
+        ({"update": "if (meta.flag) { hdr.h.a = 1; }"}, "only update_checksum() is supported here"),
+        ({"declarations": "header h_t { bit<3> a; } struct headers { h_t h; }"},
+         "header h_t has 3 bits, not whole bytes"),
+        ({"apply": "int<1> one = 0; hdr.h.s = (int<8>)one;"}, "BMv2 has no fields of type int<1>"),
+        ({"apply": "meta.x = meta.x << meta.x;"}, "the amount of a shift has at most 8 bits on this target"),
+        ({"locals": "action a(bool b) { }  table t { actions = { a; } }", "apply": "t.apply();"},
+         "an action's data cannot be of type bool on this target"),
+        ({"locals": "table t { actions = { NoAction; } }", "apply": "t.apply(); meta.x = 1; t.apply();"},
+         "table 't' is applied twice with different things to follow"),
+    ],
+)  # fmt: skip
+def test_refusals(complain: Complain, parts: dict[str, str], message: str) -> None:
+    assert message in complain(**parts).replace("'I.t'", "'t'")

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import pytest
+
+from p4compiler import nodes
+from p4compiler.parse.lex import NEWLINE, tokenize
+from p4compiler.parse.program import parse
+from p4compiler.source import CompileError, SourceFile
+
+
+def program(text: str) -> tuple[nodes.Declaration, ...]:
+    file = SourceFile("x.p4", tuple(text.split("\n")))
+    return parse([t for t in tokenize(file) if t.kind != NEWLINE]).declarations
+
+
+def expression(text: str) -> nodes.Expr:
+    (constant,) = program(f"const bit<8> c = {text};")
+    assert isinstance(constant, nodes.Constant)
+    return constant.value
+
+
+def shape(node: nodes.Expr) -> object:
+    """The expression as nested tuples."""
+    match node:
+        case nodes.Binary(op=op, left=left, right=right):
+            return (op, shape(left), shape(right))
+        case nodes.Unary(op=op, operand=operand):
+            return (op, shape(operand))
+        case nodes.Ternary(condition=c, chosen=a, other=b):
+            return ("?", shape(c), shape(a), shape(b))
+        case nodes.Cast(operand=operand):
+            return ("cast", shape(operand))
+        case nodes.Integer(value=value):
+            return value
+        case nodes.Name(name=name):
+            return name
+        case nodes.Member(base=base, name=name):
+            return (".", shape(base), name)
+        case nodes.Slice(base=base, high=high, low=low):
+            return ("[:]", shape(base), shape(high), shape(low))
+        case nodes.Call(function=function, types=types, arguments=arguments):
+            return (
+                "call",
+                shape(function),
+                len(types),
+                *(shape(a.value) for a in arguments if a.value is not None),
+            )
+    raise AssertionError(node)
+
+
+@pytest.mark.parametrize(
+    ("text", "tree"),
+    [
+        ("a + b * c", ("+", "a", ("*", "b", "c"))),
+        ("a - b - c", ("-", ("-", "a", "b"), "c")),
+        ("a == b && c != d || e", ("||", ("&&", ("==", "a", "b"), ("!=", "c", "d")), "e")),
+        ("a | b ^ c & d", ("|", "a", ("^", "b", ("&", "c", "d")))),
+        ("a & b == c", ("==", ("&", "a", "b"), "c")),
+        ("a << 1 + b", ("<<", "a", ("+", 1, "b"))),
+        ("a >> 2 > b", (">", (">>", "a", 2), "b")),
+        ("-a |+| ~b", ("|+|", ("-", "a"), ("~", "b"))),
+        ("c ? a : d ? b : e", ("?", "c", "a", ("?", "d", "b", "e"))),
+        ("a ++ b[3:0]", ("++", "a", ("[:]", "b", 3, 0))),
+        ("(bit<8>)a + b", ("+", ("cast", "a"), "b")),
+        ("a < b", ("<", "a", "b")),
+        ("f<bit<8>>(a)", ("call", "f", 1, "a")),
+        ("f(a).b", (".", ("call", "f", 0, "a"), "b")),
+    ],
+)
+def test_operators_bind_as_the_specification_says(text: str, tree: object) -> None:
+    assert shape(expression(text)) == tree
+
+
+def test_two_lists_of_type_arguments_may_close_together() -> None:
+    (_, instance) = program("extern register<T> { register(bit<32> n); }\nregister<bit<8>>(4) r;")
+    assert isinstance(instance, nodes.Instance)
+    assert instance.name == "r"
+
+
+def test_a_cast_to_a_declared_type_is_told_from_parentheses() -> None:
+    *_, cast = program("typedef bit<8> t;\nconst bit<8> a = (t)1;")
+    assert isinstance(cast, nodes.Constant)
+    assert isinstance(cast.value, nodes.Cast)
+
+
+def test_a_table_with_everything() -> None:
+    text = """control c() { table t {
+        key = { a: exact; b[3:0]: lpm @name("b"); }
+        actions = { x; @defaultonly y(); }
+        const default_action = y();
+        const entries = { (1, _): x(); default: y(); }
+        size = 4;
+    } apply { } }"""
+    (control,) = program(text)
+    assert isinstance(control, nodes.Control)
+    (table,) = control.locals
+    assert isinstance(table, nodes.Table)
+    assert [k.match_kind for k in table.key] == ["exact", "lpm"]
+    assert [a.name for a in table.actions] == ["x", "y"]
+    assert table.default_constant
+    assert table.entries is not None
+    assert [len(e.keys) for e in table.entries] == [2, 1]
+    assert [p.name for p in table.properties] == ["size"]
+
+
+def test_a_select_with_masks_ranges_and_tuples() -> None:
+    text = """parser p() { state start { transition select(a, b) {
+        (1, 2 &&& 3): accept; (4 .. 5, _): start; default: reject; } } }"""
+    (parser,) = program(text)
+    assert isinstance(parser, nodes.Parser)
+    transition = parser.states[0].transition
+    assert isinstance(transition, nodes.Select)
+    assert [case.state for case in transition.cases] == ["accept", "start", "reject"]
+    assert [len(case.keys) for case in transition.cases] == [2, 2, 1]
+
+
+def test_spans_run_from_the_first_to_the_last_token() -> None:
+    (declared,) = program("const bit<8> c =\n   1;")
+    assert (declared.span.line, declared.span.column, declared.span.end_line, declared.span.end_column) == (
+        1,
+        0,
+        2,
+        5,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("const bit<8> c = ;", "x.p4:1:18: error: expected an expression, found ';'"),
+        ("header h { bit<8> a }", "x.p4:1:21: error: expected ';', found '}'"),
+        ("control c() { apply { x = 1 } }", "x.p4:1:29: error: expected ';', found '}'"),
+        (
+            "control c() { bit<8> x; }",
+            "x.p4:1:25: error: expected an apply block before the end of the control",
+        ),
+        ("control c() { apply { for (;;) { } } }", "x.p4:1:23: error: loops are not supported"),
+        ("control c() { apply { x += 1; } }", "x.p4:1:25: error: '+=' is not supported"),
+        ("control c() { apply { x; } }", "x.p4:1:23: error: this is no statement"),
+        ("control c() { apply { foo x; } }", "x.p4:1:23: error: there is no type 'foo'"),
+        ("control c() { table t { key = { } } apply { } }", "x.p4:1:21: error: table 't' has no actions"),
+        ("struct action { }", "x.p4:1:8: error: expected the struct's name, but 'action' is a reserved word"),
+        ("control c() { apply {", "x.p4:1:21: error: this block is never closed"),
+        ("varbit x;", "x.p4:1:1: error: varbit needs its greatest width"),
+        ("1", "x.p4:1:1: error: expected a declaration, found '1'"),
+    ],
+)
+def test_syntax_errors(text: str, message: str) -> None:
+    with pytest.raises(CompileError) as failure:
+        program(text)
+    assert str(failure.value).startswith(message)
+
+
+def test_a_name_that_hides_a_type_is_a_value_until_its_scope_ends() -> None:
+    text = """typedef bit<8> counter;
+        control c(inout bit<8> counter) { apply { counter = (counter) + 1; { bit<8> other = (counter) - 2; } } }
+        const counter x = (counter)3;"""
+    *_, control, constant = program(text)
+    assert isinstance(control, nodes.Control)
+    assignment = control.body.statements[0]
+    assert isinstance(assignment, nodes.Assignment)
+    assert shape(assignment.value) == ("+", "counter", 1)
+    assert isinstance(constant, nodes.Constant)
+    assert isinstance(constant.value, nodes.Cast)

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from p4compiler.parse.lex import Token
+from p4compiler.parse.preprocess import preprocess
+from p4compiler.source import CompileError, Reporter
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def run(text: str, **defines: str) -> list[Token]:
+    Path("x.p4").write_text(text)
+    return preprocess(Path("x.p4"), (Path("lib"),), defines, Reporter())
+
+
+def expand(text: str, **defines: str) -> str:
+    return " ".join(t.text for t in run(text, **defines))
+
+
+def fails(text: str) -> str:
+    with pytest.raises(CompileError) as failure:
+        run(text)
+    return str(failure.value)
+
+
+def test_object_macros_are_replaced_until_nothing_is_left_to_replace() -> None:
+    assert expand("#define A B c\n#define B 1\nA x A") == "1 c x 1 c"
+
+
+def test_a_macro_is_not_replaced_inside_itself() -> None:
+    assert expand("#define A A b\nA") == "A b"
+
+
+def test_function_macros_take_arguments_also_over_lines_and_with_parentheses() -> None:
+    assert expand("#define F(a, b) a - b\nF(f(1,\n 2), 3)") == "f ( 1 , 2 ) - 3"
+
+
+def test_a_function_macro_without_arguments_stays_a_name() -> None:
+    assert expand("#define F(a) a\nF;") == "F ;"
+
+
+def test_a_macro_given_as_an_argument_is_called_by_the_other() -> None:
+    text = "#define TWICE(X) X(0) X(1)\n#define FIELD(i) v##i;\nTWICE(FIELD)"
+    assert expand(text) == "v0 ; v1 ;"
+
+
+def test_pasted_tokens_are_one_and_are_not_expanded_before() -> None:
+    assert expand("#define N 5\n#define V(i) r_##i N\nV(N)") == "r_N 5"
+
+
+def test_stringizing() -> None:
+    assert expand('#define S(x) #x\nS(a + "b")') == '"a + \\"b\\""'
+
+
+def test_a_definition_goes_on_after_a_backslash() -> None:
+    assert expand("#define A 1 \\\n + 2\nA") == "1 + 2"
+
+
+def test_conditions_choose_one_branch() -> None:
+    text = "#if A > 2 && defined(B)\nbig\n#elif A == 2\ntwo\n#else\nother\n#endif"
+    assert expand(text, A="3", B="") == "big"
+    assert expand(text, A="2") == "two"
+    assert expand(text) == "other"
+
+
+def test_what_is_left_out_may_be_no_p4_at_all() -> None:
+    assert expand("#if 0\ndon't #bad\n#error no\n#if 1\n#endif\n#else\nyes\n#endif") == "yes"
+
+
+@pytest.mark.parametrize(
+    ("condition", "value"),
+    [
+        ("1 + 2 * 3 == 7", True),
+        ("(1 << 4) >> 3 == 2", True),
+        ("-7 / 2 == -3 && -7 % 2 == -1", True),
+        ("!defined X || X", True),
+        ("~0 == -1", True),
+        ("0x10 == 16 ? 0 : 1", False),
+        ("unknown", False),
+    ],
+)
+def test_arithmetic_in_conditions_is_that_of_c(condition: str, value: bool) -> None:
+    assert (expand(f"#if {condition}\nyes\n#endif") == "yes") is value
+
+
+def test_includes_look_beside_the_file_and_then_in_the_directories() -> None:
+    Path("lib").mkdir()
+    Path("lib/a.p4").write_text("from_lib")
+    assert expand('#include "a.p4"\n#include <a.p4>') == "from_lib from_lib"
+    Path("a.p4").write_text("beside")
+    assert expand('#include "a.p4"\n#include <a.p4>') == "beside from_lib"
+
+
+def test_include_guards() -> None:
+    Path("g.p4").write_text("#ifndef G\n#define G\nonce\n#endif")
+    assert expand('#include "g.p4"\n#include "g.p4"') == "once"
+
+
+def test_tokens_keep_the_place_where_they_were_written() -> None:
+    Path("inc.p4").write_text("\n   inner")
+    inner, outer = run('#include "inc.p4"\nouter')
+    assert (inner.span.file.path, inner.span.line, inner.span.column) == ("inc.p4", 2, 3)
+    assert (outer.span.file.path, outer.span.line, outer.span.column) == ("x.p4", 2, 0)
+
+
+def test_what_a_macro_wrote_is_placed_at_its_call_and_knows_where_it_is_spelled() -> None:
+    token = run("#define A 1 +\n\n  A")[1]
+    assert (token.text, token.span.line, token.span.column) == ("+", 3, 2)
+    assert token.span.expansion is not None
+    assert (token.span.expansion.macro, token.span.expansion.line, token.span.expansion.column) == (
+        "A",
+        1,
+        12,
+    )
+
+
+def test_an_argument_keeps_its_own_place() -> None:
+    token = run("#define F(x) x\nF( here )")[0]
+    assert (token.span.line, token.span.column, token.span.expansion) == (2, 3, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("#if 1\nx", "x.p4:1:2: error: this #if is never closed"),
+        ("#endif", "x.p4:1:2: error: #endif without an #if before it"),
+        ("#else", "x.p4:1:2: error: #else without an #if before it"),
+        ('a\n#include "no.p4"', "x.p4:2:10: error: no such file: no.p4"),
+        ("#error stop here", "x.p4:1:2: error: #error stop here"),
+        ("#frobnicate", "x.p4:1:2: error: unknown directive #frobnicate"),
+        ("#define F(a) a\nF(1, 2)", "x.p4:2:1: error: macro 'F' takes 1 argument, not 2"),
+        ("#define F(a) a\nF(1", "x.p4:2:1: error: the call of macro 'F' is never closed"),
+        ("#define P(a) a##+\nP(-)", "x.p4:2:3: error: '##' makes '-+', which is not one token"),
+        ("#if 1 +\n#endif", "x.p4:1:2: error: this preprocessor condition ends too early"),
+        ("#if 1 / 0\n#endif", "x.p4:1:7: error: division by zero in a preprocessor condition"),
+        ("it's", 'x.p4:1:3: error: unexpected character "\'"'),
+    ],
+)
+def test_errors_name_the_place(text: str, message: str) -> None:
+    assert fails(text).startswith(message)
+
+
+def test_a_file_that_includes_itself_is_an_error() -> None:
+    assert "does a file include itself?" in fails('#include "x.p4"')
+
+
+def test_defining_a_macro_anew_with_another_meaning_is_a_warning() -> None:
+    reporter = Reporter()
+    Path("x.p4").write_text("#define A 1\n#define A 1\n#define A 2\n")
+    preprocess(Path("x.p4"), (), {}, reporter)
+    assert [w.span.line for w in reporter.warnings] == [3]
