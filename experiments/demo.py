@@ -9,15 +9,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from experiments.compilers import CompiledProgram
-from experiments.crew import Observe
-from experiments.digits import load_digits
-from experiments.figures import plot_comparison, plot_training
-from experiments.live import RunSpec, open_network
-from experiments.results import Run, write_curves, write_summary
-from experiments.targets import EMBEDDED, Target
-from experiments.training import Curve, TrainingConfig, train
-from experiments.work import DIGITS_FILE, Vectors
+from experiments.live.crew import Observe
+from experiments.live.run import RunSpec, open_network
+from experiments.live.work import DIGITS_FILE, Vectors
+from experiments.results.figures import plot_comparison, plot_training
+from experiments.results.summary import Run, write_curves, write_summary
+from experiments.scenario.compilers import CompiledProgram
+from experiments.scenario.targets import EMBEDDED, Target
+from experiments.training.digits import load_digits
+from experiments.training.sgd import Curve, TrainingConfig, train
 from topologies.mininet_net import MininetNetwork
 from topologies.model import Topology
 from topologies.runs import scratch

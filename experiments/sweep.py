@@ -18,12 +18,12 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Protocol
 
-from experiments.compilers import PROGRAM, CompiledProgram, compile_program
-from experiments.crew import Observe
-from experiments.measured import Row, failed_row, provenance, row
-from experiments.result_files import Journal
-from experiments.settings import Settings
-from experiments.tools import Compiler
+from experiments.live.crew import Observe
+from experiments.results.files import Journal
+from experiments.results.measured import Row, failed_row, provenance, row
+from experiments.scenario.compilers import PROGRAM, CompiledProgram, compile_program
+from experiments.scenario.settings import Settings
+from experiments.scenario.tools import Compiler
 
 # Of memory: what a process of an empty run needs, and what the bytes of the workers' vectors multiply by.
 BASE_BYTES, VECTORS_FACTOR = 200 << 20, 2.5
@@ -128,7 +128,7 @@ def _run_virtual(
 def _fork_server() -> ForkServerContext:
     """Makes processes that have loaded everything, and that ignore Ctrl-C: a terminal sends it to all of them."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["experiments.run_virtual"])
+    context.set_forkserver_preload(["experiments.virtual.point"])
     usual = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         ensure_running()
@@ -166,7 +166,7 @@ def _result(connection: Connection, run: _Running) -> Row:
 
 def _virtual_process(settings: Settings, device_config: bytes, connection: Connection) -> None:
     # Not above: the processes that wait for this one need not load them.
-    from experiments.run_virtual import run_virtual
+    from experiments.virtual.point import run_virtual
     from p4switch.engine import Engine
 
     def run() -> Row:
@@ -195,7 +195,7 @@ def _free_memory() -> int:
 
 
 def _run_live(settings: Settings, program: CompiledProgram, logs: Path, observe: Observe) -> Row:
-    from experiments.run_live import run_live
+    from experiments.live.point import run_live
 
     def run() -> Row:
         begun = time.perf_counter()

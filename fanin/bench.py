@@ -11,8 +11,8 @@ import typer
 from topologies.sandbox import SandboxError, enter
 
 if TYPE_CHECKING:
-    from experiments.bench_allreduce import Case
-    from experiments.bench_virtual import Point
+    from experiments.bench.allreduce import Case
+    from experiments.bench.virtual import Point
 
 bench = typer.Typer(help="Measure how fast things are on this machine.", no_args_is_help=True)
 
@@ -29,8 +29,8 @@ def virtual(
 ) -> None:
     """All-reduce 4 MiB in virtual time with 8 to 1,024 workers on links of 100 Gb/s, in racks of 32."""
     # Not above: it takes a second, and every verb imports this module.
-    from experiments.bench_virtual import WORKERS, write
-    from experiments.bench_virtual import bench as bench_virtual
+    from experiments.bench.virtual import WORKERS, write
+    from experiments.bench.virtual import bench as bench_virtual
     from fanin.progress import console
 
     def show(point: Point) -> None:
@@ -60,9 +60,9 @@ def switch(
     except SandboxError as error:
         raise typer.Exit(_fail("switch", error)) from None
 
-    from experiments.bench_switch.bench import Effort, Outcome, write
-    from experiments.bench_switch.bench import bench as bench_switch
-    from experiments.bench_switch.errors import BenchError
+    from experiments.bench.switch.bench import Effort, Outcome, write
+    from experiments.bench.switch.bench import bench as bench_switch
+    from experiments.bench.switch.errors import BenchError
     from fanin.progress import console
 
     def show(outcome: Outcome) -> None:
@@ -140,8 +140,8 @@ def allreduce(
         raise typer.Exit(_fail("allreduce", error)) from None
 
     from controller.errors import ControllerError
-    from experiments.bench_allreduce import BenchError, find_torch, write
-    from experiments.bench_allreduce import bench as bench_allreduce
+    from experiments.bench.allreduce import BenchError, find_torch, write
+    from experiments.bench.allreduce import bench as bench_allreduce
     from fanin.progress import console
     from topologies.errors import NetworkError
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from experiments.tools import BMV2, P4C, Tool, ToolError
+from experiments.scenario.tools import BMV2, P4C, Tool, ToolError
 from fanin import shell_environment
 from p4switch.toolchain import ToolchainError, compile_folder
 from topologies import mininet_api, runs, sandbox, superframes

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from experiments.tools import ToolError
+from experiments.scenario.tools import ToolError
 from fanin.options import (
     Captures,
     Leaves,
@@ -50,10 +50,10 @@ def demo(
 
     # Not above: what precedes enter() runs twice, and these take a second to import.
     from controller.errors import ControllerError
-    from experiments.compilers import PROGRAM, compile_program
-    from experiments.crew import RunError
     from experiments.demo import run_demo
-    from experiments.targets import target
+    from experiments.live.crew import RunError
+    from experiments.scenario.compilers import PROGRAM, compile_program
+    from experiments.scenario.targets import target
     from fanin.progress import ProgressObserver, console
     from p4compiler import CompileError
 
@@ -86,7 +86,7 @@ def demo(
 
 def show(measured: Demo) -> None:
     """The table, and what the large all-reduce says beside the theory."""
-    from experiments.report import table
+    from experiments.results.report import table
     from fanin.progress import console
 
     in_network, ring = measured.vectors

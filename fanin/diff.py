@@ -46,11 +46,11 @@ def diff(
         typer.echo(f"fanin diff: {error}", err=True)
         raise typer.Exit(2) from None
 
-    from experiments.compilers import CompiledProgram
     from experiments.differential.compare import compare, compile_both
     from experiments.differential.entries import random_entries, read_entries
     from experiments.differential.packets import PacketSource, read_packets
-    from experiments.tools import ToolMissingError
+    from experiments.scenario.compilers import CompiledProgram
+    from experiments.scenario.tools import ToolMissingError
 
     compiled = compile_both(program)
     usable = next((made for made in compiled.values() if isinstance(made, CompiledProgram)), None)

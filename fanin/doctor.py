@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 from rich.markup import escape
 
-from experiments.tools import BMV2, P4C, packages
+from experiments.scenario.tools import BMV2, P4C, packages
 from fanin.checks import Finding, State, examine
 from fanin.progress import console
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from experiments.tools import Compiler, Engine
+from experiments.scenario.tools import Compiler, Engine
 
 Workers = Annotated[int, typer.Option(min=2, help="workers, spread evenly over the leaves")]
 Leaves = Annotated[int, typer.Option(min=1, help="leaf switches, one for each rack")]

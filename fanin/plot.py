@@ -29,9 +29,9 @@ def plot(
     # Not above: it takes a second, and every verb imports this module.
     from pydantic import ValidationError
 
-    from experiments.plot import PlotError, draw, mixed, select, series
-    from experiments.result_files import ResultsError, read_rows
-    from experiments.scenario import Plot
+    from experiments.results.files import ResultsError, read_rows
+    from experiments.results.plot import PlotError, draw, mixed, select, series
+    from experiments.scenario.file import Plot
 
     conditions = dict(condition.partition("=")[::2] for condition in where)
     folder = results if results.is_dir() else results.parent

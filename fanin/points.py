@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from experiments.scenario import ScenarioError, load_scenario
+from experiments.scenario.file import ScenarioError, load_scenario
 from topologies.sandbox import SandboxError, enter
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from experiments.measured import Row
+    from experiments.results.measured import Row
 
 ScenarioFile = Annotated[Path, typer.Argument(metavar="SCENARIO.toml", help="what to run")]
 Changes = Annotated[
@@ -51,10 +51,10 @@ def measure(verb: str, file: Path, changes: Sequence[str], results: Path | None,
     # Not above: what precedes enter() runs twice, and these take a second to import.
     from rich.console import Console
 
-    from experiments.plot import PlotError, draw, series
-    from experiments.result_files import Journal, write_results
+    from experiments.results.files import Journal, write_results
+    from experiments.results.plot import PlotError, draw, series
+    from experiments.scenario.tools import ToolError
     from experiments.sweep import run_points
-    from experiments.tools import ToolError
     from fanin.progress import PointsProgress, console
     from p4compiler import CompileError
 

@@ -9,10 +9,10 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from experiments.crew import Observe
-from experiments.live import RunSpec
-from experiments.measured import Row
-from experiments.settings import Settings
+from experiments.live.crew import Observe
+from experiments.live.run import RunSpec
+from experiments.results.measured import Row
+from experiments.scenario.settings import Settings
 
 console = Console()
 

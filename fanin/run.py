@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from experiments.tools import Compiler, Engine
+from experiments.scenario.tools import Compiler, Engine
 from fanin.points import Changes, Results, ScenarioFile, measure
 
 
 def _print_schema(wanted: bool) -> None:
     if wanted:
-        from experiments.schema import scenario_schema
+        from experiments.scenario.schema import scenario_schema
 
         typer.echo(json.dumps(scenario_schema(), indent=1))
         raise typer.Exit

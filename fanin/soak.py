@@ -58,7 +58,7 @@ def explain(done: Soak, results: Path) -> None:
     from experiments.soak.scenario import draw_scenario
     from experiments.soak.shrink import shrink
     from experiments.soak.trace import Trace
-    from experiments.virtual import load_switch
+    from experiments.virtual.fabric import load_switch
 
     for failure in done.failures[:10]:
         typer.echo(f"seed {failure.seed}: {failure.violations[0]}", err=True)

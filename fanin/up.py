@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from experiments.tools import ToolError
+from experiments.scenario.tools import ToolError
 from fanin.options import (
     Captures,
     Leaves,
@@ -30,7 +30,7 @@ from topologies.sandbox import SandboxError, enter
 if TYPE_CHECKING:
     from finsy.proto.p4.config.v1.p4info_pb2 import P4Info
 
-    from experiments.targets import Target
+    from experiments.scenario.targets import Target
     from topologies.mininet_net import MininetNetwork
     from topologies.model import Topology
 
@@ -61,8 +61,8 @@ def up(
 
     # Not above: what precedes enter() runs twice, and these take a second to import.
     from controller.errors import ControllerError
-    from experiments.compilers import PROGRAM, compile_program
-    from experiments.targets import target
+    from experiments.scenario.compilers import PROGRAM, compile_program
+    from experiments.scenario.targets import target
     from fanin.progress import console
     from p4compiler import CompileError
     from topologies.mininet_net import MininetNetwork
@@ -90,7 +90,7 @@ async def _keep_up(network: MininetNetwork, p4info: P4Info, device_config: bytes
     from controller.controller import Controller
     from controller.ledger import Ledger
     from controller.membership import JobService
-    from experiments.jobs import NetworkJobs
+    from experiments.live.jobs import NetworkJobs
 
     topology = network.topology
     rate = topology.links_of(topology.ranked_hosts[0].name)[0].rate_bits_per_second

@@ -11,7 +11,7 @@ from topologies.errors import NetworkError
 from topologies.sandbox import SandboxError, enter
 
 if TYPE_CHECKING:
-    from experiments.validation import Comparison
+    from experiments.models.validation import Comparison
 
 
 def validate(
@@ -27,10 +27,10 @@ def validate(
     from rich.table import Table
 
     from controller.errors import ControllerError
-    from experiments.compilers import PROGRAM, compile_program
-    from experiments.crew import RunError
-    from experiments.validation import compare, write
-    from experiments.virtual import load_switch
+    from experiments.live.crew import RunError
+    from experiments.models.validation import compare, write
+    from experiments.scenario.compilers import PROGRAM, compile_program
+    from experiments.virtual.fabric import load_switch
     from fanin.progress import console
     from p4compiler import CompileError
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.tools import BMV2, P4C, ToolError
+from experiments.scenario.tools import BMV2, P4C, ToolError
 
 
 def pytest_configure() -> None:

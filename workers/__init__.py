@@ -1,7 +1,9 @@
 """Workers: all-reduce through the switches and its host-based baselines."""
 
 from workers.collective import Collective, CollectiveError, StallError, Statistics
-from workers.host_based import Group
+from workers.host_based.algorithm import Group
+from workers.host_based.tcp import TcpAllReduce, TcpConfig
+from workers.host_based.udp import UdpAllReduce, UdpGroupConfig
 from workers.membership import JoinError, Member, join
 from workers.protocol import (
     InNetworkStatistics,
@@ -13,9 +15,7 @@ from workers.protocol import (
     Worker,
 )
 from workers.recovery import Recovery
-from workers.tcp import TcpAllReduce, TcpConfig
 from workers.udp import InNetworkAllReduce, InNetworkConfig
-from workers.udp_peers import UdpAllReduce, UdpGroupConfig
 
 __all__ = [
     "Collective",

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import grpc
 from finsy.proto import U128, p4r, p4r_grpc
 
-from experiments.compilers import CompiledProgram
+from experiments.scenario.compilers import CompiledProgram
 
 DEVICE_ID = 1
 _ELECTION_ID = 1

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from experiments.compilers import CompiledProgram, compile_program
 from experiments.differential.client import SwitchError
 from experiments.differential.entries import Entries
 from experiments.differential.packets import Packet
 from experiments.differential.switches import Outcome, run
-from experiments.tools import Compiler, Engine, ToolError
+from experiments.scenario.compilers import CompiledProgram, compile_program
+from experiments.scenario.tools import Compiler, Engine, ToolError
 from p4compiler import CompileError
 
 

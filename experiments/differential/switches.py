@@ -14,12 +14,12 @@ from pathlib import Path
 import grpc
 from finsy.proto import p4r
 
-from experiments.compilers import CompiledProgram
 from experiments.differential.client import DEVICE_ID, Client, Counts, SwitchError, connect
 from experiments.differential.dataplane import exchange
 from experiments.differential.entries import Entries
 from experiments.differential.packets import Packet
-from experiments.tools import BMV2, Engine
+from experiments.scenario.compilers import CompiledProgram
+from experiments.scenario.tools import BMV2, Engine
 from p4switch.p4runtime_device import Device
 from p4switch.p4runtime_server import P4RuntimeService, serve
 from p4switch.trace import as_text

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from controller.telemetry import Reason
-from experiments.expected_sums import QuantizedSum, QuantizedSums
+from experiments.models.expected_sums import QuantizedSum, QuantizedSums
 from experiments.soak.hosts import SoakHost
 from experiments.soak.scenario import Scenario, Work
-from experiments.stations import Vector
-from experiments.virtual import Fabric, Job
+from experiments.virtual.fabric import Fabric, Job
+from experiments.virtual.stations import Vector
 from topologies.virtual import SECOND
 from workers.collective import StallError
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.soak.strangers import Stranger
-from experiments.stations import Frames, WorkerStation
+from experiments.virtual.stations import Frames, WorkerStation
 from topologies.virtual.segments import segments
 from workers.collective import CollectiveError
 

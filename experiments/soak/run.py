@@ -16,8 +16,8 @@ from experiments.soak.hosts import SoakHost
 from experiments.soak.inputs import make_inputs
 from experiments.soak.scenario import Scenario, Work
 from experiments.soak.strangers import Stranger
-from experiments.stations import Vector, WorkerStation
-from experiments.virtual import Fabric, Job, JobSpec, MakeWorker
+from experiments.virtual.fabric import Fabric, Job, JobSpec, MakeWorker
+from experiments.virtual.stations import Vector, WorkerStation
 from p4switch.engine import Engine
 from topologies.virtual import SECOND, HostModel
 from topologies.virtual.network import Observer

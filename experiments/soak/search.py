@@ -27,8 +27,8 @@ import typer
 from controller.plan import plan_aggregation, plan_forwarding
 from controller.telemetry import Event, Reason
 from controller.tree import FIRST_UDP_PORT, Job, Tree, aggregation_tree
-from experiments.stations import HEADERS, Flow
-from experiments.virtual import install, load_switch
+from experiments.virtual.fabric import install, load_switch
+from experiments.virtual.stations import HEADERS, Flow
 from p4switch.engine import Engine
 from topologies.model import leaf_spine
 

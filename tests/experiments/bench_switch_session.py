@@ -10,9 +10,9 @@ from topologies.sandbox import enter
 
 enter()
 
-from experiments.bench_switch.aggregation import Shape  # noqa: E402
-from experiments.bench_switch.bench import Effort, bench, write  # noqa: E402
-from experiments.bench_switch.tables import Routes  # noqa: E402
+from experiments.bench.switch.aggregation import Shape  # noqa: E402
+from experiments.bench.switch.bench import Effort, bench, write  # noqa: E402
+from experiments.bench.switch.tables import Routes  # noqa: E402
 
 folder = Path(sys.argv[1])
 effort = Effort(

@@ -6,7 +6,7 @@ import re
 import shutil
 from pathlib import Path
 
-from experiments.compilers import PROGRAM
+from experiments.scenario.compilers import PROGRAM
 from p4compiler import compile_file
 from p4switch.engine import Engine
 

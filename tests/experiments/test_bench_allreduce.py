@@ -12,10 +12,17 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from experiments import bench_allreduce
-from experiments.bench_allreduce import BenchError, Network, find_torch, networks, repetitions, write
-from experiments.bench_allreduce_worker import PERIOD, SHIFT, STEP, Inputs, Order, Report, execute
-from experiments.checking import float32_sum_bound, quantized_sum_bound
+from experiments.bench import allreduce
+from experiments.bench.allreduce import (
+    BenchError,
+    Network,
+    find_torch,
+    networks,
+    repetitions,
+    write,
+)
+from experiments.bench.allreduce_worker import PERIOD, SHIFT, STEP, Inputs, Order, Report, execute
+from experiments.results.checking import float32_sum_bound, quantized_sum_bound
 from fanin.cli import app
 from workers.collective import Statistics
 
@@ -24,8 +31,8 @@ from dataclasses import asdict
 import json, pathlib, sys
 from topologies.sandbox import enter
 enter()
-from experiments.bench_allreduce import Network, measure_network
-from experiments.compilers import PROGRAM, compile_program
+from experiments.bench.allreduce import Network, measure_network
+from experiments.scenario.compilers import PROGRAM, compile_program
 
 program = compile_program(PROGRAM, "embedded")
 cases = []
@@ -116,7 +123,7 @@ def test_one_wrong_element_is_seen(promise: Any, elements: int) -> None:
 
 def test_an_all_reduce_lasts_from_the_last_call_to_the_last_result() -> None:
     reports = [Report(starts=[0.0, 10.0], ends=[5.0, 11.0]), Report(starts=[1.0, 9.0], ends=[4.0, 12.0])]
-    assert bench_allreduce._times(reports) == [4.0, 2.0]
+    assert allreduce._times(reports) == [4.0, 2.0]
 
 
 def test_a_python_without_torch_is_no_gloo_and_an_error_where_it_was_asked_for(

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.bench_switch import frames
-from experiments.bench_switch.bench import Case, Outcome
-from experiments.bench_switch.errors import BenchError
-from experiments.bench_switch.native import bare
-from experiments.bench_switch.tables import TABLE, Routes, switch
+from experiments.bench.switch import frames
+from experiments.bench.switch.bench import Case, Outcome
+from experiments.bench.switch.errors import BenchError
+from experiments.bench.switch.native import bare
+from experiments.bench.switch.tables import TABLE, Routes, switch
 
 SESSION = Path(__file__).with_name("bench_switch_session.py")
 ROOT = Path(__file__).parents[2]

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from experiments.compilers import PROGRAM, compile_program
-from experiments.targets import EMBEDDED, target
-from experiments.tools import BMV2, ToolError
+from experiments.scenario.compilers import PROGRAM, compile_program
+from experiments.scenario.targets import EMBEDDED, target
+from experiments.scenario.tools import BMV2, ToolError
 from topologies.model import leaf_spine
 
 SWITCH = leaf_spine(0, 1, 2).leaves[0]
@@ -22,11 +22,11 @@ from dataclasses import asdict, replace
 import json, pathlib, sys
 from topologies.sandbox import enter
 enter()
-from experiments.compilers import PROGRAM, compile_program
+from experiments.scenario.compilers import PROGRAM, compile_program
 from experiments.demo import run_demo
-from experiments.targets import target
-from experiments.training import TrainingConfig
-from experiments.work import Vectors
+from experiments.scenario.targets import target
+from experiments.training.sgd import TrainingConfig
+from experiments.live.work import Vectors
 from topologies.model import leaf_spine
 
 class Quiet:

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from experiments.checking import compare_with_exact_sum, durations, float32_sum_bound
-from experiments.recording import Recording, Vector
+from experiments.results.checking import compare_with_exact_sum, durations, float32_sum_bound
+from experiments.results.recording import Recording, Vector
 
 
 def recordings(folder: Path, inputs: list[list[Vector]], outputs: list[list[Vector]]) -> list[Recording]:

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from controller.telemetry import Reason
-from experiments.expected_sums import wrong
-from experiments.stations import Vector
-from experiments.virtual import Cluster, ClusterSpec, load_switch
+from experiments.models.expected_sums import wrong
+from experiments.virtual.fabric import Cluster, ClusterSpec, load_switch
+from experiments.virtual.stations import Vector
 from p4switch.engine import Engine
 from topologies.model import leaf_spine
 from topologies.virtual import Faults, LinkModel

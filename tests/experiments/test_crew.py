@@ -13,13 +13,21 @@ from typing import Any
 
 import pytest
 
-from experiments.checking import compare_with_exact_sum, float32_sum_bound
-from experiments.crew import LOOK, RunError, run_crew
-from experiments.digits import load_digits
-from experiments.recording import Recording
-from experiments.training import TrainingConfig
-from experiments.work import DIGITS_FILE, HostBased, InNetwork, LiveTransport, Pace, Task, Vectors
-from experiments.worker import join
+from experiments.live.crew import LOOK, RunError, run_crew
+from experiments.live.work import (
+    DIGITS_FILE,
+    HostBased,
+    InNetwork,
+    LiveTransport,
+    Pace,
+    Task,
+    Vectors,
+)
+from experiments.live.worker import join
+from experiments.results.checking import compare_with_exact_sum, float32_sum_bound
+from experiments.results.recording import Recording
+from experiments.training.digits import load_digits
+from experiments.training.sgd import TrainingConfig
 from workers import InNetworkAllReduce, Lease, Recovery
 from workers.collective import HostBasedAlgorithm
 

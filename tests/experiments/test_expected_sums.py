@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.expected_sums import QuantizedSums
+from experiments.models.expected_sums import QuantizedSums
 from tests.workers.faulty_network import ExactSums
 from tests.workers.test_protocol import SIZES, gradients
 

@@ -8,8 +8,8 @@ import pytest
 
 from controller.errors import ControllerError
 from controller.tree import Job, Tree, aggregation_tree
-from experiments.jobs import NetworkJob, NetworkJobs
-from experiments.work import Pace
+from experiments.live.jobs import NetworkJob, NetworkJobs
+from experiments.live.work import Pace
 from topologies.model import leaf_spine
 from workers import Lease
 

@@ -17,9 +17,9 @@ from dataclasses import asdict
 import json, pathlib, sys
 from topologies.sandbox import enter
 enter()
-from experiments.compilers import PROGRAM, compile_program
+from experiments.scenario.compilers import PROGRAM, compile_program
 from experiments.demo import run_demo
-from experiments.training import TrainingConfig
+from experiments.training.sgd import TrainingConfig
 from topologies.model import leaf_spine
 
 class Quiet:

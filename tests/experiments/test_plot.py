@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from experiments.measured import Row
-from experiments.plot import PlotError, draw, mixed, select, series
-from experiments.scenario import Plot
+from experiments.results.measured import Row
+from experiments.results.plot import PlotError, draw, mixed, select, series
+from experiments.scenario.file import Plot
 
 
 def row(algorithm: str, workers: int, seconds: float | None, **rest: Any) -> Row:

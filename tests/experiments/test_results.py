@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from experiments.figures import plot_comparison, plot_training
-from experiments.report import table
-from experiments.results import Run, Seconds, write_curves, write_summary
-from experiments.training import Curve
+from experiments.results.figures import plot_comparison, plot_training
+from experiments.results.report import table
+from experiments.results.summary import Run, Seconds, write_curves, write_summary
+from experiments.training.sgd import Curve
 
 CURVE = Curve([0.1, 0.2, 0.3], [2.3, 1.2, 0.7], [0.1, 0.6, 0.9])
 RUN = Run(

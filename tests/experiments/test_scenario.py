@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import settings as settings_of_hypothesis
 from hypothesis import strategies as st
 
-from experiments.placement import place
-from experiments.scenario import ScenarioError, load_scenario
-from experiments.settings import KEYS, Settings, setting_columns
+from experiments.scenario.file import ScenarioError, load_scenario
+from experiments.scenario.placement import place
+from experiments.scenario.settings import KEYS, Settings, setting_columns
 from topologies.model import leaf_spine
 
 HEAD = 'name = "try"\nsize = "4 kB"\n'

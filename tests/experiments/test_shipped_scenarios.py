@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from experiments.result_files import Journal
-from experiments.scenario import load_scenario
-from experiments.settings import setting_columns
+from experiments.results.files import Journal
+from experiments.scenario.file import load_scenario
+from experiments.scenario.settings import setting_columns
 from experiments.sweep import run_points
 from tests.experiments.test_sweep import Watch
 

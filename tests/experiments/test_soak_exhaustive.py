@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from experiments.soak.search import Grant, Model, State, World, WrongSumError, explore, stuck
-from experiments.virtual import load_switch
+from experiments.virtual.fabric import load_switch
 from p4switch.engine import Engine
 from tests.experiments.program_mutants import PROGRAM_MUTANTS, mutant
 

@@ -13,11 +13,11 @@ import pytest
 from pyarrow import parquet
 
 from experiments import sweep
-from experiments.crew import Observe
-from experiments.measured import Row
-from experiments.result_files import Journal, ResultsError, read_rows, write_results
-from experiments.scenario import load_scenario
-from experiments.settings import Settings
+from experiments.live.crew import Observe
+from experiments.results.files import Journal, ResultsError, read_rows, write_results
+from experiments.results.measured import Row
+from experiments.scenario.file import load_scenario
+from experiments.scenario.settings import Settings
 from experiments.sweep import run_points
 
 SCENARIO = """

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.digits import Digits, load_digits
-from experiments.perceptron import Perceptron, Vector
-from experiments.training import Curve, TrainingConfig, train
+from experiments.training.digits import Digits, load_digits
+from experiments.training.perceptron import Perceptron, Vector
+from experiments.training.sgd import Curve, TrainingConfig, train
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from experiments.validation import RATE, Comparison, Measured, Point, closed_form, run_virtual
-from experiments.virtual import load_switch
-from experiments.work import Vectors
+from experiments.live.work import Vectors
+from experiments.models.validation import RATE, Comparison, Measured, Point, closed_form, run_virtual
+from experiments.virtual.fabric import load_switch
 
 BLOCKS = 100
 WORK = Vectors(elements=256 * BLOCKS, repetitions=1)

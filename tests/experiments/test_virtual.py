@@ -7,16 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from experiments.bench_virtual import measure
-from experiments.closed_forms import Fabric, closed_form
-from experiments.expected_sums import QuantizedSums, expected_sum
-from experiments.stations import Vector
-from experiments.virtual import Cluster, ClusterSpec, load_switch
+from experiments.bench.virtual import measure
+from experiments.models.closed_forms import Fabric, closed_form
+from experiments.models.expected_sums import QuantizedSums, expected_sum
+from experiments.virtual.fabric import Cluster, ClusterSpec, load_switch
+from experiments.virtual.stations import Vector
 from p4switch.engine import Engine
 from topologies.model import leaf_spine
 from topologies.virtual import Faults, HostModel, LinkModel
 from workers.collective import HostBasedAlgorithm, Transport
-from workers.transport import PAYLOAD
+from workers.host_based.transport import PAYLOAD
 
 GIGABIT = 10**9
 PACKET_BITS = 8 * 1100  # of 256 values, with all headers and the gap on the wire

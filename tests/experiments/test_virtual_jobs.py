@@ -10,9 +10,9 @@ import pytest
 from controller.errors import ControllerError
 from controller.ledger import LEASES, Identity, NumberSpace
 from controller.telemetry import Event
-from experiments.expected_sums import QuantizedSums, wrong
-from experiments.stations import Vector
-from experiments.virtual import Fabric, Job, JobSpec, load_switch
+from experiments.models.expected_sums import QuantizedSums, wrong
+from experiments.virtual.fabric import Fabric, Job, JobSpec, load_switch
+from experiments.virtual.stations import Vector
 from p4switch.engine import Engine
 from topologies.model import leaf_spine
 from topologies.virtual import Faults, LinkModel

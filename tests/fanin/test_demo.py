@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 import experiments.demo
 import fanin.demo
-from experiments.crew import RunError
 from experiments.demo import Demo
-from experiments.results import Run
+from experiments.live.crew import RunError
+from experiments.results.summary import Run
 from fanin.cli import app
 from tests.experiments.test_results import BARE, CURVE, RING, RUN
 from tests.fanin.conftest import Fanin

@@ -10,12 +10,12 @@ import pytest
 from scapy.layers.l2 import Ether
 from scapy.utils import wrpcap
 
-from experiments.compilers import compile_program
 from experiments.differential.client import Client, connect
 from experiments.differential.compare import compare
 from experiments.differential.entries import Entries, TableEntry, random_entries, read_entries
 from experiments.differential.packets import PacketSource
-from experiments.tools import ToolMissingError
+from experiments.scenario.compilers import compile_program
+from experiments.scenario.tools import ToolMissingError
 from p4switch.p4runtime_device import Device
 from p4switch.p4runtime_server import P4RuntimeService, serve
 

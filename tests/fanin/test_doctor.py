@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from experiments import tools
+from experiments.scenario import tools
 
 
 def findings(text: str) -> dict[str, str]:

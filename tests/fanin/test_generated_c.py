@@ -9,8 +9,8 @@ import pytest
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
-from experiments.compilers import compile_program
 from experiments.differential.entries import Entries, TableEntry
+from experiments.scenario.compilers import compile_program
 from experiments.tracing import trace
 from p4switch.codegen import translate
 from p4switch.reader import read_program

@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 import experiments.sweep
-from experiments.result_files import read_rows
-from experiments.schema import scenario_schema
+from experiments.results.files import read_rows
+from experiments.scenario.schema import scenario_schema
 from fanin.cli import app
 from tests.fanin.conftest import Fanin
 

@@ -17,9 +17,9 @@ from scapy.layers.l2 import Ether
 from scapy.utils import wrpcap
 from typer.testing import CliRunner, Result
 
-from experiments.compilers import CompiledProgram, compile_program
 from experiments.differential.entries import Entries, TableEntry, random_entries
 from experiments.differential.packets import PacketSource
+from experiments.scenario.compilers import CompiledProgram, compile_program
 from experiments.tracing import fill, trace
 from fanin.cli import app
 from p4switch.engine import Engine

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from workers.collective import HostBasedAlgorithm
-from workers.schedules import Progress, neighbours, schedule, servers
-from workers.summation import error_bound, float32_sum
+from workers.host_based.schedules import Progress, neighbours, schedule, servers
+from workers.host_based.summation import error_bound, float32_sum
 
 ALGORITHMS: list[HostBasedAlgorithm] = ["ring", "halving-doubling", "double-binary-tree", "parameter-server"]
 Vector = NDArray[np.float32]

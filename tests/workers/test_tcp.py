@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from workers.collective import CollectiveError, HostBasedAlgorithm, StallError
-from workers.summation import error_bound, float32_sum
-from workers.tcp import TcpAllReduce, TcpConfig
+from workers.host_based.summation import error_bound, float32_sum
+from workers.host_based.tcp import TcpAllReduce, TcpConfig
 
 ALGORITHMS: list[HostBasedAlgorithm] = ["ring", "halving-doubling", "double-binary-tree", "parameter-server"]
 

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from workers.collective import CollectiveError, HostBasedAlgorithm, StallError, Transport
-from workers.host_based import Group, HostBasedWorker
-from workers.recovery import Recovery
-from workers.summation import float32_sum
-from workers.transport import (
+from workers.host_based.algorithm import Group, HostBasedWorker
+from workers.host_based.summation import float32_sum
+from workers.host_based.transport import (
     ACK,
     HEADER,
     HEADER_BYTES,
@@ -28,6 +27,7 @@ from workers.transport import (
     open_stream,
     packet_numbers,
 )
+from workers.recovery import Recovery
 
 TRANSPORTS: list[Transport] = ["selective-repeat", "go-back-n"]
 ALGORITHMS: list[HostBasedAlgorithm] = ["ring", "halving-doubling", "double-binary-tree", "parameter-server"]

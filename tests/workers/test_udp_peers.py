@@ -13,10 +13,10 @@ import pytest
 from numpy.typing import NDArray
 
 from workers.collective import HostBasedAlgorithm, StallError, Transport
-from workers.host_based import Group
+from workers.host_based.algorithm import Group
+from workers.host_based.summation import float32_sum
+from workers.host_based.udp import UdpAllReduce, UdpGroupConfig
 from workers.recovery import Recovery
-from workers.summation import float32_sum
-from workers.udp_peers import UdpAllReduce, UdpGroupConfig
 
 T = TypeVar("T")
 

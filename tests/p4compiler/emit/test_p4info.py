@@ -12,7 +12,7 @@ from google.protobuf import text_format
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.compilers import compile_program
+from experiments.scenario.compilers import compile_program
 from p4compiler import Compiled, compile_file, nodes
 from p4compiler.emit.p4info_ids import Symbols, field_ids, one_at_a_time
 from p4compiler.source import SourceFile, Span

@@ -1,0 +1,1 @@
+"""Benchmarks: how fast things are on this machine."""

@@ -1,0 +1,428 @@
+"""All-reduce from end to end on live networks: through the switches, by ring over TCP, and by Gloo.
+
+On each network every algorithm has a group of processes, one in each host's namespace. The groups take turns, round by
+round, so that whatever else the machine does meets all of them. Every result is held against the exact sum.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import selectors
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.controller import Controller
+from controller.ledger import Ledger
+from controller.tree import Job
+from experiments.bench.allreduce_worker import Join, Order, Report
+from experiments.live.crew import ENVIRONMENT
+from experiments.live.work import Pace
+from experiments.results.summary import machine
+from experiments.scenario.compilers import PROGRAM, CompiledProgram, compile_program
+from experiments.scenario.targets import EMBEDDED
+from topologies.mininet_net import MininetNetwork
+from topologies.model import Topology, leaf_spine
+from topologies.runs import scratch
+
+ROOT = Path(__file__).parents[2]
+ALGORITHMS = ("in-network", "ring", "gloo")
+SIZES = (1 << 10, 16 << 10, 64 << 10, 256 << 10, 1_000_000, 10_000_000, 100_000_000)  # bytes
+WORKERS = (4, 8)
+GIGABIT = 10**9
+ROUNDS, ROUNDS_OF_LARGEST, LARGEST = 5, 3, 50_000_000  # from so many bytes on a round takes long
+SILENCE = 120.0  # seconds
+_BARRIERS = 20
+_BURST = 1.1  # of its rate: more than that a link only takes for a moment, when its bucket is full
+_TCP_PORTS = {"ring": 5001, "gloo": 5101}
+EFFICIENCY = 1024 / 1100  # of a packet's bytes on the wire, the values
+
+
+class BenchError(RuntimeError):
+    """A worker ended before its time; the message has its last words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """One to measure on: a single switch, or 2 leaves below 2 spines. rate: bits/s of each link, None: unlimited.
+
+    offload: many datagrams in a frame, where the kernel can.
+    """
+
+    workers: int
+    leaves: int
+    rate: int | None = None
+    offload: bool = True
+
+    @property
+    def topology(self) -> Topology:
+        """Its switches, hosts and links."""
+        spines = 0 if self.leaves == 1 else 2
+        return leaf_spine(
+            spines, self.leaves, self.workers // self.leaves, rate=self.rate, offload=self.offload
+        )
+
+    def __str__(self) -> str:
+        """For a table."""
+        switches = "one switch" if self.leaves == 1 else "leaf-spine 2x2"
+        rate = "unlimited" if self.rate is None else f"{self.rate / 1e9:g} Gb/s"
+        return f"{self.workers} workers, {switches}, {rate}"
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One algorithm at one size: medians over all repetitions, times in seconds.
+
+    seconds: from the last worker's call to the last worker's result. processor: of all workers together, user and
+    system. retransmissions: of the whole series.
+    """
+
+    seconds: float
+    least: float
+    repetitions: int
+    goodput_bits_per_second: float
+    user: float
+    system: float
+    retransmissions: int
+    wrong: int
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Where the time of an in-network all-reduce goes, in seconds, and what the next limit is.
+
+    worker: of the mean worker, by part; receive and send are the kernel's, the rest is Python and exponents. switches:
+    processor time of all of them, kernel included, and yielding after it. busy: processor time of everybody, waits that
+    yield included, over what the cores had from the first call to the last result.
+    """
+
+    worker: dict[str, float]
+    switches: float
+    busy: float
+    limit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One size on one network. ratios: how many times as long the others take as in-network does.
+
+    superframes: whether datagrams crossed it many in a frame.
+    """
+
+    network: str
+    superframes: bool
+    workers: int
+    leaves: int
+    link_bits_per_second: int | None
+    bytes: int
+    measured: dict[str, Measured]
+    ratios: dict[str, float]
+    split: Split
+
+
+def networks(workers: Sequence[int], plain: bool) -> list[Network]:
+    """Those that the benchmark is about; `plain`: each with plain frames only, too."""
+    each = [
+        *(Network(count, leaves) for leaves in (1, 2) for count in workers),
+        *(Network(count, 1, GIGABIT) for count in workers),
+    ]
+    return [
+        replace(network, offload=offload)
+        for network in each
+        for offload in ((True, False) if plain else (True,))
+    ]
+
+
+def repetitions(size: int, rate: int | None) -> int:
+    """In a round, so that no size takes much longer than another."""
+    return max(1, min(20, round((20_000_000 if rate is None else 5_000_000) / size)))
+
+
+class Group:
+    """The processes of one algorithm, by rank."""
+
+    def __init__(self, network: MininetNetwork, joins: Sequence[Join], python: Path, folder: Path) -> None:
+        self._errors = [folder / f"{join.algorithm}-{join.rank}.err" for join in joins]
+        self._processes: list[subprocess.Popen[bytes]] = []
+        paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
+        environment = os.environ | ENVIRONMENT | {"PYTHONPATH": ":".join(filter(None, paths))}
+        for join, file in zip(joins, self._errors, strict=True):
+            host = network.topology.ranked_hosts[join.rank].name
+            with file.open("wb") as errors:
+                self._processes.append(
+                    network.host_popen(
+                        host,
+                        [str(python), "-m", "experiments.bench.allreduce_worker"],
+                        stdin=subprocess.PIPE,
+                        stdout=subprocess.PIPE,
+                        stderr=errors,
+                        env=environment,
+                        cwd=ROOT,
+                    )
+                )
+        self._ask([asdict(join) for join in joins])
+
+    def measure(self, order: Order) -> list[Report]:
+        """Every worker's report, by rank. BenchError: one has ended."""
+        return [Report(**said) for said in self._ask([asdict(order)] * len(self._processes))]
+
+    def close(self) -> None:
+        """End them."""
+        for process in self._processes:
+            process.kill()
+            process.wait()
+
+    def _ask(self, documents: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        for process, document in zip(self._processes, documents, strict=True):
+            assert process.stdin
+            with suppress(BrokenPipeError):  # it has ended, which is noticed below
+                process.stdin.write(json.dumps(document).encode() + b"\n")
+                process.stdin.flush()
+        said = [b""] * len(documents)
+        with selectors.DefaultSelector() as selector:
+            for rank, process in enumerate(self._processes):
+                assert process.stdout
+                selector.register(process.stdout, selectors.EVENT_READ, rank)
+            while selector.get_map():
+                ready = selector.select(SILENCE)
+                if not ready:
+                    raise BenchError(f"{self._errors[0].stem}: its group has said nothing for {SILENCE:g} s")
+                for key, _ in ready:
+                    more = os.read(key.fd, 1 << 16)
+                    if not more:
+                        last = self._errors[key.data].read_text(errors="replace").strip().splitlines()[-1:]
+                        raise BenchError(
+                            f"{self._errors[key.data].stem}: {''.join(last) or 'ended without a word'}"
+                        )
+                    said[key.data] += more
+                    if more.endswith(b"\n"):
+                        selector.unregister(key.fileobj)
+        return [json.loads(line) for line in said]
+
+
+def measure_network(
+    on: Network,
+    sizes: Sequence[int],
+    program: CompiledProgram,
+    gloo_python: Path | None,
+    rounds: int,
+    progress: Callable[[Case], None],
+) -> list[Case]:
+    """All sizes on one network, smallest first.
+
+    Raises:
+        BenchError: a worker ended. NetworkError, ControllerError: the network is not what it should be.
+    """
+    topology = on.topology
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=scratch()) as name:
+        folder = Path(name)
+        with MininetNetwork(topology, EMBEDDED.launcher, folder) as network:
+
+            async def run() -> list[Case]:
+                ledger = Ledger(folder / "leases.json")
+                made = (topology, program.p4info, program.device_config, ledger, network.patience)
+                async with Controller(*made) as controller:
+                    pace = EMBEDDED.pace(on.rate)
+                    hosts = [host.name for host in topology.ranked_hosts]
+                    lease = await controller.grant(hosts, slots=pace.window)
+                    with ExitStack() as stack:
+                        groups = {}
+                        for algorithm in ALGORITHMS:
+                            if python := gloo_python if algorithm == "gloo" else Path(sys.executable):
+                                joins = _joins(algorithm, topology, lease.tree.job, pace)
+                                groups[algorithm] = group = Group(network, joins, python, folder)
+                                stack.callback(group.close)
+                        cases = []
+                        barrier = _barrier_seconds(groups["in-network"], network)
+                        for size in sizes:
+                            cases.append(_measure_size(on, size, groups, network, rounds, barrier))
+                            progress(cases[-1])
+                        return cases
+
+            return asyncio.run(run())
+
+
+def _joins(algorithm: str, topology: Topology, job: Job, pace: Pace) -> list[Join]:
+    hosts = topology.ranked_hosts
+    return [
+        Join(
+            algorithm=algorithm,
+            rank=rank,
+            hosts=tuple(str(host.ip) for host in hosts),
+            port=job.udp_port if algorithm == "in-network" else _TCP_PORTS[algorithm],
+            interface=topology.links_of(host.name)[0].end(host.name).interface,
+            switch=str(host.gateway),
+            lease=job.lease,
+            first_chunk=job.first_chunk,
+            last_chunk=job.last_chunk,
+            window=pace.window,
+            segments=pace.segments,
+        )
+        for rank, host in enumerate(hosts)
+    ]
+
+
+def _barrier_seconds(group: Group, network: MininetNetwork) -> float:
+    """The switches' processor time for the barrier before each all-reduce, which is one of a single element."""
+    before = network.switch_seconds()
+    group.measure(Order(1, _BARRIERS))
+    return (network.switch_seconds() - before) / (_BARRIERS + 1) / 2
+
+
+def _measure_size(
+    on: Network,
+    size: int,
+    groups: Mapping[str, Group],
+    network: MininetNetwork,
+    rounds: int,
+    barrier: float,
+) -> Case:
+    order = Order(size // 4, repetitions(size, on.rate))
+    rounds = rounds if size < LARGEST else min(rounds, ROUNDS_OF_LARGEST)
+    reports: dict[str, list[list[Report]]] = {algorithm: [] for algorithm in groups}
+    switches = 0.0
+    for _ in range(rounds):
+        for algorithm, group in groups.items():
+            before = network.switch_seconds()
+            reports[algorithm].append(group.measure(order))
+            if algorithm == "in-network":
+                switches += network.switch_seconds() - before
+    measured = {algorithm: _summary(size, series) for algorithm, series in reports.items()}
+    ours = measured["in-network"]
+    return Case(
+        network=str(on),
+        superframes=network.superframes,
+        workers=on.workers,
+        leaves=on.leaves,
+        link_bits_per_second=on.rate,
+        bytes=size,
+        measured=measured,
+        ratios={
+            name: other.seconds / ours.seconds for name, other in measured.items() if name != "in-network"
+        },
+        split=_split(
+            on,
+            ours,
+            reports["in-network"],
+            max(0.0, switches / rounds / (order.repetitions + 1) - barrier),
+        ),
+    )
+
+
+def _times(reports: Sequence[Report]) -> list[float]:
+    """Of each repetition, from the last call to the last result; all processes share CLOCK_MONOTONIC."""
+    return _until_last_result(reports, np.max([report.starts for report in reports], axis=0))
+
+
+def _whole_times(reports: Sequence[Report]) -> list[float]:
+    """Of each repetition, from the first call on."""
+    return _until_last_result(reports, np.min([report.starts for report in reports], axis=0))
+
+
+def _until_last_result(reports: Sequence[Report], since: NDArray[np.float64]) -> list[float]:
+    times: list[float] = (np.max([report.ends for report in reports], axis=0) - since).tolist()
+    return times
+
+
+def _summary(size: int, rounds: Sequence[Sequence[Report]]) -> Measured:
+    times = [seconds for reports in rounds for seconds in _times(reports)]
+    everybody = [report for reports in rounds for report in reports]
+    median = statistics.median(times)
+    return Measured(
+        seconds=median,
+        least=min(times),
+        repetitions=len(times),
+        goodput_bits_per_second=8 * size / median,
+        user=sum(report.user for report in everybody) / len(times),
+        system=sum(report.system for report in everybody) / len(times),
+        retransmissions=sum(report.retransmissions for report in everybody),
+        wrong=sum(report.wrong for report in everybody),
+    )
+
+
+def _split(on: Network, ours: Measured, rounds: Sequence[Sequence[Report]], switches: float) -> Split:
+    everybody = [report for reports in rounds for report in reports]
+    count = ours.repetitions * on.workers
+    own = sum(sum(report.ends) - sum(report.starts) for report in everybody) / count
+    parts = {name: sum(report.parts[name] for report in everybody) / count for name in everybody[0].parts}
+    parts["the rest"] = own - sum(parts.values())
+    whole = statistics.fmean(seconds for reports in rounds for seconds in _whole_times(reports))
+    cores = len(os.sched_getaffinity(0))
+    busy = (ours.user + ours.system + switches) / whole / cores
+    each = switches / len(on.topology.switches) / whole
+    used = 0.0 if on.rate is None else ours.goodput_bits_per_second / on.rate / EFFICIENCY
+    if 0.85 < used < _BURST:
+        limit = f"the links: {used:.0%} of what the packets' headers leave of them"
+    elif each > 0.8:
+        limit = f"the switch: its one thread is busy {each:.0%} of the time"
+    elif busy > 0.8:
+        takers = {
+            "the workers' own code": ours.user,
+            "the workers' kernel": ours.system,
+            "the switches": switches,
+        }
+        most = max(takers, key=lambda name: takers[name])
+        limit = (
+            f"the {cores} cores, {busy:.0%} busy, {takers[most] / sum(takers.values()):.0%} of it for {most}"
+        )
+    else:
+        limit = f"waiting for one another: the {cores} cores are {busy:.0%} busy"
+    return Split(parts, switches, busy, limit)
+
+
+def bench(
+    workers: Sequence[int],
+    sizes: Sequence[int],
+    gloo_python: Path | None,
+    progress: Callable[[Case], None],
+    rounds: int = ROUNDS,
+    plain: bool = False,
+) -> list[Case]:
+    """Every size on every network; see networks, measure_network."""
+    program = compile_program(PROGRAM, "embedded")
+    cases = []
+    for network in networks(workers, plain):
+        cases += measure_network(network, sizes, program, gloo_python, rounds, progress)
+    return cases
+
+
+def find_torch(asked: Path | None) -> Path | None:
+    """A Python that has torch.distributed with Gloo: the one asked for, $FANIN_TORCH_PYTHON, or this one.
+
+    Raises:
+        BenchError: the one asked for has not.
+    """
+    named = asked or (Path(os.environ["FANIN_TORCH_PYTHON"]) if "FANIN_TORCH_PYTHON" in os.environ else None)
+    python = named or Path(sys.executable)
+    check = "import numpy, torch.distributed as d; assert d.is_available() and d.is_gloo_available()"
+    try:
+        done = subprocess.run([python, "-c", check], capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise BenchError(f"{python} cannot be run: {error.strerror}") from None
+    if done.returncode == 0:
+        return python
+    if named:
+        raise BenchError(f"{named} has no torch with Gloo, and numpy: {done.stderr.strip().splitlines()[-1]}")
+    return None
+
+
+def write(cases: Sequence[Case], gloo: bool, folder: Path) -> None:
+    """allreduce.json into `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    document = {
+        "cases": [asdict(case) for case in cases],
+        "gloo": "measured" if gloo else "not installed",
+        "machine": machine(),
+    }
+    (folder / "allreduce.json").write_text(json.dumps(document, indent=2) + "\n")

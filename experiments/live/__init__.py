@@ -1,0 +1,1 @@
+"""Live runs: a network, the controller, and a process for each worker."""

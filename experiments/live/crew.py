@@ -1,0 +1,206 @@
+"""The worker processes of one run: started, listened to, and ended whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from experiments.live.work import EVENT, TASK, Done, Failed, Progress, Ready, Task
+from topologies.patience import VARIABLE, Starting, computed_seconds
+
+# What a worker that gives up by itself needs beyond its task's `give_up`, and all may be silent for: a step of its own
+# work, and saying why.
+SILENCE = 25.0
+# Seconds for the others to say what they waited for, once one has failed.
+GRACE = 3.0
+# Seconds between looks at who is waited for.
+LOOK = 1.0
+
+# One thread a worker: linear algebra on all cores in each of them would only make them wait for one another.
+ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+LONGEST_EVENT = 1 << 24
+
+# Told how many all-reduces all workers have done, and who keeps them from the next ("": nobody for long).
+Observe = Callable[[int, str], None]
+
+# Starts a command where worker `rank` lives; the rest are options of subprocess.Popen.
+Start = Callable[[int, Sequence[str], dict[str, Any]], "subprocess.Popen[bytes]"]
+
+
+class RunError(RuntimeError):
+    """A run that did not finish; the message says which worker waited for what."""
+
+
+class _Member:
+    """One worker process and what it has said so far."""
+
+    def __init__(self, task: Task, start: Start) -> None:
+        self.rank = task.rank
+        self.step = 0
+        self.ready = self.begun = False
+        self.end: Done | Failed | None = None
+        self.last_word = time.monotonic()
+        self._task = task
+        self._starting = Starting(self.last_word)
+        self.computed = 0.0  # seconds of processor time, while it started
+        self._errors = task.folder / f"worker-{task.rank}.err"
+        with self._errors.open("wb") as errors:
+            options = {
+                "stdin": subprocess.PIPE,
+                "stdout": subprocess.PIPE,
+                "stderr": errors,
+                "env": os.environ | ENVIRONMENT,
+            }
+            self._process = start(task.rank, [sys.executable, "-m", "experiments.live.worker"], options)
+
+    def begin(self) -> None:
+        """Give it its task."""
+        assert self._process.stdin is not None
+        self.begun = True
+        self.last_word = time.monotonic()
+        with contextlib.suppress(BrokenPipeError), self._process.stdin:  # else it has died: listen() tells
+            self._process.stdin.write(TASK.dump_json(self._task))
+
+    @property
+    def pid(self) -> int:
+        """Its process's."""
+        return self._process.pid
+
+    def stuck(self, now: float) -> bool:
+        """Whether its start is not worth waiting for."""
+        return self._starting.stuck(now, self.computed)
+
+    async def listen(self, heard: Callable[[], None]) -> None:
+        """Take in what it says until its end, calling `heard` after each event."""
+        reader = asyncio.StreamReader(LONGEST_EVENT)
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), self._process.stdout
+        )
+        with contextlib.closing(transport):
+            async for line in reader:
+                self.last_word = time.monotonic()
+                match EVENT.validate_json(line):
+                    case Ready():
+                        self.ready = True
+                    case Progress(step):
+                        self.step = step
+                    case Done() | Failed() as end:
+                        self.end = end
+                heard()
+        status = await asyncio.to_thread(self._process.wait)
+        if self.end is None:
+            how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+            last = self._errors.read_text(errors="replace").strip().splitlines()[-1:]
+            self.end = Failed(": ".join([how, *last]))
+
+    def __str__(self) -> str:
+        """How it stands, for a report of failure."""
+        match self.end:
+            case Done():
+                return f"worker {self.rank}: finished"
+            case Failed(error):
+                return f"worker {self.rank}: {error}"
+            case None if not self.ready:
+                return f"worker {self.rank}: has not started, after {self.computed:.0f} s of processor time"
+            case None if not self.begun:
+                return f"worker {self.rank}: has started and waits for the others to"
+            case None:
+                return f"worker {self.rank}: silent since all-reduce {self.step}"
+
+    def kill(self) -> None:
+        """End it, if it has not."""
+        self._process.kill()
+        self._process.wait()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+
+
+async def run_crew(
+    tasks: Sequence[Task], start: Start, observe: Observe, patience: float = 1.0
+) -> list[Done]:
+    """Run all tasks to their end, one process each; `patience` stretches the time for which all may be silent.
+
+    Raises:
+        RunError: a worker failed, died or fell silent; every worker has been ended then.
+    """
+    crew: list[_Member] = []
+    try:
+        for task in tasks:
+            crew.append(_Member(task, start))
+        await _listen(crew, observe, max(task.give_up for task in tasks) + SILENCE * patience)
+    finally:
+        for member in crew:
+            member.kill()
+    ends = [member.end for member in crew if isinstance(member.end, Done)]
+    if len(ends) < len(crew):
+        raise RunError(
+            "\n".join(
+                [f"the run did not finish ({VARIABLE} stretches time limits):", *(f"  {m}" for m in crew)]
+            )
+        )
+    return ends
+
+
+async def _listen(crew: Sequence[_Member], observe: Observe, silence: float) -> None:
+    """Until every worker has ended, or one has failed and the others have had their time to say why."""
+
+    def heard() -> None:
+        if all(member.ready and not member.begun for member in crew):
+            for member in crew:
+                member.begin()
+        observe(min(member.step for member in crew), "")
+
+    listening = {asyncio.create_task(member.listen(heard)) for member in crew}
+    failed_at: float | None = None
+    try:
+        while listening:
+            ended, listening = await asyncio.wait(
+                listening, timeout=LOOK, return_when=asyncio.FIRST_COMPLETED
+            )
+            for task in ended:
+                task.result()
+            now = time.monotonic()
+            if any(isinstance(member.end, Failed) for member in crew):
+                failed_at = failed_at or now
+                if now >= failed_at + GRACE:
+                    return
+            elif _hopeless(crew, now, silence):
+                return
+            elif now >= max(member.last_word for member in crew) + LOOK:
+                observe(min(member.step for member in crew), _awaited(crew))
+    finally:
+        for task in listening:
+            task.cancel()
+
+
+def _hopeless(crew: Sequence[_Member], now: float, silence: float) -> bool:
+    """Whether a worker will not start; once all have, whether none has said anything for so long."""
+    starting = [member for member in crew if not member.ready]
+    if not starting:
+        return now >= max(member.last_word for member in crew) + silence
+    computed = computed_seconds([member.pid for member in starting])
+    for member, seconds in zip(starting, computed, strict=True):
+        member.computed = seconds
+    return any(member.stuck(now) for member in starting)
+
+
+def _awaited(crew: Sequence[_Member]) -> str:
+    """Who keeps the others from going on."""
+    if starting := [member for member in crew if not member.ready]:
+        return f"{_names(starting)} to start"
+    last = min(member.step for member in crew)
+    return _names([member for member in crew if member.step == last])
+
+
+def _names(members: Sequence[_Member]) -> str:
+    if len(members) > 4:
+        return f"{len(members)} workers"
+    ranks = ", ".join(str(member.rank) for member in members)
+    return f"worker{'s' * (len(members) > 1)} {ranks}"

@@ -1,0 +1,121 @@
+"""What a worker process is asked to do and what it says on the way: the seam between `live` and `worker`.
+
+Events come out as JSON documents, one a line. The first says that the worker is ready; then its task goes in, one JSON
+document: once all are, so that the time some need to start is no time that the others wait for packets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pydantic import TypeAdapter
+
+from experiments.training.sgd import Curve, TrainingConfig
+from workers import recovery
+from workers.collective import HostBasedAlgorithm, Transport
+
+DIGITS_FILE = "digits.npz"
+
+GIVE_UP = 20.0  # seconds
+
+LiveTransport = Transport | Literal["tcp"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How a worker sends datagrams: how many in flight, how many handed to the kernel at once, timers in seconds."""
+
+    window: int
+    segments: int
+    offload: bool = True
+    checksums: bool = True  # of in-network packets
+    initial_rto: float = 0.1
+    min_rto: float = 0.01
+    granularity: float = recovery.G
+
+
+@dataclass(frozen=True, slots=True)
+class InNetwork:
+    """All-reduce through the switches: a lease, the two ends of the UDP flow, and how many integers a packet has."""
+
+    lease: int
+    first_slot: int
+    first_chunk: int
+    last_chunk: int
+    local: tuple[str, int]
+    remote: tuple[str, int]
+    pace: Pace
+    values: int = 256
+
+
+@dataclass(frozen=True, slots=True)
+class HostBased:
+    """All-reduce between hosts: everybody's address, by rank. pace: of transports over UDP; shards: parameter server's.
+
+    Over UDP an address has the first port of as many as there are workers.
+    """
+
+    algorithm: HostBasedAlgorithm
+    addresses: tuple[tuple[str, int], ...]
+    transport: LiveTransport = "tcp"
+    shards: int | None = None
+    pace: Pace = Pace(window=256, segments=62)
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """All-reduce random vectors (normal, of this seed and the rank) and do nothing else."""
+
+    elements: int
+    repetitions: int
+    seed: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One worker's part of a run; `folder` holds the data set and takes the recording.
+
+    A worker that hears nothing new for `give_up` seconds fails and says what it waits for.
+    """
+
+    rank: int
+    workers: int
+    folder: Path
+    collective: InNetwork | HostBased
+    work: TrainingConfig | Vectors
+    give_up: float = GIVE_UP
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The worker has started and waits for its task."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """All-reduces done so far."""
+
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The worker has finished; its recording is complete."""
+
+    retransmissions: int
+    curve: Curve | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The worker gave up; the text says what it waited for."""
+
+    error: str
+
+
+Event = Ready | Progress | Done | Failed
+
+TASK = TypeAdapter(Task)
+EVENT: TypeAdapter[Event] = TypeAdapter(Event)

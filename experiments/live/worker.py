@@ -1,0 +1,172 @@
+"""A worker process: reads its task from standard input, works, writes events to standard output (see work.py)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import numpy as np
+
+from experiments.live.work import (
+    DIGITS_FILE,
+    EVENT,
+    TASK,
+    Done,
+    Event,
+    Failed,
+    HostBased,
+    InNetwork,
+    Pace,
+    Progress,
+    Ready,
+    Task,
+    Vectors,
+)
+from experiments.results.recording import Recording, Vector
+from experiments.training.digits import Digits
+from experiments.training.sgd import Curve, TrainingConfig, train
+from workers import (
+    Collective,
+    CollectiveError,
+    Group,
+    InNetworkAllReduce,
+    InNetworkConfig,
+    Lease,
+    Recovery,
+    TcpAllReduce,
+    TcpConfig,
+    UdpAllReduce,
+    UdpGroupConfig,
+    native,
+)
+
+
+def say(event: Event) -> None:
+    """One event to whoever started this process."""
+    sys.stdout.buffer.write(EVENT.dump_json(event) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def join(task: Task) -> Collective:
+    """This worker's end of the collective."""
+    match task.collective:
+        case InNetwork(lease, first_slot, first_chunk, last_chunk, local, remote, pace, values):
+            return InNetworkAllReduce(
+                InNetworkConfig(
+                    Lease(
+                        lease,
+                        task.rank,
+                        task.workers,
+                        pace.window,
+                        first_slot,
+                        values,
+                        first_chunk,
+                        last_chunk,
+                    ),
+                    local,
+                    remote,
+                    segments=pace.segments,
+                    offload=pace.offload,
+                    checksums=pace.checksums,
+                    recovery=_recovery(pace, task),
+                )
+            )
+        case HostBased():
+            return _between_hosts(task, task.collective)
+
+
+def _between_hosts(task: Task, how: HostBased) -> Collective:
+    give_up, pace = task.give_up, how.pace
+    if how.transport == "tcp":
+        return TcpAllReduce(
+            TcpConfig(
+                task.rank,
+                how.addresses,
+                how.algorithm,
+                how.shards,
+                connect_timeout=give_up,
+                give_up=give_up,
+            )
+        )
+    return UdpAllReduce(
+        UdpGroupConfig(
+            Group(task.rank, task.workers, how.algorithm, how.transport, how.shards, pace.window),
+            how.addresses,
+            segments=pace.segments,
+            offload=pace.offload,
+            recovery=_recovery(pace, task),
+        )
+    )
+
+
+def _recovery(pace: Pace, task: Task) -> Recovery:
+    return Recovery(
+        initial_rto=pace.initial_rto,
+        min_rto=pace.min_rto,
+        give_up=task.give_up,
+        granularity=pace.granularity,
+    )
+
+
+def train_digits(config: TrainingConfig, task: Task, collective: Collective) -> Curve:
+    """Data-parallel training on the digits."""
+    digits = Digits.load(task.folder / DIGITS_FILE)
+    steps = config.steps(len(digits.train_labels))
+    recording = Recording.create(task.folder, task.rank, steps, config.elements(digits))
+    all_reduce = reporting(recording.wrap(collective.all_reduce))
+    return train(config, digits, task.rank, task.workers, all_reduce)
+
+
+def sum_vectors(vectors: Vectors, task: Task, collective: Collective) -> None:
+    """Nothing but all-reduces, each begun together."""
+    recording = Recording.create(task.folder, task.rank, vectors.repetitions, vectors.elements)
+    rng = np.random.default_rng((vectors.seed, task.rank))
+    # All of them first: what a worker computes in between would keep those that share its core from finishing.
+    for vector in recording.inputs:
+        rng.standard_normal(out=vector, dtype=np.float32)
+    all_reduce = reporting(recording.wrap(collective.all_reduce))
+    for vector in recording.inputs:
+        collective.all_reduce(np.zeros(1, np.float32))  # a barrier
+        all_reduce(vector)
+
+
+def reporting(all_reduce: Callable[[Vector], Vector]) -> Callable[[Vector], Vector]:
+    """`all_reduce`, with an event after each."""
+    step = 0
+
+    def reported(vector: Vector) -> Vector:
+        nonlocal step
+        result = all_reduce(vector)
+        step += 1
+        say(Progress(step))
+        return result
+
+    return reported
+
+
+def main() -> int:
+    """Do the task; the exit status tells whether it was done."""
+    native.library()  # the first worker on a machine compiles it
+    say(Ready())
+    task = TASK.validate_json(sys.stdin.buffer.read())
+    collective: Collective | None = None
+    try:
+        collective = join(task)
+        curve = None
+        match task.work:
+            case TrainingConfig():
+                curve = train_digits(task.work, task, collective)
+            case Vectors():
+                sum_vectors(task.work, task, collective)
+    except (CollectiveError, OSError, ValueError) as error:
+        say(Failed(f"{type(error).__name__}: {error}"))
+        return 1
+    finally:
+        if collective is not None:
+            collective.close()
+    say(Done(collective.statistics.retransmissions, curve))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""What a run must give: its sums, and its time in closed form."""

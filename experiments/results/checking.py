@@ -1,0 +1,111 @@
+"""Every result of every worker is held against the exact sum; times are those of the slowest worker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.results.recording import Recording, Vector
+from workers import quantization, scaling
+from workers.host_based import summation
+
+# Takes the workers' inputs, a vector [elements] each, and returns what is promised of each element of the result:
+# the largest distance from the exact sum, float64 [elements].
+ErrorBound = Callable[[Sequence[Vector]], NDArray[np.float64]]
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """The distance of a run's results from the exact sums, and how many elements lie outside their own bound."""
+
+    largest: float
+    bound: float
+    violations: int
+
+    @staticmethod
+    def of_all(parts: Iterable[Errors]) -> Errors:
+        """Those of several all-reduces together."""
+        found = list(parts)
+        return Errors(
+            max(part.largest for part in found),
+            max(part.bound for part in found),
+            sum(part.violations for part in found),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What an all-reduce of certain inputs must give: the float64 sum [elements], up to `bound` [elements]."""
+
+    exact: NDArray[np.float64]
+    bound: NDArray[np.float64]
+
+    @staticmethod
+    def of(inputs: Sequence[Vector], error_bound: ErrorBound) -> Promise:
+        """From what all workers put in."""
+        return Promise(_exact_sum(inputs), error_bound(inputs))
+
+    def hold(self, outputs: Iterable[Vector]) -> Errors:
+        """Hold the results of all workers against it."""
+        largest, violations = 0.0, 0
+        for output in outputs:
+            error = np.abs(output - self.exact)
+            violations += int(np.count_nonzero(~(error <= self.bound)))  # a NaN is outside, too
+            largest = max(largest, float(error.max()))
+        return Errors(largest, float(self.bound.max()), violations)
+
+
+def compare_with_exact_sum(recordings: Sequence[Recording], error_bound: ErrorBound) -> Errors:
+    """Hold the result of every step and every worker against the float64 sum of what all workers put in."""
+    return Errors.of_all(
+        Promise.of([recording.inputs[step] for recording in recordings], error_bound).hold(
+            recording.outputs[step] for recording in recordings
+        )
+        for step in range(len(recordings[0].starts))
+    )
+
+
+def float32_sum_bound(inputs: Sequence[Vector]) -> NDArray[np.float64]:
+    """The promise of all-reduces that add float32, from the inputs alone."""
+    return summation.error_bound(len(inputs), _exact_sum(np.abs(x) for x in inputs))
+
+
+def quantized_sum_bound(inputs: Sequence[Vector], values: int = 256, window: int = 0) -> NDArray[np.float64]:
+    """The promise of block floating point with blocks of `values` (workers/quantization.py), from the inputs alone.
+
+    Vectors of up to `window` blocks may have been scaled after earlier ones (workers/scaling.py).
+    """
+    workers, elements = len(inputs), len(inputs[0])
+
+    def blocks(x: NDArray[Any]) -> NDArray[Any]:
+        return np.pad(x, (0, -elements % values)).reshape(-1, values)
+
+    exponents = np.max([quantization.block_exponents(blocks(x), workers)[0] for x in inputs], axis=0)
+    slack = scaling.SLACK if len(exponents) <= window else 0
+    factors = quantization.scales(exponents, workers) / 2**slack
+    # The result may be the float32 next to the exact sum's, whose unit in the last place is at most twice as large.
+    bound = quantization.error_bound(factors, workers, 2 * blocks(_exact_sum(inputs).astype(np.float32)))
+    return bound.reshape(-1)[:elements]
+
+
+def _exact_sum(inputs: Iterable[Vector]) -> NDArray[np.float64]:
+    """Vector by vector: a thousand of them need no memory of their own."""
+    vectors = iter(inputs)
+    total = next(vectors).astype(np.float64)
+    for vector in vectors:
+        total += vector
+    return total
+
+
+def durations(recordings: Sequence[Recording]) -> NDArray[np.float64]:
+    """Seconds of each all-reduce [steps]: from the last worker's call to the last worker's result.
+
+    Workers share a machine and so CLOCK_MONOTONIC.
+    """
+    starts = np.max([recording.starts for recording in recordings], axis=0)
+    ends = np.max([recording.ends for recording in recordings], axis=0)
+    return np.asarray(ends - starts, dtype=np.float64)

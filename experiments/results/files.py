@@ -1,0 +1,97 @@
+"""Rows of results in files: a line of JSON for each point as it is finished, and results.json and results.parquet."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from experiments.results.measured import Row
+
+JOURNAL, JSON, PARQUET = "points.jsonl", "results.json", "results.parquet"
+
+
+class ResultsError(ValueError):
+    """Results that cannot be read: the message names the file and the mend."""
+
+
+class Journal:
+    """The finished points of a sweep in `folder`, durably: each is on the disk before `append` returns."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / JOURNAL
+
+    def __str__(self) -> str:
+        return str(self._path)
+
+    def rows(self) -> dict[str, Row]:
+        """The last row of each point by its key; what an interruption cut off is passed over."""
+        found: dict[str, Row] = {}
+        if self._path.exists():
+            for line in self._path.read_text().splitlines():
+                with suppress(json.JSONDecodeError):
+                    row = json.loads(line)
+                    found[row["key"]] = row
+        return found
+
+    def append(self, row: Row) -> None:
+        """Add the row of a point."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._path.open("a") as file:
+            # On a line of its own, whatever an interruption has left.
+            file.write("\n" + json.dumps(row) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def clear(self) -> None:
+        """Forget all points."""
+        self._path.unlink(missing_ok=True)
+
+
+def write_results(rows: Sequence[Row], about: Mapping[str, Any], folder: Path) -> None:
+    """results.json and results.parquet into `folder`, a row for each run; `about` goes into both."""
+    folder.mkdir(parents=True, exist_ok=True)
+    document = {**about, "rows": rows}
+    (folder / JSON).write_text(json.dumps(document, indent=1) + "\n")
+    table = pa.table({name: pa.array([row.get(name) for row in rows]) for name in columns_of(rows)})
+    table = table.replace_schema_metadata({name: json.dumps(value) for name, value in about.items()})
+    parquet.write_table(table, folder / PARQUET)
+
+
+def read_rows(path: Path) -> list[Row]:
+    """The rows of a folder of results, or of one of its files.
+
+    Raises:
+        ResultsError: there are none.
+    """
+    if path.is_dir():
+        found = next((path / name for name in (PARQUET, JSON, JOURNAL) if (path / name).exists()), None)
+        if found is None:
+            raise ResultsError(f"{path}: has no {PARQUET}; make it with fanin run or fanin sweep")
+        path = found
+    try:
+        match path.suffix:
+            case ".parquet":
+                rows: list[Row] = parquet.read_table(path).to_pylist()
+            case ".json":
+                rows = json.loads(path.read_text())["rows"]
+            case ".jsonl":
+                rows = list(Journal(path.parent).rows().values())
+            case _:
+                raise ResultsError(f"{path}: is not a folder of results, {PARQUET}, {JSON} or {JOURNAL}")
+    except (OSError, pa.ArrowInvalid, json.JSONDecodeError, KeyError, TypeError) as error:
+        raise ResultsError(f"{path}: cannot be read as results: {error}") from None
+    if not rows:
+        raise ResultsError(f"{path}: has no rows")
+    return rows
+
+
+def columns_of(rows: Iterable[Row]) -> list[str]:
+    """All columns that any row has, in their order."""
+    return list(dict.fromkeys(name for row in rows for name in row))

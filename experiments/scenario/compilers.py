@@ -1,0 +1,55 @@
+"""The P4 compilers that an experiment can be run with."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import assert_never
+
+from finsy.proto import p4i
+from google.protobuf import text_format
+
+from experiments.scenario.tools import P4C, Compiler, ToolError
+from p4compiler import compile_file
+from topologies.runs import scratch
+
+# The data plane that experiments are about.
+PROGRAM = Path(__file__).parents[2] / "p4src" / "fanin.p4"
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledProgram:
+    """A program as a switch takes it: P4Info and BMv2 JSON."""
+
+    p4info: p4i.P4Info
+    device_config: bytes
+
+
+def compile_program(program: Path, compiler: Compiler) -> CompiledProgram:
+    """Compile a v1model program.
+
+    Raises:
+        CompileError: our compiler refuses it. ToolError: p4c is not here, or refuses it.
+    """
+    match compiler:
+        case "embedded":
+            compiled = compile_file(program)
+            # Compact: gRPC takes messages of up to 4 MB, and the indented text comes near that.
+            return CompiledProgram(compiled.p4info, json.dumps(compiled.json, separators=(",", ":")).encode())
+        case "p4c":
+            return _run_p4c(program)
+    assert_never(compiler)
+
+
+def _run_p4c(program: Path) -> CompiledProgram:
+    with tempfile.TemporaryDirectory(prefix="fanin-", dir=scratch()) as name:
+        config, p4info = Path(name, "program.json"), Path(name, "program.p4info.txtpb")
+        command = [*P4C.find(), "--p4runtime-files", str(p4info), "-o", str(config), str(program)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise ToolError(f"p4c does not compile {program}:\n{done.stderr.strip()}")
+        compact = json.dumps(json.loads(config.read_text()), separators=(",", ":"))
+        return CompiledProgram(text_format.Parse(p4info.read_text(), p4i.P4Info()), compact.encode())

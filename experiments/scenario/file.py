@@ -1,0 +1,207 @@
+"""Scenarios: experiments as TOML files. Where a file may give one value it may give a list of them, and then describes
+the product of all its lists, a point each.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from difflib import get_close_matches
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, StringConstraints, ValidationError
+
+from experiments.scenario.settings import KEYS, KeyPath, Settings, Table, setting_columns, table_in
+
+
+class ScenarioError(ValueError):
+    """A scenario that cannot be: the message names the file, the key and the mend, a line for each."""
+
+
+class Plot(Table):
+    """A figure of the results: their columns against one another."""
+
+    x: str
+    y: str
+    by: tuple[str, ...] = ()
+    log: tuple[Literal["x", "y"], ...] = ()
+    title: str | None = None
+
+
+class Frame(Table):
+    """What a scenario has besides the settings of its points."""
+
+    name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$")]
+    description: str = ""
+    plot: Plot | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """What a file describes."""
+
+    frame: Frame
+    text: str
+    points: tuple[Settings, ...]
+
+    @property
+    def varied(self) -> list[str]:
+        """The columns in which the points differ."""
+        rows = [setting_columns(point) for point in self.points]
+        # The name of a leaf_spine tells its keys again.
+        names = [*KEYS, "topology"] if rows[0]["leaves"] is None else KEYS
+        return [name for name in names if len({row[name] for row in rows}) > 1]
+
+
+def load_scenario(path: Path, changes: Sequence[str] = ()) -> Scenario:
+    """The scenario of a file; changes: `KEY=VALUE,VALUE…`, each in the place of what the file says.
+
+    Raises:
+        ScenarioError: with everything that is wrong.
+    """
+    try:
+        text = path.read_text()
+        document = tomllib.loads(text)
+    except OSError as error:
+        raise ScenarioError(f"{path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ScenarioError(f"{path}: is not TOML: {error}") from None
+    for change in changes:
+        _change(document, change)
+    try:
+        return Scenario(_take_frame(document), text, tuple(_points(document, path.parent)))
+    except ScenarioError as error:
+        raise ScenarioError("\n".join(f"{path}: {line}" for line in str(error).splitlines())) from None
+
+
+def _take_frame(document: dict[str, Any]) -> Frame:
+    parts = {key: document.pop(key) for key in Frame.model_fields if key in document}
+    try:
+        return Frame.model_validate(parts)
+    except ValidationError as error:
+        raise ScenarioError("\n".join(_explain(error, Frame))) from None
+
+
+# -- changes -----------------------------------------------------------------------------------------------------
+
+
+def _change(document: dict[str, Any], change: str) -> None:
+    name, equals, values = change.partition("=")
+    if not equals or not values:
+        raise ScenarioError(f"--set {change}: write KEY=VALUE or KEY=VALUE,VALUE")
+    path = KEYS.get(name) or tuple(name.split("."))
+    if path not in (*KEYS.values(), ("hosts",), ("topology",)):
+        there = ", ".join(KEYS)
+        raise ScenarioError(f"--set {name}: not known{_nearest(name, list(KEYS))}; keys are {there}")
+    _set(document, path, _values(values))
+
+
+def _values(text: str) -> list[Any]:
+    """What TOML makes of a list of `text`; words without quotes are strings."""
+    try:
+        values: list[Any] = tomllib.loads(f"values = [{text}]")["values"]
+    except tomllib.TOMLDecodeError:
+        if "," not in text:
+            return [text.strip()]
+        return [value for part in text.split(",") for value in _values(part)]
+    return values
+
+
+def _set(document: dict[str, Any], path: KeyPath, value: Any) -> None:
+    for i, part in enumerate(path[:-1]):
+        document = document.setdefault(part, {})
+        if not isinstance(document, dict):
+            raise ScenarioError(f"{'.'.join(path)}: {'.'.join(path[: i + 1])} is not a table here")
+    document[path[-1]] = value
+
+
+# -- points ------------------------------------------------------------------------------------------------------
+
+
+def _points(document: dict[str, Any], folder: Path) -> Sequence[Settings]:
+    axes = dict(_axes(document))
+    found: dict[str, Settings] = {}
+    problems: dict[str, None] = {}  # each once, in their order
+    for values in product(*axes.values()):
+        point = deepcopy(document)
+        for path, value in zip(axes, values, strict=True):
+            _set(point, path, value)
+        _read_topology(point, folder)
+        try:
+            settings = Settings.model_validate(point).settled
+            found.setdefault(settings.key, settings)
+        except ValidationError as error:
+            problems |= dict.fromkeys(_explain(error, Settings))
+    if problems:
+        raise ScenarioError("\n".join(problems))
+    return list(found.values())
+
+
+def _axes(table: Mapping[str, Any], above: KeyPath = ()) -> Iterator[tuple[KeyPath, list[Any]]]:
+    """The keys that hold lists of values, in the file's order."""
+    for key, value in table.items():
+        path = (*above, key)
+        if isinstance(value, dict):
+            yield from _axes(value, path)
+        elif isinstance(value, list) and path in (*KEYS.values(), ("topology",)):
+            if not value:
+                raise ScenarioError(f"{'.'.join(path)}: is empty; give a value, or several")
+            yield path, value
+
+
+def _read_topology(point: dict[str, Any], folder: Path) -> None:
+    """What is in the file takes the place of its name: results then tell all."""
+    name = point.get("topology")
+    if isinstance(name, str):
+        try:
+            point["topology"] = tomllib.loads((folder / name).read_text())
+        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ScenarioError(f"topology: {folder / name} cannot be read: {error}") from None
+
+
+# -- errors ------------------------------------------------------------------------------------------------------
+
+
+def _explain(error: ValidationError, table: type[BaseModel]) -> Iterator[str]:
+    """A line for each error: the key, what is wrong, the mend."""
+    for one in error.errors():
+        place, value = ".".join(map(str, one["loc"])), one["input"]
+        match one["type"]:
+            case "missing":
+                yield f"{place}: missing; add it"
+            case "extra_forbidden":
+                *above, name = one["loc"]
+                there = _keys(table, above)
+                yield f"{place}: not known{_nearest(str(name), there)}; keys are {', '.join(there)}"
+            case "literal_error":
+                allowed = one["ctx"]["expected"]
+                words = re.findall(r"[\w-]+", allowed)
+                yield f"{place}: is {value!r}, must be {allowed}{_nearest(str(value), words)}"
+            case "value_error" if isinstance(value, dict):  # of a table: its lines begin with a key
+                lines = str(one["ctx"]["error"]).splitlines()
+                yield from (f"{place}.{line}".lstrip(".") for line in lines)
+            case "value_error":
+                yield f"{place}: is {value!r}; {one['ctx']['error']}"
+            case _:
+                yield f"{place}: is {value!r}; {one['msg'][0].lower()}{one['msg'][1:]}"
+
+
+def _keys(table: type[BaseModel], path: Sequence[int | str]) -> list[str]:
+    """The keys of the table at `path`."""
+    for part in path:
+        if isinstance(part, str):
+            inner = table_in(table.model_fields[part].annotation)
+            assert inner is not None
+            table = inner
+    names = list(table.model_fields)
+    return [*Frame.model_fields, *names] if table is Settings else names
+
+
+def _nearest(name: str, there: Sequence[str]) -> str:
+    close = get_close_matches(name, there, 1)
+    return f"; did you mean {close[0]!r}?" if close else ""

@@ -1,0 +1,318 @@
+"""The settings of one run: its network, its job, its world. A scenario file has one or many of them (scenario.py)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from functools import cached_property, lru_cache
+from typing import Annotated, Any, Literal, Self, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from controller.errors import ControllerError
+from controller.tree import SLOTS, Job, aggregation_tree
+from experiments.scenario.placement import Placement, place
+from experiments.scenario.tools import Compiler, Engine
+from experiments.scenario.units import ELEMENT_BYTES, Bytes, Rate, Seconds, VectorSize
+from topologies.link import LinkProperties, check_together
+from topologies.model import Host, Link, Switch, Topology, TopologyError, leaf_spine, topology_from
+from topologies.virtual.links import ETHERNET_OVERHEAD
+from workers.collective import Algorithm, Transport
+
+Probability = Annotated[float, Field(ge=0, le=1)]
+KeyPath = tuple[str, ...]  # the tables that a key is in, and its name
+
+
+class Table(BaseModel):
+    """A table of a scenario file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class LeafSpine(Table):
+    """Arguments of `topologies.model.leaf_spine`; `oversubscription` in the place of `uplink_rate`.
+
+    oversubscription: what the hosts of a rack can send over what its uplinks together can.
+    """
+
+    spines: int = 2
+    leaves: int = 2
+    hosts_per_leaf: int = 4
+    rate: Rate | None = None
+    uplink_rate: Rate | None = None
+    oversubscription: Annotated[float, Field(gt=0)] | None = None
+
+    def build(self, offload: bool) -> Topology:
+        """TopologyError: a number that is out of range, or two that exclude one another."""
+        uplink_rate = self.uplink_rate
+        if self.oversubscription is not None:
+            if self.rate is None or not self.spines or uplink_rate is not None:
+                raise TopologyError("oversubscription: needs rate and a spine, and no uplink_rate beside it")
+            uplink_rate = round(self.rate * self.hosts_per_leaf / self.spines / self.oversubscription)
+        return _leaf_spine(
+            self.spines, self.leaves, self.hosts_per_leaf, self.rate, uplink_rate, offload=offload
+        )
+
+
+_leaf_spine = lru_cache(leaf_spine)  # points often share their network
+
+
+class TopologySettings(Table):
+    """The network: `leaf_spine`, or every switch, host and link spelled out."""
+
+    leaf_spine: LeafSpine | None = None
+    name: str = "as spelled out"
+    switches: tuple[Switch, ...] = ()
+    hosts: tuple[Host, ...] = ()
+    links: tuple[Link, ...] = ()
+    offload: Annotated[
+        bool, Field(description="many UDP datagrams in a frame, live, where the kernel can")
+    ] = True
+
+    @cached_property
+    def network(self) -> Topology:
+        """What is described."""
+        if self.leaf_spine is not None:
+            return self.leaf_spine.build(self.offload)
+        return topology_from(self.model_dump(exclude={"leaf_spine"}))
+
+    @model_validator(mode="after")
+    def _builds(self) -> Self:
+        if bool(self.leaf_spine) == bool(self.switches):
+            raise ValueError("give leaf_spine, or switches, hosts and links")
+        above = "leaf_spine." if self.leaf_spine else ""
+        try:
+            assert self.network
+        except TopologyError as error:
+            raise ValueError("\n".join(above + line for line in str(error).splitlines())) from None
+        return self
+
+
+class Burst(Table):
+    """Loss in bursts (Gilbert-Elliott): probabilities that one begins and ends with a packet, and of loss in it."""
+
+    begin: Probability
+    end: Probability
+    loss: Probability = 1.0
+
+
+class Pause(Table):
+    """Priority flow control: a switch stops who sent more than `xoff_bytes` of what waits in it; virtual only."""
+
+    xoff_bytes: Bytes
+    xon_bytes: Bytes
+
+
+class Links(Table):
+    """What every link does to each packet, in each direction; rates are the topology's."""
+
+    delay: Seconds | None = None
+    jitter: Seconds = 0.0
+    queue_bytes: Bytes | None = None
+    ecn_bytes: Bytes | None = None
+    overhead: Bytes | None = None
+    loss: Probability = 0.0
+    corruption: Probability = 0.0
+    duplication: Probability = 0.0
+    reordering: Probability = 0.0
+    displacement: Seconds = 0.0
+    burst: Burst | None = None
+    pause: Pause | None = None
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        check_together(self.reordering, self.displacement, self.queue_bytes, self.ecn_bytes)
+        return self
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """Those that `topologies.link.LinkProperties` has, where they are not as by default."""
+        return self.model_dump(exclude={"pause"}, exclude_defaults=True)
+
+
+class Recovery(Table):
+    """Timers of retransmission; left out, those that suit the world and the switch."""
+
+    initial_rto: Seconds | None = None
+    min_rto: Seconds | None = None
+    granularity: Annotated[Seconds | None, Field(description="of the clock")] = None
+
+
+class Training(Table):
+    """Training a small network on handwritten digits, its gradients all-reduced."""
+
+    epochs: Annotated[int, Field(ge=1)] = 12
+    batch: Annotated[int, Field(ge=1)] = 256
+    hidden: Annotated[int, Field(ge=1)] = 2048
+
+
+class Settings(Table):
+    """One point of a scenario: all that one run depends on."""
+
+    world: Literal["virtual", "live"] = "virtual"
+    topology: TopologySettings
+    links: Links = Links()
+    workers: Annotated[int | None, Field(ge=2, description="how many hosts take part; left out, all")] = None
+    placement: Annotated[Placement, Field(description="which hosts, in which order of ranks")] = "packed"
+    hosts: Annotated[
+        tuple[str, ...], Field(description="the hosts by rank, in the place of workers and placement")
+    ] = ()
+    algorithm: Algorithm = "in-network"
+    transport: Annotated[
+        Transport | Literal["tcp"] | None,
+        Field(description="between hosts; left out, selective-repeat, and live tcp; in-network has its own"),
+    ] = None
+    shards: Annotated[
+        int | None, Field(ge=1, description="of a parameter server; left out, one for each worker")
+    ] = None
+    size: Annotated[VectorSize | None, Field(description="of each worker's vector of float32")] = None
+    training: Annotated[Training | None, Field(description="in the place of size: train; live only")] = None
+    repetitions: Annotated[int, Field(ge=1, description="all-reduces of one run")] = 1
+    window: Annotated[
+        int | None, Field(ge=1, le=SLOTS, description="packets in flight from one to another")
+    ] = None
+    values: Annotated[Literal[64, 256], Field(description="in a packet, in-network")] = 256
+    checksums: Annotated[
+        bool, Field(description="UDP's, in-network, live; without, each datagram is a frame of its own")
+    ] = True
+    recovery: Recovery = Recovery()
+    coalescing: Annotated[Seconds, Field(description="how late a host notices a packet, virtual")] = 4e-6
+    switch: Engine = "embedded"
+    compiler: Compiler = "embedded"
+    seed: Annotated[int, Field(ge=0)] = 1
+
+    @cached_property
+    def network(self) -> Topology:
+        """The whole network, the workers' part and the rest, with what `links` says of every link.
+
+        But for live loss, which is the program's own, so that it is to be had on every switch.
+        """
+        given = self.links.given
+        if self.world == "live":
+            given.pop("loss", None)
+        if not given:
+            return self.topology.network
+        usual = {"seed": self.seed} if self.world == "live" else {"overhead": ETHERNET_OVERHEAD}
+        return self.topology.network.with_properties(LinkProperties(**{**usual, **given}))
+
+    @cached_property
+    def members(self) -> tuple[str, ...]:
+        """The workers' hosts, by rank."""
+        count = self.workers or len(self.network.hosts)
+        return self.hosts or place(self.network, self.placement, count, self.seed)
+
+    @property
+    def elements(self) -> int | None:
+        """float32 values in a vector; None: training's."""
+        return None if self.size is None else self.size // ELEMENT_BYTES
+
+    @property
+    def key(self) -> str:
+        """A name that only equal settings have."""
+        text = json.dumps(self.model_dump(mode="json"), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def settled(self) -> Self:
+        """With what depends on other settings filled in, and without what has no effect beside them.
+
+        A product over algorithms and transports then has each of its points once.
+        """
+        changes: dict[str, Any] = {}
+        if self.algorithm == "in-network":
+            changes |= {"transport": None}
+        else:
+            changes |= {
+                "transport": self.transport or ("tcp" if self.world == "live" else "selective-repeat")
+            }
+            changes |= {"checksums": True}
+        if self.algorithm != "parameter-server":
+            changes |= {"shards": None}
+        return self.model_copy(update=changes)
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if problems := list(self._problems()):
+            raise ValueError("\n".join(problems))
+        return self
+
+    def _problems(self) -> Iterator[str]:
+        names = [host.name for host in self.network.hosts]
+        if self.workers is not None and self.workers > len(names):
+            yield f"workers: is {self.workers}, but the topology has {len(names)} hosts; enlarge it"
+            return
+        if self.hosts and (self.workers is not None or self.placement != "packed"):
+            yield "hosts: says who takes part; leave out workers and placement"
+        if (self.size is None) == (self.training is None):
+            yield "size: give size, as '4 MB', or a table training"
+        if self.hosts or self.algorithm == "in-network":
+            try:
+                aggregation_tree(self.network, Job(1, self.members))
+            except ControllerError as error:
+                yield f"hosts: {error}" if self.hosts else f"topology: {error}"
+        yield from self._not_virtual() if self.world == "virtual" else self._not_live()
+
+    def _not_virtual(self) -> Iterator[str]:
+        if self.switch != "embedded":
+            yield f"switch: {self.switch!r} cannot run in virtual time; set world = 'live'"
+        if self.training is not None:
+            yield "training: is live only; set world = 'live', or size in its place"
+        if not self.checksums:
+            yield "checksums: is live only; leave it out, or set world = 'live'"
+        if not self.topology.offload:
+            yield "topology.offload: is live only; leave it out, or set world = 'live'"
+        if self.transport == "tcp":
+            yield "transport: 'tcp' is live only; set 'selective-repeat', 'go-back-n', or world = 'live'"
+
+    def _not_live(self) -> Iterator[str]:
+        if self.links.pause is not None:
+            yield "links.pause: is virtual only; leave it out, or set world = 'virtual'"
+        emulated = [name for name in self.links.given if name != "loss"]
+        if self.links.corruption and not self.checksums and self.algorithm == "in-network":
+            yield "checksums: without them links that corrupt change sums; leave it out, or set links.corruption = 0"
+        if self.switch == "bmv2" and emulated:
+            yield f"links.{emulated[0]}: BMv2 emulates no links; set switch = 'embedded', or leave it out"
+
+
+def table_in(annotation: Any) -> type[BaseModel] | None:
+    """The table that a field holds, one or several; None: it holds values."""
+    choices = (annotation, *get_args(annotation))
+    return next((c for c in choices if isinstance(c, type) and issubclass(c, BaseModel)), None)
+
+
+def _single_valued(table: type[BaseModel], above: KeyPath = ()) -> Iterator[KeyPath]:
+    for name, field in table.model_fields.items():
+        if get_origin(field.annotation) is tuple:
+            continue
+        inner = table_in(field.annotation)
+        if inner is None:
+            yield (*above, name)
+        else:
+            yield from _single_valued(inner, (*above, name))
+
+
+def _short_name(path: KeyPath) -> str:
+    return "_".join(path[-2:]) if "burst" in path else path[-1]
+
+
+# Every key that holds a single value by a short name, which is its column in results, too: loss is links.loss.
+KEYS: Mapping[str, KeyPath] = {
+    _short_name(path): path for path in _single_valued(Settings) if path != ("topology", "name")
+}
+
+
+def setting_columns(settings: Settings) -> dict[str, str | int | float | None]:
+    """Every key of KEYS, and what the network makes of the settings."""
+    columns: dict[str, str | int | float | None] = {}
+    for name, path in KEYS.items():
+        value: Any = settings
+        for part in path:
+            value = None if value is None else getattr(value, part)
+        columns[name] = value
+    return columns | {
+        "topology": settings.network.name,
+        "workers": len(settings.members),
+        "elements": settings.elements,
+        "hosts": " ".join(settings.members),
+    }

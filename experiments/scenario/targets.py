@@ -1,0 +1,80 @@
+"""The switches that an experiment can be run on, and what suits each of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import assert_never
+
+from experiments.live.work import Pace, Vectors
+from experiments.scenario.tools import BMV2, Engine
+from experiments.training.sgd import TrainingConfig
+from topologies.processes import Bmv2, P4Switch, SwitchLauncher
+
+_FAST_LINK = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A kind of switch: its process, how workers send to it, and work of a size that it does in a minute or two.
+
+    rate: of links on which the packets' bytes, and not the switch, set the time; bits a second.
+    """
+
+    engine: Engine
+    launcher: SwitchLauncher
+    rate: int
+    training: TrainingConfig
+    vector: Vectors
+    on_slow_links: Pace
+    on_fast_links: Pace
+    on_unlimited_links: Pace
+
+    def pace(self, rate: int | None) -> Pace:
+        """How workers send on links of `rate`."""
+        if rate is None:
+            return self.on_unlimited_links
+        return self.on_fast_links if rate >= _FAST_LINK else self.on_slow_links
+
+
+def target(engine: Engine) -> Target:
+    """The target of this name.
+
+    Raises:
+        ToolError: BMv2 is not here.
+    """
+    match engine:
+        case "embedded":
+            return EMBEDDED
+        case "bmv2":
+            # A packet of 256 values takes BMv2 1 to 2 ms, and one of its ports queues 64 packets: a small window
+            # fills both, a larger one only overflows them. It runs several switches on the cores of one machine,
+            # so that a round trip varies by tenths of a second.
+            pace = Pace(window=16, segments=1, offload=False, initial_rto=0.5, min_rto=0.1)
+            return Target(
+                engine,
+                Bmv2(BMV2.find()),
+                rate=400_000,
+                training=TrainingConfig(epochs=6, hidden=64),
+                vector=Vectors(elements=50_000, repetitions=3),
+                on_slow_links=pace,
+                on_fast_links=pace,
+                on_unlimited_links=pace,
+            )
+    assert_never(engine)
+
+
+EMBEDDED = Target(
+    "embedded",
+    P4Switch(),
+    rate=100_000_000,
+    training=TrainingConfig(),
+    vector=Vectors(elements=1_000_000, repetitions=5),
+    # A frame of many segments saves time of the processor but waits at each hop until all of it has come: on slow
+    # links few are better.
+    on_slow_links=Pace(window=128, segments=32),
+    # Eight of the largest superframes, each of which is on a link of 1 Gb/s for half a millisecond.
+    on_fast_links=Pace(window=496, segments=62),
+    # Four, and some more for a quarter of a megabyte to be sent at once: they keep everybody busy, the switch's slots
+    # stay in its cache, and vectors have few exponents to announce ahead.
+    on_unlimited_links=Pace(window=256, segments=62),
+)

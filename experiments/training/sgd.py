@@ -1,0 +1,82 @@
+"""Data-parallel stochastic gradient descent: each worker has a share of every batch, all-reduce adds the gradients."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.training.digits import Digits
+from experiments.training.perceptron import Perceptron, Vector
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingConfig:
+    """What every worker must agree on; the same seed gives everybody the same model and the same batches."""
+
+    epochs: int = 12
+    batch: int = 256
+    hidden: int = 2048
+    learning_rate: float = 0.05
+    momentum: float = 0.9
+    seed: int = 1
+
+    def steps(self, samples: int) -> int:
+        """How many all-reduces the training takes."""
+        return self.epochs * (samples // self.batch)
+
+    def elements(self, digits: Digits) -> int:
+        """float32 values in one all-reduce: a gradient and a loss."""
+        return perceptron_for(self, digits).parameters.size + 1
+
+    def batches(self, samples: int) -> Iterator[NDArray[np.int64]]:
+        """The indices of each batch, the samples shuffled anew in each epoch; a short last batch is left out."""
+        rng = np.random.default_rng(self.seed)
+        for _ in range(self.epochs):
+            order = rng.permutation(samples)
+            for start in range(0, samples - self.batch + 1, self.batch):
+                yield order[start : start + self.batch]
+
+
+@dataclass(slots=True)
+class Curve:
+    """How the training went: one value a step."""
+
+    seconds: list[float] = field(default_factory=list)  # since the training began
+    loss: list[float] = field(default_factory=list)  # cross-entropy of the whole batch, a sample
+    accuracy: list[float] = field(default_factory=list)  # on the test images, after the step
+
+
+def perceptron_for(config: TrainingConfig, digits: Digits) -> Perceptron:
+    """The untrained model, the same for the same seed."""
+    return Perceptron(digits.train_images.shape[1], config.hidden, 10, config.seed)
+
+
+def train(
+    config: TrainingConfig,
+    digits: Digits,
+    rank: int,
+    workers: int,
+    all_reduce: Callable[[Vector], Vector],
+) -> Curve:
+    """Train as worker `rank` of `workers`; `all_reduce` returns the sum of everybody's float32 vector."""
+    model = perceptron_for(config, digits)
+    velocity = np.zeros_like(model.parameters)
+    curve = Curve()
+    begin = time.monotonic()
+    for batch in config.batches(len(digits.train_labels)):
+        share = batch[rank::workers]
+        loss, gradient = model.loss_and_gradient(digits.train_images[share], digits.train_labels[share])
+        # The loss rides along as one more element: its sum is that of the whole batch.
+        total = all_reduce(np.append(gradient, np.float32(loss)) / np.float32(config.batch))
+        velocity = np.float32(config.momentum) * velocity - np.float32(config.learning_rate) * total[:-1]
+        model.parameters = model.parameters + velocity
+        curve.seconds.append(time.monotonic() - begin)
+        curve.loss.append(float(total[-1]))
+        # The rank whose curve is shown pays for the test; all-reduce times start with the last worker's call.
+        if rank == 0:
+            curve.accuracy.append(model.accuracy(digits.test_images, digits.test_labels))
+    return curve

@@ -1,0 +1,447 @@
+"""All-reduces in virtual time: the compiled program, the controller's plans and the workers of a live network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from ipaddress import IPv4Network
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.ledger import GRANT, Identity, NumberSpace
+from controller.plan import (
+    MulticastGroup,
+    Plan,
+    SwitchPlan,
+    TableEntry,
+    Value,
+    plan_aggregation,
+    plan_forwarding,
+)
+from controller.telemetry import Event, Reason
+from controller.tree import FIRST_UDP_PORT, aggregation_tree
+from controller.tree import Job as TreeJob
+from experiments.scenario.compilers import PROGRAM
+from experiments.virtual.stations import HEADERS, PeerPort, SwitchPort, Vector, WorkerStation
+from p4compiler import compile_file
+from p4switch.engine import Engine
+from p4switch.entries import ActionCall, Entry, EntryKey, Exact, Lpm, Match, Replica
+from p4switch.program import Program
+from topologies.model import Host, Link, Topology
+from topologies.virtual import SECOND, HostModel, LinkModel, VirtualNetwork
+from topologies.virtual.links import link_model
+from topologies.virtual.network import DEFAULT_HOST, Observer
+from workers import native
+from workers.collective import Algorithm, Transport
+from workers.host_based.algorithm import Group, HostBasedWorker
+from workers.host_based.transport import HEADER_BYTES, PAYLOAD
+from workers.protocol import Lease, Worker
+from workers.recovery import Recovery
+from workers.tensor import Tensor
+
+DEFAULT_RECOVERY = Recovery()
+
+MakeWorker = Callable[[Lease, Recovery], Worker]
+
+_LONGEST_FRAME = HEADERS + max(1034, HEADER_BYTES + PAYLOAD)
+
+
+def load_switch(program: Path = PROGRAM) -> Engine:
+    """The compiled program in a switch; `another()` makes more of them at next to no cost."""
+    return Engine.load(compile_file(program).json_text().encode())
+
+
+def install(engine: Engine, items: Iterable[MulticastGroup | TableEntry]) -> None:
+    """Put a switch's part of a plan into its tables, as the controller does over P4Runtime."""
+    for item in items:
+        if isinstance(item, MulticastGroup):
+            replicas = tuple(Replica(port, instance) for port, instance in item.replicas)
+            engine.multicast_insert(item.group, replicas)
+        else:
+            engine.table_insert(item.table, _entry(engine.program, item))
+
+
+def remove(engine: Engine, items: Sequence[MulticastGroup | TableEntry]) -> None:
+    """Take it out again, in the opposite order."""
+    for item in reversed(items):
+        if isinstance(item, MulticastGroup):
+            engine.multicast_delete(item.group)
+        else:
+            engine.table_delete(item.table, _entry(engine.program, item).key)
+
+
+def _entry(program: Program, item: TableEntry) -> Entry:
+    table = program.tables[item.table]
+    action = table.action(item.action)
+    if action is None:
+        raise KeyError(f"{item.table} has no action {item.action}")
+    key = EntryKey(tuple(_match(item.match[key.name]) for key in table.keys))
+    return Entry(
+        key, ActionCall(item.action, tuple(_integer(item.params[p.name]) for p in action.parameters))
+    )
+
+
+def _match(value: Value) -> Match:
+    if isinstance(value, IPv4Network):
+        return Lpm(int(value.network_address), value.prefixlen)
+    return Exact(_integer(value))
+
+
+def _integer(value: Value) -> int:
+    return int(value.replace(":", ""), 16) if isinstance(value, str) else int(value)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    """What one job is made of; times in seconds.
+
+    hosts: names, by rank; None: all of the topology. window: slots; between hosts, most packets outstanding from one
+    host. counted: how many workers each believes there are (None: as many as there are; fewer makes sums saturate, and
+    they do not compare notes then). first_slot: None: after those of the jobs before.
+    transport: between hosts. shards: of the parameter server, each on a worker of its own (None: on every worker).
+    chunks: numbers of a lease.
+    """
+
+    hosts: tuple[str, ...] | None = None
+    window: int = 64
+    values: int = 256
+    recovery: Recovery = DEFAULT_RECOVERY
+    counted: int | None = None
+    algorithm: Algorithm = "in-network"
+    transport: Transport = "selective-repeat"
+    shards: int | None = None
+    chunks: int = GRANT
+    first_slot: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSpec(JobSpec):
+    """A job and a network of its own."""
+
+    topology: Topology
+    links: LinkModel | Callable[[Link], LinkModel] = link_model
+    host: HostModel = DEFAULT_HOST
+    seed: int = 0
+
+
+class Fabric:
+    """A network in virtual time whose switches run the program like `switch`, and the jobs that share it.
+
+    numbers: what its packets may carry; None: all that there are, from lease 1 and chunk 0 on.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        switch: Engine,
+        *,
+        links: LinkModel | Callable[[Link], LinkModel] = link_model,
+        host: HostModel = DEFAULT_HOST,
+        seed: int = 0,
+        observer: Observer | None = None,
+        numbers: NumberSpace | None = None,
+    ) -> None:
+        self.topology = topology
+        self.jobs: list[Job] = []
+        self.engines = {node.name: switch.another(seed) for node in topology.switches}
+        self._switch, self._seed = switch, seed
+        self._retired: list[Engine] = []
+        self._numbers = numbers or NumberSpace()
+        self.install(plan_forwarding(topology))
+        self.network = VirtualNetwork(
+            topology,
+            self.engines,
+            {},
+            links=links,
+            host=host,
+            seed=seed,
+            longest_frame=_LONGEST_FRAME,
+            observer=observer,
+        )
+
+    def start(
+        self,
+        spec: JobSpec,
+        inputs: Sequence[Sequence[Vector]],
+        starts: Sequence[float] | None = None,
+        *,
+        make_worker: MakeWorker = native.make_worker,
+        in_place: bool = False,
+    ) -> Job:
+        """One more job, on hosts that no other has, in slots and on a UDP port of its own.
+
+        inputs: for each all-reduce a vector of each worker, [all-reduces][workers]. starts: when each worker begins.
+        """
+        udp_port = FIRST_UDP_PORT + len(self.jobs)
+        first_slot = sum(job.spec.window for job in self.jobs) if spec.first_slot is None else spec.first_slot
+        job = Job(self, spec, inputs, make_worker, udp_port, first_slot, in_place=in_place)
+        self.jobs.append(job)
+        job.begin(starts or [0.0] * len(job.members))
+        return job
+
+    def take_numbers(self, chunks: int) -> Identity:
+        """What the packets of a new lease carry."""
+        return self._numbers.take(chunks, {job.numbers.lease for job in self.jobs if job.numbers})
+
+    @property
+    def finished(self) -> bool:
+        """Whether every worker has all its sums."""
+        return all(station.finished for job in self.jobs for station in job.stations)
+
+    def run(self, limit: float) -> bool:
+        """Until every worker has all its sums: True. False: not by `limit` (seconds)."""
+        waiting = [station for job in self.jobs for station in job.stations]
+
+        def done() -> bool:
+            while waiting and waiting[-1].finished:
+                waiting.pop()
+            return not waiting
+
+        return self.network.run(done, limit)
+
+    def host_bytes(self) -> int:
+        """What all hosts have sent, and what has been sent to them, in frames."""
+        return self._at_hosts(self.network.links.counts.bytes)
+
+    def host_packets(self) -> int:
+        """As host_bytes, in packets."""
+        return self._at_hosts(self.network.links.counts.packets)
+
+    def _at_hosts(self, counts: NDArray[np.int64]) -> int:
+        hosts = {host.name for host in self.topology.hosts}
+        joined = zip(self.network.link_ends, counts.tolist(), strict=True)
+        return sum(count for ends, count in joined if hosts & set(ends))
+
+    def drops(self) -> Mapping[Reason, int]:
+        """Packets that switches dropped, by reason, over all switches."""
+        return {reason: self._count("ingress.drops", reason) for reason in Reason}
+
+    def events(self) -> Mapping[Event, int]:
+        """What aggregation did, over all switches."""
+        return {event: self._count("ingress.aggregation.events", event) for event in Event}
+
+    def _count(self, counter: str, index: int) -> int:
+        engines = [*self.engines.values(), *self._retired]
+        return sum(engine.counter_read(counter, index).packets for engine in engines)
+
+    def restart_switch(self, name: str, notice: float) -> None:
+        """A switch loses all its state. The controller notices after `notice` seconds and programs it.
+
+        The jobs that add up in it get a new lease, see Job. The others just go on.
+        """
+        self._retired.append(self.engines[name])
+        self.engines[name] = self._switch.another(self._seed)
+        self.network.replace_switch(name, self.engines[name])
+        self.network.run(limit=self.network.now / SECOND + notice)
+        self.install({name: plan_forwarding(self.topology)[name]})
+        for job in self.jobs:
+            job.go_on_after(name)
+
+    def lose_registers(self, name: str) -> None:
+        """A switch loses what its registers hold, and keeps its tables; nobody notices."""
+        self._retired.append(self.engines[name])
+        self.engines[name] = self._switch.another(self._seed)
+        self.install({name: plan_forwarding(self.topology)[name]})
+        for job in self.jobs:
+            job.reinstall(name)
+        self.network.replace_switch(name, self.engines[name])
+
+    def place(self, host: str, station: WorkerStation[Any], start: float) -> None:
+        """Let a station run on a host from `start` on (seconds)."""
+        self.network.replace_station(host, station, start)
+
+    def install(self, plan: Plan) -> None:
+        """Program switches."""
+        for name, part in plan.items():
+            install(self.engines[name], part.items)
+
+    def remove(self, plan: Plan) -> None:
+        """Take it out again."""
+        for name, part in plan.items():
+            remove(self.engines[name], part.items)
+
+
+class Job:
+    """One job on a fabric; made by Fabric.start.
+
+    members: the hosts, by rank. stations: on them, as of the newest lease. leases: granted so far, each
+    with the number of all-reduces that were done before.
+    """
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        spec: JobSpec,
+        inputs: Sequence[Sequence[Vector]],
+        make_worker: MakeWorker,
+        udp_port: int,
+        first_slot: int,
+        *,
+        in_place: bool,
+    ) -> None:
+        self.spec = spec
+        self.members = spec.hosts or tuple(host.name for host in fabric.topology.ranked_hosts)
+        self.stations: list[WorkerStation[Any]] = []
+        self.leases: list[int] = []
+        self.numbers: Identity | None = None  # of the newest lease
+        self._fabric = fabric
+        self._inputs = inputs
+        self._make_worker = make_worker
+        self._udp_port, self._first_slot = udp_port, first_slot
+        self._in_place = in_place
+        self._plan: dict[str, SwitchPlan] = {}
+        self._between: Callable[[], None] = lambda: None
+
+    def begin(self, starts: Sequence[float]) -> None:
+        """From the first all-reduce on."""
+        self._place(starts, [()] * len(starts))
+
+    def go_on_after(self, restarted: str) -> None:
+        """A switch has lost its state. If it added up for this job, a new lease is granted, in which all workers begin
+        again with the first all-reduce that some of them has not finished. Between hosts they just go on.
+        """
+        if restarted in self._plan:
+            del self._plan[restarted]
+            self.regrant()
+
+    def reinstall(self, name: str) -> None:
+        """What a switch is told of this job, once more."""
+        if name in self._plan:
+            self._fabric.install({name: self._plan[name]})
+
+    def regrant(self, between: Callable[[], None] = lambda: None, *, cut: bool = False) -> None:
+        """Withdraw the grant, make another, and start over with the first all-reduce that somebody has not finished.
+
+        between: happens after each switch is told. cut: a grant before it fails after half of the switches, and is
+        taken back.
+        """
+        for name in list(self._plan):
+            self._fabric.remove({name: self._plan.pop(name)})
+            between()
+        if cut:
+            parts = list(self._next_plan().items())
+            for name, part in parts[: len(parts) // 2 + 1]:
+                self._fabric.install({name: part})
+                between()
+                self._fabric.remove({name: part})
+        self._between = between
+        done = min(len(station.outputs) for station in self.stations)
+        now = self._fabric.network.now / SECOND
+        self._place([now] * len(self.stations), [station.outputs[:done] for station in self.stations])
+
+    def _place(self, starts: Sequence[float], outputs: Sequence[Sequence[Vector]]) -> None:
+        port = self._switch_port if self.spec.algorithm == "in-network" else self._peer_port
+        if self.spec.algorithm == "in-network":
+            self.leases.append(len(outputs[0]))
+            self._grant()
+        self.stations = [
+            WorkerStation(
+                port(rank),
+                [vectors[rank] for vectors in self._inputs],
+                starts[rank],
+                outputs[rank],
+                in_place=self._in_place,
+            )
+            for rank in range(len(self.members))
+        ]
+        for member, station, start in zip(self.members, self.stations, starts, strict=True):
+            self._fabric.place(member, station, start)
+
+    def _grant(self) -> None:
+        for name, part in self._next_plan().items():
+            self._fabric.install({name: part})
+            self._plan[name] = part
+            self._between()
+
+    def _next_plan(self) -> Plan:
+        """Of a grant that there has not been yet."""
+        self.numbers = None  # the one before is no longer in force
+        self.numbers = self._fabric.take_numbers(self.spec.chunks)
+        topology = self._fabric.topology
+        job = TreeJob(
+            hosts=self.members,
+            udp_port=self._udp_port,
+            base=self._first_slot,
+            slots=self.spec.window,
+            **asdict(self.numbers),
+        )
+        return plan_aggregation(topology, aggregation_tree(topology, job))
+
+    def _switch_port(self, rank: int) -> SwitchPort:
+        spec = self.spec
+        # A worker that counts too few of them has a rank within what it counts.
+        workers = spec.counted or len(self.members)
+        assert self.numbers is not None
+        numbers = self.numbers
+        lease = Lease(
+            numbers.lease,
+            rank % workers,
+            workers,
+            spec.window,
+            self._first_slot,
+            spec.values,
+            numbers.first_chunk,
+            numbers.last_chunk,
+        )
+        worker = self._make_worker(lease, spec.recovery)
+        if spec.counted:
+            _keep_quiet(worker)
+        return SwitchPort(worker, *self._host(rank), self._udp_port)
+
+    def _peer_port(self, rank: int) -> PeerPort:
+        spec, topology = self.spec, self._fabric.topology
+        assert spec.algorithm != "in-network"
+        group = Group(rank, len(self.members), spec.algorithm, spec.transport, spec.shards, spec.window)
+        peers = [topology.host(name).ip for name in self.members]
+        return PeerPort(HostBasedWorker(group, spec.recovery), *self._host(rank), peers)
+
+    def _host(self, rank: int) -> tuple[Host, str]:
+        """And its gateway's MAC address."""
+        host = self._fabric.topology.host(self.members[rank])
+        return host, self._fabric.topology.switch(host.leaf).mac
+
+
+def _keep_quiet(worker: Worker) -> None:
+    """Let it say nothing of what all workers must have alike (workers/agreement.py)."""
+    make = worker._make_tensor
+
+    def quiet(elements: int) -> Tensor:
+        tensor = make(elements)
+        tensor.agreement.digits[:] = 0
+        return tensor
+
+    setattr(worker, "_make_tensor", quiet)  # noqa: B010
+
+
+class Cluster(Fabric):
+    """A fabric with one job; see Fabric.start."""
+
+    def __init__(
+        self,
+        spec: ClusterSpec,
+        switch: Engine,
+        inputs: Sequence[Sequence[Vector]],
+        starts: Sequence[float] | None = None,
+        make_worker: MakeWorker = native.make_worker,
+        observer: Observer | None = None,
+        *,
+        in_place: bool = False,
+    ) -> None:
+        super().__init__(
+            spec.topology, switch, links=spec.links, host=spec.host, seed=spec.seed, observer=observer
+        )
+        self.spec = spec
+        self._job = self.start(spec, inputs, starts, make_worker=make_worker, in_place=in_place)
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The hosts, by rank."""
+        return self._job.members
+
+    @property
+    def stations(self) -> list[WorkerStation[Any]]:
+        """On the hosts, by rank."""
+        return self._job.stations

@@ -1,0 +1,117 @@
+"""A point of a scenario in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from controller.telemetry import Reason
+from experiments.models.prediction import predicted_seconds
+from experiments.results.checking import Errors, Promise, float32_sum_bound, quantized_sum_bound
+from experiments.results.measured import Measured
+from experiments.results.recording import Vector
+from experiments.scenario.settings import Settings
+from experiments.virtual.fabric import Cluster, ClusterSpec
+from p4switch.engine import Engine
+from topologies.virtual import HostModel, PauseThresholds
+from topologies.virtual.links import link_model
+from workers.collective import Transport
+from workers.recovery import Recovery
+
+WINDOW = 512
+LIMIT = 600.0  # seconds of virtual time for all all-reduces of a run
+
+# What links do to packets, as columns, by what topologies.virtual calls it.
+_LINK_EVENTS = {
+    "loss": "lost",
+    "burst loss": "lost_in_bursts",
+    "corruption": "corrupted",
+    "duplication": "duplicated",
+    "reordering": "reordered",
+    "queue drop": "queue_drops",
+    "ECN mark": "ecn_marks",
+    "pause": "pauses",
+}
+
+
+class UnfinishedError(RuntimeError):
+    """A run in virtual time that does not come to an end."""
+
+
+def run_virtual(settings: Settings, switch: Engine) -> Measured:
+    """Run it on switches like `switch`, and check every sum. Before each vector one element, as a barrier, as live.
+
+    Raises:
+        CollectiveError, UnfinishedError: it did not come to its end.
+    """
+    assert settings.elements is not None
+    assert settings.size is not None
+    workers = len(settings.members)
+    barrier = [np.zeros(1, np.float32) for _ in range(workers)]
+    inputs, promises = [], []
+    for vectors in _vectors(settings.seed, workers, settings.elements, settings.repetitions):
+        promises.append(_promise(settings, vectors))
+        inputs += [[x.copy() for x in barrier], vectors]
+    cluster = Cluster(cluster_spec(settings), switch, inputs, in_place=True)
+    if not cluster.run(LIMIT):
+        raise UnfinishedError(f"not finished after {LIMIT:g} s of virtual time")
+
+    stations, network = cluster.stations, cluster.network
+    began = np.max([station.began[1::2] for station in stations], axis=0)
+    ended = np.max([station.ended[1::2] for station in stations], axis=0)
+    outputs = (
+        [station.outputs[1 + 2 * step] for station in stations] for step in range(settings.repetitions)
+    )
+    errors = Errors.of_all(promise.hold(out) for promise, out in zip(promises, outputs, strict=True))
+    shares = workers * settings.repetitions
+    drops = cluster.drops()
+    return Measured(
+        seconds=tuple((ended - began).tolist()),
+        elements=settings.elements,
+        wire_bytes_per_worker=cluster.host_bytes() / shares,
+        packets_per_worker=cluster.host_packets() / shares,
+        retransmissions=sum(station.worker.statistics.retransmissions for station in stations),
+        drops={reason.name.lower(): drops[reason] for reason in Reason if reason is not Reason.NONE},
+        link_events={column: network.faults[kind] for kind, column in _LINK_EVENTS.items()},
+        violations=errors.violations,
+        max_abs_error=errors.largest,
+        error_bound=errors.bound,
+        closed_form_seconds=predicted_seconds(settings, settings.size, settings.window or WINDOW),
+        packet_hops=network.hops,
+    )
+
+
+def cluster_spec(settings: Settings) -> ClusterSpec:
+    """The job and its network."""
+    recovery = settings.recovery.model_dump(exclude_none=True)
+    pause = None if settings.links.pause is None else PauseThresholds(**settings.links.pause.model_dump())
+    transport: Transport = "go-back-n" if settings.transport == "go-back-n" else "selective-repeat"
+    return ClusterSpec(
+        topology=settings.network,
+        window=settings.window or WINDOW,
+        values=settings.values,
+        hosts=settings.members,
+        links=lambda link: replace(link_model(link), pause=pause),
+        host=HostModel(settings.coalescing),
+        recovery=Recovery(**recovery),
+        seed=settings.seed,
+        algorithm=settings.algorithm,
+        transport=transport,
+        shards=settings.shards,
+    )
+
+
+def _vectors(seed: int, workers: int, elements: int, repetitions: int) -> Iterator[list[Vector]]:
+    """Of each all-reduce, a vector of each worker: those of live workers (worker.py)."""
+    draws = [np.random.default_rng((seed, rank)) for rank in range(workers)]
+    for _ in range(repetitions):
+        yield [draw.standard_normal(elements, dtype=np.float32) for draw in draws]
+
+
+def _promise(settings: Settings, vectors: list[Vector]) -> Promise:
+    if settings.algorithm == "in-network":
+        window = settings.window or WINDOW
+        return Promise.of(vectors, lambda inputs: quantized_sum_bound(inputs, settings.values, window))
+    return Promise.of(vectors, float32_sum_bound)

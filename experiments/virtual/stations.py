@@ -1,0 +1,255 @@
+"""Workers on hosts in virtual time: their datagrams as Ethernet frames, and one all-reduce after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from ipaddress import IPv4Address
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topologies.model import Host
+from topologies.virtual.segments import segments
+from workers.collective import Participant
+from workers.host_based.algorithm import HostBasedWorker
+from workers.protocol import Worker
+
+Vector = NDArray[np.float32]
+Frames = NDArray[np.uint8]  # [m, length]
+
+HEADERS = 42  # Ethernet, IPv4, UDP
+
+# Between hosts each pair of ranks has a UDP flow of its own: a host uses this port and the other's rank.
+FIRST_PEER_PORT = 20_000
+
+# RFC 3168, section 5: the lowest two bits of the IPv4 header's second byte.
+_ECN_CAPABLE, _CONGESTION = 2, 3
+
+_P_co = TypeVar("_P_co", bound=Participant[Any], covariant=True)
+
+
+class Port(Protocol[_P_co]):
+    """What stands between a participant and the frames of its host."""
+
+    @property
+    def participant(self) -> _P_co:
+        """Whose datagrams go in and out."""
+
+    def receive(self, frames: Frames, now: float) -> int:
+        """Take frames of one length; how many were not for the participant."""
+
+    def frames_to_send(self, now: float) -> list[Frames]:
+        """Batches of frames."""
+
+
+class WorkerStation(Generic[_P_co]):
+    """A Station: the participant at `port` does all-reduces of `inputs` one after the other.
+
+    start: when it begins, in seconds. outputs: the sums so far. began, ended: when it began and finished each.
+    not_ours: frames that came and were for somebody else.
+    """
+
+    def __init__(
+        self,
+        port: Port[_P_co],
+        inputs: Sequence[Vector],
+        start: float = 0.0,
+        outputs: Sequence[Vector] = (),
+        *,
+        in_place: bool = False,
+    ) -> None:
+        self.worker = port.participant
+        self.outputs = list(outputs)
+        self.began: list[float] = []
+        self.ended: list[float] = []
+        self.not_ours = 0
+        self._port = port
+        self._inputs = inputs
+        self._start = start
+        self._in_place = in_place
+        self._running = False
+
+    @property
+    def finished(self) -> bool:
+        """Whether all sums are there."""
+        return len(self.outputs) == len(self._inputs)
+
+    def receive(self, frames: Frames, lengths: NDArray[np.int64], now: float) -> None:
+        """See Station."""
+        for part in segments(lengths):
+            self.not_ours += self._port.receive(frames[part, : int(lengths[part.start])], now)
+        if self._running and self.worker.finished:
+            self._end(now)
+
+    def frames_to_send(self, now: float) -> list[Frames]:
+        """See Station."""
+        while not self._running and not self.finished and now >= self._start:
+            x = self._inputs[len(self.outputs)]
+            self.began.append(now)
+            self.worker.start(x, now, x if self._in_place else None)
+            self._running = True
+            if self.worker.finished:  # an empty one
+                self._end(now)
+        return self._port.frames_to_send(now)
+
+    def deadline(self) -> float | None:
+        """See Station."""
+        return self.worker.deadline() if self._running or self.finished else self._start
+
+    def _end(self, now: float) -> None:
+        self.outputs.append(self.worker.finish())
+        self.ended.append(now)
+        self._running = False
+
+
+class SwitchPort:
+    """Between a Worker and its leaf, on one UDP port."""
+
+    def __init__(self, worker: Worker, host: Host, gateway_mac: str, udp_port: int) -> None:
+        self.participant = worker
+        self._flow = Flow(host, gateway_mac, host.gateway, udp_port, udp_port)
+        self._filter = _Filter(host.ip, udp_port, host.gateway)
+
+    def receive(self, frames: Frames, now: float) -> int:
+        """See Port."""
+        ours, _ = self._filter(frames)
+        if len(ours):
+            self.participant.receive(ours[:, HEADERS:], now)
+        return len(frames) - len(ours)
+
+    def frames_to_send(self, now: float) -> list[Frames]:
+        """See Port."""
+        return [self._flow.frames(batch) for batch in self.participant.datagrams_to_send(now)]
+
+
+class PeerPort:
+    """Between a HostBasedWorker and its peers: their addresses by rank. Its packets are ECN-capable."""
+
+    def __init__(
+        self, worker: HostBasedWorker, host: Host, gateway_mac: str, peers: Sequence[IPv4Address]
+    ) -> None:
+        self.participant = worker
+        self._host = host
+        self._gateway_mac = gateway_mac
+        self._peers = peers
+        self._flows: dict[int, Flow] = {}
+        self._filter = _Filter(host.ip)
+
+    def receive(self, frames: Frames, now: float) -> int:
+        """See Port."""
+        ours, marked = self._filter(frames)
+        if len(ours):
+            self.participant.receive(ours[:, HEADERS:], now, marked)
+        return len(frames) - len(ours)
+
+    def frames_to_send(self, now: float) -> list[Frames]:
+        """See Port."""
+        return [self._flow(peer).frames(batch) for peer, batch in self.participant.datagrams_to_send(now)]
+
+    def _flow(self, peer: int) -> Flow:
+        if peer not in self._flows:
+            ports = FIRST_PEER_PORT + peer, FIRST_PEER_PORT + self.participant.group.rank
+            self._flows[peer] = Flow(
+                self._host, self._gateway_mac, self._peers[peer], *ports, ecn=_ECN_CAPABLE
+            )
+        return self._flows[peer]
+
+
+class _Filter:
+    """Frames of UDP over IPv4 for this address, with right checksums.
+
+    Where a port is given: from `peer` only, and that port on both sides, as a connected socket has them.
+    """
+
+    def __init__(
+        self, address: IPv4Address, udp_port: int | None = None, peer: IPv4Address | None = None
+    ) -> None:
+        # Ethernet's type, IPv4's protocol and destination, UDP's destination port.
+        places, expected = [12, 13, 23, 30, 31, 32, 33], b"\x08\x00\x11" + address.packed
+        if udp_port is not None and peer is not None:
+            places = [*places, *range(26, 30), *range(34, 38)]
+            expected += peer.packed + 2 * udp_port.to_bytes(2, "big")
+        self._places = np.array(places)
+        self._expected = np.frombuffer(expected, np.uint8)
+        self._seen: dict[
+            bytes, bool
+        ] = {}  # headers of batches that were ours; whether with a congestion mark
+
+    def __call__(self, frames: Frames) -> tuple[Frames, NDArray[np.bool_] | None]:
+        """Those of `frames` that are, and which of them bear a congestion mark; None: none does."""
+        # Most come from one sender, with the same headers as many before.
+        headers = frames[:, 12:HEADERS]
+        alike = len(frames) == 1 or bool((headers == headers[0]).all())
+        first = headers[0].tobytes()
+        alike = alike and first.endswith(b"\0\0")  # no UDP checksum: nothing else has to be looked at
+        if alike and (marked := self._seen.get(first)) is not None:
+            return frames, np.ones(len(frames), np.bool_) if marked else None
+        ours = frames[self._ours(frames)]
+        if not len(ours):
+            return ours, None
+        marks = ours[:, 15] & _CONGESTION == _CONGESTION
+        if alike:
+            self._seen[first] = bool(marks[0])
+        return ours, marks if marks.any() else None
+
+    def _ours(self, frames: Frames) -> NDArray[np.bool_]:
+        if frames.shape[1] < HEADERS:
+            return np.zeros(len(frames), np.bool_)
+        right = _word_sums(frames[:, 14:34]) % 0xFFFF == 0
+        if frames[:, 40:HEADERS].any():
+            total = _word_sums(frames[:, 26:]) + _word_sums(frames[:, 38:40]) + 17  # with the pseudo-header
+            right &= (total % 0xFFFF == 0) | ~frames[:, 40:HEADERS].any(axis=1)
+        return np.asarray((frames[:, self._places] == self._expected).all(axis=1) & right)
+
+
+class Flow:
+    """Ethernet, IPv4 and UDP from a host by its leaf to an address. The UDP checksum is 0 (RFC 768): a link that
+    corrupts a frame writes it first (topologies/virtual/corruption.py).
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        gateway_mac: str,
+        destination: IPv4Address,
+        source_port: int,
+        destination_port: int,
+        ecn: int = 0,
+    ) -> None:
+        self._ethernet = _mac(gateway_mac) + _mac(host.mac) + b"\x08\x00"
+        self._addresses = host.ip.packed + destination.packed
+        self._ports = source_port.to_bytes(2, "big") + destination_port.to_bytes(2, "big")
+        self._ecn = ecn
+        self._made: dict[int, NDArray[np.uint8]] = {}
+
+    def frames(self, datagrams: NDArray[np.uint8]) -> Frames:
+        """The datagrams [m, size] in frames."""
+        count, size = datagrams.shape
+        headers = self._made.get(size)
+        if headers is None:
+            headers = self._made[size] = self._make(size)
+        frames = np.empty((count, HEADERS + size), np.uint8)
+        frames[:, :HEADERS] = headers
+        frames[:, HEADERS:] = datagrams
+        return frames
+
+    def _make(self, size: int) -> NDArray[np.uint8]:
+        length = (28 + size).to_bytes(2, "big")
+        ip = bytearray(bytes([0x45, self._ecn]) + length + b"\x00\x00\x40\x00\x40\x11\x00\x00")
+        ip += self._addresses
+        words = sum(int.from_bytes(ip[i : i + 2], "big") for i in range(0, 20, 2))
+        words = (words & 0xFFFF) + (words >> 16)
+        ip[10:12] = (0xFFFF - words).to_bytes(2, "big")
+        udp = self._ports + (8 + size).to_bytes(2, "big") + b"\x00\x00"
+        return np.frombuffer(self._ethernet + bytes(ip) + udp, np.uint8)
+
+
+def _word_sums(rows: Frames) -> NDArray[np.int64]:
+    """Of the 16-bit words in each row; an odd last byte is a word's first."""
+    even = np.pad(rows, ((0, 0), (0, rows.shape[1] % 2)))
+    return np.asarray(even.view(">u2").sum(axis=1, dtype=np.int64))
+
+
+def _mac(text: str) -> bytes:
+    return bytes.fromhex(text.replace(":", ""))

@@ -1,0 +1,1 @@
+"""All-reduce between hosts: schedules, and what carries them."""

@@ -1,0 +1,334 @@
+"""All-reduce between hosts over datagrams, without sockets or clock: a schedule over the reliable transport."""
+
+from collections import deque
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers import collective
+from workers.collective import CollectiveError, HostBasedAlgorithm, StallError, Statistics, Transport
+from workers.host_based.schedules import CHUNK, Piece, Progress, schedule
+from workers.host_based.transport import (
+    ACK,
+    DATA,
+    HEADER,
+    HEADER_BYTES,
+    NAK,
+    PAYLOAD,
+    Ends,
+    Receiver,
+    Sender,
+    StreamCounts,
+    open_stream,
+    packet_numbers,
+)
+from workers.recovery import Recovery
+
+MOST_WORKERS = 1 << 16  # ranks have 16 bits
+_ELEMENT = 4
+_LEAST_SHARE = 8  # packets that a stream may send when it has its turn, if the window has room for them
+_ENDS = 10  # bytes of a header that say which kind it is, and of which stream
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One worker's place in a group that all-reduces between hosts; the rest is the same for all of them.
+
+    window: most packets outstanding of one worker, over all its streams: what a host's link holds, and its queue.
+    shards, chunk: see schedules.schedule(). session: any number of 32 bits that tells this group's datagrams from those
+    of others.
+    """
+
+    rank: int
+    workers: int
+    algorithm: HostBasedAlgorithm = "ring"
+    transport: Transport = "selective-repeat"
+    shards: int | None = None
+    window: int = 256
+    chunk: int = CHUNK
+    session: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.workers <= MOST_WORKERS:
+            raise ValueError(f"workers must be from 1 to {MOST_WORKERS}, not {self.workers}")
+        if not 0 <= self.rank < self.workers:
+            raise ValueError(
+                f"rank must be from 0 to {self.workers - 1} with {self.workers} workers, not {self.rank}"
+            )
+        if self.window < 1:
+            raise ValueError(f"window must be at least 1, not {self.window}")
+
+
+@dataclass(slots=True)
+class HostBasedStatistics(Statistics):
+    """Running totals of one worker; see StreamCounts for the last."""
+
+    datagrams_sent: int = 0
+    datagrams_received: int = 0
+    streams: StreamCounts = field(default_factory=StreamCounts)
+
+
+class Outgoing(NamedTuple):
+    """Datagrams [m, size] for one peer."""
+
+    peer: int
+    datagrams: NDArray[np.uint8]
+
+
+class _Peer:
+    """The streams to and from another rank, and what has come from it that must wait."""
+
+    def __init__(self, sender: Sender, receiver: Receiver) -> None:
+        self.sender = sender
+        self.receiver = receiver
+        self.waiting: deque[NDArray[np.uint8]] = deque()  # payloads, in order
+        self.offset = 0  # elements of the piece that arrives that are dealt with
+
+
+class HostBasedWorker:
+    """A Participant of a group of hosts.
+
+    Any number of all-reduces, one after the other. It has finished when it has the sum and all that it sent has been
+    acknowledged: only then may the array change. After that it must go on to answer datagrams, since the
+    acknowledgements that others wait for may have been lost.
+    """
+
+    def __init__(self, group: Group, recovery: Recovery | None = None) -> None:
+        self.group = group
+        self.statistics = HostBasedStatistics()
+        self._recovery = recovery or Recovery()
+        self._peers: dict[int, _Peer] = {}
+        # Peers with something to send, or unacknowledged, in the order in which they are served.
+        self._busy: dict[int, Sender] = {}
+        self._answering: set[int] = set()  # peers that are owed an acknowledgement
+        self._progress: Progress | None = None
+        self._buffer = np.zeros(0, np.float32)
+        self._result: NDArray[np.float32] | None = None
+        self._heard = 0.0  # when something new arrived last
+
+    # -- one all-reduce --------------------------------------------------------------------------------------
+
+    def start(self, x: NDArray[np.float32], now: float, out: NDArray[np.float32] | None = None) -> None:
+        """See Participant. TypeError, ValueError: nothing was sent and the worker can go on."""
+        if not self.finished:
+            raise CollectiveError(f"the all-reduce before has not finished: {self.outstanding(now)}")
+        flat = collective.flat_input(x)
+        self._buffer = collective.flat_output(x, out)
+        if not np.may_share_memory(self._buffer, flat) or self._buffer.ctypes.data != flat.ctypes.data:
+            np.copyto(self._buffer, flat)
+        self._result = self._buffer.reshape(x.shape)
+        group = self.group
+        self._progress = Progress(
+            schedule(
+                group.algorithm, group.rank, group.workers, flat.size, chunk=group.chunk, shards=group.shards
+            )
+        )
+        self._heard = now
+        self._advance()
+
+    @property
+    def finished(self) -> bool:
+        """Whether the sum is there and all that was sent has been acknowledged."""
+        progress = self._progress
+        return progress is None or not (progress.awaiting or progress.sending or self._busy)
+
+    def finish(self) -> NDArray[np.float32]:
+        """See Participant."""
+        if self._result is None or not self.finished:
+            raise CollectiveError("no all-reduce has finished")
+        result, self._result = self._result, None
+        self._progress = None
+        self.statistics.all_reduces += 1
+        return result
+
+    # -- datagrams -------------------------------------------------------------------------------------------
+
+    def receive(
+        self, datagrams: NDArray[np.uint8], now: float, marked: NDArray[np.bool_] | None = None
+    ) -> None:
+        """Take a batch [m, size]; `marked`: which came with a congestion mark."""
+        count, size = datagrams.shape
+        statistics = self.statistics
+        statistics.datagrams_received += count
+        statistics.bytes_received += datagrams.size
+        if size < HEADER_BYTES:
+            statistics.streams.ignored["malformed"] += count
+            return
+        ends = datagrams[:, :_ENDS]
+        if count == 1 or (ends == ends[0]).all():
+            self._take(datagrams, 0 if marked is None else int(np.count_nonzero(marked)), now)
+            return
+        # From several peers, or of several kinds: each by itself, in its order.
+        keys = np.ascontiguousarray(ends).view(f"V{_ENDS}")[:, 0]
+        _, groups = np.unique(keys, return_inverse=True)
+        order = np.argsort(groups, kind="stable")
+        for edge in pairwise(np.flatnonzero(np.diff(groups[order], prepend=-1, append=-1)).tolist()):
+            part = order[slice(*edge)]
+            self._take(datagrams[part], 0 if marked is None else int(np.count_nonzero(marked[part])), now)
+
+    def datagrams_to_send(self, now: float) -> list[Outgoing]:
+        """See Participant: acknowledgements, then data."""
+        outgoing = []
+        for peer in sorted(self._answering):
+            answer = self._peers[peer].receiver.answer()
+            if answer is not None:
+                outgoing.append(Outgoing(peer, answer))
+        self._answering.clear()
+        if not self.finished and now >= self._heard + self._recovery.give_up:
+            raise StallError(self.outstanding(now))
+        room = self.group.window - sum(sender.outstanding for sender in self._busy.values())
+        busy = list(self._busy.items())
+        for left, (peer, sender) in zip(range(len(busy), 0, -1), busy, strict=True):
+            share = max(min(room, max(-(-room // left), _LEAST_SHARE)), 0)
+            before = sender.outstanding
+            outgoing += [Outgoing(peer, batch) for batch in sender.datagrams(now, share)]
+            room -= sender.outstanding - before
+        if len(busy) > 1:  # the next time another one comes first
+            self._busy[busy[0][0]] = self._busy.pop(busy[0][0])
+        statistics = self.statistics
+        for _, batch in outgoing:
+            statistics.datagrams_sent += len(batch)
+            statistics.bytes_sent += batch.size
+        statistics.retransmissions = statistics.streams.retransmissions
+        return outgoing
+
+    def deadline(self) -> float | None:
+        """See Participant."""
+        if self.finished:
+            return None
+        deadlines = [sender.deadline() for sender in self._busy.values()]
+        return min([self._heard + self._recovery.give_up, *deadlines])
+
+    # -- receiving -------------------------------------------------------------------------------------------
+
+    def _take(self, datagrams: NDArray[np.uint8], marked: int, now: float) -> None:
+        """Datagrams from one peer, of one kind."""
+        group, ignored, count = self.group, self.statistics.streams.ignored, len(datagrams)
+        kind, source, destination, session, _, _ = HEADER.unpack(datagrams[0, :HEADER_BYTES].tobytes())
+        if session != group.session or destination != group.rank:
+            ignored["other session"] += count
+            return
+        if source >= group.workers or source == group.rank or kind not in (DATA, ACK, NAK):
+            ignored["malformed"] += count
+            return
+        peer = self._peer(source)
+        if kind != DATA:
+            for answer in datagrams:
+                number, seen = HEADER.unpack(answer[:HEADER_BYTES].tobytes())[-2:]
+                if peer.sender.acknowledge(kind, number, seen, answer[HEADER_BYTES:], now):
+                    self._heard = now
+            if peer.sender.done:
+                self._busy.pop(source, None)
+            return
+        if not HEADER_BYTES < datagrams.shape[1] <= HEADER_BYTES + PAYLOAD:
+            ignored["malformed"] += count
+            return
+        self._answering.add(source)
+        arrived = peer.receiver.accept(packet_numbers(datagrams), datagrams[:, HEADER_BYTES:], marked)
+        if not arrived:
+            return
+        self._heard = now
+        applied = False
+        for payloads in arrived:
+            rest = self._apply(source, peer, payloads) if not peer.waiting else payloads
+            applied |= len(rest) < len(payloads)
+            if len(rest):
+                peer.waiting.append(rest.copy())
+        if applied:
+            self._advance()
+
+    def _peer(self, rank: int) -> _Peer:
+        peer = self._peers.get(rank)
+        if peer is None:
+            group = self.group
+            ends = Ends(group.rank, rank, group.session)
+            counts = self.statistics.streams
+            streams = open_stream(group.transport, ends, group.window, self._recovery, counts)
+            peer = self._peers[rank] = _Peer(*streams)
+        return peer
+
+    # -- the array -------------------------------------------------------------------------------------------
+
+    def _advance(self) -> None:
+        """Deal with what waited, and send what may go, until nothing more may."""
+        progress = self._progress
+        if progress is None:
+            return
+        moved = True
+        while moved:
+            moved = False
+            for rank, peer in self._peers.items():
+                while peer.waiting:
+                    payloads = peer.waiting.popleft()
+                    rest = self._apply(rank, peer, payloads)
+                    moved |= len(rest) < len(payloads)
+                    if len(rest):
+                        peer.waiting.appendleft(rest)
+                        break
+        data = self._buffer.view(np.uint8)
+        for rank in progress.sending:
+            while (piece := progress.next_send(rank)) is not None:
+                sender = self._peer(rank).sender
+                sender.write(data[piece.start * _ELEMENT : piece.stop * _ELEMENT])
+                self._busy[rank] = sender
+
+    def _apply(self, rank: int, peer: _Peer, payloads: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Add packets from `rank` to the array, or put them there; those that must wait."""
+        progress = self._progress
+        if progress is None:
+            return payloads
+        size = payloads.shape[1]
+        while len(payloads) and (piece := progress.receiving(rank)) is not None:
+            first = piece.start + peer.offset
+            count, expected = self._packets_of(piece, peer.offset)
+            if size != expected:
+                raise CollectiveError(
+                    f"{self._who()}: rank {rank} sent {size} bytes where {expected} were to come; "
+                    "does it sum an array of another size?"
+                )
+            count = min(count, len(payloads))
+            values = payloads[:count].view(np.float32)
+            part = self._buffer[first : first + values.size].reshape(values.shape)
+            if piece.reduce:
+                part += values
+            else:
+                part[:] = values
+            payloads = payloads[count:]
+            peer.offset += values.size
+            if first + values.size == piece.stop:
+                peer.offset = 0
+                progress.received(rank)
+        return payloads
+
+    @staticmethod
+    def _packets_of(piece: Piece, offset: int) -> tuple[int, int]:
+        """The next packets of a piece that are of one size: how many, and of how many bytes."""
+        left = (piece.stop - piece.start - offset) * _ELEMENT
+        return (left // PAYLOAD, PAYLOAD) if left >= PAYLOAD else (1, left)
+
+    # -- explaining ------------------------------------------------------------------------------------------
+
+    def outstanding(self, now: float) -> str:
+        """What the worker waits for, and since when nothing new has come."""
+        awaiting = self._progress.awaiting if self._progress else []
+        waits = []
+        if awaiting:
+            waits.append(f"data from {_ranks(awaiting)}")
+        if self._busy:
+            waits.append(f"acknowledgements from {_ranks(sorted(self._busy))}")
+        return (
+            f"{self._who()}, all-reduce {self.statistics.all_reduces + 1}: awaiting "
+            f"{' and '.join(waits) or 'nothing'}; nothing new for {now - self._heard:.3g} s"
+        )
+
+    def _who(self) -> str:
+        return f"{self.group.algorithm} rank {self.group.rank} of {self.group.workers}"
+
+
+def _ranks(ranks: list[int]) -> str:
+    shown = ", ".join(map(str, ranks[:8]))
+    more = f" and {len(ranks) - 8} more" if len(ranks) > 8 else ""
+    return f"rank{'s' if len(ranks) > 1 else ''} {shown}{more}"

@@ -1,0 +1,395 @@
+"""All-reduce between hosts over TCP: a schedule on a connection for each two ranks that exchange something."""
+
+import contextlib
+import select
+import socket
+import struct
+import time
+from collections import deque
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.collective import (
+    CollectiveError,
+    HostBasedAlgorithm,
+    StallError,
+    Statistics,
+    flat_input,
+    flat_output,
+)
+from workers.host_based.schedules import Piece, Progress, peers, schedule
+
+# Sent once on each connection by the higher rank: magic, rank, number of workers.
+_HELLO = struct.Struct("!4sII")
+_MAGIC = b"sum1"
+# Sent before each all-reduce's data: its number and elements, so that workers who disagree find out.
+_HEADER = struct.Struct("!QQ")
+
+_ELEMENT = 4
+_CHUNK = 64 << 10  # elements a piece: as much is received at once
+_RETRY = 0.05  # seconds between attempts to connect
+_TOTAL_RETRANSMISSIONS = 100  # byte offset of tcpi_total_retrans in struct tcp_info (linux/tcp.h)
+
+
+@dataclass(frozen=True, slots=True)
+class TcpConfig:
+    """addresses: (IPv4 address, TCP port) where each rank listens, by rank. Times in seconds.
+
+    shards: of the parameter server (see schedules.schedule()). connect_timeout: for the peers to come up. give_up: an
+    all-reduce in which no byte moves for so long fails.
+    """
+
+    rank: int
+    addresses: tuple[tuple[str, int], ...]
+    algorithm: HostBasedAlgorithm = "ring"
+    shards: int | None = None
+    connect_timeout: float = 30.0
+    give_up: float = 30.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.rank < len(self.addresses):
+            raise ValueError(
+                f"rank must be from 0 to {len(self.addresses) - 1}, one for each address, not {self.rank}"
+            )
+
+
+class TcpAllReduce:
+    """A Collective over TCP connections to the peers, made on construction.
+
+    CollectiveError: a peer did not come up in time, or is not the one expected. OSError: cannot listen.
+
+    Every worker gets the same sum in every run (see summation.py).
+    """
+
+    def __init__(self, config: TcpConfig) -> None:
+        self.config = config
+        self._statistics = Statistics()
+        self._workers = len(config.addresses)
+        self._destinations, self._sources = peers(config.algorithm, config.rank, self._workers, config.shards)
+        # A piece each: several sources may be in the middle of one.
+        self._scratch = {peer: np.empty(_CHUNK, np.float32) for peer in self._sources}
+        self._sockets: dict[int, socket.socket] | None = self._connect()
+
+    # -- connections
+
+    def _connect(self) -> dict[int, socket.socket]:
+        """To each peer: the higher rank of two connects to the lower."""
+        deadline = time.monotonic() + self.config.connect_timeout
+        rank = self.config.rank
+        ranks = {*self._destinations, *self._sources}
+        connections: dict[int, socket.socket] = {}
+        with contextlib.ExitStack() as failed:
+            with socket.create_server(self.config.addresses[rank], backlog=self._workers) as listener:
+                for peer in sorted(peer for peer in ranks if peer < rank):
+                    connections[peer] = failed.enter_context(self._connect_to(peer, deadline))
+                    connections[peer].sendall(_HELLO.pack(_MAGIC, rank, self._workers))
+                while awaited := {peer for peer in ranks if peer > rank} - connections.keys():
+                    peer, connection = self._accept(listener, awaited, deadline)
+                    connections[peer] = failed.enter_context(connection)
+            for connection in connections.values():
+                connection.setblocking(False)
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            failed.pop_all()
+        return connections
+
+    def _connect_to(self, peer: int, deadline: float) -> socket.socket:
+        address = self.config.addresses[peer]
+        while True:
+            left = deadline - time.monotonic()
+            try:
+                return socket.create_connection(address, timeout=max(left, _RETRY))
+            except OSError as error:
+                if left <= 0:
+                    raise CollectiveError(
+                        f"{self._who()}: rank {peer} does not answer at {address[0]}:{address[1]} "
+                        f"after {self.config.connect_timeout:g} s: {error}"
+                    ) from error
+                time.sleep(_RETRY)
+
+    def _accept(
+        self, listener: socket.socket, awaited: set[int], deadline: float
+    ) -> tuple[int, socket.socket]:
+        listener.settimeout(max(deadline - time.monotonic(), _RETRY))
+        names = _ranks(awaited)
+        try:
+            connection, address = listener.accept()
+        except TimeoutError as error:
+            raise CollectiveError(
+                f"{self._who()}: {names} did not connect within {self.config.connect_timeout:g} s"
+            ) from error
+        try:
+            connection.settimeout(max(deadline - time.monotonic(), _RETRY))
+            hello = connection.recv(_HELLO.size, socket.MSG_WAITALL)
+            magic, peer, workers = _HELLO.unpack(hello) if len(hello) == _HELLO.size else (b"", -1, 0)
+            if magic != _MAGIC or peer not in awaited or workers != self._workers:
+                raise CollectiveError(
+                    f"{self._who()}: {address[0]} connected and is not {names} of {self._workers}; "
+                    "do all workers have the same algorithm and the same addresses in the same order?"
+                )
+        except BaseException:
+            connection.close()
+            raise
+        return peer, connection
+
+    def _who(self) -> str:
+        return f"{self.config.algorithm} rank {self.config.rank} of {self._workers}"
+
+    # -- the collective
+
+    @property
+    def statistics(self) -> Statistics:
+        """Totals so far; retransmissions are TCP's, in segments."""
+        if self._sockets is not None:
+            self._statistics.retransmissions = sum(map(_tcp_retransmissions, self._sockets.values()))
+        return self._statistics
+
+    def all_reduce(
+        self, x: NDArray[np.float32], out: NDArray[np.float32] | None = None
+    ) -> NDArray[np.float32]:
+        """Sum of `x` over all workers; see Collective.
+
+        StallError: no byte moved for `give_up` seconds. CollectiveError: a peer is gone, or sums another size. After
+        either this end is closed.
+        """
+        flat = flat_input(x)
+        result = flat_output(x, out)
+        if self._sockets is None:
+            raise CollectiveError(f"{self._who()} is closed")
+        np.copyto(result, flat)
+        try:
+            self._exchange(result, self._sockets)
+        except BaseException:
+            self.close()  # the streams are out of step now
+            raise
+        self._statistics.all_reduces += 1
+        return result.reshape(x.shape)
+
+    def close(self) -> None:
+        """Close all connections."""
+        if self._sockets is not None:
+            self._statistics.retransmissions = self.statistics.retransmissions
+            for connection in self._sockets.values():
+                connection.close()
+        self._sockets = None
+
+    def __enter__(self) -> Self:
+        """Nothing: the connections are made already."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close all connections."""
+        self.close()
+
+    # -- one all-reduce
+
+    def _exchange(self, result: NDArray[np.float32], sockets: dict[int, socket.socket]) -> None:
+        """Sum `result` in place."""
+        config = self.config
+        header = _HEADER.pack(self._statistics.all_reduces, result.size)
+        progress = Progress(
+            schedule(
+                config.algorithm,
+                config.rank,
+                self._workers,
+                result.size,
+                chunk=_CHUNK,
+                shards=config.shards,
+            )
+        )
+        outgoing = {peer: _Outgoing(sockets[peer], header, result) for peer in self._destinations}
+        incoming = [
+            _Incoming(peer, sockets[peer], header, progress, result, scratch)
+            for peer, scratch in self._scratch.items()
+        ]
+        while True:
+            moved = 0
+            for peer in progress.sending:
+                while (piece := progress.next_send(peer)) is not None:
+                    outgoing[peer].add(piece)
+            try:
+                for sender in outgoing.values():
+                    moved += sender.move()
+                for receiver in incoming:
+                    moved += receiver.move()
+            except (ConnectionError, _OutOfStepError) as error:
+                raise CollectiveError(
+                    f"{self._who()}: {error}; {self._describe(outgoing, incoming)}"
+                ) from error
+            if moved:
+                continue
+            reading = [receiver.connection for receiver in incoming if receiver.ready]
+            writing = [sender.connection for sender in outgoing.values() if not sender.done]
+            if not (reading or writing):
+                break
+            if not _wait(reading, writing, config.give_up):
+                raise StallError(
+                    f"{self._who()}: no byte moved for {config.give_up:g} s; "
+                    f"{self._describe(outgoing, incoming)}"
+                )
+        self._statistics.bytes_sent += sum(sender.sent for sender in outgoing.values())
+        self._statistics.bytes_received += sum(receiver.received for receiver in incoming)
+
+    def _describe(self, outgoing: "dict[int, _Outgoing]", incoming: "list[_Incoming]") -> str:
+        sending = {peer for peer, sender in outgoing.items() if not sender.done}
+        awaiting = {receiver.peer for receiver in incoming if not receiver.done}
+        waits = [
+            f"{what} {_ranks(ranks)}"
+            for what, ranks in (("sending to", sending), ("awaiting", awaiting))
+            if ranks
+        ]
+        return f"all-reduce {self._statistics.all_reduces + 1}: {', '.join(waits)}"
+
+
+def _ranks(ranks: set[int]) -> str:
+    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, sorted(ranks)))}"
+
+
+def _wait(reading: list[socket.socket], writing: list[socket.socket], seconds: float) -> bool:
+    """Until one of them is ready: True."""
+    poll = select.poll()
+    events = dict.fromkeys(reading, select.POLLIN)
+    for connection in writing:
+        events[connection] = events.get(connection, 0) | select.POLLOUT
+    for connection, mask in events.items():
+        poll.register(connection, mask)
+    return bool(poll.poll(seconds * 1000))
+
+
+def _tcp_retransmissions(connection: socket.socket) -> int:
+    information = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TOTAL_RETRANSMISSIONS + 4)
+    return int(struct.unpack_from("=I", information, _TOTAL_RETRANSMISSIONS)[0])
+
+
+class _OutOfStepError(Exception):
+    """A peer is in another all-reduce."""
+
+
+class _Outgoing:
+    """The stream to a peer: a header, then pieces as they are added."""
+
+    def __init__(self, connection: socket.socket, header: bytes, result: NDArray[np.float32]) -> None:
+        self.connection = connection
+        self.sent = 0
+        self._header = memoryview(header)
+        self._bytes = result.data.cast("B")
+        self._ranges: deque[list[int]] = deque()  # of bytes of the array
+
+    @property
+    def done(self) -> bool:
+        """Whether all that was added is sent."""
+        return not self._header and not self._ranges
+
+    def add(self, piece: Piece) -> None:
+        """Send `piece` after what was added before; with it in one call where it follows on it."""
+        start, stop = piece.start * _ELEMENT, piece.stop * _ELEMENT
+        if self._ranges and self._ranges[-1][1] == start:
+            self._ranges[-1][1] = stop
+        else:
+            self._ranges.append([start, stop])
+
+    def move(self) -> int:
+        """Send what the socket takes; how many bytes."""
+        before = self.sent
+        with contextlib.suppress(BlockingIOError):
+            while self._header:
+                count = self.connection.send(self._header)
+                self._header = self._header[count:]
+                self.sent += count
+            while self._ranges:
+                part = self._ranges[0]
+                count = self.connection.send(self._bytes[part[0] : part[1]])
+                part[0] += count
+                self.sent += count
+                if part[0] == part[1]:
+                    self._ranges.popleft()
+        return self.sent - before
+
+
+class _Incoming:
+    """The stream from a peer: the same header, then pieces to add or to keep."""
+
+    def __init__(
+        self,
+        peer: int,
+        connection: socket.socket,
+        header: bytes,
+        progress: Progress,
+        result: NDArray[np.float32],
+        scratch: NDArray[np.float32],
+    ) -> None:
+        self.peer = peer
+        self.connection = connection
+        self.received = 0
+        self._header = header
+        self._progress = progress
+        self._result = result
+        self._bytes = result.data.cast("B")
+        self._scratch = scratch
+        self._scratch_bytes = scratch.data.cast("B")
+        self._offset = 0  # bytes of the piece that have come
+
+    @property
+    def done(self) -> bool:
+        """Whether all has come."""
+        return self.received >= len(self._header) and self.peer not in self._progress.awaiting
+
+    @property
+    def ready(self) -> bool:
+        """Whether what comes next may be dealt with."""
+        return self.received < len(self._header) or self._progress.receiving(self.peer) is not None
+
+    def move(self) -> int:
+        """Receive once and deal with it; how many bytes, 0 if there were none."""
+        try:
+            if self.received < len(self._header):
+                count = self._check_header()
+            elif (piece := self._progress.receiving(self.peer)) is None:
+                return 0
+            else:
+                count = self._add(piece) if piece.reduce else self._keep(piece)
+        except BlockingIOError:
+            return 0
+        if not count:
+            raise ConnectionError(f"rank {self.peer} closed the connection")
+        self.received += count
+        return count
+
+    def _check_header(self) -> int:
+        data = self.connection.recv(len(self._header) - self.received)
+        if data != self._header[self.received : self.received + len(data)]:
+            raise _OutOfStepError(
+                f"rank {self.peer} sums an array of another size, or is in another all-reduce"
+            )
+        return len(data)
+
+    def _add(self, piece: Piece) -> int:
+        count = self.connection.recv_into(self._scratch_bytes[self._offset : self._size(piece)])
+        first, last = self._offset // _ELEMENT, (self._offset + count) // _ELEMENT
+        self._result[piece.start + first : piece.start + last] += self._scratch[first:last]
+        self._advance(piece, count)
+        return count
+
+    def _keep(self, piece: Piece) -> int:
+        start = piece.start * _ELEMENT
+        count = self.connection.recv_into(self._bytes[start + self._offset : start + self._size(piece)])
+        self._advance(piece, count)
+        return count
+
+    def _advance(self, piece: Piece, count: int) -> None:
+        before = self._offset // _ELEMENT
+        self._offset += count
+        if self._offset < self._size(piece):
+            self._progress.advanced(self.peer, self._offset // _ELEMENT - before)
+            return
+        self._offset = 0
+        self._progress.received(self.peer)
+
+    @staticmethod
+    def _size(piece: Piece) -> int:
+        return (piece.stop - piece.start) * _ELEMENT

@@ -1,0 +1,131 @@
+"""All-reduce between hosts over UDP: a schedule over the reliable transport, a socket for each peer."""
+
+import math
+import select
+import time
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.host_based.algorithm import Group, HostBasedStatistics, HostBasedWorker
+from workers.host_based.schedules import peers
+from workers.host_based.transport import HEADER_BYTES, PAYLOAD
+from workers.recovery import Recovery
+from workers.udp import UdpSocket
+
+MOST_SEGMENTS = 65507 // (HEADER_BYTES + PAYLOAD)
+# Seconds of silence after which nobody is taken to wait for an acknowledgement any more.
+_LINGER = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class UdpGroupConfig:
+    """addresses: (IPv4 address, first UDP port) by rank; for a peer a rank has the port of the peer's rank after that.
+
+    segments, offload: see udp.InNetworkConfig.
+    """
+
+    group: Group
+    addresses: tuple[tuple[str, int], ...]
+    segments: int = MOST_SEGMENTS
+    offload: bool = True
+    recovery: Recovery = field(default_factory=Recovery)
+
+    def __post_init__(self) -> None:
+        if len(self.addresses) != self.group.workers:
+            raise ValueError(
+                f"there must be an address for each of {self.group.workers} workers, not {len(self.addresses)}"
+            )
+        if not 1 <= self.segments <= MOST_SEGMENTS:
+            raise ValueError(f"segments must be from 1 to {MOST_SEGMENTS}, not {self.segments}")
+
+
+class UdpAllReduce:
+    """A Collective between hosts over UDP. OSError: see udp.UdpSocket.
+
+    Between all-reduces nobody answers: a peer whose last acknowledgement was lost waits for the next one, or for
+    close(), which goes on to answer until all is quiet.
+    """
+
+    def __init__(self, config: UdpGroupConfig) -> None:
+        self.config = config
+        group = config.group
+        self.worker = HostBasedWorker(group, config.recovery)
+        self._sockets: dict[int, UdpSocket] = {}
+        self._by_descriptor: dict[int, UdpSocket] = {}
+        self._poll = select.poll()
+        destinations, sources = peers(group.algorithm, group.rank, group.workers, group.shards)
+        try:
+            for peer in sorted({*destinations, *sources}):
+                self._open(peer)
+        except BaseException:
+            self._close()
+            raise
+
+    def _open(self, peer: int) -> None:
+        own, other = self.config.addresses[self.config.group.rank], self.config.addresses[peer]
+        udp_socket = UdpSocket(
+            (own[0], own[1] + peer),
+            (other[0], other[1] + self.config.group.rank),
+            segments=self.config.segments,
+            offload=self.config.offload,
+        )
+        self._sockets[peer] = self._by_descriptor[udp_socket.fileno()] = udp_socket
+        self._poll.register(udp_socket, select.POLLIN)
+
+    @property
+    def statistics(self) -> HostBasedStatistics:
+        """Totals so far."""
+        return self.worker.statistics
+
+    def all_reduce(
+        self, x: NDArray[np.float32], out: NDArray[np.float32] | None = None
+    ) -> NDArray[np.float32]:
+        """Sum of `x` over all workers; see Collective. StallError: nothing new came for too long."""
+        worker = self.worker
+        worker.start(x, time.monotonic(), out)
+        while True:
+            self._send()
+            if worker.finished:
+                return worker.finish()
+            deadline = worker.deadline()
+            assert deadline is not None
+            self._receive(deadline - time.monotonic())
+
+    def _send(self) -> None:
+        for peer, batch in self.worker.datagrams_to_send(time.monotonic()):
+            self._sockets[peer].send(batch)
+
+    def _receive(self, timeout: float) -> bool:
+        """Take what has arrived, or arrives within `timeout` seconds; whether anything did."""
+        ready = self._poll.poll(math.ceil(max(timeout, 0) * 1000))
+        for descriptor, _ in ready:
+            for batch in self._by_descriptor[descriptor].receive(0):
+                self.worker.receive(batch, time.monotonic())
+        return bool(ready)
+
+    def close(self) -> None:
+        """Answer until all is quiet, and release the ports."""
+        try:
+            while self._sockets and self._receive(_LINGER):
+                self._send()
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        for udp_socket in self._sockets.values():
+            udp_socket.close()
+        self._sockets = {}
+
+    def __enter__(self) -> Self:
+        """Nothing: the sockets are open already."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Release the ports."""
+        self.close()
