@@ -9,7 +9,7 @@ tests=.
 set --
 if [ "$(systemd-detect-virt)" != kvm ]; then # emulated, so 10 to 20 times slower
     limit=5400
-    tests="tests/topologies tests/controller tests/experiments/test_live.py tests/p4switch/engine"
+    tests="tests/topologies tests/controller tests/experiments/live/test_run.py tests/p4switch/engine"
     set -- --workers 4 --leaves 2 --spines 1
 fi
 

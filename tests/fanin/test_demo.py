@@ -14,7 +14,7 @@ from experiments.demo import Demo
 from experiments.live.crew import RunError
 from experiments.results.summary import Run
 from fanin.cli import app
-from tests.experiments.test_results import BARE, CURVE, RING, RUN
+from tests.experiments.results.test_results import BARE, CURVE, RING, RUN
 from tests.fanin.conftest import Fanin
 
 RUNS = [RUN, RING, BARE, replace(BARE, algorithm="ring")]

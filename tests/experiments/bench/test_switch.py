@@ -17,8 +17,8 @@ from experiments.bench.switch.errors import BenchError
 from experiments.bench.switch.native import bare
 from experiments.bench.switch.tables import TABLE, Routes, switch
 
-SESSION = Path(__file__).with_name("bench_switch_session.py")
-ROOT = Path(__file__).parents[2]
+SESSION = Path(__file__).with_name("switch_session.py")
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.live

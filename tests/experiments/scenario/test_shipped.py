@@ -13,7 +13,7 @@ from experiments.scenario.settings import setting_columns
 from experiments.sweep import run_points
 from tests.experiments.test_sweep import Watch
 
-FOLDER = Path(__file__).parents[2] / "scenarios"
+FOLDER = Path(__file__).parents[3] / "scenarios"
 SCENARIOS = sorted(FOLDER.rglob("*.toml"))
 
 
