@@ -125,19 +125,15 @@ class Outstanding:
         least, most = self.sent
         times = f"{most} times" if least == most else f"{least} to {most} times"
         hint = (
-            ""
-            if self.accepted
-            else (
-                "; no result has come at all: either another worker is not there, or it called with a vector of another "
-                "length (then the switches count drops of the reason MISMATCH)"
-            )
+            "; no result has come at all: either another worker is not there, or it called with a vector of "
+            "another length (then the switches count drops of the reason MISMATCH)"
         )
         return (
             f"rank {lease.rank} of {lease.workers}, lease {lease.id}, all-reduce {self.all_reduce} "
             f"({self.elements} elements): "
             f"{count} of {self.total} results missing, awaiting "
             f"{'exponents' if self.announcing else 'sums'} of chunks {shown}{more}, each sent {times}, "
-            f"the first {self.waiting:.3g} s ago; nothing new for {self.silent:.3g} s{hint}"
+            f"the first {self.waiting:.3g} s ago; nothing new for {self.silent:.3g} s{'' if self.accepted else hint}"
         )
 
     def _slot(self, chunk: int) -> int:
