@@ -6,23 +6,23 @@ import os
 
 import typer
 
-from fanin.bench import bench
-from fanin.clean import clean
-from fanin.compile import compile_program
-from fanin.demo import demo
-from fanin.diff import diff
-from fanin.doctor import doctor
-from fanin.fuzz import fuzz
-from fanin.link import link
-from fanin.plot import plot
-from fanin.run import run
-from fanin.shell import execute, shell
-from fanin.soak import soak
-from fanin.stf import stf
-from fanin.sweep import sweep
-from fanin.trace import trace
-from fanin.up import up
-from fanin.validate import validate
+from fanin.verbs.bench import bench
+from fanin.verbs.clean import clean
+from fanin.verbs.compile import compile_program
+from fanin.verbs.demo import demo
+from fanin.verbs.diff import diff
+from fanin.verbs.doctor import doctor
+from fanin.verbs.fuzz import fuzz
+from fanin.verbs.link import link
+from fanin.verbs.plot import plot
+from fanin.verbs.run import run
+from fanin.verbs.shell import execute, shell
+from fanin.verbs.soak import soak
+from fanin.verbs.stf import stf
+from fanin.verbs.sweep import sweep
+from fanin.verbs.trace import trace
+from fanin.verbs.up import up
+from fanin.verbs.validate import validate
 
 app = typer.Typer(
     name="fanin",

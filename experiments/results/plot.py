@@ -16,8 +16,8 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from experiments.results.figures import STYLE
-from experiments.results.measured import Row
 from experiments.results.files import columns_of
+from experiments.results.measured import Row
 from experiments.scenario.file import Plot
 from experiments.scenario.settings import KEYS
 

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import experiments.demo
-import fanin.demo
+import fanin.verbs.demo
 from experiments.demo import Demo
 from experiments.live.crew import RunError
 from experiments.results.summary import Run
@@ -24,7 +24,7 @@ RUNS = [RUN, RING, BARE, replace(BARE, algorithm="ring")]
 def measured(monkeypatch: pytest.MonkeyPatch) -> list[Run]:
     """What the demo, its network left out, will find."""
     runs = list(RUNS)
-    monkeypatch.setattr(fanin.demo, "enter", lambda: None)
+    monkeypatch.setattr(fanin.verbs.demo, "enter", lambda: None)
     monkeypatch.setattr(experiments.demo, "run_demo", lambda *_, **__: Demo(runs, CURVE))
     return runs
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fanin.link import _ways
+from fanin.verbs.link import _ways
 from tests.fanin.test_up import Up
 from topologies.errors import NetworkError
 from topologies.running import RunningNetwork, RunningSwitch

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from fanin.shell import Run
+from fanin.verbs.shell import Run
 from topologies.errors import NetworkError
 from topologies.running import find_network
 

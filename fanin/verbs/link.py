@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fanin.shell import Run
+from fanin.verbs.shell import Run
 from topologies.errors import NetworkError
 from topologies.running import RunningNetwork, find_network
 

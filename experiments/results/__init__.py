@@ -1,0 +1,1 @@
+"""Results: what was measured and checked, in files, tables and figures."""
