@@ -1,4 +1,5 @@
 # make demo: set everything up and run the main job.   make test: set everything up and pass the tests.
+# make test-fast: those without live networks, sanitizers and soak.
 # make test-vm: the demo and the live tests in a virtual machine with another kernel (docs/machines.md).
 
 PYTHON ?= python3
@@ -6,14 +7,20 @@ VENV ?= .venv
 KERNEL ?= 6.1
 DISTRIBUTION ?= bookworm
 
-.PHONY: demo test test-vm lint setup clean
+# A process for each core; live networks one after the other (tests/conftest.py).
+PYTEST = $(VENV)/bin/pytest -n logical --dist loadgroup
+
+.PHONY: demo test test-fast test-vm lint setup clean
 
 demo: setup
 	$(VENV)/bin/fanin demo
 
 test: setup lint
 	$(VENV)/bin/python -c 'from fanin.shell_environment import set_up; set_up()'
-	$(VENV)/bin/pytest
+	$(PYTEST) --durations 20
+
+test-fast: setup lint
+	$(PYTEST) -m 'not live and not slow'
 
 test-vm: setup
 	vm/test-vm.sh $(DISTRIBUTION) $(KERNEL) $(abspath $(VENV))/bin/pip

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from importlib.metadata import version as version_of
+from typing import Annotated
 
 import typer
 
@@ -26,7 +28,6 @@ from fanin.verbs.validate import validate
 
 app = typer.Typer(
     name="fanin",
-    help="In-network aggregation emulator and P4 testbed.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -49,6 +50,21 @@ app.command("soak")(soak)
 app.command("fuzz")(fuzz)
 app.command("validate")(validate)
 app.add_typer(bench, name="bench")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"fanin {version_of('fanin')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="show the version")
+    ] = False,
+) -> None:
+    """In-network aggregation emulator and P4 testbed."""
 
 
 def main() -> None:

@@ -20,6 +20,13 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # Live networks one after the other, in one process of pytest-xdist: they share the machine's time.
+    for item in items:
+        if item.get_closest_marker("live"):
+            item.add_marker(pytest.mark.xdist_group("live"))
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     for marker, tool in (("bmv2", BMV2), ("p4c", P4C)):
         if item.get_closest_marker(marker):
