@@ -171,7 +171,7 @@ class Controller:
             )
 
     async def register(self, switch: str, name: str) -> list[int]:
-        """All cells of a register, to look inside; not to be had from BMv2."""
+        """All cells of a register, to look inside; unavailable from BMv2."""
         return await self._connections[switch].read_register(name)
 
     async def _take(self, chunks: int) -> Identity:

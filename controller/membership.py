@@ -110,7 +110,7 @@ class JobService:
             line = await reader.readline()
             member = self._understand(line, writer)
         except (ValueError, RecursionError) as error:  # too long a line, too
-            raise _RefusedError(f"that is no request to join: {error}") from None
+            raise _RefusedError(f"that is not a request to join: {error}") from None
         await self._admit(member)
         try:
             self._gather(member)

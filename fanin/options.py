@@ -29,7 +29,7 @@ Captures = Annotated[
 
 
 def hosts_per_leaf(workers: int, leaves: int) -> int:
-    """How many workers each leaf has; typer.BadParameter if that is no whole number."""
+    """How many workers each leaf has; typer.BadParameter if that is not a whole number."""
     if workers % leaves:
         raise typer.BadParameter(
             f"{workers} workers do not spread evenly over {leaves} leaves", param_hint="--workers"

@@ -65,10 +65,10 @@ def compile_file(
         made = emit_json(program, graphs, str(path), reporter)
         return Compiled(made, emit_p4info(program, graphs), tuple(reporter.warnings))
     except RecursionError as failure:
-        raise error(_in_hand(failure, start), *TOO_DEEP) from None
+        raise error(_innermost_span(failure, start), *TOO_DEEP) from None
 
 
-def _in_hand(failure: RecursionError, otherwise: Span) -> Span:
+def _innermost_span(failure: RecursionError, otherwise: Span) -> Span:
     """The innermost piece of source that was being looked at when the stack was full."""
     for frame, _ in walk_tb(failure.__traceback__):
         spans = (getattr(value, "span", value) for value in frame.f_locals.values())

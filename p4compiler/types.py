@@ -237,7 +237,7 @@ class BlockInstance(Type):
 
 
 def width(type_: Type) -> int | None:
-    """Bits that a value takes in BMv2 (bool 1; error and plain enums 32); None for what is no scalar."""
+    """Bits that a value takes in BMv2 (bool 1; error and plain enums 32); None for what is not a scalar."""
     match type_:
         case Bits(width=bits):
             return bits

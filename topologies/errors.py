@@ -2,4 +2,4 @@
 
 
 class NetworkError(RuntimeError):
-    """A network that cannot be built, or whose switch is gone: the message says which part, and the mend."""
+    """A network that cannot be built, or whose switch is gone: the message says which part, and the fix."""

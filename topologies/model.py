@@ -25,7 +25,7 @@ Port = Annotated[int, Field(ge=0, le=LAST_PORT)]
 
 
 class TopologyError(ValueError):
-    """A network that cannot be: the message names the key at fault and the mend, a line for each."""
+    """An invalid topology: the message names the key at fault and the fix, a line for each."""
 
 
 class _Frozen(BaseModel):

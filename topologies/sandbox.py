@@ -28,7 +28,7 @@ _inside = False
 
 
 class SandboxError(RuntimeError):
-    """Namespaces are not to be had here: the message says why and what to type."""
+    """Namespaces are unavailable here: the message says why and what to type."""
 
 
 def inside() -> bool:
@@ -103,12 +103,12 @@ def check() -> None:
     reason = tried.stderr.strip() or f"unshare ended with status {tried.returncode}"
     if os.geteuid() == 0:
         raise SandboxError(f"no namespaces ({reason}): a container needs --privileged, or run outside of it")
-    mend = f"run it as root:\n  sudo {shlex.join([sys.executable, *sys.orig_argv[1:]])}"
+    fix = f"run it as root:\n  sudo {shlex.join([sys.executable, *sys.orig_argv[1:]])}"
     for name, forbids, allows in _SYSCTLS:
         value = Path("/proc/sys", *name.split("."))
         if value.exists() and value.read_text().strip() == forbids:
-            mend += f"\nor allow user namespaces:\n  sudo sysctl -w {name}={allows}"
-    raise SandboxError(f"no user namespaces here ({reason}); {mend}")
+            fix += f"\nor allow user namespaces:\n  sudo sysctl -w {name}={allows}"
+    raise SandboxError(f"no user namespaces here ({reason}); {fix}")
 
 
 def _set_up() -> None:

@@ -8,7 +8,7 @@ from the mean sees it and stops; one that does not cannot finish without it, sin
 import numpy as np
 from numpy.typing import NDArray
 
-_BITS = 15  # of a digit: the sum over quantization.MOST_WORKERS fits int32
+_BITS = 15  # of a digit: the sum over quantization.MAX_WORKERS fits int32
 
 
 class Agreement:

@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <time.h>
 
-enum { UDP_SEGMENT = 103, UDP_GRO = 104, MOST_MESSAGES = 64, MOST_ERRORS = 16 };
+enum { UDP_SEGMENT = 103, UDP_GRO = 104, MAX_MESSAGES = 64, MAX_ERRORS = 16 };
 
 /* Waking up takes long, so a wait begins with yielding the processor. The results of a vector that fits into the window
  * come together when the last worker has sent, which is worth SPIN_SHORT seconds. Those of a longer one keep coming, and
@@ -37,7 +37,7 @@ struct message {
 
 struct inbox { /* messages side by side in the link's buffer */
     int64_t count, end;
-    struct message messages[MOST_MESSAGES];
+    struct message messages[MAX_MESSAGES];
 };
 
 static double seconds(void)
@@ -86,7 +86,7 @@ static bool is_loss(struct link *l, int error)
 static int send_message(struct link *l, const struct msghdr *message)
 {
     int error = 0;
-    for (int errors = 0; errors < MOST_ERRORS; errors += error != EINTR) {
+    for (int errors = 0; errors < MAX_ERRORS; errors += error != EINTR) {
         if (sendmsg((int)l->socket, message, 0) >= 0)
             return 0;
         error = errno;
@@ -103,7 +103,7 @@ static int send_ready(struct work *w, struct link *l)
     int64_t size = packet_size(w, w->ready[0]);
     const uint8_t *packets = is_bare(w, w->ready[0]) ? w->leading : w->carrying;
     for (int64_t first = 0, last; first < w->ready_count; first = last) {
-        struct iovec pieces[MOST_MESSAGES];
+        struct iovec pieces[MAX_MESSAGES];
         int64_t count = 0, left = w->ready_count - first, most = l->offload ? l->segments : 1;
         last = first + left / ((left + most - 1) / most); /* messages of about the same size */
         const uint8_t *end = NULL; /* packets side by side are one piece */
@@ -141,11 +141,11 @@ static int send_ready(struct work *w, struct link *l)
 }
 
 /* Takes messages until there are `enough` bytes; returns 0, or the error that there was in place of one. Of those that tell
- * of datagrams sent before, so many at most are passed over at a time. */
+ * of datagrams sent before, so many at most are skipped at a time. */
 static int take_messages(struct link *l, int64_t enough, struct inbox *in)
 {
     int errors = 0;
-    while (in->end < enough && in->count < MOST_MESSAGES && errors < MOST_ERRORS) {
+    while (in->end < enough && in->count < MAX_MESSAGES && errors < MAX_ERRORS) {
         union {
             char bytes[CMSG_SPACE(sizeof(int))];
             struct cmsghdr header;

@@ -283,7 +283,7 @@ static bool agreed(struct work *w, const uint8_t *packet, int64_t chunk)
     return !w->disagree;
 }
 
-/* Why a datagram is no result awaited, the first reason that applies. */
+/* Why a datagram is not a result awaited, the first reason that applies. */
 static enum reason refuse(const struct work *w, const uint8_t *packet, int64_t size, int64_t chunk, bool awaited,
                           bool fits)
 {

@@ -126,7 +126,7 @@ def _compiled(found: str) -> Path:
 
 
 def _native(found: str) -> tuple[str, ...]:
-    """The compiler's option for this processor: -march=native is not to be had with every compiler on every one."""
+    """The compiler's option for this processor: not every compiler has -march=native for each."""
     for option in NATIVE:
         command = [found, option, "-S", "-x", "c", "-o", os.devnull, os.devnull]
         if subprocess.run(command, capture_output=True, cwd="/", check=False).returncode == 0:
@@ -180,7 +180,7 @@ def _address(array: NDArray[Any]) -> int:
 
 
 class _Room:
-    """Memory for all-reduces of up to so many chunks, one after the other: to allocate it takes long."""
+    """Memory for all-reduces of up to so many chunks, one after the other: allocation is slow."""
 
     def __init__(self, chunks: int) -> None:
         self.chunks = chunks

@@ -53,8 +53,8 @@ class Lease:
     def __post_init__(self) -> None:
         if not 0 < self.id < wire.LEASES:
             raise ValueError(f"lease id must be from 1 to {wire.LEASES - 1}, not {self.id}")
-        if not 0 < self.workers <= quantization.MOST_WORKERS:
-            raise ValueError(f"workers must be from 1 to {quantization.MOST_WORKERS}, not {self.workers}")
+        if not 0 < self.workers <= quantization.MAX_WORKERS:
+            raise ValueError(f"workers must be from 1 to {quantization.MAX_WORKERS}, not {self.workers}")
         if not 0 <= self.rank < self.workers:
             raise ValueError(
                 f"rank must be from 0 to {self.workers - 1} with {self.workers} workers, not {self.rank}"
@@ -355,7 +355,7 @@ class Worker:
     # -- receiving -------------------------------------------------------------------------------------------
 
     def receive(self, datagrams: NDArray[np.uint8], now: float) -> None:
-        """Take a batch [m, size] of datagrams. What is no result awaited is counted and otherwise ignored."""
+        """Take a batch [m, size] of datagrams. What is not a result awaited is counted and otherwise ignored."""
         statistics = self._statistics
         count, size = datagrams.shape
         statistics.datagrams_received += count

@@ -21,7 +21,7 @@ LARGEST_SUM = 2**31 - 1
 # nothing.
 SMALLEST_EXPONENT = -128
 LARGEST_EXPONENT = 127
-MOST_WORKERS = 1 << 16
+MAX_WORKERS = 1 << 16
 
 # Blocks looked at together: 64 KiB of 256 values each, which stay in the cache.
 _SLAB = 64

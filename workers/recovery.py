@@ -24,7 +24,7 @@ class Recovery:
     """Settings of loss recovery, in seconds.
 
     The smallest timeout is above what a busy machine may keep a process waiting for its turn; a smaller one
-    resends what was not lost. `give_up`: an all-reduce that hears nothing new for so long fails. `granularity`: of
+    resends what was not lost. `give_up`: an all-reduce that receives nothing new for so long fails. `granularity`: of
     the clock, RFC 6298's G.
     """
 
@@ -194,7 +194,7 @@ class Timers(ctypes.Structure):
         self.running -= len(places)
         if not len(once) or (newest := int(sendings.max())) < self._newest_answered:
             return
-        # RFC 9002, section 5.1: an answer that others have overtaken is no measurement. A part of it was
+        # RFC 9002, section 5.1: an answer that others have overtaken is not a measurement. A part of it was
         # lost, perhaps another worker's, and it would measure how long that worker took to notice.
         self._newest_answered = newest
         self._backoff = 0

@@ -29,7 +29,7 @@ _IP_MTU_DISCOVER = 10
 _IP_PMTUDISC_PROBE = 3
 
 _LARGEST_MESSAGE = 65507
-MOST_SEGMENTS = _LARGEST_MESSAGE // wire.packet_dtype(256).itemsize  # 63
+MAX_SEGMENTS = _LARGEST_MESSAGE // wire.packet_dtype(256).itemsize  # 63
 _RECEIVE_BUFFER = 8 << 20
 # Bytes received before work on them begins: with fewer, the cost of a call dominates that of its datagrams;
 # with more, the switch waits for the worker's answer.
@@ -40,7 +40,7 @@ _LONGEST_PATIENCE = 0.001
 # Seconds below which to wait for more is no gain: it takes as long to fall asleep and wake up.
 _SHORTEST_PATIENCE = 0.0002
 
-# What the kernel answers where segmentation is not to be had: setsockopt, and send where checksums are not offloaded.
+# What the kernel answers where segmentation is unavailable: setsockopt, and send where checksums are not offloaded.
 _NO_OPTION = {errno.ENOPROTOOPT, errno.EOPNOTSUPP, errno.EINVAL}
 _NO_OFFLOAD = {errno.EINVAL, errno.EIO}
 # Errors that are a loss: is_loss() of exchange.c.
@@ -49,7 +49,7 @@ _LOSSES = {
     *(errno.ENOPROTOOPT, errno.EOPNOTSUPP, errno.EPROTO),
     *(errno.ENETDOWN, errno.ENOBUFS, errno.ENOMEM, errno.EACCES, errno.EPERM),
 }
-_MOST_ERRORS = 16  # passed over at a time
+_MAX_ERRORS = 16  # skipped at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +80,8 @@ class InNetworkConfig:
                 f"the switch's UDP port must be from {wire.UDP_PORTS[0]:#x} to {wire.UDP_PORTS[-1]:#x}, "
                 f"not {self.remote[1]:#x}"
             )
-        if not 1 <= self.segments <= MOST_SEGMENTS:
-            raise ValueError(f"segments must be from 1 to {MOST_SEGMENTS}, not {self.segments}")
+        if not 1 <= self.segments <= MAX_SEGMENTS:
+            raise ValueError(f"segments must be from 1 to {MAX_SEGMENTS}, not {self.segments}")
 
 
 class UdpSocket:
@@ -176,7 +176,7 @@ class UdpSocket:
     def _send(self, message: NDArray[np.uint8]) -> None:
         """As send_message() of exchange.c."""
         failed: OSError | None = None
-        for _ in range(_MOST_ERRORS):
+        for _ in range(_MAX_ERRORS):
             try:
                 self._socket.send(message.data)
             except OSError as error:
@@ -234,7 +234,7 @@ class UdpSocket:
     def _receive_waiting(self) -> None:
         """Take messages until there is enough to work on at once."""
         errors = 0
-        while self._end < _ENOUGH and errors < _MOST_ERRORS:
+        while self._end < _ENOUGH and errors < _MAX_ERRORS:
             try:
                 length, ancillary, _, _ = self._socket.recvmsg_into(
                     [self._view[self._end :]], socket.CMSG_SPACE(4), socket.MSG_DONTWAIT

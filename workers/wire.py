@@ -73,7 +73,7 @@ def as_packets(datagrams: NDArray[np.uint8]) -> NDArray[np.void]:
     """
     count, size = datagrams.shape
     if size not in VALUES:
-        raise ValueError(f"a datagram of {size} bytes is no packet (sizes: {', '.join(map(str, VALUES))})")
+        raise ValueError(f"a datagram of {size} bytes is not a packet (sizes: {', '.join(map(str, VALUES))})")
     packets: NDArray[np.void] = datagrams.view(packet_dtype(VALUES[size])).reshape(count)
     return packets
 

@@ -27,11 +27,11 @@ class CallChecker(ExpressionChecker):
         if isinstance(function, nodes.Member):
             if self.applied_table(node) is not None:
                 hint = "use t.apply().hit, .miss, or switch (t.apply().action_run)"
-                raise error(node.span, "the result of a table's apply is no value", hint)
+                raise error(node.span, "the result of a table's apply is not a value", hint)
             header = self.header_method(node, function)
             if header is not None:
                 if function.name != "isValid":
-                    raise error(node.span, f"{function.name}() gives no value")
+                    raise error(node.span, f"{function.name}() returns no value")
                 return ir.IsValid(types.Bool(), node.span, header)
             call, result = self.extern_method(node, function)
             if call.name == "packet_in.lookahead":
@@ -40,7 +40,7 @@ class CallChecker(ExpressionChecker):
         symbol = self.called(function)
         if isinstance(symbol, ir.Function):
             if isinstance(symbol.result, types.Void):
-                raise error(node.span, f"function '{symbol.name}' gives no value")
+                raise error(node.span, f"function '{symbol.name}' returns no value")
             return ir.Call(
                 symbol.result, node.span, symbol, self.block_arguments(node, symbol.name, symbol.parameters)
             )

@@ -129,7 +129,7 @@ class ExpressionChecker(TypeChecker):
             case ir.Aggregate(type=of, elements=elements):
                 return ir.Aggregate(of, node.span, elements)
         kind = type(symbol).__name__.lower() if not isinstance(symbol, list) else "function"
-        raise error(node.span, f"'{node.name}' is no value (it is a{'n' * (kind[0] in 'aei')} {kind})")
+        raise error(node.span, f"'{node.name}' is not a value (it is a{'n' * (kind[0] in 'aei')} {kind})")
 
     def _member(self, node: nodes.Member) -> ir.Expr:
         if isinstance(node.base, nodes.TypeExpr):
@@ -218,7 +218,7 @@ class ExpressionChecker(TypeChecker):
             raise error(node.base.span, f"a slice of {base.type}", "only bit<> and int<> values have slices")
         if not 0 <= low <= high < of.width:
             raise error(
-                node.span, f"[{high}:{low}] is no slice of {base.type}", "write [high:low], both included"
+                node.span, f"[{high}:{low}] is not a slice of {base.type}", "write [high:low], both included"
             )
         return fold.slice_(node.span, base, high, low)
 

@@ -23,7 +23,7 @@ def check(program: nodes.Program, reporter: Reporter) -> ir.Program:
             checker.declaration(node)
         except CompileError as failure:
             reporter.add(failure)
-            checker.declare_anyway(node)
+            checker.define_for_recovery(node)
     reporter.check()
     if not checker.blocks:
         hint = f"end the program with {_PACKAGE}(...) main;"
@@ -147,7 +147,7 @@ class _ProgramChecker(TableChecker):
                     prologue += self.local(local, block)
                 except CompileError as failure:
                     self.reporter.add(failure)
-                    self.declare_anyway(local)
+                    self.define_for_recovery(local)
             block.prologue = tuple(prologue)
             if isinstance(node, nodes.Control):
                 block.body = self.statements(node.body.statements)
@@ -349,7 +349,7 @@ def _fit(
     shape = ", ".join(f"{p.direction} {types.substitute(p.type, own)}".strip() for p in of.parameters)
     hint = f"its parameters are ({shape})"
     if block.kind != of.kind or len(block.parameters) != len(of.parameters):
-        raise error(span, f"'{block.name}' is no {of.name} of the architecture", hint)
+        raise error(span, f"'{block.name}' is not the architecture's {of.name}", hint)
     for parameter, expected in zip(block.parameters, of.parameters, strict=True):
         needed = types.substitute(expected.type, own)
         if isinstance(needed, types.TypeVariable):

@@ -24,12 +24,12 @@ class StatementChecker(CallChecker):
                 result += self.statement(node)
             except CompileError as failure:
                 self.reporter.add(failure)
-                self.declare_anyway(node)
+                self.define_for_recovery(node)
         assert self.scope.outer is not None
         self.scope = self.scope.outer
         return tuple(result)
 
-    def declare_anyway(self, node: nodes.Node) -> None:
+    def define_for_recovery(self, node: nodes.Node) -> None:
         """After an error in a declaration: what it declares exists, so that its uses are no errors too."""
         if isinstance(node, nodes.Declaration) and node.name not in self.scope.names:
             self.broken.add(node.name)
@@ -221,12 +221,14 @@ class StatementChecker(CallChecker):
                         call.action is not symbol for call in table.actions
                     ):
                         hint = f"its actions are {', '.join(call.action.name for call in table.actions)}"
-                        raise error(label.span, f"'{label.name}' is no action of table '{table.name}'", hint)
+                        raise error(
+                            label.span, f"'{label.name}' is not an action of table '{table.name}'", hint
+                        )
                     action = symbol
                 elif not isinstance(label, nodes.Anything):
                     raise error(label.span, "a label is an action of the table, or default")
                 if action in seen:
-                    raise error(label.span, "this label is there twice")
+                    raise error(label.span, "duplicate label")
                 seen.add(action)
                 actions.append(action)
             cases.append((tuple(actions), self.body(body)))

@@ -74,7 +74,7 @@ class TableChecker(StatementChecker):
     def _find_action(self, ref: nodes.ActionRef) -> ir.Action:
         symbol = self.lookup(ref.name, ref.span, ref.rooted, "action")
         if not isinstance(symbol, ir.Action):
-            raise error(ref.span, f"'{ref.name}' is no action")
+            raise error(ref.span, f"'{ref.name}' is not an action")
         return symbol
 
     def _listed_action(self, ref: nodes.ActionRef) -> ir.ActionCall:

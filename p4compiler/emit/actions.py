@@ -143,7 +143,7 @@ class ActionWriter:
     # Externs
 
     def extern(self, s: ir.CallExtern) -> list[Json]:
-        """An extern's primitives; none if the target does it without being told."""
+        """An extern's primitives; none if the target does it implicitly."""
         arguments = s.arguments
         instance = s.instance.name if s.instance is not None else ""
         value = self.expressions.argument

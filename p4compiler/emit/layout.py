@@ -76,7 +76,7 @@ def lay_out(program: FlatProgram) -> Layout:
             if root is headers and not isinstance(f.type, types.Header | types.Union | types.Stack):
                 where = ".".join(f.path)
                 raise error(
-                    root.span, f"field '{where}' of {root.type} is no header", "put it into the metadata"
+                    root.span, f"field '{where}' of {root.type} is not a header", "put it into the metadata"
                 )
             layout.add((root, *f.path), prefix + f.name, f.type)
     assert isinstance(standard.type, types.Struct)

@@ -40,7 +40,7 @@ _COUNTER_UNITS = (p4i.CounterSpec.PACKETS, p4i.CounterSpec.BYTES, p4i.CounterSpe
 _METER_UNITS = (p4i.MeterSpec.PACKETS, p4i.MeterSpec.BYTES)  # by MeterType
 _PACKAGE = ("name", "version", "organization", "contact", "url", "arch")  # keys of @pkginfo
 _OF_SELECTORS = ("max_group_size", "selector_size_semantics", "max_member_weight")
-_ELSEWHERE = ("name", "id", "brief", "description")  # annotations that have fields of their own
+_DEDICATED_FIELDS = ("name", "id", "brief", "description")  # annotations that have fields of their own
 
 
 def emit_p4info(program: FlatProgram, graphs: dict[str, Graph]) -> P4Info:
@@ -406,7 +406,7 @@ def _annotate(made: Any, annotations: nodes.Annotations, leave: tuple[str, ...] 
     for a in annotations:
         if a.structured:
             _structured(made.structured_annotations.add(), a)
-        if a.name not in _ELSEWHERE and a.name not in leave and not a.structured:
+        if a.name not in _DEDICATED_FIELDS and a.name not in leave and not a.structured:
             made.annotations.append(f"@{a.name}({a.text})" if a.text else f"@{a.name}")
 
 

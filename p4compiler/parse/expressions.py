@@ -85,7 +85,7 @@ class ExpressionParser:
         raise error(token.span, f"expected '{text}'{f' {what}' if what else ''}, found {found}")
 
     def identifier(self, what: str = "a name") -> Token:
-        """Read a name that is no reserved word."""
+        """Read a name that is not a reserved word."""
         token = self.token
         if token.kind == NAME and token.text not in RESERVED:
             return self.advance()

@@ -14,7 +14,7 @@ _NOT_SUPPORTED = {
 
 
 def parse(tokens: list[Token]) -> nodes.Program:
-    """The syntax tree of a preprocessed program; raises CompileError at the first thing that is no P4."""
+    """The syntax tree of a preprocessed program; raises CompileError at the first thing that is not P4."""
     end = tokens[-1].span if tokens else Span(SourceFile("", ()), 1, 0, 1, 0)
     end = Span(end.file, end.end_line, end.end_column, end.end_line, end.end_column + 1)
     parser = _Parser(tokens, end)
@@ -528,7 +528,7 @@ class _Parser(ExpressionParser):
             self.expect(";")
             return nodes.Assignment(start.to(value.span), target, value)
         if not isinstance(target, nodes.Call):
-            raise error(target.span, "this is no statement", "an assignment or a call was expected")
+            raise error(target.span, "this is not a statement", "an assignment or a call was expected")
         self.expect(";")
         return nodes.CallStatement(target.span, target)
 

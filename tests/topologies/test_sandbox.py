@@ -81,9 +81,9 @@ def test_a_signal_at_any_moment_leaves_nothing(
         assert "cleaned {'interfaces': [], 'processes': []}" in report["output"]
 
 
-@pytest.mark.parametrize(("user", "mend"), [(0, "a container needs --privileged"), (1000, "sudo ")])
+@pytest.mark.parametrize(("user", "fix"), [(0, "a container needs --privileged"), (1000, "sudo ")])
 def test_where_namespaces_are_forbidden_it_says_what_to_type(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, user: int, mend: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, user: int, fix: str
 ) -> None:
     forbidden = tmp_path / "unshare"
     forbidden.write_text("#!/bin/sh\necho unshare: unshare failed: Operation not permitted >&2; exit 1\n")
@@ -93,4 +93,4 @@ def test_where_namespaces_are_forbidden_it_says_what_to_type(
     with pytest.raises(sandbox.SandboxError) as caught:
         sandbox.enter()
     assert "unshare failed: Operation not permitted" in str(caught.value)
-    assert mend in str(caught.value)
+    assert fix in str(caught.value)

@@ -67,7 +67,7 @@ def test_packets_and_datagrams_are_views_of_the_same_memory() -> None:
 
 
 def test_datagrams_of_another_size_are_refused() -> None:
-    with pytest.raises(ValueError, match="a datagram of 100 bytes is no packet"):
+    with pytest.raises(ValueError, match="a datagram of 100 bytes is not a packet"):
         wire.as_packets(np.zeros((2, 100), np.uint8))
 
 

@@ -191,7 +191,7 @@ class Transit:
 NOTHING = Transit(*(np.zeros(0, np.int64) for _ in range(3)))
 
 
-def one_behind_the_other(
+def fifo_start_times(
     links: NDArray[np.int64],
     times: NDArray[np.int64],
     durations: NDArray[np.int64],
@@ -316,7 +316,7 @@ class Links:
         """
         links, times = sent.links, sent.times
         durations = self._durations(sent)
-        begins = one_behind_the_other(links, times, durations, self._free_at)
+        begins = fifo_start_times(links, times, durations, self._free_at)
         waits = begins - times
 
         crowded = waits + durations > self._room[links]
@@ -383,7 +383,7 @@ class Links:
         links = arriving.links
         drawn = draws.uniform(self._keys[links], numbers, [_JITTER])[0]
         times = arriving.times + (drawn * self._jitter[links]).astype(np.int64)
-        times = one_behind_the_other(links, times, np.zeros(len(links), np.int64), self._last_arrival)
+        times = fifo_start_times(links, times, np.zeros(len(links), np.int64), self._last_arrival)
         self._last_arrival[links] = times
         return Transit(links, times, arriving.packets)
 

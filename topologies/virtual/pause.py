@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from topologies.virtual.links import NEVER, NOTHING, LinkModel, Links, Transit, one_behind_the_other
+from topologies.virtual.links import NEVER, NOTHING, LinkModel, Links, Transit, fifo_start_times
 from topologies.virtual.packets import NO_LINK, PacketStore
 from topologies.virtual.segments import segment_starts
 
@@ -123,9 +123,7 @@ class PausableLinks(Links):
             if not len(rest):
                 break
             links = queue.links[rest]
-            begin = one_behind_the_other(
-                links, queue.times[rest], durations[rest], np.maximum(opens, free_at)
-            )
+            begin = fifo_start_times(links, queue.times[rest], durations[rest], np.maximum(opens, free_at))
             going = begin < closes[links]
             begins[rest[going]] = begin[going]
             free_at[links[going]] = begin[going] + durations[rest[going]]

@@ -27,7 +27,7 @@ from workers.host_based.transport import (
 )
 from workers.recovery import Recovery
 
-MOST_WORKERS = 1 << 16  # ranks have 16 bits
+MAX_WORKERS = 1 << 16  # ranks have 16 bits
 _ELEMENT = 4
 _LEAST_SHARE = 8  # packets that a stream may send when it has its turn, if the window has room for them
 _ENDS = 10  # bytes of a header that say which kind it is, and of which stream
@@ -52,8 +52,8 @@ class Group:
     session: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 < self.workers <= MOST_WORKERS:
-            raise ValueError(f"workers must be from 1 to {MOST_WORKERS}, not {self.workers}")
+        if not 0 < self.workers <= MAX_WORKERS:
+            raise ValueError(f"workers must be from 1 to {MAX_WORKERS}, not {self.workers}")
         if not 0 <= self.rank < self.workers:
             raise ValueError(
                 f"rank must be from 0 to {self.workers - 1} with {self.workers} workers, not {self.rank}"

@@ -1,7 +1,7 @@
 """A reliable transport between two ranks, without sockets or clock: messages out as datagrams, datagrams in in order.
 
 Each direction is a stream of packets numbered from 0. A message begins a new packet and fills each but its last.
-Two ways to mend losses (Mittal et al., "Revisiting network support for RDMA", SIGCOMM 2018, compares them):
+Two ways to recover from loss (Mittal et al., "Revisiting network support for RDMA", SIGCOMM 2018, compares them):
 
 - selective repeat: the receiver keeps what comes early and acknowledges with a bitmap; the sender repeats what others
   have overtaken by `PACKET_THRESHOLD` (RFC 9002, section 6.1.1);

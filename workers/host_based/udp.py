@@ -16,7 +16,7 @@ from workers.host_based.transport import HEADER_BYTES, PAYLOAD
 from workers.recovery import Recovery
 from workers.udp import UdpSocket
 
-MOST_SEGMENTS = 65507 // (HEADER_BYTES + PAYLOAD)
+MAX_SEGMENTS = 65507 // (HEADER_BYTES + PAYLOAD)
 # Seconds of silence after which nobody is taken to wait for an acknowledgement any more.
 _LINGER = 0.25
 
@@ -30,7 +30,7 @@ class UdpGroupConfig:
 
     group: Group
     addresses: tuple[tuple[str, int], ...]
-    segments: int = MOST_SEGMENTS
+    segments: int = MAX_SEGMENTS
     offload: bool = True
     recovery: Recovery = field(default_factory=Recovery)
 
@@ -39,8 +39,8 @@ class UdpGroupConfig:
             raise ValueError(
                 f"there must be an address for each of {self.group.workers} workers, not {len(self.addresses)}"
             )
-        if not 1 <= self.segments <= MOST_SEGMENTS:
-            raise ValueError(f"segments must be from 1 to {MOST_SEGMENTS}, not {self.segments}")
+        if not 1 <= self.segments <= MAX_SEGMENTS:
+            raise ValueError(f"segments must be from 1 to {MAX_SEGMENTS}, not {self.segments}")
 
 
 class UdpAllReduce:

@@ -104,8 +104,8 @@ def test_statements_that_are_p4(build: Build, statement: str) -> None:
         ("if (meta.x) { }", "a condition is a bool, not bit<16>"),
         ("meta.x = meta.flag ? meta.x : meta.y;", "the branches of ?: have different types: bit<16> and bit<8>"),
         ("meta.x = meta.y ++ 3;", "'++' joins bit<> values, not int"),
-        ("meta.y = meta.x[16:9];", "[16:9] is no slice of bit<16>"),
-        ("meta.y = meta.x[0:7];", "[0:7] is no slice of bit<16>"),
+        ("meta.y = meta.x[16:9];", "[16:9] is not a slice of bit<16>"),
+        ("meta.y = meta.x[0:7];", "[0:7] is not a slice of bit<16>"),
         ("meta.x = (bit<16>)hdr.h.s;", "int<8> cannot be cast to bit<16>"),
         ("hdr.h.s = hdr.h.s / 2;", "'/' is not defined for int<8>"),
         ("meta.x = meta.x / 0;", "division by zero"),
@@ -113,7 +113,7 @@ def test_statements_that_are_p4(build: Build, statement: str) -> None:
         ("hdr.h = { 1, 2 };", "h_t takes 4 values, not 2"),
         ("hdr.h = { a = 1 };", "fields of h_t are missing: b, s, c"),
         ("5 = meta.x;", "this cannot be written"),
-        ("meta.x + 1 = 2;", "this is no statement"),
+        ("meta.x + 1 = 2;", "this is not a statement"),
         ("I.nothing();", "a type stands where a value is needed"),
         ("hdr.h.pop_front(1);", "h_t has no method 'pop_front'"),
         ("hdr.h.isValid();", "isValid() without using its value"),
@@ -216,7 +216,7 @@ def test_an_unknown_property_is_a_warning(build: Build) -> None:
 def test_a_switch_knows_the_tables_actions(complain: Complain) -> None:
     table = "action a() { } action b() { } table t { actions = { a; } }"
     found = complain(locals=table, apply="switch (t.apply().action_run) { b: { } }")
-    assert first_line(found) == "'b' is no action of table 't'"
+    assert first_line(found) == "'b' is not an action of table 't'"
 
 
 # Parsers and the package
@@ -253,8 +253,8 @@ def test_a_program_without_main_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("I(), E()", "I(), V()", "'V' is no Egress of the architecture"),
-        ("P(), V()", "I(), V()", "'I' is no Parser of the architecture"),
+        ("I(), E()", "I(), V()", "'V' is not the architecture's Egress"),
+        ("P(), V()", "I(), V()", "'I' is not the architecture's Parser"),
         ("control E(inout headers", "control E(in headers",
          "'E' has 'in headers hdr', the architecture gives 'inout headers'"),
         ("D()) main", "D()) other", "the package's instance must be called 'main', not 'other'"),

@@ -136,7 +136,7 @@ def test_spans_run_from_the_first_to_the_last_token() -> None:
         ),
         ("control c() { apply { for (;;) { } } }", "x.p4:1:23: error: loops are not supported"),
         ("control c() { apply { x += 1; } }", "x.p4:1:25: error: '+=' is not supported"),
-        ("control c() { apply { x; } }", "x.p4:1:23: error: this is no statement"),
+        ("control c() { apply { x; } }", "x.p4:1:23: error: this is not a statement"),
         ("control c() { apply { foo x; } }", "x.p4:1:23: error: there is no type 'foo'"),
         ("control c() { table t { key = { } } apply { } }", "x.p4:1:21: error: table 't' has no actions"),
         ("struct action { }", "x.p4:1:8: error: expected the struct's name, but 'action' is a reserved word"),
