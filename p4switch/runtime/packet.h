@@ -4,7 +4,7 @@
 #define P4SWITCH_PACKET_H
 
 #define PARSER_STATES 4096
-#define MAX_JUMPS (1u << 16) /* backwards, of one arriving packet and its copies */
+#define MAX_JUMPS (1u << 16) /* backwards, of an arriving packet and its copies */
 
 /* What applying a table tells the control flow: whether it hit, and the number of the action among the table's. */
 struct result {
