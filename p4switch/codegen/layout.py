@@ -150,7 +150,7 @@ class Layout:
 
     def field_base(self, index: str, kind: FieldType) -> str:
         """A C expression for what a field's offset counts from, in the header of that number."""
-        return f"p->header[{index}]{f' + p->varying[{index}]' if kind.behind_varbit else ''}"
+        return f"with_varbit(p, {index})" if kind.behind_varbit else f"p->header[{index}]"
 
     def own_bytes(self, name: str) -> str:
         """The room of a header that is not in the packet."""
