@@ -559,6 +559,9 @@ TOO_LARGE = {
     "the program's headers: 1049600 bytes together": document(
         {f"h{n}": [["a", 1 << 13, False]] for n in range(1025)}, []
     ),
+    "the program's metadata: 66088 bytes, at most 65536": document(
+        {"h": BYTES}, [], metadata=[[f"m{n}", 1 << 13, False] for n in range(32)]
+    ),
     "deparser deparser: its headers: 1049600 bytes together": document(
         {"h": [["a", 1 << 13, False]]}, [], deparsers=[{"name": "deparser", "id": 0, "order": ["h"] * 1025}]
     ),
