@@ -20,7 +20,7 @@ from p4switch.fuzz.sanitizers import sanitized_environment
 from p4switch.fuzz.shrink import shrink
 
 CHUNK = 20  # cases that one process runs at most
-PATIENCE = 300  # seconds that a case may take before it counts as one that hangs
+PATIENCE = 300  # seconds that a case may take, with its compilation, before it counts as one that hangs
 SAID = 6000  # characters of what a process said at its end
 
 
