@@ -101,7 +101,9 @@ class Case:
 
 def _random_arrival(r: random.Random, longest: int) -> tuple[int, bytes]:
     if r.random() < 0.1:  # from the control plane: the port, then the packet, which may be too long
-        packet = random_packet(r) + bytes(r.choice([0, 0, 0, 1, 6, 7, 5000]))
+        packet = random_packet(r)
+        if r.random() < 0.2:
+            packet = packet.ljust(LONGEST_PACKET + r.choice([0, 1, 6, 7, 5000]), b"\xa5")
         return CPU, struct.pack("=I", r.choice([0, 1, CPU, 600])) + packet
     return r.randrange(PORTS), random_frame(r, longest)
 
@@ -229,6 +231,9 @@ def _give_frames(engine: Engine, case: Case) -> None:
                 taken = (
                     statistics.received_frames if port != CPU else statistics.received + statistics.dropped
                 )
+        too_long = sum(port == CPU and len(data) - 4 > LONGEST_PACKET for port, data in case.frames)
+        if statistics.received > given[CPU] - too_long:
+            raise WrongError("the control plane has sent a packet longer than the longest")
 
 
 def _receive(ends: list[socket.socket]) -> None:
