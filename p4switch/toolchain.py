@@ -47,6 +47,13 @@ PROCESSOR = (
 )
 FLAGS = ("-std=gnu11", "-O3", "-fPIC", "-shared", "-pthread")
 NATIVE = ("-march=native", "-mcpu=native")  # which of them means this processor depends on the compiler
+MAX_FRAME = (
+    256 << 10
+)  # bytes of a function's stack: about ten are on the way of a packet, and a thread has 8 MiB
+FRAME = (
+    (f"-Wframe-larger-than={MAX_FRAME}", "-Werror=frame-larger-than"),  # clang
+    (f"-Werror=frame-larger-than={MAX_FRAME}",),  # gcc
+)
 
 MAX_MEMORY = 4 << 30  # bytes of address space, of each of the compiler's processes
 MAX_OUTPUT = 256 << 20  # bytes of each file
@@ -137,7 +144,7 @@ def _open_to_all(path: Path) -> bool:
 
 def _flags() -> tuple[str, ...]:
     """How everything is compiled; $P4SWITCH_CFLAGS adds to it (a sanitizer, say)."""
-    return (*FLAGS, *_native()[0], *os.environ.get("P4SWITCH_CFLAGS", "").split())
+    return (*FLAGS, *_native()[0], *_accepted(FRAME)[0], *os.environ.get("P4SWITCH_CFLAGS", "").split())
 
 
 def _place(kind: str, content: bytes) -> Path:
@@ -211,6 +218,11 @@ def _compile(library: Path, sources: tuple[Path, ...], lock: IO[str]) -> None:
             f"the C compiler was stopped: a program may take {seconds} s of processor time, {MAX_MEMORY >> 20} MiB of "
             f"memory and {MAX_OUTPUT >> 20} MiB of output; make it smaller, or set $P4SWITCH_COMPILE_SECONDS\n{message}"
         )
+    if status and "frame-larger-than" in message:
+        raise CompileLimitError(
+            f"a function of the program may have at most {MAX_FRAME >> 10} KiB of stack: split what it computes into "
+            f"several expressions, with variables\n{message}"
+        )
     if status:
         raise ToolchainError(f"{' '.join(command)} failed:\n{message}")
 
@@ -258,7 +270,13 @@ def _compiler() -> tuple[str, int, int]:
 @cache
 def _native() -> tuple[tuple[str, ...], str]:
     """The option for this processor that the compiler takes here, and what it makes of it: version, features."""
-    for options in (*((option,) for option in NATIVE), ()):
+    return _accepted((*((option,) for option in NATIVE), ()))
+
+
+@cache
+def _accepted(ways: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], str]:
+    """The first of these options that the compiler takes, and what it makes of them."""
+    for options in ways:
         command = [_compiler()[0], *options, "-v", "-S", "-x", "c", "-o", os.devnull, os.devnull]
         done = subprocess.run(
             command, capture_output=True, text=True, env=_environment(), cwd="/", check=False

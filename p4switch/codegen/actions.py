@@ -557,7 +557,7 @@ class PrimitiveWriter:
             raise self.expressions.unsupported(f"a jump to {to}, of {len(self.places) - 1} primitives")
         if to > self.place:
             return
-        with out.block("if (++s->jumps > MAX_JUMPS)"):
+        with out.block("if (++s->base.spent.jumps > MAX_JUMPS)"):
             out.line('report_drop(&s->base.drops.too_many_jumps, "its action jumps back too often");')
             out.line("p->failed = p->exit = true;")
             out.trace(Kind.LOOPING, self.number)

@@ -59,7 +59,7 @@ BITWISE = {"&", "|", "^"}
 MAX_SHIFT = 255  # bits: amounts have at most 8
 COMPARISON = {"==", "!=", "<", "<=", ">", ">="}
 SATURATING = {"+": "add_saturating_i32", "-": "subtract_saturating_i32"}
-MAX_EXPRESSION = 1 << 20  # characters of C: an index in an index doubles them
+MAX_EXPRESSION = 1 << 20  # characters of C
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,8 +234,7 @@ class ExpressionWriter:
         step = f" * {stack.unit}" if stack.unit > 1 else ""
         if index.low == index.high and 0 <= index.low <= last:
             return f"{first} + {index.code}{step}"
-        number = index.cast("uint64_t")
-        return f"{first} + ({number} < {last} ? {number} : {last}){step}"
+        return f"{first} + at_most({index.cast('uint64_t')}, {last}){step}"
 
     def header_number(self, expression: Expression) -> str:
         """A C expression for the number of the header that an expression stands for."""
@@ -427,9 +426,7 @@ class ExpressionWriter:
         if b.high == 0:
             return constant(0)
         kind = self.fitting(0, max(a.high, b.high))
-        name = "DIVIDE" if op == "/" else "MODULO"
-        if kind == WIDE:
-            name = f"wide_{name.lower()}"
+        name = f"{'divide' if op == '/' else 'modulo'}_{kind}"
         high = a.high if op == "/" else min(a.high, max(b.high - 1, 0))
         return Value(f"{name}({a.cast(kind)}, {b.cast(kind)})", 0, high, kind)
 
@@ -456,10 +453,8 @@ class ExpressionWriter:
         if inner.low >= low and inner.high <= high:
             return inner
         kind = self.fitting(min(inner.low, low), max(inner.high, high))
-        name = "wide_clamp" if kind == WIDE else "CLAMP"
-        return Value(
-            f"{name}({inner.cast(kind)}, {literal_of(kind, low)}, {literal_of(kind, high)})", low, high, kind
-        )
+        limits = f"{literal_of(kind, low)}, {literal_of(kind, high)}"
+        return Value(f"clamp_{kind}({inner.cast(kind)}, {limits})", low, high, kind)
 
     # Numbers, low bits only
 
@@ -530,8 +525,7 @@ class ExpressionWriter:
                 stack = self.layout.program.stacks[stack_name]
                 first = self.layout.header_index(stack.headers[member])
                 number = self.value(index).cast("uint64_t")
-                step = f" * {stack.unit}" if stack.unit > 1 else ""
-                return f"({number} < {stack.depth} && p->valid[{first} + {number}{step}])"
+                return f"valid_element(p, {first}, {number}, {stack.depth}, {stack.unit})"
             case Unary("valid_union", UnionName(name)):
                 members = self.layout.program.unions[name].headers
                 return f"({' || '.join(self.layout.is_valid(m) for m in members)})"

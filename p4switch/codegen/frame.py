@@ -242,6 +242,8 @@ def _write_queue(out: Writer, layout: Layout) -> None:
         with out.block("if (waits)"):
             out.line("waits->dirty = true;")
             out.line("copy_packet(waits, waits->bytes + HEADROOM, p, bytes_of(p));")
+            if layout.families:
+                out.line("waits->family = family_wait(&s->base);")
         out.line("if (waits || dropped)")
         out.line("    return;")
         out.line("s->base.queueing = (struct queueing){.enq_timestamp = p->now};")
@@ -255,14 +257,13 @@ def _write_queue(out: Writer, layout: Layout) -> None:
         out.trace_line(f"trace_begin(base, {_get(layout, 'ingress_port') or '0'}, now, p);")
         out.trace_line(f"trace_filter(base, {_get(layout, 'ingress_port') or '0'}, p);")
         out.trace(Kind.DEQUEUED, "port", "now - p->now")
-        if layout.loops:
-            out.line("s->jumps = 0;")
+        if layout.families:
+            out.line("family_resume(base, p->family);")
         out.line("base->queueing.enq_timestamp = p->now;")
         out.line("if (now > p->now)")
         out.line("    p->now = now;")
         out.line("depart(s, p, port);")
-        if layout.goes_again:
-            out.line("run_again(s);")
+        _write_end(out, layout)
         out.trace_line("trace_end(base);")
     out.line()
 
@@ -348,8 +349,8 @@ def _write_process(out: Writer, layout: Layout) -> None:
         out.line("struct state *s = (struct state *)base;")
         out.line("struct packet *p = &s->arrived;")
         out.line("begin_packet(p, packet, length, now, checksum);")
-        if layout.loops:
-            out.line("s->jumps = 0;")
+        if layout.bounded:
+            out.line("base->spent = (struct spent){0};")
         _set(out, layout, "ingress_port", "port")
         _set(out, layout, "packet_length", "length")
         _set(out, layout, "ingress_global_timestamp", "now")
@@ -366,10 +367,17 @@ def _write_process(out: Writer, layout: Layout) -> None:
             out.line("base->process(base, port, packet, length, now, NULL);")
             out.line("return;")
         out.line("run(s, p, error);")
-        if layout.goes_again:
-            out.line("run_again(s);")
+        _write_end(out, layout)
         out.trace_line("trace_end(base);")
     out.line()
+
+
+def _write_end(out: Writer, layout: Layout) -> None:
+    """What comes after a packet: those that it has caused, as far as they do not wait before egress."""
+    if layout.goes_again:
+        out.line("run_again(s);")
+    if layout.families:
+        out.line("family_leave(base);")
 
 
 def _trace_clone(out: Writer) -> None:

@@ -92,11 +92,13 @@ class Layout:
         self.loops = any(jumps_back(block) for block in blocks)
         self.may_fail = self.loops or any(call.op in ("assert", "assume") for call in self._calls())
         self.goes_again = bool(self.requests - {"generate_digest"})
+        self.bounded = self.loops or self.goes_again
         queueing = [field for name in QUEUEING if (field := self.standard(name))]
         priority = self.standard("priority")
         prioritizes = priority is not None and bool(uses.total[priority] > 0 or CLONES & self.requests)
         self.priority = priority if prioritizes else None  # a clone session may give clones one
         self.queues = prioritizes or any(uses.total[field] for field in queueing)
+        self.families = self.queues and self.bounded
         own = self._made_valid() | advancing | {h.name for h in self.packet_headers if h.type.varbit}
         self.owned = [h for h in self.packet_headers if h.name in own]
 
@@ -148,7 +150,7 @@ class Layout:
 
     def field_base(self, index: str, kind: FieldType) -> str:
         """A C expression for what a field's offset counts from, in the header of that number."""
-        return f"p->header[{index}]{f' + p->varying[{index}]' if kind.behind_varbit else ''}"
+        return f"with_varbit(p, {index})" if kind.behind_varbit else f"p->header[{index}]"
 
     def own_bytes(self, name: str) -> str:
         """The room of a header that is not in the packet."""
@@ -252,6 +254,8 @@ class Layout:
             out.line("uint16_t partial_sum;", "what it was on arrival, or what an update has made of it")
             out.line("uint32_t length, ingress_length, truncate_to;")
             out.line("uint64_t now;")
+            if self.families:
+                out.line("struct family *family;", "of a packet that waits")
             out.line(
                 "bool exit, checksum_error, failed;", "failed: an assertion, so that the packet is dropped"
             )

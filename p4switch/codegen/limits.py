@@ -14,6 +14,7 @@ from p4switch.program import LONGEST_PACKET, Calculation, FieldList, Program, Pr
 MAX_HEADER_BYTES = (1 << 16) - 1
 MAX_HEADERS = (1 << 16) - 1
 MAX_HEADERS_BYTES = 1 << 20  # of all instances together, and of all that the deparser may emit
+MAX_METADATA_BYTES = 1 << 16  # as they stand in memory; every packet's are cleared
 MAX_INPUT_BYTES = LONGEST_PACKET  # of a hash or digest, without the payload
 MAX_KEY_BITS = 1 << 16  # of a table, or of a parser state
 MAX_PARAMETER_BITS = 1 << 16  # of an action
@@ -83,6 +84,9 @@ def _check_headers(program: Program) -> None:
     _at_most("the program's headers", size, MAX_HEADERS_BYTES, "bytes together")
     size = sum(program.headers[name].type.width // 8 for name in program.deparser.order)
     _at_most(f"deparser {program.deparser.name}: its headers", size, MAX_HEADERS_BYTES, "bytes together")
+    metadata = [f for header in program.headers.values() if header.is_metadata for f in header.type.fields]
+    size = sum(cell_bytes(program, f.width) for f in metadata if f.width)
+    _at_most("the program's metadata", size, MAX_METADATA_BYTES, "bytes")
 
 
 def _check_state(program: Program) -> None:

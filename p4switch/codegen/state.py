@@ -112,11 +112,8 @@ class State:
             out.line("struct packet arrived, copy;")
             if replaying.possible:
                 out.line("struct replay replay;")
-            if layout.loops:
-                out.line("uint32_t jumps;", "backwards, of the packet in hand and its copies")
             if layout.goes_again:
                 out.line("struct again *again, *again_last;", "what waits for its next pass")
-                out.line("uint32_t passes;", "that the packet in hand has caused")
                 out.line("size_t again_bytes;", "of packets in `again`")
                 out.line("uint32_t original_length;")
                 out.line("uint8_t original[LONGEST_PACKET];", "the packet as it came")

@@ -55,6 +55,8 @@ def _translate(program: Program, traced: bool) -> str:
     out.line('#include "meter.h"')
     out.line('#include "report.h"')
     out.line('#include "switch.h"')
+    if layout.families:
+        out.line('#include "family.h"')
     out.line()
     layout.write(out)
     replaying.write_record(out)

@@ -19,8 +19,8 @@ from p4switch.fuzz.case import Case
 from p4switch.fuzz.sanitizers import sanitized_environment
 from p4switch.fuzz.shrink import shrink
 
-CHUNK = 20  # cases that one process runs
-PATIENCE = 300  # seconds that a case may take before it counts as one that hangs
+CHUNK = 20  # cases that one process runs at most
+PATIENCE = 300  # seconds that a case may take, with its compilation, before it counts as one that hangs
 SAID = 6000  # characters of what a process said at its end
 
 
@@ -53,10 +53,11 @@ def fuzz(
     """
     done, lock = Fuzzed(), Lock()
     until = None if seconds is None else time.monotonic() + seconds
+    chunk = CHUNK if cases is None else min(CHUNK, -(-cases // jobs))
     chunks = (
-        iter(count(first_seed, CHUNK))
+        iter(count(first_seed, chunk))
         if cases is None
-        else iter(range(first_seed, first_seed + cases, CHUNK))
+        else iter(range(first_seed, first_seed + cases, chunk))
     )
 
     def run_chunks() -> None:
@@ -65,7 +66,7 @@ def fuzz(
                 first = next(chunks, None)
             if first is None:
                 return
-            number = CHUNK if cases is None else min(CHUNK, first_seed + cases - first)
+            number = chunk if cases is None else min(chunk, first_seed + cases - first)
             with _process(environment, [str(first), str(number)]) as process:
                 failed = _follow(process, done, lock, until, show)
             if failed is not None:

@@ -39,6 +39,7 @@ class _Program:
         self.again = [op for op in AGAIN if r.random() < 0.25]
         self.loops = r.random() < 0.1
         self.wrong = r.random() < 0.1
+        self.unlike = r.random() < 0.07  # headers that are assigned differ
         self.registers = [self._array(f"r{n}", bitwidth=self.values.width()) for n in range(2)]
         self.counters = [self._array(f"c{n}", is_direct=False) for n in range(2)]
         self.meters = [
@@ -241,11 +242,11 @@ class _Program:
                 return _call("remove_header", target)
             case 5 if len(v.stacks) > 1:
                 to, origin = r.choices(v.stacks, k=2)
-                if self.wrong or v.type_of_stack(to) == v.type_of_stack(origin):
+                if self.unlike or v.type_of_stack(to) == v.type_of_stack(origin):
                     named = [{"type": "header_stack", "value": s["name"]} for s in (to, origin)]
                     return _call("assign_header_stack", *named)
         first, second = (header(h["name"]) for h in r.choices(v.packet_headers, k=2))
-        if self.wrong or v.alike(first, second):
+        if self.unlike or v.alike(first, second):
             return _call("assign_header", first, second)
         return _call("add_header", target)
 

@@ -1,24 +1,32 @@
 """The process in which cases run, `python -m p4switch.fuzz.worker SEED COUNT` or `… FILE`: a finding ends it.
 
-Says the seed of each case before it runs, and whether the switch took the program.
+Says the seed of each case before it runs, and whether the switch took the program. A case that computes for too long
+ends it, too: with where it is.
 """
 
 from __future__ import annotations
 
+import faulthandler
+import signal
 import sys
 from pathlib import Path
 
 from p4switch.fuzz.case import Case
 
+PATIENCE = 60  # seconds of processor time, without the compiler's
+
 
 def main(arguments: list[str]) -> None:
     """Seeds and their number, or the file of a case."""
+    faulthandler.register(signal.SIGPROF, chain=True)
     if len(arguments) == 1:
+        signal.setitimer(signal.ITIMER_PROF, PATIENCE)
         Case.read(Path(arguments[0])).run()
         return
     first, count = map(int, arguments)
     for seed in range(first, first + count):
         print("case", seed, flush=True)
+        signal.setitimer(signal.ITIMER_PROF, PATIENCE)
         print("taken" if Case.random(seed).run() else "refused", flush=True)
 
 

@@ -36,7 +36,7 @@ static void follow(struct packet *p, const struct replicas *session)
 /* Counts a pass; false: there have been too many, and the packet is dropped. */
 static bool may_pass(struct state *s)
 {
-    if (s->passes++ < MAX_PASSES)
+    if (s->base.spent.passes++ < MAX_PASSES)
         return true;
     report_drop(&s->base.drops.too_often, "it and its copies have passed the program too often");
     return false;
@@ -160,7 +160,6 @@ static void run_again(struct state *s)
         }
         again_close(s, a);
     }
-    s->passes = 0;
 }
 
 #endif

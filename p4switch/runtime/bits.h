@@ -139,9 +139,20 @@ INLINE int32_t subtract_saturating_i32(int32_t a, int32_t b)
     return saturated_i32(difference, (a ^ b) & (a ^ difference));
 }
 
-/* P4 leaves division by zero open; the switch answers zero. */
-#define DIVIDE(a, b) ((b) ? (a) / (b) : 0)
-#define MODULO(a, b) ((b) ? (a) % (b) : 0)
-#define CLAMP(v, low, high) ((v) < (low) ? (low) : (v) > (high) ? (high) : (v))
+/* P4 leaves division by zero open; the switch answers zero. Functions, since macros would repeat what they are given, and
+ * nested ones all the more. */
+#define ARITHMETIC(type)                                                                                               \
+    INLINE type divide_##type(type a, type b) { return b ? a / b : 0; }                                                \
+    INLINE type modulo_##type(type a, type b) { return b ? a % b : 0; }                                                \
+    INLINE type clamp_##type(type v, type low, type high) { return v < low ? low : v > high ? high : v; }
+ARITHMETIC(int32_t)
+ARITHMETIC(uint32_t)
+ARITHMETIC(int64_t)
+ARITHMETIC(uint64_t)
+ARITHMETIC(int128_t)
+ARITHMETIC(uint128_t)
+
+/* The index of a stack's element; one out of range takes the last. */
+INLINE uint64_t at_most(uint64_t index, uint64_t last) { return index < last ? index : last; }
 
 #endif

@@ -4,7 +4,7 @@
 #define P4SWITCH_PACKET_H
 
 #define PARSER_STATES 4096
-#define MAX_JUMPS (1u << 16) /* backwards, of one arriving packet and its copies */
+#define MAX_JUMPS (1u << 16) /* backwards, of an arriving packet and its copies */
 
 /* What applying a table tells the control flow: whether it hit, and the number of the action among the table's. */
 struct result {
@@ -23,6 +23,17 @@ INLINE uint32_t header_bytes(const struct packet *p, unsigned header)
     (void)p;
     return header_size[header];
 #endif
+}
+
+#ifdef VARBITS
+/* What the offsets of fields behind a header's varbit count from. */
+INLINE uint8_t *with_varbit(const struct packet *p, unsigned header) { return p->header[header] + p->varying[header]; }
+#endif
+
+/* Whether an element of a stack, of whose elements each is one of `unit` headers, is there and valid. */
+INLINE bool valid_element(const struct packet *p, unsigned first, uint64_t index, uint32_t depth, uint32_t unit)
+{
+    return index < depth && p->valid[first + index * unit];
 }
 
 /* Said before fields of a header are written: if it is not in the packet, that soils its own bytes. */

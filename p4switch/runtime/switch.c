@@ -33,6 +33,11 @@ void switch_close(struct switch_base *base, uint32_t tables, uint32_t value_sets
     for (uint32_t i = 0; i < base->hash_state_count; i++)
         free(base->hash_states[i].seen);
     free(base->digests.bytes);
+    while (base->families) { /* of packets that waited to the end */
+        struct family *f = base->families;
+        base->families = f->next;
+        free(f);
+    }
     pthread_mutex_destroy(&base->lock);
     free(base);
 }

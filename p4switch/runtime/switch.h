@@ -23,6 +23,19 @@ struct drops {
     uint64_t too_many_jumps; /* an action goes round and round */
 };
 
+/* What an arriving packet and its copies have used up of what they may. */
+struct spent {
+    uint32_t passes; /* through a pipeline */
+    uint32_t jumps;  /* backwards */
+};
+
+/* See family.h. */
+struct family {
+    struct family *next, **place; /* among all that have a packet that waits */
+    uint32_t waiting;
+    struct spent spent;
+};
+
 struct counter {
     uint64_t packets, bytes;
 };
@@ -131,6 +144,8 @@ struct switch_base {
     bool logs;              /* log_msg writes to stderr */
     uint64_t failures;      /* of assertions */
     struct drops drops;
+    struct spent spent; /* by the packet in hand */
+    struct family *family, *families; /* its family, if any of that has begun to wait before egress; all of them */
     uint64_t random;
     uint32_t drop_port;
     uint32_t priority_queues; /* of a port: a packet of a higher priority is dropped */

@@ -149,7 +149,7 @@ WIDE_FUNCTION bool wide_less(wide_t a, wide_t b)
     return a.word[i] < b.word[i];
 }
 
-WIDE_FUNCTION wide_t wide_clamp(wide_t v, wide_t low, wide_t high)
+WIDE_FUNCTION wide_t clamp_wide_t(wide_t v, wide_t low, wide_t high)
 {
     return wide_less(v, low) ? low : wide_less(high, v) ? high : v;
 }
@@ -169,7 +169,7 @@ WIDE_FUNCTION wide_t wide_divided(wide_t a, wide_t b, bool want_rest)
     return want_rest ? rest : quotient;
 }
 
-WIDE_FUNCTION wide_t wide_divide(wide_t a, wide_t b) { return wide_divided(a, b, false); }
-WIDE_FUNCTION wide_t wide_modulo(wide_t a, wide_t b) { return wide_divided(a, b, true); }
+WIDE_FUNCTION wide_t divide_wide_t(wide_t a, wide_t b) { return wide_divided(a, b, false); }
+WIDE_FUNCTION wide_t modulo_wide_t(wide_t a, wide_t b) { return wide_divided(a, b, true); }
 
 #endif

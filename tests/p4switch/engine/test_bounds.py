@@ -20,6 +20,7 @@ from p4switch.codegen import translate
 from p4switch.engine import LONGEST_PACKET, Engine
 from p4switch.entries import ActionCall, Entry, EntryKey, Exact, Replica, TableError, TableErrorCode
 from p4switch.library import Drops, PortStatistics, runtime
+from p4switch.links import LinkProperties
 from p4switch.live import PortError
 from p4switch.program import ProgramError
 from p4switch.reader import read_program
@@ -363,14 +364,20 @@ def test_constants_of_any_width_are_hashed(width: int) -> None:
 
 @contextmanager
 def forwarder(
-    engine: Engine, count: int, cpu: int = -1
+    engine: Engine, count: int, cpu: int = -1, rate: float | None = None
 ) -> Iterator[tuple[list[socket.socket], Callable[[int], PortStatistics]]]:
-    """A forwarding loop whose ports are local sockets; the other ends, and the statistics of a port."""
+    """A forwarding loop whose ports are local sockets; the other ends, and the statistics of a port.
+
+    With a rate, there is a link behind port 0.
+    """
     pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(count)]
     inner = (ctypes.c_int32 * count)(*(there.fileno() for _, there in pairs))
     opened = runtime().forwarder_open(
         engine._base, count, (ctypes.c_uint32 * count)(*range(count)), inner, cpu, True
     )
+    if rate is not None:
+        link = LinkProperties(rate).for_runtime()
+        runtime().forwarder_set_link(opened, 0, False, ctypes.byref(link))
     running = threading.Thread(target=runtime().forwarder_run, args=(opened,))
     running.start()
 
@@ -425,6 +432,25 @@ def test_a_message_to_the_cpu_port_that_is_too_long_is_dropped(length: int) -> N
         ours.send(struct.pack("=I", 0) + b"ok")
         assert ours.recv(1 << 18) == b"ok"
         assert (statistics(0).received, statistics(0).dropped) == (1, 1)
+
+
+def test_clones_that_wait_for_a_link_count_as_passes() -> None:
+    """Each makes two more, which wait again: without a common bound they would go on for ever."""
+
+    def with_priority(parsed: Any) -> None:
+        parsed["header_types"][0]["fields"].insert(0, ["priority", 8, False])
+
+    config = in_egress(
+        document({"h": [["a", 8, False]]}, [], field_lists=FIELD_LISTS),
+        call("clone_egress_pkt_to_egress", number(5), number(1)),
+    )
+    engine = Engine.load(changed(config, with_priority))
+    engine.session_insert(5, (Replica(0, 1), Replica(0, 2)))
+    with forwarder(engine, 1, rate=1e8) as ((ours,), statistics):
+        ours.send(bytes(10) + bytes(60))
+        while statistics(0).sent + statistics(0).dropped < 4096:
+            pass
+        assert engine.drops().too_often
 
 
 def superframe(kind: int, *, tags: int = 0, ihl: int = 5, options: bytes = b"", payload: int = 3000) -> bytes:
@@ -532,6 +558,9 @@ TOO_LARGE = {
     ).replace(b'["a", 8', b'["a", 0'),
     "the program's headers: 1049600 bytes together": document(
         {f"h{n}": [["a", 1 << 13, False]] for n in range(1025)}, []
+    ),
+    "the program's metadata: 66088 bytes, at most 65536": document(
+        {"h": BYTES}, [], metadata=[[f"m{n}", 1 << 13, False] for n in range(32)]
     ),
     "deparser deparser: its headers: 1049600 bytes together": document(
         {"h": [["a", 1 << 13, False]]}, [], deparsers=[{"name": "deparser", "id": 0, "order": ["h"] * 1025}]

@@ -174,3 +174,48 @@ def test_too_wide_is_refused() -> None:
     )
     with pytest.raises(ProgramError, match=r"action act: .*384 bits"):
         Engine.load(program)
+
+
+def test_c_grows_no_faster_than_nested_operators(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each operand stands in the C once: thirty levels that doubled it would be more than any compiler takes."""
+    monkeypatch.setenv("P4SWITCH_COMPILE_SECONDS", "30")
+    a, b = field("h", "a"), field("h", "b")
+    clamped, divided, rest = a, a, a
+    for _ in range(30):
+        clamped = operation("sat_cast", operation("-", operation("+", clamped, a), b), number(16))
+        divided = operation("/", operation("&", operation("+", divided, a), number(0xFFFF)), b)
+        rest = operation("%", operation("&", operation("*", rest, a), number(0xFFFF)), b)
+    results: list[list[Any]] = [["clamped", 16, True], ["divided", 16, False], ["rest", 16, False]]
+    primitives = [
+        assign(field("out", n), e) for (n, *_), e in zip(results, (clamped, divided, rest), strict=True)
+    ]
+    engine = Engine.load(document({"h": [["a", 16, False], ["b", 16, False]], "out": results}, primitives))
+    for values in ((40000, 300), (300, 7), (5, 0), (7, 65535)):
+        data = b"".join(value.to_bytes(2, "big") for value in values)
+        [(_, packet)] = engine.process(1, data + bytes(6))
+        named = {("h", "a"): values[0], ("h", "b"): values[1]}
+        expected = [
+            cut(evaluate(e, named), 16, kind[2])
+            for e, kind in zip((clamped, divided, rest), results, strict=True)
+        ]
+        assert unpacked(packet[4:], results) == expected
+
+
+def test_c_grows_no_faster_than_nested_indices() -> None:
+    """s[s[s[…].f].f].f; an index out of range takes the last element."""
+    element = {"type": "hexstr", "value": "0x0"}
+    stack = {"type": "header_stack", "value": "s"}
+    for _ in range(30):
+        element = operation("access_field", operation("dereference_header_stack", stack, element), 0)
+    elements: dict[str, list[list[Any]]] = {f"s[{n}]": [["f", 8, False]] for n in range(4)}
+    stacks = [{"name": "s", "id": 0, "size": 4, "header_type": "", "header_ids": [2, 3, 4, 5]}]
+    config = document(
+        {**elements, "out": [["r", 8, False]]}, [assign(field("out", "r"), element)], header_stacks=stacks
+    )
+    engine = Engine.load(config)
+    for values in ([1, 2, 3, 0], [2, 0, 9, 1], [3, 1, 1, 3]):
+        found = 0
+        for _ in range(30):
+            found = values[min(found, 3)]
+        [(_, packet)] = engine.process(1, bytes([*values, 0]))
+        assert packet[-1] == found

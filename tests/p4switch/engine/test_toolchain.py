@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -36,7 +37,7 @@ def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
         monkeypatch.setenv("CC", str(path))
         forget()
 
-    asked = (toolchain._compiler, toolchain._native)
+    asked = (toolchain._compiler, toolchain._native, toolchain._accepted)
 
     def forget() -> None:
         for known in asked:
@@ -207,6 +208,23 @@ def test_a_compiler_that_computes_for_ever_is_stopped(
     with pytest.raises(CompileLimitError):
         compile_program(b"config", lambda: "int x;")
     assert sorted(path.suffix for path in cache.iterdir()) == [".c", ".lock"]
+
+
+@pytest.mark.usefixtures("cache")
+@pytest.mark.parametrize("name", ["cc", "clang"])
+def test_the_stack_of_a_function_is_limited(
+    name: str, compiler: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program whose expressions need more than a thread has would end the switch with its first packet."""
+    if shutil.which(name) is None:
+        pytest.skip(f"{name} is not installed")
+    compiler("")
+    monkeypatch.setenv("CC", name)
+    code = "int other(char *); int f(void) { char x[%d]; return other(x); }"
+    with pytest.raises(CompileLimitError, match=r"at most 256 KiB of stack: split.*variables") as refused:
+        compile_program(b"config", lambda: code % (257 << 10))
+    assert "'f'" in str(refused.value) or "‘f’" in str(refused.value)
+    compile_program(b"config", lambda: code % (255 << 10))
 
 
 @pytest.mark.parametrize(("limit", "bytes_"), [("MAX_MEMORY", 16 << 20), ("MAX_OUTPUT", 4 << 10)])
