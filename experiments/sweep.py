@@ -167,7 +167,7 @@ def _result(connection: Connection, run: _Running) -> Row:
 def _virtual_process(settings: Settings, device_config: bytes, connection: Connection) -> None:
     # Not above: the processes that wait for this one need not load them.
     from experiments.virtual.point import run_virtual
-    from p4switch.engine import Engine
+    from p4switch.engine.engine import Engine
 
     def run() -> Row:
         begun = time.perf_counter()

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from experiments.differential.entries import Entries, Match, TableEntry
 from experiments.differential.packets import Packet
-from p4switch import entries as p4
-from p4switch.engine import Engine
-from p4switch.program import Table, TableKey
+from p4switch.bmv2json.program import Table, TableKey
+from p4switch.engine import entries as p4
+from p4switch.engine.engine import Engine
 from p4switch.trace import PacketTrace
 from p4switch.trace.notation import parse_number
 

@@ -19,7 +19,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import NoReturn
 
-from p4switch.links import Direction, LinkError, LinkProperties, changed, link_option
+from p4switch.ports.links import Direction, LinkError, LinkProperties, changed, link_option
 from p4switch.tls import TlsError, TlsFiles
 
 _COLLECT_AFTER = 50_000  # objects more
@@ -345,15 +345,15 @@ def _run(options: Options) -> None:
         signal.signal(signal_number, lambda *_: stop.set())
     # gRPC is imported only here: a wrong command line should not wait for it.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its C core prints beside our own messages
-    from p4switch import management
-    from p4switch.gnmi_ports import SwitchPorts
-    from p4switch.gnmi_service import GnmiService
-    from p4switch.hash_management import hash_calls
-    from p4switch.link_management import link_calls
-    from p4switch.live import PortError
-    from p4switch.p4runtime_device import Device
-    from p4switch.p4runtime_server import P4RuntimeService, serve
-    from p4switch.program import ProgramError
+    from p4switch.bmv2json.program import ProgramError
+    from p4switch.gnmi.ports import SwitchPorts
+    from p4switch.gnmi.service import GnmiService
+    from p4switch.management import service as management
+    from p4switch.management.hashes import hash_calls
+    from p4switch.management.links import link_calls
+    from p4switch.p4runtime.device import Device
+    from p4switch.p4runtime.server import P4RuntimeService, serve
+    from p4switch.ports.live import PortError
     from p4switch.toolchain import ToolchainError
     from p4switch.trace.stream import trace_stream
 

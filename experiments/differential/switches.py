@@ -20,8 +20,8 @@ from experiments.differential.entries import Entries
 from experiments.differential.packets import Packet
 from experiments.scenario.compilers import CompiledProgram
 from experiments.scenario.tools import BMV2, Engine
-from p4switch.p4runtime_device import Device
-from p4switch.p4runtime_server import P4RuntimeService, serve
+from p4switch.p4runtime.device import Device
+from p4switch.p4runtime.server import P4RuntimeService, serve
 from p4switch.trace import as_text
 from topologies.runs import scratch
 

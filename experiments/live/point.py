@@ -23,11 +23,11 @@ from experiments.scenario.settings import Settings
 from experiments.scenario.targets import Target, target
 from experiments.training.digits import load_digits
 from experiments.training.sgd import TrainingConfig
-from p4switch.management import ManagementClient
+from p4switch.management.service import ManagementClient
 from topologies.mininet_net import MininetNetwork
 from topologies.runs import scratch
 
-# Columns, by what p4switch/links.py calls them.
+# Columns, by what p4switch/ports/links.py calls them.
 _LINK_EVENTS = {
     "loss": "lost",
     "burst": "lost_in_bursts",

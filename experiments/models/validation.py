@@ -19,7 +19,7 @@ from experiments.scenario.compilers import CompiledProgram
 from experiments.scenario.targets import EMBEDDED
 from experiments.virtual.fabric import Cluster, ClusterSpec, install
 from experiments.virtual.stations import HEADERS
-from p4switch.engine import Engine
+from p4switch.engine.engine import Engine
 from topologies.mininet_net import MininetNetwork
 from topologies.model import Topology, leaf_spine
 from topologies.virtual import HostModel, LinkModel

@@ -16,7 +16,7 @@ from pathlib import Path
 from experiments.soak.run import Outcome, run_scenario
 from experiments.soak.scenario import draw_scenario
 from experiments.virtual.fabric import load_switch
-from p4switch.engine import Engine
+from p4switch.engine.engine import Engine
 
 
 @dataclass(frozen=True, slots=True)

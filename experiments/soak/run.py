@@ -18,7 +18,7 @@ from experiments.soak.scenario import Scenario, Work
 from experiments.soak.strangers import Stranger
 from experiments.virtual.fabric import Fabric, Job, JobSpec, MakeWorker
 from experiments.virtual.stations import Vector, WorkerStation
-from p4switch.engine import Engine
+from p4switch.engine.engine import Engine
 from topologies.virtual import SECOND, HostModel
 from topologies.virtual.network import Observer
 from workers import native

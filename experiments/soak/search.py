@@ -29,7 +29,7 @@ from controller.telemetry import Event, Reason
 from controller.tree import FIRST_UDP_PORT, Job, Tree, aggregation_tree
 from experiments.virtual.fabric import install, load_switch
 from experiments.virtual.stations import HEADERS, Flow
-from p4switch.engine import Engine
+from p4switch.engine.engine import Engine
 from topologies.model import leaf_spine
 
 _CELLS = 2  # of the slot: its two versions

@@ -27,9 +27,9 @@ from controller.tree import Job as TreeJob
 from experiments.scenario.compilers import PROGRAM
 from experiments.virtual.stations import HEADERS, PeerPort, SwitchPort, Vector, WorkerStation
 from p4compiler import compile_file
-from p4switch.engine import Engine
-from p4switch.entries import ActionCall, Entry, EntryKey, Exact, Lpm, Match, Replica
-from p4switch.program import Program
+from p4switch.bmv2json.program import Program
+from p4switch.engine.engine import Engine
+from p4switch.engine.entries import ActionCall, Entry, EntryKey, Exact, Lpm, Match, Replica
 from topologies.model import Host, Link, Topology
 from topologies.virtual import SECOND, HostModel, LinkModel, VirtualNetwork
 from topologies.virtual.links import link_model

@@ -14,7 +14,7 @@ from experiments.results.measured import Measured
 from experiments.results.recording import Vector
 from experiments.scenario.settings import Settings
 from experiments.virtual.fabric import Cluster, ClusterSpec
-from p4switch.engine import Engine
+from p4switch.engine.engine import Engine
 from topologies.virtual import HostModel, PauseThresholds
 from topologies.virtual.links import link_model
 from workers.collective import Transport

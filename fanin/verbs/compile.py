@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from p4compiler import CompileError, compile_file
+from p4switch.bmv2json.program import ProgramError
+from p4switch.bmv2json.reader import read_program
 from p4switch.codegen import translate
-from p4switch.program import ProgramError
-from p4switch.reader import read_program
 
 
 def compile_program(

@@ -74,7 +74,7 @@ def link(
 def _given(changes: list[str], clear: bool) -> dict[str, str | None]:
     from dataclasses import fields
 
-    from p4switch.links import LinkProperties
+    from p4switch.ports.links import LinkProperties
 
     given: dict[str, str | None] = {}
     if clear:

@@ -4,6 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from p4switch.bmv2json.expressions import (
+    Binary,
+    Constant,
+    ElementField,
+    Expression,
+    Field,
+    HeaderName,
+    StackName,
+    UnionName,
+)
+from p4switch.bmv2json.primitives import PRIMITIVES
+from p4switch.bmv2json.program import (
+    Action,
+    Argument,
+    Named,
+    Primitive,
+    RegisterArray,
+    Source,
+    Values,
+)
 from p4switch.codegen.calculations import Calculations
 from p4switch.codegen.expressions import (
     WIDE,
@@ -24,18 +44,6 @@ from p4switch.codegen.state import State
 from p4switch.codegen.tracing import Kind, Numbers
 from p4switch.codegen.uses import JUMPS, Uses, jumps_back
 from p4switch.codegen.writer import Writer
-from p4switch.expressions import (
-    Binary,
-    Constant,
-    ElementField,
-    Expression,
-    Field,
-    HeaderName,
-    StackName,
-    UnionName,
-)
-from p4switch.primitives import PRIMITIVES
-from p4switch.program import Action, Argument, Named, Primitive, RegisterArray, Source, Values
 from p4switch.words import word_count
 
 FROM_OPERANDS = {

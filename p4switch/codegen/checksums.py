@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from p4switch.bmv2json.expressions import Field
+from p4switch.bmv2json.program import Checksum, ProgramError
 from p4switch.codegen.calculations import Calculations
 from p4switch.codegen.expressions import ExpressionWriter
 from p4switch.codegen.layout import Layout
@@ -9,8 +11,6 @@ from p4switch.codegen.names import Names
 from p4switch.codegen.partial import Reads, TransportSum, left_partial, reads
 from p4switch.codegen.tracing import Kind
 from p4switch.codegen.writer import Writer
-from p4switch.expressions import Field
-from p4switch.program import Checksum, ProgramError
 
 
 class ChecksumWriter:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from p4switch.bmv2json.program import ActionNode, Branch, Node, Pipeline, ProgramError, Table
 from p4switch.codegen.actions import ActionWriter
 from p4switch.codegen.expressions import ExpressionWriter, c_words
 from p4switch.codegen.layout import Layout
@@ -9,7 +10,6 @@ from p4switch.codegen.names import Names
 from p4switch.codegen.tables import TableWriter
 from p4switch.codegen.tracing import Kind, condition_fields
 from p4switch.codegen.writer import Writer
-from p4switch.program import ActionNode, Branch, Node, Pipeline, ProgramError, Table
 
 
 class ControlWriter:

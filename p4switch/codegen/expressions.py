@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from p4switch.codegen.layout import WIDEST, Layout, access, machine_width, storage_type, wide_words
-from p4switch.expressions import (
+from p4switch.bmv2json.expressions import (
     Binary,
     Boolean,
     Conditional,
@@ -28,7 +27,8 @@ from p4switch.expressions import (
     Unary,
     UnionName,
 )
-from p4switch.program import FieldType, ProgramError
+from p4switch.bmv2json.program import FieldType, ProgramError
+from p4switch.codegen.layout import WIDEST, Layout, access, machine_width, storage_type, wide_words
 from p4switch.words import to_words, word_count
 
 TYPES = {  # in order of preference, with their ranges

@@ -5,6 +5,8 @@ Source: BMv2's docs/simple_switch.md, "Pseudocode for what happens at the end of
 
 from __future__ import annotations
 
+from p4switch.bmv2json.expressions import Field
+from p4switch.bmv2json.program import ProgramError
 from p4switch.codegen.actions import ActionWriter, PrimitiveWriter
 from p4switch.codegen.calculations import append_function
 from p4switch.codegen.checksums import ChecksumWriter
@@ -13,8 +15,6 @@ from p4switch.codegen.layout import QUEUEING, Layout
 from p4switch.codegen.tracing import Kind
 from p4switch.codegen.uses import headers_written
 from p4switch.codegen.writer import Writer
-from p4switch.expressions import Field
-from p4switch.program import ProgramError
 
 INSTANCE_NORMAL, INSTANCE_REPLICATION = 0, 5
 

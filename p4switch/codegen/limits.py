@@ -7,9 +7,15 @@ from __future__ import annotations
 
 import os
 
+from p4switch.bmv2json.expressions import Constant, Field, HeaderName
+from p4switch.bmv2json.program import (
+    LONGEST_PACKET,
+    Calculation,
+    FieldList,
+    Program,
+    ProgramError,
+)
 from p4switch.codegen.layout import cell_bytes, packet_headers
-from p4switch.expressions import Constant, Field, HeaderName
-from p4switch.program import LONGEST_PACKET, Calculation, FieldList, Program, ProgramError
 
 MAX_HEADER_BYTES = (1 << 16) - 1
 MAX_HEADERS = (1 << 16) - 1

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from p4switch.bmv2json.expressions import Field
 from p4switch.codegen.expressions import ExpressionWriter, Operand, Value, c_words, range_of, unsigned_range
 from p4switch.codegen.layout import Layout, machine_width
 from p4switch.codegen.rolling import Advancing, Run, nodes
 from p4switch.codegen.state import State
 from p4switch.codegen.tracing import Kind, Numbers
 from p4switch.codegen.writer import Writer
-from p4switch.expressions import Field
 
 
 class LoopExpressions(ExpressionWriter):

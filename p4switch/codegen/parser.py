@@ -5,6 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from graphlib import CycleError, TopologicalSorter
 
+from p4switch.bmv2json.expressions import Expression, Lookahead
+from p4switch.bmv2json.program import (
+    LONGEST_PACKET,
+    Advance,
+    Extract,
+    ExtractNext,
+    HeaderType,
+    ParserCall,
+    ParserOperation,
+    ParserState,
+    Set,
+    Transition,
+    Verify,
+)
 from p4switch.codegen.actions import ActionWriter, PrimitiveWriter
 from p4switch.codegen.expressions import (
     WIDE,
@@ -21,21 +35,7 @@ from p4switch.codegen.names import Names
 from p4switch.codegen.rolling import nodes
 from p4switch.codegen.tracing import Kind
 from p4switch.codegen.writer import Writer
-from p4switch.expressions import Expression, Lookahead
-from p4switch.keys import KeyLayout
-from p4switch.program import (
-    LONGEST_PACKET,
-    Advance,
-    Extract,
-    ExtractNext,
-    HeaderType,
-    ParserCall,
-    ParserOperation,
-    ParserState,
-    Set,
-    Transition,
-    Verify,
-)
+from p4switch.engine.keys import KeyLayout
 
 
 class ParserExpressions(ExpressionWriter):

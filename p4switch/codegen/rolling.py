@@ -11,9 +11,9 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
+from p4switch.bmv2json.expressions import Constant, Expression, Field
+from p4switch.bmv2json.program import Argument, FieldType, Named, Primitive, Program, Values
 from p4switch.codegen.uses import JUMPS, Uses, fields_in
-from p4switch.expressions import Constant, Expression, Field
-from p4switch.program import Argument, FieldType, Named, Primitive, Program, Values
 
 FEWEST = 4  # repetitions that are worth a loop
 LONGEST_GROUP = 16  # primitives

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from p4switch.bmv2json.program import Program, ProgramError, RegisterArray
 from p4switch.codegen.layout import Layout, cell_bytes, storage_type
 from p4switch.codegen.limits import input_bytes
 from p4switch.codegen.names import Names
 from p4switch.codegen.replaying import Replaying
 from p4switch.codegen.writer import Writer
-from p4switch.program import Program, ProgramError, RegisterArray
 
 
 @dataclass(frozen=True, slots=True)

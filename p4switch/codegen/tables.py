@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from p4switch.bmv2json.program import Action, ProgramError, Table
 from p4switch.codegen.actions import ActionWriter, PrimitiveWriter
 from p4switch.codegen.expressions import ExpressionWriter, beside, c_words, literal, unsigned_type
 from p4switch.codegen.layout import Layout
@@ -9,8 +10,7 @@ from p4switch.codegen.names import Names
 from p4switch.codegen.state import State
 from p4switch.codegen.tracing import Kind
 from p4switch.codegen.writer import Writer
-from p4switch.keys import EntryExtra, KeyLayout
-from p4switch.program import Action, ProgramError, Table
+from p4switch.engine.keys import EntryExtra, KeyLayout
 from p4switch.words import to_words
 
 

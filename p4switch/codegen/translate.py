@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from p4switch.bmv2json.program import Program, ProgramError
 from p4switch.codegen.actions import ActionWriter
 from p4switch.codegen.calculations import Calculations
 from p4switch.codegen.checksums import ChecksumWriter
@@ -18,7 +19,6 @@ from p4switch.codegen.tables import TableWriter
 from p4switch.codegen.tracing import Kind
 from p4switch.codegen.uses import Uses
 from p4switch.codegen.writer import Writer
-from p4switch.program import Program, ProgramError
 
 
 def translate(program: Program, *, traced: bool = False) -> str:

@@ -6,9 +6,17 @@ from collections import Counter
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from p4switch.expressions import Constant, Field, HeaderName
-from p4switch.primitives import PRIMITIVES
-from p4switch.program import Action, ActionNode, Branch, Pipeline, Primitive, Program, Table
+from p4switch.bmv2json.expressions import Constant, Field, HeaderName
+from p4switch.bmv2json.primitives import PRIMITIVES
+from p4switch.bmv2json.program import (
+    Action,
+    ActionNode,
+    Branch,
+    Pipeline,
+    Primitive,
+    Program,
+    Table,
+)
 
 JUMPS = {"_jump", "_jump_if_zero"}
 SETS_FIRST = {"assign", "modify_field", "register_read"}

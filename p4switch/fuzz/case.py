@@ -15,8 +15,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from p4switch.engine import Engine
-from p4switch.entries import (
+from p4switch.bmv2json.program import LONGEST_PACKET, REMEMBERING, Program, ProgramError
+from p4switch.engine.engine import Engine
+from p4switch.engine.entries import (
     ActionCall,
     Digest,
     Entry,
@@ -30,11 +31,10 @@ from p4switch.entries import (
     TableError,
     Ternary,
 )
+from p4switch.engine.library import PortStatistics, runtime
 from p4switch.fuzz.packets import VIRTIO, random_frame, random_packet
 from p4switch.fuzz.programs import AGAIN, PORTS, random_program
-from p4switch.library import PortStatistics, runtime
-from p4switch.links import LinkProperties
-from p4switch.program import LONGEST_PACKET, REMEMBERING, Program, ProgramError
+from p4switch.ports.links import LinkProperties
 from p4switch.trace import as_text
 
 CPU = PORTS  # the number of the control plane's port

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import struct
 
-from p4switch.program import LONGEST_PACKET
+from p4switch.bmv2json.program import LONGEST_PACKET
 
 VIRTIO = struct.Struct("=BBHHHH")  # flags, gso_type, hdr_len, gso_size, csum_start, csum_offset
 NONE, TCPV4, TCPV6, UDP_L4, ECN = 0, 1, 4, 5, 0x80

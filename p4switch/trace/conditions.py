@@ -6,8 +6,8 @@ import ctypes
 from collections.abc import Iterator
 from ctypes import c_uint32, c_uint64
 
+from p4switch.bmv2json.program import Program
 from p4switch.codegen.layout import WIDEST, packet_headers
-from p4switch.program import Program
 from p4switch.trace.notation import parse_number
 
 MOST = 8  # TRACE_CONDITIONS in runtime/switch.h

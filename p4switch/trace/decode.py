@@ -7,12 +7,8 @@ import struct
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import PurePath
 
-from p4switch.codegen.layout import packet_headers
-from p4switch.codegen.tracing import Kind, Numbers, condition_fields
-from p4switch.entries import Entry
-from p4switch.expressions import ElementField, Expression, Field
-from p4switch.keys import KeyLayout
-from p4switch.program import (
+from p4switch.bmv2json.expressions import ElementField, Expression, Field
+from p4switch.bmv2json.program import (
     LONGEST_PACKET,
     Action,
     Branch,
@@ -27,6 +23,10 @@ from p4switch.program import (
     Table,
     Transition,
 )
+from p4switch.codegen.layout import packet_headers
+from p4switch.codegen.tracing import Kind, Numbers, condition_fields
+from p4switch.engine.entries import Entry
+from p4switch.engine.keys import KeyLayout
 from p4switch.trace.events import (
     Access,
     ActionRun,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from p4switch.program import Source
+from p4switch.bmv2json.program import Source
 
 
 @dataclass(frozen=True, slots=True)

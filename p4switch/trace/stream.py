@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from p4switch.engine import Engine
-from p4switch.management import ManagementError, Stream
+from p4switch.engine.engine import Engine
+from p4switch.management.service import ManagementError, Stream
 from p4switch.toolchain import ToolchainError
 from p4switch.trace import as_text
 from p4switch.trace.conditions import ConditionError

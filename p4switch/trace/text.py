@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
-from p4switch.program import Source
+from p4switch.bmv2json.program import Source
 from p4switch.trace.events import (
     Access,
     ActionRun,

@@ -8,10 +8,10 @@ from contextlib import AbstractContextManager
 from ctypes import POINTER, c_bool, c_uint32, c_uint64, c_void_p
 from functools import cache
 
-from p4switch.entries import Entry
-from p4switch.library import runtime
-from p4switch.match_table import MatchTable
-from p4switch.program import Program
+from p4switch.bmv2json.program import Program
+from p4switch.engine.entries import Entry
+from p4switch.engine.library import runtime
+from p4switch.engine.match_table import MatchTable
 from p4switch.trace.conditions import Condition
 from p4switch.trace.decode import Decoder
 from p4switch.trace.events import PacketTrace

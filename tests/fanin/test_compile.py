@@ -10,7 +10,7 @@ from google.protobuf import text_format
 from typer.testing import CliRunner
 
 from fanin.cli import app
-from p4switch.engine import Engine
+from p4switch.engine.engine import Engine
 
 PROGRAM = """\
 #include <core.p4>

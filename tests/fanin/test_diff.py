@@ -16,8 +16,8 @@ from experiments.differential.entries import Entries, TableEntry, random_entries
 from experiments.differential.packets import PacketSource
 from experiments.scenario.compilers import compile_program
 from experiments.scenario.tools import ToolMissingError
-from p4switch.p4runtime_device import Device
-from p4switch.p4runtime_server import P4RuntimeService, serve
+from p4switch.p4runtime.device import Device
+from p4switch.p4runtime.server import P4RuntimeService, serve
 
 ROOT = Path(__file__).parents[2]
 FANIN = ROOT / "p4src" / "fanin.p4"

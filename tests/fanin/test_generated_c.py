@@ -12,8 +12,8 @@ from scapy.layers.l2 import Ether
 from experiments.differential.entries import Entries, TableEntry
 from experiments.scenario.compilers import compile_program
 from experiments.tracing import trace
+from p4switch.bmv2json.reader import read_program
 from p4switch.codegen import translate
-from p4switch.reader import read_program
 from p4switch.trace import as_text
 
 ROOT = Path(__file__).parents[2]

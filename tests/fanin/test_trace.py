@@ -22,8 +22,8 @@ from experiments.differential.packets import PacketSource
 from experiments.scenario.compilers import CompiledProgram, compile_program
 from experiments.tracing import fill, trace
 from fanin.cli import app
-from p4switch.engine import Engine
-from p4switch.entries import ActionCall, Exact, Lpm, Range, Ternary
+from p4switch.engine.engine import Engine
+from p4switch.engine.entries import ActionCall, Exact, Lpm, Range, Ternary
 from p4switch.trace import as_text
 from p4switch.trace.events import Access, Drop
 from tests.fanin.test_diff import FANIN, HOST, TABLES, hub

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from p4compiler import Compiled, compile_file
-from p4switch.engine import Engine
+from p4switch.engine.engine import Engine
 from tests.p4src.switch_under_test import SwitchUnderTest
 
 PROGRAM = Path(__file__).parents[2] / "p4src" / "fanin.p4"

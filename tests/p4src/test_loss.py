@@ -7,7 +7,7 @@ from scapy.layers.inet import IP
 from scapy.layers.l2 import Ether
 
 from p4compiler import Compiled
-from p4switch.engine import Engine
+from p4switch.engine.engine import Engine
 from tests.p4src.switch_under_test import Message, SwitchUnderTest, block
 
 PERCENT = 2**32 // 100

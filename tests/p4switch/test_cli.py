@@ -15,7 +15,7 @@ import pytest
 
 from p4compiler import compile_file
 from p4switch.cli import UsageError, main, parse
-from p4switch.links import Direction, LinkProperties
+from p4switch.ports.links import Direction, LinkProperties
 from p4switch.tls import TlsFiles
 
 TIMEOUT = 30

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from p4compiler import compile_file
+from p4switch.bmv2json.reader import read_program
 from p4switch.codegen import translate
-from p4switch.reader import read_program
 from p4switch.toolchain import RUNTIME
 
 ROOT = Path(__file__).parents[2]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from p4switch.engine import Engine
-from p4switch.hash_management import hash_calls
-from p4switch.management import ManagementError
+from p4switch.engine.engine import Engine
+from p4switch.management.hashes import hash_calls
+from p4switch.management.service import ManagementError
 from tests.p4switch.engine.test_externs import RSS_KEY, hashed, hashing
 
 

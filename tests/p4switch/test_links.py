@@ -9,11 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p4switch.library import LinkStatistics
-from p4switch.link_management import link_calls
-from p4switch.links import Burst, Direction, LinkError, LinkProperties, changed, link_option, report
-from p4switch.management import ManagementError
-from p4switch.p4runtime_device import Device
+from p4switch.engine.library import LinkStatistics
+from p4switch.management.links import link_calls
+from p4switch.management.service import ManagementError
+from p4switch.p4runtime.device import Device
+from p4switch.ports.links import (
+    Burst,
+    Direction,
+    LinkError,
+    LinkProperties,
+    changed,
+    link_option,
+    report,
+)
 
 PLAIN = LinkProperties()
 TIMES, PROBABILITIES, BYTES = st.floats(0, 10), st.floats(0, 1), st.integers(0, 10**9)

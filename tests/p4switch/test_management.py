@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p4switch.management import ManagementClient, ManagementError, handler, main
+from p4switch.management.service import ManagementClient, ManagementError, handler, main
 
 MESSAGES = st.dictionaries(
     st.text(max_size=5),

@@ -13,8 +13,8 @@ import grpc
 import pytest
 from finsy.proto import p4r, p4r_grpc
 
-from p4switch.p4runtime_device import Device
-from p4switch.p4runtime_server import P4RuntimeService, serve
+from p4switch.p4runtime.device import Device
+from p4switch.p4runtime.server import P4RuntimeService, serve
 from p4switch.tls import TlsError, TlsFiles
 
 TIMEOUT = 10

@@ -15,7 +15,7 @@ from experiments.bench.switch import frames
 from experiments.bench.switch.errors import BenchError
 from experiments.bench.switch.native import Traffic
 from experiments.virtual.fabric import install
-from p4switch.engine import Engine
+from p4switch.engine.engine import Engine
 from topologies.model import Topology, leaf_spine
 
 LEASE = 1

@@ -25,8 +25,8 @@ from experiments.scenario.compilers import PROGRAM
 from experiments.scenario.tools import BMV2, ToolMissingError
 from experiments.virtual.fabric import load_switch
 from p4compiler import compile_file
-from p4switch.engine import Engine
-from p4switch.live import PortError
+from p4switch.engine.engine import Engine
+from p4switch.ports.live import PortError
 from p4switch.toolchain import ToolchainError, compiler_version
 from topologies import superframes
 from topologies.errors import NetworkError

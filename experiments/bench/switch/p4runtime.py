@@ -14,7 +14,7 @@ import grpc
 from finsy.proto import U128, p4r, p4r_grpc
 
 from p4compiler import Compiled
-from p4switch.entries import ActionCall, Entry, Lpm, Ternary
+from p4switch.engine.entries import ActionCall, Entry, Lpm, Ternary
 from topologies.model import leaf_spine
 from topologies.processes import SwitchLauncher, SwitchProcess
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.bench.switch.native import Traffic, switch_processor
-from p4switch.engine import Engine
+from p4switch.engine.engine import Engine
 
 _WARM_UP = 0.15  # seconds
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from experiments.bench.switch import frames
 from experiments.bench.switch.native import Traffic
 from p4compiler import Compiled, compile_file
-from p4switch.engine import Engine
-from p4switch.entries import ActionCall, Entry, EntryKey, Exact, Lpm, Match, Ternary
+from p4switch.engine.engine import Engine
+from p4switch.engine.entries import ActionCall, Entry, EntryKey, Exact, Lpm, Match, Ternary
 
 TABLE = "ingress.routes"
 PORTS = 2

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from experiments.scenario.compilers import PROGRAM
 from p4compiler import compile_file
-from p4switch.engine import Engine
+from p4switch.engine.engine import Engine
 
 
 def mutant(folder: Path, file: str, old: str, new: str) -> Engine:

@@ -9,7 +9,7 @@ import pytest
 
 from experiments.soak.search import Grant, Model, State, World, WrongSumError, explore, stuck
 from experiments.virtual.fabric import load_switch
-from p4switch.engine import Engine
+from p4switch.engine.engine import Engine
 from tests.experiments.soak.program_mutants import PROGRAM_MUTANTS, mutant
 
 

@@ -27,7 +27,7 @@ from experiments.soak.scenario import (
 from experiments.soak.shrink import shrink
 from experiments.soak.trace import Trace
 from experiments.virtual.fabric import MakeWorker, load_switch
-from p4switch.engine import Engine
+from p4switch.engine.engine import Engine
 from tests.experiments.soak.program_mutants import PROGRAM_MUTANTS, mutant
 from topologies.virtual import Faults, History, PauseThresholds
 from workers import native, scaling, wire

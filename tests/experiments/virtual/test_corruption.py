@@ -14,7 +14,7 @@ from controller.telemetry import Reason
 from experiments.models.expected_sums import wrong
 from experiments.virtual.fabric import Cluster, ClusterSpec, load_switch
 from experiments.virtual.stations import Vector
-from p4switch.engine import Engine
+from p4switch.engine.engine import Engine
 from topologies.model import leaf_spine
 from topologies.virtual import Faults, LinkModel
 from workers.collective import Algorithm

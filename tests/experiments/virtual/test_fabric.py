@@ -12,7 +12,7 @@ from experiments.models.closed_forms import Fabric, closed_form
 from experiments.models.expected_sums import QuantizedSums, expected_sum
 from experiments.virtual.fabric import Cluster, ClusterSpec, load_switch
 from experiments.virtual.stations import Vector
-from p4switch.engine import Engine
+from p4switch.engine.engine import Engine
 from topologies.model import leaf_spine
 from topologies.virtual import Faults, HostModel, LinkModel
 from workers.collective import HostBasedAlgorithm, Transport

@@ -13,7 +13,7 @@ from controller.telemetry import Event
 from experiments.models.expected_sums import QuantizedSums, wrong
 from experiments.virtual.fabric import Fabric, Job, JobSpec, load_switch
 from experiments.virtual.stations import Vector
-from p4switch.engine import Engine
+from p4switch.engine.engine import Engine
 from topologies.model import leaf_spine
 from topologies.virtual import Faults, LinkModel
 from workers.protocol import Worker

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from p4switch.library import LinkSettings, LinkStatistics, runtime
-from p4switch.links import LinkProperties
+from p4switch.engine.library import LinkSettings, LinkStatistics, runtime
+from p4switch.ports.links import LinkProperties
 
 SECOND, MILLISECOND, MICROSECOND = 10**12, 10**9, 10**6
 NEVER = 2**64 - 1

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from p4compiler import compile_file
-from p4switch.engine import Engine
-from p4switch.links import LinkProperties
+from p4switch.engine.engine import Engine
+from p4switch.ports.links import LinkProperties
 from tests.p4switch.engine.c_link import CLink
 
 PROGRAMS = Path(__file__).parent / "programs"

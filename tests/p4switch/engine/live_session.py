@@ -20,10 +20,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from p4switch.engine import Engine
-from p4switch.entries import ActionCall, Entry, EntryKey, Lpm
-from p4switch.library import LinkStatistics
-from p4switch.links import Direction, LinkProperties
+from p4switch.engine.engine import Engine
+from p4switch.engine.entries import ActionCall, Entry, EntryKey, Lpm
+from p4switch.engine.library import LinkStatistics
+from p4switch.ports.links import Direction, LinkProperties
 from p4switch.trace import as_text
 
 CPU_PORT = 255

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from p4compiler import compile_file
-from p4switch.engine import Engine
-from p4switch.entries import (
+from p4switch.bmv2json.program import ProgramError
+from p4switch.engine.engine import Engine
+from p4switch.engine.entries import (
     ActionCall,
     Entry,
     EntryKey,
@@ -31,10 +32,9 @@ from p4switch.entries import (
     TableError,
     Ternary,
 )
-from p4switch.library import PortStatistics, runtime
-from p4switch.links import LinkProperties
-from p4switch.program import ProgramError
-from p4switch.stf import run_stf
+from p4switch.engine.library import PortStatistics, runtime
+from p4switch.ports.links import LinkProperties
+from p4switch.stf.run import run_stf
 from p4switch.toolchain import ToolchainError
 from p4switch.trace import as_text
 

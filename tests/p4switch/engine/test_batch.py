@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from p4compiler import compile_file
-from p4switch.engine import Engine
+from p4switch.engine.engine import Engine
 from tests.p4src.conftest import PROGRAM
 from tests.p4src.switch_under_test import BASE, Message, SwitchUnderTest, block
 

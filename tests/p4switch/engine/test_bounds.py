@@ -16,14 +16,22 @@ from typing import Any
 
 import pytest
 
+from p4switch.bmv2json.program import ProgramError
+from p4switch.bmv2json.reader import read_program
 from p4switch.codegen import translate
-from p4switch.engine import LONGEST_PACKET, Engine
-from p4switch.entries import ActionCall, Entry, EntryKey, Exact, Replica, TableError, TableErrorCode
-from p4switch.library import Drops, PortStatistics, runtime
-from p4switch.links import LinkProperties
-from p4switch.live import PortError
-from p4switch.program import ProgramError
-from p4switch.reader import read_program
+from p4switch.engine.engine import LONGEST_PACKET, Engine
+from p4switch.engine.entries import (
+    ActionCall,
+    Entry,
+    EntryKey,
+    Exact,
+    Replica,
+    TableError,
+    TableErrorCode,
+)
+from p4switch.engine.library import Drops, PortStatistics, runtime
+from p4switch.ports.links import LinkProperties
+from p4switch.ports.live import PortError
 from tests.p4switch.engine.documents import assign, document, field, number, operation
 
 CPU_PORT = 255

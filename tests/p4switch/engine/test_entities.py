@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from p4switch.engine import Engine
-from p4switch.entries import (
+from p4switch.engine.engine import Engine
+from p4switch.engine.entries import (
     ActionCall,
     Digest,
     Entry,

@@ -12,8 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p4switch.engine import Engine
-from p4switch.entries import ActionCall, CounterValue, Entry, EntryKey, Exact, TableError
+from p4switch.engine.engine import Engine
+from p4switch.engine.entries import (
+    ActionCall,
+    CounterValue,
+    Entry,
+    EntryKey,
+    Exact,
+    TableError,
+)
 from tests.p4switch.engine.documents import assign, document, field, number
 
 READ, WRITE, ADD, NARROW, COUNT, CRC16, CRC32, MODULO, CSUM16, XOR16, IDENTITY, RANDOM, TRUNCATE = range(

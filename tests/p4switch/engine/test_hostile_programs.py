@@ -16,11 +16,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from p4compiler import compile_file
+from p4switch.bmv2json.program import ProgramError
+from p4switch.bmv2json.reader import expressions, headers, pipelines, read, read_program, values
 from p4switch.codegen import translate
 from p4switch.codegen.names import check, comment, quoted
-from p4switch.engine import Engine
-from p4switch.program import ProgramError
-from p4switch.reader import expressions, headers, pipelines, read, read_program, values
+from p4switch.engine.engine import Engine
 
 FOLDER = Path(__file__).parents[1]
 PROGRAMS = [

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p4switch.engine import Engine
-from p4switch.entries import Replica
+from p4switch.engine.engine import Engine
+from p4switch.engine.entries import Replica
 
 REQUEST = struct.Struct(">3B6I")
 A, B, STACK = 1, 2, 4

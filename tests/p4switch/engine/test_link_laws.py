@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from p4switch.links import Burst, LinkProperties
+from p4switch.ports.links import Burst, LinkProperties
 from tests.p4switch.engine.c_link import MICROSECOND, MILLISECOND, SECOND, CLink, numbered
 
 COUNT = 20_000

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from p4switch.engine import Engine
-from p4switch.links import Direction, LinkProperties
-from p4switch.live import PortError
+from p4switch.engine.engine import Engine
+from p4switch.ports.links import Direction, LinkProperties
+from p4switch.ports.live import PortError
 from tests.p4switch.engine.link_model import draw
 
 ROOT = Path(__file__).parents[3]

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from p4compiler import compile_file
-from p4switch.engine import Engine
-from p4switch.entries import Replica
+from p4switch.engine.engine import Engine
+from p4switch.engine.entries import Replica
 
 HERE = Path(__file__).parent
 BATCHES, COUNT = 100, 10_000

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from p4switch.library import runtime
+from p4switch.engine.library import runtime
 
 MILLISECOND, SECOND = 10**9, 10**12  # picoseconds
 MICROSECONDS = 1000  # nanoseconds

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from p4switch.engine import Engine
-from p4switch.entries import Clones, Replica
+from p4switch.engine.engine import Engine
+from p4switch.engine.entries import Clones, Replica
 
 
 @pytest.fixture

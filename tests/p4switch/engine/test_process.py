@@ -12,8 +12,8 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import ARP, Ether
 from scapy.packet import Packet, Raw
 
-from p4switch.engine import Engine
-from p4switch.entries import ActionCall, CounterValue, Entry, EntryKey, Lpm, Replica
+from p4switch.engine.engine import Engine
+from p4switch.engine.entries import ActionCall, CounterValue, Entry, EntryKey, Lpm, Replica
 from tests.p4switch.engine.conftest import CPU_PORT
 
 ROUTER_MAC, NEXT_MAC = "02:00:00:00:00:01", "02:00:00:00:00:02"

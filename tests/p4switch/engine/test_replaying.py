@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from p4compiler import compile_file
-from p4switch.engine import Engine
-from p4switch.entries import ActionCall, Entry, EntryKey, Exact, Replica
+from p4switch.engine.engine import Engine
+from p4switch.engine.entries import ActionCall, Entry, EntryKey, Exact, Replica
 from p4switch.toolchain import RUNTIME
 
 PROGRAM = """

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from p4switch.bmv2json.reader import read_program
 from p4switch.codegen import rolling, translate
-from p4switch.engine import Engine
-from p4switch.reader import read_program
+from p4switch.engine.engine import Engine
 from tests.p4switch.engine.documents import assign, document, field, number, operation
 
 CELLS = 16

@@ -89,7 +89,7 @@ def test_a_compilation_whose_caller_is_killed_is_finished_for_the_next(cache: Pa
 def test_whatever_decides_how_a_program_is_translated_compiles_anew() -> None:
     """Else the cache would go on with what an older translation has made."""
     loaded = """
-import sys, p4switch.codegen.translate, p4switch.reader.read
+import sys, p4switch.codegen.translate, p4switch.bmv2json.reader.read
 print(*(module.__file__ for name, module in sys.modules.items() if name.startswith("p4switch")), sep="\\n")
 """
     done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)

@@ -14,9 +14,10 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
 from p4compiler import compile_file
+from p4switch.bmv2json.reader import read_program
 from p4switch.codegen import translate
-from p4switch.engine import Engine
-from p4switch.entries import (
+from p4switch.engine.engine import Engine
+from p4switch.engine.entries import (
     ActionCall,
     Entry,
     EntryKey,
@@ -28,7 +29,6 @@ from p4switch.entries import (
     Replica,
     Ternary,
 )
-from p4switch.reader import read_program
 from p4switch.trace import PacketTrace, as_text
 from p4switch.trace.conditions import ConditionError
 from p4switch.trace.events import (

@@ -10,8 +10,8 @@ from typing import Any
 import grpc
 import pytest
 
-from p4switch.engine import Engine
-from p4switch.management import ManagementClient, ManagementError, handler
+from p4switch.engine.engine import Engine
+from p4switch.management.service import ManagementClient, ManagementError, handler
 from p4switch.trace.stream import trace_stream
 
 PACKET = bytes(20)

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from p4switch.bmv2json.primitives import PRIMITIVES
+from p4switch.bmv2json.program import LONGEST_PACKET, ProgramError
+from p4switch.bmv2json.reader import read_program
 from p4switch.codegen import translate
 from p4switch.fuzz import campaign
 from p4switch.fuzz.campaign import NoSanitizersError, fuzz
 from p4switch.fuzz.case import Case
 from p4switch.fuzz.shrink import shrink
-from p4switch.primitives import PRIMITIVES
-from p4switch.program import LONGEST_PACKET, ProgramError
-from p4switch.reader import read_program
 
 CASES = 24  # half a minute on an idle machine
 SEEDS = range(200)

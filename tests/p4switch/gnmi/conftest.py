@@ -14,10 +14,10 @@ import grpc
 import pytest
 from finsy.proto import gnmi, gnmi_grpc
 
-from p4switch.gnmi_schema import PortState
-from p4switch.gnmi_service import GnmiService
-from p4switch.interfaces import Interface
-from p4switch.port_counters import PortCounters
+from p4switch.gnmi.schema import PortState
+from p4switch.gnmi.service import GnmiService
+from p4switch.ports.counters import PortCounters
+from p4switch.ports.interfaces import Interface
 
 TIMEOUT = 20
 MOST = 64  # subscriptions at a time

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import finsy as fy
 
-from p4switch.interfaces import read_interface
-from p4switch.management import ManagementClient
+from p4switch.management.service import ManagementClient
+from p4switch.ports.interfaces import read_interface
 
 ETH_P_ALL = 3
 TIMEOUT = 20

@@ -16,8 +16,8 @@ from finsy.proto import p4i, p4r, p4r_grpc, rpc_status
 from google.protobuf.message import Message
 
 from p4compiler import compile_file
-from p4switch.p4runtime_device import Device
-from p4switch.p4runtime_server import P4RuntimeService, serve
+from p4switch.p4runtime.device import Device
+from p4switch.p4runtime.server import P4RuntimeService, serve
 
 DEVICE_ID = 1
 CPU_PORT = 255

@@ -7,11 +7,11 @@ import pytest
 from finsy.proto import p4i, p4r
 
 from p4compiler import compile_file
-from p4switch.entries import Digest
-from p4switch.p4runtime_device import Device
-from p4switch.p4runtime_digests import Digests
-from p4switch.p4runtime_errors import P4RuntimeError
-from p4switch.p4runtime_translation import Translations
+from p4switch.engine.entries import Digest
+from p4switch.p4runtime.codec.translation import Translations
+from p4switch.p4runtime.device import Device
+from p4switch.p4runtime.entities.digests import Digests
+from p4switch.p4runtime.errors import P4RuntimeError
 from tests.p4switch.p4runtime.conftest import Program
 
 INVALID, NOT_FOUND, PRECONDITION = "INVALID_ARGUMENT", "NOT_FOUND", "FAILED_PRECONDITION"

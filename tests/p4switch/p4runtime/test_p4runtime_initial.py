@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from p4compiler import compile_file
-from p4switch.engine import Engine
-from p4switch.entries import EntryKey, Range, TableError, Ternary
+from p4switch.engine.engine import Engine
+from p4switch.engine.entries import EntryKey, Range, TableError, Ternary
 from tests.p4switch.p4runtime.conftest import Program
 
 

@@ -7,8 +7,8 @@ import pytest
 from finsy.proto import p4r
 
 from p4compiler import compile_file
-from p4switch.p4runtime_device import Device
-from p4switch.p4runtime_errors import P4RuntimeError
+from p4switch.p4runtime.device import Device
+from p4switch.p4runtime.errors import P4RuntimeError
 from tests.p4switch.p4runtime.conftest import Program
 
 HOSTS = "hosts"

@@ -7,8 +7,8 @@ import pytest
 from finsy.proto import p4i, p4r, p4t
 
 from p4compiler import compile_file
-from p4switch.p4runtime_errors import P4RuntimeError
-from p4switch.p4runtime_translation import Strings, Translations
+from p4switch.p4runtime.codec.translation import Strings, Translations
+from p4switch.p4runtime.errors import P4RuntimeError
 from tests.p4switch.p4runtime.conftest import CPU_PORT, Program
 
 INVALID = "INVALID_ARGUMENT"

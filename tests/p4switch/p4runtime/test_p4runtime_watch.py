@@ -9,11 +9,11 @@ import pytest
 from finsy.proto import p4r
 
 from p4compiler import compile_file
-from p4switch.engine import Engine
-from p4switch.entries import Replica, TableError
-from p4switch.p4runtime_entities import Entities
-from p4switch.p4runtime_errors import P4RuntimeError
-from p4switch.p4runtime_watch import WatchedPorts
+from p4switch.engine.engine import Engine
+from p4switch.engine.entries import Replica, TableError
+from p4switch.p4runtime.entities.index import Entities
+from p4switch.p4runtime.errors import P4RuntimeError
+from p4switch.p4runtime.watch import WatchedPorts
 from tests.p4switch.p4runtime.conftest import Program
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from finsy.proto import p4r
 
 from p4compiler import compile_file
-from p4switch.p4runtime_device import Device
+from p4switch.p4runtime.device import Device
 from tests.p4switch.p4runtime.conftest import Program
 
 TIMEOUT = 20

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from p4switch.links import LinkProperties
+from p4switch.ports.links import LinkProperties
 from tests.p4switch.engine.link_model import Packet, model
 from topologies.virtual.draws import stream_keys, uniform
 from topologies.virtual.links import ETHERNET_OVERHEAD, NEVER, Burst, Faults, LinkModel, Links, Transit

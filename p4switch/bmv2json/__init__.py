@@ -1,0 +1,1 @@
+"""Programs: BMv2's JSON, read and checked."""

@@ -1,0 +1,115 @@
+"""Action profiles: members and groups of them, which the entries of several tables may name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from p4switch.bmv2json.program import ActionProfile
+from p4switch.engine.entries import ActionCall, TableError, TableErrorCode
+
+
+class ProfileState:
+    """The members and groups of one action profile. The caller holds the switch's lock.
+
+    `changed` functions run after a member or group has another content; `uses` ones say whether a table names it, and
+    `one_shots` ones whether a table has groups of its entries' own: then there are no members (P4Runtime specification,
+    "One Shot Action Selector Programming").
+    """
+
+    def __init__(self, profile: ActionProfile) -> None:
+        self.profile = profile
+        self.members: dict[int, ActionCall] = {}
+        self.groups: dict[int, tuple[tuple[int, int], ...]] = {}  # (member, weight)
+        self.check: list[Callable[[ActionCall], object]] = []
+        self.changed: list[Callable[[], None]] = []
+        self.uses: list[Callable[[bool, int], bool]] = []
+        self.one_shots: list[Callable[[], bool]] = []
+
+    def insert_member(self, number: int, call: ActionCall) -> None:
+        """Adds a member."""
+        if number in self.members:
+            raise self._error(TableErrorCode.ALREADY_EXISTS, f"member {number} exists")
+        if len(self.members) >= self.profile.max_size:
+            raise self._error(TableErrorCode.RESOURCE_EXHAUSTED, f"full: {self.profile.max_size} members")
+        if any(has_one_shots() for has_one_shots in self.one_shots):
+            raise self._error(TableErrorCode.INVALID_ARGUMENT, "entries with action sets exclude members")
+        self._check(call)
+        self.members[number] = call
+
+    def modify_member(self, number: int, call: ActionCall) -> None:
+        """Gives a member another action."""
+        self.member(number)
+        self._check(call)
+        self.members[number] = call
+        self._notify()
+
+    def delete_member(self, number: int) -> None:
+        """Removes a member that nothing names."""
+        self.member(number)
+        if any(number == m for group in self.groups.values() for m, _ in group) or self._used(False, number):
+            raise self._error(TableErrorCode.FAILED_PRECONDITION, f"member {number} is in use")
+        del self.members[number]
+
+    def insert_group(self, number: int, members: tuple[tuple[int, int], ...]) -> None:
+        """Adds a group of (member, weight); a weight of 0 passes the member over."""
+        if self.profile.selector is None:
+            raise self._error(TableErrorCode.INVALID_ARGUMENT, "it has no selector, so it takes no groups")
+        if number in self.groups:
+            raise self._error(TableErrorCode.ALREADY_EXISTS, f"group {number} exists")
+        self._check_group(members)
+        self.groups[number] = members
+
+    def modify_group(self, number: int, members: tuple[tuple[int, int], ...]) -> None:
+        """Replaces the members of a group."""
+        self.group(number)
+        self._check_group(members)
+        self.groups[number] = members
+        self._notify()
+
+    def delete_group(self, number: int) -> None:
+        """Removes a group that no entry names."""
+        self.group(number)
+        if self._used(True, number):
+            raise self._error(TableErrorCode.FAILED_PRECONDITION, f"group {number} is in use")
+        del self.groups[number]
+
+    def member(self, number: int) -> ActionCall:
+        """A member's action; TableError: NOT_FOUND."""
+        if number not in self.members:
+            raise self._error(TableErrorCode.NOT_FOUND, f"member {number} does not exist")
+        return self.members[number]
+
+    def group(self, number: int) -> list[ActionCall]:
+        """A group's actions in the order of its members, each as often as its weight says; TableError: NOT_FOUND."""
+        if number not in self.groups:
+            raise self._error(TableErrorCode.NOT_FOUND, f"group {number} does not exist")
+        return [self.members[m] for m, weight in sorted(self.groups[number]) for _ in range(weight)]
+
+    def check_one_shot(self) -> None:
+        """Refuses an action set where there are members."""
+        if self.members:
+            raise self._error(TableErrorCode.INVALID_ARGUMENT, "its members exclude entries with action sets")
+
+    def _check(self, call: ActionCall) -> None:
+        for check in self.check:
+            check(call)
+
+    def _check_group(self, members: tuple[tuple[int, int], ...]) -> None:
+        for member, weight in members:
+            self.member(member)
+            if not 0 <= weight <= 1 << 16:
+                raise self._error(
+                    TableErrorCode.INVALID_ARGUMENT, f"member {member}: weight {weight} is not in 0..65536"
+                )
+        if len({m for m, _ in members}) != len(members):
+            raise self._error(TableErrorCode.INVALID_ARGUMENT, "a member stands twice in a group")
+
+    def _notify(self) -> None:
+        for changed in self.changed:
+            changed()
+
+    def _used(self, is_group: bool, number: int) -> bool:
+        return any(uses(is_group, number) for uses in self.uses)
+
+    def _error(self, code: TableErrorCode, message: str) -> TableError:
+        return TableError(code, f"action profile {self.profile.name}: {message}")

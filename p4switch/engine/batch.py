@@ -1,0 +1,113 @@
+"""Many packets through a program in one call; see runtime/batch.c."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from ctypes import POINTER, c_bool, c_uint8, c_uint32, c_uint64, c_void_p
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p4switch.bmv2json.program import LONGEST_PACKET
+from p4switch.engine.library import runtime
+
+_HEAD = np.dtype([("source", np.uint32), ("port", np.uint32), ("length", np.uint32)])
+
+
+@dataclass(frozen=True, slots=True)
+class Departures:
+    """Packets that left a program, in their order.
+
+    sources: the number in the batch of the packet that each came from. ports, lengths: of each. packets: uint8
+    [count, room], of which the first `length` bytes of a row are the packet. All are views, valid until the next batch.
+    """
+
+    sources: NDArray[np.uint32]
+    ports: NDArray[np.uint32]
+    lengths: NDArray[np.uint32]
+    packets: NDArray[np.uint8]
+
+
+class _Collected(ctypes.Structure):
+    _fields_ = (
+        ("heads", c_void_p),
+        ("rows", c_void_p),
+        ("count", c_uint64),
+        ("capacity", c_uint64),
+        ("room", c_uint32),
+        ("source", c_uint32),
+        ("longest", c_uint32),
+        ("failed", c_bool),
+    )
+
+
+class BatchProcessor:
+    """The batches of one switch, whose state begins at `base`."""
+
+    def __init__(self, base: int) -> None:
+        self._base = base
+        self._out = _Collected()
+        self._close = weakref.finalize(self, _free, self._out)
+
+    def process(
+        self,
+        ports: NDArray[np.uint32],
+        packets: NDArray[np.uint8],
+        lengths: NDArray[np.uint32],
+        times: NDArray[np.uint64],
+    ) -> Departures:
+        """See Engine.process_batch."""
+        count, room = packets.shape
+        if not ports.shape == lengths.shape == times.shape == (count,):
+            raise ValueError(f"{count} packets need as many ports, lengths and times")
+        if count and int(lengths.max()) > min(room, LONGEST_PACKET):
+            raise ValueError(
+                f"a packet of {lengths.max()} bytes: the row has {room}, a packet at most {LONGEST_PACKET}"
+            )
+        out = self._out
+        ports = np.ascontiguousarray(ports, np.uint32)
+        packets = np.ascontiguousarray(packets, np.uint8)
+        lengths = np.ascontiguousarray(lengths, np.uint32)
+        times = np.ascontiguousarray(times, np.uint64)
+        _library().switch_process_batch(
+            *(
+                self._base,
+                count,
+                ports.ctypes.data,
+                packets.ctypes.data,
+                lengths.ctypes.data,
+                times.ctypes.data,
+            ),
+            *(room, ctypes.byref(out)),
+        )
+        if out.failed:
+            raise MemoryError(f"no memory for what {count} packets became")
+        if out.longest > room:
+            raise ValueError(f"a packet of {out.longest} bytes left the program: the rows have {room}")
+        if not out.count:
+            nothing = np.zeros(0, _HEAD)
+            return Departures(
+                nothing["source"], nothing["port"], nothing["length"], np.zeros((0, room), np.uint8)
+            )
+        heads = np.frombuffer((c_uint8 * (out.count * _HEAD.itemsize)).from_address(out.heads), _HEAD)
+        rows = np.frombuffer((c_uint8 * (out.count * room)).from_address(out.rows), np.uint8)
+        return Departures(heads["source"], heads["port"], heads["length"], rows.reshape(out.count, room))
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    library = runtime()
+    library.switch_process_batch.restype = None
+    library.switch_process_batch.argtypes = [
+        *(c_void_p, c_uint32, c_void_p, c_void_p, c_void_p, c_void_p, c_uint32, POINTER(_Collected))
+    ]
+    library.switch_departures_free.restype = None
+    library.switch_departures_free.argtypes = [POINTER(_Collected)]
+    return library
+
+
+def _free(out: _Collected) -> None:
+    _library().switch_departures_free(ctypes.byref(out))

@@ -1,0 +1,31 @@
+"""What hash algorithms remember, as the control plane sees it; runtime/hash_state.h has the other side."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from ctypes import c_uint32, c_uint64, c_void_p
+
+from p4switch.engine.entries import TableError, TableErrorCode
+
+_MOST_KEY_WORDS = 64
+
+
+class HashState(ctypes.Structure):
+    """Of one calculation, in the switch's memory."""
+
+    _fields_ = (
+        *(("next", c_uint64), ("seen", c_void_p), ("places", c_uint64)),
+        *(("key_words", c_uint32), ("key", c_uint32 * _MOST_KEY_WORDS)),
+    )
+
+    def set_key(self, key: bytes) -> None:
+        """Sets toeplitz's key; TableError: INVALID_ARGUMENT if it is not made of so many words of 4 bytes."""
+        count, rest = divmod(len(key), 4)
+        if rest or not 0 < count <= _MOST_KEY_WORDS:
+            raise TableError(
+                TableErrorCode.INVALID_ARGUMENT,
+                f"toeplitz: a key has 4, 8, ... {4 * _MOST_KEY_WORDS} bytes, not {len(key)}",
+            )
+        self.key[:count] = struct.unpack(f">{count}I", key)
+        self.key_words = count

@@ -1,0 +1,314 @@
+"""A match table as the control plane sees it: entries by key, kept beside the look-up structure in C."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from p4switch.bmv2json.program import Action, Program, Table
+from p4switch.engine.action_profile import ProfileState
+from p4switch.engine.entries import (
+    ActionCall,
+    CounterValue,
+    Entry,
+    EntryAction,
+    EntryKey,
+    Exact,
+    GroupReference,
+    Lpm,
+    Match,
+    MemberReference,
+    OneShot,
+    Range,
+    TableError,
+    TableErrorCode,
+    Ternary,
+)
+from p4switch.engine.keys import EntryExtra, KeyLayout, PackedKey
+from p4switch.engine.library import runtime, words
+from p4switch.engine.meters import Meter
+from p4switch.words import to_words, word_count
+
+
+@dataclass(slots=True)
+class _Installed:
+    index: int
+    entry: Entry
+
+
+class MatchTable:
+    """One table. The caller holds the switch's lock.
+
+    Writes raise TableError: a key that is there (or not), a full table, a match or an action that does not fit, or a
+    table or default action that the program made constant.
+    """
+
+    def __init__(
+        self, program: Program, table: Table, address: int, profile: ProfileState | None = None
+    ) -> None:
+        self.table = table
+        self.keys = KeyLayout(table)
+        self.is_const = table.const_entries is not None
+        self._address = address
+        self._installed: dict[PackedKey, _Installed] = {}
+        self._numbers = {a.name: n for n, a in reversed(list(enumerate(table.actions)))}
+        self._data_words = max((_words_of(a) for a in table.actions), default=0)
+        self._default: EntryAction | None = None
+        self._profile = profile
+        self._groups: dict[GroupReference | OneShot, ctypes.Array[ctypes.c_uint64]] = {}
+        if profile is not None:
+            self._data_words = max(1, self._data_words)  # a group's address
+            profile.check.append(self._action)
+            profile.changed.append(self._refresh)
+            profile.uses.append(self._uses)
+            profile.one_shots.append(self._has_one_shots)
+        meter = next((m for m in program.meters.values() if m.table == table.name), None)
+        self.meter_rates = 0 if meter is None else meter.rates
+        extra = EntryExtra.of(program, table)
+        self._hit_at = extra.last_hit
+        layout = self.keys
+        runtime().table_open(
+            address, layout.words, layout.ranges, layout.joined, self._data_words, extra.words
+        )
+        if table.default is not None:
+            default = program.actions[table.default.action]
+            self._initial: EntryAction | None = ActionCall(default.name, table.default.data)
+        else:
+            self._initial = None
+        self._set_default(self._initial)
+        for const in table.const_entries or ():
+            matches: list[Match] = []
+            for match, key in zip(const.matches, table.keys, strict=True):
+                match match.kind:
+                    case "lpm":
+                        outside = (1 << max(0, key.width - match.second)) - 1
+                        matches.append(Lpm(match.value & ~outside, match.second))
+                    case "ternary":
+                        matches.append(Ternary(match.value & match.second, match.second))
+                    case "range":
+                        matches.append(Range(match.value, match.second))
+                    case _:
+                        matches.append(Exact(match.value))
+            # In the JSON a low number wins.
+            priority = max(0, (1 << 31) - 1 - const.priority) if self.keys.has_priority else 0
+            call = ActionCall(program.actions[const.action].name, const.data)
+            entry = Entry(EntryKey(tuple(matches), priority), call, is_const=True)
+            if self.keys.pack(entry.key) not in self._installed:  # else the one before it wins
+                self._add(entry)
+
+    def release(self, size: int) -> None:
+        """Makes the program's entries ordinary ones, of which there may be `size`."""
+        self.is_const = False
+        self.table = replace(self.table, max_size=max(size, self.table.max_size))
+        for installed in self._installed.values():
+            installed.entry = replace(installed.entry, is_const=False)
+
+    def insert(self, entry: Entry, now: int = 0) -> None:
+        """Adds an entry; the time until it is idle begins `now`."""
+        self._writable()
+        if len(self._installed) >= self.table.max_size and self.entry(entry.key) is None:
+            raise self._error(TableErrorCode.RESOURCE_EXHAUSTED, f"full: {self.table.max_size} entries")
+        index = self._add(entry)
+        if self._hit_at is not None:
+            self._last_hit(index).value = now
+
+    def modify(self, entry: Entry) -> None:
+        """Gives the entry of that key another action."""
+        self._writable()
+        installed = self._find(entry.key)
+        number, data = self._resolve(entry.action)
+        runtime().table_set(self._address, installed.index, number, words(data))
+        installed.entry = entry
+        self._forget_groups()
+
+    def delete(self, key: EntryKey) -> None:
+        """Removes the entry of that key."""
+        self._writable()
+        packed = self.keys.pack(key)
+        installed = self._find(key)
+        runtime().table_remove(self._address, installed.index, words((*packed.mask, *packed.high)))
+        del self._installed[packed]
+        self._forget_groups()
+
+    def clear(self) -> None:
+        """Removes every entry."""
+        for entry in self.entries():
+            self.delete(entry.key)
+
+    def entries(self) -> list[Entry]:
+        """All entries, in the order in which they were added."""
+        return [i.entry for i in self._installed.values()]
+
+    def places(self) -> dict[int, Entry]:
+        """All entries by their place in the look-up structure."""
+        return {installed.index: installed.entry for installed in self._installed.values()}
+
+    def entry(self, key: EntryKey) -> Entry | None:
+        """The entry of that key."""
+        installed = self._installed.get(self.keys.pack(key))
+        return installed.entry if installed else None
+
+    def set_default(self, action: EntryAction | None) -> None:
+        """Sets the default action; None: back to the program's."""
+        if self.table.default is not None and self.table.default.is_const and action != self._initial:
+            raise self._error(TableErrorCode.INVALID_ARGUMENT, "its default action is constant")
+        self._set_default(self._initial if action is None else action)
+
+    def default(self) -> EntryAction | None:
+        """The default action."""
+        return self._default
+
+    def counter(self, key: EntryKey | None) -> CounterValue:
+        """The entry's direct counter; here and below, None is the default entry's key."""
+        self._counted()
+        packets, size = ctypes.c_uint64(), ctypes.c_uint64()
+        runtime().table_counter(self._address, self._index(key), ctypes.byref(packets), ctypes.byref(size))
+        return CounterValue(packets.value, size.value)
+
+    def write_counter(self, key: EntryKey | None, value: CounterValue) -> None:
+        """Sets the entry's direct counter."""
+        self._counted()
+        runtime().table_counter_set(self._address, self._index(key), value.packets, value.bytes)
+
+    def meter(self, key: EntryKey | None) -> Meter:
+        """The entry's direct meter."""
+        if not self.meter_rates:
+            raise self._error(TableErrorCode.INVALID_ARGUMENT, "it has no direct meter")
+        return Meter.from_address(runtime().table_extra(self._address, self._index(key)))
+
+    def last_hits(self) -> list[tuple[Entry, int]]:
+        """Every entry with the time in microseconds of its last packet, at first that of its insertion."""
+        if self._hit_at is None:
+            return [(i.entry, 0) for i in self._installed.values()]
+        return [(i.entry, self._last_hit(i.index).value) for i in self._installed.values()]
+
+    def _last_hit(self, index: int) -> ctypes.c_uint64:
+        place = runtime().table_extra(self._address, index) + 8 * (self._hit_at or 0)
+        return ctypes.c_uint64.from_address(place)
+
+    def _add(self, entry: Entry) -> int:
+        packed = self.keys.pack(entry.key)
+        if packed in self._installed:
+            raise self._error(TableErrorCode.ALREADY_EXISTS, f"an entry for {entry.key} exists")
+        number, data = self._resolve(entry.action)
+        packed_words = words((*packed.words, *packed.mask, *packed.high, *data))
+        index = runtime().table_add(self._address, packed_words, packed.priority, number)
+        if index < 0:
+            raise self._error(TableErrorCode.RESOURCE_EXHAUSTED, "out of memory")
+        self._installed[packed] = _Installed(index, entry)
+        return int(index)
+
+    def _set_default(self, action: EntryAction | None) -> None:
+        if action is not None:
+            number, data = self._resolve(action)
+        elif self.table.action("NoAction") is not None:
+            number, data = self._action(ActionCall("NoAction"))
+        else:
+            number, data = len(self.table.actions), (0,) * self._data_words  # no action at all
+        runtime().table_set(self._address, -1, number, words(data))
+        self._default = action
+
+    def _resolve(self, action: EntryAction) -> tuple[int, tuple[int, ...]]:
+        """What an entry's words say for an action: its number and data, or those of a group and its address."""
+        if not self.table.actions:
+            return 0, ()  # a value set
+        if isinstance(action, ActionCall):
+            return self._action(action)
+        if self._profile is None:
+            raise self._error(TableErrorCode.INVALID_ARGUMENT, "it has no action profile")
+        if isinstance(action, MemberReference):
+            return self._action(self._profile.member(action.id))
+        if isinstance(action, OneShot):
+            self._profile.check_one_shot()
+        if action not in self._groups:
+            self._groups[action] = self._group(action)
+        address = ctypes.addressof(self._groups[action])
+        return len(self.table.actions) + 1, (address,) + (0,) * (self._data_words - 1)
+
+    def _group(self, action: GroupReference | OneShot) -> ctypes.Array[ctypes.c_uint64]:
+        """A group as tables.py's C reads it: choices, words of each, whether chance chooses; then actions and data."""
+        assert self._profile is not None
+        if isinstance(action, GroupReference):
+            calls, random = self._profile.group(action.id), False
+        else:
+            calls = [call for call, weight in action.choices for _ in range(weight)]
+            random = action.random
+        packed: list[int] = [len(calls), 1 + self._data_words, random]
+        for call in calls:
+            number, data = self._action(call)
+            packed += [number, *data]
+        return words(tuple(packed))
+
+    def _refresh(self) -> None:
+        """After a member or group of the profile has changed."""
+        old, self._groups = self._groups, {}
+        for installed in self._installed.values():
+            if not isinstance(installed.entry.action, ActionCall):
+                number, data = self._resolve(installed.entry.action)
+                runtime().table_set(self._address, installed.index, number, words(data))
+        if self._default is not None:
+            self._set_default(self._default)
+        del old  # only now does no entry point at it
+
+    def _uses(self, is_group: bool, number: int) -> bool:
+        """Whether an entry names this member or group."""
+        sought = GroupReference(number) if is_group else MemberReference(number)
+        return sought == self._default or any(i.entry.action == sought for i in self._installed.values())
+
+    def _has_one_shots(self) -> bool:
+        return any(isinstance(action, OneShot) for action in islice(self._groups, 1))  # all are, or none
+
+    def _forget_groups(self) -> None:
+        """Drops the groups that no entry names any more."""
+        if self._groups:
+            named = {i.entry.action for i in self._installed.values()} | {self._default}
+            self._groups = {a: g for a, g in self._groups.items() if a in named}
+
+    def _action(self, call: ActionCall) -> tuple[int, tuple[int, ...]]:
+        """The action's number in the table, and its data padded to the table's width."""
+        number = self._numbers.get(call.name)
+        if number is None:
+            raise self._error(TableErrorCode.INVALID_ARGUMENT, f"action {call.name} is none of its actions")
+        action = self.table.actions[number]
+        if len(call.args) != len(action.parameters):
+            raise self._error(
+                TableErrorCode.INVALID_ARGUMENT,
+                f"action {call.name} needs {len(action.parameters)} arguments, not {len(call.args)}",
+            )
+        data: list[int] = []
+        for parameter, value in zip(action.parameters, call.args, strict=True):
+            if not 0 <= value < 1 << parameter.width:
+                raise self._error(
+                    TableErrorCode.INVALID_ARGUMENT,
+                    f"action {call.name}: {parameter.name} = {value} does not fit into {parameter.width} bits",
+                )
+            data += to_words(value, parameter.width)
+        return number, tuple(data) + (0,) * (self._data_words - len(data))
+
+    def _index(self, key: EntryKey | None) -> int:
+        """The entry's place in the look-up structure."""
+        return -1 if key is None else self._find(key).index
+
+    def _find(self, key: EntryKey) -> _Installed:
+        installed = self._installed.get(self.keys.pack(key))
+        if installed is None:
+            raise self._error(TableErrorCode.NOT_FOUND, f"no entry for {key}")
+        return installed
+
+    def _writable(self) -> None:
+        if self.is_const:
+            raise self._error(TableErrorCode.INVALID_ARGUMENT, "its entries are constant")
+        if not self.table.keys:
+            raise self._error(TableErrorCode.INVALID_ARGUMENT, "it has no keys, so it takes no entries")
+
+    def _counted(self) -> None:
+        if not self.table.with_counters:
+            raise self._error(TableErrorCode.INVALID_ARGUMENT, "it has no direct counter")
+
+    def _error(self, code: TableErrorCode, message: str) -> TableError:
+        return TableError(code, f"table {self.table.name}: {message}")
+
+
+def _words_of(action: Action) -> int:
+    return sum(word_count(p.width) for p in action.parameters)

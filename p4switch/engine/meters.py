@@ -1,0 +1,73 @@
+"""Meters as the control plane sees them; runtime/meter.h has the other side."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import c_double, c_uint64
+
+from p4switch.engine.entries import (
+    CounterValue,
+    MeterConfig,
+    MeterCounters,
+    TableError,
+    TableErrorCode,
+)
+
+
+class _Rate(ctypes.Structure):
+    _fields_ = (
+        ("per_microsecond", c_double),
+        *((name, c_uint64) for name in ("burst", "tokens", "last", "per_second")),
+    )
+
+
+class _Count(ctypes.Structure):
+    _fields_ = (("packets", c_uint64), ("bytes", c_uint64))
+
+
+class Meter(ctypes.Structure):
+    """One meter, in the switch's memory."""
+
+    _fields_ = (("rates", c_uint64), ("excess", c_uint64), ("rate", _Rate * 2), ("count", _Count * 3))
+
+    def configure(self, config: MeterConfig | None, rates: int) -> None:
+        """Sets its rates, with full buckets; None: everything is green. TableError: rates that are none."""
+        if config is None:
+            self.rates = self.excess = 0
+            return
+        pairs = [(config.cir, config.cburst), (config.pir, config.pburst)][:rates]
+        if config.eburst:
+            if rates < 2 or pairs[0] != pairs[1]:
+                raise _wrong(config, "an excess burst needs a meter of two rates that are equal")
+            pairs[1] = (config.pir, config.eburst)
+        if any(rate < 0 or not 0 <= burst < 1 << 63 for rate, burst in pairs) or (
+            rates == 2 and config.cir > config.pir
+        ):
+            raise _wrong(config, "rates are not negative, and the peak rate is not below the committed one")
+        for number, (rate, burst) in enumerate(pairs):
+            self.rate[number] = _Rate(rate / 1e6, burst, burst, 0, rate)
+        self.rates, self.excess = rates, config.eburst > 0
+
+    def config(self) -> MeterConfig | None:
+        """Its rates; None: it has not been configured."""
+        if not self.rates:
+            return None
+        first, last = self.rate[0], self.rate[self.rates - 1]
+        rate, burst = first.per_second, first.burst
+        if self.excess:
+            return MeterConfig(rate, burst, rate, burst, last.burst)
+        return MeterConfig(rate, burst, last.per_second, last.burst)
+
+    def counters(self) -> MeterCounters:
+        """What it has found green, yellow and red."""
+        green, yellow, red = (CounterValue(count.packets, count.bytes) for count in self.count)
+        return green, yellow, red
+
+    def set_counters(self, counters: MeterCounters) -> None:
+        """Sets its counters."""
+        for count, value in zip(self.count, counters, strict=True):
+            count.packets, count.bytes = value.packets, value.bytes
+
+
+def _wrong(config: MeterConfig, rule: str) -> TableError:
+    return TableError(TableErrorCode.INVALID_ARGUMENT, f"{config}: {rule}")

@@ -1,0 +1,72 @@
+"""Multicast groups and mirroring sessions: numbered lists of replicas."""
+
+from __future__ import annotations
+
+import struct
+
+from p4switch.engine.entries import AS_THEY_ARE, Clones, Replica, TableError, TableErrorCode
+from p4switch.engine.library import runtime
+
+MULTICAST_GROUPS = 65536
+SESSIONS = 32768
+MAX_REPLICAS = 4096  # of a group: all of them are made while nothing else happens
+
+
+class ReplicaGroups:
+    """All groups of one kind, of the switch whose state begins at `base`. The caller holds the switch's lock.
+
+    TableError: ALREADY_EXISTS, NOT_FOUND, INVALID_ARGUMENT (a number or replica out of range), RESOURCE_EXHAUSTED.
+    """
+
+    def __init__(self, base: int, *, sessions: bool) -> None:
+        self._base = base
+        self._sessions = sessions
+        self._groups: dict[int, tuple[Replica, ...]] = {}
+
+    def insert(self, number: int, replicas: tuple[Replica, ...], clones: Clones = AS_THEY_ARE) -> None:
+        """Adds a group."""
+        if number in self._groups:
+            raise TableError(TableErrorCode.ALREADY_EXISTS, f"{self._name(number)} exists")
+        self._set(number, replicas, clones)
+
+    def modify(self, number: int, replicas: tuple[Replica, ...], clones: Clones = AS_THEY_ARE) -> None:
+        """Replaces the replicas of a group, and what becomes of clones."""
+        self._known(number)
+        self._set(number, replicas, clones)
+
+    def delete(self, number: int) -> None:
+        """Removes a group."""
+        self._known(number)
+        runtime().switch_set_replicas(self._base, self._sessions, number, -1, None, 0, 0)
+        del self._groups[number]
+
+    def all(self) -> dict[int, tuple[Replica, ...]]:
+        """Every group, by number."""
+        return dict(self._groups)
+
+    def _name(self, number: int) -> str:
+        return f"{'mirroring session' if self._sessions else 'multicast group'} {number}"
+
+    def _known(self, number: int) -> None:
+        if number not in self._groups:
+            raise TableError(TableErrorCode.NOT_FOUND, f"{self._name(number)} does not exist")
+
+    def _set(self, number: int, replicas: tuple[Replica, ...], clones: Clones) -> None:
+        least, most = (0, SESSIONS) if self._sessions else (1, MULTICAST_GROUPS)
+        if not least <= number < most:
+            raise TableError(
+                TableErrorCode.INVALID_ARGUMENT, f"{self._name(number)} is not in {least}..{most - 1}"
+            )
+        if len(replicas) > MAX_REPLICAS:
+            raise TableError(
+                TableErrorCode.RESOURCE_EXHAUSTED,
+                f"{self._name(number)}: {len(replicas)} replicas: a group has at most {MAX_REPLICAS}",
+            )
+        for replica in replicas:
+            if not (0 <= replica.port < 1 << 32 and 0 <= replica.instance < 1 << 16):
+                raise TableError(TableErrorCode.INVALID_ARGUMENT, f"{self._name(number)}: {replica}")
+        packed = struct.pack(f"={2 * len(replicas)}I", *(n for r in replicas for n in (r.port, r.instance)))
+        place = (self._base, self._sessions, number, len(replicas), packed)
+        if not runtime().switch_set_replicas(*place, clones.longest, clones.service_class):
+            raise TableError(TableErrorCode.RESOURCE_EXHAUSTED, f"{self._name(number)}: out of memory")
+        self._groups[number] = replicas

@@ -1,0 +1,1 @@
+"""The gNMI service: the switch's ports as OpenConfig interfaces."""

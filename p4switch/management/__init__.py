@@ -1,0 +1,1 @@
+"""Management calls of a running switch beside P4Runtime."""

@@ -1,0 +1,35 @@
+"""The management call "SetHashKey": the key of a calculation by toeplitz, which BMv2 takes over Thrift."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from p4switch.engine.engine import Engine
+from p4switch.engine.entries import TableError
+from p4switch.management.service import Call, ManagementError
+
+
+def hash_calls(running: Callable[[], Engine | None]) -> dict[str, Call]:
+    """SetHashKey: {"calculation": NAME, "key": HEX} gives {}. It lasts until another pipeline is set."""
+
+    def set_hash_key(request: dict[str, Any]) -> dict[str, Any]:
+        match request:
+            case {"calculation": str(name), "key": str(digits)}:
+                pass
+            case _:
+                raise ManagementError(
+                    "SetHashKey needs a calculation (its name) and a key (hexadecimal digits)"
+                )
+        engine = running()
+        if engine is None:
+            raise ManagementError("the switch has no program")
+        try:
+            engine.set_hash_key(name, bytes.fromhex(digits))
+        except ValueError:
+            raise ManagementError(f"key: {digits!r} is not in hexadecimal digits") from None
+        except TableError as error:
+            raise ManagementError(error.message) from None
+        return {}
+
+    return {"SetHashKey": set_hash_key}

@@ -1,0 +1,187 @@
+"""Client arbitration: which controller is the primary of a role, and who is told when that changes.
+
+P4Runtime specification, "Client Arbitration and Controller Replication". Nothing here knows of gRPC: a
+client is a queue of messages for it. Not thread-safe: the service's lock guards it.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+
+import grpc
+
+from p4switch.p4runtime.errors import P4RuntimeError, denied, invalid, not_found
+from p4switch.p4runtime.proto import p4r, rpc_status
+from p4switch.p4runtime.roles import Access
+
+_MAX_QUEUED_PACKETS = 4096
+
+_log = logging.getLogger(__name__)
+
+Outgoing = p4r.StreamMessageResponse | P4RuntimeError | None
+
+
+@dataclass(eq=False)
+class Client:
+    """A controller's stream: what is to be sent on it (an error or None ends it), and its role."""
+
+    outbox: SimpleQueue[Outgoing] = field(default_factory=SimpleQueue)
+    role: _Role | None = None
+    election_id: int | None = None
+    has_left: bool = False
+    is_losing: bool = False
+
+    def offer(self, message: p4r.StreamMessageResponse) -> None:
+        """Send a message that may be lost, as packets are when a controller does not keep up."""
+        if self.outbox.qsize() < _MAX_QUEUED_PACKETS:
+            self.outbox.put(message)
+            self.is_losing = False
+        elif not self.is_losing:
+            self.is_losing = True
+            _log.warning("packets to a controller are being lost: it does not keep up")
+
+
+@dataclass(eq=False)
+class _Role:
+    name: str
+    clients: list[Client] = field(default_factory=list)
+    highest: int | None = None  # the highest election id ever seen: only its bearer can be primary
+    access: Access = field(default_factory=Access)  # as the last primary configured it
+
+    @property
+    def primary(self) -> Client | None:
+        if self.highest is None:
+            return None
+        return next((client for client in self.clients if client.election_id == self.highest), None)
+
+
+class Arbitration:
+    """The roles of one device and their clients. Role "" is the default one, which always exists."""
+
+    def __init__(self, device_id: int) -> None:
+        self._device_id = device_id
+        self._roles = {"": _Role("")}
+
+    def update(self, client: Client, message: p4r.MasterArbitrationUpdate) -> None:
+        """A client's announcement of itself, its first or a later one; an error ends the client's stream.
+
+        Raises NOT_FOUND, INVALID_ARGUMENT or FAILED_PRECONDITION as the specification lists them.
+        """
+        if client.has_left:
+            return
+        self._check_device(client, message.device_id)
+        role = self._role_of(client, message.role)
+        access = self._access(role, message.role)
+        election_id = _election_id(message)
+        if election_id is not None and any(
+            other.election_id == election_id for other in role.clients if other is not client
+        ):
+            raise invalid(
+                f"Election id {election_id} is already used by another client of role {role.name!r}"
+            )
+        was_primary = client is role.primary
+        if client.role is None:
+            client.role = role
+            role.clients.append(client)
+        client.election_id = election_id
+        if election_id is not None and (role.highest is None or election_id >= role.highest):
+            role.highest = election_id
+            role.access = access
+        if was_primary or client is role.primary:
+            self._announce(role)
+        else:
+            self._notify(role, client)
+
+    def leave(self, client: Client) -> None:
+        """A client's stream has ended; if it was the primary, the others learn that there is none now."""
+        client.has_left = True
+        role = client.role
+        if role is None:
+            return
+        was_primary = client is role.primary
+        role.clients.remove(client)
+        if was_primary:
+            self._announce(role)
+
+    def primaries(self) -> dict[Client, Access]:
+        """The primary of each role that has one: who gets packets and notifications, as its role says."""
+        return {role.primary: role.access for role in self._roles.values() if role.primary is not None}
+
+    def access(self, role: str) -> Access:
+        """What a role may read; one that nobody has configured, everything."""
+        return self._roles[role].access if role in self._roles else Access()
+
+    def require_primary(self, request: p4r.WriteRequest | p4r.SetForwardingPipelineConfigRequest) -> Access:
+        """What the role may do; PERMISSION_DENIED unless the request bears the election id of its primary."""
+        role = self._roles.get(request.role)
+        if role is None:
+            raise not_found(f"the device has no role {request.role!r}")
+        if role.primary is None or _election_id(request) != role.highest:
+            raise denied(
+                "Not primary: only the client whose StreamChannel has the highest election id may write"
+            )
+        return role.access
+
+    def _check_device(self, client: Client, device_id: int) -> None:
+        if device_id == self._device_id:
+            return
+        if client.role is not None:
+            raise P4RuntimeError(
+                grpc.StatusCode.FAILED_PRECONDITION, "the device of a stream cannot be changed"
+            )
+        raise not_found(f"there is no device {device_id} here, only {self._device_id}")
+
+    def _role_of(self, client: Client, message: p4r.Role) -> _Role:
+        if client.role is not None and client.role.name != message.name:
+            raise P4RuntimeError(
+                grpc.StatusCode.FAILED_PRECONDITION, "the role of a stream cannot be changed"
+            )
+        return self._roles.setdefault(message.name, _Role(message.name))
+
+    def _access(self, role: _Role, message: p4r.Role) -> Access:
+        if not message.HasField("config"):
+            return Access()
+        if not role.name:
+            raise invalid("the default role has full pipeline access: give a role with a config a name")
+        access = Access(message.config)
+        for other in self._roles.values():
+            conflict = access.conflict(other.access) if other is not role else None
+            if conflict is not None:
+                raise invalid(
+                    f"the id {conflict:#x} is exclusive to one of the roles {role.name!r} and {other.name!r}"
+                )
+        return access
+
+    def _announce(self, role: _Role) -> None:
+        _log.info("primary of role %r: %s", role.name, "none" if role.primary is None else role.highest)
+        self._notify(role, *role.clients)
+
+    def _notify(self, role: _Role, *clients: Client) -> None:
+        primary = role.primary
+        for client in clients:
+            if client is primary:
+                status = rpc_status.Status(code=grpc.StatusCode.OK.value[0], message="Is primary")
+            elif primary is not None:
+                status = rpc_status.Status(code=grpc.StatusCode.ALREADY_EXISTS.value[0], message="Is backup")
+            else:
+                status = rpc_status.Status(
+                    code=grpc.StatusCode.NOT_FOUND.value[0], message="There is no primary"
+                )
+            update = p4r.MasterArbitrationUpdate(device_id=self._device_id, status=status)
+            if role.name:
+                update.role.name = role.name
+            if role.access.config is not None:
+                update.role.config.CopyFrom(role.access.config)
+            if role.highest is not None:
+                update.election_id.high, update.election_id.low = divmod(role.highest, 1 << 64)
+            client.outbox.put(p4r.StreamMessageResponse(arbitration=update))
+
+
+def _election_id(
+    message: p4r.MasterArbitrationUpdate | p4r.WriteRequest | p4r.SetForwardingPipelineConfigRequest,
+) -> int | None:
+    if not message.HasField("election_id"):
+        return None
+    return message.election_id.high << 64 | message.election_id.low

@@ -1,0 +1,169 @@
+"""Match fields: P4Runtime's `FieldMatch` messages and the engine's matches.
+
+P4Runtime specification, "Match Format": a field that matches anything is left out of the message, and bits
+that a prefix or mask leaves out of account must be zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from p4switch.bmv2json.program import TableKey
+from p4switch.engine.entries import Exact, Lpm, Match, Optional_, Range, Ternary
+from p4switch.p4runtime.codec.translation import NUMBERS, Codec, Translations
+from p4switch.p4runtime.errors import invalid, unimplemented
+from p4switch.p4runtime.proto import p4i, p4r
+
+_KINDS = {
+    p4i.MatchField.EXACT: "exact",
+    p4i.MatchField.LPM: "lpm",
+    p4i.MatchField.TERNARY: "ternary",
+    p4i.MatchField.RANGE: "range",
+    p4i.MatchField.OPTIONAL: "optional",
+}
+PRIORITIZED_KINDS = frozenset({"ternary", "range", "optional"})
+"""Match kinds of which several may match one packet, so that a table with one of them needs priorities."""
+
+
+@dataclass(frozen=True, slots=True)
+class MatchField:
+    """One field of a table's key: its P4Info id, name and width, its kind as `FieldMatch` names it, its values."""
+
+    id: int
+    name: str
+    width: int
+    kind: str
+    codec: Codec = NUMBERS
+
+    @classmethod
+    def of(cls, field: p4i.MatchField, key: TableKey, table: str, translations: Translations) -> MatchField:
+        """From P4Info and the program, which must agree on the kind; values must fit the program's field."""
+        what = f"key {field.name} of table {table}"
+        kind = _KINDS.get(field.match_type, "unspecified")
+        # BMv2 has no optional matches: p4c writes them as ternary ones.
+        if kind != ("exact" if key.kind == "valid" else key.kind) and (kind, key.kind) != (
+            "optional",
+            "ternary",
+        ):
+            raise invalid(f"{what}: the device config has a {key.kind} match here, the P4Info another")
+        return cls(field.id, what, key.width, kind, _codec(field, kind, what, translations))
+
+    @classmethod
+    def of_value_set(
+        cls, field: p4i.MatchField, width: int, value_set: str, translations: Translations
+    ) -> MatchField:
+        """One field of a value set, from P4Info; the device config says nothing of its kind."""
+        what = f"field {field.id} of value set {value_set}"
+        kind = _KINDS.get(field.match_type, "unspecified")
+        if kind == "unspecified":
+            raise unimplemented(f"{what}: {kind} matches are not supported")
+        return cls(field.id, what, width, kind, _codec(field, kind, what, translations))
+
+    @property
+    def dont_care(self) -> Match | None:
+        """What a field that is left out stands for; None where it must be given."""
+        match self.kind:
+            case "lpm":
+                return Lpm(0, 0)
+            case "ternary":
+                return Ternary(0, 0)
+            case "range":
+                return Range(0, (1 << self.width) - 1)
+            case "optional":
+                return Optional_(None)
+        return None
+
+    def decode(self, message: p4r.FieldMatch) -> Match:
+        """The match in a message; INVALID_ARGUMENT if it breaks one of the rules of its kind."""
+        kind = message.WhichOneof("field_match_type")
+        if kind != self.kind:
+            raise invalid(f"{self.name}: this field has {self.kind} matches, the request a {kind} match")
+        return _DECODERS[kind](message, self)
+
+    def value(self, data: bytes) -> int:
+        """A value in a message; INVALID_ARGUMENT if it is none of the field's."""
+        return self.codec.decode(data, self.width, self.name)
+
+    def encode(self, match: Match) -> p4r.FieldMatch | None:
+        """The message for a match; None for one that matches anything, which P4Runtime leaves out."""
+        message, encode_value = p4r.FieldMatch(field_id=self.id), self.codec.encode
+        if self.kind == "optional" and isinstance(match, Ternary):  # of an entry that the program declares
+            match = Optional_(match.value if match.mask else None)
+        match match:
+            case Lpm(_, 0) | Ternary(_, 0) | Optional_(None):
+                return None
+            case Range(0, high) if high == (1 << self.width) - 1:
+                return None
+            case Exact(value):
+                message.exact.value = encode_value(value)
+            case Lpm(value, prefix_length):
+                message.lpm.value = encode_value(value)
+                message.lpm.prefix_len = prefix_length
+            case Ternary(value, mask):
+                message.ternary.value = encode_value(value)
+                message.ternary.mask = encode_value(mask)
+            case Range(low, high):
+                message.range.low = encode_value(low)
+                message.range.high = encode_value(high)
+            case Optional_(int() as value):
+                message.optional.value = encode_value(value)
+        return message
+
+
+def _codec(field: p4i.MatchField, kind: str, what: str, translations: Translations) -> Codec:
+    codec = translations.of(field, what)
+    if codec is not NUMBERS and kind not in ("exact", "optional"):
+        raise unimplemented(
+            f"{what}: values translated to strings have exact and optional matches, not {kind}"
+        )
+    return codec
+
+
+def _exact(message: p4r.FieldMatch, field: MatchField) -> Match:
+    return Exact(field.value(message.exact.value))
+
+
+def _lpm(message: p4r.FieldMatch, field: MatchField) -> Match:
+    width = field.width
+    value, length = field.value(message.lpm.value), message.lpm.prefix_len
+    if not 0 < length <= width:
+        raise invalid(
+            f"{field.name}: prefix length {length} is not in 1..{width}; leave the field out to match anything"
+        )
+    if value & (1 << width - length) - 1:
+        raise invalid(f"{field.name}: {value:#x}/{length} has ones behind its prefix")
+    return Lpm(value, length)
+
+
+def _ternary(message: p4r.FieldMatch, field: MatchField) -> Match:
+    value = field.value(message.ternary.value)
+    mask = field.value(message.ternary.mask)
+    if mask == 0:
+        raise invalid(f"{field.name}: the mask is zero; leave the field out to match anything")
+    if value & ~mask:
+        raise invalid(f"{field.name}: {value:#x} has ones where its mask {mask:#x} has zeros")
+    return Ternary(value, mask)
+
+
+def _range(message: p4r.FieldMatch, field: MatchField) -> Match:
+    low = field.value(message.range.low)
+    high = field.value(message.range.high)
+    if low > high:
+        raise invalid(f"{field.name}: the range {low}..{high} is empty")
+    if low == 0 and high == (1 << field.width) - 1:
+        raise invalid(f"{field.name}: the range holds every value; leave the field out to match anything")
+    return Range(low, high)
+
+
+def _optional(message: p4r.FieldMatch, field: MatchField) -> Match:
+    return Optional_(field.value(message.optional.value))
+
+
+_DECODERS: dict[str, Callable[[p4r.FieldMatch, MatchField], Match]] = {
+    "exact": _exact,
+    "lpm": _lpm,
+    "ternary": _ternary,
+    "range": _range,
+    "optional": _optional,
+}

@@ -1,0 +1,125 @@
+"""How a P4 type's values are written: as numbers, or as strings where the program translates the type to them.
+
+P4Runtime specification, "User-defined types" and "Metadata Translation". What a string stands for, the specification
+leaves to the target. Here it is, for each type by itself and as long as the pipeline is there:
+
+- what `@p4runtime_translation_mappings({{"default", 0}, …})` at the type says, an annotation of sonic-pins;
+- the number that the string writes in decimal;
+- otherwise the lowest number above 0 that no string stands for yet.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable
+from itertools import count
+from typing import NamedTuple, Protocol
+
+import grpc
+
+from p4switch.p4runtime.codec.values import decode_value, encode_value
+from p4switch.p4runtime.errors import P4RuntimeError, invalid, unimplemented
+from p4switch.p4runtime.proto import p4t
+
+_MAPPING = re.compile(r'\{\s*"((?:[^"\\]|\\.)*)"\s*,\s*(0[xX][0-9a-fA-F]+|\d+)\s*,?\s*\}')
+_DECIMAL = re.compile("0|[1-9][0-9]*")
+
+
+class Codec(NamedTuple):
+    """How values of one type are written and read; `decode` takes the width of the data plane's field, and its name."""
+
+    encode: Callable[[int], bytes]
+    decode: Callable[[bytes, int, str], int]
+
+
+NUMBERS = Codec(encode_value, decode_value)
+
+
+class Strings:
+    """The numbers that one type's strings stand for. Thread-safe: packets to the controller have strings, too."""
+
+    def __init__(self, type_name: str, annotations: str) -> None:
+        self._type = type_name
+        self._lock = threading.Lock()
+        self._numbers: dict[str, int] = {}
+        self._strings: dict[int, str] = {}
+        self._fresh = count(1)
+        if "@p4runtime_translation_mappings" in annotations:
+            for text, number in _MAPPING.findall(annotations):
+                string, value = re.sub(r"\\(.)", r"\1", text), int(number, 0)
+                if string in self._numbers or value in self._strings:
+                    raise invalid(f"type {type_name} maps {string!r} or {value} twice")
+                self._bind(string, value)
+
+    def encode(self, number: int) -> bytes:
+        """The string that stands for a number; one that nobody has named is written in decimal from now on."""
+        with self._lock:
+            if number not in self._strings:
+                self._bind(str(number), number)
+            return self._strings[number].encode()
+
+    def decode(self, data: bytes, width: int, what: str) -> int:
+        """The number of a string; INVALID_ARGUMENT, or RESOURCE_EXHAUSTED if no number is left for it."""
+        try:
+            text = data.decode()
+        except UnicodeDecodeError:
+            raise invalid(f"{what}: 0x{data.hex()} is no string in UTF-8") from None
+        with self._lock:
+            number = self._numbers.get(text)
+            if number is None:
+                number = self._choose(text, width, what)
+            if number >> width:
+                raise invalid(f"{what}: {text!r} stands for {number}, which does not fit bit<{width}>")
+            self._bind(text, number)
+        return number
+
+    def _choose(self, text: str, width: int, what: str) -> int:
+        if not text:
+            raise invalid(f"{what}: an empty string, for which the type {self._type} has no mapping")
+        if _DECIMAL.fullmatch(text):
+            number = int(text)
+            if number in self._strings:
+                raise invalid(f"{what}: {self._strings[number]!r} stands for {number} already, not {text!r}")
+            return number
+        number = next(number for number in self._fresh if number not in self._strings)
+        if number >> width:
+            raise P4RuntimeError(
+                grpc.StatusCode.RESOURCE_EXHAUSTED, f"{what}: all numbers of bit<{width}> have other strings"
+            )
+        return number
+
+    def _bind(self, text: str, number: int) -> None:
+        self._numbers[text] = number
+        self._strings[number] = text
+
+
+class _Described(Protocol):
+    """A key field, parameter or packet's metadata as P4Info has it; without a width it is no number."""
+
+    @property
+    def bitwidth(self) -> int: ...
+    @property
+    def type_name(self) -> p4t.P4NamedType: ...
+
+
+class Translations:
+    """How the values of one pipeline's types are written."""
+
+    def __init__(self, types: p4t.P4TypeInfo) -> None:
+        self._strings: dict[str, Codec] = {}
+        for name, described in types.new_types.items():
+            if described.translated_type.HasField("sdn_string"):
+                strings = Strings(name, " ".join(described.annotations))
+                self._strings[name] = Codec(strings.encode, strings.decode)
+
+    def named(self, type_name: str) -> Codec:
+        """Of a type; NUMBERS, unless it is translated to strings."""
+        return self._strings.get(type_name, NUMBERS)
+
+    def of(self, described: _Described, what: str) -> Codec:
+        """Of what P4Info describes; UNIMPLEMENTED if it is neither a number nor translated to strings."""
+        codec = self.named(described.type_name.name)
+        if codec is NUMBERS and described.bitwidth == 0:
+            raise unimplemented(f"{what}: only numbers, and types translated to strings, can be written")
+        return codec

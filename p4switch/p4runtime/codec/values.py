@@ -1,0 +1,42 @@
+"""Values in P4Runtime's canonical bytestrings: big-endian, no longer than the number needs, never empty.
+
+P4Runtime specification, "Bytestrings". What a controller sends may have leading zeros (or sign bytes) as
+long as the number fits the P4 type; what it reads is always the shortest form.
+"""
+
+from __future__ import annotations
+
+from p4switch.p4runtime.errors import invalid
+
+
+def encode_value(value: int) -> bytes:
+    """The shortest bytestring of an unsigned number; zero is one zero byte."""
+    return value.to_bytes((value.bit_length() + 7) // 8 or 1, "big")
+
+
+def decode_value(data: bytes, width: int, what: str) -> int:
+    """The unsigned number in `data`; INVALID_ARGUMENT if it is empty or does not fit in `width` bits."""
+    value = int.from_bytes(data, "big")
+    if not data or value >> width:
+        raise _misfit(data, f"bit<{width}>", what)
+    return value
+
+
+def encode_signed(value: int) -> bytes:
+    """The shortest two's complement bytestring of a signed number."""
+    magnitude = value if value >= 0 else ~value
+    return value.to_bytes(magnitude.bit_length() // 8 + 1, "big", signed=True)
+
+
+def decode_signed(data: bytes, width: int, what: str) -> int:
+    """The two's complement number in `data`; INVALID_ARGUMENT if it is empty or does not fit `width` bits."""
+    value = int.from_bytes(data, "big", signed=True)
+    if not data or not -(1 << width - 1) <= value < 1 << width - 1:
+        raise _misfit(data, f"int<{width}>", what)
+    return value
+
+
+def _misfit(data: bytes, p4_type: str, what: str) -> Exception:
+    if not data:
+        return invalid(f"{what}: an empty bytestring; zero is written as one zero byte")
+    return invalid(f"{what}: 0x{data.hex()} does not fit {p4_type}")

@@ -1,0 +1,292 @@
+"""The device behind the P4Runtime service: its ports, its pipeline, and one that may be saved."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import grpc
+from google.protobuf.empty_pb2 import Empty
+from google.protobuf.message import DecodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from p4switch.bmv2json.program import ProgramError
+from p4switch.engine.engine import Engine
+from p4switch.engine.entries import TableError
+from p4switch.p4runtime.entities.index import Entities
+from p4switch.p4runtime.errors import P4RuntimeError, invalid, unimplemented
+from p4switch.p4runtime.notifier import Notifier
+from p4switch.p4runtime.packetio import ControllerHeader
+from p4switch.p4runtime.proto import p4r
+from p4switch.p4runtime.watch import WatchedPorts
+from p4switch.ports.counters import PortCounters, port_counters
+from p4switch.ports.links import Direction, LinkError, LinkProperties, changed, report
+from p4switch.ports.live import PortError
+from p4switch.ports.status import PortMonitor
+from p4switch.toolchain import CompileLimitError, ToolchainError
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """A forwarding-pipeline config realised: its engine, and its entities under their P4Info ids."""
+
+    config: p4r.ForwardingPipelineConfig
+    engine: Engine
+    entities: Entities
+    packet_in: ControllerHeader
+    packet_out: ControllerHeader
+
+
+class Device:
+    """A switch with ports and at most one pipeline forwarding; another may be saved, to be committed later.
+
+    `packet_in`, to be set, receives what the data plane sends to the CPU port, on a thread of the engine's; `notify`
+    digests and idle timeouts, on another; `port_status` the ports that are down, on a third, to pass them to
+    `ports_down`.
+    Not thread-safe but for `load` and links: the service's lock guards it.
+    """
+
+    def __init__(
+        self,
+        ports: Mapping[int, str],
+        cpu_port: int | None,
+        drop_port: int,
+        links: Mapping[tuple[int, Direction], LinkProperties] | None = None,
+        device_id: int = 0,
+        priority_queues: int = 1,
+    ) -> None:
+        self.packet_in: Callable[[p4r.PacketIn], None] = lambda _: None
+        self.notify: Callable[[p4r.StreamMessageResponse], None] = lambda _: None
+        self.port_status: Callable[[frozenset[int]], None] = lambda _: None
+        self._notifier: Notifier | None = None
+        self._monitor: PortMonitor | None = None
+        self._watched = WatchedPorts(frozenset(ports))
+        self._ports = dict(ports)
+        self._cpu_port = cpu_port
+        self._drop_port = drop_port
+        self._links = dict(links or {})
+        self._linking = threading.Lock()
+        self._past = dict.fromkeys(ports, PortCounters())  # of the pipelines before the present one
+        self._device_id = device_id
+        self._priority_queues = priority_queues
+        self._running: tuple[Engine, Callable[[bytes], None]] | None = None
+        self._committed: Pipeline | None = None
+        self._saved: Pipeline | None = None
+
+    @property
+    def pipeline(self) -> Pipeline | None:
+        """The pipeline that reads and writes concern: the last one saved or committed."""
+        return self._saved or self._committed
+
+    @property
+    def engine(self) -> Engine | None:
+        """The engine that forwards."""
+        return self._running[0] if self._running is not None else None
+
+    def boot(self, device_config: bytes) -> None:
+        """Forward with a BMv2 JSON alone; without P4Info no controller can write to it.
+
+        Raises ProgramError, ToolchainError or PortError as the engine does.
+        """
+        self._run(self._engine(device_config), _discard)
+
+    def load(self, config: p4r.ForwardingPipelineConfig) -> Pipeline:
+        """Realise a config beside the present one; INVALID_ARGUMENT (or INTERNAL: no C compiler) says why not."""
+        if not config.HasField("p4info") or not config.p4_device_config:
+            raise invalid("the config needs both a P4Info and a device config (BMv2 JSON)")
+        try:
+            engine = self._engine(_bmv2_json(config.p4_device_config))
+        except ProgramError as error:
+            raise invalid(f"the device config cannot be loaded: {error}") from error
+        except (CompileLimitError, MemoryError) as error:
+            raise P4RuntimeError(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error)) from error
+        except ToolchainError as error:
+            raise P4RuntimeError(grpc.StatusCode.INTERNAL, str(error)) from error
+        entities = Entities(config.p4info, engine, self._watched)
+        types = engine.program.header_types.values()
+        packet_in, packet_out = (
+            ControllerHeader(config.p4info, name, types, entities.translations)
+            for name in ("packet_in", "packet_out")
+        )
+        return Pipeline(config, engine, entities, packet_in, packet_out)
+
+    def save(self, pipeline: Pipeline) -> None:
+        """Keep a pipeline to be committed: reads and writes concern it from now on, packets do not."""
+        self._saved = pipeline
+
+    def commit_saved(self) -> None:
+        """Forward with the saved pipeline; NOT_FOUND if there is none."""
+        if self._saved is None:
+            raise P4RuntimeError(grpc.StatusCode.NOT_FOUND, "no config has been saved by VERIFY_AND_SAVE")
+        self.commit(self._saved)
+
+    def commit(self, pipeline: Pipeline) -> None:
+        """Forward with a pipeline instead of the present one; FAILED_PRECONDITION if a port does not open."""
+
+        def deliver(packet: bytes) -> None:
+            try:
+                self.packet_in(pipeline.packet_in.unpack(packet))
+            except P4RuntimeError as error:
+                _log.warning("packet-in dropped: %s", error)
+
+        try:
+            self._run(pipeline.engine, deliver)
+        except PortError as error:
+            raise P4RuntimeError(grpc.StatusCode.FAILED_PRECONDITION, str(error)) from error
+        if self._notifier is not None:
+            self._notifier.stop()
+        self._notifier = Notifier(pipeline.engine, pipeline.entities, lambda message: self.notify(message))
+        self._committed, self._saved = pipeline, None
+        if self._ports:
+            self.ports_down(self.monitor.down)
+
+    @property
+    def monitor(self) -> PortMonitor:
+        """Follows the ports' interfaces, from the first call on."""
+        if self._monitor is None:
+            self._monitor = PortMonitor(self._ports, lambda down: self.port_status(down))
+        return self._monitor
+
+    def ports_down(self, ports: frozenset[int]) -> None:
+        """Groups pass over members that watch these ports, and no others."""
+        self._watched.down = ports
+        for pipeline in (self._committed, self._saved):
+            if pipeline is not None:
+                pipeline.entities.watch()
+
+    def reconcile(self, pipeline: Pipeline) -> None:
+        """Commit a pipeline that takes over the present one's table entries and multicast groups.
+
+        INVALID_ARGUMENT if one of them has no place in it. Counters and registers start at zero, unless the
+        config is the present one: then nothing but the cookie changes.
+        """
+        present = self._committed
+        if present is not None and self._saved is None and _same_program(present.config, pipeline.config):
+            self._committed = replace(present, config=pipeline.config)
+            return
+        if self.pipeline is not None:
+            for number in self.pipeline.entities.tables.keys() & pipeline.entities.tables.keys():
+                pipeline.entities.tables[number].clear()
+            for update in self.pipeline.entities.export():
+                try:
+                    pipeline.entities.write(update)
+                except (P4RuntimeError, TableError) as error:
+                    raise invalid(f"the forwarding state cannot be kept: {error}") from error
+        self.commit(pipeline)
+
+    def packet_out(self, message: p4r.PacketOut) -> None:
+        """Run a controller's packet through the pipeline as one that came in by the CPU port."""
+        if self._cpu_port is None:
+            raise unimplemented("packet I/O needs a CPU port: start the switch with --cpu-port")
+        if self._committed is None:
+            raise no_pipeline()
+        packet = self._committed.packet_out.pack(message)
+        try:
+            self._committed.engine.packet_out(packet, self._cpu_port)
+        except PortError as error:
+            raise invalid(f"packet-out: {error}") from None
+
+    def set_link(self, port: int, direction: Direction, given: Mapping[str, Any]) -> None:
+        """Change properties of an emulated link at once, and for pipelines to come; raises LinkError."""
+        if port not in self._ports:
+            raise LinkError(f"the switch has no port {port}; there are {', '.join(map(str, self._ports))}")
+        with self._linking:
+            properties = changed(self._links.get((port, direction), LinkProperties()), given)
+            self._links[port, direction] = properties
+            if self._running is not None:
+                self._running[0].set_link(port, direction, self._seeded(properties))
+
+    def ports(self) -> list[dict[str, Any]]:
+        """Every port with its counts and emulated links; counts are since the pipeline was set."""
+        with self._linking:
+            engine = self._running[0] if self._running else None
+            counts = engine.port_statistics() if engine else {}
+            found = []
+            for port, interface in self._ports.items():
+                answer: dict[str, Any] = {"port": port, "interface": interface}
+                if port in counts:
+                    answer |= {name: getattr(counts[port], name) for name, *_ in counts[port]._fields_}
+                for direction in Direction:
+                    if properties := self._links.get((port, direction)):
+                        statistics = engine.link_statistics(port, direction) if engine else None
+                        answer[direction] = report(properties, statistics)
+                found.append(answer)
+        return found
+
+    def counters(self) -> dict[int, PortCounters]:
+        """What has crossed each port since the switch was started."""
+        with self._linking:
+            return self._total()
+
+    def stop(self) -> None:
+        """Close the ports. The caller does not hold the service's lock, for which a thread that ends may wait."""
+        if self._monitor is not None:
+            self._monitor.stop()
+            self._monitor = None
+        if self._notifier is not None:
+            self._notifier.stop()
+            self._notifier = None
+        with self._linking:
+            if self._running is not None:
+                self._running[0].stop()
+                self._running = None
+
+    def _engine(self, device_config: bytes) -> Engine:
+        engine = Engine.load(device_config, cpu_port=self._cpu_port, drop_port=self._drop_port)
+        engine.set_priority_queues(self._priority_queues)
+        return engine
+
+    def _seeded(self, properties: LinkProperties) -> LinkProperties:
+        """Links of different switches with one seed shall not lose the same packets."""
+        return replace(properties, seed=properties.seed | self._device_id % 2**11 << 53)
+
+    def _total(self) -> dict[int, PortCounters]:
+        now = port_counters(self._running[0]) if self._running else {}
+        return {port: past + now.get(port, PortCounters()) for port, past in self._past.items()}
+
+    def _run(self, engine: Engine, deliver: Callable[[bytes], None]) -> None:
+        engine.log_messages(_log.isEnabledFor(logging.INFO))
+        with self._linking:
+            links = {place: self._seeded(properties) for place, properties in self._links.items()}
+            previous = self._running
+            if previous is not None:
+                self._past = self._total()
+                previous[0].stop()
+            try:
+                engine.start(self._ports, deliver, links=links)
+            except Exception:
+                if previous is not None:
+                    previous[0].start(self._ports, previous[1], links=links)
+                raise
+            self._running = engine, deliver
+
+
+def _discard(_packet: bytes) -> None:
+    """Where packets to the CPU port go while no controller knows the program."""
+
+
+def _bmv2_json(device_config: bytes) -> bytes:
+    """The JSON in a device config: bare, or field 3 of p4.tmp.P4DeviceConfig, in which older scripts wrap it."""
+    if device_config.lstrip().startswith(b"{"):
+        return device_config
+    try:
+        fields = UnknownFieldSet(Empty.FromString(device_config))
+    except DecodeError:
+        return device_config
+    return next((field.data for field in fields if field.field_number == 3), device_config)
+
+
+def _same_program(a: p4r.ForwardingPipelineConfig, b: p4r.ForwardingPipelineConfig) -> bool:
+    return a.p4_device_config == b.p4_device_config and a.p4info == b.p4info
+
+
+def no_pipeline() -> P4RuntimeError:
+    """What requests about entities get before a pipeline is set, in BMv2's words: finsy looks for them."""
+    return P4RuntimeError(
+        grpc.StatusCode.FAILED_PRECONDITION, "No forwarding pipeline config set for this device"
+    )

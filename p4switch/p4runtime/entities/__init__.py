@@ -1,0 +1,1 @@
+"""The P4 entities of a pipeline over P4Runtime."""

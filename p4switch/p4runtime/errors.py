@@ -1,0 +1,90 @@
+"""P4Runtime errors: raised anywhere below the service, turned into gRPC statuses at its edge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+import grpc
+
+from p4switch.engine.entries import TableError
+from p4switch.p4runtime.proto import p4r, rpc_status
+
+_MESSAGE_BYTES = 16 << 10
+
+
+class P4RuntimeError(Exception):
+    """A request that cannot be done: a canonical gRPC code and a message that says what to change."""
+
+    def __init__(self, code: grpc.StatusCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+    @classmethod
+    def of(cls, error: TableError) -> P4RuntimeError:
+        """The engine's refusal of a control-plane operation; its codes bear gRPC's names."""
+        return cls(grpc.StatusCode[error.code.name], error.message)
+
+
+def invalid(message: str) -> P4RuntimeError:
+    """An INVALID_ARGUMENT error."""
+    return P4RuntimeError(grpc.StatusCode.INVALID_ARGUMENT, message)
+
+
+def not_found(message: str) -> P4RuntimeError:
+    """A NOT_FOUND error."""
+    return P4RuntimeError(grpc.StatusCode.NOT_FOUND, message)
+
+
+def denied(message: str) -> P4RuntimeError:
+    """A PERMISSION_DENIED error."""
+    return P4RuntimeError(grpc.StatusCode.PERMISSION_DENIED, message)
+
+
+def unimplemented(message: str) -> P4RuntimeError:
+    """An UNIMPLEMENTED error."""
+    return P4RuntimeError(grpc.StatusCode.UNIMPLEMENTED, message)
+
+
+def stream_error(error: P4RuntimeError, request: p4r.StreamMessageRequest) -> p4r.StreamMessageResponse:
+    """The report of a refused stream message (P4Runtime specification, "Stream Error Reporting")."""
+    report = p4r.StreamError(canonical_code=error.code.value[0], message=error.message)
+    match request.WhichOneof("update"):
+        case "packet":
+            report.packet_out.packet_out.CopyFrom(request.packet)
+        case "digest_ack":
+            report.digest_list_ack.digest_list_ack.CopyFrom(request.digest_ack)
+        case _:
+            report.other.other.CopyFrom(request.other)
+    return p4r.StreamMessageResponse(error=report)
+
+
+def abort(context: grpc.ServicerContext, error: P4RuntimeError) -> NoReturn:
+    """End an RPC with an error that concerns all of it."""
+    context.abort(error.code, error.message)
+    raise AssertionError("ServicerContext.abort raises")
+
+
+def abort_batch(context: grpc.ServicerContext, errors: Sequence[P4RuntimeError | None]) -> NoReturn:
+    """End a Write or Read RPC some of whose elements failed; `errors` has an item for each, None for success.
+
+    The code is UNKNOWN and the details carry one `p4.v1.Error` for each element, in their order (P4Runtime
+    specification, "Error Reporting Messages"). They travel in the trailing metadata, of which clients take only
+    so much (gRPC 8 KB by default, finsy 64): where many fail, the later ones have a code without a message.
+    """
+    failed = [error for error in errors if error is not None]
+    message = f"{len(failed)} of {len(errors)} failed, the first: {failed[0].message}"
+    status = rpc_status.Status(code=grpc.StatusCode.UNKNOWN.value[0], message=message)
+    room = _MESSAGE_BYTES
+    for error in errors:
+        detail = p4r.Error()
+        if error is not None:
+            detail.canonical_code = error.code.value[0]
+            room -= len(error.message)
+            if room > 0:
+                detail.message = error.message
+        status.details.add().Pack(detail)
+    context.set_trailing_metadata((("grpc-status-details-bin", status.SerializeToString()),))
+    context.abort(grpc.StatusCode.UNKNOWN, message)
+    raise AssertionError("ServicerContext.abort raises")

@@ -1,0 +1,94 @@
+"""PacketIn and PacketOut: the controller headers' fields as P4Runtime metadata.
+
+P4Runtime specification, "ControllerPacketMetadata" and "Packet I/O". The data plane sees a packet to or from
+the controller with its `@controller_header` in front, most significant bit first, padded to whole bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from p4switch.bmv2json.program import HeaderType
+from p4switch.p4runtime.codec.translation import Codec, Translations
+from p4switch.p4runtime.errors import invalid
+from p4switch.p4runtime.proto import p4i, p4r
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    id: int
+    name: str
+    width: int
+    shift: int  # bits of the header behind the field
+    codec: Codec
+
+
+class ControllerHeader:
+    """The header that P4Info describes as "packet_in" or "packet_out"; none is a header of no bits.
+
+    `types` are the program's: P4Info has no fields that are `@hidden`, and of translated ones another width.
+    INVALID_ARGUMENT if none of them is as P4Info says, and its fields have no widths of their own.
+    """
+
+    def __init__(
+        self, p4info: p4i.P4Info, name: str, types: Iterable[HeaderType], translations: Translations
+    ) -> None:
+        headers = [header for header in p4info.controller_packet_metadata if header.preamble.name == name]
+        metadata = [field for header in headers[:1] for field in header.metadata]
+        self.name = name
+        names = [field.name for field in metadata]
+        layout = next((found for header in types if (found := _layout(header, metadata))), None)
+        if layout is None:
+            layout = [(field.name, field.bitwidth) for field in metadata]
+            translated = [field.name for field in metadata if not field.bitwidth]
+            if translated:
+                raise invalid(f"the device config has no header with the fields {', '.join(names)} of {name}")
+        self.size = (sum(width for _, width in layout) + 7) // 8
+        self._fields: list[_Field] = []
+        rest = 8 * self.size
+        described = {field.name: field for field in metadata}
+        for field_name, width in layout:
+            rest -= width
+            if field_name in described:
+                field = described[field_name]
+                codec = translations.of(field, f"{name}.{field_name}")
+                self._fields.append(_Field(field.id, field_name, width, rest, codec))
+
+    def unpack(self, packet: bytes) -> p4r.PacketIn:
+        """A packet from the data plane as PacketIn; INVALID_ARGUMENT if it is shorter than the header."""
+        if len(packet) < self.size:
+            raise invalid(f"a packet of {len(packet)} bytes for the controller lacks its {self.name} header")
+        header = int.from_bytes(packet[: self.size], "big")
+        message = p4r.PacketIn(payload=packet[self.size :])
+        for field in self._fields:
+            value = header >> field.shift & (1 << field.width) - 1
+            message.metadata.add(metadata_id=field.id, value=field.codec.encode(value))
+        return message
+
+    def pack(self, message: p4r.PacketOut) -> bytes:
+        """A PacketOut as the data plane sees it; INVALID_ARGUMENT unless each field is given and fits."""
+        given = {metadata.metadata_id: metadata.value for metadata in message.metadata}
+        if len(given) < len(message.metadata):
+            raise invalid(f"{self.name}: a metadata field is given more than once")
+        header = 0
+        for field in self._fields:
+            value = given.pop(field.id, None)
+            if value is None:
+                raise invalid(f"{self.name}: the metadata field {field.name} (id {field.id}) is missing")
+            header |= field.codec.decode(value, field.width, f"{self.name}.{field.name}") << field.shift
+        if given:
+            raise invalid(f"{self.name} has no metadata field {next(iter(given))}")
+        return header.to_bytes(self.size, "big") + message.payload
+
+
+def _layout(
+    header: HeaderType, metadata: Sequence[p4i.ControllerPacketMetadata.Metadata]
+) -> list[tuple[str, int]] | None:
+    """The names and widths of a header's fields, if they are those that P4Info describes, and others between them."""
+    fields = {field.name: field.width for field in header.fields}
+    names = [field.name for field in metadata]
+    if [name for name in fields if name in names] != names or not names:
+        return None
+    same = all(field.type_name.name or fields[field.name] == field.bitwidth for field in metadata)
+    return list(fields.items()) if same else None

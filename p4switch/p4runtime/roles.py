@@ -1,0 +1,93 @@
+"""What a controller's role may do: everything, or what its configuration grants.
+
+P4Runtime specification, "Role Config", leaves the configuration's format to server and controllers. Here it is
+Stratum's and finsy's `stratum.P4RoleConfig`: P4Info ids that the role may write and is told of, and its packets.
+"""
+
+from __future__ import annotations
+
+from google.protobuf.any_pb2 import Any
+from google.protobuf.message import DecodeError
+
+from p4switch.p4runtime.codec.values import encode_value
+from p4switch.p4runtime.errors import invalid
+from p4switch.p4runtime.proto import p4r, stratum
+
+_IDS = {
+    "table_entry": "table_id",
+    "counter_entry": "counter_id",
+    "meter_entry": "meter_id",
+    "register_entry": "register_id",
+    "digest_entry": "digest_id",
+    "value_set_entry": "value_set_id",
+    "action_profile_member": "action_profile_id",
+    "action_profile_group": "action_profile_id",
+}
+
+
+class Access:
+    """A role's access; without a configuration to everything.
+
+    INVALID_ARGUMENT for a configuration of another type, or with an id both exclusive and shared.
+    """
+
+    def __init__(self, config: Any | None = None) -> None:
+        self.config = config
+        self.exclusive: frozenset[int] = frozenset()
+        self.shared: frozenset[int] = frozenset()
+        self.can_push_pipeline = self._receives_packets = True
+        self._filter: tuple[int, bytes] | None = None
+        if config is None:
+            return
+        message = stratum.P4RoleConfig()
+        try:
+            understood = config.Unpack(message)
+        except DecodeError:
+            understood = False
+        if not understood:
+            raise invalid(f"a role's config is a stratum.P4RoleConfig here, not {config.type_url!r}")
+        self.exclusive = frozenset(message.exclusive_p4_ids)
+        self.shared = frozenset(message.shared_p4_ids)
+        if both := self.exclusive & self.shared:
+            raise invalid(f"the role's config has the id {min(both):#x} both exclusive and shared")
+        self.can_push_pipeline = message.can_push_pipeline
+        self._receives_packets = message.receives_packet_ins
+        if message.HasField("packet_in_filter"):
+            wanted = message.packet_in_filter
+            self._filter = wanted.metadata_id, encode_value(int.from_bytes(wanted.value, "big"))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is nothing that the role may not do."""
+        return self.config is None
+
+    def conflict(self, other: Access) -> int | None:
+        """An id that one of two roles has for itself, and the other has as well."""
+        ids = self.exclusive & (other.exclusive | other.shared) | self.shared & other.exclusive
+        return min(ids, default=None)
+
+    def covers(self, entity: p4r.Entity) -> bool:
+        """Whether an entity is in the role's scope. Multicast groups and clone sessions have no ids to name."""
+        return self.is_full or _p4_id(entity) in self.exclusive | self.shared
+
+    def hears(self, message: p4r.StreamMessageResponse) -> bool:
+        """Whether a packet-in or a notification is for the role."""
+        if self.is_full:
+            return True
+        match message.WhichOneof("update"):
+            case "packet":
+                metadata = [(m.metadata_id, m.value) for m in message.packet.metadata]
+                return self._receives_packets and (self._filter is None or self._filter in metadata)
+            case "digest":
+                return message.digest.digest_id in self.exclusive | self.shared
+            case _:  # idle entries, of one table
+                table_id = message.idle_timeout_notification.table_entry[0].table_id
+                return table_id in self.exclusive | self.shared
+
+
+def _p4_id(entity: p4r.Entity) -> int:
+    """The P4Info id of the object that an entity belongs to (its table's, for a direct resource); 0: it has none."""
+    kind = entity.WhichOneof("entity")
+    if kind in ("direct_counter_entry", "direct_meter_entry"):
+        return int(getattr(entity, kind).table_entry.table_id)
+    return int(getattr(getattr(entity, kind), _IDS[kind])) if kind in _IDS else 0

@@ -1,0 +1,48 @@
+"""Watch ports: members of a group that are passed over, and replicas that have backups, while a port is down.
+
+P4Runtime specification, "Action Profile Group Programming". A group all of whose members are passed over is an empty
+one: it does nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from p4switch.p4runtime.codec.values import decode_value
+from p4switch.p4runtime.errors import invalid
+from p4switch.p4runtime.proto import p4r
+
+_PORT_WIDTH = 32
+
+Watching = p4r.ActionProfileGroup.Member | p4r.ActionProfileAction
+
+
+@dataclass
+class WatchedPorts:
+    """The ports of the device, and those of them that are down now."""
+
+    known: frozenset[int]
+    down: frozenset[int] = frozenset()
+
+    def passes_over(self, member: Watching, what: str) -> bool:
+        """Whether a member is passed over now: the port that it watches is down.
+
+        INVALID_ARGUMENT if it watches a port that does not exist; `what` names the group.
+        """
+        port = self._port(member, what)
+        if port is not None and port not in self.known:
+            raise invalid(f"{what}: the watch port {port} is no port of this device")
+        return port in self.down
+
+    def _port(self, member: Watching, what: str) -> int | None:
+        match member.WhichOneof("watch_kind"):
+            case "watch_port" if member.watch_port:
+                return decode_value(member.watch_port, _PORT_WIDTH, f"{what}: watch_port")
+            case "watch":
+                return int(member.watch)
+        return None
+
+
+def watches(member: Watching) -> bool:
+    """Whether a member watches a port."""
+    return member.WhichOneof("watch_kind") is not None

@@ -1,0 +1,1 @@
+"""Packet ports: interfaces, emulated links, and what has crossed them."""

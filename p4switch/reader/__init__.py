@@ -1,5 +1,0 @@
-"""From BMv2 JSON to a `Program`."""
-
-from p4switch.reader.read import read_program
-
-__all__ = ["read_program"]

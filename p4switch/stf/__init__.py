@@ -1,0 +1,1 @@
+"""STF, p4c's simple test format."""

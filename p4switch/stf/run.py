@@ -1,0 +1,397 @@
+"""Runs STF tests on the engine: packets in, tables and state set, packets out compared."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from p4switch.bmv2json.program import Table, TableKey
+from p4switch.engine.engine import Engine
+from p4switch.engine.entries import (
+    ActionCall,
+    CounterValue,
+    Entry,
+    EntryKey,
+    Exact,
+    Lpm,
+    Match,
+    MeterConfig,
+    Range,
+    Replica,
+    TableError,
+    Ternary,
+)
+from p4switch.stf.syntax import ActionText, Command, StfError, number, parse_stf
+
+BETWEEN_PACKETS = 1000  # microseconds on the switch's clock
+OPERATORS: dict[str, Callable[[int, int], bool]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+HIGHEST_PRIORITY = 10000
+
+
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    line: int
+    data: str
+
+
+class StfRunner:
+    """One test on one switch; `differences` says what was not as expected, `notes` what was only to be shown.
+
+    The switch has the ports that the test names; what leaves by others is lost, unless the test says no_packet.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.differences: list[str] = []
+        self.notes: list[str] = []
+        self._now = 0
+        self._sent: dict[int, list[bytes]] = defaultdict(list)
+        self._expected: dict[int, list[_Expected]] = defaultdict(list)
+        self._ports: set[int] = set()
+        self._all_ports = False
+        self._nodes: list[tuple[int, tuple[int, ...]]] = []
+        self._groups: dict[int, list[int]] = {}
+        self._mirrors: dict[int, tuple[int | None, int | None]] = {}
+        self._entries: dict[str, tuple[str, EntryKey]] = {}
+        self._do: dict[str, Callable[[Command], None]] = {
+            name.removeprefix("_do_"): getattr(self, name) for name in dir(self) if name.startswith("_do_")
+        }
+
+    def run(self, text: str) -> list[str]:
+        """The whole test; the differences. StfError: a line that cannot be run."""
+        for command in parse_stf(text):
+            try:
+                self._do[command.verb](command)
+            except TableError as error:
+                raise StfError(f"line {command.line}: {error.message}") from None
+        failed = self.engine.failed_assertions()
+        if failed:
+            self.differences.append(f"{failed} packets were dropped by a failed assertion")
+        for port in sorted(self._sent.keys() if self._all_ports else self._ports & self._sent.keys()):
+            self._expected.setdefault(port, [])
+        for port in sorted(self._expected):
+            self._compare(port, self._expected[port], self._sent[port])
+        return self.differences
+
+    def _compare(self, port: int, expected: list[_Expected], sent: list[bytes]) -> None:
+        if expected and not any(e.data for e in expected):
+            if not sent:
+                self.differences.append(f"port {port}: no packet (line {expected[0].line} expects some)")
+            return
+        for index in range(max(len(expected), len(sent))):
+            where = f"port {port}, packet {index + 1}"
+            if index >= len(sent):
+                missing = expected[index]
+                self.differences.append(
+                    f"{where}: missing\n    line {missing.line} expects {missing.data or 'one'}"
+                )
+            elif index >= len(expected):
+                self.differences.append(f"{where}: not expected\n    sent {sent[index].hex()}")
+            elif not _matches(expected[index].data, sent[index].hex()):
+                self.differences.append(
+                    f"{where} (line {expected[index].line})\n{_shown(expected[index].data, sent[index].hex())}"
+                )
+
+    # Packets
+
+    def _do_packet(self, command: Command) -> None:
+        port, data = command.words
+        self._ports.add(int(port))
+        self._now += BETWEEN_PACKETS
+        for to, packet in self.engine.process(int(port), bytes.fromhex(data), self._now):
+            self._sent[to].append(packet)
+
+    def _do_expect(self, command: Command) -> None:
+        self._expected[int(command.words[0])].append(_Expected(command.line, command.words[1]))
+
+    def _do_no_packet(self, _command: Command) -> None:
+        self._all_ports = True
+
+    def _do_wait(self, _command: Command) -> None:
+        self._now += 1_000_000
+
+    # Tables
+
+    def _do_add(self, command: Command) -> None:
+        table = self._table(command)
+        matches = self._matches_of(command, table)
+        overlapping = any(key.kind in ("ternary", "range", "optional") for key in table.keys)
+        priority = HIGHEST_PRIORITY + (command.priority or 0) if overlapping else 0
+        key = EntryKey(matches, priority)
+        assert command.action is not None
+        self.engine.table_insert(table.name, Entry(key, _call(table, command.action, command.line)))
+        if command.id is not None:
+            self._entries[command.id] = table.name, key
+
+    def _do_setdefault(self, command: Command) -> None:
+        table = self._table(command)
+        assert command.action is not None
+        self.engine.table_set_default(table.name, _call(table, command.action, command.line))
+
+    def _do_remove(self, _command: Command) -> None:
+        for table in self.engine.program.tables.values():
+            if table.const_entries is None and not table.is_call:
+                for entry in self.engine.table_entries(table.name):
+                    self.engine.table_delete(table.name, entry.key)
+
+    def _table(self, command: Command) -> Table:
+        tables = {t.name: t for t in self.engine.program.tables.values()}
+        return tables[_pick(tables, command.words[0], f"line {command.line}: table")]
+
+    def _matches_of(self, command: Command, table: Table) -> tuple[Match, ...]:
+        given: dict[str, str] = {}
+        names = [key.name for key in table.keys]
+        for name, value in command.keys:
+            given[_key_name(names, name, f"line {command.line}: table {table.name}")] = value
+        return tuple(_match(key, given.get(key.name), command.line) for key in table.keys)
+
+    # Counters, registers, meters
+
+    def _do_check_counter(self, command: Command) -> None:
+        name, index, *check = command.words
+        if index.startswith("$") or index in self._entries:
+            table, key = self._entry(index, command.line)
+            value = self.engine.table_counter(table, key)
+        else:
+            value = self.engine.counter_read(
+                self._name("counters", name, command), number(index, command.line)
+            )
+        if not check:
+            self.notes.append(f"{name}({index}): {value.packets} packets, {value.bytes} bytes")
+            return
+        what, compare, wanted = check
+        actual = value.packets if what == "packets" else value.bytes
+        if not OPERATORS[compare](actual, int(wanted)):
+            self.differences.append(
+                f"counter {name}({index}) (line {command.line}): {actual} {what}, not {compare} {wanted}"
+            )
+
+    def _entry(self, name: str, line: int) -> tuple[str, EntryKey]:
+        found = self._entries.get(name) or self._entries.get(name.removeprefix("$"))
+        if found is None:
+            raise StfError(f"line {line}: no entry was added as {name}")
+        return found
+
+    def _do_counter_read(self, command: Command) -> None:
+        name = self._name("counters", command.words[0], command)
+        value = self.engine.counter_read(name, number(command.words[1], command.line))
+        self.notes.append(f"{name}[{command.words[1]}] = {value.packets} packets, {value.bytes} bytes")
+
+    def _do_counter_write(self, command: Command) -> None:
+        index, packets, size = (number(w, command.line) for w in command.words[1:])
+        name = self._name("counters", command.words[0], command)
+        self.engine.counter_write(name, index, CounterValue(packets, size))
+
+    def _do_register_read(self, command: Command) -> None:
+        name = self._name("registers", command.words[0], command)
+        if len(command.words) == 1:
+            values = self.engine.register_read(name)
+        else:
+            values = self.engine.register_read(name, number(command.words[1], command.line), 1)
+        self.notes.append(f"{' '.join(command.words)} = {', '.join(map(str, values))}")
+
+    def _do_register_write(self, command: Command) -> None:
+        index, value = (number(w, command.line) for w in command.words[1:])
+        self.engine.register_write(self._name("registers", command.words[0], command), index, value)
+
+    def _do_register_reset(self, command: Command) -> None:
+        name = self._name("registers", command.words[0], command)
+        for index in range(self.engine.program.registers[name].size):
+            self.engine.register_write(name, index, 0)
+
+    def _do_meter_get_rates(self, command: Command) -> None:
+        name = self._name("meters", command.words[0], command)
+        config = self.engine.meter_read(name, number(command.words[1], command.line))
+        self.notes.append(f"{name}[{command.words[1]}] = {config}")
+
+    def _do_meter_set_rates(self, command: Command) -> None:
+        name = self._name("meters", command.words[0], command)
+        config = _rates(command.words[2:], command.line)
+        self.engine.meter_write(name, number(command.words[1], command.line), config)
+
+    def _do_meter_array_set_rates(self, command: Command) -> None:
+        name = self._name("meters", command.words[0], command)
+        for index in range(self.engine.program.meters[name].size):
+            self.engine.meter_write(name, index, _rates(command.words[1:], command.line))
+
+    def _name(self, kind: str, name: str, command: Command) -> str:
+        return _pick(
+            getattr(self.engine.program, kind), name, f"line {command.line}: {kind.removesuffix('s')}"
+        )
+
+    # Multicast and mirroring
+
+    def _do_mc_mgrp_create(self, command: Command) -> None:
+        group = number(command.words[0], command.line)
+        self.engine.multicast_insert(group, ())
+        self._groups[group] = []
+
+    def _do_mc_node_create(self, command: Command) -> None:
+        instance, *ports = (number(w, command.line) for w in command.words)
+        self._nodes.append((instance, tuple(ports)))
+
+    def _do_mc_node_update(self, command: Command) -> None:
+        handle, *ports = (number(w, command.line) for w in command.words)
+        if not 0 <= handle < len(self._nodes):
+            raise StfError(f"line {command.line}: node {handle} does not exist")
+        self._nodes[handle] = self._nodes[handle][0], tuple(ports)
+        self._replicate()
+
+    def _do_mc_node_associate(self, command: Command) -> None:
+        group, handle = (number(w, command.line) for w in command.words)
+        if group not in self._groups or not 0 <= handle < len(self._nodes):
+            raise StfError(f"line {command.line}: group {group} or node {handle} does not exist")
+        self._groups[group].append(handle)
+        self._replicate()
+
+    def _do_mirroring_add(self, command: Command) -> None:
+        session, port = (number(w, command.line) for w in command.words)
+        self._mirrors[session] = port, None
+        self._replicate()
+
+    def _do_mirroring_add_mc(self, command: Command) -> None:
+        session, group = (number(w, command.line) for w in command.words)
+        self._mirrors[session] = None, group
+        self._replicate()
+
+    def _do_mirroring_delete(self, command: Command) -> None:
+        session = number(command.words[0], command.line)
+        self.engine.session_delete(session)
+        self._mirrors.pop(session, None)
+
+    def _do_mirroring_get(self, command: Command) -> None:
+        session = number(command.words[0], command.line)
+        self.notes.append(f"mirroring session {session}: {self.engine.sessions().get(session)}")
+
+    def _replicate(self) -> None:
+        """Gives the switch all groups and sessions as they are now."""
+        replicas = {group: self._replicas(handles) for group, handles in self._groups.items()}
+        for group, members in replicas.items():
+            self.engine.multicast_modify(group, members)
+        present = self.engine.sessions()
+        for session, (port, mirrored) in self._mirrors.items():
+            members = (Replica(port, 0),) if port is not None else replicas.get(mirrored or 0, ())
+            change = self.engine.session_modify if session in present else self.engine.session_insert
+            change(session, members)
+
+    def _replicas(self, handles: list[int]) -> tuple[Replica, ...]:
+        return tuple(
+            Replica(port, self._nodes[handle][0])
+            for handle in handles
+            for port in sorted(self._nodes[handle][1])
+        )
+
+
+def _matches(expected: str, sent: str) -> bool:
+    exact, expected = expected.endswith("$"), expected.rstrip("$")
+    if len(sent) < len(expected) or (exact and len(sent) != len(expected)):
+        return False
+    return all(e in ("*", s) for e, s in zip(expected, sent, strict=False))
+
+
+def _shown(expected: str, sent: str) -> str:
+    """Both packets one below the other, with marks where they differ."""
+    plain = expected.rstrip("$")
+    length = max(len(plain), len(sent)) if expected.endswith("$") else len(plain)
+    marks = "".join(
+        " " if i < min(len(plain), len(sent)) and plain[i] in ("*", sent[i]) else "^" for i in range(length)
+    )
+    return f"    expected {expected}\n    sent     {sent}\n             {marks}"
+
+
+def _pick(names: Iterable[str], name: str, what: str) -> str:
+    """The name that is `name`, or the only one that ends with it."""
+    known = list(names)
+    if name in known:
+        return name
+    found = [n for n in known if n.endswith("." + name)] or [n for n in known if n.endswith(name)]
+    if len(found) != 1:
+        problem = "is ambiguous" if found else "does not exist"
+        raise StfError(f"{what} {name} {problem}; there are {', '.join(known) or 'none'}")
+    return found[0]
+
+
+def _key_name(names: list[str], name: str, what: str) -> str:
+    """A key by its name; STF writes `$0` for `[0]`, and leaves out what stands before the last dots."""
+    name = re.sub(r"\$(\d+)", r"[\1]", name)
+    for candidate in (name, name + "$", f"{name}.$valid$", re.sub(r"valid$", "$valid$", name)):
+        if candidate in names:
+            return candidate
+    found = [n for n in names if n.endswith((f".{name}", f".{name}$")) or name.endswith(f".{n}")]
+    if not found and name == "valid":
+        found = [n for n in names if n.endswith("$valid$")]
+    return found[-1] if found else _pick(names, name, f"{what}: key")
+
+
+def _match(key: TableKey, value: str | None, line: int) -> Match:
+    full = (1 << key.width) - 1
+    match key.kind:
+        case "lpm":
+            if value is None:
+                return Lpm(0, 0)
+            if "/" in value:
+                first, _, length = value.partition("/")
+                return Lpm(number(first, line), number(length, line))
+            digits, mask = _masked(value, key.width, line)
+            return Lpm(digits, mask.bit_count())
+        case "ternary" | "optional":
+            if value is None:
+                return Ternary(0, 0)
+            wanted, mask = _masked(value, key.width, line)
+            return Ternary(wanted & mask & full, mask & full)
+        case "range":
+            if value is None:
+                return Range(0, full)
+            low, _, high = value.partition("->")
+            return Range(number(low, line), number(high or low, line))
+    return Exact(number(value or "0", line))
+
+
+def _masked(value: str, width: int, line: int) -> tuple[int, int]:
+    """A value with `*` for digits that do not matter, or with a mask behind `&&&`: value and mask."""
+    if "&&&" in value:
+        first, _, mask = value.partition("&&&")
+        return number(first, line), number(mask, line)
+    if "*" not in value:
+        return number(value, line), (1 << width) - 1
+    ones = {"0x": "f", "0b": "1", "0o": "7"}.get(value[:2].lower(), "9")
+    mask = value[:2] + "".join("0" if digit == "*" else ones for digit in value[2:])
+    return number(value.replace("*", "0"), line), number(mask, line) & ((1 << width) - 1)
+
+
+def _call(table: Table, action: ActionText, line: int) -> ActionCall:
+    actions = {a.name: a for a in table.actions}
+    found = actions[_pick(actions, action.name, f"line {line}: table {table.name}: action")]
+    names = [p.name for p in found.parameters]
+    if set(names) != set(action.arguments):
+        raise StfError(f"line {line}: action {found.name} takes ({', '.join(names)})")
+    return ActionCall(found.name, tuple(action.arguments[name] for name in names))
+
+
+def _rates(words: tuple[str, ...], line: int) -> MeterConfig:
+    """RATE:BURST, once or twice; a rate is in packets or bytes a microsecond, as simple_switch_CLI has it."""
+    pairs = []
+    for word in words:
+        rate, _, burst = word.partition(":")
+        try:
+            pairs.append((round(float(rate) * 1e6), int(burst)))
+        except ValueError:
+            raise StfError(f"line {line}: {word!r} is not RATE:BURST") from None
+    return MeterConfig(*pairs[0], *pairs[-1])
+
+
+def run_stf(config: bytes, text: str) -> StfRunner:
+    """A STF test on a fresh switch with this BMv2 JSON. Raises ProgramError, ToolchainError, StfError."""
+    runner = StfRunner(Engine.load(config))
+    runner.run(text)
+    return runner
