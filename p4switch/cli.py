@@ -30,7 +30,7 @@ _GRPC_ADDRESS = (
     "127.0.0.1:9559"  # simple_switch_grpc listens to everybody: who reaches it may set the program
 )
 _MAX_PORT = 511  # v1model's ports are bit<9>
-_MOST_PRIORITIES = 8  # and its priority is bit<3>
+_MAX_PRIORITIES = 8  # and its priority is bit<3>
 _LEVELS = {
     "trace": logging.DEBUG,
     "debug": logging.DEBUG,
@@ -117,8 +117,8 @@ def parse(argv: Sequence[str]) -> Options:
             raise UsageError(f"{name} {port} is not in 1..{_MAX_PORT}")
         if port in options.ports:
             raise UsageError(f"{name} {port} is also given to the interface {options.ports[port]}")
-    if not 0 < options.priority_queues <= _MOST_PRIORITIES:
-        raise UsageError(f"--priority-queues {options.priority_queues} is not in 1..{_MOST_PRIORITIES}")
+    if not 0 < options.priority_queues <= _MAX_PRIORITIES:
+        raise UsageError(f"--priority-queues {options.priority_queues} is not in 1..{_MAX_PRIORITIES}")
     if options.cpu_port == options.drop_port:
         raise UsageError(f"--cpu-port and --drop-port are both {options.cpu_port}")
     return options

@@ -76,7 +76,7 @@ _log = logging.getLogger(__name__)
 
 
 class ToolchainError(Exception):
-    """There is no usable C compiler, or it refused generated code; the message says how to mend it."""
+    """There is no usable C compiler, or it refused generated code; the message says how to fix it."""
 
 
 class CompileLimitError(ToolchainError):

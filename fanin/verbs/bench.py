@@ -95,7 +95,7 @@ def _workers(text: str) -> list[int]:
     try:
         counts = [int(part) for part in text.split(",")]
     except ValueError:
-        raise typer.BadParameter(f"{text} is no list of numbers, as 4,8") from None
+        raise typer.BadParameter(f"{text} is not a list of numbers, as 4,8") from None
     if any(count < 2 or count % 2 or count > 64 for count in counts):
         raise typer.BadParameter(f"{text}: numbers of workers are even, from 2 to 64")
     return counts
@@ -107,7 +107,7 @@ def _sizes(text: str) -> list[int]:
     for part in text.split(","):
         number, unit = part[:-2], part[-2:].upper()
         if not number.isdigit() or unit not in ("KB", "MB"):
-            raise typer.BadParameter(f"{part} is no size, as 64KB or 10MB")
+            raise typer.BadParameter(f"{part} is not a size, as 64KB or 10MB")
         sizes.append(int(number) * (1 << 10 if unit == "KB" else 10**6))
     if any(not 0 < size <= 10**9 for size in sizes):
         raise typer.BadParameter(f"{text}: sizes are from 1KB to 1000MB")

@@ -17,7 +17,7 @@ def soak(
     first_seed: Annotated[int, typer.Option(min=0, help="the seed of the first; the others follow")] = 0,
     results: Annotated[Path, typer.Option(help="where the results go")] = Path("results/soak"),
 ) -> None:
-    """Run random scenarios of the protocol under faults, in virtual time, and check everything that must hold."""
+    """Run random scenarios of the protocol under faults, in virtual time, and check all invariants."""
     # Not above: it takes a second, and every verb imports this module.
     from experiments.soak.campaign import soak as run_soak
     from fanin.progress import console

@@ -50,7 +50,7 @@ def trace(
         bool, typer.Option("--verbose", "-v", help="assignments too, and the headers that leave")
     ] = False,
 ) -> None:
-    """Print for each packet the parser's way, look-ups, branches, registers, and where it went or why it was dropped.
+    """Print for each packet the parser's path, look-ups, branches, registers, and where it went or why it was dropped.
 
     Either of a program and packets of yours, between which the switch keeps its state; or of a running switch (--on),
     until Ctrl-C.

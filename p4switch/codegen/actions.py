@@ -413,7 +413,7 @@ class PrimitiveWriter:
         with out.block(f"if ({at} < {array.size})"):
             cell = self.state.cell(register.name, at)
             if not isinstance(target, Field):
-                raise self.expressions.unsupported("register_read into something that is no field")
+                raise self.expressions.unsupported("register_read into something that is not a field")
             field = self.layout.program.field_type(target)
             kind = unsigned_type(array.width)
             read = cell if array.width > WIDEST else f"({kind}){cell}"

@@ -59,7 +59,7 @@ def _write_copies(out: Writer, layout: Layout) -> None:
                 out.line(f"case {number}:")
                 for field in kept.fields:
                     if not isinstance(field, Field) or not layout.is_metadata(field):
-                        raise ProgramError(f"field list {kept.name}: {field} is no metadata field")
+                        raise ProgramError(f"field list {kept.name}: {field} is not a metadata field")
                     if not layout.program.field_type(field).width:
                         continue
                     member = layout.metadata_member(field).removeprefix("p->")
@@ -278,7 +278,7 @@ def _write_digest(out: Writer, layout: Layout) -> None:
                 out.line(f"case {number}:")
                 for field in digest.fields:
                     if not isinstance(field, Field):
-                        raise ProgramError(f"digest {digest.name}: {field} is no field")
+                        raise ProgramError(f"digest {digest.name}: {field} is not a field")
                     width = layout.program.field_type(field).width
                     code = expressions.masked(field, (1 << width) - 1).code
                     bits = (width + 7) // 8 * 8

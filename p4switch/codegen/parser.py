@@ -129,7 +129,7 @@ class ParserWriter:
             case Extract(name, length):
                 header = self.layout.program.headers[name]
                 if header.is_metadata:
-                    raise expressions.unsupported(f"extraction into {name}, which is no header")
+                    raise expressions.unsupported(f"extraction into {name}, which is not a header")
                 self._write_extract(out, header.type, self.layout.header_index(name), length, expressions)
             case ExtractNext(stack_name, member, length):
                 stack = self.layout.program.stacks[stack_name]

@@ -71,7 +71,9 @@ class TableWriter:
         if selector is None:
             return
         with out.block(f"if (chosen == {len(table.actions) + 1})"):
-            out.comment("a group: choices, words of each, whether chance chooses; then actions and data")
+            out.comment(
+                "a group: choices, words of each, whether it is chosen at random; then actions and data"
+            )
             out.line("const uint64_t *group = (const uint64_t *)(uintptr_t)chosen_data[0];")
             hash_of = self.actions.calculations.call(selector, table.name)
             out.line(f"const uint64_t hash = group[2] ? next_random(&s->base) : {hash_of};")

@@ -22,7 +22,7 @@ from p4switch.codegen.limits import check_limits
 from p4switch.engine.action_profile import ProfileState
 from p4switch.engine.batch import BatchProcessor, Departures
 from p4switch.engine.entries import (
-    AS_THEY_ARE,
+    DEFAULT_CLONE_OPTIONS,
     Clones,
     CounterValue,
     Digest,
@@ -295,14 +295,14 @@ class Engine:
         return self._groups.all()
 
     def session_insert(
-        self, session: int, replicas: tuple[Replica, ...], clones: Clones = AS_THEY_ARE
+        self, session: int, replicas: tuple[Replica, ...], clones: Clones = DEFAULT_CLONE_OPTIONS
     ) -> None:
         """Adds a mirroring session: where clones go, and what becomes of them; numbers are 0..32767."""
         with self._locked():
             self._sessions.insert(session, replicas, clones)
 
     def session_modify(
-        self, session: int, replicas: tuple[Replica, ...], clones: Clones = AS_THEY_ARE
+        self, session: int, replicas: tuple[Replica, ...], clones: Clones = DEFAULT_CLONE_OPTIONS
     ) -> None:
         """Replaces the replicas of a mirroring session, and what becomes of clones."""
         with self._locked():

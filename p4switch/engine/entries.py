@@ -127,7 +127,7 @@ class Clones:
     service_class: int = 0
 
 
-AS_THEY_ARE = Clones()
+DEFAULT_CLONE_OPTIONS = Clones()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from p4switch.engine.entries import AS_THEY_ARE, Clones, Replica, TableError, TableErrorCode
+from p4switch.engine.entries import DEFAULT_CLONE_OPTIONS, Clones, Replica, TableError, TableErrorCode
 from p4switch.engine.library import runtime
 
 MULTICAST_GROUPS = 65536
@@ -23,13 +23,17 @@ class ReplicaGroups:
         self._sessions = sessions
         self._groups: dict[int, tuple[Replica, ...]] = {}
 
-    def insert(self, number: int, replicas: tuple[Replica, ...], clones: Clones = AS_THEY_ARE) -> None:
+    def insert(
+        self, number: int, replicas: tuple[Replica, ...], clones: Clones = DEFAULT_CLONE_OPTIONS
+    ) -> None:
         """Adds a group."""
         if number in self._groups:
             raise TableError(TableErrorCode.ALREADY_EXISTS, f"{self._name(number)} exists")
         self._set(number, replicas, clones)
 
-    def modify(self, number: int, replicas: tuple[Replica, ...], clones: Clones = AS_THEY_ARE) -> None:
+    def modify(
+        self, number: int, replicas: tuple[Replica, ...], clones: Clones = DEFAULT_CLONE_OPTIONS
+    ) -> None:
         """Replaces the replicas of a group, and what becomes of clones."""
         self._known(number)
         self._set(number, replicas, clones)

@@ -20,7 +20,7 @@ from p4switch.engine.entries import (
 )
 from p4switch.engine.match_table import MatchTable
 
-_MOST_KEYS = 1 << 16  # that all members together may need: a range is several
+_MAX_KEYS = 1 << 16  # that all members together may need: a range is several
 
 
 class ValueSetState:
@@ -30,7 +30,7 @@ class ValueSetState:
         self.members: list[EntryKey] = []
         self._name = value_set.name
         self._size = value_set.table.max_size
-        self._table = MatchTable(program, replace(value_set.table, max_size=_MOST_KEYS), address)
+        self._table = MatchTable(program, replace(value_set.table, max_size=_MAX_KEYS), address)
 
     def write(self, members: list[EntryKey]) -> None:
         """Replaces all members; TableError: INVALID_ARGUMENT, ALREADY_EXISTS (one twice), RESOURCE_EXHAUSTED."""
@@ -57,7 +57,7 @@ class ValueSetState:
         choices = [
             self._prefixes(match, key) if isinstance(match, Range) else [match] for match, key in fields
         ]
-        if prod(map(len, choices)) > _MOST_KEYS:
+        if prod(map(len, choices)) > _MAX_KEYS:
             raise self._error(TableErrorCode.RESOURCE_EXHAUSTED, "a member with too many, too wide ranges")
         for match in product(*choices):
             yield EntryKey(match, member.priority)

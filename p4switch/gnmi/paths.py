@@ -23,7 +23,7 @@ class Selected(NamedTuple):
 
 
 def absolute(prefix: gnmi.Path, path: gnmi.Path) -> list[gnmi.PathElem]:
-    """The elements of a path behind those of its prefix; INVALID_ARGUMENT for what is no path here."""
+    """The elements of a path behind those of its prefix; INVALID_ARGUMENT for what is not a path here."""
     for part in prefix, path:
         if part.origin not in _ORIGINS:
             raise invalid(f"{text(part.elem)}: origin {part.origin!r} is unknown; there is 'openconfig'")

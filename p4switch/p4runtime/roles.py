@@ -70,7 +70,7 @@ class Access:
         """Whether an entity is in the role's scope. Multicast groups and clone sessions have no ids to name."""
         return self.is_full or _p4_id(entity) in self.exclusive | self.shared
 
-    def hears(self, message: p4r.StreamMessageResponse) -> bool:
+    def receives(self, message: p4r.StreamMessageResponse) -> bool:
         """Whether a packet-in or a notification is for the role."""
         if self.is_full:
             return True

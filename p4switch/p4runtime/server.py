@@ -131,7 +131,7 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
 
     def _broadcast(self, message: p4r.StreamMessageResponse) -> None:
         for client, access in self._primaries.items():
-            if access.hears(message):
+            if access.receives(message):
                 client.offer(message)
 
     # Entities
@@ -355,7 +355,7 @@ def serve(
         port = 0
     if port == 0:
         raise OSError(
-            f"cannot listen on {address}: another process listens there, or it is no address of this host"
+            f"cannot listen on {address}: another process listens there, or it is not an address of this host"
         )
     server.start()
     return server, port

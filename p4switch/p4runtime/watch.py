@@ -1,6 +1,6 @@
-"""Watch ports: members of a group that are passed over, and replicas that have backups, while a port is down.
+"""Watch ports: members of a group that are skipped, and replicas that have backups, while a port is down.
 
-P4Runtime specification, "Action Profile Group Programming". A group all of whose members are passed over is an empty
+P4Runtime specification, "Action Profile Group Programming". A group all of whose members are skipped is an empty
 one: it does nothing.
 """
 
@@ -25,13 +25,13 @@ class WatchedPorts:
     down: frozenset[int] = frozenset()
 
     def passes_over(self, member: Watching, what: str) -> bool:
-        """Whether a member is passed over now: the port that it watches is down.
+        """Whether a member is skipped now: the port that it watches is down.
 
         INVALID_ARGUMENT if it watches a port that does not exist; `what` names the group.
         """
         port = self._port(member, what)
         if port is not None and port not in self.known:
-            raise invalid(f"{what}: the watch port {port} is no port of this device")
+            raise invalid(f"{what}: the watch port {port} is not a port of this device")
         return port in self.down
 
     def _port(self, member: Watching, what: str) -> int | None:

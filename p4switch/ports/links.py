@@ -103,7 +103,7 @@ def changed(properties: LinkProperties, given: Mapping[str, Any]) -> LinkPropert
     values: dict[str, Any] = {}
     for name, value in given.items():
         if name not in _READERS:
-            raise LinkError(f"{name} is no property of a link; there are {', '.join(_READERS)}")
+            raise LinkError(f"{name} is not a property of a link; there are {', '.join(_READERS)}")
         values[name] = _DEFAULTS[name] if value is None else _READERS[name](name, value)
     found = replace(properties, **values)
     if found.reordering and not found.displacement:
@@ -183,7 +183,9 @@ def _quantity(name: str, value: Any, kind: str, low: float = 0, high: float = ma
     units = _UNITS[kind]
     if isinstance(value, bool) or match is None or match[2] not in units:
         known = ", ".join(unit for unit in units if unit)
-        raise LinkError(f"{name}: {value!r} is no number of {kind}" + (f" (units: {known})" if known else ""))
+        raise LinkError(
+            f"{name}: {value!r} is not a number of {kind}" + (f" (units: {known})" if known else "")
+        )
     number = float(Decimal(match[1]) * Decimal(units[match[2]]))
     if not low <= number <= high:
         raise LinkError(f"{name}: {value} is not from {low:g} to {high:g}")

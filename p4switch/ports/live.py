@@ -25,7 +25,7 @@ GUARD = 'cat; printf %s "$1" | tc -force -batch -'
 
 
 class PortError(Exception):
-    """A port that cannot be opened, or that is needed and not open; names the interface and the mend."""
+    """A port that cannot be opened, or that is needed and not open; names the interface and the fix."""
 
 
 class LivePorts:
@@ -178,7 +178,7 @@ class LivePorts:
 
 
 def _tc(commands: str, *, check: bool = True) -> None:
-    """Runs commands in one `tc -batch`; without `check` those that fail are passed over."""
+    """Runs commands in one `tc -batch`; without `check` those that fail are skipped."""
     force: Iterable[str] = () if check else ("-force",)
     try:
         done = subprocess.run(

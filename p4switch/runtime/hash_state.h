@@ -7,7 +7,7 @@
 
 #include "hash.h"
 
-#define MOST_KEY_WORDS 64
+#define MAX_KEY_WORDS 64
 #define MAX_SEEN (1u << 20) /* inputs that are remembered */
 #define FIRST_SEEN 64
 
@@ -22,7 +22,7 @@ struct hash_state {
     struct seen *seen; /* of round_robin_consistent: an open hash table, at least half of whose places are free */
     uint64_t places;
     uint32_t key_words; /* of toeplitz */
-    uint32_t key[MOST_KEY_WORDS];
+    uint32_t key[MAX_KEY_WORDS];
 };
 
 /* Toeplitz (RSS), with a key that begins anew where the input is longer; 0 without a key. */

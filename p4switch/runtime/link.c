@@ -303,7 +303,7 @@ void *link_wait(struct link *l, uint64_t now, uint32_t priority, uint32_t length
                      .checksum_offset = checksum_offset};
     uint64_t busy = l->free_at > now ? l->free_at - now : 0;
     bool full = busy + sending_time(l, q->bytes + w.bytes) > l->room;
-    if (!full && l->held_bytes + room <= MOST_HELD && (q->count < q->size || queue_grow(q)))
+    if (!full && l->held_bytes + room <= MAX_HELD && (q->count < q->size || queue_grow(q)))
         w.packet = malloc(room);
     if (!w.packet) {
         l->statistics.offered++;
@@ -425,7 +425,7 @@ static uint8_t *corrupt(struct link *l, struct held *head, const uint8_t *packet
 /* Holds a packet until it is due; `ordered`: behind those that are held already. */
 static void hold(struct link *l, const struct held *head, const uint8_t *packet, bool ordered)
 {
-    bool held = l->held_bytes + record_size(head->length) <= MOST_HELD &&
+    bool held = l->held_bytes + record_size(head->length) <= MAX_HELD &&
                 (ordered ? ring_push(l, head, packet) : heap_push(l, head, packet));
     l->statistics.memory_dropped += !held;
 }

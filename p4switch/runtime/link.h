@@ -18,7 +18,7 @@
 #define PICOSECOND 1e-12
 #define NEVER UINT64_MAX
 #define LATE 1000000000ull          /* a packet released more than 1 ms behind its time counts as late */
-#define MOST_HELD (256ull << 20)    /* bytes that one link holds */
+#define MAX_HELD (256ull << 20)    /* bytes that one link holds */
 
 /* As Python sets them: seconds, bytes (infinity: no limit), bits/s (0: unlimited), probabilities. */
 struct link_properties {

@@ -85,7 +85,7 @@ bool split_open(struct superframe *s, uint8_t *frame, uint32_t length, const str
     if ((!s->ipv6 && ip_header < IPV4) || s->transport < s->network + ip_header || fixed > length)
         return false;
     s->headers = s->tcp ? s->transport + (frame[s->transport + 12] >> 4) * 4u : fixed;
-    if (s->headers < fixed || s->headers >= length || s->headers > MOST_HEADERS || s->checksum + 2 > s->headers)
+    if (s->headers < fixed || s->headers >= length || s->headers > MAX_HEADERS || s->checksum + 2 > s->headers)
         return false;
     s->size = virtio->gso_size;
     s->payload = length - s->headers;
@@ -172,7 +172,7 @@ void join_open(struct joined *j, uint8_t *room, const uint8_t *packet, uint32_t 
 {
     j->joinable = is_segment(j, packet, length, checksum);
     j->size = j->joinable ? length - j->headers : 0;
-    j->most = j->headers + MOST_SEGMENTS * j->size;
+    j->most = j->headers + MAX_SEGMENTS * j->size;
     if (j->tcp || j->most > LARGEST_SUPERFRAME)
         j->most = LARGEST_SUPERFRAME;
     if (j->joinable && j->tcp && packet[ETHERNET + IPV4 + 13] & (TCP_FIN | TCP_PSH))

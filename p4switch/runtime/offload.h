@@ -13,8 +13,8 @@
 
 #include "hash.h"
 
-#define MOST_SEGMENTS 128    /* of a UDP superframe, as in Linux */
-#define MOST_HEADERS 512     /* bytes in front of a superframe's payload */
+#define MAX_SEGMENTS 128    /* of a UDP superframe, as in Linux */
+#define MAX_HEADERS 512     /* bytes in front of a superframe's payload */
 #define LARGEST_SUPERFRAME 65535u /* IPv4's total length, less than that of the frame by Ethernet's 14 bytes */
 
 #define ETHERNET 14
@@ -37,7 +37,7 @@ struct superframe {
     bool tcp, ipv6;
     bool ecn;           /* TCP: CWR belongs to the first segment only */
     uint16_t ip_sum;    /* over the IPv4 header but for length, identification and checksum */
-    uint8_t head[MOST_HEADERS]; /* the headers as they came */
+    uint8_t head[MAX_HEADERS]; /* the headers as they came */
 };
 
 /* Bytes of a packet that stand somewhere until it has been sent: those from `headers` on; `bytes` is where its first byte
@@ -52,7 +52,7 @@ struct joined {
     uint8_t *frame;
     uint32_t length;
     const uint8_t *payload; /* behind the headers in `frame`, or elsewhere */
-    uint32_t headers, size, segments; /* size: payload bytes of one; 0: the packet is no segment */
+    uint32_t headers, size, segments; /* size: payload bytes of one; 0: the packet is not a segment */
     uint32_t most; /* bytes that it may have */
     bool joinable; /* another segment may follow */
     bool tcp;

@@ -189,8 +189,8 @@ static void count_sent(struct port *port, const struct joined *frame, uint32_t s
 /* Sends a port's frames. What the link's queue does not take is dropped, as a switch does. */
 static void port_flush(struct port *port)
 {
-    struct mmsghdr messages[SEND_MOST];
-    struct iovec pieces[SEND_MOST][2];
+    struct mmsghdr messages[SEND_MAX];
+    struct iovec pieces[SEND_MAX][2];
     for (uint32_t i = 0; i < port->waiting; i++) {
         struct joined *frame = port->out + i;
         struct virtio_net_hdr *virtio = (struct virtio_net_hdr *)(frame->frame - sizeof *virtio);
@@ -244,7 +244,7 @@ static void enqueue(struct forwarder *f, struct port *port, uint8_t *packet, uin
     const struct stored *stored = joins ? find_stored(f, packet, length) : NULL;
     struct joined *last = port->waiting ? port->out + port->waiting - 1 : NULL;
     if (!joins || !last || !join_add(last, packet, length, checksum, stored)) {
-        if (port->waiting == SEND_MOST || port->used + HEAD_ROOM + 64 + FRAME_ROOM > SEND_ROOM) {
+        if (port->waiting == SEND_MAX || port->used + HEAD_ROOM + 64 + FRAME_ROOM > SEND_ROOM) {
             flush(f);
             stored = NULL;
         }

@@ -16,7 +16,7 @@
 #define FRAME_ROOM LONGEST_PACKET
 #define HEAD_ROOM 64 /* in front of a frame, for its virtio header, or for the VLAN tag that the kernel takes out */
 #define SEND_ROOM (2 * FRAME_ROOM)
-#define SEND_MOST 64           /* frames sent to a port at a time */
+#define SEND_MAX 64           /* frames sent to a port at a time */
 
 /* Counted since the ports were opened; read by Python. Packets, but for *frames (which offload makes fewer) and *bytes. */
 struct port_statistics {
@@ -38,7 +38,7 @@ struct port {
     uint32_t waiting; /* frames to send */
     uint32_t used;    /* bytes of `room` */
     uint8_t *room;
-    struct joined out[SEND_MOST];
+    struct joined out[SEND_MAX];
 };
 
 /* Of the replicas of a packet, one that waits to be sent: further ones share its payload. */

@@ -9,9 +9,9 @@
 #define P4SWITCH_REPLAY_H
 
 #define REPLAYED 128      /* bytes of a packet, its first, in which all that egress uses has to stand */
-#define MOST_REPLAYED 32  /* replicas of a packet */
-#define MOST_COUNTED 4    /* counters in which egress has counted one replica */
-#define MOST_RECORDINGS 4 /* in a superframe: its packets may all be different */
+#define MAX_REPLAYED 32  /* replicas of a packet */
+#define MAX_COUNTED 4    /* counters in which egress has counted one replica */
+#define MAX_RECORDINGS 4 /* in a superframe: its packets may all be different */
 
 /* The bytes of a header up to the last that egress uses. */
 struct beginning {
@@ -21,7 +21,7 @@ struct beginning {
 /* What egress did to one replica. */
 struct replica_record {
     uint8_t after[REPLAYED];
-    struct counter *counter[MOST_COUNTED];
+    struct counter *counter[MAX_COUNTED];
     uint32_t counted;
     bool dropped;
 };
@@ -39,7 +39,7 @@ struct replay {
     ptrdiff_t at[HEADERS + 1]; /* of the headers that egress uses */
     struct metadata meta;
     uint8_t before[REPLAYED];
-    struct replica_record records[MOST_REPLAYED + 1];
+    struct replica_record records[MAX_REPLAYED + 1];
 };
 
 /* Whether what is recorded is of this superframe and of a packet like this one; its fields are still to be compared. */
@@ -73,8 +73,8 @@ __attribute__((noinline, unused)) static void replay_open(struct replay *r, cons
         r->recordings = 0;
     r->superframe = superframe;
     r->complete = false;
-    if (superframe == ALONE || !group || group->count > MOST_REPLAYED || p->dirty || p->end - p->start < REPLAYED ||
-        r->recordings == MOST_RECORDINGS)
+    if (superframe == ALONE || !group || group->count > MAX_REPLAYED || p->dirty || p->end - p->start < REPLAYED ||
+        r->recordings == MAX_RECORDINGS)
         return;
     for (unsigned i = 0; i < count; i++) {
         unsigned header = used[i].header;
@@ -99,7 +99,7 @@ INLINE void replay_counted(struct replay *r, struct counter *counter)
 {
     if (!r->record)
         return;
-    if (r->record->counted < MOST_COUNTED)
+    if (r->record->counted < MAX_COUNTED)
         r->record->counter[r->record->counted++] = counter;
     else
         r->complete = false;

@@ -9,7 +9,7 @@
 
 #include "switch.h"
 
-#define MOST_REPORTED (16u << 20) /* bytes of digests that nobody has fetched; further ones are dropped */
+#define MAX_REPORTED (16u << 20) /* bytes of digests that nobody has fetched; further ones are dropped */
 
 /* Counts a packet that is dropped because something has a bound; the first time it says so. */
 __attribute__((unused, noinline, cold)) static void report_drop(uint64_t *counter, const char *why)
@@ -22,7 +22,7 @@ __attribute__((unused, noinline, cold)) static void report_drop(uint64_t *counte
 UNUSED_STATIC void report_digest(struct switch_base *base, uint32_t list, const uint8_t *bytes, uint32_t length)
 {
     struct reports *r = &base->digests;
-    if (base->digest_event < 0 || r->used + 8 + length > MOST_REPORTED)
+    if (base->digest_event < 0 || r->used + 8 + length > MAX_REPORTED)
         return;
     if (r->used + 8 + length > r->capacity) {
         uint64_t capacity = 2 * (r->used + 8 + length);

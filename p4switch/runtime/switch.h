@@ -90,7 +90,7 @@ struct reports {
 typedef void process_function(struct switch_base *base, uint32_t port, uint8_t *packet, uint32_t length, uint64_t now,
                               uint8_t *checksum);
 
-#define MOST_TRACED (32u << 20)   /* bytes of records that nobody has fetched; further packets are lost */
+#define MAX_TRACED (32u << 20)   /* bytes of records that nobody has fetched; further packets are lost */
 #define TRACE_CONDITIONS 8
 #define TRACE_PORT UINT32_MAX
 

@@ -18,7 +18,7 @@ __attribute__((unused)) static uint64_t *trace_room(struct switch_base *base, ui
     if (trace->silent)
         return NULL;
     if (r->used + size > r->capacity) {
-        uint64_t capacity = 2 * (r->used + size) < MOST_TRACED ? 2 * (r->used + size) : MOST_TRACED;
+        uint64_t capacity = 2 * (r->used + size) < MAX_TRACED ? 2 * (r->used + size) : MAX_TRACED;
         uint8_t *grown = r->used + size <= capacity ? realloc(r->bytes, capacity) : NULL;
         if (!grown) { /* a packet is recorded from its beginning to its end, or not at all */
             r->used = trace->began;

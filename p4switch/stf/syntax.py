@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 
 class StfError(Exception):
-    """A line that is no STF, or that names what the program does not have; says where."""
+    """A line that is not STF, or that names what the program does not have; says where."""
 
 
 @dataclass(frozen=True, slots=True)

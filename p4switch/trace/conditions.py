@@ -79,7 +79,7 @@ def _field(program: Program, name: str) -> tuple[int, int, int]:
         raise ConditionError(f"{name}: {header} has {', '.join(members)}")
     names = ", ".join(instance.name for instance in headers)
     raise ConditionError(
-        f"{name} is no field of a header; a condition names port, or HEADER.FIELD of {names}"
+        f"{name} is not a field of a header; a condition names port, or HEADER.FIELD of {names}"
     )
 
 
@@ -89,7 +89,7 @@ def _value(part: str, text: str, width: int) -> tuple[int, int]:
     try:
         value, length = parse_number(number), int(prefix) if slash else width
     except ValueError:
-        raise ConditionError(f"{part}: {text} is no number, and no address") from None
+        raise ConditionError(f"{part}: {text} is not a number, and no address") from None
     if not 0 <= value < 1 << width or not 0 <= length <= width:
         raise ConditionError(f"{part}: the field has {width} bits")
     return value, (1 << width) - (1 << (width - length))

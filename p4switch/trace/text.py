@@ -57,13 +57,13 @@ def as_text(trace: PacketTrace, *, verbose: bool = False) -> str:
                 continue
             case ActionRun():
                 depth = 4 if isinstance(previous, Lookup) else 3
-        lines += [f"{'  ' * (depth + shift)}{line}" for shift, line in _told(part, depth)]
+        lines += [f"{'  ' * (depth + shift)}{line}" for shift, line in _render(part, depth)]
         previous = part
     lines.append(f"  => {_verdict(trace.events)}")
     return "\n".join(lines)
 
 
-def _told(event: Event, depth: int) -> Iterator[tuple[int, str]]:
+def _render(event: Event, depth: int) -> Iterator[tuple[int, str]]:
     """The lines of an event, each with its indentation beside that of a statement."""
     section, step = 1 - depth, 2 - depth
     match event:

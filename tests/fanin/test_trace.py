@@ -167,7 +167,7 @@ def test_matches_and_arguments_in_any_notation():
         ({"match": {}}, "a match of kind exact is needed, not None"),
         ({"action": "fly"}, "has no action fly"),
         ({"params": {}}, r"takes \(port\), not {}"),
-        ({"params": {"port": "x"}}, "port: x is no number"),
+        ({"params": {"port": "x"}}, "port: x is not a number"),
         ({"params": {"port": 512}}, "512 does not fit into 9 bits"),
     ],
 )

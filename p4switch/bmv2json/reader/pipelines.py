@@ -29,7 +29,7 @@ from p4switch.bmv2json.reader.values import (
 )
 from p4switch.words import word_count
 
-_MOST_RANGE_WORDS = 64  # the runtime has a bit for each
+_MAX_RANGE_WORDS = 64  # the runtime has a bit for each
 MATCH_KINDS = {"exact", "lpm", "ternary", "range", "optional", "valid"}
 
 
@@ -94,8 +94,8 @@ class PipelineReader:
         if profile is not None and profile not in self.profiles:
             raise ProgramError(f"{where}: action profile {profile} does not exist")
         keys = tuple(self._table_key(k, where) for k in item["key"])
-        if sum(word_count(key.width) for key in keys if key.kind == "range") > _MOST_RANGE_WORDS:
-            raise ProgramError(f"{where}: its range keys are over {64 * _MOST_RANGE_WORDS} bits together")
+        if sum(word_count(key.width) for key in keys if key.kind == "range") > _MAX_RANGE_WORDS:
+            raise ProgramError(f"{where}: its range keys are over {64 * _MAX_RANGE_WORDS} bits together")
         next_nodes = {name: optional_text(item["next_tables"], name) for name in item.get("next_tables", {})}
         actions = self._table_actions(item, where)
         entries = item.get("entries")

@@ -64,7 +64,7 @@ class Strings:
         try:
             text = data.decode()
         except UnicodeDecodeError:
-            raise invalid(f"{what}: 0x{data.hex()} is no string in UTF-8") from None
+            raise invalid(f"{what}: 0x{data.hex()} is not a string in UTF-8") from None
         with self._lock:
             number = self._numbers.get(text)
             if number is None:
@@ -95,7 +95,7 @@ class Strings:
 
 
 class _Described(Protocol):
-    """A key field, parameter or packet's metadata as P4Info has it; without a width it is no number."""
+    """A key field, parameter or packet's metadata as P4Info has it; without a width it is not a number."""
 
     @property
     def bitwidth(self) -> int: ...

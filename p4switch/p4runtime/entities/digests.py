@@ -88,7 +88,7 @@ class Digests:
             yield from [p4r.DigestEntry(digest_id=d.id, config=d.config) for d in chosen]
 
     def acknowledge(self, message: p4r.DigestListAck) -> None:
-        """Forgets a list that the controller has: its digests may be sent again. Unknown lists are passed over."""
+        """Forgets a list that the controller has: its digests may be sent again. Unknown lists are skipped."""
         with self._lock:
             self._find(message).sent.pop(message.list_id, None)
 

@@ -230,5 +230,5 @@ class ValueSet:
 
 def _checked_id(number: int, kind: str) -> int:
     if number == 0:
-        raise invalid(f"0 is no {kind} id: in a read it stands for all")
+        raise invalid(f"0 is not a {kind} id: in a read it stands for all")
     return number

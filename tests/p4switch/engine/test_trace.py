@@ -416,7 +416,7 @@ def test_conditions_choose_packets(
         ("nothing.at=1", "HEADER.FIELD of command, extra, other"),
         ("port", "FIELD=VALUE"),
         ("command.what=256", "the field has 8 bits"),
-        ("command.what=x", "x is no number"),
+        ("command.what=x", "x is not a number"),
         (",".join(["port=1"] * 9), "at most 8 conditions"),
     ],
 )

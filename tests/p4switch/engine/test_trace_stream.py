@@ -82,7 +82,7 @@ def test_one_looks_at_a_time(switch: Switch) -> None:
         switch.first({})
 
 
-@pytest.mark.parametrize(("text", "complaint"), [("ipv4.ttl=1", "is no field"), ("port", "FIELD=VALUE")])
+@pytest.mark.parametrize(("text", "complaint"), [("ipv4.ttl=1", "is not a field"), ("port", "FIELD=VALUE")])
 def test_a_filter_that_cannot_be_checked(switch: Switch, text: str, complaint: str) -> None:
     with pytest.raises(ManagementError, match=complaint):
         switch.first({"filter": text})

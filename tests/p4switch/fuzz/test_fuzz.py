@@ -96,7 +96,7 @@ def test_a_failing_case_is_made_smaller() -> None:
 def test_a_case_that_fails_is_written_with_the_command_that_repeats_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Here every case fails, since its program is no program."""
+    """Here every case fails, since its program is not a program."""
     broken = replace(Case.random(0), program=b"{}", packets=(), frames=())
     monkeypatch.setattr(campaign, "shrink", lambda _case, _fails: broken)
     monkeypatch.setattr(campaign, "_follow", lambda *_: (0, "a finding"))

@@ -20,7 +20,7 @@ from p4switch.ports.counters import PortCounters
 from p4switch.ports.interfaces import Interface
 
 TIMEOUT = 20
-MOST = 64  # subscriptions at a time
+MAX = 64  # subscriptions at a time
 UP = Interface(
     up=True,
     running=True,

@@ -86,12 +86,12 @@ def test_a_change_leaves_the_rest_and_none_takes_back():
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
-        ({"lose": 0.1}, "lose is no property of a link; there are rate, delay"),
+        ({"lose": 0.1}, "lose is not a property of a link; there are rate, delay"),
         ({"loss": 1.5}, "loss: 1.5 is not from 0 to 1"),
         ({"loss": "120%"}, "loss: 120% is not from 0 to 1"),
-        ({"loss": True}, "loss: True is no number"),
-        ({"delay": "1 fortnight"}, r"delay: '1 fortnight' is no number of seconds \(units: s, ms"),
-        ({"delay": -1}, "delay: -1 is no number"),
+        ({"loss": True}, "loss: True is not a number"),
+        ({"delay": "1 fortnight"}, r"delay: '1 fortnight' is not a number of seconds \(units: s, ms"),
+        ({"delay": -1}, "delay: -1 is not a number"),
         ({"delay": "inf"}, "delay"),
         ({"rate": 1}, "rate: 1 is not from 1000"),
         ({"burst": 0.1}, "burst: write BEGIN/END"),
@@ -111,7 +111,7 @@ def test_a_change_leaves_the_rest_and_none_takes_back():
             )
             for value in (-1, "-0.5", math.nan, "nan", math.inf, "1e999", "", [], {})
         ),
-        ({"queue_bytes": -1}, "queue_bytes: -1 is no number of bytes"),
+        ({"queue_bytes": -1}, "queue_bytes: -1 is not a number of bytes"),
         ({"reordering": 0.1}, "reordering: needs a displacement"),
         ({"queue_bytes": 1000, "ecn_bytes": 1000}, "ecn_bytes: with 1000 waiting of 1000 .* give less"),
     ],

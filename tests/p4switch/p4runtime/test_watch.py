@@ -1,4 +1,4 @@
-"""Members of a selector's groups are passed over while the port that they watch is down; so are replicas' ports."""
+"""Members of a selector's groups are skipped while the port that they watch is down; so are replicas' ports."""
 
 import json
 import subprocess
@@ -145,7 +145,7 @@ def test_the_older_number_of_a_watched_port(switch):
 def test_a_watched_port_has_to_exist(switch):
     switch.members(3)
     for entity in switch.group(watching(3)), switch.choices(3):
-        with pytest.raises(P4RuntimeError, match="watch port 3 is no port") as refused:
+        with pytest.raises(P4RuntimeError, match="watch port 3 is not a port") as refused:
             switch.write("INSERT", entity)
         assert refused.value.code.name == "INVALID_ARGUMENT"
 
