@@ -132,7 +132,7 @@ def ports() -> Ports:
 
 @pytest.fixture
 def client(ports: Ports) -> Iterator[Client]:
-    with ThreadPoolExecutor(MOST + 2) as pool:
+    with ThreadPoolExecutor(MAX + 2) as pool:
         server = grpc.server(pool)
         server.add_generic_rpc_handlers((GnmiService(ports).handler(),))  # type: ignore[arg-type]
         port = server.add_insecure_port("127.0.0.1:0")
