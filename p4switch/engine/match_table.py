@@ -227,7 +227,7 @@ class MatchTable:
         return len(self.table.actions) + 1, (address,) + (0,) * (self._data_words - 1)
 
     def _group(self, action: GroupReference | OneShot) -> ctypes.Array[ctypes.c_uint64]:
-        """A group as tables.py's C reads it: choices, words of each, whether it is chosen at random; then actions, data."""
+        """A group as the C of tables.py reads it: choices, words of each, whether at random; then actions and data."""
         assert self._profile is not None
         if isinstance(action, GroupReference):
             calls, random = self._profile.group(action.id), False

@@ -10,7 +10,7 @@ from p4switch.bmv2json.program import Program
 from p4switch.codegen.layout import WIDEST, packet_headers
 from p4switch.trace.notation import parse_number
 
-MOST = 8  # TRACE_CONDITIONS in runtime/switch.h
+MAX_CONDITIONS = 8  # TRACE_CONDITIONS in runtime/switch.h
 _PORT = 0xFFFFFFFF  # TRACE_PORT
 _PORT_NAMES = ("port", "standard_metadata.ingress_port")
 _WORD = (1 << 64) - 1
@@ -41,8 +41,8 @@ def parse_conditions(program: Program, text: str) -> list[Condition]:
     Values: numbers, IPv4, IPv6 and MAC addresses, each with a prefix length if wanted. Raises ConditionError.
     """
     found = list(_conditions(program, text))
-    if len(found) > MOST:
-        raise ConditionError(f"at most {MOST} conditions, not {len(found)}")
+    if len(found) > MAX_CONDITIONS:
+        raise ConditionError(f"at most {MAX_CONDITIONS} conditions, not {len(found)}")
     return found
 
 

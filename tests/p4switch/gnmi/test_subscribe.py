@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from p4switch.gnmi.paths import select
 from p4switch.gnmi.subscriptions import COUNTERS_EVERY, SHORTEST_INTERVAL, watches
-from tests.p4switch.gnmi.conftest import MOST, TIMEOUT, UP, Refused, moved, path
+from tests.p4switch.gnmi.conftest import MAX, TIMEOUT, UP, Refused, moved, path
 
 STATUS = "interfaces/interface[name=*]/state/oper-status"
 OCTETS = "interfaces/interface[name=s1-eth1]/state/counters/in-octets"
@@ -140,7 +140,7 @@ def test_what_is_refused(client, requests, why):
 def test_more_subscriptions_than_there_may_be(client):
     """Each holds a thread of the server's."""
     streams = []
-    for _ in range(MOST):
+    for _ in range(MAX):
         streams.append(client.subscribe(STATUS, updates_only=True))
         assert next(streams[-1]) == SYNC
     with pytest.raises(grpc.RpcError) as refused:
