@@ -26,12 +26,9 @@ PACKAGE = Path(__file__).parent
 RUNTIME = PACKAGE / "runtime"
 TRANSLATION = (
     "codegen/*.py",
-    "reader/*.py",
-    "entries.py",
-    "expressions.py",
-    "keys.py",
-    "primitives.py",
-    "program.py",
+    "bmv2json/**/*.py",
+    "engine/entries.py",
+    "engine/keys.py",
     "words.py",
 )  # what decides how a program is translated
 CPUINFO = Path("/proc/cpuinfo")
