@@ -81,7 +81,7 @@ class CompileLimitError(ToolchainError):
 
 
 def compile_program(config: bytes, translate: Callable[[], str], *, traced: bool = False) -> Path:
-    """The library of a program (BMv2 JSON); `translate` gives its C if it has not been compiled before.
+    """The library of a program (what its C depends on of BMv2 JSON); `translate` gives the C if it is not there yet.
 
     The C is kept beside the library, for whoever wants to read it.
     """

@@ -7,6 +7,7 @@ Source: BMv2's docs/JSON_format.md, format 2.x.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import PurePath
 
 from p4switch.bmv2json.expressions import Constant, Expression, Field, HeaderName
 
@@ -29,6 +30,10 @@ class Source:
     file: str
     line: int
     fragment: str
+
+    def __str__(self) -> str:
+        """As the C has it: without the folder, so that the same program in another one is compiled once."""
+        return f"{PurePath(self.file).name}:{self.line}: {self.fragment}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -504,11 +504,7 @@ class PrimitiveWriter:
             out.line("s->base.failures++;")
             out.line("p->failed = p->exit = true;")
             out.trace(Kind.FAILED, self.number)
-            place = (
-                f"{self.source.file}:{self.source.line}: {self.source.fragment}"
-                if self.source
-                else self.where
-            )
+            place = self.source or self.where
             out.line(f"fputs({quoted(f'assertion failed: {place}' + chr(10))}, stderr);")
             out.line(self.abandon)
 

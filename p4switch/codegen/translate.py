@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
+
 from p4switch.bmv2json.program import Program, ProgramError
 from p4switch.codegen.actions import ActionWriter
 from p4switch.codegen.calculations import Calculations
@@ -47,7 +49,7 @@ def _translate(program: Program, traced: bool) -> str:
     tables = TableWriter(layout, state, actions, names)
 
     out = Writer(traced=traced)
-    out.comment(f"{program.name}, translated from BMv2 JSON by p4switch.")
+    out.comment(f"{PurePath(program.name).name}, translated from BMv2 JSON by p4switch.")
     out.line()
     out.line("#include <stddef.h>")
     out.line("#include <stdlib.h>")

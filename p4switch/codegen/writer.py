@@ -57,7 +57,7 @@ class Writer:
         if source is None or self._source == (source.file, source.line):
             return
         self._source = (source.file, source.line)
-        self.comment(f"{source.file}:{source.line}: {source.fragment}")
+        self.comment(str(source))
 
     @contextmanager
     def block(self, head: str = "", tail: str = "", note: str = "") -> Iterator[None]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from p4switch.bmv2json.expressions import Field
 from p4switch.bmv2json.program import LONGEST_PACKET, Program, RegisterArray
-from p4switch.bmv2json.reader import read_program
+from p4switch.bmv2json.reader import read_program, without_folders
 from p4switch.codegen import translate
 from p4switch.codegen.layout import cell_bytes
 from p4switch.codegen.limits import check_limits
@@ -122,7 +122,7 @@ class Engine:
             making = executor.submit(runtime)  # which is compiled at the same time, if it has to be
             program = read_program(config)
             check_limits(program)  # a machine with more memory may have filled the cache
-            library = load_program(compile_program(config, lambda: translate(program)))
+            library = load_program(compile_program(without_folders(config), lambda: translate(program)))
             making.result()
         return cls(program, config, library, cpu_port, drop_port, seed)
 
@@ -159,7 +159,9 @@ class Engine:
         Raises ConditionError, TraceError (somebody else traces this switch) and ToolchainError.
         """
         wanted = parse_conditions(self.program, conditions)
-        translated = compile_program(self._config, lambda: translate(self.program, traced=True), traced=True)
+        translated = compile_program(
+            without_folders(self._config), lambda: translate(self.program, traced=True), traced=True
+        )
         ports = self.port_statistics().keys() or None
         tracer = Tracer(
             self._base, self.program, load_program(translated), self._tables, ports, wanted, self._locked

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import PurePath
 from typing import Any
 
 from p4switch.bmv2json.expressions import Constant, Field, HeaderName
@@ -38,6 +39,8 @@ from p4switch.bmv2json.reader.values import (
 
 MAX_CONFIG_BYTES = 64 << 20
 
+_PATHS = {"program", "filename"}
+
 
 def read_program(config: bytes) -> Program:
     """The program in a BMv2 JSON document; raises ProgramError naming what is malformed or unsupported."""
@@ -56,6 +59,17 @@ def read_program(config: bytes) -> Program:
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         place, said = in_hand(document, error), f"{type(error).__name__}: {error}"
         raise ProgramError(f"malformed BMv2 JSON at {place} ({said})") from error
+
+
+def without_folders(config: bytes) -> bytes:
+    """What of BMv2 JSON makes a difference to a program's C: all but the folders of its source files."""
+
+    def name_only(item: Json) -> Json:
+        for key in _PATHS & item.keys():
+            item[key] = PurePath(str(item[key])).name
+        return item
+
+    return json.dumps(json.loads(config, object_hook=name_only)).encode()
 
 
 class _Document:

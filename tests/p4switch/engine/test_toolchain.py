@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -11,8 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from p4compiler import compile_file
 from p4switch import toolchain
+from p4switch.engine.engine import Engine
 from p4switch.toolchain import PACKAGE, TRANSLATION, CompileLimitError, ToolchainError, compile_program
+
+PROGRAM = Path(__file__).parent / "programs" / "forwarder.p4"
 
 
 @pytest.fixture
@@ -62,6 +67,16 @@ def test_compiled_once(cache: Path) -> None:
     assert compile_program(b"another", translate) != first
     assert len(asked) == 3
     assert sorted(p.suffix for p in cache.iterdir() if p.suffix != ".lock") == [".c", ".c", ".so", ".so"]
+
+
+def test_a_program_in_another_folder_is_compiled_once(cache: Path, tmp_path: Path) -> None:
+    for folder in ("here", "there"):
+        (tmp_path / folder).mkdir()
+        path = tmp_path / folder / "fanin.p4"
+        path.write_text('#include "program.p4"\n')
+        (tmp_path / folder / "program.p4").write_text(PROGRAM.read_text())
+        Engine.load(json.dumps(compile_file(path).json).encode())
+    assert len(list(cache.glob("program-*.so"))) == 1
 
 
 def test_a_compilation_whose_caller_is_killed_is_finished_for_the_next(cache: Path, tmp_path: Path) -> None:
