@@ -33,7 +33,7 @@ from p4switch.engine.entries import (
 )
 from p4switch.engine.library import PortStatistics, runtime
 from p4switch.fuzz.packets import VIRTIO, random_frame, random_packet
-from p4switch.fuzz.programs import AGAIN, PORTS, random_program
+from p4switch.fuzz.programs import PORTS, goes_again, random_program
 from p4switch.ports.links import LinkProperties
 from p4switch.trace import as_text
 
@@ -61,8 +61,9 @@ class Case:
     def random(cls, seed: int) -> Case:
         """The case of a seed."""
         r = random.Random(seed)
-        program = json.dumps(random_program(r)).encode()
-        multiplies = any(op.encode() in program for op in AGAIN) or b"_jump" in program
+        document = random_program(r)
+        program = json.dumps(document).encode()
+        multiplies = goes_again(document)
         count = PACKETS_THAT_MULTIPLY if multiplies else PACKETS
         packets = tuple((r.randrange(PORTS), random_packet(r)) for _ in range(count))
         longest = SHORT if multiplies else LONGEST_PACKET

@@ -28,40 +28,34 @@ def random_packet(r: random.Random) -> bytes:
 def random_frame(r: random.Random, longest: int) -> bytes:
     """A virtio header and a frame, mostly a superframe, whose payload has up to so many bytes."""
     if r.random() < 0.2:
-        frame, network = random_packet(r)[: LONGEST_PACKET - VIRTIO.size], 14
+        frame, network, kind = random_packet(r)[: LONGEST_PACKET - VIRTIO.size], 14, NONE
         transport = network + 20
     else:
-        frame, network, transport = _superframe(r, longest)
-    starts = [transport] * 5 + [
-        0,
-        network,
-        network + 20,
-        len(frame),
-        max(0, len(frame) - 2),
-        r.randrange(1 << 16),
+        frame, network, transport, kind = _superframe(r, longest)
+    fields = [1, kind, transport + 8, r.choice([25, 500, 1000, 1400]), transport, 6 if kind == UDP_L4 else 16]
+    lies = [
+        [0, r.randrange(256)],
+        [NONE, TCPV4, TCPV6, UDP_L4, TCPV4 | ECN, r.randrange(256)],
+        [0, 65535, r.randrange(1 << 16)],
+        [0, 1, 65535, r.randrange(1 << 16)],
+        [0, network, network + 20, len(frame), max(0, len(frame) - 2), r.randrange(1 << 16)],
+        [0, 2, 6, 16, 50, 65535, r.randrange(1 << 16)],
     ]
-    start = min(r.choice(starts), 65535)
-    virtio = VIRTIO.pack(
-        r.choice([1, 1, 1, 0, r.randrange(256)]),
-        r.choice([NONE, NONE, TCPV4, TCPV4, TCPV6, UDP_L4, UDP_L4, TCPV4 | ECN, r.randrange(256)]),
-        r.choice([transport + 8, 0, 65535, r.randrange(1 << 16)]) & 0xFFFF,
-        r.choice([0, 25, 500, 1000, 1400, 65535, r.randrange(1 << 16)]),
-        start,
-        r.choice([6, 6, 16, 16, 0, 2, 50, 65535, r.randrange(1 << 16)]),
-    )
-    return virtio + frame
+    for place in r.sample(range(len(fields)), r.choice([0, 0, 1, 1, 2, 6])):
+        fields[place] = r.choice(lies[place])
+    return VIRTIO.pack(fields[0], fields[1], *(min(field, 65535) for field in fields[2:])) + frame
 
 
-def _superframe(r: random.Random, longest: int) -> tuple[bytes, int, int]:
-    """Ethernet, tags, IP and UDP or TCP; where its IP and transport headers begin."""
+def _superframe(r: random.Random, longest: int) -> tuple[bytes, int, int, int]:
+    """Ethernet, tags, IP and UDP or TCP; where its IP and transport headers begin, and its kind."""
     tcp, ipv6 = r.random() < 0.5, r.random() < 0.25
     most = (512 - 14 - 20 - 20) // 4  # about as many tags as there is room for
-    tags = r.choice([0, 0, 0, 1, 2, 40, r.randrange(most + 9), most - r.randrange(8)])
+    tags = r.choice([0, 0, 0, 1, 2, 40, r.randrange(most), most - 8 + r.randrange(17)])
     ethernet = r.randbytes(12) + VLAN * tags + (IPV6 if ipv6 else IPV4)
     network = len(ethernet)
     options = r.choice([0, 0, 0, 4, 40])
     length = 40 if ipv6 else 20 + options
-    ihl = r.choice([(20 + options) // 4] * 4 + [0, 4, 6, 15])
+    ihl = r.choice([(20 + options) // 4] * 4 + [0, 4, 15, 15])
     ip = bytearray(length)
     ip[0] = 0x60 if ipv6 else 0x40 | ihl
     if not ipv6:
@@ -76,4 +70,6 @@ def _superframe(r: random.Random, longest: int) -> tuple[bytes, int, int]:
     whole = ethernet + bytes(ip) + header
     room = min(longest, LONGEST_PACKET - len(whole))
     payload = min(room, r.choice([0, 1, 60, 3000, 30000, room, r.randrange(room)]))
-    return whole + r.randbytes(64) * (payload // 64) + bytes(payload % 64), network, network + length
+    frame = whole + r.randbytes(64) * (payload // 64) + bytes(payload % 64)
+    kind = (TCPV6 if ipv6 else TCPV4) if tcp else UDP_L4
+    return frame, network, network + length, kind

@@ -30,13 +30,25 @@ def random_program(r: random.Random) -> Json:
     return _Program(r).document()
 
 
+def goes_again(document: Json) -> bool:
+    """Whether one packet may go through many passes, or many rounds of a loop."""
+    blocks = [action["primitives"] for action in document["actions"]]
+    blocks += [deparser.get("primitives", []) for deparser in document["deparsers"]]
+    return any(
+        call["op"] in AGAIN
+        or (call["op"].startswith("_jump") and int(call["parameters"][-1]["value"], 16) <= place)
+        for block in blocks
+        for place, call in enumerate(block)
+    )
+
+
 class _Program:
     def __init__(self, r: random.Random) -> None:
         self.r = r
         self.values = Values(r)
         # What may a program of this kind do? Few do everything, or its packets would hardly get anywhere.
         self.remembers = r.random() < 0.5
-        self.again = [op for op in AGAIN if r.random() < 0.25]
+        self.again = [op for op in AGAIN if r.random() < 0.2]
         self.loops = r.random() < 0.1
         self.wrong = r.random() < 0.1
         self.unlike = r.random() < 0.07  # headers that are assigned differ
