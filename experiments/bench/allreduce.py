@@ -29,7 +29,7 @@ from controller.tree import Job
 from experiments.bench.allreduce_worker import Join, Order, Report
 from experiments.live.crew import ENVIRONMENT
 from experiments.live.work import Pace
-from experiments.results.summary import machine
+from experiments.results.provenance import machine
 from experiments.scenario.compilers import PROGRAM, CompiledProgram, compile_program
 from experiments.scenario.targets import EMBEDDED
 from topologies.mininet_net import MininetNetwork

@@ -203,6 +203,12 @@ class Settings(Table):
         return self.hosts or place(self.network, self.placement, count, self.seed)
 
     @property
+    def host_link(self) -> Link:
+        """The first worker's; the others' are taken to be like it."""
+        (link,) = self.network.links_of(self.members[0])
+        return link
+
+    @property
     def elements(self) -> int | None:
         """float32 values in a vector; None: training's."""
         return None if self.size is None else self.size // ELEMENT_BYTES

@@ -20,7 +20,7 @@ from fanin.options import (
     hosts_per_leaf,
 )
 from topologies.errors import NetworkError
-from topologies.model import TopologyError, leaf_spine
+from topologies.model import TopologyError
 from topologies.sandbox import SandboxError, enter
 
 if TYPE_CHECKING:
@@ -50,21 +50,23 @@ def demo(
 
     # Not above: what precedes enter() runs twice, and these take a second to import.
     from controller.errors import ControllerError
-    from experiments.demo import run_demo
+    from experiments.demo import demo_points, run_demo
     from experiments.live.crew import RunError
     from experiments.scenario.compilers import PROGRAM, compile_program
+    from experiments.scenario.settings import LeafSpine, TopologySettings
     from experiments.scenario.targets import target
     from fanin.progress import ProgressObserver, console
     from p4compiler import CompileError
 
     try:
-        on = target(switch)
-        link_rate = on.rate if rate is None else round(rate * 1e6)
-        topology = leaf_spine(spines, leaves, in_each, rate=link_rate, offload=offload)
+        link_rate = target(switch).rate if rate is None else round(rate * 1e6)
+        shape = LeafSpine(spines=spines, leaves=leaves, hosts_per_leaf=in_each, rate=link_rate)
+        shape.build(offload)  # names what cannot be as the options are called
+        points = demo_points(TopologySettings(leaf_spine=shape, offload=offload), loss, switch, compiler)
         with ProgressObserver() as observer:
             observer.stage(f"compiling p4src/{PROGRAM.name}")
             program = compile_program(PROGRAM, compiler)
-            measured = run_demo(topology, program, loss, results / "logs", observer, on, captures=pcap)
+            measured = run_demo(points, program, results / "logs", observer, pcap)
     except (
         TopologyError,
         ToolError,
@@ -79,7 +81,7 @@ def demo(
     measured.write(results)
     show(measured)
     if measured.violations:
-        names = ", ".join(f"{run.name} {run.algorithm}" for run in measured.violations)
+        names = ", ".join(f"{run.name} {run.settings.algorithm}" for run in measured.violations)
         raise typer.Exit(_fail(f"sums outside their bound: {names}"))
     console.print(f"Every sum within its bound. Results and figures: {results}/")
 
@@ -90,8 +92,8 @@ def show(measured: Demo) -> None:
     from fanin.progress import console
 
     in_network, ring = measured.vectors
-    ratio = in_network.seconds.median / ring.seconds.median
-    n = ring.workers
+    ratio = in_network.measured.median / ring.measured.median
+    n = len(ring.settings.members)
     console.print(table(measured.runs))
     console.print(
         f"{ring.name} on these links: in-network takes {ratio:.2f} of ring's time with {n} workers; "

@@ -30,32 +30,32 @@ def validate(
     from experiments.live.crew import RunError
     from experiments.models.validation import compare, write
     from experiments.scenario.compilers import PROGRAM, compile_program
-    from experiments.virtual.fabric import load_switch
     from fanin.progress import console
     from p4compiler import CompileError
 
     columns = ("network", "workers", "loss", "live", "virtual", "by", "formula", "packets", "bytes", "")
     table = Table(*columns, box=None)  # without lines it fits 80 columns
 
-    def show(point: Comparison) -> None:
-        live, virtual = point.live, point.virtual
+    def show(one: Comparison) -> None:
+        settings, live, virtual = one.point.live, one.live, one.virtual
+        assert virtual.closed_form_seconds is not None
         table.add_row(
-            point.topology.removeprefix("leaf-spine-"),
-            str(point.workers),
-            f"{point.loss:.1%}" if point.loss else "",
-            f"{live.seconds * 1e3:.1f}",
-            f"{virtual.seconds * 1e3:.1f}",
-            f"{point.deviation:+.1%}",
-            f"{point.closed_form * 1e3:.1f}",
-            _compared(live.wire_packets, virtual.wire_packets),
-            _compared(live.wire_bytes, virtual.wire_bytes),
-            "" if point.agrees else "DIFFER",
+            settings.network.name.removeprefix("leaf-spine-"),
+            str(len(settings.members)),
+            f"{settings.links.loss:.1%}" if settings.links.loss else "",
+            f"{live.median * 1e3:.1f}",
+            f"{virtual.median * 1e3:.1f}",
+            f"{one.deviation:+.1%}",
+            f"{virtual.closed_form_seconds * 1e3:.1f}",
+            _compared(live.packets_per_worker, virtual.packets_per_worker),
+            _compared(live.wire_bytes_per_worker, virtual.wire_bytes_per_worker),
+            "" if one.agrees else "DIFFER",
         )
-        console.print(f"[dim]{point.topology} …[/]")
+        console.print(f"[dim]{settings.network.name} …[/]")
 
     try:
         program = compile_program(PROGRAM, "embedded")
-        points = compare(program, load_switch(), results / "logs", show)
+        points = compare(program, results / "logs", show)
     except (CompileError, RunError, NetworkError, ControllerError) as error:
         raise typer.Exit(_fail(error)) from None
     except KeyboardInterrupt:
