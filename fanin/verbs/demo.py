@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from experiments.scenario.tools import ToolError
+from fanin.failing import failing, failure
 from fanin.options import (
     Captures,
     Leaves,
@@ -43,10 +44,8 @@ def demo(
 ) -> None:
     """Train a model with its gradients added up in emulated switches, and hold it against ring all-reduce."""
     in_each = hosts_per_leaf(workers, leaves)
-    try:
+    with failing("demo", SandboxError):
         enter()
-    except SandboxError as error:
-        raise typer.Exit(_fail(error)) from None
 
     # Not above: what precedes enter() runs twice, and these take a second to import.
     from controller.errors import ControllerError
@@ -58,7 +57,8 @@ def demo(
     from fanin.progress import ProgressObserver, console
     from p4compiler import CompileError
 
-    try:
+    errors = (TopologyError, ToolError, CompileError, RunError, NetworkError, ControllerError)
+    with failing("demo", *errors, KeyboardInterrupt):
         link_rate = target(switch).rate if rate is None else round(rate * 1e6)
         shape = LeafSpine(spines=spines, leaves=leaves, hosts_per_leaf=in_each, rate=link_rate)
         shape.build(offload)  # names what cannot be as the options are called
@@ -67,22 +67,11 @@ def demo(
             observer.stage(f"compiling p4src/{PROGRAM.name}")
             program = compile_program(PROGRAM, compiler)
             measured = run_demo(points, program, results / "logs", observer, pcap)
-    except (
-        TopologyError,
-        ToolError,
-        CompileError,
-        RunError,
-        NetworkError,
-        ControllerError,
-    ) as error:
-        raise typer.Exit(_fail(error)) from None
-    except KeyboardInterrupt:
-        raise typer.Exit(_fail("interrupted; nothing is left behind")) from None
     measured.write(results)
     show(measured)
     if measured.violations:
         names = ", ".join(f"{run.name} {run.settings.algorithm}" for run in measured.violations)
-        raise typer.Exit(_fail(f"sums outside their bound: {names}"))
+        raise failure("demo", f"sums outside their bound: {names}")
     console.print(f"Every sum within its bound. Results and figures: {results}/")
 
 
@@ -99,8 +88,3 @@ def show(measured: Demo) -> None:
         f"{ring.name} on these links: in-network takes {ratio:.2f} of ring's time with {n} workers; "
         f"the bytes alone say {n / (2 * (n - 1)):.2f} (ring moves 2(n-1)/n of the vector each way)."
     )
-
-
-def _fail(message: object) -> int:
-    typer.echo(f"fanin demo: {message}", err=True)
-    return 1

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fanin.failing import failing, failure
 from topologies.errors import NetworkError
 from topologies.sandbox import SandboxError, enter
 
@@ -18,10 +19,8 @@ def validate(
     results: Annotated[Path, typer.Option(help="where the results go")] = Path("results/validation"),
 ) -> None:
     """All-reduce 0.8 MB with 2 to 8 workers live and in virtual time, and compare times, packets and bytes."""
-    try:
+    with failing("validate", SandboxError):
         enter()
-    except SandboxError as error:
-        raise typer.Exit(_fail(error)) from None
 
     # Not above: what precedes enter() runs twice, and these take a second to import.
     from rich.table import Table
@@ -53,13 +52,10 @@ def validate(
         )
         console.print(f"[dim]{settings.network.name} …[/]")
 
-    try:
+    errors = (CompileError, RunError, NetworkError, ControllerError)
+    with failing("validate", *errors, KeyboardInterrupt):
         program = compile_program(PROGRAM, "embedded")
         points = compare(program, results / "logs", show)
-    except (CompileError, RunError, NetworkError, ControllerError) as error:
-        raise typer.Exit(_fail(error)) from None
-    except KeyboardInterrupt:
-        raise typer.Exit(_fail("interrupted; nothing is left behind")) from None
     write(points, results)
     console.print(table)
     console.print(
@@ -67,13 +63,8 @@ def validate(
         "Packets and bytes of a worker, sent and received; where they differ, virtual from live.[/]"
     )
     if not all(point.agrees for point in points):
-        raise typer.Exit(_fail("the worlds do not agree everywhere"))
+        raise failure("validate", "the worlds do not agree everywhere")
 
 
 def _compared(live: float, virtual: float) -> str:
     return f"{live:,.0f}" if live == virtual else f"{virtual / live - 1:+.2%}"
-
-
-def _fail(message: object) -> int:
-    typer.echo(f"fanin validate: {message}", err=True)
-    return 1
