@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from controller.connection import Count
 from controller.controller import Controller
 from controller.ledger import Ledger
 from controller.telemetry import Reason, SwitchCounts
 from controller.tree import Job
-from experiments.live.crew import Observe, Start, run_crew
+from experiments.live.crew import Observe, run_crew
+from experiments.live.process import start_on
 from experiments.live.work import DIGITS_FILE, GIVE_UP, Done, HostBased, InNetwork, Pace, Task, Vectors
 from experiments.models.prediction import predicted_seconds
 from experiments.results.checking import compare_with_exact_sum, durations, error_bound
@@ -139,17 +138,11 @@ class LiveNetwork:
             for rank, collective in enumerate(collectives)
         ]
         try:
-            return await run_crew(tasks, self._start_on(settings.members), observe, patience)
+            return await run_crew(tasks, start_on(self._network, settings.members), observe, patience)
         finally:
             self._network.check()
             if lease is not None:
                 await lease.withdraw()
-
-    def _start_on(self, hosts: Sequence[str]) -> Start:
-        def start(rank: int, argv: Sequence[str], options: dict[str, Any]) -> subprocess.Popen[bytes]:
-            return self._network.host_popen(hosts[rank], argv, **options)
-
-        return start
 
     def _link_events(self, settings: Settings) -> dict[str, int]:
         """What the links that switches emulate have done so far, by column; BMv2 emulates none."""
