@@ -42,26 +42,20 @@ def point(
 ) -> Point:
     """On a leaf-spine network (hosts on each leaf); the probability of loss is for each packet on each link.
 
-    Datagrams are frames of their own: one of many segments comes in one piece, of which virtual time knows nothing.
-    Where nothing is lost, nothing may be sent again because some process has waited long for its turn.
+    A frame of many segments comes in one piece, of which virtual time knows nothing: they are few. Where nothing is
+    lost, nothing may be sent again because some process has waited long for its turn.
     """
     shape = {"spines": spines, "leaves": leaves, "hosts_per_leaf": hosts, "rate": RATE}
     common = {
+        "topology": {"leaf_spine": shape},
         "size": f"{elements} elements",
         "repetitions": repetitions,
         "window": 64,
         "recovery": {"initial_rto": 0.1, "min_rto": 0.01} if loss else {"initial_rto": 1.0, "min_rto": 0.5},
     }
-    live = {
-        "world": "live",
-        "topology": {"leaf_spine": shape, "offload": False},
-        "links": {"loss": loss},
-    }
-    virtual = {
-        "topology": {"leaf_spine": shape},
-        "links": {"loss": loss, "delay": LINK_DELAY, "overhead": 0},
-        "coalescing": TURN,
-    }
+    live = {"world": "live", "links": {"loss": loss}, "segments": 8}
+    links = {"loss": loss, "delay": LINK_DELAY, "overhead": 0}
+    virtual = {"links": links, "coalescing": TURN}
     return Point(Settings.model_validate(common | live), Settings.model_validate(common | virtual))
 
 

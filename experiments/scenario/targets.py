@@ -34,10 +34,13 @@ class Target:
 
     def pace_of(self, settings: Settings) -> Pace:
         """How a point's workers send: what suits its links, but for what it says itself."""
-        given = settings.recovery.model_dump(exclude_none=True) | {"checksums": settings.checksums}
-        if settings.window is not None:
-            given["window"] = settings.window
-        return replace(self.pace(settings.host_link.rate_bits_per_second), **given)
+        given = settings.recovery.model_dump() | {
+            "window": settings.window,
+            "segments": settings.segments,
+            "checksums": settings.checksums,
+        }
+        said = {name: value for name, value in given.items() if value is not None}
+        return replace(self.pace(settings.host_link.rate_bits_per_second), **said)
 
 
 def target(engine: Engine) -> Target:
