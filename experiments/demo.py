@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
-import asyncio
-import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from experiments.live.crew import Observe
-from experiments.live.run import RunSpec, open_network
-from experiments.live.work import DIGITS_FILE, Vectors
+from experiments.live.run import run_live, work_of
 from experiments.results.figures import plot_comparison, plot_training
+from experiments.results.files import write_results
+from experiments.results.measured import row
+from experiments.results.provenance import provenance
 from experiments.results.summary import Run, write_curves, write_summary
 from experiments.scenario.compilers import CompiledProgram
-from experiments.scenario.targets import EMBEDDED, Target
+from experiments.scenario.settings import Links, Settings, TopologySettings, Training
+from experiments.scenario.tools import Compiler, Engine
 from experiments.training.digits import load_digits
 from experiments.training.sgd import Curve, TrainingConfig, train
-from topologies.mininet_net import MininetNetwork
-from topologies.model import Topology
-from topologies.runs import scratch
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A training, and all-reduces of a large vector."""
+
+    training: Training
+    elements: int
+    repetitions: int
+
+
+# Of a size that the switch does in a minute or two.
+WORK: Mapping[Engine, Work] = {
+    "embedded": Work(Training(), 1_000_000, 5),
+    "bmv2": Work(Training(epochs=6, hidden=64), 50_000, 3),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,21 +47,24 @@ class Demo:
     @property
     def training(self) -> Sequence[Run]:
         """The runs that train."""
-        return [run for run in self.runs if run.curve is not None]
+        return [run for run in self.runs if run.settings.training is not None]
 
     @property
     def vectors(self) -> Sequence[Run]:
         """The runs of one large vector: in-network, then ring."""
-        return [run for run in self.runs if run.curve is None]
+        return [run for run in self.runs if run.settings.training is None]
 
     @property
     def violations(self) -> Sequence[Run]:
         """The runs in which a sum lies outside its bound."""
-        return [run for run in self.runs if run.violations]
+        return [run for run in self.runs if run.measured.violations]
 
     def write(self, folder: Path) -> None:
-        """summary.json, runs.csv, curves.csv, comparison.png and training.png into `folder`."""
-        folder.mkdir(parents=True, exist_ok=True)
+        """Rows of results as of any scenario, and summary.json, runs.csv, curves.csv, comparison.png, training.png."""
+        common = provenance()
+        write_results(
+            [row(run.settings, run.measured, **common) for run in self.runs], {"name": "demo"}, folder
+        )
         write_summary(self.runs, folder)
         write_curves(self.runs, folder)
         plot_comparison(self.vectors, folder / "comparison.png")
@@ -63,63 +80,67 @@ class Observer(Protocol):
     def awaits(self, who: str) -> None:
         """It goes on once `who` is ready."""
 
-    def run(self, spec: RunSpec, steps: int) -> Observe:
+    def run(self, settings: Settings, steps: int) -> Observe:
         """A run of `steps` all-reduces has begun, which tells how it goes on."""
 
 
-def specs(training: TrainingConfig, vector: Vectors, loss: float) -> list[RunSpec]:
-    """The demo's runs, in order."""
-    size = f"{vector.elements * 4 / 1e6:g} MB"
+def demo_points(
+    topology: TopologySettings,
+    loss: float = 0.01,
+    switch: Engine = "embedded",
+    compiler: Compiler = "embedded",
+    work: Work | None = None,
+) -> list[Settings]:
+    """The demo's runs, in order; work: the switch's own where none is given."""
+    work = work or WORK[switch]
+
+    def point(**settings: object) -> Settings:
+        return Settings.model_validate(
+            {"world": "live", "topology": topology, "switch": switch, "compiler": compiler} | settings
+        ).settled
+
+    training = {"training": work.training}
+    vector = {"size": f"{work.elements} elements", "repetitions": work.repetitions}
     return [
-        RunSpec("training", "in-network", training),
-        RunSpec("training", "ring", training),
-        RunSpec("training", "in-network", training, loss=loss),
-        RunSpec(size, "in-network", vector),
-        RunSpec(size, "ring", vector),
+        point(algorithm="in-network", **training),
+        point(algorithm="ring", **training),
+        point(algorithm="in-network", **training, links=Links(loss=loss)),
+        point(algorithm="in-network", **vector),
+        point(algorithm="ring", **vector),
     ]
 
 
 def run_demo(
-    topology: Topology,
+    points: Sequence[Settings],
     program: CompiledProgram,
-    loss: float,
     logs: Path,
     observer: Observer,
-    target: Target = EMBEDDED,
-    training: TrainingConfig | None = None,
     captures: Path | None = None,
 ) -> Demo:
-    """Build the network, do every run on it, and take it down; the switches' output goes to `logs`.
-
-    training: the target's own where none is given. captures: where a pcap file of each port of the switches goes.
+    """Build the network, do every run on it, and take it down; see run_live.
 
     Raises:
         RunError: a run did not finish. NetworkError, ControllerError: the network is not what it should be.
     """
-    training = training or target.training
+    training, topology = work_of(points[0]), points[0].network
+    assert isinstance(training, TrainingConfig)
     observer.stage("training the reference in one process")
     digits = load_digits()
     reference = train(training, digits, 0, 1, lambda vector: vector)
-    with tempfile.TemporaryDirectory(prefix="demo-", dir=scratch()) as name:
-        folder = Path(name)
-        digits.save(folder / DIGITS_FILE)
-        observer.stage(f"starting {len(topology.switches)} switches and {len(topology.hosts)} hosts")
-        with MininetNetwork(topology, target.launcher, logs, captures, observer.awaits) as network:
+    observer.stage(f"starting {len(topology.switches)} switches and {len(topology.hosts)} hosts")
 
-            async def run_all() -> list[Run]:
-                p4info, config = program.p4info, program.device_config
-                async with open_network(network, p4info, config, folder, target) as live:
-                    runs = []
-                    for spec in specs(training, target.vector, loss):
-                        steps = (
-                            spec.work.repetitions
-                            if isinstance(spec.work, Vectors)
-                            else spec.work.steps(len(digits.train_labels))
-                        )
-                        runs.append(await live.run(spec, observer.run(spec, steps)))
-                    return runs
+    def begun(settings: Settings) -> Observe:
+        work = work_of(settings)
+        samples = len(digits.train_labels)
+        return observer.run(
+            settings, work.steps(samples) if isinstance(work, TrainingConfig) else work.repetitions
+        )
 
-            runs = asyncio.run(run_all())
-    accuracy = reference.accuracy[-1]
-    judged = [run if run.curve is None else replace(run, reference_accuracy=accuracy) for run in runs]
-    return Demo(judged, reference)
+    measured = run_live(points, program, logs, begun, observer.awaits, captures)
+    return Demo(
+        [
+            Run(settings, found, reference.accuracy[-1] if settings.training else None)
+            for settings, found in zip(points, measured, strict=True)
+        ],
+        reference,
+    )

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext
 from multiprocessing.forkserver import ensure_running
@@ -20,7 +20,8 @@ from typing import Protocol
 
 from experiments.live.crew import Observe
 from experiments.results.files import Journal
-from experiments.results.measured import Row, failed_row, provenance, row
+from experiments.results.measured import Row, failed_row, row
+from experiments.results.provenance import provenance
 from experiments.scenario.compilers import PROGRAM, CompiledProgram, compile_program
 from experiments.scenario.settings import Settings
 from experiments.scenario.tools import Compiler
@@ -195,11 +196,11 @@ def _free_memory() -> int:
 
 
 def _run_live(settings: Settings, program: CompiledProgram, logs: Path, observe: Observe) -> Row:
-    from experiments.live.point import run_live
+    from experiments.live.run import run_live
 
     def run() -> Row:
         begun = time.perf_counter()
-        measured = run_live(settings, program, logs, observe)
+        (measured,) = run_live([settings], program, logs, lambda _: observe, partial(observe, 0))
         return row(settings, measured, run_seconds=time.perf_counter() - begun)
 
     return _attempt(settings, run)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from experiments.scenario.file import ScenarioError, load_scenario
+from fanin.failing import failing, failure
 from topologies.sandbox import SandboxError, enter
 
 if TYPE_CHECKING:
@@ -38,15 +39,11 @@ def measure(verb: str, file: Path, changes: Sequence[str], results: Path | None,
     Raises:
         typer.Exit: 2 for a scenario that cannot be, 1 if a point failed or a sum is wrong, 130 after Ctrl-C.
     """
-    try:
+    with failing(verb, ScenarioError, status=2):
         scenario = load_scenario(file, changes)
-    except ScenarioError as error:
-        raise typer.Exit(fail(verb, error, 2)) from None
     if any(point.world == "live" for point in scenario.points):
-        try:
+        with failing(verb, SandboxError):
             enter()
-        except SandboxError as error:
-            raise typer.Exit(fail(verb, error)) from None
 
     # Not above: what precedes enter() runs twice, and these take a second to import.
     from rich.console import Console
@@ -63,15 +60,16 @@ def measure(verb: str, file: Path, changes: Sequence[str], results: Path | None,
     if afresh:
         journal.clear()
     try:
-        with PointsProgress(scenario.frame.name, len(scenario.points)) as progress:
+        with (
+            failing(verb, ToolError, CompileError),
+            PointsProgress(scenario.frame.name, len(scenario.points)) as progress,
+        ):
             rows = run_points(scenario.points, journal, folder / "logs", progress)
-    except (ToolError, CompileError) as error:
-        raise typer.Exit(fail(verb, error)) from None
     except KeyboardInterrupt:
         where = [] if results is None else ["--results", str(results)]
         again = shlex.join(["fanin", "sweep", str(file), *(f"--set={change}" for change in changes), *where])
         message = f"interrupted; what is finished is kept. Go on with: {again}"
-        raise typer.Exit(fail(verb, message, INTERRUPTED)) from None
+        raise failure(verb, message, INTERRUPTED) from None
     about = {"name": scenario.frame.name, "scenario": scenario.text, "set": list(changes)}
     write_results(rows, about, folder)
     good = [row for row in rows if row["error"] is None]
@@ -82,16 +80,10 @@ def measure(verb: str, file: Path, changes: Sequence[str], results: Path | None,
         try:
             draw(series(good, scenario.frame.plot), scenario.frame.plot, figure)
         except PlotError as error:
-            raise typer.Exit(fail(verb, f"{file}: plot: {error}", 2)) from None
+            raise failure(verb, f"{file}: plot: {error}", 2) from None
         console.print(f"Figure: {figure}")
     console.print(f"Results: {folder}/results.json and results.parquet", soft_wrap=True)
     _judge(verb, scenario.varied, rows)
-
-
-def fail(verb: str, message: object, status: int = 1) -> int:
-    """Say what is wrong; the exit status."""
-    typer.echo(f"fanin {verb}: {message}", err=True)
-    return status
 
 
 def _table(varied: Sequence[str], rows: Sequence[Row]) -> Table:
@@ -127,9 +119,7 @@ def _judge(verb: str, varied: Sequence[str], rows: Sequence[Row]) -> None:
         elif row["violations"]:
             complaints.append(f"{point}: {row['violations']} elements of sums lie outside their bound")
     if complaints:
-        raise typer.Exit(
-            fail(verb, "\n".join([f"{len(complaints)} of {len(rows)} points failed", *complaints]))
-        )
+        raise failure(verb, "\n".join([f"{len(complaints)} of {len(rows)} points failed", *complaints]))
 
 
 def _short(value: object) -> str:

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from experiments.live.crew import Observe
-from experiments.live.run import RunSpec
 from experiments.results.measured import Row
+from experiments.results.summary import label, work_name
 from experiments.scenario.settings import Settings
 
 console = Console()
@@ -21,8 +21,8 @@ def _observe(progress: Progress, task: TaskID, step: int, awaited: str) -> None:
     progress.update(task, completed=step, awaited=awaited and f"waiting for {awaited}")
 
 
-class ProgressObserver:
-    """A line for each stage and a bar for each run, as long as it is entered."""
+class _Bars:
+    """Bars, as long as it is entered."""
 
     def __init__(self) -> None:
         self._progress = Progress(
@@ -33,7 +33,6 @@ class ProgressObserver:
             TextColumn("{task.fields[awaited]}"),
             console=console,
         )
-        self._start: TaskID | None = None
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -43,6 +42,14 @@ class ProgressObserver:
         self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         self._progress.stop()
+
+
+class ProgressObserver(_Bars):
+    """A line for each stage and a bar for each run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._start: TaskID | None = None
 
     def stage(self, text: str) -> None:
         """Something that takes a moment has begun."""
@@ -54,41 +61,24 @@ class ProgressObserver:
             self._start = self._progress.add_task("", total=None, awaited="")
         _observe(self._progress, self._start, 0, who)
 
-    def run(self, spec: RunSpec, steps: int) -> Observe:
+    def run(self, settings: Settings, steps: int) -> Observe:
         """A run of `steps` all-reduces has begun."""
         if self._start is not None:
             self._progress.remove_task(self._start)
             self._start = None
-        loss = f", {spec.loss:.0%} loss" if spec.loss else ""
-        task = self._progress.add_task(f"{spec.name}, {spec.algorithm}{loss}", total=steps, awaited="")
-        return partial(_observe, self._progress, task)
+        title = f"{work_name(settings)}, {label(settings)}"
+        return partial(_observe, self._progress, self._progress.add_task(title, total=steps, awaited=""))
 
 
-class PointsProgress:
+class PointsProgress(_Bars):
     """A bar for the points of a scenario, and one for the live point that runs."""
 
     def __init__(self, name: str, points: int) -> None:
+        super().__init__()
         self._failed = 0
         self._total = points
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[awaited]}"),
-            console=console,
-        )
         self._points = self._progress.add_task(name, total=points, awaited="")
         self._live: TaskID | None = None
-
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
-        self._progress.stop()
 
     def found(self, count: int) -> None:
         """So many are there from before."""

@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import selectors
 import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,9 +26,9 @@ from controller.controller import Controller
 from controller.ledger import Ledger
 from controller.tree import Job
 from experiments.bench.allreduce_worker import Join, Order, Report
-from experiments.live.crew import ENVIRONMENT
+from experiments.live.process import Start, WorkerProcess, start_on
 from experiments.live.work import Pace
-from experiments.results.summary import machine
+from experiments.results.provenance import machine
 from experiments.scenario.compilers import PROGRAM, CompiledProgram, compile_program
 from experiments.scenario.targets import EMBEDDED
 from topologies.mininet_net import MininetNetwork
@@ -81,7 +80,7 @@ class Network:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Timing:
     """One algorithm at one size: medians over all repetitions, times in seconds.
 
     seconds: from the last worker's call to the last worker's result. processor: of all workers together, user and
@@ -126,7 +125,7 @@ class Case:
     leaves: int
     link_bits_per_second: int | None
     bytes: int
-    measured: dict[str, Measured]
+    measured: dict[str, Timing]
     ratios: dict[str, float]
     split: Split
 
@@ -152,63 +151,50 @@ def repetitions(size: int, rate: int | None) -> int:
 class Group:
     """The processes of one algorithm, by rank."""
 
-    def __init__(self, network: MininetNetwork, joins: Sequence[Join], python: Path, folder: Path) -> None:
-        self._errors = [folder / f"{join.algorithm}-{join.rank}.err" for join in joins]
-        self._processes: list[subprocess.Popen[bytes]] = []
-        paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
-        environment = os.environ | ENVIRONMENT | {"PYTHONPATH": ":".join(filter(None, paths))}
-        for join, file in zip(joins, self._errors, strict=True):
-            host = network.topology.ranked_hosts[join.rank].name
-            with file.open("wb") as errors:
-                self._processes.append(
-                    network.host_popen(
-                        host,
-                        [str(python), "-m", "experiments.bench.allreduce_worker"],
-                        stdin=subprocess.PIPE,
-                        stdout=subprocess.PIPE,
-                        stderr=errors,
-                        env=environment,
-                        cwd=ROOT,
-                    )
-                )
-        self._ask([asdict(join) for join in joins])
+    def __init__(self, joins: Sequence[Join], start: Start, python: Path, folder: Path) -> None:
+        self._name = joins[0].algorithm
+        self._workers: list[WorkerProcess] = []
+        argv = [str(python), "-m", "experiments.bench.allreduce_worker"]
+        paths = ":".join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+        for join in joins:
+            errors = folder / f"{join.algorithm}-{join.rank}.err"
+            self._workers.append(WorkerProcess(start, join.rank, argv, errors, {"PYTHONPATH": paths}))
 
-    def measure(self, order: Order) -> list[Report]:
-        """Every worker's report, by rank. BenchError: one has ended."""
-        return [Report(**said) for said in self._ask([asdict(order)] * len(self._processes))]
+    async def ask(self, documents: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """What each answers, by rank. BenchError: one has ended, or all are silent."""
+        for worker, document in zip(self._workers, documents, strict=True):
+            worker.tell(json.dumps(document).encode())
+        answers = [asyncio.create_task(self._answer(rank)) for rank in range(len(self._workers))]
+        waiting = set(answers)
+        try:
+            while waiting:
+                heard, waiting = await asyncio.wait(
+                    waiting, timeout=SILENCE, return_when=asyncio.FIRST_COMPLETED
+                )
+                if not heard:
+                    raise BenchError(f"{self._name}: its group has said nothing for {SILENCE:g} s")
+                for answer in heard:
+                    answer.result()
+        finally:
+            for answer in waiting:
+                answer.cancel()
+        return [answer.result() for answer in answers]
+
+    async def _answer(self, rank: int) -> dict[str, Any]:
+        line = await self._workers[rank].hear()
+        if not line:
+            raise BenchError(f"{self._name}-{rank}: {await self._workers[rank].end()}")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    async def measure(self, order: Order) -> list[Report]:
+        """Every worker's report, by rank. BenchError: see ask."""
+        return [Report(**said) for said in await self.ask([asdict(order)] * len(self._workers))]
 
     def close(self) -> None:
         """End them."""
-        for process in self._processes:
-            process.kill()
-            process.wait()
-
-    def _ask(self, documents: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        for process, document in zip(self._processes, documents, strict=True):
-            assert process.stdin
-            with suppress(BrokenPipeError):  # it has ended, which is noticed below
-                process.stdin.write(json.dumps(document).encode() + b"\n")
-                process.stdin.flush()
-        said = [b""] * len(documents)
-        with selectors.DefaultSelector() as selector:
-            for rank, process in enumerate(self._processes):
-                assert process.stdout
-                selector.register(process.stdout, selectors.EVENT_READ, rank)
-            while selector.get_map():
-                ready = selector.select(SILENCE)
-                if not ready:
-                    raise BenchError(f"{self._errors[0].stem}: its group has said nothing for {SILENCE:g} s")
-                for key, _ in ready:
-                    more = os.read(key.fd, 1 << 16)
-                    if not more:
-                        last = self._errors[key.data].read_text(errors="replace").strip().splitlines()[-1:]
-                        raise BenchError(
-                            f"{self._errors[key.data].stem}: {''.join(last) or 'ended without a word'}"
-                        )
-                    said[key.data] += more
-                    if more.endswith(b"\n"):
-                        selector.unregister(key.fileobj)
-        return [json.loads(line) for line in said]
+        for worker in self._workers:
+            worker.kill()
 
 
 def measure_network(
@@ -235,18 +221,20 @@ def measure_network(
                 async with Controller(*made) as controller:
                     pace = EMBEDDED.pace(on.rate)
                     hosts = [host.name for host in topology.ranked_hosts]
+                    start = start_on(network, hosts)
                     lease = await controller.grant(hosts, slots=pace.window)
                     with ExitStack() as stack:
                         groups = {}
                         for algorithm in ALGORITHMS:
                             if python := gloo_python if algorithm == "gloo" else Path(sys.executable):
                                 joins = _joins(algorithm, topology, lease.tree.job, pace)
-                                groups[algorithm] = group = Group(network, joins, python, folder)
+                                groups[algorithm] = group = Group(joins, start, python, folder)
                                 stack.callback(group.close)
+                                await group.ask([asdict(join) for join in joins])
                         cases = []
-                        barrier = _barrier_seconds(groups["in-network"], network)
+                        barrier = await _barrier_seconds(groups["in-network"], network)
                         for size in sizes:
-                            cases.append(_measure_size(on, size, groups, network, rounds, barrier))
+                            cases.append(await _measure_size(on, size, groups, network, rounds, barrier))
                             progress(cases[-1])
                         return cases
 
@@ -273,14 +261,14 @@ def _joins(algorithm: str, topology: Topology, job: Job, pace: Pace) -> list[Joi
     ]
 
 
-def _barrier_seconds(group: Group, network: MininetNetwork) -> float:
+async def _barrier_seconds(group: Group, network: MininetNetwork) -> float:
     """The switches' processor time for the barrier before each all-reduce, which is one of a single element."""
     before = network.switch_seconds()
-    group.measure(Order(1, _BARRIERS))
+    await group.measure(Order(1, _BARRIERS))
     return (network.switch_seconds() - before) / (_BARRIERS + 1) / 2
 
 
-def _measure_size(
+async def _measure_size(
     on: Network,
     size: int,
     groups: Mapping[str, Group],
@@ -295,7 +283,7 @@ def _measure_size(
     for _ in range(rounds):
         for algorithm, group in groups.items():
             before = network.switch_seconds()
-            reports[algorithm].append(group.measure(order))
+            reports[algorithm].append(await group.measure(order))
             if algorithm == "in-network":
                 switches += network.switch_seconds() - before
     measured = {algorithm: _summary(size, series) for algorithm, series in reports.items()}
@@ -335,11 +323,11 @@ def _until_last_result(reports: Sequence[Report], since: NDArray[np.float64]) ->
     return times
 
 
-def _summary(size: int, rounds: Sequence[Sequence[Report]]) -> Measured:
+def _summary(size: int, rounds: Sequence[Sequence[Report]]) -> Timing:
     times = [seconds for reports in rounds for seconds in _times(reports)]
     everybody = [report for reports in rounds for report in reports]
     median = statistics.median(times)
-    return Measured(
+    return Timing(
         seconds=median,
         least=min(times),
         repetitions=len(times),
@@ -351,7 +339,7 @@ def _summary(size: int, rounds: Sequence[Sequence[Report]]) -> Measured:
     )
 
 
-def _split(on: Network, ours: Measured, rounds: Sequence[Sequence[Report]], switches: float) -> Split:
+def _split(on: Network, ours: Timing, rounds: Sequence[Sequence[Report]], switches: float) -> Split:
     everybody = [report for reports in rounds for report in reports]
     count = ours.repetitions * on.workers
     own = sum(sum(report.ends) - sum(report.starts) for report in everybody) / count

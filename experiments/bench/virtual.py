@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from experiments.models.expected_sums import QuantizedSum, QuantizedSums
-from experiments.results.summary import machine
+from experiments.results.provenance import machine
 from experiments.virtual.fabric import Cluster, ClusterSpec, load_switch
 from experiments.virtual.stations import Vector
 from topologies.model import leaf_spine

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
+from experiments.live.process import Start, WorkerProcess
 from experiments.live.work import EVENT, TASK, Done, Failed, Progress, Ready, Task
 from topologies.patience import VARIABLE, Starting, computed_seconds
 
@@ -23,15 +19,8 @@ GRACE = 3.0
 # Seconds between looks at who is waited for.
 LOOK = 1.0
 
-# One thread a worker: linear algebra on all cores in each of them would only make them wait for one another.
-ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-LONGEST_EVENT = 1 << 24
-
 # Told how many all-reduces all workers have done, and who keeps them from the next ("": nobody for long).
 Observe = Callable[[int, str], None]
-
-# Starts a command where worker `rank` lives; the rest are options of subprocess.Popen.
-Start = Callable[[int, Sequence[str], dict[str, Any]], "subprocess.Popen[bytes]"]
 
 
 class RunError(RuntimeError):
@@ -47,26 +36,17 @@ class _Member:
         self.ready = self.begun = False
         self.end: Done | Failed | None = None
         self.last_word = time.monotonic()
+        self.computed = 0.0  # seconds of processor time, while it started
         self._task = task
         self._starting = Starting(self.last_word)
-        self.computed = 0.0  # seconds of processor time, while it started
-        self._errors = task.folder / f"worker-{task.rank}.err"
-        with self._errors.open("wb") as errors:
-            options = {
-                "stdin": subprocess.PIPE,
-                "stdout": subprocess.PIPE,
-                "stderr": errors,
-                "env": os.environ | ENVIRONMENT,
-            }
-            self._process = start(task.rank, [sys.executable, "-m", "experiments.live.worker"], options)
+        argv = [sys.executable, "-m", "experiments.live.worker"]
+        self._process = WorkerProcess(start, task.rank, argv, task.folder / f"worker-{task.rank}.err")
 
     def begin(self) -> None:
         """Give it its task."""
-        assert self._process.stdin is not None
         self.begun = True
         self.last_word = time.monotonic()
-        with contextlib.suppress(BrokenPipeError), self._process.stdin:  # else it has died: listen() tells
-            self._process.stdin.write(TASK.dump_json(self._task))
+        self._process.tell(TASK.dump_json(self._task))
 
     @property
     def pid(self) -> int:
@@ -79,26 +59,18 @@ class _Member:
 
     async def listen(self, heard: Callable[[], None]) -> None:
         """Take in what it says until its end, calling `heard` after each event."""
-        reader = asyncio.StreamReader(LONGEST_EVENT)
-        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader), self._process.stdout
-        )
-        with contextlib.closing(transport):
-            async for line in reader:
-                self.last_word = time.monotonic()
-                match EVENT.validate_json(line):
-                    case Ready():
-                        self.ready = True
-                    case Progress(step):
-                        self.step = step
-                    case Done() | Failed() as end:
-                        self.end = end
-                heard()
-        status = await asyncio.to_thread(self._process.wait)
-        if self.end is None:
-            how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
-            last = self._errors.read_text(errors="replace").strip().splitlines()[-1:]
-            self.end = Failed(": ".join([how, *last]))
+        while line := await self._process.hear():
+            self.last_word = time.monotonic()
+            match EVENT.validate_json(line):
+                case Ready():
+                    self.ready = True
+                case Progress(step):
+                    self.step = step
+                case Done() | Failed() as end:
+                    self.end = end
+            heard()
+        how = await self._process.end()
+        self.end = self.end or Failed(how)
 
     def __str__(self) -> str:
         """How it stands, for a report of failure."""
@@ -117,9 +89,6 @@ class _Member:
     def kill(self) -> None:
         """End it, if it has not."""
         self._process.kill()
-        self._process.wait()
-        if self._process.stdin is not None:
-            self._process.stdin.close()
 
 
 async def run_crew(

@@ -1,201 +1,206 @@
-"""Runs on a live network: switches, hosts and links in Mininet, the controller, a process for each worker."""
+"""Points on a live network: switches, hosts and links in Mininet, the controller, a process for each worker."""
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from functools import partial
+import asyncio
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from controller.connection import Count
 from controller.controller import Controller
 from controller.ledger import Ledger
-from controller.telemetry import SwitchCounts
+from controller.telemetry import Reason, SwitchCounts
 from controller.tree import Job
-from experiments.live.crew import Observe, Start, run_crew
-from experiments.live.work import (
-    GIVE_UP,
-    HostBased,
-    InNetwork,
-    LiveTransport,
-    Pace,
-    Task,
-    Vectors,
-)
-from experiments.results.checking import (
-    compare_with_exact_sum,
-    durations,
-    float32_sum_bound,
-    quantized_sum_bound,
-)
+from experiments.live.crew import Observe, run_crew
+from experiments.live.process import start_on
+from experiments.live.work import DIGITS_FILE, GIVE_UP, Done, HostBased, InNetwork, Pace, Task, Vectors
+from experiments.models.prediction import predicted_seconds
+from experiments.results.checking import compare_with_exact_sum, durations, error_bound
+from experiments.results.measured import Measured
 from experiments.results.recording import Recording
-from experiments.results.summary import Run, Seconds
-from experiments.scenario.targets import EMBEDDED, Target
+from experiments.scenario.compilers import CompiledProgram
+from experiments.scenario.settings import Settings
+from experiments.scenario.targets import target
+from experiments.training.digits import load_digits
 from experiments.training.sgd import TrainingConfig
 from experiments.virtual.stations import FIRST_PEER_PORT
+from p4switch.management.service import ManagementClient
 from topologies.mininet_net import MininetNetwork
 from topologies.model import Host, Topology
-from workers.collective import Algorithm, HostBasedAlgorithm
+from topologies.runs import scratch
+from workers.collective import HostBasedAlgorithm
 
 TCP_PORT = 5001
 
+# Columns, by what p4switch/links.py calls them.
+_LINK_EVENTS = {
+    "loss": "lost",
+    "burst": "lost_in_bursts",
+    "corrupted": "corrupted",
+    "duplicated": "duplicated",
+    "reordered": "reordered",
+    "queue": "queue_drops",
+    "marked": "ecn_marks",
+}
 
-@dataclass(frozen=True, slots=True)
-class RunSpec:
-    """What to run: an algorithm, the probability of loss for each packet on each link, and the work.
 
-    hosts: the workers' by rank; None: all of the network. transport, shards: of what runs between hosts.
-    values: integers in a packet, in-network.
+def run_live(
+    points: Sequence[Settings],
+    program: CompiledProgram,
+    logs: Path,
+    begun: Callable[[Settings], Observe],
+    awaited: Callable[[str], None],
+    captures: Path | None = None,
+) -> list[Measured]:
+    """Build the network that all points have, run one after the other on it, and take it down.
+
+    logs: where the switches' output goes. begun: a point has, and tells what it returns how it goes on. awaited: is
+    told who keeps the network from being up. captures: where a pcap file of each port of the switches goes.
+
+    Raises:
+        RunError, NetworkError, ControllerError, ToolError: one did not come to its end.
     """
+    launcher = target(points[0].switch).launcher
+    with (
+        tempfile.TemporaryDirectory(prefix="run-", dir=scratch()) as name,
+        MininetNetwork(points[0].network, launcher, logs, captures, awaited) as network,
+    ):
 
-    name: str
-    algorithm: Algorithm
-    work: TrainingConfig | Vectors
-    loss: float = 0.0
-    seed: int = 1
-    hosts: tuple[str, ...] | None = None
-    transport: LiveTransport = "tcp"
-    shards: int | None = None
-    values: int = 256
+        async def run_all() -> list[Measured]:
+            folder = Path(name)
+            made = (program.p4info, program.device_config, Ledger(folder / "leases.json"), network.patience)
+            async with Controller(network.topology, *made) as controller:
+                live = LiveNetwork(network, controller, folder)
+                return [await live.run(point, begun(point)) for point in points]
+
+        return asyncio.run(run_all())
 
 
 class LiveNetwork:
-    """`network` with all its switches, which are `target`'s, programmed; made by `open_network`."""
+    """`network` with all its switches programmed; `folder` keeps the recordings of a run until the next one."""
 
-    def __init__(self, network: MininetNetwork, controller: Controller, target: Target, folder: Path) -> None:
-        self.topology: Topology = network.topology
-        self._target = target
+    def __init__(self, network: MininetNetwork, controller: Controller, folder: Path) -> None:
         self._network = network
         self._controller = controller
         self._folder = folder
 
-    async def run(self, spec: RunSpec, observe: Observe) -> Run:
-        """One run, checked against the exact sums.
+    async def run(self, settings: Settings, observe: Observe) -> Measured:
+        """One run, every sum checked.
 
         Raises:
             RunError: a worker did not finish. ControllerError: a switch refused. NetworkError: a switch died.
         """
-        hosts = self._hosts(spec)
-        await self._controller.set_loss(spec.loss, spec.seed)
-        before = await self._controller.counts()
-        if spec.algorithm == "in-network":
-            lease = await self._controller.grant([host.name for host in hosts], slots=self._pace.window)
-            tasks = [
-                self._task(spec, rank, self._in_network(host, lease.tree.job, spec.values))
-                for rank, host in enumerate(hosts)
-            ]
+        pace = target(settings.switch).pace_of(settings)
+        await self._controller.set_loss(settings.links.loss, settings.seed)
+        before, events_before = await self._controller.counts(), self._link_events(settings)
+        ends = await self._work(settings, pace, observe)
+        after, events = await self._controller.counts(), self._link_events(settings)
+        counts = {name: after[name] - before[name] for name in after}
+
+        recordings = [Recording.open(self._folder, rank) for rank in range(len(ends))]
+        steps, elements = recordings[0].inputs.shape
+        errors = compare_with_exact_sum(
+            recordings, error_bound(settings.algorithm, settings.values, pace.window)
+        )
+        traffic = _host_traffic(settings.network, counts)
+        return Measured(
+            seconds=tuple(durations(recordings).tolist()),
+            elements=elements,
+            wire_bytes_per_worker=traffic.bytes / len(ends) / steps,
+            packets_per_worker=traffic.packets / len(ends) / steps,
+            retransmissions=sum(end.retransmissions for end in ends),
+            drops=_drops(counts),
+            link_events={column: count - events_before[column] for column, count in events.items()},
+            violations=errors.violations,
+            max_abs_error=errors.largest,
+            error_bound=errors.bound,
+            closed_form_seconds=predicted_seconds(settings, 4 * elements, pace.window),
+            curve=ends[0].curve,
+        )
+
+    async def _work(self, settings: Settings, pace: Pace, observe: Observe) -> list[Done]:
+        """All workers' ends, by rank."""
+        if settings.training is not None and not (digits := self._folder / DIGITS_FILE).exists():
+            load_digits().save(digits)
+        hosts = [settings.network.host(name) for name in settings.members]
+        lease = None
+        collectives: Sequence[InNetwork | HostBased]
+        if settings.algorithm == "in-network":
+            lease = await self._controller.grant(settings.members, slots=pace.window)
+            collectives = [_in_network(host, lease.tree.job, settings, pace) for host in hosts]
         else:
-            lease = None
-            between = self._host_based(spec.algorithm, spec, hosts)
-            tasks = [self._task(spec, rank, between) for rank in range(len(hosts))]
+            collectives = [_between_hosts(settings.algorithm, hosts, settings, pace)] * len(hosts)
+        work, patience = work_of(settings), self._network.patience
+        tasks = [
+            Task(rank, len(hosts), self._folder, collective, work, GIVE_UP * patience)
+            for rank, collective in enumerate(collectives)
+        ]
         try:
-            ends = await run_crew(tasks, self._start_on(hosts), observe, self._network.patience)
+            return await run_crew(tasks, start_on(self._network, settings.members), observe, patience)
         finally:
             self._network.check()
             if lease is not None:
                 await lease.withdraw()
-        after = await self._controller.counts()
 
-        recordings = [Recording.open(self._folder, rank) for rank in range(len(hosts))]
-        steps, elements = recordings[0].inputs.shape
-        quantized = partial(quantized_sum_bound, values=spec.values, window=self._pace.window)
-        errors = compare_with_exact_sum(
-            recordings, quantized if spec.algorithm == "in-network" else float32_sum_bound
-        )
-        times = durations(recordings)
-        median = float(np.median(times))
-        curve = ends[0].curve
-        return Run(
-            name=spec.name,
-            algorithm=spec.algorithm,
-            workers=len(hosts),
-            loss=spec.loss,
-            elements=elements,
-            all_reduces=steps,
-            seconds=Seconds(median, float(np.percentile(times, 95))),
-            goodput_bits_per_second=32 * elements / median,
-            wire_bytes_per_worker=host_traffic(self.topology, before, after).bytes / len(hosts) / steps,
-            retransmissions=sum(end.retransmissions for end in ends),
-            max_abs_error=errors.largest,
-            error_bound=errors.bound,
-            violations=errors.violations,
-            accuracy=None if curve is None else curve.accuracy[-1],
-            reference_accuracy=None,
-            engine=self._target.engine,
-            link_bits_per_second=self._rate,
-            curve=curve,
-        )
-
-    async def counts(self) -> Mapping[str, SwitchCounts]:
-        """What each switch has counted since its program was pushed."""
-        return await self._controller.counts()
-
-    @property
-    def _rate(self) -> int | None:
-        """Of the hosts' links."""
-        host = self.topology.ranked_hosts[0]
-        return self.topology.links_of(host.name)[0].rate_bits_per_second
-
-    @property
-    def _pace(self) -> Pace:
-        return self._target.pace(self._rate)
-
-    def _in_network(self, host: Host, job: Job, values: int) -> InNetwork:
-        return InNetwork(
-            lease=job.lease,
-            first_slot=job.base,
-            first_chunk=job.first_chunk,
-            last_chunk=job.last_chunk,
-            local=(str(host.ip), job.udp_port),
-            remote=(str(host.gateway), job.udp_port),
-            pace=self._pace,
-            values=values,
-        )
-
-    def _host_based(self, algorithm: HostBasedAlgorithm, spec: RunSpec, hosts: Sequence[Host]) -> HostBased:
-        port = TCP_PORT if spec.transport == "tcp" else FIRST_PEER_PORT
-        addresses = tuple((str(host.ip), port) for host in hosts)
-        return HostBased(algorithm, addresses, spec.transport, spec.shards, self._pace)
-
-    def _task(self, spec: RunSpec, rank: int, collective: InNetwork | HostBased) -> Task:
-        give_up = GIVE_UP * self._network.patience
-        return Task(rank, len(self._hosts(spec)), self._folder, collective, spec.work, give_up)
-
-    def _hosts(self, spec: RunSpec) -> Sequence[Host]:
-        if spec.hosts is None:
-            return self.topology.ranked_hosts
-        return [self.topology.host(name) for name in spec.hosts]
-
-    def _start_on(self, hosts: Sequence[Host]) -> Start:
-        def start(rank: int, argv: Sequence[str], options: dict[str, Any]) -> subprocess.Popen[bytes]:
-            return self._network.host_popen(hosts[rank].name, argv, **options)
-
-        return start
+    def _link_events(self, settings: Settings) -> dict[str, int]:
+        """What the links that switches emulate have done so far, by column; BMv2 emulates none."""
+        if settings.switch == "bmv2":
+            return {}
+        found = Counter(dict.fromkeys(_LINK_EVENTS.values(), 0))
+        for switch in settings.network.switches:
+            with ManagementClient(f"127.0.0.1:{switch.grpc_port}") as client:
+                ports = client.call("Links", {})["ports"]
+            for link in (port[side] for port in ports for side in ("egress", "ingress") if side in port):
+                counts = link["drops"] | link
+                found.update({column: int(counts[kind]) for kind, column in _LINK_EVENTS.items()})
+        return dict(found)
 
 
-def host_traffic(
-    topology: Topology, before: Mapping[str, SwitchCounts], after: Mapping[str, SwitchCounts]
-) -> Count:
-    """What all hosts sent and received in between, as the leaves counted it."""
+def work_of(settings: Settings) -> TrainingConfig | Vectors:
+    """What every worker does."""
+    if settings.training is not None:
+        return TrainingConfig(**settings.training.model_dump(), seed=settings.seed)
+    assert settings.elements is not None
+    return Vectors(settings.elements, settings.repetitions, settings.seed)
+
+
+def _in_network(host: Host, job: Job, settings: Settings, pace: Pace) -> InNetwork:
+    return InNetwork(
+        lease=job.lease,
+        first_slot=job.base,
+        first_chunk=job.first_chunk,
+        last_chunk=job.last_chunk,
+        local=(str(host.ip), job.udp_port),
+        remote=(str(host.gateway), job.udp_port),
+        pace=pace,
+        values=settings.values,
+    )
+
+
+def _between_hosts(
+    algorithm: HostBasedAlgorithm, hosts: Sequence[Host], settings: Settings, pace: Pace
+) -> HostBased:
+    transport = settings.transport or "tcp"
+    port = TCP_PORT if transport == "tcp" else FIRST_PEER_PORT
+    addresses = tuple((str(host.ip), port) for host in hosts)
+    return HostBased(algorithm, addresses, transport, settings.shards, pace)
+
+
+def _host_traffic(topology: Topology, counts: Mapping[str, SwitchCounts]) -> Count:
+    """What all hosts sent and received, as the leaves counted it."""
     packets = octets = 0
     for host in topology.hosts:
-        port = topology.port_towards(host.leaf, host.name)
-        counts = after[host.leaf].ports[port] - before[host.leaf].ports[port]
-        packets += counts.received.packets + counts.sent.packets
-        octets += counts.received.bytes + counts.sent.bytes
+        port = counts[host.leaf].ports[topology.port_towards(host.leaf, host.name)]
+        packets += port.received.packets + port.sent.packets
+        octets += port.received.bytes + port.sent.bytes
     return Count(packets, octets)
 
 
-@asynccontextmanager
-async def open_network(
-    network: MininetNetwork, p4info: Any, device_config: bytes, folder: Path, target: Target = EMBEDDED
-) -> AsyncIterator[LiveNetwork]:
-    """Program the switches of a running `network`; `folder` keeps recordings until the next run, and the ledger."""
-    ledger = Ledger(folder / "leases.json")
-    async with Controller(network.topology, p4info, device_config, ledger, network.patience) as controller:
-        yield LiveNetwork(network, controller, target, folder)
+def _drops(counts: Mapping[str, SwitchCounts]) -> dict[str, int]:
+    reasons = (reason for reason in Reason if reason is not Reason.NONE)
+    return {
+        reason.name.lower(): sum(switch.drops[reason].packets for switch in counts.values())
+        for reason in reasons
+    }

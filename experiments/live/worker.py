@@ -148,7 +148,7 @@ def main() -> int:
     """Do the task; the exit status tells whether it was done."""
     native.library()  # the first worker on a machine compiles it
     say(Ready())
-    task = TASK.validate_json(sys.stdin.buffer.read())
+    task = TASK.validate_json(sys.stdin.buffer.readline())
     collective: Collective | None = None
     try:
         collective = join(task)

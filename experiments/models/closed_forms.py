@@ -36,12 +36,14 @@ def closed_form(
     *,
     shards: int | None = None,
     window: float = inf,
+    ahead: float = 0.0,
     piece: int = 4 * CHUNK,
 ) -> float:
     """Seconds for arrays of `size` bytes.
 
-    shards: of the parameter server, on workers (None: on all). window: bytes outstanding, in-network. piece: bytes, of
-    the double binary tree.
+    shards: of the parameter server, on workers (None: on all). window: bytes outstanding, in-network; ahead: seconds
+    that a window of packets without values, which goes first, is on a host's link. piece: bytes, of the double binary
+    tree.
     """
     latency, seconds = fabric.latency, size / fabric.bandwidth
     if workers == 1 and algorithm != "in-network":
@@ -64,5 +66,6 @@ def closed_form(
             servers = workers if shards is None else shards
             return 2 * latency + max(1.0, (workers + servers - 2) / servers) * seconds
         case "in-network":
-            return latency + max(seconds, size * latency / window)
+            turns = max(1.0, size / window) + (ahead > 0)
+            return max(latency + ahead + seconds, turns * latency)
     assert_never(algorithm)

@@ -19,15 +19,22 @@ def predicted_seconds(settings: Settings, size: int, window: int) -> float | Non
     From the rate of the hosts' links, headers, delays between hosts in different racks, if the job has several, and how
     late hosts notice. Of loss, of oversubscribed uplinks and of the processor's time it knows nothing.
     """
-    first = settings.members[0]
-    (link,) = settings.network.links_of(first)
+    link, live = settings.host_link, settings.world == "live"
     if link.rate_bits_per_second is None:
         return None
-    live = settings.world == "live"
     # A live link has nothing by itself, a virtual one the properties of an Ethernet.
     properties = link.properties if live else link_model(link)
+    byte_seconds = 8 / link.rate_bits_per_second
     payload, frame = _packet(settings)
-    packet_seconds = 8 * (frame + properties.overhead) / link.rate_bits_per_second
+    packet_seconds = (frame + properties.overhead) * byte_seconds
+    ahead = 0.0
+    if settings.algorithm == "in-network":
+        packets = -(-size // payload)
+        size = packets * payload
+        # Vectors within the window are scaled as the one before let expect, but for the first (workers/scaling.py).
+        if packets > window or not (settings.training or settings.repetitions > 1):
+            leading = _in_network_frame(min(wire.SIZES)) + properties.overhead
+            ahead = min(window, packets) * leading * byte_seconds
     racks = {settings.network.host(member).leaf for member in settings.members}
     links = 2 if len(racks) == 1 else 4
     notice = 0.0 if live else settings.coalescing
@@ -39,13 +46,18 @@ def predicted_seconds(settings: Settings, size: int, window: int) -> float | Non
         fabric,
         shards=settings.shards,
         window=window * payload,
+        ahead=ahead,
     )
 
 
 def _packet(settings: Settings) -> tuple[int, int]:
     """Bytes of payload in a full packet, and of its frame."""
     if settings.algorithm == "in-network":
-        return 4 * settings.values, HEADERS + wire.packet_dtype(settings.values).itemsize
+        return 4 * settings.values, _in_network_frame(settings.values)
     if settings.transport == "tcp":
         return _TCP_PAYLOAD, _TCP_FRAME
     return PAYLOAD, HEADERS + HEADER_BYTES + PAYLOAD
+
+
+def _in_network_frame(values: int) -> int:
+    return HEADERS + wire.packet_dtype(values).itemsize

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from experiments.results.recording import Recording, Vector
 from workers import quantization, scaling
+from workers.collective import Algorithm
 from workers.host_based import summation
 
 # Takes the workers' inputs, a vector [elements] each, and returns what is promised of each element of the result:
@@ -67,6 +69,13 @@ def compare_with_exact_sum(recordings: Sequence[Recording], error_bound: ErrorBo
         )
         for step in range(len(recordings[0].starts))
     )
+
+
+def error_bound(algorithm: Algorithm, values: int, window: int) -> ErrorBound:
+    """What the algorithm promises; values, window: in-network, of a packet and in packets."""
+    if algorithm == "in-network":
+        return partial(quantized_sum_bound, values=values, window=window)
+    return float32_sum_bound
 
 
 def float32_sum_bound(inputs: Sequence[Vector]) -> NDArray[np.float64]:

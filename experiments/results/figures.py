@@ -13,7 +13,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
-from experiments.results.summary import Run, label
+from experiments.results.summary import Run
 from experiments.training.sgd import Curve
 
 IN_NETWORK, RING, LOSSY, REFERENCE = (
@@ -36,39 +36,41 @@ STYLE: dict[str, Any] = {
 
 def colour(run: Run) -> str:
     """One colour for each algorithm, a lighter one under loss."""
-    if run.algorithm == "ring":
+    if run.settings.algorithm == "ring":
         return RING
-    return LOSSY if run.loss else IN_NETWORK
+    return LOSSY if run.settings.links.loss else IN_NETWORK
 
 
 def _bars(axes: Axes, runs: Sequence[Run], values: Sequence[float], texts: Sequence[str]) -> None:
     positions = range(len(runs))
     bars = axes.bar(positions, values, color=[colour(run) for run in runs], width=0.6)
     axes.bar_label(bars, texts, padding=3)
-    axes.set_xticks(positions, [label(run) for run in runs])
+    axes.set_xticks(positions, [run.label for run in runs])
     axes.margins(y=0.25)
 
 
 def plot_comparison(runs: Sequence[Run], path: Path) -> None:
     """Time and bytes of one all-reduce side by side, for runs of one vector size."""
-    workers, vector = runs[0].workers, runs[0].elements * 4 / 1e6
+    first = runs[0].settings
+    vector = runs[0].measured.elements * 4 / 1e6
     with plt.style.context(STYLE):
         figure, (times, wire) = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained")
-        medians = [run.seconds.median * 1e3 for run in runs]
+        medians = [run.measured.median * 1e3 for run in runs]
         _bars(times, runs, medians, [f"{value:.0f} ms" for value in medians])
         times.set_title("Time of one all-reduce")
         times.set_ylabel("milliseconds, median")
 
-        megabytes = [run.wire_bytes_per_worker / 1e6 for run in runs]
+        megabytes = [run.measured.wire_bytes_per_worker / 1e6 for run in runs]
         _bars(wire, runs, megabytes, [f"{value:.1f} MB" for value in megabytes])
         once_each_way = 2 * vector
         wire.axhline(once_each_way, color=REFERENCE, linestyle=":", label="the vector, once up and once down")
         wire.legend(frameon=False, loc="upper left")
         wire.set_title("On the wire, each worker")
         wire.set_ylabel("megabytes sent and received")
-        rate = runs[0].link_bits_per_second
+        rate = first.host_link.rate_bits_per_second
         links = "links unlimited" if rate is None else f"links of {rate / 1e6:,.0f} Mb/s"
-        figure.suptitle(f"{vector:.1f} MB of float32, {workers} workers, {links}", x=0.01, ha="left")
+        title = f"{vector:.1f} MB of float32, {len(first.members)} workers, {links}"
+        figure.suptitle(title, x=0.01, ha="left")
         figure.savefig(path)
         plt.close(figure)
 
@@ -78,8 +80,8 @@ def plot_training(runs: Sequence[Run], reference: Curve, path: Path) -> None:
     with plt.style.context(STYLE):
         figure, (time, steps) = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained")
         for run in runs:
-            if run.curve is not None:
-                time.plot(run.curve.seconds, run.curve.accuracy, color=colour(run), label=label(run))
+            if (curve := run.measured.curve) is not None:
+                time.plot(curve.seconds, curve.accuracy, color=colour(run), label=run.label)
         time.set_title("Accuracy over time")
         time.set_xlabel("seconds of training")
         time.set_ylabel("test images recognized")
@@ -88,8 +90,8 @@ def plot_training(runs: Sequence[Run], reference: Curve, path: Path) -> None:
 
         steps.plot(reference.loss, color=REFERENCE, linewidth=5, alpha=0.35, label="one process, no network")
         for run, dashes in zip(runs, ((None, None), (6, 3), (2, 2)), strict=False):
-            if run.curve is not None:
-                steps.plot(run.curve.loss, color=colour(run), dashes=dashes, label=label(run))
+            if (curve := run.measured.curve) is not None:
+                steps.plot(curve.loss, color=colour(run), dashes=dashes, label=run.label)
         steps.set_yscale("log")
         steps.set_title("Loss over steps")
         steps.set_xlabel("all-reduces")

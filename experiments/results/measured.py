@@ -1,18 +1,16 @@
-"""What is measured at a point of a scenario, alike in both worlds, and the row of results that it becomes."""
+"""What is measured at a point, alike in both worlds, and the row of results that it becomes."""
 
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from experiments.results.summary import machine
 from experiments.scenario.settings import Settings, setting_columns
+from experiments.training.sgd import Curve
 
 Row = dict[str, Any]  # a column's name: None, or a number, a text, or a list of numbers
 
@@ -25,7 +23,7 @@ class Measured:
     received, of one all-reduce.
     Retransmissions, drops, link events (what links did to packets, by kind) and violations are of the whole run.
     violations: elements of results outside their bound. closed_form_seconds: what bytes and latencies alone say.
-    packet_hops: packets carried over all links. None: not to be had in this world.
+    packet_hops: packets carried over all links. curve: rank 0's, of a training. None: not to be had in this world.
     """
 
     seconds: tuple[float, ...]
@@ -40,23 +38,43 @@ class Measured:
     error_bound: float
     closed_form_seconds: float | None
     packet_hops: int | None = None
-    accuracy: float | None = None
+    curve: Curve | None = None
+
+    @property
+    def median(self) -> float:
+        """Seconds of an all-reduce."""
+        return float(np.median(self.seconds))
+
+    @property
+    def p95(self) -> float:
+        """Seconds that 95 of 100 all-reduces take at most."""
+        return float(np.percentile(self.seconds, 95))
+
+    @property
+    def goodput_bits_per_second(self) -> float:
+        """A worker's vector over the median time."""
+        return 32 * self.elements / self.median
+
+    @property
+    def accuracy(self) -> float | None:
+        """That the training came to."""
+        return None if self.curve is None else self.curve.accuracy[-1]
 
 
 def row(settings: Settings, measured: Measured, /, **rest: Any) -> Row:
     """A flat row: the settings, what was measured, and `rest`."""
     columns = asdict(measured)
     drops, events = columns.pop("drops"), columns.pop("link_events")
-    seconds = np.array(measured.seconds)
-    median = float(np.median(seconds))
+    del columns["curve"]
     return {
         **setting_columns(settings),
-        "median_seconds": median,
-        "p95_seconds": float(np.percentile(seconds, 95)),
-        "min_seconds": float(seconds.min()),
-        "max_seconds": float(seconds.max()),
-        "goodput_bits_per_second": 32 * measured.elements / median,
+        "median_seconds": measured.median,
+        "p95_seconds": measured.p95,
+        "min_seconds": min(measured.seconds),
+        "max_seconds": max(measured.seconds),
+        "goodput_bits_per_second": measured.goodput_bits_per_second,
         **columns,
+        "accuracy": measured.accuracy,
         **{f"dropped_{reason}": count for reason, count in drops.items()},
         **{f"link_{kind}": count for kind, count in events.items()},
         **_identity(settings),
@@ -73,23 +91,3 @@ def failed_row(settings: Settings, error: str, /, **rest: Any) -> Row:
 def _identity(settings: Settings) -> Row:
     """What it takes to run the point again, and a name for that."""
     return {"key": settings.key, "settings": json.dumps(settings.model_dump(mode="json"))}
-
-
-def provenance() -> Row:
-    """The program and the machine."""
-    return {**machine(), "commit": _commit()}
-
-
-def _commit() -> str | None:
-    """Of this program, with a + behind if files differ from it; None: not known."""
-    try:
-        described = subprocess.run(
-            ["git", "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*"],
-            cwd=Path(__file__).parent,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    except OSError:
-        return None
-    return described.stdout.strip() or None

@@ -26,17 +26,18 @@ def table(runs: Sequence[Run]) -> Table:
     ):
         result.add_column(heading, justify="right")
     for run in runs:
-        outside = f"\n[bold red]{run.violations} outside[/]" if run.violations else ""
-        judged = run.accuracy is not None and run.reference_accuracy is not None
+        measured = run.measured
+        outside = f"\n[bold red]{measured.violations} outside[/]" if measured.violations else ""
+        judged = measured.accuracy is not None and run.reference_accuracy is not None
         result.add_row(
             run.name,
-            run.algorithm,
-            f"{run.loss:.1%}",
-            f"{run.seconds.median * 1e3:.1f}\n{run.seconds.p95 * 1e3:.1f}",
-            f"{run.goodput_bits_per_second / 1e6:.1f}",
-            f"{run.wire_bytes_per_worker / 1e3:,.0f}",
-            f"{run.retransmissions:,}",
-            f"{run.max_abs_error:.1e}\n{run.error_bound:.1e}{outside}",
-            f"{run.accuracy:.1%}\n{run.reference_accuracy:.1%}" if judged else "",
+            run.settings.algorithm,
+            f"{run.settings.links.loss:.1%}",
+            f"{measured.median * 1e3:.1f}\n{measured.p95 * 1e3:.1f}",
+            f"{measured.goodput_bits_per_second / 1e6:.1f}",
+            f"{measured.wire_bytes_per_worker / 1e3:,.0f}",
+            f"{measured.retransmissions:,}",
+            f"{measured.max_abs_error:.1e}\n{measured.error_bound:.1e}{outside}",
+            f"{measured.accuracy:.1%}\n{run.reference_accuracy:.1%}" if judged else "",
         )
     return result

@@ -172,6 +172,10 @@ class Settings(Table):
     window: Annotated[
         int | None, Field(ge=1, le=SLOTS, description="packets in flight from one to another")
     ] = None
+    segments: Annotated[
+        int | None,
+        Field(ge=1, le=62, description="datagrams in a frame, live, UDP; left out, what suits links"),
+    ] = None
     values: Annotated[Literal[64, 256], Field(description="in a packet, in-network")] = 256
     checksums: Annotated[
         bool, Field(description="UDP's, in-network, live; without, each datagram is a frame of its own")
@@ -201,6 +205,12 @@ class Settings(Table):
         """The workers' hosts, by rank."""
         count = self.workers or len(self.network.hosts)
         return self.hosts or place(self.network, self.placement, count, self.seed)
+
+    @property
+    def host_link(self) -> Link:
+        """The first worker's; the others' are taken to be like it."""
+        (link,) = self.network.links_of(self.members[0])
+        return link
 
     @property
     def elements(self) -> int | None:
@@ -260,6 +270,8 @@ class Settings(Table):
             yield "training: is live only; set world = 'live', or size in its place"
         if not self.checksums:
             yield "checksums: is live only; leave it out, or set world = 'live'"
+        if self.segments is not None:
+            yield "segments: is live only; leave it out, or set world = 'live'"
         if not self.topology.offload:
             yield "topology.offload: is live only; leave it out, or set world = 'live'"
         if self.transport == "tcp":

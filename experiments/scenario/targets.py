@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
-from experiments.live.work import Pace, Vectors
+from experiments.live.work import Pace
+from experiments.scenario.settings import Settings
 from experiments.scenario.tools import BMV2, Engine
-from experiments.training.sgd import TrainingConfig
 from topologies.processes import Bmv2, P4Switch, SwitchLauncher
 
 _FAST_LINK = 1_000_000_000
@@ -15,16 +15,13 @@ _FAST_LINK = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A kind of switch: its process, how workers send to it, and work of a size that it does in a minute or two.
+    """A kind of switch: its process, and how workers send to it.
 
     rate: of links on which the packets' bytes, and not the switch, set the time; bits a second.
     """
 
-    engine: Engine
     launcher: SwitchLauncher
     rate: int
-    training: TrainingConfig
-    vector: Vectors
     on_slow_links: Pace
     on_fast_links: Pace
     on_unlimited_links: Pace
@@ -34,6 +31,16 @@ class Target:
         if rate is None:
             return self.on_unlimited_links
         return self.on_fast_links if rate >= _FAST_LINK else self.on_slow_links
+
+    def pace_of(self, settings: Settings) -> Pace:
+        """How a point's workers send: what suits its links, but for what it says itself."""
+        given = settings.recovery.model_dump() | {
+            "window": settings.window,
+            "segments": settings.segments,
+            "checksums": settings.checksums,
+        }
+        said = {name: value for name, value in given.items() if value is not None}
+        return replace(self.pace(settings.host_link.rate_bits_per_second), **said)
 
 
 def target(engine: Engine) -> Target:
@@ -51,11 +58,8 @@ def target(engine: Engine) -> Target:
             # so that a round trip varies by tenths of a second.
             pace = Pace(window=16, segments=1, offload=False, initial_rto=0.5, min_rto=0.1)
             return Target(
-                engine,
                 Bmv2(BMV2.find()),
                 rate=400_000,
-                training=TrainingConfig(epochs=6, hidden=64),
-                vector=Vectors(elements=50_000, repetitions=3),
                 on_slow_links=pace,
                 on_fast_links=pace,
                 on_unlimited_links=pace,
@@ -64,11 +68,8 @@ def target(engine: Engine) -> Target:
 
 
 EMBEDDED = Target(
-    "embedded",
     P4Switch(),
     rate=100_000_000,
-    training=TrainingConfig(),
-    vector=Vectors(elements=1_000_000, repetitions=5),
     # A frame of many segments saves time of the processor but waits at each hop until all of it has come: on slow
     # links few are better.
     on_slow_links=Pace(window=128, segments=32),

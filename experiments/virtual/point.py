@@ -9,7 +9,7 @@ import numpy as np
 
 from controller.telemetry import Reason
 from experiments.models.prediction import predicted_seconds
-from experiments.results.checking import Errors, Promise, float32_sum_bound, quantized_sum_bound
+from experiments.results.checking import Errors, Promise, error_bound
 from experiments.results.measured import Measured
 from experiments.results.recording import Vector
 from experiments.scenario.settings import Settings
@@ -49,10 +49,12 @@ def run_virtual(settings: Settings, switch: Engine) -> Measured:
     assert settings.elements is not None
     assert settings.size is not None
     workers = len(settings.members)
+    window = settings.window or WINDOW
+    bound = error_bound(settings.algorithm, settings.values, window)
     barrier = [np.zeros(1, np.float32) for _ in range(workers)]
     inputs, promises = [], []
     for vectors in _vectors(settings.seed, workers, settings.elements, settings.repetitions):
-        promises.append(_promise(settings, vectors))
+        promises.append(Promise.of(vectors, bound))
         inputs += [[x.copy() for x in barrier], vectors]
     cluster = Cluster(cluster_spec(settings), switch, inputs, in_place=True)
     if not cluster.run(LIMIT):
@@ -78,7 +80,7 @@ def run_virtual(settings: Settings, switch: Engine) -> Measured:
         violations=errors.violations,
         max_abs_error=errors.largest,
         error_bound=errors.bound,
-        closed_form_seconds=predicted_seconds(settings, settings.size, settings.window or WINDOW),
+        closed_form_seconds=predicted_seconds(settings, settings.size, window),
         packet_hops=network.hops,
     )
 
@@ -108,10 +110,3 @@ def _vectors(seed: int, workers: int, elements: int, repetitions: int) -> Iterat
     draws = [np.random.default_rng((seed, rank)) for rank in range(workers)]
     for _ in range(repetitions):
         yield [draw.standard_normal(elements, dtype=np.float32) for draw in draws]
-
-
-def _promise(settings: Settings, vectors: list[Vector]) -> Promise:
-    if settings.algorithm == "in-network":
-        window = settings.window or WINDOW
-        return Promise.of(vectors, lambda inputs: quantized_sum_bound(inputs, settings.values, window))
-    return Promise.of(vectors, float32_sum_bound)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fanin.failing import failing, failure
 from topologies.sandbox import SandboxError, enter
 
 if TYPE_CHECKING:
@@ -55,10 +56,8 @@ def switch(
     ),
 ) -> None:
     """The switch beside a bare loop in C, beside BMv2 where that is installed, and against its goals: two minutes."""
-    try:
+    with failing("bench switch", SandboxError):
         enter()
-    except SandboxError as error:
-        raise typer.Exit(_fail("switch", error)) from None
 
     from experiments.bench.switch.bench import Effort, Outcome, write
     from experiments.bench.switch.bench import bench as bench_switch
@@ -79,12 +78,8 @@ def switch(
 
     console.print("packets a second, beside a rival's, the ratio and its goal, processor time", style="bold")
     load = os.getloadavg()
-    try:
+    with failing("bench switch", BenchError, KeyboardInterrupt):
         outcomes, skipped = bench_switch(Effort(), show)
-    except BenchError as error:
-        raise typer.Exit(_fail("switch", error)) from None
-    except KeyboardInterrupt:
-        raise typer.Exit(_fail("switch", "interrupted; nothing is left behind")) from None
     for line in skipped:
         console.print(f"not run: {line}", highlight=False, soft_wrap=True)
     console.print(f"{write(outcomes, skipped, load, results)}", highlight=False, soft_wrap=True)
@@ -134,10 +129,8 @@ def allreduce(
 ) -> None:
     """All-reduce in the network, by ring over TCP and by Gloo, on the same hosts and links, round by round."""
     counts, lengths = _workers(workers), _sizes(sizes)
-    try:
+    with failing("bench allreduce", SandboxError):
         enter()
-    except SandboxError as error:
-        raise typer.Exit(_fail("allreduce", error)) from None
 
     from controller.errors import ControllerError
     from experiments.bench.allreduce import BenchError, find_torch, write
@@ -156,23 +149,16 @@ def allreduce(
         console.print(_row(case), highlight=False)
         console.print(_where(case), highlight=False, style="dim")
 
-    try:
+    with failing("bench allreduce", BenchError, status=2):
         python = find_torch(gloo_python)
-    except BenchError as error:
-        _fail("allreduce", error)
-        raise typer.Exit(2) from None
-    try:
+    with failing("bench allreduce", BenchError, NetworkError, ControllerError, KeyboardInterrupt):
         if python is None:
             console.print("Gloo is not installed here: name a Python that has torch with --gloo-python")
         cases = bench_allreduce(counts, lengths, python, show, plain=plain_frames)
-    except (BenchError, NetworkError, ControllerError) as error:
-        raise typer.Exit(_fail("allreduce", error)) from None
-    except KeyboardInterrupt:
-        raise typer.Exit(_fail("allreduce", "interrupted; nothing is left behind")) from None
     write(cases, python is not None, results)
     console.print(f"{results}/allreduce.json")
     if wrong := sum(one.wrong for case in cases for one in case.measured.values()):
-        raise typer.Exit(_fail("allreduce", f"{wrong} elements of sums lie outside their bound"))
+        raise failure("bench allreduce", f"{wrong} elements of sums lie outside their bound")
 
 
 def _row(case: Case) -> str:
@@ -196,8 +182,3 @@ def _where(case: Case) -> str:
         f"        a worker's time: {parts}; processor, ms: workers {ours.user * 1e3:.2f} and "
         f"{ours.system * 1e3:.2f} in the kernel, switches {split.switches * 1e3:.2f}; limit: {split.limit}"
     )
-
-
-def _fail(verb: str, message: object) -> int:
-    typer.echo(f"fanin bench {verb}: {message}", err=True)
-    return 1

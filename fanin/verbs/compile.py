@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from fanin.failing import failing, failure
 from p4compiler import CompileError, compile_file
 from p4switch.bmv2json.program import ProgramError
 from p4switch.bmv2json.reader import read_program
@@ -46,15 +47,11 @@ def compile_program(
         p4info or Path(program.name).with_suffix(".p4info.txtpb"): compiled.p4info_text(),
     }
     if c is not None:
-        try:
+        with failing("compile", ProgramError):
             files[c] = translate(read_program(config.encode()))
-        except ProgramError as error:
-            typer.echo(f"fanin compile: {error}", err=True)
-            raise typer.Exit(1) from None
     for path, text in files.items():
         try:
             path.write_text(text)
         except OSError as error:
-            typer.echo(f"fanin compile: {path} cannot be written: {error.strerror}", err=True)
-            raise typer.Exit(1) from None
+            raise failure("compile", f"{path} cannot be written: {error.strerror}") from None
         typer.echo(f"wrote {path}")

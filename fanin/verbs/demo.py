@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from experiments.scenario.tools import ToolError
+from fanin.failing import failing, failure
 from fanin.options import (
     Captures,
     Leaves,
@@ -20,7 +21,7 @@ from fanin.options import (
     hosts_per_leaf,
 )
 from topologies.errors import NetworkError
-from topologies.model import TopologyError, leaf_spine
+from topologies.model import TopologyError
 from topologies.sandbox import SandboxError, enter
 
 if TYPE_CHECKING:
@@ -43,44 +44,34 @@ def demo(
 ) -> None:
     """Train a model with its gradients added up in emulated switches, and hold it against ring all-reduce."""
     in_each = hosts_per_leaf(workers, leaves)
-    try:
+    with failing("demo", SandboxError):
         enter()
-    except SandboxError as error:
-        raise typer.Exit(_fail(error)) from None
 
     # Not above: what precedes enter() runs twice, and these take a second to import.
     from controller.errors import ControllerError
-    from experiments.demo import run_demo
+    from experiments.demo import demo_points, run_demo
     from experiments.live.crew import RunError
     from experiments.scenario.compilers import PROGRAM, compile_program
+    from experiments.scenario.settings import LeafSpine, TopologySettings
     from experiments.scenario.targets import target
     from fanin.progress import ProgressObserver, console
     from p4compiler import CompileError
 
-    try:
-        on = target(switch)
-        link_rate = on.rate if rate is None else round(rate * 1e6)
-        topology = leaf_spine(spines, leaves, in_each, rate=link_rate, offload=offload)
+    errors = (TopologyError, ToolError, CompileError, RunError, NetworkError, ControllerError)
+    with failing("demo", *errors, KeyboardInterrupt):
+        link_rate = target(switch).rate if rate is None else round(rate * 1e6)
+        shape = LeafSpine(spines=spines, leaves=leaves, hosts_per_leaf=in_each, rate=link_rate)
+        shape.build(offload)  # names what cannot be as the options are called
+        points = demo_points(TopologySettings(leaf_spine=shape, offload=offload), loss, switch, compiler)
         with ProgressObserver() as observer:
             observer.stage(f"compiling p4src/{PROGRAM.name}")
             program = compile_program(PROGRAM, compiler)
-            measured = run_demo(topology, program, loss, results / "logs", observer, on, captures=pcap)
-    except (
-        TopologyError,
-        ToolError,
-        CompileError,
-        RunError,
-        NetworkError,
-        ControllerError,
-    ) as error:
-        raise typer.Exit(_fail(error)) from None
-    except KeyboardInterrupt:
-        raise typer.Exit(_fail("interrupted; nothing is left behind")) from None
+            measured = run_demo(points, program, results / "logs", observer, pcap)
     measured.write(results)
     show(measured)
     if measured.violations:
-        names = ", ".join(f"{run.name} {run.algorithm}" for run in measured.violations)
-        raise typer.Exit(_fail(f"sums outside their bound: {names}"))
+        names = ", ".join(f"{run.name} {run.settings.algorithm}" for run in measured.violations)
+        raise failure("demo", f"sums outside their bound: {names}")
     console.print(f"Every sum within its bound. Results and figures: {results}/")
 
 
@@ -90,15 +81,10 @@ def show(measured: Demo) -> None:
     from fanin.progress import console
 
     in_network, ring = measured.vectors
-    ratio = in_network.seconds.median / ring.seconds.median
-    n = ring.workers
+    ratio = in_network.measured.median / ring.measured.median
+    n = len(ring.settings.members)
     console.print(table(measured.runs))
     console.print(
         f"{ring.name} on these links: in-network takes {ratio:.2f} of ring's time with {n} workers; "
         f"the bytes alone say {n / (2 * (n - 1)):.2f} (ring moves 2(n-1)/n of the vector each way)."
     )
-
-
-def _fail(message: object) -> int:
-    typer.echo(f"fanin demo: {message}", err=True)
-    return 1

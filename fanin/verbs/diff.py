@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fanin.failing import failing, failure
 from topologies.sandbox import SandboxError, enter
 
 if TYPE_CHECKING:
@@ -40,11 +41,8 @@ def diff(
     Packets out, their ports, and counters are compared. The exit status is 1 if a pair differs or fails, 2 if there
     are not two to compare, else 0: tools that are not here are listed. FANIN_BMV2 and FANIN_P4C name them elsewhere.
     """
-    try:
+    with failing("diff", SandboxError, status=2):
         enter()  # BMv2's ports on loopback are then nobody else's
-    except SandboxError as error:
-        typer.echo(f"fanin diff: {error}", err=True)
-        raise typer.Exit(2) from None
 
     from experiments.differential.compare import compare, compile_both
     from experiments.differential.entries import random_entries, read_entries
@@ -58,16 +56,13 @@ def diff(
         typer.echo("\n".join(str(said) for said in compiled.values()), err=True)
         raise typer.Exit(2)
     rng = random.Random(seed)
-    try:
+    with failing("diff", ValueError, OSError, status=2):
         held = read_entries(entries) if entries else random_entries(usable.p4info, rng)
         if packets:
             sent = read_packets(packets, port)
         else:
             source = PacketSource(json.loads(usable.device_config), held, rng)
             sent = [source.packet() for _ in range(count)]
-    except (ValueError, OSError) as error:
-        typer.echo(f"fanin diff: {error}", err=True)
-        raise typer.Exit(2) from None
 
     typer.echo(f"{len(held.entries)} table entries, {len(held.groups)} multicast groups, {len(sent)} packets")
     verdicts = []
@@ -78,8 +73,7 @@ def diff(
     if failed or any(verdict.difference for verdict in verdicts):
         raise typer.Exit(1)
     if sum(verdict.outcome is not None for verdict in verdicts) < 2:
-        typer.echo("fanin diff: nothing was compared: fewer than two pairs can run here", err=True)
-        raise typer.Exit(2)
+        raise failure("diff", "nothing was compared: fewer than two pairs can run here", 2)
 
 
 def show(verdict: Verdict) -> None:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
+from fanin.failing import failing
+
 if TYPE_CHECKING:
     from p4switch.fuzz.campaign import Fuzzed
 
@@ -29,7 +31,10 @@ def fuzz(
     def show(so_far: Fuzzed) -> None:
         progress.update(task, description=f"{so_far.cases} programs")
 
-    try:
+    with (
+        failing("fuzz", campaign.NoSanitizersError, status=2),
+        failing("fuzz", KeyboardInterrupt),
+    ):
         if repeat is not None:
             said = campaign.repeat(repeat)
             console.print(said or "It passes.", markup=False)
@@ -38,12 +43,6 @@ def fuzz(
             task = progress.add_task("0 programs")
             jobs = os.cpu_count() or 1
             done = campaign.fuzz(first_seed, None, 60 * minutes, jobs, results, show)
-    except campaign.NoSanitizersError as error:
-        typer.echo(f"fanin fuzz: {error}", err=True)
-        raise typer.Exit(2) from None
-    except KeyboardInterrupt:
-        typer.echo("fanin fuzz: interrupted; nothing is left behind", err=True)
-        raise typer.Exit(1) from None
     console.print(f"{done.cases} programs, of which the switch took {done.taken}")
     if done.failed is not None:
         seed, said = done.failed

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from fanin.failing import failing
 from fanin.verbs.shell import Run
 from topologies.errors import NetworkError
 from topologies.running import RunningNetwork, find_network
@@ -45,7 +46,7 @@ def link(
     Properties: rate, delay, jitter, queue_bytes, ecn_bytes, loss, corruption, duplication, reordering,
     displacement, burst=BEGIN/END/LOSS, overhead, seed. They take effect at once.
     """
-    try:
+    with failing("link", NetworkError, status=2):
         given = _given(changes or [], clear)
         network = find_network(node, run)
         ways = list(_ways(network, node, other, one_way))
@@ -56,9 +57,6 @@ def link(
                 place = {"port": way.port, "direction": way.direction}
                 _call(network, way.switch, "SetLink", place | {"properties": given})
         ports = {switch: _call(network, switch, "Links", {}) for switch in {way.switch for way in ways}}
-    except NetworkError as error:
-        typer.echo(f"fanin link: {error}", err=True)
-        raise typer.Exit(2) from None
     found = []
     for way in ways:
         [port] = [port for port in ports[way.switch]["ports"] if port["port"] == way.port]

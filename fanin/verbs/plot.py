@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fanin.points import fail
+from fanin.failing import complain, failure
 
 
 def plot(
@@ -42,14 +42,11 @@ def plot(
         rows = select(read_rows(results), {name: values.split(",") for name, values in conditions.items()})
         draw(series(rows, wanted), wanted, path)
     except ValidationError:
-        raise typer.Exit(fail("plot", f"--log {log}: is x, y or x,y", 2)) from None
+        raise failure("plot", f"--log {log}: is x, y or x,y", 2) from None
     except (PlotError, ResultsError) as error:
-        raise typer.Exit(fail("plot", error, 2)) from None
+        raise failure("plot", error, 2) from None
     if names := mixed(rows, wanted):
-        typer.echo(
-            f"fanin plot: points mix rows that differ in {', '.join(names)}: --by or --where",
-            err=True,
-        )
+        complain("plot", f"points mix rows that differ in {', '.join(names)}: --by or --where")
     typer.echo(path)
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from fanin import shell_environment
+from fanin.failing import failing
 from topologies.errors import NetworkError
 from topologies.running import JOB_SERVICE, find_network
 
@@ -27,7 +28,7 @@ def shell(
     run: Run = None,
 ) -> None:
     """Open p4runtime-shell on a running switch, with the P4Info of its program."""
-    try:
+    with failing("shell", NetworkError, shell_environment.SetUpError):
         network = find_network(switch, run)
         if switch not in network.switches:
             raise NetworkError(f"{switch} is a host; for a command on it: fanin exec {switch} COMMAND")
@@ -43,9 +44,6 @@ def shell(
             *("--election-id", f"0,{election}"),
         ]
         command = network.inside(argv)
-    except (NetworkError, shell_environment.SetUpError) as error:
-        typer.echo(f"fanin shell: {error}", err=True)
-        raise typer.Exit(1) from None
     _become(command)
 
 
@@ -60,13 +58,10 @@ def execute(
     """
     from workers.membership import HOST, SERVICE  # which imports numpy
 
-    try:
+    with failing("exec", NetworkError):
         network = find_network(node, run)
         argv = network.inside(command, node if node in network.hosts else None)
         os.environ |= {HOST: node, SERVICE: str(network.run.folder / JOB_SERVICE)}
-    except NetworkError as error:
-        typer.echo(f"fanin exec: {error}", err=True)
-        raise typer.Exit(1) from None
     _become(argv)
 
 

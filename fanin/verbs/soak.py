@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from fanin.failing import failing
+
 if TYPE_CHECKING:
     from experiments.soak.campaign import Soak
 
@@ -36,11 +38,8 @@ def soak(
             failed = f"{len(so_far.failures)} failed" if so_far.failures else ""
             progress.update(task, completed=so_far.scenarios, failed=failed)
 
-        try:
+        with failing("soak", KeyboardInterrupt):
             done = run_soak(first_seed, seeds, show)
-        except KeyboardInterrupt:
-            typer.echo("fanin soak: interrupted; nothing is left behind", err=True)
-            raise typer.Exit(1) from None
     done.write(results)
     faults = ", ".join(f"{count} {kind}" for kind, count in done.faults.most_common())
     console.print(

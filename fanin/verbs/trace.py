@@ -6,12 +6,14 @@ import json
 import subprocess
 from collections.abc import Generator
 from contextlib import closing, suppress
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from fanin.failing import complain, failing, failure
 from fanin.verbs.shell import Run
 from topologies.errors import NetworkError
 from topologies.running import find_network
@@ -71,9 +73,7 @@ def trace(
             typer.echo(line)
 
 
-def _refused(message: object) -> typer.Exit:
-    typer.echo(f"fanin trace: {message}", err=True)
-    return typer.Exit(2)
+_refused = partial(failure, "trace", status=2)
 
 
 def _of_program(
@@ -101,7 +101,7 @@ def _of_program(
         sent = [(port, bytes.fromhex(text)) for text in packets]
     except ValueError as error:
         raise _refused(f"--packet takes hexadecimal digits: {error}") from None
-    try:
+    with failing("trace", CompileError, ProgramError, ToolchainError, ValueError, status=2):
         if pcap is not None:
             sent += read_packets(pcap, port)
         if program.suffix == ".p4":
@@ -110,18 +110,14 @@ def _of_program(
             config = program.read_bytes()
         for found in traces(config, read_entries(entries) if entries else Entries(), sent, conditions):
             yield json.dumps(found.document()) if as_json else as_text(found, verbose=verbose)
-    except (CompileError, ProgramError, ToolchainError, ValueError) as error:
-        raise _refused(error) from None
 
 
 def _of_switch(
     switch: str, run: int | None, conditions: str, *, as_json: bool, verbose: bool
 ) -> Generator[str, None, None]:
     request = {"filter": conditions, "json": as_json, "verbose": verbose}
-    try:
+    with failing("trace", NetworkError, status=2):
         command = find_network(switch, run).management(switch, "Trace", request)
-    except NetworkError as error:
-        raise _refused(error) from None
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as client:
         assert client.stdout is not None
         assert client.stderr is not None
@@ -129,9 +125,7 @@ def _of_switch(
             for line in client.stdout:
                 message = json.loads(line)
                 if "lost" in message:
-                    typer.echo(
-                        f"fanin trace: {message['lost']} packets more, for which there was no room", err=True
-                    )
+                    complain("trace", f"{message['lost']} packets more, for which there was no room")
                 else:
                     yield message["trace"]
             if said := client.stderr.read().strip():

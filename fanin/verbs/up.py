@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from experiments.scenario.tools import ToolError
+from fanin.failing import complain, failing
 from fanin.options import (
     Captures,
     Leaves,
@@ -54,10 +57,8 @@ def up(
     command on a host. Python programs on the hosts that call `workers.join()` form a job and get a lease.
     """
     in_each = hosts_per_leaf(workers, leaves)
-    try:
+    with failing("up", SandboxError):
         enter()
-    except SandboxError as error:
-        raise typer.Exit(_fail(error)) from None
 
     # Not above: what precedes enter() runs twice, and these take a second to import.
     from controller.errors import ControllerError
@@ -67,7 +68,8 @@ def up(
     from p4compiler import CompileError
     from topologies.mininet_net import MininetNetwork
 
-    try:
+    errors = (TopologyError, ToolError, CompileError, NetworkError, ControllerError)
+    with failing("up", *errors), suppress(KeyboardInterrupt):
         on = target(switch)
         link_rate = on.rate if rate is None else round(rate * 1e6)
         topology = leaf_spine(spines, leaves, in_each, rate=link_rate, offload=offload)
@@ -80,10 +82,7 @@ def up(
         ):
             status.stop()
             asyncio.run(_keep_up(network, program.p4info, program.device_config, on))
-    except (TopologyError, ToolError, CompileError, NetworkError, ControllerError) as error:
-        raise typer.Exit(_fail(error)) from None
-    except KeyboardInterrupt:
-        typer.echo("The network is down; nothing is left behind.")
+    typer.echo("The network is down; nothing is left behind.")
 
 
 async def _keep_up(network: MininetNetwork, p4info: P4Info, device_config: bytes, on: Target) -> None:
@@ -99,16 +98,14 @@ async def _keep_up(network: MininetNetwork, p4info: P4Info, device_config: bytes
     ledger = Ledger(folder / "leases.json")
     async with Controller(topology, p4info, device_config, ledger, network.patience) as controller:
         jobs = NetworkJobs(controller, topology, on.pace(rate))
-        service = JobService([host.name for host in topology.ranked_hosts], jobs.grant, _complain)
+        service = JobService(
+            [host.name for host in topology.ranked_hosts], jobs.grant, partial(complain, "up")
+        )
         async with service.serve(folder / JOB_SERVICE):
             _show(topology)
             while True:
                 network.check()
                 await asyncio.sleep(_LOOK_SECONDS)
-
-
-def _complain(message: str) -> None:
-    typer.echo(f"fanin up: {message}", err=True)
 
 
 def _show(topology: Topology) -> None:
@@ -143,8 +140,3 @@ def _show(topology: Topology) -> None:
 def _peers(topology: Topology, switch: str) -> Iterator[tuple[int, str]]:
     for link in topology.links_of(switch):
         yield link.end(switch).port, link.b.node if link.a.node == switch else link.a.node
-
-
-def _fail(message: object) -> int:
-    _complain(str(message))
-    return 1

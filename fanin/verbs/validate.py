@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fanin.failing import failing, failure
 from topologies.errors import NetworkError
 from topologies.sandbox import SandboxError, enter
 
@@ -18,10 +19,8 @@ def validate(
     results: Annotated[Path, typer.Option(help="where the results go")] = Path("results/validation"),
 ) -> None:
     """All-reduce 0.8 MB with 2 to 8 workers live and in virtual time, and compare times, packets and bytes."""
-    try:
+    with failing("validate", SandboxError):
         enter()
-    except SandboxError as error:
-        raise typer.Exit(_fail(error)) from None
 
     # Not above: what precedes enter() runs twice, and these take a second to import.
     from rich.table import Table
@@ -30,36 +29,33 @@ def validate(
     from experiments.live.crew import RunError
     from experiments.models.validation import compare, write
     from experiments.scenario.compilers import PROGRAM, compile_program
-    from experiments.virtual.fabric import load_switch
     from fanin.progress import console
     from p4compiler import CompileError
 
     columns = ("network", "workers", "loss", "live", "virtual", "by", "formula", "packets", "bytes", "")
     table = Table(*columns, box=None)  # without lines it fits 80 columns
 
-    def show(point: Comparison) -> None:
-        live, virtual = point.live, point.virtual
+    def show(one: Comparison) -> None:
+        settings, live, virtual = one.point.live, one.live, one.virtual
+        assert virtual.closed_form_seconds is not None
         table.add_row(
-            point.topology.removeprefix("leaf-spine-"),
-            str(point.workers),
-            f"{point.loss:.1%}" if point.loss else "",
-            f"{live.seconds * 1e3:.1f}",
-            f"{virtual.seconds * 1e3:.1f}",
-            f"{point.deviation:+.1%}",
-            f"{point.closed_form * 1e3:.1f}",
-            _compared(live.wire_packets, virtual.wire_packets),
-            _compared(live.wire_bytes, virtual.wire_bytes),
-            "" if point.agrees else "DIFFER",
+            settings.network.name.removeprefix("leaf-spine-"),
+            str(len(settings.members)),
+            f"{settings.links.loss:.1%}" if settings.links.loss else "",
+            f"{live.median * 1e3:.1f}",
+            f"{virtual.median * 1e3:.1f}",
+            f"{one.deviation:+.1%}",
+            f"{virtual.closed_form_seconds * 1e3:.1f}",
+            _compared(live.packets_per_worker, virtual.packets_per_worker),
+            _compared(live.wire_bytes_per_worker, virtual.wire_bytes_per_worker),
+            "" if one.agrees else "DIFFER",
         )
-        console.print(f"[dim]{point.topology} …[/]")
+        console.print(f"[dim]{settings.network.name} …[/]")
 
-    try:
+    errors = (CompileError, RunError, NetworkError, ControllerError)
+    with failing("validate", *errors, KeyboardInterrupt):
         program = compile_program(PROGRAM, "embedded")
-        points = compare(program, load_switch(), results / "logs", show)
-    except (CompileError, RunError, NetworkError, ControllerError) as error:
-        raise typer.Exit(_fail(error)) from None
-    except KeyboardInterrupt:
-        raise typer.Exit(_fail("interrupted; nothing is left behind")) from None
+        points = compare(program, results / "logs", show)
     write(points, results)
     console.print(table)
     console.print(
@@ -67,13 +63,8 @@ def validate(
         "Packets and bytes of a worker, sent and received; where they differ, virtual from live.[/]"
     )
     if not all(point.agrees for point in points):
-        raise typer.Exit(_fail("the worlds do not agree everywhere"))
+        raise failure("validate", "the worlds do not agree everywhere")
 
 
 def _compared(live: float, virtual: float) -> str:
     return f"{live:,.0f}" if live == virtual else f"{virtual / live - 1:+.2%}"
-
-
-def _fail(message: object) -> int:
-    typer.echo(f"fanin validate: {message}", err=True)
-    return 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,12 +11,13 @@ import experiments.demo
 import fanin.verbs.demo
 from experiments.demo import Demo
 from experiments.live.crew import RunError
+from experiments.results.files import read_rows
 from experiments.results.summary import Run
 from fanin.cli import app
-from tests.experiments.results.test_results import BARE, CURVE, RING, RUN
+from tests.experiments.results.test_results import BARE, CURVE, RING, RUN, run
 from tests.fanin.conftest import Fanin
 
-RUNS = [RUN, RING, BARE, replace(BARE, algorithm="ring")]
+RUNS = [RUN, RING, BARE, run(size="4 MB", algorithm="ring")]
 
 
 @pytest.fixture
@@ -38,14 +38,15 @@ def demo(*arguments: str | Path) -> tuple[int, str]:
 def test_all_is_well_if_every_sum_is_within_its_bound(tmp_path: Path) -> None:
     status, output = demo("--results", tmp_path)
     assert status == 0
-    assert "in-network takes 1.00 of ring's time" in " ".join(output.split())
+    assert "in-network takes 0.60 of ring's time" in " ".join(output.split())
     assert (tmp_path / "summary.json").exists()
+    assert [row["algorithm"] for row in read_rows(tmp_path)] == ["in-network", "ring"] * 2
 
 
 def test_a_sum_outside_its_bound_fails_the_demo_after_the_results_are_written(
     measured: list[Run], tmp_path: Path
 ) -> None:
-    measured[0] = replace(RUN, violations=1)
+    measured[0] = run(violations=1)
     status, output = demo("--results", tmp_path)
     assert status == 1
     assert "sums outside their bound: training in-network" in output

@@ -20,7 +20,7 @@ from experiments.bench.switch.loading import loading_seconds
 from experiments.bench.switch.p4runtime import running
 from experiments.bench.switch.rates import Contender, Rate, Received, compare, delivered, started
 from experiments.bench.switch.tables import ROUTES, TABLE, Routes
-from experiments.results.summary import machine
+from experiments.results.provenance import machine
 from experiments.scenario.compilers import PROGRAM
 from experiments.scenario.tools import BMV2, ToolMissingError
 from experiments.virtual.fabric import load_switch

@@ -13,7 +13,7 @@ from experiments.bench.switch.errors import BenchError
 _LOAD = """
 import sys, time
 from pathlib import Path
-from p4switch.engine import Engine
+from p4switch.engine.engine import Engine
 began = time.perf_counter()
 engine = Engine.load(Path(sys.argv[1]).read_bytes())
 engine.start({1: sys.argv[2]})

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +17,14 @@ from typer.testing import CliRunner
 from experiments.bench import allreduce
 from experiments.bench.allreduce import (
     BenchError,
+    Group,
     Network,
     find_torch,
     networks,
     repetitions,
     write,
 )
-from experiments.bench.allreduce_worker import PERIOD, SHIFT, STEP, Inputs, Order, Report, execute
+from experiments.bench.allreduce_worker import PERIOD, SHIFT, STEP, Inputs, Join, Order, Report, execute
 from experiments.results.checking import float32_sum_bound, quantized_sum_bound
 from fanin.cli import app
 from workers.collective import Statistics
@@ -160,3 +163,33 @@ def test_a_size_or_number_that_cannot_be_is_refused(options: list[str], message:
     result = CliRunner().invoke(app, ["bench", "allreduce", *options])
     assert result.exit_code == 2
     assert message in result.output
+
+
+def ask(folder: Path, script: str) -> None:
+    """Asks a group of one worker, which is this shell script."""
+    worker = folder / "worker"
+    worker.write_text(f"#!/bin/sh\n{script}\n")
+    worker.chmod(0o755)
+
+    def start(_rank: int, argv: Sequence[str], options: dict[str, Any]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(argv, **options)
+
+    async def ask() -> None:
+        group = Group([Join("gloo", 0, ("127.0.0.1",), 1, "lo")], start, worker, folder)
+        try:
+            await group.ask([{}])
+        finally:
+            group.close()
+
+    asyncio.run(ask())
+
+
+def test_a_worker_that_ends_is_named_with_its_last_words(tmp_path: Path) -> None:
+    with pytest.raises(BenchError, match="gloo-0: exit status 3: no torch here"):
+        ask(tmp_path, "echo no torch here >&2; exit 3")
+
+
+def test_a_group_that_says_nothing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allreduce, "SILENCE", 0.1)
+    with pytest.raises(BenchError, match="gloo: its group has said nothing"):
+        ask(tmp_path, "exec sleep 1000")

@@ -18,27 +18,25 @@ from topologies.model import leaf_spine
 
 SWITCH = leaf_spine(0, 1, 2).leaves[0]
 SCRIPT = """
-from dataclasses import asdict, replace
+from dataclasses import asdict
 import json, pathlib, sys
 from topologies.sandbox import enter
 enter()
 from experiments.scenario.compilers import PROGRAM, compile_program
-from experiments.demo import run_demo
-from experiments.scenario.targets import target
-from experiments.training.sgd import TrainingConfig
-from experiments.live.work import Vectors
-from topologies.model import leaf_spine
+from experiments.demo import Work, demo_points, run_demo
+from experiments.scenario.settings import LeafSpine, TopologySettings, Training
 
 class Quiet:
     def stage(self, text): pass
     def awaits(self, who): pass
-    def run(self, spec, steps): return lambda step, awaited: None
+    def run(self, settings, steps): return lambda step, awaited: None
 
-on = replace(target("bmv2"), training=TrainingConfig(epochs=1, hidden=16), vector=Vectors(4000, 2))
-network = leaf_spine(1, 2, 2, rate=4_000_000)
-program = compile_program(PROGRAM, sys.argv[2])
-demo = run_demo(network, program, 0.02, pathlib.Path(sys.argv[1]), Quiet(), on)
-print(json.dumps([asdict(run) for run in demo.runs]))
+network = TopologySettings(leaf_spine=LeafSpine(spines=1, leaves=2, hosts_per_leaf=2, rate=4_000_000))
+work = Work(Training(epochs=1, hidden=16), 4000, 2)
+points = demo_points(network, 0.02, "bmv2", sys.argv[2], work)
+demo = run_demo(points, compile_program(PROGRAM, sys.argv[2]), pathlib.Path(sys.argv[1]), Quiet())
+curves = [run.measured.curve for run in demo.runs]
+print(json.dumps([run.columns | {"curve": c and asdict(c)} for run, c in zip(demo.runs, curves)]))
 """
 
 

@@ -18,26 +18,21 @@ import json, pathlib, sys
 from topologies.sandbox import enter
 enter()
 from experiments.scenario.compilers import PROGRAM, compile_program
-from experiments.demo import run_demo
-from experiments.training.sgd import TrainingConfig
-from topologies.model import leaf_spine
+from experiments.demo import Work, demo_points, run_demo
+from experiments.scenario.settings import LeafSpine, TopologySettings, Training
 
 class Quiet:
     def stage(self, text): pass
     def awaits(self, who): pass
-    def run(self, spec, steps): return lambda step, awaited: None
+    def run(self, settings, steps): return lambda step, awaited: None
 
 folder = pathlib.Path(sys.argv[1])
-demo = run_demo(
-    leaf_spine(2, 2, 2),
-    compile_program(PROGRAM, "embedded"),
-    0.05,
-    folder / "logs",
-    Quiet(),
-    training=TrainingConfig(epochs=2, hidden=32),
-)
+network = TopologySettings(leaf_spine=LeafSpine(spines=2, leaves=2, hosts_per_leaf=2))
+points = demo_points(network, 0.05, work=Work(Training(epochs=2, hidden=32), 1_000_000, 5))
+demo = run_demo(points, compile_program(PROGRAM, "embedded"), folder / "logs", Quiet())
 demo.write(folder)
-print(json.dumps([asdict(run) for run in demo.runs]))
+curves = [run.measured.curve for run in demo.runs]
+print(json.dumps([run.columns | {"curve": c and asdict(c)} for run, c in zip(demo.runs, curves)]))
 """
 
 

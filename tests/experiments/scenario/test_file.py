@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from experiments.scenario.file import ScenarioError, load_scenario
 from experiments.scenario.placement import place
 from experiments.scenario.settings import KEYS, Settings, setting_columns
+from experiments.scenario.targets import EMBEDDED
 from topologies.model import leaf_spine
 
 HEAD = 'name = "try"\nsize = "4 kB"\n'
@@ -56,6 +58,16 @@ def test_corruption_without_checksums_is_refused(file: Path) -> None:
         file, live + "[links]\ncorruption = 0.01\n"
     )
     assert "checksums: is live only" in complaint(file, HEAD + "checksums = false\n" + NETWORK)
+
+
+def test_workers_pace_is_what_suits_the_links_but_for_what_is_said(file: Path) -> None:
+    live = HEAD + 'world = "live"\n'
+    (plain,) = settings(file, live + NETWORK)
+    rate = plain.host_link.rate_bits_per_second
+    assert EMBEDDED.pace_of(plain) == EMBEDDED.pace(rate)
+    (said,) = settings(file, live + "window = 7\nsegments = 3\n" + NETWORK + "[recovery]\nmin_rto = '2 ms'\n")
+    assert EMBEDDED.pace_of(said) == replace(EMBEDDED.pace(rate), window=7, segments=3, min_rto=0.002)
+    assert "segments: is live only" in complaint(file, HEAD + "segments = 3\n" + NETWORK)
 
 
 @pytest.mark.parametrize(

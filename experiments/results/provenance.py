@@ -1,0 +1,50 @@
+"""What results depend on beside their settings: the program and the machine."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+
+def machine() -> dict[str, Any]:
+    """What the figures depend on beside the program."""
+    model = next(
+        (
+            line.split(":")[1].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if "model name" in line
+        ),
+        platform.machine(),
+    )
+    return {
+        "processor": model,
+        "cores": len(os.sched_getaffinity(0)),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "numpy": version("numpy"),
+        "fanin": version("fanin"),
+    }
+
+
+def provenance() -> dict[str, Any]:
+    """The program and the machine."""
+    return {**machine(), "commit": _commit()}
+
+
+def _commit() -> str | None:
+    """Of this program, with a + behind if files differ from it; None: not known."""
+    try:
+        described = subprocess.run(
+            ["git", "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*"],
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except OSError:
+        return None
+    return described.stdout.strip() or None
