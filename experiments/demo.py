@@ -39,7 +39,7 @@ WORK: Mapping[Engine, Work] = {
 
 @dataclass(frozen=True, slots=True)
 class Demo:
-    """What `run_demo` measured, and the training that it is held against."""
+    """What `run_demo` measured, and the training that it is compared with."""
 
     runs: Sequence[Run]
     reference: Curve

@@ -103,4 +103,4 @@ def _number(value: int | str, where: str) -> int:
     try:
         return value if isinstance(value, int) else parse_number(value)
     except ValueError:
-        raise ValueError(f"{where}: {value} is no number, and no address") from None
+        raise ValueError(f"{where}: {value} is not a number, and no address") from None

@@ -1,7 +1,7 @@
 """All-reduce from end to end on live networks: through the switches, by ring over TCP, and by Gloo.
 
 On each network every algorithm has a group of processes, one in each host's namespace. The groups take turns, round by
-round, so that whatever else the machine does meets all of them. Every result is held against the exact sum.
+round, so that whatever else the machine does meets all of them. Every result is compared with the exact sum.
 """
 
 from __future__ import annotations

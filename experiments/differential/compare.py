@@ -1,4 +1,4 @@
-"""The four pairs of compilers and switches, each held against the first that runs."""
+"""The four pairs of compilers and switches, each compared with the first that runs."""
 
 from __future__ import annotations
 

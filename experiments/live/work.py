@@ -77,7 +77,7 @@ class Vectors:
 class Task:
     """One worker's part of a run; `folder` holds the data set and takes the recording.
 
-    A worker that hears nothing new for `give_up` seconds fails and says what it waits for.
+    A worker that receives nothing new for `give_up` seconds fails and says what it waits for.
     """
 
     rank: int

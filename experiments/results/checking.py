@@ -1,4 +1,4 @@
-"""Every result of every worker is held against the exact sum; times are those of the slowest worker."""
+"""Every result of every worker is compared with the exact sum; times are those of the slowest worker."""
 
 from __future__ import annotations
 

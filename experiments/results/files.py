@@ -18,7 +18,7 @@ JOURNAL, JSON, PARQUET = "points.jsonl", "results.json", "results.parquet"
 
 
 class ResultsError(ValueError):
-    """Results that cannot be read: the message names the file and the mend."""
+    """Results that cannot be read: the message names the file and the fix."""
 
 
 class Journal:
@@ -31,7 +31,7 @@ class Journal:
         return str(self._path)
 
     def rows(self) -> dict[str, Row]:
-        """The last row of each point by its key; what an interruption cut off is passed over."""
+        """The last row of each point by its key; what an interruption cut off is skipped."""
         found: dict[str, Row] = {}
         if self._path.exists():
             for line in self._path.read_text().splitlines():

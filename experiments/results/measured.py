@@ -23,7 +23,7 @@ class Measured:
     received, of one all-reduce.
     Retransmissions, drops, link events (what links did to packets, by kind) and violations are of the whole run.
     violations: elements of results outside their bound. closed_form_seconds: what bytes and latencies alone say.
-    packet_hops: packets carried over all links. curve: rank 0's, of a training. None: not to be had in this world.
+    packet_hops: packets carried over all links. curve: rank 0's, of a training. None: unavailable in this world.
     """
 
     seconds: tuple[float, ...]

@@ -26,7 +26,7 @@ _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _DASHES = ("-", "--", ":", "-.")
 _HATCHES = ("", "//", "..", "xx")
-_MOST_TICKS = 14
+_MAX_TICKS = 14
 
 _LABELS = {
     "median_seconds": "time of an all-reduce, median",
@@ -94,7 +94,7 @@ def series(rows: Sequence[Row], plot: Plot) -> list[Series]:
     """A line for each combination of the columns `plot.by`, in the rows' order; x ascending.
 
     Raises:
-        PlotError: no such column, or y is no number.
+        PlotError: no such column, or y is not a number.
     """
     for name in (plot.x, plot.y, *plot.by):
         _require(rows, name)
@@ -238,8 +238,8 @@ def _number_x_axis(axes: Axes, values: Sequence[float], logarithmic: bool) -> No
     """With a tick at each value, where they are few and apart."""
     if logarithmic:
         _set_log_x(axes, values)
-    apart = logarithmic or min(np.diff(values), default=1.0) * _MOST_TICKS >= values[-1] - values[0]
-    if apart and len(values) <= _MOST_TICKS:
+    apart = logarithmic or min(np.diff(values), default=1.0) * _MAX_TICKS >= values[-1] - values[0]
+    if apart and len(values) <= _MAX_TICKS:
         axes.xaxis.set_major_locator(FixedLocator(values))
         axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_major_formatter(FuncFormatter(_plain))

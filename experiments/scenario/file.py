@@ -20,7 +20,7 @@ from experiments.scenario.settings import KEYS, KeyPath, Settings, Table, settin
 
 
 class ScenarioError(ValueError):
-    """A scenario that cannot be: the message names the file, the key and the mend, a line for each."""
+    """An invalid scenario: the message names the file, the key and the fix, a line for each."""
 
 
 class Plot(Table):
@@ -168,7 +168,7 @@ def _read_topology(point: dict[str, Any], folder: Path) -> None:
 
 
 def _explain(error: ValidationError, table: type[BaseModel]) -> Iterator[str]:
-    """A line for each error: the key, what is wrong, the mend."""
+    """A line for each error: the key, what is wrong, the fix."""
     for one in error.errors():
         place, value = ".".join(map(str, one["loc"])), one["input"]
         match one["type"]:

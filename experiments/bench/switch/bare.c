@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 #define CELLS 2048
-#define MOST_VALUES 256
+#define MAX_VALUES 256
 #define PLAIN_BATCH 32
 #define SUPER_BATCH 8
 #define PLAIN_ROOM 2048
@@ -20,14 +20,14 @@ struct bare {
     uint32_t ports;
     uint32_t values;
     bool superframes;
-    const char *interface[MOST_PORTS];
+    const char *interface[MAX_PORTS];
     uint64_t received; /* packets */
     atomic_bool stop, ready; /* packets are taken from now on */
 };
 
 struct cell {
     uint32_t contributions;
-    int32_t sum[MOST_VALUES];
+    int32_t sum[MAX_VALUES];
 };
 
 /* Adds an update to its cell; true if that completes it: then the update holds the sums. */
@@ -109,7 +109,7 @@ static void serve(struct bare *b, const int *sockets, uint32_t port, struct cell
 /* Runs until `stop`; returns 0, or errno of an interface that cannot be opened. */
 int bare(struct bare *b)
 {
-    int sockets[MOST_PORTS], error = 0;
+    int sockets[MAX_PORTS], error = 0;
     struct cell *cells = aligned_alloc(64, CELLS * sizeof *cells);
     uint8_t *frames = calloc(b->superframes ? SUPER_BATCH : PLAIN_BATCH, b->superframes ? SUPER_ROOM : PLAIN_ROOM);
     if (!cells || !frames)

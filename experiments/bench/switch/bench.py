@@ -41,7 +41,7 @@ _FIRST, _CACHED = 3.0, 0.3  # seconds
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One figure and what it is held against, packets a second where the name says nothing else."""
+    """One figure and what it is compared with, packets a second where the name says nothing else."""
 
     name: str
     pps: float

@@ -23,7 +23,7 @@ struct generator {
     uint32_t window;   /* chunks under way, a cell for each: those of `count` frames; 0: frames go as they are */
     uint32_t packets;  /* updates in a frame */
     uint32_t size;     /* UDP payload bytes of each */
-    const char *interface[MOST_PORTS];
+    const char *interface[MAX_PORTS];
     uint8_t *frames;   /* [ports][count][length] */
     uint64_t limit;    /* bursts; 0: until `stop` */
     uint64_t next;     /* burst; bursts go on counting from run to run */
@@ -105,7 +105,7 @@ static void send_all(int fd, struct mmsghdr *messages, uint32_t count)
 /* Returns 0, or errno of an interface that cannot be opened. */
 int generate(struct generator *g)
 {
-    int sockets[MOST_PORTS], error = 0;
+    int sockets[MAX_PORTS], error = 0;
     struct results results = {-1, -1, 0, 0};
     for (uint32_t p = 0; p < g->ports; p++)
         sockets[p] = -1;

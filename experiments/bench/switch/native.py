@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from experiments.bench.switch.errors import BenchError
 from p4switch.toolchain import compile_folder
 
-MOST_PORTS = 8
-_Interfaces = c_char_p * MOST_PORTS
+MAX_PORTS = 8
+_Interfaces = c_char_p * MAX_PORTS
 
 
 class _Generator(ctypes.Structure):

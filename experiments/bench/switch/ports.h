@@ -19,7 +19,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define MOST_PORTS 8
+#define MAX_PORTS 8
 #define NETWORK 14   /* offset of the IPv4 header */
 #define TRANSPORT 34 /* of the UDP header */
 #define PAYLOAD 42

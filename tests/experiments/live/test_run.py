@@ -1,4 +1,4 @@
-"""The main job on a live network: real switches, real loss, every sum held against the exact one."""
+"""The main job on a live network: real switches, real loss, every sum compared with the exact one."""
 
 from __future__ import annotations
 

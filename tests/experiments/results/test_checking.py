@@ -1,4 +1,4 @@
-"""Results are held against the exact sum, times are the slowest worker's."""
+"""Results are compared with the exact sum, times are the slowest worker's."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ class TrustingTensor(NumpyTensor):
 
 
 class HastyTensor(NumpyTensor):
-    """Sends blocks again in the order in which it hears of them."""
+    """Sends blocks again in the order in which it learns of them."""
 
     def _learn(
         self, blocks: NDArray[np.int64], largest: NDArray[np.int8], quantizable: NDArray[np.bool_]

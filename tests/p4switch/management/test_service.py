@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p4switch.management.service import ManagementClient, ManagementError, handler, main
+from p4switch.management.__main__ import main
+from p4switch.management.service import ManagementClient, ManagementError, handler
 
 MESSAGES = st.dictionaries(
     st.text(max_size=5),
