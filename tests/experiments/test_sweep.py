@@ -13,12 +13,12 @@ import pytest
 from pyarrow import parquet
 
 from experiments import sweep
-from experiments.live.crew import Observe
 from experiments.results.files import Journal, ResultsError, read_rows, write_results
 from experiments.results.measured import Row
 from experiments.scenario.file import load_scenario
 from experiments.scenario.settings import Settings
 from experiments.sweep import run_points
+from tests.experiments.watch import Watch
 
 SCENARIO = """
 name = "try"
@@ -30,26 +30,6 @@ leaves = 1
 hosts_per_leaf = 2
 rate = "10 Gb/s"
 """
-
-
-class Watch:
-    """Notes what it is told; after `patience` new rows comes Ctrl-C."""
-
-    def __init__(self, patience: int | None = None) -> None:
-        self.there = 0
-        self.rows: list[Row] = []
-        self._patience = patience
-
-    def found(self, count: int) -> None:
-        self.there = count
-
-    def begun(self, _settings: Settings) -> Observe:
-        return lambda _step, _awaited: None
-
-    def finished(self, row: Row) -> None:
-        self.rows.append(row)
-        if len(self.rows) == self._patience:
-            raise KeyboardInterrupt
 
 
 def points(folder: Path, *changes: str) -> tuple[Settings, ...]:

@@ -14,7 +14,7 @@ from experiments.live.crew import RunError
 from experiments.results.files import read_rows
 from experiments.results.summary import Run
 from fanin.cli import app
-from tests.experiments.results.test_results import BARE, CURVE, RING, RUN, run
+from tests.experiments.results.runs import BARE, CURVE, RING, RUN, run
 from tests.fanin.conftest import Fanin
 
 RUNS = [RUN, RING, BARE, run(size="4 MB", algorithm="ring")]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from pathlib import Path
 
 import pytest
 from scapy.layers.l2 import Ether
@@ -18,47 +17,11 @@ from experiments.scenario.compilers import compile_program
 from experiments.scenario.tools import ToolMissingError
 from p4switch.p4runtime.device import Device
 from p4switch.p4runtime.server import P4RuntimeService, serve
+from tests.fanin.hub import FANIN, HOST, TABLES, hub
 
-ROOT = Path(__file__).parents[2]
-FANIN = ROOT / "p4src" / "fanin.p4"
-TABLES = ROOT / "tests" / "p4switch" / "engine" / "programs" / "tables.p4"
 ELSEWHERE = {"FANIN_BMV2": "/nowhere/simple_switch_grpc", "FANIN_P4C": "/nowhere/p4c-bm2-ss"}
 
-HUB = """
-#include <core.p4>
-#include <v1model.p4>
-header ethernet_t { bit<48> destination; bit<48> source; bit<16> type; }
-struct headers_t { ethernet_t ethernet; }
-struct metadata_t {}
-parser parse(packet_in packet, out headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {
-    state start { packet.extract(hdr.ethernet); transition accept; }
-}
-control none(inout headers_t hdr, inout metadata_t meta) { apply {} }
-control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {
-    counter(4, CounterType.packets) arrivals;
-    action send(bit<9> port) { standard.egress_spec = port; }
-    action drop() { mark_to_drop(standard); }
-    table hosts {
-        key = { hdr.ethernet.destination: exact; }
-        actions = { send; drop; }
-        default_action = drop();
-    }
-    apply { arrivals.count(COUNTED); hosts.apply(); EXTRA }
-}
-control egress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) { apply {} }
-control deparse(packet_out packet, in headers_t hdr) { apply { packet.emit(hdr.ethernet); } }
-V1Switch(parse(), none(), ingress(), egress(), none(), deparse()) main;
-"""
-HOST = TableEntry(
-    "ingress.hosts", {"hdr.ethernet.destination": 0x02_00_00_00_00_01}, "ingress.send", {"port": 3}
-)
 TO_HOST = bytes.fromhex("020000000001 020000000002 0800") + b"payload"
-
-
-def hub(folder: Path, *, counted: str = "1", extra: str = ""):
-    source = folder / "hub.p4"
-    source.write_text(HUB.replace("COUNTED", counted).replace("EXTRA", extra))
-    return compile_program(source, "embedded")
 
 
 @pytest.fixture

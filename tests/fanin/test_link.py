@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fanin.verbs.link import _ways
-from tests.fanin.test_up import Up
+from tests.fanin.network import Up
 from topologies.errors import NetworkError
 from topologies.running import RunningNetwork, RunningSwitch
 from topologies.runs import Run

@@ -26,8 +26,8 @@ from p4switch.engine.engine import Engine
 from p4switch.engine.entries import ActionCall, Exact, Lpm, Range, Ternary
 from p4switch.trace import as_text
 from p4switch.trace.events import Access, Drop
-from tests.fanin.test_diff import FANIN, HOST, TABLES, hub
-from tests.fanin.test_up import RUN, SEND, Up
+from tests.fanin.hub import FANIN, HOST, TABLES, hub
+from tests.fanin.network import RUN, SEND, Up
 
 SEND_AND_SEND = f"import threading\nwhile True:\n  {SEND}\n  threading.Event().wait(0.02)"
 PACKET = bytes(Ether(dst="02:00:00:00:00:01") / IP(src="10.1.0.1", dst="10.2.0.1") / UDP() / b"hello")
@@ -111,7 +111,7 @@ def test_a_capture_a_filter_and_a_count(program, tmp_path):
         ([str(FANIN)], "give packets"),
         ([str(FANIN), "--packet", "0g"], "hexadecimal"),
         (["PROGRAM", "--packet", "00", "--filter", "ipv4.x=1"], "ipv4 has version"),
-        ([str(FANIN), "--packet", "00", "--pcap", str(FANIN)], "no capture"),
+        ([str(FANIN), "--packet", "00", "--pcap", str(FANIN)], "not a capture"),
         (["--on", "leaf1", "--packet", "00"], "the running switch's own"),
         (["--on", "leaf1"], "fanin up"),
         ([__file__, "--packet", "00"], "not a JSON document"),

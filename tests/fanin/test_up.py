@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,11 +15,10 @@ from scapy.layers.inet import UDP
 from scapy.utils import rdpcap
 
 from fanin import shell_environment
+from tests.fanin.network import RUN, SEND, Up
 
 pytestmark = pytest.mark.live
 
-RUN = "import sys; from fanin.cli import main; sys.argv[0] = 'fanin'; main()"
-SEND = "import socket; s = socket.socket(type=socket.SOCK_DGRAM); s.sendto(b'fanin was here', ('10.1.0.2', 5005))"
 # What the manual shows, its values from the command line.
 JOIN = """
 import sys, numpy, workers
@@ -45,48 +43,6 @@ before = len(list(table_entry["ingress.forwarding.ipv4_lpm"].read()))
 route.insert()
 print("routes more:", len(list(table_entry["ingress.forwarding.ipv4_lpm"].read())) - before)
 """
-
-
-class Up:
-    """A running `fanin up` of one leaf and two hosts, its captures in `folder`."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.environment = {"TMPDIR": str(folder)}
-        command = ["up", "--workers", "2", "--leaves", "1", "--spines", "0"]
-        files = ["--pcap", str(folder / "pcap"), "--logs", str(folder / "logs")]
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", RUN, *command, *files],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=os.environ | self.environment,
-        )
-        assert self.process.stdout is not None
-        self.said = ""
-        for line in self.process.stdout:
-            self.said += line
-            if "fanin exec" in line:
-                return
-        raise AssertionError(self.process.stderr.read() if self.process.stderr else "")
-
-    def start(self, host: str, script: str, *arguments: object) -> subprocess.Popen[str]:
-        """A Python script on a host."""
-        command = [sys.executable, "-c", script, *map(str, arguments)]
-        return subprocess.Popen(
-            [sys.executable, "-c", RUN, "exec", host, "--", *command],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=os.environ | self.environment,
-        )
-
-    def end(self) -> str:
-        """Ctrl-C; what it says."""
-        self.process.send_signal(signal.SIGINT)
-        output, errors = self.process.communicate(timeout=60)
-        assert self.process.returncode == 0, errors
-        return output
 
 
 @pytest.fixture

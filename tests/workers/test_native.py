@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from tests.p4switch.engine.test_toolchain import PROCESSORS
+from tests.p4switch.engine.processors import PROCESSORS
 from tests.workers.faulty_network import RECOVERY, Faults, Network
-from tests.workers.test_protocol import FAULTS, RACKS, SIZES, gradients
-from tests.workers.test_quantization import FLOATS, WORKERS
+from tests.workers.numbers import FLOATS, WORKERS
+from tests.workers.vectors import FAULTS, RACKS, SIZES, gradients
 from workers import native, quantization, wire
 from workers.native import NativeTensor, NativeWorker
 from workers.protocol import Lease, Worker

@@ -9,12 +9,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
+from tests.workers.numbers import FLOATS, LARGEST, WORKERS
 from workers import quantization
 
-LARGEST = np.nextafter(np.float32(2.0**127), np.float32(0))
 SMALLEST = np.float32(2.0**-149)
-FLOATS = st.floats(-float(LARGEST), float(LARGEST), width=32)
-WORKERS = st.one_of(st.integers(1, 16), st.sampled_from([255, 256, 257, 1024, 4095, 65536]))
 
 
 def blocks(rows: int = 3, values: int = 8) -> st.SearchStrategy[NDArray[np.float32]]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from experiments.models.expected_sums import QuantizedSums
 from tests.workers.faulty_network import ExactSums
-from tests.workers.test_protocol import SIZES, gradients
+from tests.workers.vectors import SIZES, gradients
 
 
 @settings(deadline=None, max_examples=50)

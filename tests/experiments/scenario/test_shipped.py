@@ -11,7 +11,7 @@ from experiments.results.files import Journal
 from experiments.scenario.file import load_scenario
 from experiments.scenario.settings import setting_columns
 from experiments.sweep import run_points
-from tests.experiments.test_sweep import Watch
+from tests.experiments.watch import Watch
 
 FOLDER = Path(__file__).parents[3] / "scenarios"
 SCENARIOS = sorted(FOLDER.rglob("*.toml"))

@@ -22,6 +22,7 @@ from p4switch.engine.entries import (
     TableError,
 )
 from tests.p4switch.engine.documents import assign, document, field, number
+from tests.p4switch.engine.hashing import RSS_KEY, hashed, hashing
 
 READ, WRITE, ADD, NARROW, COUNT, CRC16, CRC32, MODULO, CSUM16, XOR16, IDENTITY, RANDOM, TRUNCATE = range(
     1, 14
@@ -147,29 +148,6 @@ def test_hashes_that_only_bmv2_names(algorithm: str, result: int) -> None:
     assert hashed(hashing(algorithm, 9), b"123456789") == result
 
 
-def hashing(algorithm: str, size: int) -> Engine:
-    """A switch that puts the hash of a packet's first bytes behind them."""
-    calculation = {
-        "name": "c",
-        "id": 0,
-        "algo": algorithm,
-        "input": [{"type": "field", "value": ["h", "text"]}],
-    }
-    named = {"type": "calculation", "value": "c"}
-    parameters = [field("h", "hash"), number(0), named, number((1 << 64) - 1)]
-    program = document(
-        {"h": [["text", 8 * size, False], ["hash", 64, False]]},
-        [{"op": "modify_field_with_hash_based_offset", "parameters": parameters}],
-        calculations=[calculation],
-    )
-    return Engine.load(program)
-
-
-def hashed(switch: Engine, text: bytes) -> int:
-    [(_, out)] = switch.process(1, text + bytes(8))
-    return int.from_bytes(out[len(text) :], "big")
-
-
 def test_round_robin_counts_packets() -> None:
     switch = hashing("round_robin", 2)
     assert [hashed(switch, text) for text in (b"aa", b"bb", b"aa", b"aa")] == [0, 1, 2, 3]
@@ -181,9 +159,6 @@ def test_round_robin_that_is_consistent_counts_what_it_sees() -> None:
     assert [hashed(switch, text) for text in (b"aa", b"bb", b"aa", b"cc", b"bb")] == [0, 1, 0, 2, 1]
     many = [number.to_bytes(2, "big") for number in range(1000)]
     assert [hashed(switch, text) for text in many + many] == 2 * [*range(3, 1003)]
-
-
-RSS_KEY = bytes.fromhex("6d5a56da255b0ec24167253d43a38fb0d0ca2bcbae7b30b477cb2da38030f20c6a42b73bbeac01fa")
 
 
 @pytest.mark.parametrize(

@@ -13,16 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.inet6 import IPv6
-from scapy.layers.l2 import Dot1Q, Ether
+from scapy.layers.l2 import Dot1Q
 from scapy.packet import Packet, Raw
-from scapy.utils import checksum
 
 from p4switch.toolchain import RUNTIME
+from tests.p4switch.engine.segments import ETHERNET, TCP_CHECKSUM, UDP_CHECKSUM, Segment, partial, payload
 
 NEEDS_CHECKSUM = 1
 TCPV4, TCPV6, UDP_L4, ECN = 1, 4, 5, 0x80
-ETHERNET = Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")  # else scapy would go and ask the network
-UDP_CHECKSUM, TCP_CHECKSUM = 6, 16
 
 
 @dataclass(frozen=True)
@@ -41,14 +39,6 @@ class Frame:
     def virtio(self) -> bytes:
         numbers = (self.header_length, self.gso_size, self.checksum_start, self.checksum_offset)
         return struct.pack("=BBHHHH", self.flags, self.gso_type, *numbers)
-
-
-@dataclass(frozen=True)
-class Segment:
-    """A packet, and where its partial checksum is (None: it has none)."""
-
-    data: bytes
-    checksum: int | None
 
 
 class Harness:
@@ -92,31 +82,12 @@ def offload(tmp_path_factory: pytest.TempPathFactory) -> Harness:
     return Harness(library)
 
 
-def partial(packet: Packet) -> Segment:
-    """The packet as a kernel hands it to a device that will fill in the checksum: with the pseudo-header's sum."""
-    packet = Ether(bytes(packet))
-    network = packet.getlayer(IPv6) or packet[IP]
-    transport = packet.getlayer(TCP) or packet[UDP]
-    data = bytearray(bytes(packet))
-    length = len(bytes(transport))
-    addresses = bytes(network)[8:40] if isinstance(network, IPv6) else bytes(network)[12:20]
-    number = 6 if isinstance(transport, TCP) else 17
-    place = len(data) - length + (TCP_CHECKSUM if number == 6 else UDP_CHECKSUM)
-    total = ~checksum(addresses + struct.pack(">HH", number, length)) & 0xFFFF
-    data[place : place + 2] = total.to_bytes(2, "big")
-    return Segment(bytes(data), place)
-
-
 def superframe(packet: Packet, gso_type: int, size: int) -> Frame:
     """A packet longer than any link takes, as a kernel makes it from one send."""
     whole = partial(packet)
     offset = TCP_CHECKSUM if gso_type & 7 in (TCPV4, TCPV6) else UDP_CHECKSUM
     assert whole.checksum is not None
     return Frame(whole.data, NEEDS_CHECKSUM, gso_type, 0, size, whole.checksum - offset, offset)
-
-
-def payload(length: int) -> Raw:
-    return Raw(bytes((7 * n + n // 251) & 0xFF for n in range(length)))
 
 
 @settings(max_examples=60, deadline=None)

@@ -16,6 +16,7 @@ from p4compiler import compile_file
 from p4switch import toolchain
 from p4switch.engine.engine import Engine
 from p4switch.toolchain import PACKAGE, TRANSLATION, CompileLimitError, ToolchainError, compile_program
+from tests.p4switch.engine.processors import PROCESSORS
 
 PROGRAM = Path(__file__).parent / "programs" / "forwarder.p4"
 
@@ -118,16 +119,6 @@ def test_other_flags_compile_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     first = compile_program(b"config", lambda: "int x;")
     monkeypatch.setenv("P4SWITCH_CFLAGS", "-O1")
     assert compile_program(b"config", lambda: "int x;") != first
-
-
-PROCESSORS = {
-    "x86": "processor\t: 0\nmodel\t\t: 85\nflags\t\t: sse2 avx512f\n\nprocessor\t: 1\nflags\t\t: sse2 avx512f\n",
-    "x86 without AVX-512": "processor\t: 0\nmodel\t\t: 85\nflags\t\t: sse2\n",
-    "an x86 of another model": "processor\t: 0\nmodel\t\t: 86\nflags\t\t: sse2\n",
-    "ARM": "processor\t: 0\nFeatures\t: fp asimd sve\nCPU part\t: 0xd40\n",
-    "ARM without SVE": "processor\t: 0\nFeatures\t: fp asimd\nCPU part\t: 0xd40\n",
-    "ARM of another part": "processor\t: 0\nFeatures\t: fp asimd\nCPU part\t: 0xd0c\n",
-}
 
 
 @pytest.mark.usefixtures("cache")

@@ -51,7 +51,7 @@ from p4switch.trace.events import (
 )
 from p4switch.trace.tracer import TraceError
 from tests.p4switch.engine.documents import assign, document, field, number, operation
-from tests.p4switch.engine.test_rolling import COUNT, STRAIGHT, aggregation
+from tests.p4switch.engine.rolled import COUNT, STRAIGHT, aggregation
 
 STF = Path(__file__).parents[1] / "stf"
 PROGRAMS = ("externs", "tables", "entities", "router", "forwarder")

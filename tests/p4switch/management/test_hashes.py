@@ -7,7 +7,7 @@ import pytest
 from p4switch.engine.engine import Engine
 from p4switch.management.hashes import hash_calls
 from p4switch.management.service import ManagementError
-from tests.p4switch.engine.test_externs import RSS_KEY, hashed, hashing
+from tests.p4switch.engine.hashing import RSS_KEY, hashed, hashing
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,42 @@
+"""Runs as they are measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from experiments.results.measured import Measured
+from experiments.results.summary import Run
+from experiments.scenario.settings import Settings
+from experiments.training.sgd import Curve
+
+CURVE = Curve([0.1, 0.2, 0.3], [2.3, 1.2, 0.7], [0.1, 0.6, 0.9])
+
+
+RATE = 100_000_000
+
+
+def run(rate: int | None = RATE, violations: int = 0, **settings: Any) -> Run:
+    """A training through the switches, but for what `settings` say otherwise."""
+    shape = {"spines": 0, "leaves": 1, "hosts_per_leaf": 8, "rate": rate}
+    work = {} if "size" in settings else {"training": {}}
+    point = Settings.model_validate(
+        {"world": "live", "topology": {"leaf_spine": shape}, **work, **settings}
+    ).settled
+    measured = Measured(
+        seconds=(0.011, 0.012, 0.015) if point.algorithm == "in-network" else (0.02, 0.02, 0.03),
+        elements=19211,
+        wire_bytes_per_worker=165e3,
+        packets_per_worker=160.0,
+        retransmissions=93 if point.links.loss else 0,
+        drops={"lost": 0},
+        link_events={},
+        violations=violations,
+        max_abs_error=1e-8,
+        error_bound=2e-8,
+        closed_form_seconds=None,
+        curve=CURVE if work else None,
+    )
+    return Run(point, measured, 0.91 if work else None)
+
+
+RUN, RING, BARE = run(), run(algorithm="ring"), run(size="4 MB")

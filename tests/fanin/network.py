@@ -1,0 +1,56 @@
+"""A network that is up for the time of a test."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+RUN = "import sys; from fanin.cli import main; sys.argv[0] = 'fanin'; main()"
+
+
+SEND = "import socket; s = socket.socket(type=socket.SOCK_DGRAM); s.sendto(b'fanin was here', ('10.1.0.2', 5005))"
+
+
+class Up:
+    """A running `fanin up` of one leaf and two hosts, its captures in `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.environment = {"TMPDIR": str(folder)}
+        command = ["up", "--workers", "2", "--leaves", "1", "--spines", "0"]
+        files = ["--pcap", str(folder / "pcap"), "--logs", str(folder / "logs")]
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", RUN, *command, *files],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | self.environment,
+        )
+        assert self.process.stdout is not None
+        self.said = ""
+        for line in self.process.stdout:
+            self.said += line
+            if "fanin exec" in line:
+                return
+        raise AssertionError(self.process.stderr.read() if self.process.stderr else "")
+
+    def start(self, host: str, script: str, *arguments: object) -> subprocess.Popen[str]:
+        """A Python script on a host."""
+        command = [sys.executable, "-c", script, *map(str, arguments)]
+        return subprocess.Popen(
+            [sys.executable, "-c", RUN, "exec", host, "--", *command],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | self.environment,
+        )
+
+    def end(self) -> str:
+        """Ctrl-C; what it says."""
+        self.process.send_signal(signal.SIGINT)
+        output, errors = self.process.communicate(timeout=60)
+        assert self.process.returncode == 0, errors
+        return output
