@@ -80,7 +80,7 @@ class Grants(RuleBasedStateMachine):
 
 
 TestGrants = Grants.TestCase
-TestGrants.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestGrants.settings = settings(max_examples=100, stateful_step_count=30)
 
 
 def test_ids_take_turns_and_4080_grants_of_the_usual_size_use_everything_up() -> None:

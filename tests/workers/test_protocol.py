@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -47,7 +47,7 @@ def answer(worker: Worker, packets: list[Packet], now: float) -> None:
 # -- what must hold whatever happens
 
 
-@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200)
 @given(
     RACKS,
     st.integers(1, 9),

@@ -204,7 +204,7 @@ def test_changes_are_checked_like_the_file(file: Path, change: str, words: str) 
     assert words in complaint(file, HEAD + NETWORK, change)
 
 
-@settings_of_hypothesis(max_examples=30, deadline=None)
+@settings_of_hypothesis(max_examples=30)
 @given(st.integers(1, 4), st.integers(1, 5), st.data())
 def test_placement_takes_distinct_hosts_and_spreads_or_packs_them(
     leaves: int, hosts: int, data: st.DataObject

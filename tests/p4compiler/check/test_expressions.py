@@ -241,7 +241,7 @@ def written(directory: Path, statement: str) -> dict[str, Any]:
     return right
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(term=st.sampled_from(sorted(FIELDS.values())).flatmap(lambda of: bits(*of, 3)), env=environments())
 def test_numbers(tmp_path_factory: pytest.TempPathFactory, term: Term, env: dict[str, int]) -> None:
     target = next(name for name, of in FIELDS.items() if of == (term.width, term.signed))
@@ -249,14 +249,14 @@ def test_numbers(tmp_path_factory: pytest.TempPathFactory, term: Term, env: dict
     assert evaluate(right, env) == term.value(env)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(term=booleans(3), env=environments())
 def test_conditions(tmp_path_factory: pytest.TempPathFactory, term: Term, env: dict[str, int]) -> None:
     right = written(tmp_path_factory.mktemp("conditions"), f"meta.flag = {term.text};")
     assert evaluate(right, env) == term.value(env)
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, suppress_health_check=list(HealthCheck))
 @given(low=st.integers(0, 31), size=st.integers(1, 32), env=environments())
 def test_writing_a_slice_leaves_the_other_bits(
     tmp_path_factory: pytest.TempPathFactory, low: int, size: int, env: dict[str, int]

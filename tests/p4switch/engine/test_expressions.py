@@ -98,7 +98,7 @@ def check(maker: Expressions, inputs: list[list[Any]], kinds: list[tuple[int, bo
     size = sum(width for _, width, _ in results) // 8
     length = sum(width for _, width, _ in inputs) // 8
 
-    @settings(max_examples=150, deadline=None, database=None)
+    @settings(max_examples=150, database=None)
     @given(st.one_of(st.binary(min_size=length, max_size=length), extremes(inputs)))
     def law(data: bytes) -> None:
         values: Values = {("in", f[0]): v for f, v in zip(inputs, unpacked(data, inputs), strict=True)}

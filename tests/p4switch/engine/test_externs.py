@@ -74,7 +74,7 @@ def test_registers_are_as_wide_as_they_say(switch: Engine) -> None:
         switch.register_write("ingress.narrow", 1, 128)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(terms=st.lists(st.integers(-(2**31), 2**31 - 1), min_size=1, max_size=8))
 def test_saturating_sums(adder: Engine, terms: list[int]) -> None:
     adder.register_write("ingress.signed_cells", 0, 0)
@@ -103,7 +103,7 @@ def test_counters(switch: Engine) -> None:
         switch.counter_read("ingress.cells", 0)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(value=st.integers(0, 0xFFFF), index=st.integers(0, 255))
 def test_hashes(adder: Engine, value: int, index: int) -> None:
     data = struct.pack(">HB", value, index)

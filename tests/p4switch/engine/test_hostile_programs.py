@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from p4compiler import compile_file
@@ -130,7 +130,7 @@ anything: st.SearchStrategy[Any] = (
     | st.lists(hostile, max_size=3)
     | hostile.map(lambda text: {"type": "hexstr", "value": text})
 )
-thorough = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+thorough = settings(max_examples=100)
 
 
 @thorough

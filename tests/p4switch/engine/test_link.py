@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scapy.layers.inet import IP, UDP
 from scapy.layers.inet6 import IPv6
@@ -50,7 +50,6 @@ def flipped(packet: bytes, bit: int | None) -> bytes:
     return (int.from_bytes(packet, "big") ^ mask).to_bytes(len(packet), "big")
 
 
-@settings(deadline=None)
 @given(properties=PROPERTIES, packets=PACKETS, stream=st.integers(0, 1023))
 def test_each_packet_meets_its_fate_on_time(properties: LinkProperties, packets: list[Packet], stream: int):
     link = CLink(properties, stream)
@@ -80,7 +79,6 @@ def test_each_packet_meets_its_fate_on_time(properties: LinkProperties, packets:
         link.close()
 
 
-@settings(deadline=None)
 @given(
     properties=INTACT,
     packets=PACKETS,
@@ -112,7 +110,6 @@ def test_a_late_clock_delays_packets_but_changes_neither_fate_nor_order(
         link.close()
 
 
-@settings(deadline=None)
 @given(properties=INTACT.map(lambda p: replace(p, overhead=0, queue_bytes=None)), packets=PACKETS)
 def test_waiting_before_egress_changes_no_fate(properties: LinkProperties, packets: list[Packet]):
     link = CLink(properties)
@@ -340,7 +337,6 @@ def test_below_the_threshold_nothing_is_marked(links: Any):
     assert crowded(link, packet) == packet
 
 
-@settings(deadline=None)
 @given(
     # Header checksums run over the end of 16 bits somewhere in here.
     source=st.integers(0, 2**32 - 1),

@@ -90,7 +90,7 @@ def superframe(packet: Packet, gso_type: int, size: int) -> Frame:
     return Frame(whole.data, NEEDS_CHECKSUM, gso_type, 0, size, whole.checksum - offset, offset)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     length=st.integers(1, 65000), size=st.integers(600, 1472), first=st.integers(0, 65535), vlan=st.booleans()
 )
@@ -108,7 +108,7 @@ def test_split_udp(offload: Harness, length: int, size: int, first: int, vlan: b
     assert offload.split(frame) == wanted
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     length=st.integers(1, 65000),
     size=st.integers(600, 1448),
@@ -179,7 +179,7 @@ def test_a_tcp_header_that_ends_before_its_fixed_part(offload: Harness) -> None:
     assert offload.split(replace(good, data=bytes(short), checksum_offset=0)) == []
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(length=st.integers(1001, 64000), size=st.integers(600, 1000), tcp=st.booleans())
 def test_join_undoes_split(offload: Harness, length: int, size: int, tcp: bool) -> None:
     transport = TCP(flags="PA", seq=5) if tcp else UDP()
@@ -217,7 +217,7 @@ def packets(draw: st.DrawFn) -> list[Packet]:
     return made
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(packets())
 def test_joined_and_split_again(offload: Harness, sent: list[Packet]) -> None:
     """Whatever is joined: splitting it gives the packets that went in, byte for byte and in order.

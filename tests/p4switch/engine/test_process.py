@@ -64,7 +64,7 @@ def test_forwarding(router: Engine) -> None:
     assert_checksums(packet)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(payload=st.binary(max_size=1500), source=st.integers(0, 2**32 - 1), tos=st.integers(0, 255))
 def test_udp_checksums_with_payload(translator: Engine, payload: bytes, source: int, tos: int) -> None:
     """Verified on arrival and computed anew, for payloads of any length, odd ones too."""
@@ -110,7 +110,7 @@ def test_multicast(router: Engine) -> None:
     assert sent(router, datagram("10.0.2.1")) == []
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(payload=st.binary(max_size=400), replicas=st.lists(st.integers(0, 255), min_size=1, max_size=5))
 def test_a_replica_does_not_show_in_the_next(
     replicating: Engine, payload: bytes, replicas: list[int]

@@ -178,7 +178,7 @@ def rich_documents() -> list[bytes]:
     return [GOOD, *(compile_file(path).json_text().encode() for path in RICH)]
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.data())
 def test_damaged_documents(data: st.DataObject) -> None:
     """Whatever is replaced in a document: it is translated, or refused by a ProgramError, and nothing else happens."""

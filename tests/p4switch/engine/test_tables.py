@@ -132,7 +132,7 @@ def test_look_up_equals_search(kind: str, engine: Callable[[str], Engine]) -> No
     switch = engine("tables")
     probes = st.fixed_dictionaries({name: few(width) for name, width in PROBE.items()})
 
-    @settings(max_examples=120, deadline=None)
+    @settings(max_examples=120)
     @given(steps(kind), st.lists(probes, min_size=1, max_size=20))
     def law(done: list[tuple[str, EntryKey]], asked: list[dict[str, int]]) -> None:
         for left in switch.table_entries(table(kind)):

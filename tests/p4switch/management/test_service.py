@@ -69,7 +69,7 @@ def served() -> Iterator[tuple[str, Service]]:
     server.stop(grace=0).wait()
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(message=MESSAGES)
 def test_messages_arrive_as_they_were_sent(served: tuple[str, Service], message: dict[str, Any]):
     with ManagementClient(served[0]) as client:

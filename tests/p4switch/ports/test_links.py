@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from p4switch.engine.library import LinkStatistics
@@ -43,13 +43,11 @@ PROPERTIES = st.builds(
 ).filter(lambda p: not p.reordering or p.displacement > 0)
 
 
-@settings(deadline=None)
 @given(PROPERTIES)
 def test_what_is_given_gives_the_same_link(properties: LinkProperties):
     assert changed(PLAIN, properties.given()) == properties
 
 
-@settings(deadline=None)
 @given(PROPERTIES)
 def test_text_gives_the_same_link(properties: LinkProperties):
     given = properties.given()

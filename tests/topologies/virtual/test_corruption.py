@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.l2 import ARP, Ether
@@ -42,7 +42,6 @@ def udp(data: bytes, checksum: int | None) -> bytes:
     )
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.binary(max_size=100), st.floats(0, 1, exclude_max=True)), min_size=1, max_size=5)
 )

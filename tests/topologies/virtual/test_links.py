@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -259,7 +259,6 @@ packets_on_links = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(sent=packets_on_links, cuts=st.lists(st.integers(0, 20_000_000), max_size=4))
 def test_batches_give_what_packets_one_by_one_do(sent: list[tuple[int, int, int]], cuts: list[int]) -> None:
     rates = [None, 10**8, 10**9, 4 * 10**11]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -238,7 +238,6 @@ sendings = st.lists(st.tuples(st.integers(0, 10**8), st.integers(1, 3)), min_siz
 delays = st.integers(10**6, 5 * 10**6)
 
 
-@settings(deadline=None)
 @given(sending=sendings, of_links=st.tuples(delays, delays, delays), rate=st.sampled_from((10**9, 10**11)))
 def test_windows_give_the_history_of_single_events(
     sending: list[tuple[int, int]], of_links: tuple[int, int, int], rate: int

@@ -205,7 +205,7 @@ def test_impossible_thresholds_are_refused(xoff: int, xon: int) -> None:
         PauseThresholds(xoff, xon)
 
 
-unhurried = settings(deadline=None, max_examples=50)
+unhurried = settings(max_examples=50)
 
 frames = st.builds(
     Frame,

@@ -84,7 +84,7 @@ def inputs(workers: int, size: int, seed: int = 0) -> list[Vector]:
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(data=st.data(), workers=st.integers(1, 17), size=st.integers(0, 400), chunk=st.integers(1, 100))
 def test_every_rank_gets_the_sum_in_the_order_promised(
     algorithm: HostBasedAlgorithm, data: st.DataObject, workers: int, size: int, chunk: int
@@ -103,7 +103,7 @@ def test_every_rank_gets_the_sum_in_the_order_promised(
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(workers=st.integers(1, 17), size=st.integers(0, 400), chunk=st.integers(1, 100))
 def test_all_ranks_together_send_2_times_n_minus_1_arrays(
     algorithm: HostBasedAlgorithm, workers: int, size: int, chunk: int
@@ -113,7 +113,7 @@ def test_all_ranks_together_send_2_times_n_minus_1_arrays(
 
 
 @pytest.mark.parametrize("algorithm", ["ring", "parameter-server"])
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(workers=st.integers(1, 17), part=st.integers(0, 20), chunk=st.integers(1, 100))
 def test_ring_and_full_sharding_give_every_rank_2_times_n_minus_1_nths(
     algorithm: HostBasedAlgorithm, workers: int, part: int, chunk: int
@@ -123,7 +123,7 @@ def test_ring_and_full_sharding_give_every_rank_2_times_n_minus_1_nths(
         assert network.sent_by(rank) == network.received_by(rank) == 2 * (workers - 1) * part
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(levels=st.integers(0, 4), part=st.integers(0, 20), chunk=st.integers(1, 100))
 def test_halving_doubling_gives_every_rank_2_times_n_minus_1_nths(levels: int, part: int, chunk: int) -> None:
     workers = 1 << levels
@@ -134,7 +134,7 @@ def test_halving_doubling_gives_every_rank_2_times_n_minus_1_nths(levels: int, p
     assert peers <= {1 << level for level in range(levels)}
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(workers=st.integers(1, 17), half=st.integers(0, 200), chunk=st.integers(1, 100))
 def test_no_rank_of_the_double_tree_sends_or_receives_more_than_two_and_a_half_arrays(
     workers: int, half: int, chunk: int
@@ -148,7 +148,7 @@ def test_no_rank_of_the_double_tree_sends_or_receives_more_than_two_and_a_half_a
         assert network.received_by(rank) <= most
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(workers=st.integers(1, 64))
 def test_at_most_one_rank_has_children_in_both_trees_and_no_path_is_longer_than_its_logarithm(
     workers: int,
@@ -165,7 +165,7 @@ def test_at_most_one_rank_has_children_in_both_trees_and_no_path_is_longer_than_
             assert steps <= workers.bit_length()
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     workers=st.integers(1, 17), shards=st.integers(1, 17), part=st.integers(0, 20), chunk=st.integers(1, 100)
 )

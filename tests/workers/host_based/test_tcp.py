@@ -55,7 +55,7 @@ def inputs(count: int, size: int, seed: int = 0) -> list[NDArray[np.float32]]:
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=10)
 @given(st.integers(1, 5), st.lists(st.integers(0, 5000), min_size=1, max_size=3), st.data())
 def test_every_rank_gets_the_same_sum_in_the_order_of_the_algorithm(
     algorithm: HostBasedAlgorithm, count: int, sizes: list[int], data: st.DataObject

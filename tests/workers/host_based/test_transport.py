@@ -137,7 +137,7 @@ FAULTS = st.builds(
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     sizes=st.lists(st.integers(1, 5 * PAYLOAD), min_size=1, max_size=12),
     window=st.integers(1, 20),
@@ -251,7 +251,6 @@ def test_congestion_marks_make_the_window_smaller(transport: Transport) -> None:
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(
@@ -314,7 +313,7 @@ def groups(count: int, algorithm: HostBasedAlgorithm, transport: Transport) -> l
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-@settings(deadline=None, max_examples=12)
+@settings(max_examples=12)
 @given(
     count=st.integers(1, 6),
     sizes=st.lists(st.integers(0, 3000), min_size=1, max_size=3),
@@ -337,7 +336,6 @@ def test_all_reduces_over_a_faulty_network_are_exact(
         assert all(result.tobytes() == expected for result in cluster.all_reduce(inputs))
 
 
-@settings(deadline=None)
 @given(st.lists(st.binary(max_size=60)))
 def test_datagrams_of_others_are_ignored(datagrams: list[bytes]) -> None:
     cluster = Cluster(groups(2, "ring", "selective-repeat"), Faults())
