@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import ctypes
 import json
+import random
 import socket
 import struct
 import threading
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -359,6 +361,29 @@ def test_constants_of_any_width_are_hashed(width: int) -> None:
     assert int.from_bytes(left, "big") == expected
 
 
+def test_there_is_room_to_hash_a_header_and_the_longest_payload() -> None:
+    inputs = [{"type": "header", "value": "h"}, {"type": "payload"}]
+    config = document(
+        {"h": [["all", 8 * 1000, False]], "out": [["sum", 32, False]]},
+        [
+            call("add_header", header("out")),
+            call(
+                "modify_field_with_hash_based_offset",
+                field("out", "sum"),
+                number(0),
+                {"type": "calculation", "value": "c"},
+                number(1 << 32),
+            ),
+        ],
+        **parser(extract("h")),
+        calculations=[{"name": "c", "id": 0, "algo": "crc32", "input": inputs}],
+        deparsers=[{"name": "deparser", "id": 0, "order": ["out"]}],
+    )
+    packet = random.Random(1).randbytes(LONGEST_PACKET)
+    ((_, left),) = Engine.load(config).process(1, packet)
+    assert left == struct.pack(">I", zlib.crc32(packet)) + packet[1000:]
+
+
 # Through ports
 
 
@@ -469,6 +494,7 @@ def test_superframes_whose_headers_do_not_fit_together_are_dropped(kind: int) ->
     engine = Engine.load(document({"h": [["a", 8, False]]}, []))
     longest_tags = (512 - 14 - 20 - (8 if kind == 5 else 20)) // 4
     hostile = [superframe(kind, ihl=ihl, tags=tags) for ihl in (0, 4, 6, 15) for tags in (0, 1, longest_tags)]
+    hostile += [superframe(kind, tags=longest_tags + more) for more in (1, 20)]
     sound = [superframe(kind, tags=n) for n in (0, 2)] + [superframe(kind, ihl=15, options=bytes(40))]
     with forwarder(engine, 1) as ((ours,), statistics):
         for frame in hostile + sound:
