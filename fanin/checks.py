@@ -112,7 +112,7 @@ _PROBES = (
 # Prints the bytes that wait for a switch at most.
 _PORT = """
 import os, socket, sys
-from p4switch.library import runtime
+from p4switch.engine.library import runtime
 opened = runtime().port_open(b"veth0")
 if opened < 0:
     sys.exit(os.strerror(-opened))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import select
 import subprocess
 import sys
@@ -74,8 +75,8 @@ def fuzz(
                     done.failed = done.failed or failed
                 done.stopped.set()
 
-    with tempfile.TemporaryDirectory(prefix="fuzz-") as cache:
-        environment = _environment(Path(cache))
+    with _cache() as cache:
+        environment = _environment(cache)
         with ThreadPoolExecutor(jobs) as pool:
             try:
                 for running in [pool.submit(run_chunks) for _ in range(jobs)]:
@@ -89,8 +90,25 @@ def fuzz(
 
 def repeat(path: Path) -> str | None:
     """Runs a case that was written; what its process said if it fails; raises NoSanitizersError."""
+    with _cache() as cache:
+        return _run_file(path, _environment(cache))
+
+
+@contextmanager
+def _cache() -> Iterator[Path]:
+    """A folder for what is compiled, removed with the block."""
     with tempfile.TemporaryDirectory(prefix="fuzz-") as cache:
-        return _run_file(path, _environment(Path(cache)))
+        try:
+            yield Path(cache)
+        finally:
+            _wait_for_compilers(Path(cache))
+
+
+def _wait_for_compilers(cache: Path) -> None:
+    """Until all have ended that were at work when their process was: they have kept its locks (toolchain.py)."""
+    for path in cache.glob("fanin/*.lock"):
+        with path.open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
 
 
 def _environment(cache: Path) -> dict[str, str]:

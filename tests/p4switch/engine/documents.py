@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 STANDARD_METADATA = [
@@ -104,3 +105,48 @@ def document(
         ],
     }
     return json.dumps({**whole, **sections}).encode()
+
+
+def header(name: str) -> dict[str, Any]:
+    return {"type": "header", "value": name}
+
+
+def call(op: str, *parameters: Any) -> dict[str, Any]:
+    return {"op": op, "parameters": list(parameters)}
+
+
+def extract(name: str) -> dict[str, Any]:
+    return call("extract", {"type": "regular", "value": name})
+
+
+def parser(*operations: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """The sections of a program that parses so."""
+    leave = [{"value": "default", "mask": None, "next_state": None}]
+    state = {
+        "name": "start",
+        "id": 0,
+        "parser_ops": list(operations),
+        "transition_key": [],
+        "transitions": leave,
+    }
+    state |= more
+    return {"parsers": [{"name": "parser", "id": 0, "init_state": "start", "parse_states": [state]}]}
+
+
+def changed(config: bytes, change: Callable[[Any], object]) -> bytes:
+    parsed = json.loads(config)
+    change(parsed)
+    return json.dumps(parsed).encode()
+
+
+def in_egress(config: bytes, *primitives: dict[str, Any]) -> bytes:
+    """The program with these primitives in its egress."""
+    call_it = {"name": "at_egress", "id": 0, "action_id": 1, "next_node": None}
+    pipeline = {"name": "egress", "id": 1, "init_table": "at_egress", "tables": [], "conditionals": []}
+    action = {"name": "at_egress", "id": 1, "runtime_data": [], "primitives": list(primitives)}
+
+    def change(parsed: Any) -> None:
+        parsed["pipelines"][1] = {**pipeline, "action_calls": [call_it]}
+        parsed["actions"].append(action)
+
+    return changed(config, change)

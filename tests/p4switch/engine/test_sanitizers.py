@@ -16,7 +16,7 @@ LINKS = [
     *(sys.executable, "-m", "pytest", "-q", "-x"),
     *(str(Path(__file__).with_name(name)) for name in ("test_link.py", "test_pace.py")),
 ]
-BOUNDS = [*LINKS[:5], str(Path(__file__).with_name("test_bounds.py"))]
+BOUNDS = [*LINKS[:5], *(str(path) for path in sorted(Path(__file__).parent.glob("test_bounds*.py")))]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import threading
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -91,6 +93,24 @@ def test_a_failing_case_is_made_smaller() -> None:
     assert smallest.packets == (needed,)
     assert smallest.frames == ()
     assert [a["primitives"] for a in json.loads(smallest.program)["actions"][:1]] == [[statement]]
+
+
+def test_the_compiler_of_a_process_that_was_ended_is_waited_for(tmp_path: Path) -> None:
+    """It goes on without it, in the folder that is to be removed."""
+    (tmp_path / "fanin").mkdir()
+    lock, done = tmp_path / "fanin/program.lock", tmp_path / "done"
+    compiler = subprocess.Popen(
+        ["flock", lock, "sh", "-c", 'echo; read -r _; touch "$1"', "sh", done],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert compiler.stdout is not None
+    compiler.stdout.readline()  # it has the lock
+    waiting = threading.Thread(target=campaign._wait_for_compilers, args=(tmp_path,))
+    waiting.start()
+    compiler.communicate()
+    waiting.join()
+    assert done.exists()
 
 
 def test_a_case_that_fails_is_written_with_the_command_that_repeats_it(
