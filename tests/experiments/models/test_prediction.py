@@ -1,0 +1,30 @@
+"""The closed form of a point in virtual time: what is known in-network beside latency and bandwidth."""
+
+from __future__ import annotations
+
+import pytest
+
+from experiments.scenario.settings import Settings
+from experiments.virtual.fabric import load_switch
+from experiments.virtual.point import run_virtual
+from p4switch.engine import Engine
+
+
+@pytest.fixture(scope="module")
+def switch() -> Engine:
+    return load_switch()
+
+
+@pytest.mark.parametrize("leaves", [1, 2])
+@pytest.mark.parametrize("repetitions", [1, 3])
+@pytest.mark.parametrize("size", ["4 kB", "400 kB", "600 kB"])
+def test_packets_without_values_go_first_unless_a_vector_like_it_went_before(
+    switch: Engine, size: str, repetitions: int, leaves: int
+) -> None:
+    """The window is 512 packets of 1 KiB: where there are more, they always do."""
+    shape = {"spines": leaves - 1, "leaves": leaves, "hosts_per_leaf": 4 // leaves, "rate": "100 Gb/s"}
+    settings = Settings.model_validate(
+        {"topology": {"leaf_spine": shape}, "size": size, "repetitions": repetitions}
+    )
+    measured = run_virtual(settings, switch)
+    assert measured.closed_form_seconds == pytest.approx(measured.median, rel=0.06)
