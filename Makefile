@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV ?= .venv
 KERNEL ?= 6.1
 DISTRIBUTION ?= bookworm
+VM ?=
 
 .PHONY: demo test test-vm lint setup clean
 
@@ -16,7 +17,7 @@ test: setup lint
 	$(VENV)/bin/pytest
 
 test-vm: setup
-	vm/test-vm.sh $(DISTRIBUTION) $(KERNEL) $(abspath $(VENV))/bin/pip
+	vm/test-vm.sh $(DISTRIBUTION) $(KERNEL) $(abspath $(VENV))/bin/pip $(VM)
 
 lint: setup
 	$(VENV)/bin/ruff check .
