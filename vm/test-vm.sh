@@ -48,21 +48,22 @@ echo "test-vm: $distribution with kernel $kernel, $vm"
 (cd "$tree" && git ls-files -z --cached --others --exclude-standard |
     tar --null -T - --ignore-failed-read --transform 's,^,fanin/,' -cf "$work/tree.tar")
 
-# Limits of systemd's own that an emulated machine needs longer than; and nobody logs in at the console that is written to.
-systemd="systemd.default_timeout_start_sec=1800 systemd.default_device_timeout_sec=1800 systemd.show_status=0"
-systemd="$systemd systemd.mask=getty.target"
+# Limits of systemd's own that an emulated machine needs longer than; nobody logs in at the console that is written to,
+# and of the kernel it shows warnings only.
+settings="systemd.default_timeout_start_sec=1800 systemd.default_device_timeout_sec=1800 systemd.show_status=0"
+settings="$settings systemd.mask=getty.target loglevel=5"
 
 if [ "$vm" = uml ]; then
     cd "$image/uml-$kernel" # for its loader; its memory is a file in TMPDIR
     # shellcheck disable=SC2086  # a list of options
     set -- env TMPDIR=/dev/shm LD_LIBRARY_PATH=lib64 ./linux.uml mem=3G uml_dir="$work/" con=null con0=null,fd:1 \
-        ubda="$work/written,$image/disk.ext4" ubdbr="$work/tree.tar" root=/dev/ubda rw $systemd
+        ubdas="$work/written,$image/disk.ext4" ubdbr="$work/tree.tar" root=/dev/ubda rw $settings
 else
     # shellcheck disable=SC2086  # a list of options
     set -- qemu-system-x86_64 -machine q35 $processor -smp 2 -m 3G -nic none \
         -display none -monitor none -serial stdio -no-reboot -snapshot -device virtio-rng-pci \
         -kernel "$image/vmlinuz-$kernel" -initrd "$image/initrd.img-$kernel" \
-        -append "root=LABEL=fanin rw console=ttyS0 panic=-1 rootdelay=900 $systemd" \
+        -append "root=LABEL=fanin rw console=ttyS0 panic=-1 $settings" \
         -drive "file=$image/disk.ext4,format=raw,if=virtio" \
         -drive "file=$work/tree.tar,format=raw,if=none,id=tree" -device virtio-blk-pci,drive=tree,serial=tree
 fi
