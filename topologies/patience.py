@@ -20,8 +20,8 @@ _ORDINARY_START = 3.0
 _MAX_FACTOR = 20.0
 
 # Of a process that starts: seconds in which it may compute next to nothing, and which part of them that is; seconds of
-# processor time, after which it is in an endless loop; seconds in all. On an emulated machine whose host is busy, workers
-# were not up after 900 s in which they had got 70 s of processor time at most.
+# processor time, after which it is in an endless loop; seconds in all (on an emulated machine whose host was busy,
+# workers were not up after 900 s, having got 42 to 67 s of processor time).
 _IDLE = 30.0
 _NEXT_TO_NOTHING = 0.01
 _COMPUTING = 900.0

@@ -17,6 +17,7 @@ from experiments.bench_allreduce import BenchError, Network, find_torch, network
 from experiments.bench_allreduce_worker import PERIOD, SHIFT, STEP, Inputs, Order, Report, execute
 from experiments.checking import float32_sum_bound, quantized_sum_bound
 from fanin.cli import app
+from topologies.patience import setting
 from workers.collective import Statistics
 
 SCRIPT = """
@@ -38,7 +39,7 @@ print(json.dumps([asdict(case) for case in cases]))
 @pytest.fixture(scope="module")
 def cases() -> list[dict[str, Any]]:
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=120 * setting(), check=False
     )
     assert done.returncode == 0, done.stderr
     found: list[dict[str, Any]] = json.loads(done.stdout)

@@ -16,6 +16,7 @@ from experiments.bench_switch.bench import Case, Outcome
 from experiments.bench_switch.errors import BenchError
 from experiments.bench_switch.native import bare
 from experiments.bench_switch.tables import TABLE, Routes, switch
+from topologies.patience import setting
 
 SESSION = Path(__file__).with_name("bench_switch_session.py")
 ROOT = Path(__file__).parents[2]
@@ -30,7 +31,7 @@ def test_every_case_runs_and_is_written_down(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=120 * setting(),
         env=environment,
     )
     assert done.returncode == 0, done.stderr
