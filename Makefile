@@ -6,6 +6,7 @@ PYTHON ?= python3
 VENV ?= .venv
 KERNEL ?= 6.1
 DISTRIBUTION ?= bookworm
+VM ?=
 
 # A process for each core; live networks one after the other (tests/conftest.py).
 PYTEST = $(VENV)/bin/pytest -n logical --dist loadgroup
@@ -23,7 +24,7 @@ test-fast: setup lint
 	$(PYTEST) -m 'not live and not slow'
 
 test-vm: setup
-	vm/test-vm.sh $(DISTRIBUTION) $(KERNEL) $(abspath $(VENV))/bin/pip
+	vm/test-vm.sh $(DISTRIBUTION) $(KERNEL) $(abspath $(VENV))/bin/pip $(VM)
 
 lint: setup
 	$(VENV)/bin/ruff check .

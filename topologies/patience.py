@@ -19,10 +19,13 @@ VARIABLE = "FANIN_PATIENCE"
 _ORDINARY_START = 3.0
 _MAX_FACTOR = 20.0
 
-# Of a process that starts: seconds in which it may compute next to nothing, which part of them that is; seconds in all.
+# Of a process that starts: seconds in which it may compute next to nothing, and which part of them that is; seconds of
+# processor time, after which it is in an endless loop; seconds in all (on an emulated machine whose host was busy,
+# workers were not up after 900 s, having got 42 to 67 s of processor time).
 _IDLE = 30.0
 _NEXT_TO_NOTHING = 0.01
-_START = 900.0
+_COMPUTING = 900.0
+_START = 7200.0
 
 
 def setting() -> float:
@@ -48,6 +51,7 @@ class Starting:
     def __init__(self, now: float) -> None:
         factor = setting()
         self._idle = _IDLE * factor
+        self._computing = _COMPUTING * factor
         self._end = now + _START * factor
         self._moved = now
         self._computed = 0.0
@@ -56,7 +60,7 @@ class Starting:
         """Whether it is not worth waiting for any longer, having used so many seconds of processor time by `now`."""
         if computed - self._computed >= self._idle * _NEXT_TO_NOTHING:
             self._moved, self._computed = now, computed
-        return now >= min(self._moved + self._idle, self._end)
+        return computed >= self._computing or now >= min(self._moved + self._idle, self._end)
 
 
 def computed_seconds(processes: Sequence[int]) -> list[float]:

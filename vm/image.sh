@@ -1,6 +1,7 @@
 #!/bin/sh
 # Makes the disk image of a virtual machine from a distribution's packages, as root, and prints its folder: disk.ext4,
-# and a kernel and its initial RAM disk for each VERSION in vmlinuz-VERSION and initrd.img-VERSION.
+# and for each VERSION a kernel and its initial RAM disk, vmlinuz-VERSION and initrd.img-VERSION, and the same version as
+# a program, user-mode Linux, in uml-VERSION.
 # Made once, it is kept in ${XDG_CACHE_HOME:-~/.cache}/fanin/vm.
 # usage: image.sh DISTRIBUTION PIP     PIP: a pip that reaches the package index, with whatever settings it needs
 #
@@ -25,9 +26,10 @@ mirror=${DEBIAN_MIRROR:-$(apt-get indextargets --format '$(RELEASE) $(REPO_URI)'
 [ -n "$mirror" ] || fail "set DEBIAN_MIRROR to the address of an archive of Debian"
 
 # The suites whose kernels it gets. Debian 11's runs under Debian 12's programs: its own Python is too old for fanin.
+# Backports have no user-mode Linux.
 case $distribution in
-    bookworm) python=3.11 suites="bullseye bookworm bookworm-backports" ;;
-    trixie) python=3.13 suites=trixie ;;
+    bookworm) python=3.11 suites="bullseye bookworm bookworm-backports" uml_suites="bullseye bookworm trixie" ;;
+    trixie) python=3.13 suites=trixie uml_suites=trixie ;;
     bullseye) fail "bullseye's Python is 3.9, and fanin needs 3.11; its kernel: KERNEL=5.10 DISTRIBUTION=bookworm" ;;
     *) fail "there is no image of $distribution; take DISTRIBUTION=bookworm or trixie" ;;
 esac
@@ -85,6 +87,22 @@ for suite in $4; do
     DEBIAN_FRONTEND=noninteractive chroot . \
         apt-get install -q -y --no-install-recommends --allow-downgrades "linux-image-amd64/$suite"
 done
+# User-mode Linux runs on this machine, with its own suite's loader and C library: this machine's may be older.
+for suite in $5; do
+    mkdir "$2/uml"
+    (cd "$2/uml" && chroot "$1" sh -eu -c "cd /tmp; apt-get download -q user-mode-linux/$suite libc6/$suite" &&
+        for package in "$1"/tmp/*.deb; do dpkg-deb -x "$package" .; done)
+    rm tmp/*.deb
+    cp -r "$2"/uml/usr/lib/uml/modules/* lib/modules
+    version=$(ls "$2/uml/usr/lib/uml/modules")
+    kernel=$2/image/uml-${version%.*}
+    mkdir -p "$kernel/lib64"
+    find "$2/uml" -regex '.*/lib/x86_64-linux-gnu/[^/]*' ! -type d -exec cp -P {} "$kernel/lib64" ';'
+    # A loader's path that is relative, and as long, so that nothing moves in the program.
+    sed 's,/lib64/ld-linux,lib64//ld-linux,' "$2/uml/usr/bin/linux.uml" >"$kernel/linux.uml"
+    chmod 755 "$kernel/linux.uml"
+    rm -r "$2/uml"
+done
 chroot . apt-get clean
 rm -r wheels home/fanin/fanin
 END
@@ -93,11 +111,12 @@ echo "test-vm: making an image of $distribution" >&2
 packages=systemd-sysv,udev,dbus,kmod,zstd,sudo,python3,make,ca-certificates,initramfs-tools
 {
     echo "deb $mirror $distribution main"
-    for suite in $suites; do
+    for suite in $suites $uml_suites; do
         [ "$suite" = "$distribution" ] || echo "deb $mirror $suite main"
     done
-} | timeout 3600 mmdebstrap --quiet --variant=minbase --mode=root --include="$packages" \
-    --customize-hook="sh '$work/prepare' \"\$1\" '$work' '$tree' '$suites'" "$distribution" "$work/root" - >&2
+} | sort -u | timeout 3600 mmdebstrap --quiet --variant=minbase --mode=root --include="$packages" \
+    --aptopt="APT::Default-Release \"$distribution\"" \
+    --customize-hook="sh '$work/prepare' \"\$1\" '$work' '$tree' '$suites' '$uml_suites'" "$distribution" "$work/root" - >&2
 
 for kernel in "$work"/root/boot/vmlinuz-*; do
     release=${kernel##*/vmlinuz-}

@@ -6,7 +6,9 @@ import subprocess
 import sys
 from typing import NoReturn
 
-SECONDS = 1.0
+from topologies.patience import setting
+
+SECONDS = 1.0 * setting()
 UPDATE_64 = struct.Struct(">BBIHbb64i")
 PORT = 0xBEE0
 

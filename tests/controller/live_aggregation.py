@@ -60,7 +60,7 @@ def contributions(lease: Lease, chunk: int) -> list[str]:
 
 
 async def run(ledger: Ledger) -> None:
-    async with Controller(topology, p4info, device_config, ledger) as controller:
+    async with Controller(topology, p4info, device_config, ledger, network.patience) as controller:
         before = await controller.counts()
         happened["udp across"] = echo("udp", "h1", "h4", 20)
         happened["tcp across"] = echo("tcp", "h1", "h4", 1000)

@@ -11,6 +11,7 @@ import pytest
 from google.protobuf import text_format
 
 from p4compiler import Compiled
+from topologies.patience import setting
 
 HERE = Path(__file__).parent
 
@@ -29,7 +30,7 @@ def happened(program: Compiled, tmp_path_factory: pytest.TempPathFactory) -> dic
         ],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=120 * setting(),
         env={**os.environ, "PYTHONPATH": str(HERE.parents[1])},
         check=False,
     )

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from topologies.patience import setting
+
 Fanin = Callable[..., "subprocess.CompletedProcess[str]"]
 
 RUN = "import sys; from fanin.cli import main; sys.argv[0] = 'fanin'; main()"
@@ -24,7 +26,7 @@ def fanin() -> Fanin:
             [sys.executable, "-c", RUN, *arguments],
             capture_output=True,
             text=True,
-            timeout=600,
+            timeout=600 * setting(),
             env={**os.environ, "COLUMNS": "200", "NO_COLOR": "1", **environment},
             check=False,
         )

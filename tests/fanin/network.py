@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from topologies.patience import setting
+
 RUN = "import sys; from fanin.cli import main; sys.argv[0] = 'fanin'; main()"
 
 
@@ -51,6 +53,6 @@ class Up:
     def end(self) -> str:
         """Ctrl-C; what it says."""
         self.process.send_signal(signal.SIGINT)
-        output, errors = self.process.communicate(timeout=60)
+        output, errors = self.process.communicate(timeout=60 * setting())
         assert self.process.returncode == 0, errors
         return output

@@ -14,10 +14,11 @@ import pytest
 from fanin.verbs.link import _ways
 from tests.fanin.network import Up
 from topologies.errors import NetworkError
+from topologies.patience import setting
 from topologies.running import RunningNetwork, RunningSwitch
 from topologies.runs import Run
 
-TIMEOUT = 30
+TIMEOUT = 30 * setting()
 SEND = """
 import socket
 s = socket.socket(type=socket.SOCK_DGRAM)

@@ -28,6 +28,7 @@ from p4switch.trace import as_text
 from p4switch.trace.events import Access, Drop
 from tests.fanin.hub import FANIN, HOST, TABLES, hub
 from tests.fanin.network import RUN, SEND, Up
+from topologies.patience import setting
 
 SEND_AND_SEND = f"import threading\nwhile True:\n  {SEND}\n  threading.Event().wait(0.02)"
 PACKET = bytes(Ether(dst="02:00:00:00:00:01") / IP(src="10.1.0.1", dst="10.2.0.1") / UDP() / b"hello")
@@ -278,7 +279,7 @@ def test_packets_of_a_running_switch(up, fanin):
     wanted = "ipv4.source=10.1.0.1,udp.destination_port=5005"
     with watch(up, "--filter", wanted, "--json", "--count", "1") as first:
         told = json.loads(send_until_seen(first))
-        assert first.wait(30) == 0
+        assert first.wait(30 * setting()) == 0
     assert bytes.fromhex(told["packet"]).endswith(b"fanin was here")
     [out] = [event for event in told["events"] if event["event"] == "Output"]
     assert (told["port"], out["port"], out["attached"]) == (1, 2, True)
@@ -286,7 +287,7 @@ def test_packets_of_a_running_switch(up, fanin):
     second = watch(up)
     assert send_until_seen(second).startswith("packet on port")
     second.send_signal(signal.SIGINT)
-    _, errors = second.communicate(timeout=30)
+    _, errors = second.communicate(timeout=30 * setting())
     assert (second.returncode, "Traceback" in errors) == (0, False)
     refused = fanin("trace", "--on", "leaf1", "--filter", "ipv4.x=1", **up.environment)
     assert refused.returncode == 2

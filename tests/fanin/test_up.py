@@ -19,6 +19,8 @@ from tests.fanin.network import RUN, SEND, Up
 
 pytestmark = pytest.mark.live
 
+TIMEOUT = 60 * setting()
+
 # What the manual shows, its values from the command line.
 JOIN = """
 import sys, numpy, workers
@@ -66,7 +68,7 @@ def test_each_run_of_a_script_gets_its_own_sums(up):
     leases = set()
     for scale in (1, 100, -7.5):
         running = [up.start(host, JOIN, scale) for host in ("h1", "h2")]
-        said = {process.communicate(timeout=60)[0].strip() for process in running}
+        said = {process.communicate(timeout=TIMEOUT)[0].strip() for process in running}
         (line,) = said
         lease, _, total = line.partition(" ")
         assert total == str(numpy.full(4, 3 * scale, numpy.float32))
@@ -77,23 +79,23 @@ def test_each_run_of_a_script_gets_its_own_sums(up):
 
 def test_a_lease_that_was_not_granted_to_this_run_stalls_and_never_gives_a_sum(up):
     running = [up.start(host, JOIN, 1) for host in ("h1", "h2")]
-    said = running[0].communicate(timeout=60)[0]
-    running[1].communicate(timeout=60)
+    said = running[0].communicate(timeout=TIMEOUT)[0]
+    running[1].communicate(timeout=TIMEOUT)
     for lease in (said.split()[0], 1):
         running = [up.start(f"h{rank + 1}", BY_HAND, lease, rank, 0) for rank in (0, 1)]
-        assert [process.communicate(timeout=60)[0] for process in running] == ["stalled\n"] * 2
+        assert [process.communicate(timeout=TIMEOUT)[0] for process in running] == ["stalled\n"] * 2
 
 
 def test_a_second_worker_on_a_host_is_told_which_process_is_the_first(up):
     first = up.start("h1", JOIN, 1)
     second = up.start("h1", JOIN, 1)
-    readable = select.select([first.stderr, second.stderr], [], [], 60)[0]
+    readable = select.select([first.stderr, second.stderr], [], [], TIMEOUT)[0]
     (refused,) = (process for process in (first, second) if process.stderr in readable)
     waiting = second if refused is first else first
-    assert f"h1 has a worker already, process {waiting.pid}" in refused.communicate(timeout=60)[1]
+    assert f"h1 has a worker already, process {waiting.pid}" in refused.communicate(timeout=TIMEOUT)[1]
     other = up.start("h2", JOIN, 1)
-    assert other.communicate(timeout=60)[0].split()[1:] == ["[3.", "3.", "3.", "3.]"]
-    waiting.communicate(timeout=60)
+    assert other.communicate(timeout=TIMEOUT)[0].split()[1:] == ["[3.", "3.", "3.", "3.]"]
+    waiting.communicate(timeout=TIMEOUT)
 
 
 def test_a_command_on_a_host_and_the_captures_of_its_packet(up, fanin):
@@ -131,7 +133,7 @@ def test_a_session_of_p4runtime_shell(up):
         env=os.environ | up.environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=TIMEOUT,
         check=False,
     )
     assert "routes more: 1" in done.stdout

@@ -17,8 +17,9 @@ from p4compiler import compile_file
 from p4switch.cli import UsageError, main, parse
 from p4switch.ports.links import Direction, LinkProperties
 from p4switch.tls import TlsFiles
+from topologies.patience import setting
 
-TIMEOUT = 30
+TIMEOUT = 30 * setting()
 
 
 # Parsing

@@ -38,3 +38,12 @@ def test_a_machine_that_cannot_be_made_is_refused_with_one_that_can(
     assert done.returncode == 1
     assert says in done.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_a_kind_of_machine_that_there_is_not_is_refused_with_those_that_there_are(tmp_path: Path) -> None:
+    command = ["vm/test-vm.sh", "bookworm", "6.1", "pip", "xen"]
+    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "test-vm: VM=xen is none of kvm, uml, emulated\n"
+    assert not list(tmp_path.iterdir())

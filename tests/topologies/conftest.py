@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from topologies.patience import setting
+
 HERE = Path(__file__).parent
 NOBODY = 65534
 
@@ -56,7 +58,12 @@ def run(command: Command, environment: dict[str, str]) -> Run:
 
     def run(script: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            command(script), capture_output=True, text=True, timeout=60, env=environment, check=False
+            command(script),
+            capture_output=True,
+            text=True,
+            timeout=60 * setting(),
+            env=environment,
+            check=False,
         )
 
     return run

@@ -27,7 +27,8 @@ def test_who_neither_answers_nor_computes_for_30_seconds_is_stuck() -> None:
 def test_who_computes_is_waited_for() -> None:
     starting = Starting(now=0.0)
     # A processor that is shared by many: half a second in ten.
-    assert not any(starting.stuck(now, computed=now / 20) for now in range(0, 600, 10))
+    assert not any(starting.stuck(now, computed=now / 20) for now in range(0, 7200, 10))
+    assert starting.stuck(7200.0, computed=360.0)
 
 
 def test_a_stuck_process_that_looks_around_now_and_then_is_stuck_all_the_same() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from topologies import sandbox
+from topologies.patience import setting
 
 Command = Callable[[str], list[str]]
 Run = Callable[[str], subprocess.CompletedProcess[str]]
@@ -71,7 +72,9 @@ def test_a_signal_at_any_moment_leaves_nothing(
 ) -> None:
     harness = Path(__file__).with_name("killed.py")
     killed = [sys.executable, str(harness), str(int(sent)), moment, *command(NETWORK)]
-    done = subprocess.run(killed, capture_output=True, text=True, timeout=60, env=environment, check=True)
+    done = subprocess.run(
+        killed, capture_output=True, text=True, timeout=60 * setting(), env=environment, check=True
+    )
     report = json.loads(done.stdout.splitlines()[-1])
     assert report["status"] == 128 + sent or report["status"] == -sent
     assert report["left"] == []

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from topologies.patience import setting
 from workers import native
 
 ROOT = Path(__file__).parents[2]
@@ -17,5 +18,7 @@ def test_a_forged_icmp_message_of_any_kind_counts_as_loss_at_most(passes: str) -
     if passes == "C" and native.library() is None:
         pytest.skip("no C compiler")
     session = ["unshare", "-r", "-n", sys.executable, "-m", "tests.workers.icmp_session", passes]
-    done = subprocess.run(session, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        session, cwd=ROOT, capture_output=True, text=True, timeout=300 * setting(), check=False
+    )
     assert done.returncode == 0, done.stderr

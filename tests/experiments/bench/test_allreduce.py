@@ -27,6 +27,7 @@ from experiments.bench.allreduce import (
 from experiments.bench.allreduce_worker import PERIOD, SHIFT, STEP, Inputs, Join, Order, Report, execute
 from experiments.results.checking import float32_sum_bound, quantized_sum_bound
 from fanin.cli import app
+from topologies.patience import setting
 from workers.collective import Statistics
 
 SCRIPT = """
@@ -48,7 +49,7 @@ print(json.dumps([asdict(case) for case in cases]))
 @pytest.fixture(scope="module")
 def cases() -> list[dict[str, Any]]:
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=120 * setting(), check=False
     )
     assert done.returncode == 0, done.stderr
     found: list[dict[str, Any]] = json.loads(done.stdout)

@@ -16,6 +16,7 @@ from experiments.bench.switch.bench import Case, Outcome
 from experiments.bench.switch.errors import BenchError
 from experiments.bench.switch.native import bare
 from experiments.bench.switch.tables import TABLE, Routes, switch
+from topologies.patience import setting
 
 SESSION = Path(__file__).with_name("switch_session.py")
 ROOT = Path(__file__).parents[3]
@@ -30,7 +31,7 @@ def test_every_case_runs_and_is_written_down(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=120 * setting(),
         env=environment,
     )
     assert done.returncode == 0, done.stderr

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from topologies.patience import setting
+
 pytestmark = pytest.mark.live
 
 SCRIPT = """
@@ -45,7 +47,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def runs(folder: Path) -> dict[tuple[str, str, float], dict[str, Any]]:
     """All the demo's runs with 4 workers, by name, algorithm and loss."""
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(folder)], capture_output=True, text=True, timeout=240, check=False
+        [sys.executable, "-c", SCRIPT, str(folder)],
+        capture_output=True,
+        text=True,
+        timeout=240 * setting(),
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return {(run["name"], run["algorithm"], run["loss"]): run for run in json.loads(done.stdout)}

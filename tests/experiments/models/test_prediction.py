@@ -7,7 +7,7 @@ import pytest
 from experiments.scenario.settings import Settings
 from experiments.virtual.fabric import load_switch
 from experiments.virtual.point import run_virtual
-from p4switch.engine import Engine
+from p4switch.engine.engine import Engine
 
 
 @pytest.fixture(scope="module")

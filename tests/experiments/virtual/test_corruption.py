@@ -16,6 +16,7 @@ from experiments.virtual.fabric import Cluster, ClusterSpec, load_switch
 from experiments.virtual.stations import Vector
 from p4switch.engine.engine import Engine
 from topologies.model import leaf_spine
+from topologies.patience import setting
 from topologies.virtual import Faults, LinkModel
 from workers.collective import Algorithm
 
@@ -97,7 +98,9 @@ def test_on_a_live_network(tmp_path: Path) -> None:
     """In-network the switches find what is corrupted; with the ring over TCP the hosts' kernels do."""
     (tmp_path / "corruption.toml").write_text(SCENARIO)
     command = [sys.executable, "-c", "from fanin.cli import main; main()", "run", "corruption.toml"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=900, check=False)
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=900 * setting(), check=False
+    )
     assert done.returncode == 0, done.stderr
     written = json.loads((tmp_path / "results" / "corruption" / "results.json").read_text())
     rows = {(row["algorithm"], row["corruption"]): row for row in written["rows"]}

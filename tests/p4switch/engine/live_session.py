@@ -25,9 +25,10 @@ from p4switch.engine.entries import ActionCall, Entry, EntryKey, Lpm
 from p4switch.engine.library import LinkStatistics
 from p4switch.ports.links import Direction, LinkProperties
 from p4switch.trace import as_text
+from topologies.patience import setting
 
 CPU_PORT = 255
-TIMEOUT = 20.0
+TIMEOUT = 20.0 * setting()
 SOL_UDP, UDP_SEGMENT = 17, 103
 SOL_PACKET, PACKET_AUXDATA = 263, 8
 CHUNK = 1040

@@ -16,6 +16,7 @@ from p4switch.engine.engine import Engine
 from p4switch.ports.links import Direction, LinkProperties
 from p4switch.ports.live import PortError
 from tests.p4switch.engine.link_model import draw
+from topologies.patience import setting
 
 ROOT = Path(__file__).parents[3]
 
@@ -30,7 +31,7 @@ def run(
         command,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=120 * setting(),
         check=False,
         env={**environment, "PYTHONPATH": str(ROOT)},
     )

@@ -15,9 +15,10 @@ import finsy as fy
 
 from p4switch.management.service import ManagementClient
 from p4switch.ports.interfaces import read_interface
+from topologies.patience import setting
 
 ETH_P_ALL = 3
-TIMEOUT = 20
+TIMEOUT = 20 * setting()
 NEAR, FAR, THIRD, EVERYONE = 0x0A, 0x0B, 0x0C, 0xFFFFFFFFFFFF
 COUNTERS = ("in-octets", "in-unicast-pkts", "in-broadcast-pkts", "out-octets", "out-pkts", "out-discards")
 

@@ -9,6 +9,7 @@ import pytest
 from google.protobuf import text_format
 
 from p4compiler import compile_file
+from topologies.patience import setting
 
 
 @pytest.mark.live
@@ -20,7 +21,7 @@ def test_a_live_switch(tmp_path):
     session = Path(__file__).with_name("live_session.py")
     command = ["unshare", "-rn", sys.executable, "-m", f"tests.p4switch.gnmi.{session.stem}", info, blob]
     result = subprocess.run(
-        command, capture_output=True, text=True, timeout=90, check=False, cwd=session.parents[3]
+        command, capture_output=True, text=True, timeout=90 * setting(), check=False, cwd=session.parents[3]
     )
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout.splitlines()[-1]) == {

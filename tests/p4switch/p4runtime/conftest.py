@@ -18,10 +18,11 @@ from google.protobuf.message import Message
 from p4compiler import compile_file
 from p4switch.p4runtime.device import Device
 from p4switch.p4runtime.server import P4RuntimeService, serve
+from topologies.patience import setting
 
 DEVICE_ID = 1
 CPU_PORT = 255
-TIMEOUT = 30
+TIMEOUT = 30 * setting()
 
 
 @dataclass(frozen=True)

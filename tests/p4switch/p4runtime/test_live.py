@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from google.protobuf import text_format
 
+from topologies.patience import setting
+
 
 @pytest.mark.live
 def test_a_live_switch(program, tmp_path):
@@ -16,7 +18,7 @@ def test_a_live_switch(program, tmp_path):
     blob.write_bytes(program.device_config)
     session = Path(__file__).with_name("live_session.py")
     command = ["unshare", "-rn", sys.executable, session, info, blob]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=90 * setting(), check=False)
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout.splitlines()[-1]) == {
         "ports": "1@s1,2@s2",

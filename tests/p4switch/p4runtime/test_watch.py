@@ -15,6 +15,7 @@ from p4switch.p4runtime.entities.index import Entities
 from p4switch.p4runtime.errors import P4RuntimeError
 from p4switch.p4runtime.watch import WatchedPorts
 from tests.p4switch.p4runtime.conftest import Program
+from topologies.patience import setting
 
 
 class Switch:
@@ -213,7 +214,7 @@ def test_ports_of_a_live_switch():
     session = Path(__file__).with_name("watch_session.py")
     command = ["unshare", "-rn", sys.executable, "-m", f"tests.p4switch.p4runtime.{session.stem}"]
     result = subprocess.run(
-        command, capture_output=True, text=True, timeout=60, check=False, cwd=session.parents[3]
+        command, capture_output=True, text=True, timeout=60 * setting(), check=False, cwd=session.parents[3]
     )
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout) == [[1, 2, 1, 2], [2] * 4, [1, 2, 1, 2], [1] * 4]

@@ -13,8 +13,9 @@ from finsy.proto import p4r
 from p4compiler import compile_file
 from p4switch.p4runtime.device import Device
 from tests.p4switch.p4runtime.conftest import Program
+from topologies.patience import setting
 
-TIMEOUT = 20
+TIMEOUT = 20 * setting()
 
 
 def ip(*arguments: str) -> None:
