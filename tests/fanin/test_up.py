@@ -16,6 +16,7 @@ from scapy.utils import rdpcap
 
 from fanin import shell_environment
 from tests.fanin.network import RUN, SEND, Up
+from topologies.patience import setting
 
 pytestmark = pytest.mark.live
 
