@@ -39,7 +39,7 @@ from p4switch.trace import as_text
 
 CPU = PORTS  # the number of the control plane's port
 PACKETS, FRAMES = 300, 100
-PACKETS_THAT_MULTIPLY, SHORT = 15, 100  # for programs that may take milliseconds for each
+PACKETS_THAT_MULTIPLY, SHORT = 15, 40  # for programs that may take milliseconds for each
 TRACED = 5  # a case of so many: it takes another library
 TRACED_PACKETS = 15  # one of so many: a trace of one that multiplies has 100,000 events
 

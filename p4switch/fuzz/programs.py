@@ -45,13 +45,13 @@ def goes_again(document: Json) -> bool:
 class _Program:
     def __init__(self, r: random.Random) -> None:
         self.r = r
-        self.values = Values(r)
         # What may a program of this kind do? Few do everything, or its packets would hardly get anywhere.
         self.remembers = r.random() < 0.5
         self.again = [op for op in AGAIN if r.random() < 0.2]
         self.loops = r.random() < 0.1
         self.wrong = r.random() < 0.1
         self.unlike = r.random() < 0.07  # headers that are assigned differ
+        self.values = Values(r, widest=not (self.again or self.loops))
         self.registers = [self._array(f"r{n}", bitwidth=self.values.width()) for n in range(2)]
         self.counters = [self._array(f"c{n}", is_direct=False) for n in range(2)]
         self.meters = [

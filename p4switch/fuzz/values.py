@@ -41,15 +41,20 @@ def operation(op: str, left: Any, right: Any, **more: Any) -> Json:
 
 
 class Values:
-    """The headers of one program, and what can be said of them; `parameters`: those of the action in hand."""
+    """The headers of one program, and what can be said of them; `parameters`: those of the action in hand.
 
-    def __init__(self, r: random.Random) -> None:
+    `widest`: there may be numbers of thousands of bits, with which one pass through a program takes long.
+    """
+
+    def __init__(self, r: random.Random, *, widest: bool) -> None:
         self.r = r
         self.parameters = 0
         self.in_parser = False
         self.types = [self._type(f"t{n}") for n in range(r.randint(2, 5))]
         if r.random() < 0.3:
-            self.types.append({"name": "bulk", "fields": [["all", 8 * r.choice([100, 500, 1000]), False]]})
+            bits, part = 8 * r.choice([100, 500, 1000]), 200
+            parts: list[list[Any]] = [[f"f{n}", part, False] for n in range(bits // part)]
+            self.types.append({"name": "bulk", "fields": [["all", bits, False]] if widest else parts})
         self.packet_headers: list[Json] = []
         self.stacks: list[Json] = []
         self.unions: list[Json] = []
