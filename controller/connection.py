@@ -1,9 +1,10 @@
 """A P4Runtime session with one switch."""
 
 import asyncio
-from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count, islice
 from typing import Any, TypeVar
 
 import grpc
@@ -13,7 +14,7 @@ from finsy.p4entity import P4MulticastGroupEntry
 from finsy.proto import U128, p4r, p4r_grpc
 
 from controller.errors import ControllerError, SupersededError, UnavailableError
-from controller.network import Switch
+from controller.network import Server
 from controller.plan import MulticastGroup, SwitchPlan, TableEntry
 
 _T = TypeVar("_T")
@@ -30,6 +31,7 @@ _CHANNEL_OPTIONS = [
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
+    ("grpc.max_receive_message_length", 1 << 26),  # BMv2 tells all that is read in one message
 ]
 _FORGOTTEN = {grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.FAILED_PRECONDITION}
 
@@ -54,7 +56,7 @@ class Connection:
     the session is lost, SupersededError when another controller has it; `open` makes another one.
     """
 
-    def __init__(self, switch: Switch, schema: P4Schema, patience: float = 1.0) -> None:
+    def __init__(self, switch: Server, schema: P4Schema, patience: float = 1.0) -> None:
         self.switch = switch
         self._patience = patience
         self._schema = schema
@@ -142,13 +144,13 @@ class Connection:
 
     async def insert(self, plan: SwitchPlan) -> None:
         """Writes everything, in order."""
-        await self._write(p4r.Update.INSERT, [self._encode(item) for item in plan.items], plan.items)
+        await self.write(p4r.Update.INSERT, [self._encode(item) for item in plan.items], plan.items)
 
     async def remove(self, plan: SwitchPlan) -> None:
         """Deletes what the switch holds of it, in the reverse order."""
         held = {_canonical(entity) for entity in await self._held()}
         items = [item for item in plan.items[::-1] if _canonical(self._encode(item)) in held]
-        await self._write(p4r.Update.DELETE, [self._encode(item) for item in items], items)
+        await self.write(p4r.Update.DELETE, [self._encode(item) for item in items], items)
 
     async def verify(self, plan: SwitchPlan) -> None:
         """Reads everything back; ControllerError names the first item that the switch does not hold."""
@@ -163,15 +165,15 @@ class Connection:
         intended = {_canonical(self._encode(item)): item for item in plan.items}
         foreign = [entity for key, entity in held.items() if key not in intended]
         missing = [item for key, item in intended.items() if key not in held]
-        await self._write(p4r.Update.DELETE, foreign, [_shown(entity) for entity in foreign])
-        await self._write(p4r.Update.INSERT, [self._encode(item) for item in missing], missing)
+        await self.write(p4r.Update.DELETE, foreign, [_shown(entity) for entity in foreign])
+        await self.write(p4r.Update.INSERT, [self._encode(item) for item in missing], missing)
 
     async def read_counters(self, cells: Sequence[tuple[str, int]]) -> Mapping[tuple[str, int], Count]:
         """The values of counters, each named by its P4 name and index."""
         names = {self._schema.counters[name].id: name for name, _ in cells}
         ids = {name: counter_id for counter_id, name in names.items()}
         entries = [p4r.CounterEntry(counter_id=ids[name], index=p4r.Index(index=i)) for name, i in cells]
-        entities = await self._read([p4r.Entity(counter_entry=entry) for entry in entries])
+        entities = await self.read([p4r.Entity(counter_entry=entry) for entry in entries])
         read = [entity.counter_entry for entity in entities]
         return {
             (names[entry.counter_id], entry.index.index): Count(
@@ -184,29 +186,40 @@ class Connection:
         """All cells of a register, to look inside; BMv2's server has no register reads and says so."""
         register = self._schema.registers[name]
         entry = p4r.RegisterEntry(register_id=register.id)
-        entities = await self._read([p4r.Entity(register_entry=entry)])
+        entities = await self.read([p4r.Entity(register_entry=entry)])
         cells = {e.register_entry.index.index: e.register_entry.data for e in entities}
         return [int(register.type_spec.decode_data(cells[index])) for index in sorted(cells)]  # type: ignore[arg-type]
 
     async def _held(self) -> list[p4r.Entity]:
         """All that was ever written: entries before the groups that they may name."""
         everything = [p4r.Entity(table_entry=p4r.TableEntry()), self._encode(MulticastGroup(0, ()))]
-        return [entity for entity in await self._read(everything) if not entity.table_entry.is_const]
+        return [entity for entity in await self.read(everything) if not entity.table_entry.is_const]
 
-    async def _write(
+    async def write(
         self, kind: p4r.Update.Type.ValueType, entities: Sequence[p4r.Entity], items: Sequence[object]
     ) -> None:
-        """items: what the entities are called in an error."""
-        for start in range(0, len(entities), _BATCH):
-            batch = entities[start : start + _BATCH]
-            request = p4r.WriteRequest(
+        """Inserts or deletes entities as they are; items: what they are called in an error."""
+        for start, request in zip(count(0, _BATCH), self.requests(kind, entities)):
+            await self.send(request, items[start : start + _BATCH])
+
+    def requests(
+        self, kind: p4r.Update.Type.ValueType, entities: Iterable[p4r.Entity]
+    ) -> Iterator[p4r.WriteRequest]:
+        """What `write` sends, each made when it is asked for: a million entities take gigabytes."""
+        left = iter(entities)
+        while batch := list(islice(left, _BATCH)):
+            yield p4r.WriteRequest(
                 device_id=self.switch.device_id,
                 election_id=U128.encode(self._election_id),
                 updates=[p4r.Update(type=kind, entity=entity) for entity in batch],
             )
-            await _to_its_end(self._answer(self._stub.Write(request), items=items[start : start + _BATCH]))
 
-    async def _read(self, entities: Sequence[p4r.Entity]) -> list[p4r.Entity]:
+    async def send(self, request: p4r.WriteRequest, items: Sequence[object]) -> None:
+        """One of those."""
+        await _to_its_end(self._answer(self._stub.Write(request), items=items))
+
+    async def read(self, entities: Sequence[p4r.Entity]) -> list[p4r.Entity]:
+        """What the switch holds of these; a wildcard stands for all of its kind."""
         request = p4r.ReadRequest(device_id=self.switch.device_id, entities=entities)
 
         async def collect() -> list[p4r.Entity]:

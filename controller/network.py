@@ -5,14 +5,19 @@ from ipaddress import IPv4Address
 from typing import Protocol
 
 
-class Switch(Protocol):
-    """A switch, its own addresses, and the port of its P4Runtime server on this machine."""
+class Server(Protocol):
+    """A switch and the port of its P4Runtime server on this machine."""
 
     name: str
     device_id: int
+    grpc_port: int
+
+
+class Switch(Server, Protocol):
+    """A switch with its own addresses."""
+
     ip: IPv4Address
     mac: str
-    grpc_port: int
 
 
 class Host(Protocol):

@@ -8,6 +8,8 @@ from typing import Any
 import grpc
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
+from experiments.differential.client import SwitchError
+
 _FIELD = descriptor_pb2.FieldDescriptorProto
 _FIELDS = (
     ("id", _FIELD.TYPE_UINT64),
@@ -15,6 +17,7 @@ _FIELDS = (
     ("port", _FIELD.TYPE_UINT32),
     ("packet", _FIELD.TYPE_BYTES),
 )
+_SECONDS = 60.0
 _BATCH = 20  # far below the 64 packets that a port of BMv2 queues, even if each leaves twice by the same one
 
 
@@ -33,9 +36,26 @@ _PacketOnStream = _message()
 
 
 def exchange(
+    address: str, device_id: int, packets: Sequence[tuple[int, bytes]]
+) -> list[list[tuple[int, bytes]]]:
+    """Sends packets (port, bytes) and returns, for each, those that left because of it, in the order of sending.
+
+    Raises:
+        SwitchError: the switch is not there, or has ended.
+    """
+    with grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
+        try:
+            grpc.channel_ready_future(channel).result(timeout=_SECONDS)
+            return _exchange(channel, device_id, packets)
+        except grpc.FutureTimeoutError:
+            raise SwitchError(f"no answer on {address} for {_SECONDS:g} s") from None
+        except grpc.RpcError as error:
+            raise SwitchError(f"has ended while it processed packets: {error.details()}") from None
+
+
+def _exchange(
     channel: grpc.Channel, device_id: int, packets: Sequence[tuple[int, bytes]]
 ) -> list[list[tuple[int, bytes]]]:
-    """Sends packets (port, bytes) and returns, for each, those that left because of it, in the order of sending."""
     call = channel.stream_stream(
         "/p4.bm.DataplaneInterface/PacketStream",
         request_serializer=_PacketOnStream.SerializeToString,

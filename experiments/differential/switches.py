@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import signal
 import subprocess
@@ -11,10 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import grpc
 from finsy.proto import p4r
 
-from experiments.differential.client import DEVICE_ID, Client, Counts, SwitchError, connect
+from experiments.differential.client import DEVICE_ID, Counts, Session, SwitchError, session
 from experiments.differential.dataplane import exchange
 from experiments.differential.entries import Entries
 from experiments.differential.packets import Packet
@@ -54,23 +54,22 @@ def run(
         SwitchError: it cannot run this. ToolError: it is not here. ValueError: an entry has no place.
     """
     entities = entries.encode(program.p4info)
-    if engine == "bmv2":
-        return _on_bmv2(program, entities, packets, traced)
-    return _on_embedded(program, entities, packets, traced)
+    on_switch = _on_bmv2 if engine == "bmv2" else _on_embedded
+    return asyncio.run(on_switch(program, entities, packets, traced))
 
 
-def _insert(client: Client, entities: Sequence[p4r.Entity]) -> list[int]:
-    return [place for place, entity in enumerate(entities) if not client.insert(entity)]
+async def _insert(switch: Session, entities: Sequence[p4r.Entity]) -> list[int]:
+    return [place for place, entity in enumerate(entities) if not await switch.insert(entity)]
 
 
-def _on_embedded(
+async def _on_embedded(
     program: CompiledProgram, entities: Sequence[p4r.Entity], packets: Sequence[Packet], traced: bool
 ) -> Outcome:
     device = Device({}, None, _DROP_PORT)
     server, port = serve(P4RuntimeService(device, DEVICE_ID), "127.0.0.1:0")
     try:
-        with connect(f"127.0.0.1:{port}") as channel, contextlib.closing(Client(channel, program)) as client:
-            refused = _insert(client, entities)
+        async with session(port, program) as switch:
+            refused = await _insert(switch, entities)
             assert device.pipeline is not None
             engine = device.pipeline.engine
             outputs, trace = [], ""
@@ -81,27 +80,21 @@ def _on_embedded(
                         trace = "\n".join(as_text(found, verbose=True) for found in tracer.packets())
                 else:
                     outputs.append(sorted(engine.process(port, packet, now)))
-            return Outcome(refused, outputs, client.counts(entities), trace)
+            return Outcome(refused, outputs, await switch.counts(entities), trace)
     finally:
         server.stop(grace=0).wait()
         device.stop()
 
 
-def _on_bmv2(
+async def _on_bmv2(
     program: CompiledProgram, entities: Sequence[p4r.Entity], packets: Sequence[Packet], traced: bool
 ) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="bmv2-", dir=scratch()) as folder, _bmv2(Path(folder), traced):
-        with (
-            connect(f"127.0.0.1:{_P4RUNTIME}") as control,
-            connect(f"127.0.0.1:{_DATAPLANE}") as data,
-            contextlib.closing(Client(control, program)) as client,
-        ):
-            refused = _insert(client, entities)
-            try:
-                outputs = [sorted(left) for left in exchange(data, DEVICE_ID, packets)]
-            except grpc.RpcError as error:
-                raise SwitchError(f"has ended while it processed packets: {error.details()}") from None
-            counts = client.counts(entities)
+        async with session(_P4RUNTIME, program) as switch:
+            refused = await _insert(switch, entities)
+            left = exchange(f"127.0.0.1:{_DATAPLANE}", DEVICE_ID, packets)
+            outputs = [sorted(packets) for packets in left]
+            counts = await switch.counts(entities)
         return Outcome(refused, outputs, counts, _last_packet(Path(folder, "log.txt")) if traced else "")
 
 

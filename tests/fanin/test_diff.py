@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 
@@ -9,7 +10,7 @@ import pytest
 from scapy.layers.l2 import Ether
 from scapy.utils import wrpcap
 
-from experiments.differential.client import Client, connect
+from experiments.differential.client import session
 from experiments.differential.compare import compare
 from experiments.differential.entries import Entries, TableEntry, random_entries, read_entries
 from experiments.differential.packets import PacketSource
@@ -161,10 +162,13 @@ def test_random_entries_are_valid(program, seed):
     device = Device({}, None, 511)
     server, port = serve(P4RuntimeService(device, 1), "127.0.0.1:0")
     try:
-        with connect(f"127.0.0.1:{port}") as channel:
-            client = Client(channel, compiled)
-            assert all(client.insert(entity) for entity in entities)
-            client.close()
+
+        async def insert() -> list[bool]:
+            async with session(port, compiled) as switch:
+                taken = [await switch.insert(entity) for entity in entities]
+                return [*taken, not await switch.insert(entities[0])]  # it is there already
+
+        assert all(asyncio.run(insert()))
     finally:
         server.stop(grace=0).wait()
         device.stop()

@@ -11,13 +11,12 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
-import grpc
-
+from controller.errors import ControllerError
 from experiments.bench.switch import aggregation, native, network, tables
 from experiments.bench.switch.aggregation import Shape
 from experiments.bench.switch.errors import BenchError
 from experiments.bench.switch.loading import loading_seconds
-from experiments.bench.switch.p4runtime import running
+from experiments.bench.switch.p4runtime import fill, running
 from experiments.bench.switch.rates import Contender, Rate, Received, compare, delivered, started
 from experiments.bench.switch.tables import ROUTES, TABLE, Routes
 from experiments.results.provenance import machine
@@ -94,7 +93,7 @@ def bench(effort: Effort, progress: Callable[[Outcome], None]) -> tuple[list[Out
             for outcome in _all(effort, Path(logs), skipped):
                 outcomes.append(outcome)
                 progress(outcome)
-    except (NetworkError, PortError, ToolchainError, grpc.RpcError) as error:
+    except (NetworkError, PortError, ToolchainError, ControllerError) as error:
         raise BenchError(str(error)) from error
     return outcomes, skipped
 
@@ -159,9 +158,8 @@ def _bmv2(effort: Effort, logs: Path, skipped: list[str], *, with_superframes: b
         with network.links(2 * tables.PORTS) as (near, far):
             network.drop(near)
             ours, its = slice(tables.PORTS), slice(tables.PORTS, None)
-            with running(Bmv2(command), near[its], logs / "bmv2.log") as client:
-                client.set_pipeline(routes.program)
-                client.write(client.requests(routes.program, TABLE, routes.entries()))
+            with running(Bmv2(command), near[its], logs / "bmv2.log") as bmv2:
+                fill(bmv2, routes.program, TABLE, routes.entries())
                 switch = partial(started, tables.switch(routes), near[ours], offload=True)
                 contenders = [
                     Contender(partial(delivered, far[its]), routes.traffic(far[its])),
@@ -183,13 +181,10 @@ def _writes(effort: Effort, logs: Path) -> Outcome:
     routes = Routes("lpm", effort.writes)
     with (
         network.links(tables.PORTS) as (near, _),
-        running(P4Switch(), near, logs / "p4switch.log") as client,
+        running(P4Switch(), near, logs / "p4switch.log") as switch,
     ):
-        client.set_pipeline(routes.program)
-        requests = list(client.requests(routes.program, TABLE, routes.entries()))
-        return _against_goal(
-            "table writes over P4Runtime", "entries a second", routes.count / client.write(requests), _WRITES
-        )
+        seconds = fill(switch, routes.program, TABLE, routes.entries())
+    return _against_goal("table writes over P4Runtime", "entries a second", routes.count / seconds, _WRITES)
 
 
 def _loading() -> Iterator[Outcome]:

@@ -1,81 +1,57 @@
-"""A switch process and a plain P4Runtime client of it: the same for p4switch and BMv2."""
+"""A switch process, and a program and entries for it by P4Runtime: the same for p4switch and BMv2."""
 
 from __future__ import annotations
 
-import queue
+import asyncio
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
 
-import grpc
-from finsy.proto import U128, p4r, p4r_grpc
+from finsy import P4Schema
+from finsy.proto import p4r
 
+from controller.connection import Connection
 from p4compiler import Compiled
 from p4switch.engine.entries import ActionCall, Entry, Lpm, Ternary
-from topologies.model import leaf_spine
+from topologies.model import Switch, leaf_spine
 from topologies.processes import SwitchLauncher, SwitchProcess
 
-BATCH = 1000  # updates in a request
-_ELECTION_ID = U128.encode(1)
-_ANSWER_SECONDS = 60.0
+_PATIENCE = 6.0  # BMv2 takes its time with a million entries
 
 
-class Client:
-    """The primary controller of the switch at `address`; grpc.RpcError when it refuses."""
+def fill(switch: Switch, program: Compiled, table: str, entries: Sequence[Entry]) -> float:
+    """Makes the switch run a program, and inserts entries: the seconds that their requests took.
 
-    def __init__(self, address: str, device_id: int) -> None:
-        self._device_id = device_id
-        self._channel = grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)])
-        self._stub: Any = p4r_grpc.P4RuntimeStub(self._channel)
-        self._said: queue.SimpleQueue[p4r.StreamMessageRequest | None] = queue.SimpleQueue()
+    Raises:
+        ControllerError: it refuses.
+    """
 
-    def __enter__(self) -> Self:
-        self._stream = self._stub.StreamChannel(iter(self._said.get, None))
-        hello = p4r.MasterArbitrationUpdate(device_id=self._device_id, election_id=_ELECTION_ID)
-        self._said.put(p4r.StreamMessageRequest(arbitration=hello))
-        next(self._stream)
-        return self
+    async def fill() -> float:
+        schema = P4Schema(program.p4info, program.json_text().encode())
+        connection = Connection(switch, schema, _PATIENCE)
+        seconds = 0.0
+        try:
+            await connection.open()
+            await connection.push_pipeline()
+            for request in connection.requests(p4r.Update.INSERT, _encoded(program, table, entries)):
+                began = time.perf_counter()
+                await connection.send(request, range(len(request.updates)))
+                seconds += time.perf_counter() - began
+        finally:
+            await connection.close()
+        return seconds
 
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> None:
-        self._said.put(None)
-        self._channel.close()
+    return asyncio.run(fill())
 
-    def set_pipeline(self, program: Compiled) -> None:
-        """Makes the switch run a program, with empty tables."""
-        request = p4r.SetForwardingPipelineConfigRequest(
-            device_id=self._device_id,
-            election_id=_ELECTION_ID,
-            action=p4r.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT,
-        )
-        request.config.p4info.CopyFrom(program.p4info)
-        request.config.p4_device_config = program.json_text().encode()
-        self._stub.SetForwardingPipelineConfig(request, timeout=_ANSWER_SECONDS)
 
-    def requests(self, program: Compiled, table: str, entries: Sequence[Entry]) -> Iterator[p4r.WriteRequest]:
-        """The requests that insert these, BATCH of them in each; made one by one, for a million take 2 GB."""
-        [known] = [t for t in program.p4info.tables if t.preamble.name == table]
-        actions = {a.preamble.name: a.preamble.id for a in program.p4info.actions}
-        for first in range(0, len(entries), BATCH):
-            request = p4r.WriteRequest(device_id=self._device_id, election_id=_ELECTION_ID)
-            for entry in entries[first : first + BATCH]:
-                update = request.updates.add(type=p4r.Update.INSERT)
-                _encode(update.entity.table_entry, known.preamble.id, entry, actions)
-            yield request
-
-    def write(self, requests: Iterable[p4r.WriteRequest]) -> float:
-        """Sends them one after the other; the seconds that they took."""
-        began = time.perf_counter()
-        for request in requests:
-            self._stub.Write(request, timeout=_ANSWER_SECONDS)
-        return time.perf_counter() - began
+def _encoded(program: Compiled, table: str, entries: Sequence[Entry]) -> Iterator[p4r.Entity]:
+    [known] = [t for t in program.p4info.tables if t.preamble.name == table]
+    actions = {a.preamble.name: a.preamble.id for a in program.p4info.actions}
+    for entry in entries:
+        entity = p4r.Entity()
+        _encode(entity.table_entry, known.preamble.id, entry, actions)
+        yield entity
 
 
 def _encode(message: p4r.TableEntry, table: int, entry: Entry, actions: Mapping[str, int]) -> None:
@@ -102,14 +78,13 @@ def _octets(value: int) -> bytes:
 
 
 @contextmanager
-def running(launcher: SwitchLauncher, interfaces: Sequence[str], log: Path) -> Iterator[Client]:
-    """A switch on the interfaces, ports 1, 2, …, and a session with it; NetworkError if it does not start."""
+def running(launcher: SwitchLauncher, interfaces: Sequence[str], log: Path) -> Iterator[Switch]:
+    """A switch on the interfaces, ports 1, 2, …; NetworkError if it does not start."""
     [switch] = leaf_spine(0, 1, len(interfaces)).switches
     process = SwitchProcess(switch, launcher.command(switch, dict(enumerate(interfaces, start=1))), log)
     process.start()
     try:
         process.wait_ready()
-        with Client(f"127.0.0.1:{switch.grpc_port}", switch.device_id) as client:
-            yield client
+        yield switch
     finally:
         process.stop()
