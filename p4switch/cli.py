@@ -12,7 +12,6 @@ import os
 import signal
 import socket
 import sys
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from ipaddress import ip_address
@@ -340,9 +339,10 @@ def _check_ports(ports: dict[int, str]) -> None:
 
 
 def _run(options: Options) -> None:
-    stop = threading.Event()
+    # Not an Event: its set() in a handler waits for ever if the signal comes while wait() holds the lock of both.
+    ended, end = os.pipe()
     for signal_number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(signal_number, lambda *_: stop.set())
+        signal.signal(signal_number, lambda *_: os.write(end, b"!"))
     # gRPC is imported only here: a wrong command line should not wait for it.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its C core prints beside our own messages
     from p4switch.bmv2json.program import ProgramError
@@ -391,6 +391,6 @@ def _run(options: Options) -> None:
     gc.freeze()
     gc.set_threshold(_COLLECT_AFTER)
     print(f"ready device_id={options.device_id} grpc={host}:{port} ports={ports}", flush=True)
-    stop.wait()
+    os.read(ended, 1)
     server.stop(grace=0).wait()
     device.stop()

@@ -34,7 +34,7 @@ from workers.collective import HostBasedAlgorithm
 
 TCP_PORT = 5001
 
-# Columns, by what p4switch/links.py calls them.
+# Columns, by what p4switch/ports/links.py calls them.
 _LINK_EVENTS = {
     "loss": "lost",
     "burst": "lost_in_bursts",

@@ -154,9 +154,9 @@ def test_the_file_says_when_gloo_was_not_installed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--sizes", "64"], "no size, as 64KB"),
+        (["--sizes", "64"], "is not a size, as 64KB"),
         (["--sizes", "0KB"], "from 1KB"),
-        (["--workers", "many"], "no list of numbers"),
+        (["--workers", "many"], "is not a list of numbers"),
         (["--workers", "3"], "even"),
     ],
 )

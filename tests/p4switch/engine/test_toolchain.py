@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import shutil
 import subprocess
 import sys
@@ -185,14 +186,17 @@ def test_c_that_does_not_compile(cache: Path) -> None:
 # Limits: the program may be a stranger's.
 
 
-def processes() -> set[str]:
-    return {path.name for path in Path("/proc").iterdir() if path.name.isdecimal()}
-
-
 def running(marker: Path) -> bool:
-    """Whether the process that wrote its number there still runs."""
-    number = marker.read_text().strip()
-    return number in processes() and "State:\tZ" not in Path(f"/proc/{number}/status").read_text()
+    """Whether the process that wrote its number there still runs; one that has been killed may take a moment to end."""
+    try:
+        process = os.pidfd_open(int(marker.read_text()))
+    except ProcessLookupError:
+        return False
+    try:
+        ended, _, _ = select.select([process], [], [], 60)
+    finally:
+        os.close(process)
+    return not ended
 
 
 def test_a_compiler_that_only_waits_is_stopped_with_all_its_processes(
