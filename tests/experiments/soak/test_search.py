@@ -12,6 +12,8 @@ from experiments.virtual.fabric import load_switch
 from p4switch.engine.engine import Engine
 from tests.experiments.soak.program_mutants import PROGRAM_MUTANTS, mutant
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def program() -> Engine:

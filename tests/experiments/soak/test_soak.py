@@ -36,6 +36,8 @@ from workers.protocol import Lease, Worker
 from workers.recovery import Recovery, Timers
 from workers.tensor import NumpyTensor
 
+pytestmark = pytest.mark.slow
+
 SCENARIOS = 200
 WITHIN = 200  # seeds, in which a mutant must be caught
 FAULTLESS = Scenario(0, (Work((2, 3), elements=(2000, 500)),))

@@ -32,6 +32,8 @@ from tests.p4switch.engine.documents import (
     parser,
 )
 
+pytestmark = pytest.mark.slow
+
 SEND_BACK = assign(field("standard_metadata", "egress_spec"), field("standard_metadata", "ingress_port"))
 FIELD_LISTS = [{"id": 1, "name": "nothing", "elements": []}]
 

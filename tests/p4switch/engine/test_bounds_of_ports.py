@@ -33,6 +33,8 @@ from tests.p4switch.engine.documents import (
     parser,
 )
 
+pytestmark = pytest.mark.slow
+
 CPU_PORT = 255
 FIELD_LISTS = [{"id": 1, "name": "nothing", "elements": []}]
 

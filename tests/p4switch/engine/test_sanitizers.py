@@ -11,6 +11,8 @@ import pytest
 from p4switch.fuzz.sanitizers import sanitized_environment
 from p4switch.toolchain import cache_directory
 
+pytestmark = pytest.mark.slow
+
 SESSION = [sys.executable, str(Path(__file__).with_name("sanitized_session.py")), "1"]
 LINKS = [
     *(sys.executable, "-m", "pytest", "-q", "-x"),

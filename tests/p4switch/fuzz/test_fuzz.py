@@ -20,6 +20,8 @@ from p4switch.fuzz.campaign import NoSanitizersError, fuzz
 from p4switch.fuzz.case import Case
 from p4switch.fuzz.shrink import shrink
 
+pytestmark = pytest.mark.slow
+
 CASES = 24  # half a minute on an idle machine
 SEEDS = range(200)
 
