@@ -44,9 +44,8 @@ PROCESSOR = (
 )
 FLAGS = ("-std=gnu11", "-O3", "-fPIC", "-shared", "-pthread")
 NATIVE = ("-march=native", "-mcpu=native")  # which of them means this processor depends on the compiler
-MAX_FRAME = (
-    256 << 10
-)  # bytes of a function's stack: about ten are on the way of a packet, and a thread has 8 MiB
+# Bytes of a function's stack: about ten functions are on the way of a packet, and a thread has 8 MiB.
+MAX_FRAME = 256 << 10
 FRAME = (
     (f"-Wframe-larger-than={MAX_FRAME}", "-Werror=frame-larger-than"),  # clang
     (f"-Werror=frame-larger-than={MAX_FRAME}",),  # gcc

@@ -9,7 +9,7 @@ from p4switch.bmv2json.program import LONGEST_PACKET
 
 VIRTIO = struct.Struct("=BBHHHH")  # flags, gso_type, hdr_len, gso_size, csum_start, csum_offset
 NONE, TCPV4, TCPV6, UDP_L4, ECN = 0, 1, 4, 5, 0x80
-MOST_SEGMENTS = 2000  # of a frame: some programs take a tenth of a millisecond for each
+MAX_SEGMENTS = 2000  # of a frame: some programs take a tenth of a millisecond for each
 VLAN, IPV4, IPV6 = b"\x81\x00\x00\x05", b"\x08\x00", b"\x86\xdd"
 
 
@@ -44,7 +44,7 @@ def random_frame(r: random.Random, longest: int) -> bytes:
     ]
     for place in r.sample(range(len(fields)), r.choice([0, 0, 1, 1, 2, 6])):
         fields[place] = r.choice(lies[place])
-    frame = frame[: transport + 60 + MOST_SEGMENTS * max(1, fields[3])]
+    frame = frame[: transport + 60 + MAX_SEGMENTS * max(1, fields[3])]
     return VIRTIO.pack(fields[0], fields[1], *(min(field, 65535) for field in fields[2:])) + frame
 
 

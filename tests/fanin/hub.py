@@ -9,12 +9,9 @@ from experiments.scenario.compilers import compile_program
 
 ROOT = Path(__file__).parents[2]
 
-
 FANIN = ROOT / "p4src" / "fanin.p4"
 
-
 TABLES = ROOT / "tests" / "p4switch" / "engine" / "programs" / "tables.p4"
-
 
 HUB = """
 #include <core.p4>
@@ -41,7 +38,6 @@ control egress(inout headers_t hdr, inout metadata_t meta, inout standard_metada
 control deparse(packet_out packet, in headers_t hdr) { apply { packet.emit(hdr.ethernet); } }
 V1Switch(parse(), none(), ingress(), egress(), none(), deparse()) main;
 """
-
 
 HOST = TableEntry(
     "ingress.hosts", {"hdr.ethernet.destination": 0x02_00_00_00_00_01}, "ingress.send", {"port": 3}

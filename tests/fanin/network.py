@@ -10,8 +10,8 @@ from pathlib import Path
 
 from topologies.patience import setting
 
+TIMEOUT = 60 * setting()  # seconds
 RUN = "import sys; from fanin.cli import main; sys.argv[0] = 'fanin'; main()"
-
 
 SEND = "import socket; s = socket.socket(type=socket.SOCK_DGRAM); s.sendto(b'fanin was here', ('10.1.0.2', 5005))"
 
@@ -53,6 +53,6 @@ class Up:
     def end(self) -> str:
         """Ctrl-C; what it says."""
         self.process.send_signal(signal.SIGINT)
-        output, errors = self.process.communicate(timeout=60 * setting())
+        output, errors = self.process.communicate(timeout=TIMEOUT)
         assert self.process.returncode == 0, errors
         return output

@@ -15,12 +15,9 @@ from scapy.layers.inet import UDP
 from scapy.utils import rdpcap
 
 from fanin import shell_environment
-from tests.fanin.network import RUN, SEND, Up
-from topologies.patience import setting
+from tests.fanin.network import RUN, SEND, TIMEOUT, Up
 
 pytestmark = pytest.mark.live
-
-TIMEOUT = 60 * setting()
 
 # What the manual shows, its values from the command line.
 JOIN = """

@@ -14,7 +14,6 @@ FAULTS = st.builds(
     straggler=st.sampled_from([0.0, 0.05]),
 )
 
-
 RACKS = st.one_of(
     st.lists(st.integers(1, 5), min_size=1, max_size=1), st.lists(st.integers(1, 3), min_size=2, max_size=3)
 )

@@ -11,7 +11,6 @@ from experiments.training.sgd import Curve
 
 CURVE = Curve([0.1, 0.2, 0.3], [2.3, 1.2, 0.7], [0.1, 0.6, 0.9])
 
-
 RATE = 100_000_000
 
 

@@ -8,26 +8,19 @@ from tests.p4switch.engine.documents import assign, document, field, number, ope
 
 CELLS = 16
 
-
 COUNT = 24
-
 
 VALUES = [[f"v{n}", 32, True] for n in range(COUNT)]
 
-
 SMALL = [[f"b{n}", 8, False] for n in range(COUNT)]
-
 
 INDEX: list[list[Any]] = [["at", 32, False], ["seen", 32, False]]
 
-
 HEADERS = {"index": INDEX, "values": VALUES, "small": SMALL}
-
 
 METADATA = [["old", 32, True], ["sum", 32, True], ["overflow", 32, False]] + [
     [f"tmp{n}", 32, True] for n in range(COUNT)
 ]
-
 
 ALL_ONES = number(0xFFFFFFFF)
 
