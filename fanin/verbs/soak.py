@@ -13,6 +13,8 @@ from fanin.failing import failing
 if TYPE_CHECKING:
     from experiments.soak.campaign import Soak
 
+SCENARIOS_A_WRITE = 100  # what an interrupted run has found so far is kept
+
 
 def soak(
     seeds: Annotated[int, typer.Option(min=1, help="how many scenarios")] = 200,
@@ -37,6 +39,8 @@ def soak(
         def show(so_far: Soak) -> None:
             failed = f"{len(so_far.failures)} failed" if so_far.failures else ""
             progress.update(task, completed=so_far.scenarios, failed=failed)
+            if so_far.scenarios % SCENARIOS_A_WRITE == 0:
+                so_far.write(results)
 
         with failing("soak", KeyboardInterrupt):
             done = run_soak(first_seed, seeds, show)

@@ -103,6 +103,8 @@ WIDE_FUNCTION wide_t wide_multiply(wide_t a, wide_t b)
 {
     wide_t product = {{0}};
     for (unsigned i = 0; i < WIDE_WORDS; i++) {
+        if (!a.word[i])
+            continue; /* most of them: few numbers are as wide as the widest of the program */
         uint128_t carry = 0;
         for (unsigned j = 0; i + j < WIDE_WORDS; j++) {
             carry += (uint128_t)a.word[i] * b.word[j] + product.word[i + j];
