@@ -7,6 +7,8 @@ VENV ?= .venv
 KERNEL ?= 6.1
 DISTRIBUTION ?= bookworm
 VM ?=
+# Exact versions of the Python packages, as CI installs them: LOCK=requirements.lock
+LOCK ?=
 
 # A process for each core; live networks one after the other (tests/conftest.py).
 PYTEST = $(VENV)/bin/pytest -n logical --dist loadgroup
@@ -33,10 +35,11 @@ lint: setup
 
 setup: $(VENV)/installed
 
-$(VENV)/installed: pyproject.toml system-packages.sh
+$(VENV)/installed: pyproject.toml system-packages.sh $(LOCK)
 	./system-packages.sh $(PYTHON)
 	test -x $(VENV)/bin/pip || $(PYTHON) -m venv --clear $(VENV)
-	$(VENV)/bin/pip install --quiet --disable-pip-version-check --editable '.[test]'
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check \
+		$(if $(LOCK),--constraint $(LOCK)) --editable '.[test]'
 	touch $@
 
 clean:

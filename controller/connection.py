@@ -8,9 +8,8 @@ from itertools import count, islice
 from typing import Any, TypeVar
 
 import grpc
-from finsy import P4Schema, P4TableAction, P4TableEntry, P4TableMatch
+from finsy import P4MulticastGroupEntry, P4Schema, P4TableAction, P4TableEntry, P4TableMatch
 from finsy.p4client import P4RpcStatus
-from finsy.p4entity import P4MulticastGroupEntry
 from finsy.proto import U128, p4r, p4r_grpc
 
 from controller.errors import ControllerError, SupersededError, UnavailableError

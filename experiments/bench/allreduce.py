@@ -26,6 +26,7 @@ from controller.controller import Controller
 from controller.ledger import Ledger
 from controller.tree import Job
 from experiments.bench.allreduce_worker import Join, Order, Report
+from experiments.live.interrupt import run_until_interrupted
 from experiments.live.process import Start, WorkerProcess, start_on
 from experiments.live.work import Pace
 from experiments.results.provenance import machine
@@ -238,7 +239,7 @@ def measure_network(
                             progress(cases[-1])
                         return cases
 
-            return asyncio.run(run())
+            return run_until_interrupted(run())
 
 
 def _joins(algorithm: str, topology: Topology, job: Job, pace: Pace) -> list[Join]:

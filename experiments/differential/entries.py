@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from finsy import P4Schema, P4TableAction, P4TableEntry, P4TableMatch
-from finsy.p4entity import P4MulticastGroupEntry
+from finsy import P4MulticastGroupEntry, P4Schema, P4TableAction, P4TableEntry, P4TableMatch
 from finsy.proto import p4i, p4r
 from pydantic import TypeAdapter, ValidationError
 

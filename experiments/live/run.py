@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +13,7 @@ from controller.ledger import Ledger
 from controller.telemetry import Reason, SwitchCounts
 from controller.tree import Job
 from experiments.live.crew import Observe, run_crew
+from experiments.live.interrupt import run_until_interrupted
 from experiments.live.process import start_on
 from experiments.live.work import DIGITS_FILE, GIVE_UP, Done, HostBased, InNetwork, Pace, Task, Vectors
 from experiments.models.prediction import predicted_seconds
@@ -75,7 +75,7 @@ def run_live(
                 live = LiveNetwork(network, controller, folder)
                 return [await live.run(point, begun(point)) for point in points]
 
-        return asyncio.run(run_all())
+        return run_until_interrupted(run_all())
 
 
 class LiveNetwork:

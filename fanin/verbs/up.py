@@ -31,7 +31,7 @@ from topologies.runs import scratch
 from topologies.sandbox import SandboxError, enter
 
 if TYPE_CHECKING:
-    from finsy.proto.p4.config.v1.p4info_pb2 import P4Info
+    from finsy.proto import p4i
 
     from experiments.scenario.targets import Target
     from topologies.mininet_net import MininetNetwork
@@ -62,6 +62,7 @@ def up(
 
     # Not above: what precedes enter() runs twice, and these take a second to import.
     from controller.errors import ControllerError
+    from experiments.live.interrupt import run_until_interrupted
     from experiments.scenario.compilers import PROGRAM, compile_program
     from experiments.scenario.targets import target
     from fanin.progress import console
@@ -81,11 +82,11 @@ def up(
             ) as network,
         ):
             status.stop()
-            asyncio.run(_keep_up(network, program.p4info, program.device_config, on))
+            run_until_interrupted(_keep_up(network, program.p4info, program.device_config, on))
     typer.echo("The network is down; nothing is left behind.")
 
 
-async def _keep_up(network: MininetNetwork, p4info: P4Info, device_config: bytes, on: Target) -> None:
+async def _keep_up(network: MininetNetwork, p4info: p4i.P4Info, device_config: bytes, on: Target) -> None:
     from controller.controller import Controller
     from controller.ledger import Ledger
     from controller.membership import JobService
