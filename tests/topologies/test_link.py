@@ -48,6 +48,8 @@ def test_properties_in_toml(tmp_path: Path) -> None:
     path = tmp_path / "network.toml"
     path.write_text("[leaf_spine]\nproperties = {loss = 0.01, corruption = 1e-4, delay = 1e-3}\n")
     assert load_topology(path) == leaf_spine(properties=LOSSY)
+    path.write_text('[leaf_spine]\nproperties = {delay = "1 ms", queue_bytes = "64 KiB"}\n')
+    assert load_topology(path) == leaf_spine(properties=LinkProperties(delay=1e-3, queue_bytes=65536))
     data = leaf_spine().model_dump(mode="json")
     data["links"][3]["properties"] = {"burst": {"begin": 0.1, "end": 0.5}}
     assert topology_from(data).links[3].properties.burst == Burst(begin=0.1, end=0.5, loss=1)
