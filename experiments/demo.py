@@ -15,10 +15,11 @@ from experiments.results.measured import row
 from experiments.results.provenance import provenance
 from experiments.results.summary import Run, write_curves, write_summary
 from experiments.scenario.compilers import CompiledProgram
-from experiments.scenario.settings import Links, Settings, TopologySettings, Training
+from experiments.scenario.settings import Settings, TopologySettings, Training
 from experiments.scenario.tools import Compiler, Engine
 from experiments.training.digits import load_digits
 from experiments.training.sgd import Curve, TrainingConfig, train
+from topologies.link import LinkModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,7 @@ def demo_points(
     return [
         point(algorithm="in-network", **training),
         point(algorithm="ring", **training),
-        point(algorithm="in-network", **training, links=Links(loss=loss)),
+        point(algorithm="in-network", **training, links=LinkModel(loss=loss)),
         point(algorithm="in-network", **vector),
         point(algorithm="ring", **vector),
     ]

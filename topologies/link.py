@@ -1,70 +1,126 @@
-"""What a link does to packets besides its rate: one vocabulary for live switches and for virtual time."""
+"""What a link does to packets besides its rate: one model for topologies, scenarios, live switches and virtual time."""
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from collections.abc import Iterable
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from topologies.units import Bytes, Seconds
+
+ETHERNET_OVERHEAD = 24  # preamble 8, frame check sequence 4, gap 12
+_VIRTUAL_DELAY = 1e-6
+_SHORTEST_DELAY = 1e-9
+
 Probability = Annotated[float, Field(ge=0, le=1)]
-Seconds = Annotated[float, Field(ge=0, le=3600)]
-Bytes = Annotated[int, Field(ge=0)]
 
 
-class Bursts(BaseModel):
-    """Loss in bursts after Gilbert and Elliott: a chain of two states, a step a packet; `loss` in the bad one."""
-
+class _Table(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What is not as by default."""
+        fields = type(self).model_fields
+        return {name: value for name, value in self if value != fields[name].default}
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        """Pydantic's: what is printed."""
+        return self.given.items()
+
+
+class Burst(_Table):
+    """Loss in bursts (Gilbert-Elliott): probabilities that one begins and ends with a packet, and of loss in it."""
 
     begin: Probability
     end: Probability
     loss: Probability = 1.0
 
 
-def check_together(
-    reordering: float, displacement: float, queue_bytes: int | None, ecn_bytes: int | None
-) -> None:
-    """Raises ValueError if one property undoes another."""
-    if reordering and not displacement:
-        raise ValueError("reordering needs a displacement: how many seconds later such a packet may come")
-    if queue_bytes is not None and ecn_bytes is not None and ecn_bytes >= queue_bytes:
-        raise ValueError(
-            "ecn_bytes has to be less than queue_bytes, at which packets are dropped, not marked"
-        )
+class Pause(_Table):
+    """Priority flow control (IEEE 802.1Qbb) of one lossless priority: when the switch at a link's far end says stop.
+
+    It does when more than `xoff_bytes` (on the wire) of what came by this link wait in its queues, and takes it back
+    when no more than `xon_bytes` do. In virtual time only.
+    """
+
+    xoff_bytes: Bytes
+    xon_bytes: Bytes
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.xon_bytes > self.xoff_bytes:
+            raise ValueError(
+                f"xon_bytes: is {self.xon_bytes}, must be from 0 to xoff_bytes ({self.xoff_bytes})"
+            )
+        return self
 
 
-class LinkProperties(BaseModel):
-    """What either direction of a link does, drawn for each packet by itself.
+class LinkModel(_Table):
+    """What a link does in either direction, drawn for each packet by itself; its rate is the topology's.
 
-    delay: seconds from the last bit sent to the far end's having it.
+    delay: seconds from the last bit sent to the far end's having it; left out or 0: none live, 1 us in virtual time.
     jitter: up to this many seconds more for each packet, which does not overtake the one before.
     queue_bytes: a packet that finds no room at a switch is dropped (None: there always is; hosts always wait).
     ecn_bytes: a packet that finds more waiting at a switch is marked, if it is ECN-capable (RFC 3168).
-    overhead: bytes that a frame takes on the wire besides its own: 24 with Ethernet, of which Linux's htb counts none.
+    overhead: bytes that a frame takes on the wire besides its own; left out: none live, as Linux's htb counts, and
+    Ethernet's 24 in virtual time.
     loss, corruption, duplication, reordering: probabilities. In a corrupted frame one bit is flipped, anywhere from the
     Ethernet header on, as where the frame check sequence does not see it; checksums above are the receiver's affair.
     displacement: seconds that a reordered packet, and the copy of a duplicated one, may come later.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    delay: Seconds = 0.0
+    delay: Seconds | None = None
     jitter: Seconds = 0.0
     queue_bytes: Bytes | None = None
     ecn_bytes: Bytes | None = None
-    overhead: Bytes = 0
+    overhead: Bytes | None = None
     loss: Probability = 0.0
     corruption: Probability = 0.0
     duplication: Probability = 0.0
     reordering: Probability = 0.0
     displacement: Seconds = 0.0
-    burst: Bursts | None = None
-    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+    burst: Burst | None = None
+    pause: Pause | None = None
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        check_together(self.reordering, self.displacement, self.queue_bytes, self.ecn_bytes)
+        if self.delay and self.delay < _SHORTEST_DELAY:
+            raise ValueError(f"delay: is {self.delay} s, must be at least 1 ns, or 0")
+        if self.reordering and not self.displacement:
+            raise ValueError(
+                "reordering: needs a displacement, how many seconds later such a packet may come"
+            )
+        if self.queue_bytes is not None and self.ecn_bytes is not None and self.ecn_bytes >= self.queue_bytes:
+            raise ValueError(
+                "ecn_bytes: has to be less than queue_bytes, at which packets are dropped, not marked"
+            )
         return self
+
+    @property
+    def virtual_delay(self) -> float:
+        """Seconds in virtual time, where nothing arrives at once."""
+        return self.delay or _VIRTUAL_DELAY
+
+    @property
+    def virtual_overhead(self) -> int:
+        """Bytes in virtual time."""
+        return ETHERNET_OVERHEAD if self.overhead is None else self.overhead
+
+    @property
+    def mean_loss(self) -> float:
+        """The probability that a packet does not arrive as it was sent, in the long run."""
+        arrives = (1 - self.loss) * (1 - self.corruption)
+        if self.burst and self.burst.begin:
+            arrives *= 1 - self.burst.loss * self.burst.begin / (self.burst.begin + self.burst.end)
+        return 1 - arrives
+
+
+class LinkProperties(LinkModel):
+    """As a topology gives them. seed: of what a live switch draws for the link; virtual time has one for all links."""
+
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
 
 
 PLAIN = LinkProperties()

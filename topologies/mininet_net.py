@@ -13,9 +13,8 @@ from typing import Any, Self
 
 from topologies import mininet_api, patience, running, sandbox, superframes
 from topologies.capture import Capture
-from topologies.emulation import emulated_links
+from topologies.emulation import emulated_links, for_switch
 from topologies.errors import NetworkError
-from topologies.link import PLAIN
 from topologies.model import Host, Link, Topology
 from topologies.processes import SwitchLauncher, SwitchProcess
 from topologies.running import RunningSwitch
@@ -205,5 +204,7 @@ class MininetNetwork:
         elif not self.superframes:
             yield f"ethtool -K {interface} tx-udp-segmentation off > /dev/null"
         # Where a switch emulates the link that it sends on, it keeps the rate as well.
-        if link.rate_bits_per_second is not None and (link.properties == PLAIN or link.end(node).port == 0):
+        if link.rate_bits_per_second is not None and (
+            link.end(node).port == 0 or not for_switch(link.properties)
+        ):
             yield from shape(interface, link.rate_bits_per_second)

@@ -166,9 +166,16 @@ class Topology(_Frozen):
                 return link.end(node).port
         raise TopologyError(f"{node} and {neighbour} have no link")
 
-    def with_properties(self, properties: LinkProperties) -> "Topology":
-        """The same network, all of whose links have these properties."""
-        links = tuple(link.model_copy(update={"properties": properties}) for link in self.links)
+    def with_properties(self, **changes: Any) -> "Topology":
+        """The same network, all of whose links have these properties, and the others as before.
+
+        Raises:
+            pydantic.ValidationError: properties that no link can have.
+        """
+        links = tuple(
+            link.model_copy(update={"properties": LinkProperties(**dict(link.properties) | changes)})
+            for link in self.links
+        )
         return Topology(
             name=self.name, switches=self.switches, hosts=self.hosts, links=links, offload=self.offload
         )
@@ -305,7 +312,7 @@ def _properties(key: str, value: LinkProperties | Mapping[str, Any]) -> LinkProp
     try:
         return LinkProperties.model_validate(value)
     except ValidationError as error:
-        raise TopologyError("\n".join(f"{key}.{_explain(one)}" for one in error.errors())) from None
+        raise TopologyError("\n".join(_explain(one, key) for one in error.errors())) from None
 
 
 def _check_range(key: str, value: object, low: int, high: int) -> None:
@@ -320,13 +327,21 @@ def _look_up(found: Mapping[str, _Node], name: str, kind: str) -> _Node:
         raise TopologyError(f"no {kind} is called {name!r}; there are {', '.join(found)}") from None
 
 
-def _explain(error: Any) -> str:
-    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error["loc"]).lstrip(".")
-    if error["type"] == "missing":
-        return f"{place}: missing; add it"
-    if error["type"] == "value_error":  # ours: it names its places itself
-        return str(error["ctx"]["error"])
-    return f"{place}: {error['msg']} (is {error['input']!r})"
+def _explain(error: Any, *above: str) -> str:
+    parts = [*above, *error["loc"]]
+    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).lstrip(".")
+    table = parts[-2] if len(parts) > 1 else None
+    match error["type"]:
+        case "missing":
+            return f"{place}: missing; add it"
+        case "extra_forbidden" if table in ("properties", "uplink_properties"):
+            return f"{place}: unknown link property; there are {', '.join(LinkProperties.model_fields)}"
+        case "value_error" if isinstance(error["input"], Mapping):  # of a table: it begins with a key
+            return f"{place}.{error['ctx']['error']}".lstrip(".")
+        case "value_error":
+            return f"{place}: is {error['input']!r}; {error['ctx']['error']}"
+        case _:
+            return f"{place}: {error['msg']} (is {error['input']!r})"
 
 
 def _duplicates(topology: Topology) -> Iterable[str]:

@@ -47,12 +47,8 @@ class P4Switch:
     def command(
         self, switch: Switch, ports: Mapping[int, str], links: Sequence[EmulatedLink] = ()
     ) -> Sequence[str]:
-        """The command line for `switch` with an interface for each port, at which it emulates `links`.
-
-        Raises:
-            NetworkError: what they do, only links in virtual time can.
-        """
-        emulated = [word for link in links for word in ("--link", _link_option(link))]
+        """The command line for `switch` with an interface for each port, at which it emulates `links`."""
+        emulated = [word for link in links for word in ("--link", link.option)]
         return [sys.executable, "-m", "p4switch", *emulated, *_simple_switch_options(switch, ports)]
 
 
@@ -73,7 +69,7 @@ class Bmv2:
             NetworkError: there are links to emulate.
         """
         if links:
-            properties = ", ".join(links[0].properties.model_dump(exclude_defaults=True))
+            properties = ", ".join(name for name in links[0].properties if name != "rate")
             raise NetworkError(
                 f"BMv2 emulates no links, and {switch.name}'s to {links[0].neighbour} is to have {properties}: "
                 "take the embedded switch, or give links a rate only"
@@ -89,16 +85,6 @@ def _simple_switch_options(switch: Switch, ports: Mapping[int, str]) -> list[str
         *("--thrift-port", str(FIRST_THRIFT_PORT + switch.device_id)),  # BMv2 opens it in any case
         *("--", "--grpc-server-addr", address, "--cpu-port", "255", "--drop-port", "511"),
     ]
-
-
-def _link_option(link: EmulatedLink) -> str:
-    given = link.properties.model_dump(exclude_defaults=True)
-    if link.properties.burst is not None:
-        given["burst"] = "/".join(map(str, link.properties.burst.model_dump().values()))
-    if link.rate is not None:
-        given["rate"] = link.rate
-    listed = ",".join(f"{name}={value}" for name, value in given.items())
-    return f"{link.port}:{link.direction}:{listed}"
 
 
 class SwitchProcess:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from experiments.models.closed_forms import Fabric, closed_form
 from experiments.scenario.settings import Settings
 from experiments.virtual.stations import HEADERS
-from topologies.virtual.links import link_model
 from workers import wire
 from workers.host_based.transport import HEADER_BYTES, PAYLOAD
 
@@ -22,23 +21,24 @@ def predicted_seconds(settings: Settings, size: int, window: int) -> float | Non
     link, live = settings.host_link, settings.world == "live"
     if link.rate_bits_per_second is None:
         return None
-    # A live link has nothing by itself, a virtual one the properties of an Ethernet.
-    properties = link.properties if live else link_model(link)
+    properties = link.properties
+    delay = (properties.delay or 0.0) if live else properties.virtual_delay
+    overhead = (properties.overhead or 0) if live else properties.virtual_overhead
     byte_seconds = 8 / link.rate_bits_per_second
     payload, frame = _packet(settings)
-    packet_seconds = (frame + properties.overhead) * byte_seconds
+    packet_seconds = (frame + overhead) * byte_seconds
     ahead = 0.0
     if settings.algorithm == "in-network":
         packets = -(-size // payload)
         size = packets * payload
         # Vectors within the window are scaled as the one before let expect, but for the first (workers/scaling.py).
         if packets > window or not (settings.training or settings.repetitions > 1):
-            leading = _in_network_frame(min(wire.SIZES)) + properties.overhead
+            leading = _in_network_frame(min(wire.SIZES)) + overhead
             ahead = min(window, packets) * leading * byte_seconds
     racks = {settings.network.host(member).leaf for member in settings.members}
     links = 2 if len(racks) == 1 else 4
     notice = 0.0 if live else settings.coalescing
-    fabric = Fabric(links * (packet_seconds + properties.delay) + notice, payload / packet_seconds)
+    fabric = Fabric(links * (packet_seconds + delay) + notice, payload / packet_seconds)
     return closed_form(
         settings.algorithm,
         len(settings.members),

@@ -5,19 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from experiments.scenario.file import Frame
-from experiments.scenario.settings import (
-    Burst,
-    LeafSpine,
-    Links,
-    Pause,
-    Recovery,
-    Settings,
-    Training,
-)
+from experiments.scenario.settings import LeafSpine, Recovery, Settings, Training
+from topologies.link import Burst, LinkModel, Pause
 
 JsonSchema = dict[str, Any]
 
-_OF_POINTS = (LeafSpine, Links, Burst, Pause, Recovery, Training)  # tables whose values may be lists
+_OF_POINTS = (LeafSpine, LinkModel, Burst, Pause, Recovery, Training)  # tables whose values may be lists
 
 
 class _File(Frame, Settings):
@@ -28,6 +21,9 @@ def scenario_schema() -> JsonSchema:
     """JSON Schema (2020-12) of the files that `load_scenario` takes."""
     schema = _File.model_json_schema()
     definitions = schema["$defs"]
+    definitions["LinkProperties"] = _inlined(
+        definitions["LinkProperties"], definitions
+    )  # of one link: no lists
     _allow_lists(schema["properties"], set(Settings.model_fields))
     for table in _OF_POINTS:
         _allow_lists(definitions[table.__name__]["properties"], set(table.model_fields))
@@ -35,6 +31,17 @@ def scenario_schema() -> JsonSchema:
     network = schema["properties"]["topology"]
     schema["properties"]["topology"] = {"anyOf": [network, file, {"type": "array", "items": file}]}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def _inlined(part: Any, definitions: JsonSchema) -> Any:
+    """With what it refers to in it."""
+    if isinstance(part, list):
+        return [_inlined(one, definitions) for one in part]
+    if not isinstance(part, dict):
+        return part
+    if "$ref" in part:
+        return _inlined(definitions[part["$ref"].rpartition("/")[2]], definitions)
+    return {key: _inlined(value, definitions) for key, value in part.items()}
 
 
 def _allow_lists(properties: JsonSchema, names: set[str]) -> None:

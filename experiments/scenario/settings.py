@@ -14,13 +14,12 @@ from controller.errors import ControllerError
 from controller.tree import SLOTS, Job, aggregation_tree
 from experiments.scenario.placement import Placement, place
 from experiments.scenario.tools import Compiler, Engine
-from experiments.scenario.units import ELEMENT_BYTES, Bytes, Rate, Seconds, VectorSize
-from topologies.link import LinkProperties, check_together
+from experiments.scenario.units import ELEMENT_BYTES, VectorSize
+from topologies.link import LinkModel
 from topologies.model import Host, Link, Switch, Topology, TopologyError, leaf_spine, topology_from
-from topologies.virtual.links import ETHERNET_OVERHEAD
+from topologies.units import Rate, Seconds
 from workers.collective import Algorithm, Transport
 
-Probability = Annotated[float, Field(ge=0, le=1)]
 KeyPath = tuple[str, ...]  # the tables that a key is in, and its name
 
 
@@ -89,48 +88,6 @@ class TopologySettings(Table):
         return self
 
 
-class Burst(Table):
-    """Loss in bursts (Gilbert-Elliott): probabilities that one begins and ends with a packet, and of loss in it."""
-
-    begin: Probability
-    end: Probability
-    loss: Probability = 1.0
-
-
-class Pause(Table):
-    """Priority flow control: a switch stops who sent more than `xoff_bytes` of what waits in it; virtual only."""
-
-    xoff_bytes: Bytes
-    xon_bytes: Bytes
-
-
-class Links(Table):
-    """What every link does to each packet, in each direction; rates are the topology's."""
-
-    delay: Seconds | None = None
-    jitter: Seconds = 0.0
-    queue_bytes: Bytes | None = None
-    ecn_bytes: Bytes | None = None
-    overhead: Bytes | None = None
-    loss: Probability = 0.0
-    corruption: Probability = 0.0
-    duplication: Probability = 0.0
-    reordering: Probability = 0.0
-    displacement: Seconds = 0.0
-    burst: Burst | None = None
-    pause: Pause | None = None
-
-    @model_validator(mode="after")
-    def _fits_together(self) -> Self:
-        check_together(self.reordering, self.displacement, self.queue_bytes, self.ecn_bytes)
-        return self
-
-    @property
-    def given(self) -> dict[str, Any]:
-        """Those that `topologies.link.LinkProperties` has, where they are not as by default."""
-        return self.model_dump(exclude={"pause"}, exclude_defaults=True)
-
-
 class Recovery(Table):
     """Timers of retransmission; left out, those that suit the world and the switch."""
 
@@ -152,7 +109,7 @@ class Settings(Table):
 
     world: Literal["virtual", "live"] = "virtual"
     topology: TopologySettings
-    links: Links = Links()
+    links: LinkModel = LinkModel()
     workers: Annotated[int | None, Field(ge=2, description="how many hosts take part; left out, all")] = None
     placement: Annotated[Placement, Field(description="which hosts, in which order of ranks")] = "packed"
     hosts: Annotated[
@@ -192,13 +149,14 @@ class Settings(Table):
 
         But for live loss, which is the program's own, so that it is to be had on every switch.
         """
-        given = self.links.given
+        own, links, seed = self.topology.network, self.links, 0
         if self.world == "live":
-            given.pop("loss", None)
-        if not given:
-            return self.topology.network
-        usual = {"seed": self.seed} if self.world == "live" else {"overhead": ETHERNET_OVERHEAD}
-        return self.topology.network.with_properties(LinkProperties(**{**usual, **given}))
+            links, seed = links.model_copy(update={"loss": 0.0}), self.seed
+        if not links.given:
+            return own
+        if links.given.keys() == {"pause"}:  # which leaves the rest as the topology has it
+            return own.with_properties(pause=links.pause)
+        return own.with_properties(**dict(links), seed=seed)
 
     @cached_property
     def members(self) -> tuple[str, ...]:
@@ -280,7 +238,7 @@ class Settings(Table):
     def _not_live(self) -> Iterator[str]:
         if self.links.pause is not None:
             yield "links.pause: is virtual only; leave it out, or set world = 'virtual'"
-        emulated = [name for name in self.links.given if name != "loss"]
+        emulated = [name for name in self.links.given if name not in ("loss", "pause")]
         if self.links.corruption and not self.checksums and self.algorithm == "in-network":
             yield "checksums: without them links that corrupt change sums; leave it out, or set links.corruption = 0"
         if self.switch == "bmv2" and emulated:

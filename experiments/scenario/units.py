@@ -1,53 +1,17 @@
-"""Quantities as people write them, `100 Gb/s`, `4 MB`, `10 us`: numbers in bits/s, bytes and seconds in the program.
-
-`b` is a bit, `B` a byte; k, M, G and T are powers of 1000, Ki, Mi and Gi of 1024. Pydantic types for each, too.
-"""
+"""The size of a vector as people write it, `4 MB` or `1000 elements`: bytes in the program."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
+from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
+
+from topologies.units import BYTES, quantity, text_schema
 
 ELEMENT_BYTES = 4  # float32
 
-_DECIMAL = {"": 0, "k": 3, "M": 6, "G": 9, "T": 12}
-_RATES = {f"{prefix}b/s": Decimal(10) ** power for prefix, power in _DECIMAL.items()}
-_BYTES = {f"{prefix}B": Decimal(10) ** power for prefix, power in _DECIMAL.items()}
-_BYTES |= {"KiB": Decimal(2**10), "MiB": Decimal(2**20), "GiB": Decimal(2**30)}
-_SIZES = _BYTES | {"elements": Decimal(ELEMENT_BYTES)}
-_TIMES = {"s": Decimal(1), "ms": Decimal("1e-3"), "us": Decimal("1e-6"), "µs": Decimal("1e-6")}
-_TIMES |= {"ns": Decimal("1e-9")}
-
-_NUMBER = r"\d+(?:\.\d+)?(?:e[+-]?\d+)?"
-_QUANTITY = re.compile(rf"({_NUMBER})\s*(\S+)")
-
-
-def quantity(text: str, units: Mapping[str, Decimal], example: str) -> Decimal:
-    """The number that `text` stands for; ValueError if it is not a number with one of the units."""
-    match = _QUANTITY.fullmatch(text.strip())
-    if match is None or match[2] not in units:
-        raise ValueError(f"write a number and its unit, as {example!r}; units are {', '.join(units)}")
-    return Decimal(match[1]) * units[match[2]]
-
-
-def _whole(units: Mapping[str, Decimal], example: str) -> Callable[[Any], Any]:
-    def parse(value: Any) -> Any:
-        if not isinstance(value, str):
-            return value
-        number = quantity(value, units, example)
-        if number != int(number):
-            raise ValueError(f"must be a whole number of {next(iter(units))}")
-        return int(number)
-
-    return parse
-
-
-def _seconds(value: Any) -> Any:
-    return float(quantity(value, _TIMES, "10 us")) if isinstance(value, str) else value
+_SIZES = BYTES | {"elements": Decimal(ELEMENT_BYTES)}
 
 
 def _vector(value: Any) -> Any:
@@ -59,19 +23,10 @@ def _vector(value: Any) -> Any:
     return int(number)
 
 
-def _schema(kind: str, units: Mapping[str, Decimal], bare: bool = True) -> WithJsonSchema:
-    names = "|".join(re.escape(unit) for unit in units)
-    text = {"type": "string", "pattern": rf"^{_NUMBER}\s*({names})$"}
-    return WithJsonSchema({"anyOf": [{"type": kind, "minimum": 0}, text]} if bare else text)
-
-
-Rate = Annotated[int, BeforeValidator(_whole(_RATES, "100 Gb/s")), _schema("integer", _RATES)]
-Bytes = Annotated[int, BeforeValidator(_whole(_BYTES, "64 kB")), Field(ge=0), _schema("integer", _BYTES)]
-Seconds = Annotated[float, BeforeValidator(_seconds), Field(ge=0, le=3600), _schema("number", _TIMES)]
 # Of float32; a bare number could be elements or bytes, and is neither.
 VectorSize = Annotated[
     int,
     BeforeValidator(_vector),
     PlainSerializer(lambda size: f"{size} B", when_used="json"),
-    _schema("integer", _SIZES, bare=False),
+    WithJsonSchema(text_schema(_SIZES)),
 ]

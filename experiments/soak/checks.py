@@ -70,7 +70,7 @@ def _problems(
         EARLIER_DROPS if mishaps["switch restart"] or mishaps["grant again"] else set()
     )
     allowed |= STRANGE_DROPS if scenario.strangers else set()
-    allowed |= CORRUPTED_DROPS if scenario.faults.corruption else set()
+    allowed |= CORRUPTED_DROPS if scenario.links.corruption else set()
     for reason, count in fabric.drops().items():
         if count and reason not in allowed and not any(work.mismatch for work in scenario.jobs):
             yield f"switches dropped {count} packets as {reason.name}"
@@ -142,6 +142,6 @@ def _check_counts(
             yield f"rank {rank}: {statistics.saturated} results flagged as saturated, {least} to {most} are"
         if unexpected := sorted(set(+statistics.ignored) - allowed):
             yield f"rank {rank}: datagrams that were {', '.join(unexpected)}"
-        foreign = station.not_ours and not scenario.strangers and not scenario.faults.corruption
+        foreign = station.not_ours and not scenario.strangers and not scenario.links.corruption
         if station.deadline() is not None or foreign:
             yield f"rank {rank}: {station.not_ours} foreign frames, next deadline {station.deadline()}"

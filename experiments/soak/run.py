@@ -51,7 +51,6 @@ class SoakFabric(Fabric):
         super().__init__(
             scenario.topology,
             switch,
-            links=scenario.links,
             host=HostModel(scenario.coalescing),
             seed=scenario.seed,
             observer=observer,
@@ -76,7 +75,7 @@ class SoakFabric(Fabric):
                 lease,
                 scenario.strangers,
                 [scenario.seed, 3, number],
-                flips=not scenario.faults.corruption,
+                flips=not scenario.links.corruption,
                 followed=scenario.same_leases,
             )
             self._strangers.append(stranger)

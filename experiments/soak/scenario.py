@@ -6,16 +6,18 @@ import random
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import zip_longest
+from typing import Any
 
 from controller.ledger import CHUNKS as LEASE_CHUNKS
 from controller.ledger import LEASES, NumberSpace
+from topologies.link import Burst, LinkProperties, Pause
 from topologies.model import Topology, leaf_spine
-from topologies.virtual import Burst, Faults, LinkModel, PauseThresholds
-from topologies.virtual.links import NO_FAULTS
 from topologies.virtual.pause import headroom_bytes
 from workers.recovery import Recovery
 
 SLOTS = 1024  # of a switch
+SOON, LATER = Pause(xoff_bytes=1_000, xon_bytes=500), Pause(xoff_bytes=8_000, xon_bytes=4_000)
+LINKS = LinkProperties(delay=2e-6)
 RECOVERY = Recovery(initial_rto=2e-3, min_rto=5e-4, max_rto=2e-2, give_up=10.0)
 LONGEST_FRAME = 1076
 
@@ -105,7 +107,7 @@ class Work(_Brief):
 
 @dataclass(frozen=True, repr=False)
 class Scenario(_Brief):
-    """Jobs that share a network; times in seconds, rate of all links in bits/s. See LinkModel and HostModel.
+    """Jobs that share a network; times in seconds, rate of all links in bits/s. See HostModel.
 
     restarts, registers_lost: of switches, with their tables or not. strangers: how often one takes up a batch of
     packets at a host. last_slots: the jobs have the switches' last slots, not the first. first_chunk: of each lease id.
@@ -116,12 +118,8 @@ class Scenario(_Brief):
     jobs: tuple[Work, ...] = (Work(),)
     spines: int = 1
     rate: int | None = 10**10
-    delay: float = 2e-6
-    jitter: float = 0.0
-    queue_bytes: int | None = None
-    pause: PauseThresholds | None = None
+    links: LinkProperties = LINKS
     coalescing: float = 4e-6
-    faults: Faults = NO_FAULTS
     restarts: tuple[Restart, ...] = ()
     registers_lost: tuple[Restart, ...] = ()
     regrants: tuple[Regrant, ...] = ()
@@ -138,9 +136,7 @@ class Scenario(_Brief):
     @cached_property
     def topology(self) -> Topology:
         """The network, whose leaves have room for as many hosts as the fullest has workers."""
-        return leaf_spine(
-            self.spines, len(self.racks), max(self.racks), rate=self.rate, uplink_rate=self.rate
-        )
+        return leaf_spine(self.spines, len(self.racks), max(self.racks), self.rate, properties=self.links)
 
     @cached_property
     def hosts(self) -> tuple[tuple[str, ...], ...]:
@@ -149,13 +145,6 @@ class Scenario(_Brief):
         return tuple(
             tuple(next(free[leaf]).name for leaf, count in enumerate(job.racks) for _ in range(count))
             for job in self.jobs
-        )
-
-    @property
-    def links(self) -> LinkModel:
-        """Of all links."""
-        return LinkModel(
-            self.delay, self.queue_bytes, faults=self.faults, jitter=self.jitter, pause=self.pause
         )
 
     def recovery(self, job: Work) -> Recovery:
@@ -176,9 +165,13 @@ class Scenario(_Brief):
     @property
     def lossless(self) -> bool:
         """Whether pauses come in time for all queues: they have room, and no link adds to what comes."""
-        adds = self.faults.duplication or self.faults.reordering
+        adds = self.links.duplication or self.links.reordering
         room = lossless_queue_bytes(self)
-        return room is not None and not adds and (self.queue_bytes is None or self.queue_bytes >= room)
+        return (
+            room is not None
+            and not adds
+            and (self.links.queue_bytes is None or self.links.queue_bytes >= room)
+        )
 
     @property
     def bound(self) -> float:
@@ -187,7 +180,7 @@ class Scenario(_Brief):
         Turns of the windows, one behind the other, each as long as several timeouts: a chunk crosses four links with
         an update and its result, and an attempt fails if one of them loses it.
         """
-        attempts = 2 + 8 / (1 - self.faults.mean_loss) ** 4
+        attempts = 2 + 8 / (1 - self.links.mean_loss) ** 4
         turns = sum(job.turns + 10 for job in self.jobs)
         held_up = sum(stall.seconds for job in self.jobs for stall in job.stalls)
         held_up += max(job.skew for job in self.jobs)
@@ -197,11 +190,12 @@ class Scenario(_Brief):
 
 def lossless_queue_bytes(scenario: Scenario) -> int | None:
     """Room that queues must have so that pauses come in time; None: there are no pauses, or links without a rate."""
-    if scenario.pause is None or scenario.rate is None:
+    pause = scenario.links.pause
+    if pause is None or scenario.rate is None:
         return None
     into_a_switch = max(len(scenario.racks), max(scenario.racks) + scenario.spines)
     headroom = headroom_bytes(scenario.rate, scenario.links, LONGEST_FRAME)
-    return into_a_switch * (scenario.pause.xoff_bytes + headroom)
+    return into_a_switch * (pause.xoff_bytes + headroom)
 
 
 def draw_scenario(seed: int) -> Scenario:
@@ -209,17 +203,26 @@ def draw_scenario(seed: int) -> Scenario:
     draw = random.Random(f"soak {seed}")
     leaves = draw.choice((1, 1, 2, 2, 3, 4))
     count = draw.choice((1, 1, 1, 2, 3))
+    # Drawn in this order: else a seed would no longer replay its scenario.
+    jobs = tuple(_draw_job(draw, leaves, fewest=int(count == 1)) for _ in range(count))
+    spines = draw.choice((0, 1, 2)) if leaves == 1 else draw.choice((1, 2))
+    rate = draw.choice((None, 10**9, 10**10, 10**11))
+    links: dict[str, Any] = {
+        "delay": draw.choice((5e-6, 2e-5)),
+        "jitter": draw.choice((0.0, 0.0, 0.0, 1e-5)),
+        "queue_bytes": draw.choice((None, None, 2_500, 20_000)),
+        "pause": draw.choice((None, None, None, SOON, LATER)),
+    }
+    coalescing = draw.choice((0.0, 2e-5, 2e-5, 5e-5))
+    if draw.random() < 0.85:
+        links |= _draw_faults(draw)
     scenario = Scenario(
         seed=seed,
-        jobs=tuple(_draw_job(draw, leaves, fewest=int(count == 1)) for _ in range(count)),
-        spines=draw.choice((0, 1, 2)) if leaves == 1 else draw.choice((1, 2)),
-        rate=draw.choice((None, 10**9, 10**10, 10**11)),
-        delay=draw.choice((5e-6, 2e-5)),
-        jitter=draw.choice((0.0, 0.0, 0.0, 1e-5)),
-        queue_bytes=draw.choice((None, None, 2_500, 20_000)),
-        pause=draw.choice((None, None, None, PauseThresholds(1_000, 500), PauseThresholds(8_000, 4_000))),
-        coalescing=draw.choice((0.0, 2e-5, 2e-5, 5e-5)),
-        faults=_draw_faults(draw) if draw.random() < 0.85 else NO_FAULTS,
+        jobs=jobs,
+        spines=spines,
+        rate=rate,
+        links=LinkProperties(**links),
+        coalescing=coalescing,
         restarts=tuple(
             Restart(draw.randrange(8), draw.uniform(0, 2e-3))
             for _ in range(draw.choice((0, 0, 0, 0, 0, 1, 2)))
@@ -227,7 +230,7 @@ def draw_scenario(seed: int) -> Scenario:
     )
     scenario = _draw_mishaps(draw, scenario)
     if draw.random() < 0.5 and (room := lossless_queue_bytes(scenario)):
-        scenario = replace(scenario, queue_bytes=room)
+        scenario = replace(scenario, links=scenario.links.model_copy(update={"queue_bytes": room}))
     return scenario
 
 
@@ -297,15 +300,18 @@ def _draw_job(draw: random.Random, leaves: int, fewest: int) -> Work:
     )
 
 
-def _draw_faults(draw: random.Random) -> Faults:
+def _draw_faults(draw: random.Random) -> dict[str, Any]:
     def often(*choices: float) -> float:
         return draw.choice((0.0, *choices))
 
-    return Faults(
-        loss=often(0.001, 0.02, 0.1),
-        corruption=often(0.0, 0.0, 0.02),
-        duplication=often(0.01, 0.2),
-        reordering=often(0.02, 0.3),
-        displacement=draw.choice((2e-5, 2e-4, 2e-3)),
-        burst=Burst(draw.choice((0.001, 0.01)), draw.choice((0.1, 0.3))) if draw.random() < 0.25 else None,
-    )
+    def burst() -> Burst:
+        return Burst(begin=draw.choice((0.001, 0.01)), end=draw.choice((0.1, 0.3)))
+
+    return {
+        "loss": often(0.001, 0.02, 0.1),
+        "corruption": often(0.0, 0.0, 0.02),
+        "duplication": often(0.01, 0.2),
+        "reordering": often(0.02, 0.3),
+        "displacement": draw.choice((2e-5, 2e-4, 2e-3)),
+        "burst": burst() if draw.random() < 0.25 else None,
+    }

@@ -28,15 +28,15 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
         happens = getattr(scenario, name)
         for i in range(len(happens)):
             yield replace(scenario, **{name: happens[:i] + happens[i + 1 :]})
-    without_fault: tuple[dict[str, Any], ...] = (
+    of_links: tuple[dict[str, Any], ...] = (
         *({"burst": None}, {"corruption": 0.0}, {"loss": 0.0}, {"duplication": 0.0}, {"reordering": 0.0}),
+        *({"pause": None}, {"queue_bytes": None}, {"jitter": 0.0}),
     )
-    for fault in without_fault:
-        yield replace(scenario, faults=replace(scenario.faults, **fault))
+    for change in of_links:
+        yield replace(scenario, links=scenario.links.model_copy(update=change))
     plain: tuple[dict[str, Any], ...] = (
-        *({"pause": None}, {"queue_bytes": None}, {"jitter": 0.0}, {"spines": 1}, {"coalescing": 0.0}),
-        *({"rate": None}, {"strangers": 0.0}, {"last_slots": False}, {"first_chunk": 0}),
-        {"same_leases": False},
+        *({"spines": 1}, {"coalescing": 0.0}, {"rate": None}, {"strangers": 0.0}, {"last_slots": False}),
+        *({"first_chunk": 0}, {"same_leases": False}),
     )
     for change in plain:
         yield replace(scenario, **change)

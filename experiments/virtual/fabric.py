@@ -30,9 +30,8 @@ from p4compiler import compile_file
 from p4switch.bmv2json.program import Program
 from p4switch.engine.engine import Engine
 from p4switch.engine.entries import ActionCall, Entry, EntryKey, Exact, Lpm, Match, Replica
-from topologies.model import Host, Link, Topology
-from topologies.virtual import SECOND, HostModel, LinkModel, VirtualNetwork
-from topologies.virtual.links import link_model
+from topologies.model import Host, Topology
+from topologies.virtual import SECOND, HostModel, VirtualNetwork
 from topologies.virtual.network import DEFAULT_HOST, Observer
 from workers import native
 from workers.collective import Algorithm, Transport
@@ -122,7 +121,6 @@ class ClusterSpec(JobSpec):
     """A job and a network of its own."""
 
     topology: Topology
-    links: LinkModel | Callable[[Link], LinkModel] = link_model
     host: HostModel = DEFAULT_HOST
     seed: int = 0
 
@@ -138,7 +136,6 @@ class Fabric:
         topology: Topology,
         switch: Engine,
         *,
-        links: LinkModel | Callable[[Link], LinkModel] = link_model,
         host: HostModel = DEFAULT_HOST,
         seed: int = 0,
         observer: Observer | None = None,
@@ -155,7 +152,6 @@ class Fabric:
             topology,
             self.engines,
             {},
-            links=links,
             host=host,
             seed=seed,
             longest_frame=_LONGEST_FRAME,
@@ -430,9 +426,7 @@ class Cluster(Fabric):
         *,
         in_place: bool = False,
     ) -> None:
-        super().__init__(
-            spec.topology, switch, links=spec.links, host=spec.host, seed=spec.seed, observer=observer
-        )
+        super().__init__(spec.topology, switch, host=spec.host, seed=spec.seed, observer=observer)
         self.spec = spec
         self._job = self.start(spec, inputs, starts, make_worker=make_worker, in_place=in_place)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 
@@ -15,8 +14,7 @@ from experiments.results.recording import Vector
 from experiments.scenario.settings import Settings
 from experiments.virtual.fabric import Cluster, ClusterSpec
 from p4switch.engine.engine import Engine
-from topologies.virtual import HostModel, PauseThresholds
-from topologies.virtual.links import link_model
+from topologies.virtual import HostModel
 from workers.collective import Transport
 from workers.recovery import Recovery
 
@@ -88,14 +86,12 @@ def run_virtual(settings: Settings, switch: Engine) -> Measured:
 def cluster_spec(settings: Settings) -> ClusterSpec:
     """The job and its network."""
     recovery = settings.recovery.model_dump(exclude_none=True)
-    pause = None if settings.links.pause is None else PauseThresholds(**settings.links.pause.model_dump())
     transport: Transport = "go-back-n" if settings.transport == "go-back-n" else "selective-repeat"
     return ClusterSpec(
         topology=settings.network,
         window=settings.window or WINDOW,
         values=settings.values,
         hosts=settings.members,
-        links=lambda link: replace(link_model(link), pause=pause),
         host=HostModel(settings.coalescing),
         recovery=Recovery(**recovery),
         seed=settings.seed,

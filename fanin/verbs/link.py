@@ -70,13 +70,11 @@ def link(
 
 
 def _given(changes: list[str], clear: bool) -> dict[str, str | None]:
-    from dataclasses import fields
-
-    from p4switch.ports.links import LinkProperties
+    from topologies.emulation import SWITCH_PROPERTIES
 
     given: dict[str, str | None] = {}
     if clear:
-        given |= dict.fromkeys(field.name for field in fields(LinkProperties))
+        given |= dict.fromkeys(SWITCH_PROPERTIES)
     for item in ",".join(changes).split(","):
         name, equals, value = item.partition("=")
         if item and not equals:

@@ -103,7 +103,7 @@ def changed(properties: LinkProperties, given: Mapping[str, Any]) -> LinkPropert
     values: dict[str, Any] = {}
     for name, value in given.items():
         if name not in _READERS:
-            raise LinkError(f"{name} is not a property of a link; there are {', '.join(_READERS)}")
+            raise LinkError(f"{name}: unknown link property; there are {', '.join(_READERS)}")
         values[name] = _DEFAULTS[name] if value is None else _READERS[name](name, value)
     found = replace(properties, **values)
     if found.reordering and not found.displacement:

@@ -69,7 +69,7 @@ def test_links_are_changed_both_ways_and_read(up: Up, fanin: Any) -> None:
     ("arguments", "complaint"),
     [
         (("leaf1", "h1", "--set", "loss=2"), "leaf1: loss: 2 is not from 0 to 1"),
-        (("leaf1", "h1", "--set", "lose=1"), "lose is not a property of a link"),
+        (("leaf1", "h1", "--set", "lose=1"), "leaf1: lose: unknown link property; there are rate, delay"),
         (("leaf1", "h1", "--set", "loss"), "write NAME=VALUE"),
         (("leaf1", "h9"), "leaf1 has no link to h9; there are links to h1, h2"),
         (("leaf1", "9"), "leaf1 has no port 9; there are 1, 2"),

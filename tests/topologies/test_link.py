@@ -4,20 +4,23 @@ import json
 import math
 import subprocess
 from collections.abc import Callable
+from dataclasses import asdict, fields
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from topologies.emulation import emulated_links
+from p4switch.ports.links import LinkProperties as SwitchLink
+from p4switch.ports.links import changed, link_option
+from topologies.emulation import SWITCH_PROPERTIES, emulated_links
 from topologies.errors import NetworkError
-from topologies.link import Bursts, LinkProperties
+from topologies.link import ETHERNET_OVERHEAD, PLAIN, Burst, LinkProperties, Pause
 from topologies.model import TopologyError, leaf_spine, load_topology, topology_from
 from topologies.processes import Bmv2, P4Switch
-from topologies.virtual import Burst, Faults, LinkModel
-from topologies.virtual.links import DEFAULT_LINK, link_model
 
 LOSSY = LinkProperties(loss=0.01, corruption=1e-4, delay=1e-3)
-FAR = LinkProperties(delay=5e-3, queue_bytes=64_000, burst=Bursts(begin=0.01, end=0.3))
+FAR = LinkProperties(delay=5e-3, queue_bytes=64_000, burst=Burst(begin=0.01, end=0.3))
 
 
 def test_properties_of_hosts_links_and_of_uplinks() -> None:
@@ -27,16 +30,29 @@ def test_properties_of_hosts_links_and_of_uplinks() -> None:
         ("spine1", FAR),
     }
     assert {link.properties for link in leaf_spine(properties=LOSSY).links} == {LOSSY}
-    assert {link.properties for link in leaf_spine().with_properties(FAR).links} == {FAR}
+    assert {link.properties for link in leaf_spine().with_properties(loss=0.5, seed=3).links} == {
+        LinkProperties(loss=0.5, seed=3)
+    }
+    changed = leaf_spine(properties=LOSSY).with_properties(loss=0.5)
+    assert {link.properties for link in changed.links} == {
+        LinkProperties(loss=0.5, corruption=1e-4, delay=1e-3)
+    }
+
+
+def test_properties_that_cannot_be_are_no_change_either() -> None:
+    with pytest.raises(ValueError, match="reordering: needs a displacement"):
+        leaf_spine().with_properties(reordering=0.1)
 
 
 def test_properties_in_toml(tmp_path: Path) -> None:
     path = tmp_path / "network.toml"
     path.write_text("[leaf_spine]\nproperties = {loss = 0.01, corruption = 1e-4, delay = 1e-3}\n")
     assert load_topology(path) == leaf_spine(properties=LOSSY)
+    path.write_text('[leaf_spine]\nproperties = {delay = "1 ms", queue_bytes = "64 KiB"}\n')
+    assert load_topology(path) == leaf_spine(properties=LinkProperties(delay=1e-3, queue_bytes=65536))
     data = leaf_spine().model_dump(mode="json")
     data["links"][3]["properties"] = {"burst": {"begin": 0.1, "end": 0.5}}
-    assert topology_from(data).links[3].properties.burst == Bursts(begin=0.1, end=0.5, loss=1)
+    assert topology_from(data).links[3].properties.burst == Burst(begin=0.1, end=0.5, loss=1)
 
 
 @pytest.mark.parametrize(
@@ -44,12 +60,18 @@ def test_properties_in_toml(tmp_path: Path) -> None:
     [
         ({"loss": 2}, "properties.loss: Input should be less than or equal to 1"),
         ({"delay": -1}, "properties.delay: Input should be greater than or equal to 0"),
-        ({"lose": 1}, "properties.lose: Extra inputs are not permitted"),
+        ({"lose": 1}, "properties.lose: unknown link property; there are delay, jitter, queue_bytes"),
+        ({"delay": 1e-10}, "properties.delay: is 1e-10 s, must be at least 1 ns, or 0"),
+        ({"delay": "1 min"}, "properties.delay: is '1 min'; write a number and its unit, as '10 us'"),
+        ({"jitter": -1e-6}, "properties.jitter: Input should be greater than or equal to 0"),
+        ({"corruption": -0.1}, "properties.corruption: Input should be greater than or equal to 0"),
+        ({"displacement": -1}, "properties.displacement: Input should be greater than or equal to 0"),
+        ({"pause": {"xoff_bytes": 1, "xon_bytes": 2}}, "properties.pause.xon_bytes: is 2, must be from 0 to"),
         ({"burst": {"begin": 0.1}}, "properties.burst.end: missing; add it"),
         ({"loss": math.nan}, "properties.loss: Input should be"),
         ({"delay": math.inf}, "properties.delay: Input should be"),
-        ({"reordering": 0.1}, "properties.reordering needs a displacement"),
-        ({"queue_bytes": 10, "ecn_bytes": 20}, "properties.ecn_bytes has to be less than queue_bytes"),
+        ({"reordering": 0.1}, "properties.reordering: needs a displacement"),
+        ({"queue_bytes": 10, "ecn_bytes": 20}, "properties.ecn_bytes: has to be less than queue_bytes"),
     ],
 )
 def test_properties_that_cannot_be_are_refused_by_name(given: dict[str, object], complaint: str) -> None:
@@ -60,7 +82,9 @@ def test_properties_that_cannot_be_are_refused_by_name(given: dict[str, object],
 
 def test_a_switch_emulates_what_it_sends_and_what_its_hosts_send() -> None:
     network = leaf_spine(1, 1, 1, rate=10**8, properties=LOSSY, uplink_properties=FAR)
-    found = [(link.port, link.direction, link.rate) for link in emulated_links(network, "leaf1")]
+    found = [
+        (link.port, link.direction, link.properties.get("rate")) for link in emulated_links(network, "leaf1")
+    ]
     assert found == [(1, "egress", 10**8), (1, "ingress", None), (2, "egress", 10**8)]
     assert [(link.port, link.direction) for link in emulated_links(network, "spine1")] == [(1, "egress")]
     assert emulated_links(leaf_spine(rate=10**8), "leaf1") == []
@@ -88,15 +112,55 @@ def test_a_switch_that_cannot_says_so() -> None:
         Bmv2().command(leaf, network.interfaces("leaf1"), emulated_links(network, "leaf1"))
 
 
-def test_virtual_time_reads_the_same_properties() -> None:
-    plain, *_ = leaf_spine().links
-    assert link_model(plain) == DEFAULT_LINK
-    far, *_ = leaf_spine(properties=FAR).links
-    assert link_model(far) == LinkModel(
-        delay=5e-3, queue_bytes=64_000, overhead=0, faults=Faults(burst=Burst(0.01, 0.3))
+@given(
+    st.builds(
+        LinkProperties,
+        delay=st.none() | st.floats(1e-9, 10),
+        jitter=st.floats(0, 10),
+        queue_bytes=st.none() | st.integers(0, 10**9),
+        ecn_bytes=st.none(),
+        overhead=st.none() | st.integers(0, 100),
+        loss=st.floats(0, 1),
+        corruption=st.floats(0, 1),
+        duplication=st.floats(0, 1),
+        reordering=st.floats(0, 1),
+        displacement=st.floats(1e-9, 10),
+        burst=st.none() | st.builds(Burst, begin=st.floats(0, 1), end=st.floats(0, 1), loss=st.floats(0, 1)),
+        pause=st.none(),
+        seed=st.integers(0, 2**32 - 1),
     )
-    lossy, *_ = leaf_spine(properties=LinkProperties(loss=0.01)).links
-    assert link_model(lossy) == LinkModel(overhead=0, faults=Faults(loss=0.01))
+)
+def test_the_embedded_switch_reads_what_it_is_told(properties: LinkProperties) -> None:
+    """By p4switch's own reader, with p4switch's own defaults for what is left out."""
+    network = leaf_spine(0, 1, 1, rate=10**8, properties=properties)
+    for link in emulated_links(network, "leaf1"):
+        port, direction, given = link_option(link.option)
+        assert (port, direction) == (1, link.direction)
+        read = asdict(changed(SwitchLink(), given))
+        assert read.pop("rate") == (10**8 if direction == "egress" else None)
+        expected = properties.model_dump(exclude={"pause"})
+        assert read == expected | {"delay": expected["delay"] or 0, "overhead": expected["overhead"] or 0}
+
+
+def test_a_switch_has_the_same_properties_and_a_rate_and_no_pauses() -> None:
+    assert set(SWITCH_PROPERTIES) == {field.name for field in fields(SwitchLink)}
+
+
+@pytest.mark.parametrize("properties", [PLAIN, LinkProperties(delay=0), LinkProperties(overhead=0)])
+def test_links_that_have_only_a_rate_are_the_kernel_s(properties: LinkProperties) -> None:
+    assert emulated_links(leaf_spine(rate=10**8, properties=properties), "leaf1") == []
+
+
+def test_live_links_do_not_pause() -> None:
+    network = leaf_spine(properties=LinkProperties(pause=Pause(xoff_bytes=2000, xon_bytes=1000)))
+    with pytest.raises(NetworkError, match="pause: links pause in virtual time only; leave it out"):
+        emulated_links(network, "leaf1")
+
+
+def test_what_is_left_out_is_that_of_ethernet_in_virtual_time() -> None:
+    for left_out in (PLAIN, LOSSY.model_copy(update={"delay": None}), LinkProperties(delay=0, loss=0.1)):
+        assert (left_out.virtual_delay, left_out.virtual_overhead) == (1e-6, ETHERNET_OVERHEAD)
+    assert (FAR.virtual_delay, LinkProperties(overhead=0).virtual_overhead) == (5e-3, 0)
 
 
 @pytest.mark.live

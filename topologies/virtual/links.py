@@ -11,15 +11,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from topologies.link import PLAIN
-from topologies.model import Link
+from topologies.link import LinkModel
 from topologies.virtual import draws
 from topologies.virtual.corruption import flip_bits
 from topologies.virtual.packets import PacketStore
 from topologies.virtual.segments import segment_starts, segments
 from topologies.virtual.units import SECOND
-
-ETHERNET_OVERHEAD = 24  # preamble 8, frame check sequence 4, gap 12
 
 NEVER = np.iinfo(np.int64).max
 _UNLIMITED = NEVER // 4
@@ -27,127 +24,6 @@ _LOSS, _CORRUPTION, _DUPLICATION, _REORDERING, _LATER, _COPY_LATER, _BURST, _BUR
     range(10)
 )
 _FAULTS = range(8)
-
-
-def _check_probabilities(*values: float) -> None:
-    for value in values:
-        if not 0 <= value <= 1:
-            raise ValueError(f"a probability is from 0 to 1, not {value}")
-
-
-@dataclass(frozen=True, slots=True)
-class Burst:
-    """Loss in bursts after Gilbert and Elliott: a chain of two states, a step a packet; `loss` in the bad one."""
-
-    begin: float
-    end: float
-    loss: float = 1.0
-
-    def __post_init__(self) -> None:
-        _check_probabilities(self.begin, self.end, self.loss)
-
-
-@dataclass(frozen=True, slots=True)
-class Faults:
-    """Probabilities, for each packet on a link by itself.
-
-    In a corrupted frame one bit is flipped (corruption.py). A reordered packet, and the copy of a duplicated one, come
-    up to `displacement` seconds later.
-    """
-
-    loss: float = 0.0
-    corruption: float = 0.0
-    duplication: float = 0.0
-    reordering: float = 0.0
-    displacement: float = 0.0
-    burst: Burst | None = None
-
-    def __post_init__(self) -> None:
-        _check_probabilities(self.loss, self.corruption, self.duplication, self.reordering)
-        if self.displacement < 0:
-            raise ValueError(f"displacement must not be negative, but is {self.displacement} s")
-
-    @property
-    def mean_loss(self) -> float:
-        """The probability that a packet does not arrive as it was sent, in the long run."""
-        arrives = (1 - self.loss) * (1 - self.corruption)
-        if self.burst and self.burst.begin:
-            arrives *= 1 - self.burst.loss * self.burst.begin / (self.burst.begin + self.burst.end)
-        return 1 - arrives
-
-
-NO_FAULTS = Faults()
-
-
-@dataclass(frozen=True, slots=True)
-class PauseThresholds:
-    """Priority flow control (IEEE 802.1Qbb) of one lossless priority: when the switch at a link's far end says stop.
-
-    It does when more than `xoff_bytes` (on the wire) of what came by this link wait in its queues, and takes it back
-    when no more than `xon_bytes` do.
-    """
-
-    xoff_bytes: int
-    xon_bytes: int
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.xon_bytes <= self.xoff_bytes:
-            raise ValueError(
-                f"xon_bytes must be from 0 to xoff_bytes ({self.xoff_bytes}), but is {self.xon_bytes}"
-            )
-
-
-@dataclass(frozen=True, slots=True)
-class LinkModel:
-    """One direction of a link, besides its rate, which the topology has.
-
-    delay: seconds from the last bit sent to the far end's having it, more than 0; a switch's own latency included.
-    jitter: up to this many seconds more for each packet, which does not overtake the one before.
-    queue_bytes: a packet that finds no room at a switch is dropped (None: there always is; hosts always wait).
-    ecn_bytes: a packet that finds more waiting is marked, if it is ECN-capable (RFC 3168).
-    overhead: bytes that a frame takes on the wire besides its own; those of Ethernet, or 0 as Linux's htb counts.
-    pause: priority flow control; None: none.
-    """
-
-    delay: float = 1e-6
-    queue_bytes: int | None = None
-    ecn_bytes: int | None = None
-    overhead: int = ETHERNET_OVERHEAD
-    faults: Faults = NO_FAULTS
-    jitter: float = 0.0
-    pause: PauseThresholds | None = None
-
-    def __post_init__(self) -> None:
-        if self.delay < 1e-9:
-            raise ValueError(f"the delay of a link must be at least 1 ns, but is {self.delay} s")
-        if self.jitter < 0:
-            raise ValueError(f"the jitter of a link must not be negative, but is {self.jitter} s")
-
-
-DEFAULT_LINK = LinkModel()
-
-
-def link_model(link: Link) -> LinkModel:
-    """What the topology says of a link; where it says nothing, the default."""
-    properties = link.properties
-    if properties == PLAIN:
-        return DEFAULT_LINK
-    burst = properties.burst
-    return LinkModel(
-        delay=properties.delay or DEFAULT_LINK.delay,
-        jitter=properties.jitter,
-        queue_bytes=properties.queue_bytes,
-        ecn_bytes=properties.ecn_bytes,
-        overhead=properties.overhead,
-        faults=Faults(
-            loss=properties.loss,
-            corruption=properties.corruption,
-            duplication=properties.duplication,
-            reordering=properties.reordering,
-            displacement=properties.displacement,
-            burst=None if burst is None else Burst(burst.begin, burst.end, burst.loss),
-        ),
-    )
 
 
 @dataclass(slots=True)
@@ -239,8 +115,8 @@ class Links:
         self._byte_time = np.array(
             [0 if r is None else round(8 * SECOND * 2**20 / r) for r in rates], np.int64
         )
-        self._overhead = np.array([model.overhead for model in models], np.int64)
-        self._delay = np.array([round(model.delay * SECOND) for model in models], np.int64)
+        self._overhead = np.array([model.virtual_overhead for model in models], np.int64)
+        self._delay = np.array([round(model.virtual_delay * SECOND) for model in models], np.int64)
         self._room = self._queue_times(
             [None if h else m.queue_bytes for h, m in zip(from_host, models, strict=True)]
         )
@@ -249,15 +125,14 @@ class Links:
         self._free_at = np.zeros(count, np.int64)
         self._sent = np.zeros(count, np.int64)  # numbers the packets of each link
         self._keys = draws.stream_keys(seed, count)
-        faults = [model.faults for model in models]
-        self._loss = np.array([f.loss for f in faults])
-        self._corruption = np.array([f.corruption for f in faults])
-        self._duplication = np.array([f.duplication for f in faults])
-        self._reordering = np.array([f.reordering for f in faults])
-        self._displacement = np.array([f.displacement * SECOND for f in faults])
-        self._bursts = {i: f.burst for i, f in enumerate(faults) if f.burst}
+        self._loss = np.array([model.loss for model in models])
+        self._corruption = np.array([model.corruption for model in models])
+        self._duplication = np.array([model.duplication for model in models])
+        self._reordering = np.array([model.reordering for model in models])
+        self._displacement = np.array([model.displacement * SECOND for model in models])
+        self._bursts = {i: model.burst for i, model in enumerate(models) if model.burst}
         self._in_burst = dict.fromkeys(self._bursts, False)
-        self._faulty = any(f != NO_FAULTS for f in faults)
+        self._faulty = any(m.loss or m.burst or m.corruption or m.duplication or m.reordering for m in models)
         self._jitter = np.array([model.jitter * SECOND for model in models])
         self._jittering = any(model.jitter for model in models)
         self._last_arrival = np.zeros(count, np.int64)

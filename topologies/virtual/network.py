@@ -16,8 +16,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from topologies.model import Link, Topology
-from topologies.virtual.links import NEVER, NOTHING, LinkModel, Links, Transit, link_model
+from topologies.model import Topology
+from topologies.virtual.links import NEVER, NOTHING, Links, Transit
 from topologies.virtual.packets import PacketStore
 from topologies.virtual.pause import PausableLinks
 from topologies.virtual.segments import segments
@@ -87,8 +87,7 @@ Observer = Callable[[Transit, PacketStore], None]
 class VirtualNetwork:
     """`topology` with a program for each switch and a station for each host that takes part, by name.
 
-    links: the model of each link, in both directions. observer: sees everything that arrives, in its order.
-    longest_frame: bytes.
+    observer: sees everything that arrives, in its order. longest_frame: bytes.
 
     faults: what the links did, by kind; "no link": frames that a switch sent to a port without one; "pause": how
     often a link was told to wait.
@@ -100,7 +99,6 @@ class VirtualNetwork:
         switches: Mapping[str, SwitchProgram],
         stations: Mapping[str, Station],
         *,
-        links: LinkModel | Callable[[Link], LinkModel] = link_model,
         host: HostModel = DEFAULT_HOST,
         seed: int = 0,
         longest_frame: int = LONGEST_FRAME,
@@ -118,8 +116,7 @@ class VirtualNetwork:
 
         nodes = self._switch_index | {n: len(self._switches) + i for n, i in self._host_index.items()}
         ends = [pair for link in topology.links for pair in ((link.a, link.b), (link.b, link.a))]
-        model = links if callable(links) else lambda _link: links
-        models = [model(link) for link in topology.links for _ in range(2)]
+        models = [link.properties for link in topology.links for _ in range(2)]
         rates = [link.rate_bits_per_second for link in topology.links for _ in range(2)]
         from_host = [near.port == 0 for near, _ in ends]
         kind = PausableLinks if any(model.pause for model in models) else Links

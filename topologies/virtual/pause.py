@@ -15,7 +15,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from topologies.virtual.links import NEVER, NOTHING, LinkModel, Links, Transit, fifo_start_times
+from topologies.link import LinkModel
+from topologies.virtual.links import NEVER, NOTHING, Links, Transit, fifo_start_times
 from topologies.virtual.packets import NO_LINK, PacketStore
 from topologies.virtual.segments import segment_starts
 
@@ -25,8 +26,8 @@ def headroom_bytes(rate: int, model: LinkModel, longest_frame: int) -> int:
 
     If each queue of a switch has room for the sum of this and xoff_bytes over the links to it, none overflows.
     """
-    on_its_way = (2 * model.delay + model.jitter) * rate / 8
-    return math.ceil(on_its_way) + 2 * (longest_frame + model.overhead)
+    on_its_way = (2 * model.virtual_delay + model.jitter) * rate / 8
+    return math.ceil(on_its_way) + 2 * (longest_frame + model.virtual_overhead)
 
 
 class PausableLinks(Links):

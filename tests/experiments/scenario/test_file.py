@@ -14,6 +14,7 @@ from experiments.scenario.file import ScenarioError, load_scenario
 from experiments.scenario.placement import place
 from experiments.scenario.settings import KEYS, Settings, setting_columns
 from experiments.scenario.targets import EMBEDDED
+from topologies.link import PLAIN, LinkProperties, Pause
 from topologies.model import leaf_spine
 
 HEAD = 'name = "try"\nsize = "4 kB"\n'
@@ -43,12 +44,47 @@ def test_what_is_left_out_has_a_default(file: Path) -> None:
 
 
 def test_links_that_undo_themselves_are_refused(file: Path) -> None:
-    assert "reordering needs a displacement" in complaint(
+    assert "links.reordering: needs a displacement" in complaint(
         file, HEAD + NETWORK + "[links]\nreordering = 0.1\n"
     )
-    assert "ecn_bytes has to be less than queue_bytes" in complaint(
+    assert "links.ecn_bytes: has to be less than queue_bytes" in complaint(
         file, HEAD + NETWORK + "[links]\nqueue_bytes = 9000\necn_bytes = 10000\n"
     )
+
+
+def test_pauses_end_below_where_they_begin(file: Path) -> None:
+    links = "[links]\npause = {xoff_bytes = 1000, xon_bytes = [500, 1001]}\n"
+    assert "links.pause.xon_bytes: is 1001, must be from 0 to xoff_bytes (1000)" in complaint(
+        file, HEAD + NETWORK + links
+    )
+
+
+def test_the_network_has_what_is_said_of_its_links(file: Path) -> None:
+    def properties(links: str, world: str = "virtual") -> set[LinkProperties]:
+        (point,) = settings(file, HEAD + f'world = "{world}"\nseed = 7\n' + NETWORK + links)
+        return {link.properties for link in point.network.links}
+
+    lossy = "[links]\nloss = 0.1\ndelay = 1e-3\n"
+    assert properties("") == properties("[links]\nloss = 0\n") == {PLAIN}
+    assert properties(lossy) == {LinkProperties(loss=0.1, delay=1e-3)}
+    assert properties(lossy, "live") == {LinkProperties(delay=1e-3, seed=7)}
+    assert properties("[links]\nloss = 0.1\n", "live") == {PLAIN}
+
+
+def test_links_said_to_have_no_overhead_have_none(file: Path) -> None:
+    (point,) = settings(file, HEAD + NETWORK + "[links]\noverhead = 0\n")
+    assert {link.properties.virtual_overhead for link in point.network.links} == {0}
+
+
+def test_pauses_leave_what_a_topology_says_of_its_links() -> None:
+    network = leaf_spine(0, 1, 2, properties={"loss": 0.1}).model_dump(mode="json")
+    pause = Pause(xoff_bytes=1000, xon_bytes=500)
+    for links, properties in (
+        ({"pause": pause}, LinkProperties(loss=0.1, pause=pause)),
+        ({"pause": pause, "jitter": 1e-6}, LinkProperties(jitter=1e-6, pause=pause)),
+    ):
+        point = Settings.model_validate({"size": "4 kB", "topology": network, "links": links})
+        assert {link.properties for link in point.network.links} == {properties}
 
 
 def test_corruption_without_checksums_is_refused(file: Path) -> None:

@@ -29,7 +29,8 @@ from experiments.soak.trace import Trace
 from experiments.virtual.fabric import MakeWorker, load_switch
 from p4switch.engine.engine import Engine
 from tests.experiments.soak.program_mutants import PROGRAM_MUTANTS, mutant
-from topologies.virtual import Faults, History, PauseThresholds
+from topologies.link import LinkProperties, Pause
+from topologies.virtual import History
 from workers import native, scaling, wire
 from workers.native import NativeWorker
 from workers.protocol import Lease, Worker
@@ -261,14 +262,19 @@ def test_a_restart_touches_only_the_jobs_of_the_switch(switch: Engine) -> None:
 
 def test_a_lossless_scenario_pauses_and_drops_nothing(switch: Engine) -> None:
     jobs = tuple(replace(work, window=64, elements=(20_000,)) for work in NEIGHBOURS)
-    pausing = Scenario(0, jobs, rate=10**9, pause=PauseThresholds(1000, 500))
+    links = LinkProperties(delay=2e-6, pause=Pause(xoff_bytes=1000, xon_bytes=500))
+    pausing = Scenario(0, jobs, rate=10**9, links=links)
+
+    def but(**changes: Any) -> Scenario:
+        return replace(pausing, links=links.model_copy(update=changes))
+
     room = lossless_queue_bytes(pausing)
     assert pausing.lossless
-    assert replace(pausing, queue_bytes=room).lossless
-    assert not replace(pausing, queue_bytes=2500).lossless
-    assert not replace(pausing, faults=Faults(duplication=0.1)).lossless
-    assert not replace(pausing, pause=None).lossless
-    outcome = run_scenario(replace(pausing, queue_bytes=room), switch)
+    assert but(queue_bytes=room).lossless
+    assert not but(queue_bytes=2500).lossless
+    assert not but(duplication=0.1).lossless
+    assert not but(pause=None).lossless
+    outcome = run_scenario(but(queue_bytes=room), switch)
     assert not outcome.violations
     assert outcome.faults["pause"] > 0
     assert outcome.faults["queue drop"] == 0
@@ -284,13 +290,13 @@ def test_a_failure_shrinks_to_what_it_needs(tmp_path: Path) -> None:
         return bool(run_scenario(scenario, defective).violations)
 
     work = Work((3, 2), window=8, elements=(700, 900), skew=1e-4)
-    faults = Faults(loss=0.1, duplication=0.1)
-    scenario = Scenario(3, (work, Work((1, 1))), faults=faults, pause=PauseThresholds(1000, 500))
+    pause = Pause(xoff_bytes=1000, xon_bytes=500)
+    links = LinkProperties(delay=2e-6, loss=0.1, duplication=0.1, pause=pause)
+    scenario = Scenario(3, (work, Work((1, 1))), links=links)
     assert fails(scenario)
     smallest = shrink(scenario, fails)
     assert fails(smallest)
-    assert smallest.faults == Faults(loss=0.1)
-    assert smallest.pause is None
+    assert smallest.links == LinkProperties(delay=2e-6, loss=0.1)
     (work,) = smallest.jobs
     assert work.workers < 5
     assert len(work.elements) == 1
@@ -299,7 +305,7 @@ def test_a_failure_shrinks_to_what_it_needs(tmp_path: Path) -> None:
 
 
 def test_the_bound_of_a_scenario_grows_with_what_is_lost() -> None:
-    assert Scenario(0, faults=Faults(loss=0.1)).bound > Scenario(0).bound > 10 * RECOVERY.max_rto
+    assert Scenario(0, links=LinkProperties(loss=0.1)).bound > Scenario(0).bound > 10 * RECOVERY.max_rto
 
 
 # -- many of them

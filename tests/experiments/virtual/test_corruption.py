@@ -17,7 +17,6 @@ from experiments.virtual.stations import Vector
 from p4switch.engine.engine import Engine
 from topologies.model import leaf_spine
 from topologies.patience import setting
-from topologies.virtual import Faults, LinkModel
 from workers.collective import Algorithm
 
 TOPOLOGY = leaf_spine(1, 2, 2, rate=10**10)
@@ -34,10 +33,14 @@ def inputs(seed: int, elements: int) -> list[Vector]:
 
 
 def run(
-    switch: Engine, seed: int, faults: Faults, algorithm: Algorithm = "in-network", values: int = 256
+    switch: Engine,
+    seed: int,
+    faults: dict[str, float],
+    algorithm: Algorithm = "in-network",
+    values: int = 256,
 ) -> Cluster:
     spec = ClusterSpec(
-        topology=TOPOLOGY, links=LinkModel(faults=faults), seed=seed, algorithm=algorithm, values=values
+        topology=TOPOLOGY.with_properties(**faults), seed=seed, algorithm=algorithm, values=values
     )
     cluster = Cluster(spec, switch, [inputs(seed, 20_000)])
     assert cluster.run(limit=60.0)
@@ -53,7 +56,7 @@ def check_sums(cluster: Cluster, seed: int) -> None:
 def test_sums_are_those_without_corruption(switch: Engine, values: int) -> None:
     dropped = 0
     for seed in range(20):
-        cluster = run(switch, seed, Faults(corruption=0.02), values=values)
+        cluster = run(switch, seed, {"corruption": 0.02}, values=values)
         check_sums(cluster, seed)
         assert cluster.network.faults["corruption"] > 0
         dropped += cluster.drops()[Reason.BAD_CHECKSUM]
@@ -64,20 +67,26 @@ def test_sums_are_those_without_corruption(switch: Engine, values: int) -> None:
 def test_those_of_hosts_too(switch: Engine, algorithm: Algorithm) -> None:
     """A switch forwards what it does not look at; the host drops it."""
     for seed in range(5):
-        cluster = run(switch, seed, Faults(corruption=0.01), algorithm)
+        cluster = run(switch, seed, {"corruption": 0.01}, algorithm)
         check_sums(cluster, seed)
         assert sum(station.not_ours for station in cluster.stations) > 0
 
 
 def test_with_every_other_fault_besides(switch: Engine) -> None:
-    faults = Faults(corruption=0.05, loss=0.01, duplication=0.05, reordering=0.05, displacement=1e-5)
+    faults = {
+        "corruption": 0.05,
+        "loss": 0.01,
+        "duplication": 0.05,
+        "reordering": 0.05,
+        "displacement": 1e-5,
+    }
     for seed in range(10):
         cluster = run(switch, seed, faults)
         check_sums(cluster, seed)
 
 
 def test_a_seed_has_one_history(switch: Engine) -> None:
-    once, again = (run(switch, 3, Faults(corruption=0.05)) for _ in range(2))
+    once, again = (run(switch, 3, {"corruption": 0.05}) for _ in range(2))
     assert once.network.faults == again.network.faults
     assert once.network.now == again.network.now
     assert once.drops() == again.drops()

@@ -14,7 +14,7 @@ from experiments.virtual.fabric import Cluster, ClusterSpec, load_switch
 from experiments.virtual.stations import Vector
 from p4switch.engine.engine import Engine
 from topologies.model import leaf_spine
-from topologies.virtual import Faults, HostModel, LinkModel
+from topologies.virtual import HostModel
 from workers.collective import HostBasedAlgorithm, Transport
 from workers.host_based.transport import PAYLOAD
 
@@ -77,16 +77,16 @@ def test_the_time_is_that_of_the_bytes_when_the_window_is_large(switch: Engine, 
 
 
 def test_the_time_is_that_of_round_trips_when_the_window_is_small(switch: Engine) -> None:
-    topology = leaf_spine(0, 1, 4, rate=100 * GIGABIT)
-    spec = ClusterSpec(topology, window=4, links=LinkModel(delay=1e-5), host=HostModel(coalescing=0.0))
+    topology = leaf_spine(0, 1, 4, rate=100 * GIGABIT, properties={"delay": 1e-5})
+    spec = ClusterSpec(topology, window=4, host=HostModel(coalescing=0.0))
     cluster = run(spec, switch, inputs(4, 256 * 400))
     assert max(s.ended[0] for s in cluster.stations) == pytest.approx(101 * 2e-5, rel=0.05)
 
 
 def test_loss_costs_retransmissions_and_no_exactness(switch: Engine) -> None:
-    topology = leaf_spine(1, 2, 2, rate=10 * GIGABIT)
+    topology = leaf_spine(1, 2, 2, rate=10 * GIGABIT, properties={"loss": 0.01})
     vectors = inputs(4, 256 * 200)
-    spec = ClusterSpec(topology, links=LinkModel(faults=Faults(loss=0.01)), seed=3)
+    spec = ClusterSpec(topology, seed=3)
     cluster = run(spec, switch, vectors)
     assert cluster.network.faults["loss"] > 0
     assert sum(s.worker.statistics.retransmissions for s in cluster.stations) > 0
@@ -117,10 +117,10 @@ def test_host_based_algorithms_run_through_the_same_switches(
 def test_host_based_sums_are_exact_under_loss(
     switch: Engine, algorithm: HostBasedAlgorithm, transport: Transport
 ) -> None:
-    topology = leaf_spine(1, 2, 2, rate=10 * GIGABIT)
+    links = {"loss": 0.005, "duplication": 0.01, "reordering": 0.01, "displacement": 1e-5}
+    topology = leaf_spine(1, 2, 2, rate=10 * GIGABIT, properties=links)
     vectors = inputs(4, 60_000)
-    links = LinkModel(faults=Faults(loss=0.005, duplication=0.01, reordering=0.01, displacement=1e-5))
-    spec = ClusterSpec(topology, links=links, seed=3, algorithm=algorithm, transport=transport)
+    spec = ClusterSpec(topology, seed=3, algorithm=algorithm, transport=transport)
     cluster = run(spec, switch, vectors)
     assert cluster.network.faults["loss"] > 0
     assert sum(s.worker.statistics.retransmissions for s in cluster.stations) > 0
@@ -131,18 +131,17 @@ def test_host_based_sums_are_exact_under_loss(
 
 def test_go_back_n_sends_more_again_than_selective_repeat(switch: Engine) -> None:
     def bytes_sent(transport: Transport) -> int:
-        links = LinkModel(faults=Faults(loss=0.005))
-        topology = leaf_spine(0, 1, 4, rate=10 * GIGABIT)
-        spec = ClusterSpec(topology, links=links, seed=3, algorithm="ring", transport=transport)
+        topology = leaf_spine(0, 1, 4, rate=10 * GIGABIT, properties={"loss": 0.005})
+        spec = ClusterSpec(topology, seed=3, algorithm="ring", transport=transport)
         return run(spec, switch, inputs(4, 60_000)).host_bytes()
 
     assert bytes_sent("go-back-n") > 1.1 * bytes_sent("selective-repeat")
 
 
 def test_packets_between_hosts_bear_congestion_marks(switch: Engine) -> None:
-    topology = leaf_spine(0, 1, 4, rate=10 * GIGABIT)
+    topology = leaf_spine(0, 1, 4, rate=10 * GIGABIT, properties={"ecn_bytes": 5000})
     vectors = inputs(4, 60_000)
-    spec = ClusterSpec(topology, links=LinkModel(ecn_bytes=5000), algorithm="parameter-server", shards=1)
+    spec = ClusterSpec(topology, algorithm="parameter-server", shards=1)
     cluster = run(spec, switch, vectors)
     assert cluster.network.faults["ECN mark"] > 0
     assert cluster.stations[0].outputs[0].tobytes() == expected_sum(spec, vectors).tobytes()

@@ -15,7 +15,6 @@ from experiments.virtual.fabric import Fabric, Job, JobSpec, load_switch
 from experiments.virtual.stations import Vector
 from p4switch.engine.engine import Engine
 from topologies.model import leaf_spine
-from topologies.virtual import Faults, LinkModel
 from workers.protocol import Worker
 
 GIGABIT = 10**9
@@ -56,7 +55,7 @@ def leases(job: Job) -> set[tuple[int, range]]:
 
 @pytest.mark.parametrize("loss", [0.0, 0.02])
 def test_every_job_gets_its_exact_sums(switch: Engine, loss: float) -> None:
-    fabric = Fabric(TOPOLOGY, switch, links=LinkModel(faults=Faults(loss=loss)), seed=1)
+    fabric = Fabric(TOPOLOGY.with_properties(loss=loss), switch, seed=1)
     vectors = [inputs(spec, 20_000 * (i + 1), seed=i) for i, spec in enumerate(SPECS)]
     jobs = [fabric.start(spec, x) for spec, x in zip(SPECS, vectors, strict=True)]
     assert fabric.run(limit=10.0)
@@ -140,8 +139,8 @@ def test_a_lease_id_that_comes_again_with_other_chunk_numbers_meets_old_cells_an
 ) -> None:
     """The spine still holds chunks of the lease before, some without all their parts, and its packets are under way."""
     only_one = NumberSpace(0, [first] + [2**32] * (LEASES - 1))
-    late = LinkModel(faults=Faults(loss=0.02, duplication=0.2, reordering=0.3, displacement=2e-4))
-    fabric = Fabric(TOPOLOGY, switch, links=late, seed=1, numbers=only_one)
+    late = TOPOLOGY.with_properties(loss=0.02, duplication=0.2, reordering=0.3, displacement=2e-4)
+    fabric = Fabric(late, switch, seed=1, numbers=only_one)
     spec = replace(WIDE, chunks=10_000)
     vectors = inputs(spec, 100_000)
     job = fabric.start(spec, vectors)

@@ -84,7 +84,7 @@ def test_a_change_leaves_the_rest_and_none_takes_back():
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
-        ({"lose": 0.1}, "lose is not a property of a link; there are rate, delay"),
+        ({"lose": 0.1}, "lose: unknown link property; there are rate, delay"),
         ({"loss": 1.5}, "loss: 1.5 is not from 0 to 1"),
         ({"loss": "120%"}, "loss: 120% is not from 0 to 1"),
         ({"loss": True}, "loss: True is not a number"),

@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from p4switch.ports.links import LinkProperties
+from p4switch.ports.links import LinkProperties as SwitchLink
 from tests.p4switch.engine.link_model import Packet, model
+from topologies.link import ETHERNET_OVERHEAD, Burst, LinkModel
 from topologies.virtual.draws import stream_keys, uniform
-from topologies.virtual.links import ETHERNET_OVERHEAD, NEVER, Burst, Faults, LinkModel, Links, Transit
+from topologies.virtual.links import NEVER, Links, Transit
 from topologies.virtual.packets import PacketStore
 from topologies.virtual.segments import segments
 from topologies.virtual.units import SECOND
@@ -130,20 +131,20 @@ def test_jitter_far_apart_is_uniform() -> None:
 
 
 def test_what_is_reordered_overtakes_in_spite_of_jitter() -> None:
-    model = LinkModel(jitter=1e-6, faults=Faults(reordering=0.5, displacement=1e-3))
+    model = LinkModel(jitter=1e-6, reordering=0.5, displacement=1e-3)
     link = OneLink(model, rate=None)
     arrived = link.send(list(range(100)))
     assert link.numbers(arrived) != sorted(link.numbers(arrived))
 
 
 def test_loss_is_as_frequent_as_it_says() -> None:
-    link = OneLink(LinkModel(faults=Faults(loss=0.01)))
+    link = OneLink(LinkModel(loss=0.01))
     assert 0.008 < 1 - len(link.arrivals([0] * 20_000)) / 20_000 < 0.012
     assert link.store.in_use == 20_000 - link.links.counts.faults["loss"]
 
 
 def test_a_corrupted_frame_arrives_with_one_bit_flipped() -> None:
-    link = OneLink(LinkModel(faults=Faults(corruption=0.3)))
+    link = OneLink(LinkModel(corruption=0.3))
     count, length = 20_000, 40  # too short for a UDP checksum
     arrived = link.send([0] * count, length)
     sent = np.tile(ipv4_frame(length), (count, 1))
@@ -159,18 +160,18 @@ def test_a_corrupted_frame_arrives_with_one_bit_flipped() -> None:
 
 def test_the_fate_of_a_frame_is_that_which_a_live_switch_draws() -> None:
     """Numbers of purposes and the place of the bit; runtime/link.c follows tests/p4switch/engine/link_model.py."""
-    link, count, length = OneLink(LinkModel(faults=Faults(corruption=0.3))), 1000, 40
+    link, count, length = OneLink(LinkModel(corruption=0.3)), 1000, 40
     arrived = link.send([0] * count, length)
     sent = np.tile(ipv4_frame(length), (count, 1))
     sent[:, 0], sent[:, 1] = np.divmod(np.arange(count), 256)
     flipped = np.unpackbits(link.store.rows[arrived.packets, :length] ^ sent, axis=1)
-    properties = LinkProperties(corruption=0.3, seed=1)
+    properties = SwitchLink(corruption=0.3, seed=1)
     fate = model(properties, 0, [Packet(0, length)] * count)
     assert fate.corrupted == {int(n): int(bit) for n, bit in zip(*np.nonzero(flipped), strict=True)}
 
 
 def test_bursts_last_as_long_as_they_say() -> None:
-    link = OneLink(LinkModel(faults=Faults(burst=Burst(begin=0.01, end=0.2))))
+    link = OneLink(LinkModel(burst=Burst(begin=0.01, end=0.2)))
     count = 50_000
     arrived = link.send(list(range(0, count * 10**6, 10**6)))
     lost = np.ones(count, np.bool_)
@@ -178,11 +179,11 @@ def test_bursts_last_as_long_as_they_say() -> None:
     lengths = [part.stop - part.start for part in segments(lost) if lost[part.start]]
     assert np.mean(lengths) == pytest.approx(5, rel=0.15)
     assert np.mean(lost) == pytest.approx(0.01 / 0.21, rel=0.15)
-    assert Faults(burst=Burst(0.01, 0.2)).mean_loss == pytest.approx(0.01 / 0.21)
+    assert LinkModel(burst=Burst(begin=0.01, end=0.2)).mean_loss == pytest.approx(0.01 / 0.21)
 
 
 def test_a_copy_of_a_packet_comes_later_and_is_the_same() -> None:
-    link = OneLink(LinkModel(faults=Faults(duplication=1.0, displacement=1e-3)))
+    link = OneLink(LinkModel(duplication=1.0, displacement=1e-3))
     arrived = link.send([0])
     assert len(arrived.times) == 2
     assert 0 < arrived.times[1] - arrived.times[0] < SECOND // 1000
@@ -191,20 +192,20 @@ def test_a_copy_of_a_packet_comes_later_and_is_the_same() -> None:
 
 
 def test_a_reordered_packet_is_overtaken() -> None:
-    link = OneLink(LinkModel(faults=Faults(reordering=0.5, displacement=1e-3)), rate=None)
+    link = OneLink(LinkModel(reordering=0.5, displacement=1e-3), rate=None)
     arrived = link.send(list(range(100)))
     assert link.numbers(arrived) != sorted(link.numbers(arrived))
     assert sorted(link.numbers(arrived)) == list(range(100))
 
 
 def test_one_kind_of_fault_does_not_move_another() -> None:
-    def lost(faults: Faults) -> set[int]:
-        link = OneLink(LinkModel(faults=faults))
+    def lost(model: LinkModel) -> set[int]:
+        link = OneLink(model)
         arrived = link.send([0] * 500)
         return set(range(500)) - set(link.numbers(arrived))
 
-    assert lost(Faults(loss=0.1)) == lost(
-        Faults(loss=0.1, duplication=0.3, reordering=0.2, displacement=1e-3)
+    assert lost(LinkModel(loss=0.1)) == lost(
+        LinkModel(loss=0.1, duplication=0.3, reordering=0.2, displacement=1e-3)
     )
 
 
@@ -217,20 +218,13 @@ def test_draws_are_what_they_were() -> None:
 DRAWN = ["0.730085152233", "0.459989291188", "0.257568029136", "0.562547425920"]
 
 
-@pytest.mark.parametrize("faults", [{"loss": 1.5}, {"corruption": -0.1}, {"displacement": -1.0}])
-def test_impossible_faults_are_refused(faults: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match=r"must not be negative|a probability"):
-        Faults(**faults)
+def test_a_link_without_a_delay_has_one_in_virtual_time() -> None:
+    assert OneLink(LinkModel(), rate=None).arrivals([0]) == [1_000_000]
+    assert OneLink(LinkModel(delay=0), rate=None).arrivals([0]) == [1_000_000]
 
 
-def test_negative_jitter_is_refused() -> None:
-    with pytest.raises(ValueError, match="jitter of a link must not be negative"):
-        LinkModel(jitter=-1e-6)
-
-
-def test_a_link_without_delay_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least 1 ns"):
-        LinkModel(delay=0)
+def test_without_overhead_a_frame_counts_its_own_bytes() -> None:
+    assert OneLink(LinkModel(overhead=0)).arrivals([0]) == [100 * BYTE + 1_000_000]
 
 
 def one_by_one(
@@ -250,7 +244,7 @@ def one_by_one(
             if begin - time + duration > room:
                 continue
         free_at[link] = begin + duration
-        arrivals[number] = begin + duration + round(model.delay * SECOND)
+        arrivals[number] = begin + duration + round(model.virtual_delay * SECOND)
     return arrivals
 
 

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from topologies.link import PLAIN, LinkProperties
 from topologies.model import Topology, leaf_spine
-from topologies.virtual import Faults, History, HostModel, LinkModel, VirtualNetwork
-from topologies.virtual.links import DEFAULT_LINK
+from topologies.virtual import History, HostModel, VirtualNetwork
 from topologies.virtual.packets import PacketStore
 from topologies.virtual.units import SECOND
 
@@ -80,9 +80,9 @@ class World:
     """One leaf with a talker on each of three hosts."""
 
     def __init__(
-        self, times: dict[int, list[float]], *, ports: int = 3, model: LinkModel = DEFAULT_LINK, seed: int = 1
+        self, times: dict[int, list[float]], *, ports: int = 3, links: LinkProperties = PLAIN, seed: int = 1
     ) -> None:
-        self.topology: Topology = leaf_spine(0, 1, 3)
+        self.topology: Topology = leaf_spine(0, 1, 3, properties=links)
         self.switch = Flood(ports)
         self.talkers = {f"h{i}": Talker(i, times.get(i, [])) for i in (1, 2, 3)}
         self.history = History()
@@ -90,7 +90,6 @@ class World:
             self.topology,
             {"leaf1": self.switch},
             self.talkers,
-            links=model,
             host=HostModel(coalescing=2e-6),
             seed=seed,
             observer=self.history,
@@ -101,7 +100,7 @@ class World:
 
 
 def test_a_frame_crosses_the_switch_and_is_noticed_after_the_host_s_coalescing() -> None:
-    world = World({1: [0.0]}, model=LinkModel(delay=1e-6))
+    world = World({1: [0.0]}, links=LinkProperties(delay=1e-6))
     world.network.run()
     assert world.talkers["h2"].heard == [(pytest.approx(4e-6), 1)]
     assert world.talkers["h3"].heard == [(pytest.approx(4e-6), 1)]
@@ -118,7 +117,7 @@ def test_a_switch_sees_packets_in_the_order_of_time() -> None:
 
 
 def test_nothing_is_left_when_nothing_happens_any_more() -> None:
-    world = World({1: [0.0, 1e-5], 2: [3e-6]}, model=LinkModel(faults=Faults(loss=0.2, duplication=0.3)))
+    world = World({1: [0.0, 1e-5], 2: [3e-6]}, links=LinkProperties(loss=0.2, duplication=0.3))
     assert not world.network.run()
     assert world.network.store.in_use == 0
 
@@ -159,8 +158,8 @@ def test_a_host_without_a_station_ignores_what_arrives() -> None:
 def test_a_seed_has_one_history_and_another_seed_another() -> None:
     def digest(seed: int) -> str:
         times = {i: [k * 1e-6 for k in range(100)] for i in (1, 2, 3)}
-        model = LinkModel(faults=Faults(loss=0.1, duplication=0.1, reordering=0.2, displacement=1e-5))
-        world = World(times, model=model, seed=seed)
+        links = LinkProperties(loss=0.1, duplication=0.1, reordering=0.2, displacement=1e-5)
+        world = World(times, links=links, seed=seed)
         world.network.run()
         return world.history.digest
 
@@ -246,14 +245,16 @@ def test_windows_give_the_history_of_single_events(
     single.run(sending)
 
     topology = leaf_spine(0, 1, 3, rate=rate)
-    models = {f"h{i}": LinkModel(delay / SECOND) for i, delay in enumerate(of_links, start=1)}
+    links = [
+        link.model_copy(update={"properties": LinkProperties(delay=delay / SECOND)})
+        for link, delay in zip(topology.links, of_links, strict=True)
+    ]
+    topology = topology.model_copy(update={"links": tuple(links)})
     switch = Flood(3)
     talkers = {
         f"h{i}": Talker(i, sorted(time / SECOND for time, host in sending if host == i)) for i in (1, 2, 3)
     }
-    network = VirtualNetwork(
-        topology, {"leaf1": switch}, talkers, links=lambda link: models[link.a.node], host=HostModel(2e-6)
-    )
+    network = VirtualNetwork(topology, {"leaf1": switch}, talkers, host=HostModel(2e-6))
     for name, talker in talkers.items():
         if talker.times:
             network.wake(name, talker.times[0])

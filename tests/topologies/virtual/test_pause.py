@@ -6,7 +6,7 @@ import heapq
 import itertools
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -15,9 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from topologies.link import ETHERNET_OVERHEAD, LinkProperties, Pause
 from topologies.model import Topology, leaf_spine
-from topologies.virtual import HostModel, LinkModel, PauseThresholds, VirtualNetwork
-from topologies.virtual.links import ETHERNET_OVERHEAD, Transit
+from topologies.virtual import HostModel, VirtualNetwork
+from topologies.virtual.links import Transit
 from topologies.virtual.packets import PacketStore
 from topologies.virtual.pause import PausableLinks, headroom_bytes
 from topologies.virtual.units import SECOND
@@ -108,14 +109,13 @@ class Arrival(NamedTuple):
 class Fabric:
     """The two leaves in virtual time, and all that arrives."""
 
-    def __init__(self, frames: list[Frame], model: LinkModel, topology: Topology) -> None:
+    def __init__(self, frames: list[Frame], links: LinkProperties, topology: Topology) -> None:
         self.arrivals: list[Arrival] = []
         senders = {f"h{i}": Sender(sorted(f for f in frames if f.sender == i)) for i in range(1, 5)}
         self.network = VirtualNetwork(
-            topology,
+            topology.with_properties(**dict(links)),
             {name: Router(name) for name in WAYS},
             senders,
-            links=model,
             host=HostModel(0.0),
             observer=self._note,
         )
@@ -148,7 +148,7 @@ def stream(sender: int, to: int, count: int, rate: int = GIGABIT, length: int = 
     return [Frame(i * each, sender, to, length) for i in range(count)]
 
 
-PAUSE = PauseThresholds(xoff_bytes=10_000, xon_bytes=5_000)
+PAUSE = Pause(xoff_bytes=10_000, xon_bytes=5_000)
 # h1 and h4 want all of h3's port; h2 sends to h4, whose port is idle. The links between the switches are not full.
 INCAST = stream(1, 3, 200) + stream(4, 3, 200)
 VICTIM = stream(2, 4, 150)
@@ -156,9 +156,9 @@ ROOMY = leaf_spine(1, 2, 2, rate=GIGABIT, uplink_rate=2 * GIGABIT)
 
 
 def test_a_flow_to_an_idle_host_waits_behind_one_to_a_busy_host() -> None:
-    without = Fabric(INCAST + VICTIM, LinkModel(), ROOMY)
-    paused = Fabric(INCAST + VICTIM, LinkModel(pause=PAUSE), ROOMY)
-    alone = Fabric(VICTIM, LinkModel(pause=PAUSE), ROOMY)
+    without = Fabric(INCAST + VICTIM, LinkProperties(), ROOMY)
+    paused = Fabric(INCAST + VICTIM, LinkProperties(pause=PAUSE), ROOMY)
+    alone = Fabric(VICTIM, LinkProperties(pause=PAUSE), ROOMY)
     assert without.last_arrival(2) < 1.02 * alone.last_arrival(2)
     assert paused.last_arrival(2) > 1.7 * alone.last_arrival(2)
     assert paused.last_arrival(1) == pytest.approx(without.last_arrival(1), rel=0.02), (
@@ -167,7 +167,7 @@ def test_a_flow_to_an_idle_host_waits_behind_one_to_a_busy_host() -> None:
 
 
 def test_congestion_spreads_to_the_hosts_and_not_to_where_nothing_waits() -> None:
-    fabric = Fabric(INCAST + VICTIM, LinkModel(pause=PAUSE), ROOMY)
+    fabric = Fabric(INCAST + VICTIM, LinkProperties(pause=PAUSE), ROOMY)
     counts = fabric.network.links.counts
     pauses, paused = fabric.of_link(counts.pauses), fabric.of_link(counts.paused)
     stopped = {"h4 > leaf2", "spine1 > leaf2", "leaf1 > spine1", "h1 > leaf1", "h2 > leaf1"}
@@ -180,7 +180,7 @@ def test_congestion_spreads_to_the_hosts_and_not_to_where_nothing_waits() -> Non
 def test_a_pause_takes_effect_after_the_delay_and_ends_after_the_delay() -> None:
     """From a link of 1 Gb/s to one of 0.1 Gb/s: when the third frame waits, 10 µs after it came, the host stops."""
     topology = leaf_spine(1, 2, 2, rate=GIGABIT, uplink_rate=GIGABIT // 10)
-    model = LinkModel(10e-6, pause=PauseThresholds(2 * 1024, 1024))
+    model = LinkProperties(delay=10e-6, pause=Pause(xoff_bytes=2 * 1024, xon_bytes=1024))
     fabric = Fabric(stream(1, 3, 10), model, topology)
     each = 1024 * 8 * SECOND // GIGABIT
     delay = 10 * SECOND // 10**6
@@ -195,14 +195,21 @@ def test_a_pause_takes_effect_after_the_delay_and_ends_after_the_delay() -> None
 
 
 def test_without_thresholds_nothing_pauses() -> None:
-    fabric = Fabric(INCAST, LinkModel(), ROOMY)
+    fabric = Fabric(INCAST, LinkProperties(), ROOMY)
     assert not fabric.network.links.counts.pauses.any()
 
 
-@pytest.mark.parametrize(("xoff", "xon"), [(1000, 1001), (1000, -1), (-1, -1)])
-def test_impossible_thresholds_are_refused(xoff: int, xon: int) -> None:
-    with pytest.raises(ValueError, match="xon_bytes must be from 0 to xoff_bytes"):
-        PauseThresholds(xoff, xon)
+@pytest.mark.parametrize(
+    ("xoff", "xon", "complaint"),
+    [
+        (1000, 1001, r"xon_bytes: is 1001, must be from 0 to xoff_bytes \(1000\)"),
+        (1000, -1, "xon_bytes\n.*greater than or equal to 0"),
+        (-1, -1, "xoff_bytes\n.*greater than or equal to 0"),
+    ],
+)
+def test_impossible_thresholds_are_refused(xoff: int, xon: int, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        Pause(xoff_bytes=xoff, xon_bytes=xon)
 
 
 unhurried = settings(max_examples=50)
@@ -225,30 +232,30 @@ fabrics = st.builds(
 )
 delays = st.integers(200, 5_000).map(lambda nanoseconds: nanoseconds / 1e9)
 thresholds = st.tuples(st.integers(0, 6000), st.integers(0, 6000)).map(
-    lambda pair: PauseThresholds(max(pair), min(pair))
+    lambda pair: Pause(xoff_bytes=max(pair), xon_bytes=min(pair))
 )
 
 
 @unhurried
 @given(traffic=traffic, topology=fabrics, delay=delays, pause=thresholds)
 def test_nothing_is_dropped_if_queues_have_headroom(
-    traffic: list[Frame], topology: Topology, delay: float, pause: PauseThresholds
+    traffic: list[Frame], topology: Topology, delay: float, pause: Pause
 ) -> None:
-    model = LinkModel(delay, pause=pause)
+    model = LinkProperties(delay=delay, pause=pause)
     rates = [link.rate_bits_per_second or 0 for link in topology.links]
     # No queue gets anything from more than two links: a switch sends nothing back.
     room = 2 * (pause.xoff_bytes + headroom_bytes(max(rates), model, 1514))
-    fabric = Fabric(traffic, replace(model, queue_bytes=room), topology)
+    fabric = Fabric(traffic, model.model_copy(update={"queue_bytes": room}), topology)
     assert fabric.network.faults["queue drop"] == 0
     delivered = [a for a in fabric.arrivals if a.link.endswith(("h1", "h2", "h3", "h4"))]
     assert len(delivered) == sum(3 if frame.to == EVERYBODY else 1 for frame in traffic)
 
 
 def test_the_same_queues_drop_without_pauses() -> None:
-    model = LinkModel(2e-6, pause=PAUSE)
+    model = LinkProperties(delay=2e-6, pause=PAUSE)
     room = 2 * (PAUSE.xoff_bytes + headroom_bytes(2 * GIGABIT, model, 1514))
-    lossless = Fabric(INCAST, replace(model, queue_bytes=room), ROOMY)
-    lossy = Fabric(INCAST, LinkModel(2e-6, queue_bytes=room), ROOMY)
+    lossless = Fabric(INCAST, model.model_copy(update={"queue_bytes": room}), ROOMY)
+    lossy = Fabric(INCAST, LinkProperties(delay=2e-6, queue_bytes=room), ROOMY)
     assert lossless.network.faults["queue drop"] == 0
     assert lossy.network.faults["queue drop"] > 50
 
@@ -258,8 +265,8 @@ def test_the_same_queues_drop_without_pauses() -> None:
 def test_thresholds_that_are_never_passed_change_nothing(
     traffic: list[Frame], topology: Topology, delay: float, queue: int | None
 ) -> None:
-    model = LinkModel(delay, queue_bytes=queue, ecn_bytes=2000)
-    never = replace(model, pause=PauseThresholds(10**9, 0))
+    model = LinkProperties(delay=delay, queue_bytes=queue, ecn_bytes=2000)
+    never = model.model_copy(update={"pause": Pause(xoff_bytes=10**9, xon_bytes=0)})
     plain, pausable = Fabric(traffic, model, topology), Fabric(traffic, never, topology)
     assert pausable.arrivals == plain.arrivals
     assert pausable.network.faults == plain.network.faults
@@ -288,10 +295,10 @@ class SingleEvents:
     """The same world, one instant after the other: pauses arrive, frames arrive, frames begin to be sent, switches
     look at what they hold."""
 
-    def __init__(self, topology: Topology, model: LinkModel) -> None:
+    def __init__(self, topology: Topology, model: LinkProperties) -> None:
         assert model.pause
         self.model, self.pause = model, model.pause
-        self.delay = round(model.delay * SECOND)
+        self.delay = round(model.virtual_delay * SECOND)
         self.directions = [
             Direction(
                 near.node, far.node, near.port, far.port, 8 * SECOND // (link.rate_bits_per_second or 0)
@@ -354,7 +361,7 @@ class SingleEvents:
             direction.held += self._wire(frame)
 
     def _wire(self, frame: Frame) -> int:
-        return frame.length + self.model.overhead
+        return frame.length + self.model.virtual_overhead
 
     def _later(self, time: int, kind: int, link: int, frame: Frame | None) -> None:
         heapq.heappush(self.events, (time, kind, link, next(self.number), frame))
@@ -369,9 +376,9 @@ class SingleEvents:
     queue=st.sampled_from((None, None, 3000, 8000)),
 )
 def test_windows_give_the_history_of_single_events(
-    traffic: list[Frame], topology: Topology, delay: float, pause: PauseThresholds, queue: int | None
+    traffic: list[Frame], topology: Topology, delay: float, pause: Pause, queue: int | None
 ) -> None:
-    model = LinkModel(delay, queue_bytes=queue, pause=pause)
+    model = LinkProperties(delay=delay, queue_bytes=queue, pause=pause)
     single = SingleEvents(topology, model)
     single.run(traffic)
     fabric = Fabric(traffic, model, topology)

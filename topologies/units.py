@@ -1,0 +1,63 @@
+"""Quantities as people write them, `100 Gb/s`, `64 KiB`, `10 us`: numbers in bits/s, bytes and seconds in the program.
+
+`b` is a bit, `B` a byte; k, M, G and T are powers of 1000, Ki, Mi and Gi of 1024. Pydantic types for each, too, which
+take bare numbers as well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+_DECIMAL = {"": 0, "k": 3, "M": 6, "G": 9, "T": 12}
+_RATES = {f"{prefix}b/s": Decimal(10) ** power for prefix, power in _DECIMAL.items()}
+BYTES = {f"{prefix}B": Decimal(10) ** power for prefix, power in _DECIMAL.items()}
+BYTES |= {"KiB": Decimal(2**10), "MiB": Decimal(2**20), "GiB": Decimal(2**30)}
+_TIMES = {"s": Decimal(1), "ms": Decimal("1e-3"), "us": Decimal("1e-6"), "µs": Decimal("1e-6")}
+_TIMES |= {"ns": Decimal("1e-9")}
+
+_NUMBER = r"\d+(?:\.\d+)?(?:e[+-]?\d+)?"
+_QUANTITY = re.compile(rf"({_NUMBER})\s*(\S+)")
+
+
+def quantity(text: str, units: Mapping[str, Decimal], example: str) -> Decimal:
+    """The number that `text` stands for; ValueError if it is not a number with one of the units."""
+    match = _QUANTITY.fullmatch(text.strip())
+    if match is None or match[2] not in units:
+        raise ValueError(f"write a number and its unit, as {example!r}; units are {', '.join(units)}")
+    return Decimal(match[1]) * units[match[2]]
+
+
+def text_schema(units: Mapping[str, Decimal]) -> dict[str, str]:
+    """JSON Schema of what `quantity` takes."""
+    names = "|".join(re.escape(unit) for unit in units)
+    return {"type": "string", "pattern": rf"^{_NUMBER}\s*({names})$"}
+
+
+def _whole(units: Mapping[str, Decimal], example: str) -> Callable[[Any], Any]:
+    def parse(value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        number = quantity(value, units, example)
+        if number != int(number):
+            raise ValueError(f"must be a whole number of {next(iter(units))}")
+        return int(number)
+
+    return parse
+
+
+def _seconds(value: Any) -> Any:
+    return float(quantity(value, _TIMES, "10 us")) if isinstance(value, str) else value
+
+
+def _schema(kind: str, units: Mapping[str, Decimal]) -> WithJsonSchema:
+    return WithJsonSchema({"anyOf": [{"type": kind, "minimum": 0}, text_schema(units)]})
+
+
+Rate = Annotated[int, BeforeValidator(_whole(_RATES, "100 Gb/s")), _schema("integer", _RATES)]
+Bytes = Annotated[int, BeforeValidator(_whole(BYTES, "64 kB")), Field(ge=0), _schema("integer", BYTES)]
+Seconds = Annotated[float, BeforeValidator(_seconds), Field(ge=0, le=3600), _schema("number", _TIMES)]
