@@ -149,7 +149,7 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
                     case p4r.WriteRequest.ROLLBACK_ON_ERROR:
                         errors = _all_or_none(pipeline.entities, request.updates, access)
                     case p4r.WriteRequest.DATAPLANE_ATOMIC:
-                        with pipeline.engine.transaction():
+                        with pipeline.engine.lock:
                             errors = _all_or_none(pipeline.entities, request.updates, access)
                     case mode:
                         raise invalid(f"atomicity {mode} does not exist")

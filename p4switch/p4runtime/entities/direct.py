@@ -76,26 +76,26 @@ class DirectResources:
 
     def counter(self, key: EntryKey | None) -> p4r.CounterData:
         """An entry's counter."""
-        return encode_counter(self._engine.table_counter(self._table, key))
+        return encode_counter(self._engine.table(self._table).counter(key))
 
     def write_counter(self, key: EntryKey | None, data: p4r.CounterData) -> None:
         """Sets an entry's counter."""
-        self._engine.table_counter_write(self._table, key, decode_counter(data))
+        self._engine.table(self._table).write_counter(key, decode_counter(data))
 
     def meter_config(self, key: EntryKey | None) -> p4r.MeterConfig | None:
         """The rates of an entry's meter; None: everything is green."""
-        config = self._engine.table_meter(self._table, key)
+        config = self._engine.table(self._table).meter_config(key)
         return None if config is None else encode_meter(config)
 
     def write_meter(self, key: EntryKey | None, config: p4r.MeterConfig | None) -> None:
         """Sets the rates of an entry's meter."""
         decoded = None if config is None else decode_meter(config, self.require_meter())
-        self._engine.table_meter_write(self._table, key, decoded)
+        self._engine.table(self._table).configure_meter(key, decoded)
 
     def meter_counters(self, key: EntryKey | None) -> p4r.MeterCounterData:
         """What an entry's meter has counted by colour."""
-        return encode_meter_counters(self._engine.table_meter_counters(self._table, key))
+        return encode_meter_counters(self._engine.table(self._table).meter_counters(key))
 
     def write_meter_counters(self, key: EntryKey | None, data: p4r.MeterCounterData) -> None:
         """Sets what an entry's meter has counted."""
-        self._engine.table_meter_counters_write(self._table, key, decode_meter_counters(data))
+        self._engine.table(self._table).set_meter_counters(key, decode_meter_counters(data))

@@ -37,15 +37,15 @@ class CounterArray:
         if message.HasField("data"):
             value = decode_counter(message.data)
             for index in indices:
-                self._engine.counter_write(self.name, index, value)
+                self._engine.counter(self.name).write(index, value)
 
     def read(self, query: p4r.CounterEntry) -> Iterator[p4r.CounterEntry]:
         """One cell, or every cell where no index is given."""
         indices = _indices(query, self.size, self.name)
         if query.HasField("index"):
-            values = [self._engine.counter_read(self.name, indices.start)]
+            values = [self._engine.counter(self.name).read(indices.start)]
         else:
-            values = self._engine.counter_read_all(self.name)
+            values = self._engine.counter(self.name).read_all()
         for index, value in zip(indices, values, strict=True):
             yield p4r.CounterEntry(
                 counter_id=self.id,
@@ -73,12 +73,12 @@ class RegisterArray:
         indices = _indices(message, self.size, self.name)
         value = self._type.decode(message.data, self._width)
         for index in indices:
-            self._engine.register_write(self.name, index, value)
+            self._engine.register(self.name).write(index, value)
 
     def read(self, query: p4r.RegisterEntry) -> Iterator[p4r.RegisterEntry]:
         """One cell, or every cell where no index is given."""
         indices = _indices(query, self.size, self.name)
-        values = self._engine.register_read(self.name, indices.start, len(indices))
+        values = self._engine.register(self.name).read(indices.start, len(indices))
         for index, value in zip(indices, values, strict=True):
             yield p4r.RegisterEntry(
                 register_id=self.id, index=p4r.Index(index=index), data=self._type.encode(iter([value]))
@@ -99,20 +99,20 @@ class MeterArray:
         """Configure one cell, or every cell where no index is given; without a config it is reset."""
         config = decode_meter(message.config, self._type) if message.HasField("config") else None
         for index in _indices(message, self.size, self.name):
-            self._engine.meter_write(self.name, index, config)
+            self._engine.meter(self.name).configure(index, config)
             if message.HasField("counter_data"):
                 counters = decode_meter_counters(message.counter_data)
-                self._engine.meter_counters_write(self.name, index, counters)
+                self._engine.meter(self.name).set_counters(index, counters)
 
     def read(self, query: p4r.MeterEntry) -> Iterator[p4r.MeterEntry]:
         """One cell, or every cell where no index is given; with what it has counted, if the query has that."""
         for index in _indices(query, self.size, self.name):
             message = p4r.MeterEntry(meter_id=self.id, index=p4r.Index(index=index))
-            config = self._engine.meter_read(self.name, index)
+            config = self._engine.meter(self.name).config(index)
             if config is not None:
                 message.config.CopyFrom(encode_meter(config))
             if query.HasField("counter_data"):
-                counters = self._engine.meter_counters(self.name, index)
+                counters = self._engine.meter(self.name).counters(index)
                 message.counter_data.CopyFrom(encode_meter_counters(counters))
             yield message
 

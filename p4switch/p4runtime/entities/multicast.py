@@ -136,13 +136,13 @@ class MulticastGroups(_Replicators[p4r.MulticastGroupEntry]):
         return p4r.PacketReplicationEngineEntry(multicast_group_entry=message)
 
     def _insert(self, message: p4r.MulticastGroupEntry) -> None:
-        self._engine.multicast_insert(_group_id(message), self._replicas(message))
+        self._engine.multicast.insert(_group_id(message), self._replicas(message))
 
     def _modify(self, message: p4r.MulticastGroupEntry) -> None:
-        self._engine.multicast_modify(_group_id(message), self._replicas(message))
+        self._engine.multicast.modify(_group_id(message), self._replicas(message))
 
     def _delete(self, message: p4r.MulticastGroupEntry) -> int:
-        self._engine.multicast_delete(_group_id(message))
+        self._engine.multicast.delete(_group_id(message))
         return message.multicast_group_id
 
 
@@ -162,13 +162,13 @@ class CloneSessions(_Replicators[p4r.CloneSessionEntry]):
         return p4r.PacketReplicationEngineEntry(clone_session_entry=message)
 
     def _insert(self, message: p4r.CloneSessionEntry) -> None:
-        self._engine.session_insert(_session_id(message), self._replicas(message), self._clones(message))
+        self._engine.sessions.insert(_session_id(message), self._replicas(message), self._clones(message))
 
     def _modify(self, message: p4r.CloneSessionEntry) -> None:
-        self._engine.session_modify(_session_id(message), self._replicas(message), self._clones(message))
+        self._engine.sessions.modify(_session_id(message), self._replicas(message), self._clones(message))
 
     def _delete(self, message: p4r.CloneSessionEntry) -> int:
-        self._engine.session_delete(_session_id(message))
+        self._engine.sessions.delete(_session_id(message))
         return message.session_id
 
     def _clones(self, message: p4r.CloneSessionEntry) -> Clones:

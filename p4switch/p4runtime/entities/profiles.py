@@ -50,24 +50,24 @@ class _Members:
     def insert(self, message: p4r.ActionProfileMember) -> None:
         """Add a member."""
         call = self._codec(message.action.action_id).decode(message.action)
-        with self._profile.engine.profile(self._profile.name) as state:
-            state.insert_member(_checked_id(message.member_id, "member"), call)
+        state = self._profile.engine.profile(self._profile.name)
+        state.insert_member(_checked_id(message.member_id, "member"), call)
 
     def modify(self, message: p4r.ActionProfileMember) -> None:
         """Give a member another action."""
         call = self._codec(message.action.action_id).decode(message.action)
-        with self._profile.engine.profile(self._profile.name) as state:
-            state.modify_member(message.member_id, call)
+        state = self._profile.engine.profile(self._profile.name)
+        state.modify_member(message.member_id, call)
 
     def delete(self, message: p4r.ActionProfileMember) -> None:
         """Remove a member."""
-        with self._profile.engine.profile(self._profile.name) as state:
-            state.delete_member(message.member_id)
+        state = self._profile.engine.profile(self._profile.name)
+        state.delete_member(message.member_id)
 
     def read(self, query: p4r.ActionProfileMember) -> Iterator[p4r.ActionProfileMember]:
         """One member, NOT_FOUND if there is none; or every member where the id is 0."""
-        with self._profile.engine.profile(self._profile.name) as state:
-            members = dict(state.members)
+        state = self._profile.engine.profile(self._profile.name)
+        members = dict(state.members)
         if query.member_id and query.member_id not in members:
             raise not_found(f"action profile {self._profile.name} has no member {query.member_id}")
         for number, call in members.items():
@@ -92,8 +92,8 @@ class _Groups:
     def insert(self, message: p4r.ActionProfileGroup) -> None:
         """Add a group."""
         members = self._decode(message)
-        with self._profile.engine.profile(self._profile.name) as state:
-            state.insert_group(_checked_id(message.group_id, "group"), members)
+        state = self._profile.engine.profile(self._profile.name)
+        state.insert_group(_checked_id(message.group_id, "group"), members)
         self._keep(message)
 
     def modify(self, message: p4r.ActionProfileGroup) -> None:
@@ -102,14 +102,14 @@ class _Groups:
         if present is not None and message.max_size != present.max_size:
             raise invalid(f"group {message.group_id}: max_size cannot be changed from {present.max_size}")
         members = self._decode(message)
-        with self._profile.engine.profile(self._profile.name) as state:
-            state.modify_group(message.group_id, members)
+        state = self._profile.engine.profile(self._profile.name)
+        state.modify_group(message.group_id, members)
         self._keep(message)
 
     def delete(self, message: p4r.ActionProfileGroup) -> None:
         """Remove a group."""
-        with self._profile.engine.profile(self._profile.name) as state:
-            state.delete_group(message.group_id)
+        state = self._profile.engine.profile(self._profile.name)
+        state.delete_group(message.group_id)
         self._messages.pop(message.group_id, None)
 
     def read(self, query: p4r.ActionProfileGroup) -> Iterator[p4r.ActionProfileGroup]:
@@ -125,8 +125,8 @@ class _Groups:
         """Passes over the members whose ports are down now."""
         for message in self._messages.values():
             if any(map(watches, message.members)):
-                with self._profile.engine.profile(self._profile.name) as state:
-                    state.modify_group(message.group_id, self._decode(message))
+                state = self._profile.engine.profile(self._profile.name)
+                state.modify_group(message.group_id, self._decode(message))
 
     def _decode(self, message: p4r.ActionProfileGroup) -> tuple[tuple[int, int], ...]:
         what, limit = f"group {message.group_id}", self._profile.info.max_group_size
@@ -205,7 +205,7 @@ class ValueSet:
     def modify(self, message: p4r.ValueSetEntry) -> None:
         """Replace all members."""
         keys = [EntryKey(tuple(self._decode(member)), 1) for member in message.members]
-        self._engine.value_set_write(self.name, keys)
+        self._engine.value_set(self.name).write(keys)
         copy = p4r.ValueSetEntry()
         copy.CopyFrom(message)
         self._members = list(copy.members)

@@ -70,7 +70,7 @@ class Table:
         self.resources = DirectResources(self.name, engine)
         self._engine = engine
         if table.has_initial_entries and not table.is_const_table:
-            engine.table_release(self.name, table.size)
+            engine.table(self.name).release(table.size)
         self._slots = {field.id: (position, field) for position, field in enumerate(self.fields)}
         self._prioritized = any(field.kind in PRIORITIZED_KINDS for field in self.fields)
         self._actions = {
@@ -99,7 +99,7 @@ class Table:
         action = self._decode_action(message.action, default=False)
         if action is None:
             raise invalid(f"table {self.name}: an INSERT needs an action")
-        self._engine.table_insert(self.name, Entry(key, action))
+        self._engine.table(self.name).insert(Entry(key, action))
         if self._profile is not None:
             self._keep_set(key, message.action)
         self._cookies.pop(key, None)
@@ -119,7 +119,7 @@ class Table:
         if action is not None:
             if present.is_const:
                 raise self._immutable()
-            self._engine.table_modify(self.name, Entry(key, action))
+            self._engine.table(self.name).modify(Entry(key, action))
             if self._profile is not None:
                 self._keep_set(key, message.action)
         self._cookies.pop(key, None)
@@ -133,7 +133,7 @@ class Table:
         if self.is_const:
             raise self._immutable()
         key = self._decode_key(message)
-        self._engine.table_delete(self.name, key)
+        self._engine.table(self.name).delete(key)
         self._sets.pop(key, None)
         self._cookies.pop(key, None)
         self.idle_timeouts.pop(key, None)
@@ -144,9 +144,9 @@ class Table:
             if any(map(watches, message.action_profile_action_set.action_profile_actions)):
                 action = self._decode_action_set(message.action_profile_action_set)
                 if key is None:
-                    self._engine.table_set_default(self.name, action)
+                    self._engine.table(self.name).set_default(action)
                 else:
-                    self._engine.table_modify(self.name, Entry(key, action))
+                    self._engine.table(self.name).modify(Entry(key, action))
 
     def _keep_set(self, key: EntryKey | None, message: p4r.TableAction) -> None:
         self._sets.pop(key, None)
@@ -173,7 +173,7 @@ class Table:
         if self.has_const_default:
             raise denied(f"table {self.name}: the program declares its default action const")
         action = self._decode_action(message.action, default=True)
-        self._engine.table_set_default(self.name, action)
+        self._engine.table(self.name).set_default(action)
         self._keep_set(None, message.action)
         self.default_is_ours = action is not None
         self._cookies.pop(None, None)
@@ -222,7 +222,7 @@ class Table:
     def idle_times(self) -> dict[EntryKey, int]:
         """Nanoseconds since each entry was hit, or added."""
         now = self._engine.now()
-        hits = self._engine.table_last_hits(self.name)
+        hits = self._engine.table(self.name).last_hits()
         return {entry.key: 1000 * max(0, now - hit) for entry, hit in hits}
 
     def entry_message(self, key: EntryKey) -> p4r.TableEntry:
@@ -235,15 +235,15 @@ class Table:
     def _select(self, query: p4r.TableEntry) -> Iterator[Entry]:
         """The engine's entries that a query's match, priority, action and metadata leave."""
         if not query.match:
-            entries = self._engine.table_entries(self.name)
+            entries = self._engine.table(self.name).entries()
         elif query.priority or not self._prioritized:
-            found = self._engine.table_entry(self.name, self._decode_key(query))
+            found = self._engine.table(self.name).entry(self._decode_key(query))
             entries = [] if found is None else [found]
         else:  # of any priority
             match = self._encode_match(self._decode_match(query))
             entries = [
                 entry
-                for entry in self._engine.table_entries(self.name)
+                for entry in self._engine.table(self.name).entries()
                 if self._encode_match(entry.key.match) == match
             ]
         action_name = self._queried_action(query)
@@ -259,14 +259,14 @@ class Table:
 
     def clear(self) -> None:
         """Removes the entries that the program declares and lets be changed."""
-        for entry in self._engine.table_entries(self.name):
+        for entry in self._engine.table(self.name).entries():
             if not entry.is_const:
-                self._engine.table_delete(self.name, entry.key)
+                self._engine.table(self.name).delete(entry.key)
 
     def export(self) -> Iterator[p4r.Update]:
         """The updates that bring an empty table to the present contents."""
         query = p4r.TableEntry(meter_config=p4r.MeterConfig())
-        for entry in self._engine.table_entries(self.name):
+        for entry in self._engine.table(self.name).entries():
             message = self._encode_entry(entry)
             self.resources.read(entry.key, query, message)
             if not entry.is_const:
@@ -330,7 +330,7 @@ class Table:
     def _keys_of(self, query: p4r.TableEntry) -> Sequence[EntryKey | None]:
         if query.match or query.is_default_action:
             return [self._key_of(query)]
-        return [entry.key for entry in self._engine.table_entries(self.name)]
+        return [entry.key for entry in self._engine.table(self.name).entries()]
 
     # Messages
 
@@ -354,7 +354,7 @@ class Table:
     def _default_entry(self) -> p4r.TableEntry:
         message = self._encode_key(None)
         message.is_const = self.has_const_default
-        action = self._engine.table_default(self.name)
+        action = self._engine.table(self.name).default()
         if action is not None:
             self._encode_action(message.action, None, action)
         self._add_cookie(message, None)
@@ -477,7 +477,7 @@ class Table:
         return found
 
     def _present(self, key: EntryKey) -> Entry:
-        entry = self._engine.table_entry(self.name, key)
+        entry = self._engine.table(self.name).entry(key)
         if entry is None:
             raise not_found(f"table {self.name} has no such entry")
         return entry

@@ -105,8 +105,8 @@ def forwarding(config: str) -> Engine:
     if "ingress.routes" in switch.program.tables:
         for number in (1, 2):
             call = ActionCall("ingress.forward", (0x020000000000 + number, number))
-            switch.table_insert(
-                "ingress.routes", Entry(EntryKey((Lpm(0x0A000000 + (number << 8), 24),)), call)
+            switch.table("ingress.routes").insert(
+                Entry(EntryKey((Lpm(0x0A000000 + (number << 8), 24),)), call)
             )
     return switch
 
@@ -430,7 +430,7 @@ def late(one: Host, other: Host, config: str) -> list[int]:
     switch = forwarding(config)
     switch.start({1: "s1", 2: "s2"}, links={(2, Direction.EGRESS): LinkProperties(delay=1e-3)})
     numbered = Numbered(one, other)
-    with switch._locked():
+    with switch.lock:
         end = numbered.send() + 0.05
         while time.monotonic() < end:
             pass

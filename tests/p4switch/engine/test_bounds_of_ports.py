@@ -50,7 +50,7 @@ def forwarder(
     pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(count)]
     inner = (ctypes.c_int32 * count)(*(there.fileno() for _, there in pairs))
     opened = runtime().forwarder_open(
-        engine._base, count, (ctypes.c_uint32 * count)(*range(count)), inner, cpu, True
+        engine.base, count, (ctypes.c_uint32 * count)(*range(count)), inner, cpu, True
     )
     if rate is not None:
         link = LinkProperties(rate).for_runtime()
@@ -122,7 +122,7 @@ def test_clones_that_wait_for_a_link_count_as_passes() -> None:
         call("clone_egress_pkt_to_egress", number(5), number(1)),
     )
     engine = Engine.load(changed(config, with_priority))
-    engine.session_insert(5, (Replica(0, 1), Replica(0, 2)))
+    engine.sessions.insert(5, (Replica(0, 1), Replica(0, 2)))
     with forwarder(engine, 1, rate=1e8) as ((ours,), statistics):
         ours.send(bytes(10) + bytes(60))
         while statistics(0).sent + statistics(0).dropped < 4096:

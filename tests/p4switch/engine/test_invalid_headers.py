@@ -52,14 +52,14 @@ PACKETS = packets(range(WRITTEN_IN_EGRESS + 1))
 @pytest.fixture(scope="module")
 def switch(config: Callable[[str], bytes]) -> Engine:
     made = Engine.load(config("invalid"))
-    made.multicast_insert(GROUP, tuple(Replica(port, port) for port in (1, 2, 3)))
+    made.multicast.insert(GROUP, tuple(Replica(port, port) for port in (1, 2, 3)))
     return made
 
 
 @pytest.fixture(scope="module")
 def cloning(config: Callable[[str], bytes]) -> Engine:
     made = Engine.load(config("invalid_cloned"))
-    made.session_insert(SESSION, (Replica(7, 0),))
+    made.sessions.insert(SESSION, (Replica(7, 0),))
     return made
 
 

@@ -54,8 +54,8 @@ def test_a_million_packets_leave_nothing_allocated(
     request.addfinalizer(lambda: os.close(event))
     engine.keep_digests(event)
     for number in range(1, 8):
-        engine.session_insert(number, (Replica(number, number),))
-        engine.multicast_insert(number, (Replica(number, 1), Replica(number + 1, 2)))
+        engine.sessions.insert(number, (Replica(number, number),))
+        engine.multicast.insert(number, (Replica(number, 1), Replica(number + 1, 2)))
     rows = np.zeros((COUNT, 64), np.uint8)
     rows[:, : len(packets[0])] = [list(packets[n % len(packets)]) for n in range(COUNT)]
     lengths = np.full(COUNT, len(packets[0]), np.uint32)

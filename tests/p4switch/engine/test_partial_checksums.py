@@ -85,7 +85,7 @@ def test_completed_if_it_is_read(
     switch = Engine.load(compile_file(program).json_text().encode())
     packet = ETHERNET / IP(id=1) / UDP() / payload(301)
     sent, whole, left = partial(packet), bytes(packet), Left()
-    base = ctypes.c_void_p(switch._base)
+    base = ctypes.c_void_p(switch.base)
     process(base, sent.data, len(sent.data), sent.checksum, UDP_CHECKSUM, ctypes.byref(left))
     data = bytes(left.bytes)[: left.length]
     assert left.checksum == (-1 if reads else sent.checksum)
@@ -218,7 +218,7 @@ def test_partial_or_complete_makes_no_difference(
     for name, data in DATA.items():
         packet = ETHERNET / IP(src="10.0.0.1", dst="10.0.0.2", id=1) / UDP(sport=1, dport=2) / Raw(data)
         sent, left = partial(packet), Left()
-        base = ctypes.c_void_p(switch._base)
+        base = ctypes.c_void_p(switch.base)
         for wrong in (0, 1):
             came, whole = bytearray(sent.data), bytearray(bytes(packet))
             came[27] ^= wrong  # an address of which the sums know nothing
@@ -242,7 +242,7 @@ def test_what_is_verified_and_updated_by_the_pseudo_header_alone_stays_partial(
             found = set()
             for name, data in DATA.items():
                 sent, left = partial(ETHERNET / IP(dst="10.0.0.2") / UDP() / Raw(data)), Left()
-                base = ctypes.c_void_p(switch._base)
+                base = ctypes.c_void_p(switch.base)
                 process(base, sent.data, len(sent.data), sent.checksum, UDP_CHECKSUM, ctypes.byref(left))
                 found |= {name} if left.checksum >= 0 else set()
             assert found == expected, (verify, statements)

@@ -101,7 +101,7 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Process:
     room = ctypes.create_string_buffer(1 << 20)
 
     def process(switch: Engine, superframe: int, packets: Sequence[bytes]) -> Sent:
-        base, number = ctypes.c_void_p(switch._base), ctypes.c_uint64(superframe)
+        base, number = ctypes.c_void_p(switch.base), ctypes.c_uint64(superframe)
         lengths = (ctypes.c_uint32 * len(packets))(*map(len, packets))
         used = function(base, number, b"".join(packets), lengths, len(packets), room)
         left: Sent = []
@@ -137,13 +137,13 @@ def receiver(kind: int, rid: int, action: str, *arguments: int) -> Entry:
 
 def fill(switch: Engine, actions: Sequence[str]) -> Engine:
     """Entries for every kind and replica, their actions in turn, and a group of all replicas and one of two."""
-    switch.multicast_insert(1, REPLICAS)
-    switch.multicast_insert(2, REPLICAS[1:3])
+    switch.multicast.insert(1, REPLICAS)
+    switch.multicast.insert(2, REPLICAS[1:3])
     places = [(kind, replica.instance) for kind in KINDS for replica in REPLICAS]
     for number, (kind, rid) in enumerate(places):
         action = actions[number % len(actions)]
         arguments = () if action in ("E.leave_out", "NoAction") else (0x0A000000 + number,)
-        switch.table_insert("E.receivers", receiver(kind, rid, action, *arguments))
+        switch.table("E.receivers").insert(receiver(kind, rid, action, *arguments))
     return switch
 
 
@@ -181,12 +181,12 @@ def assert_as_if_alone(process: Process, switch: Engine, actions: Sequence[str],
     half = len(sent) // 2
     left = process(together, 1, sent[:half]) + process(together, 2, sent[half:])
     assert left == process(alone, 0, sent)
-    assert together.counter_read_all("E.ports") == alone.counter_read_all("E.ports")
-    assert together.register_read("E.passed") == alone.register_read("E.passed")
+    assert together.counter("E.ports").read_all() == alone.counter("E.ports").read_all()
+    assert together.register("E.passed").read() == alone.register("E.passed").read()
     if together.program.tables["E.receivers"].with_counters:
-        for entry in alone.table_entries("E.receivers"):
-            wanted = alone.table_counter("E.receivers", entry.key)
-            assert together.table_counter("E.receivers", entry.key) == wanted
+        for entry in alone.table("E.receivers").entries():
+            wanted = alone.table("E.receivers").counter(entry.key)
+            assert together.table("E.receivers").counter(entry.key) == wanted
 
 
 @pytest.mark.parametrize("egress", EGRESS.values(), ids=EGRESS)
@@ -246,7 +246,7 @@ def test_an_update_that_looks_at_what_egress_sets(process: Process, tmp_path: Pa
 def test_conditions_of_updates_are_replayed(process: Process, tmp_path: Path, condition: str) -> None:
     switch = fill(program(tmp_path, "", condition=condition), ["E.rewrite"])
     before = process(switch, 1, [packet()])
-    switch.table_modify("E.receivers", receiver(1, 1, "E.rewrite", 0x0B000000))
+    switch.table("E.receivers").modify(receiver(1, 1, "E.rewrite", 0x0B000000))
     assert process(switch, 1, [packet()]) == before
 
 
@@ -264,7 +264,7 @@ def test_what_is_replayed(process: Process, tmp_path: Path, egress: str, action:
     """A table that changed in the middle of a superframe, which cannot happen under the lock, shows it."""
     switch = fill(program(tmp_path, egress), [action])
     [(_, before), *_] = process(switch, 1, [packet()])
-    switch.table_modify("E.receivers", receiver(1, 1, "E.rewrite", 0x0B000000))
+    switch.table("E.receivers").modify(receiver(1, 1, "E.rewrite", 0x0B000000))
     addresses = [process(switch, superframe, [packet()])[0][1][4:8] for superframe in (1, 2, 0)]
     assert (addresses[0] == before[4:8]) == replayed
     assert addresses[1:] == [b"\x0b\0\0\0"] * 2

@@ -98,7 +98,7 @@ def test_loops_change_nothing(
             packet = packet[: draw.randrange(len(packet))]  # headers that stay invalid
         assert rolled.process(1, packet) == plain.process(1, packet)
     for register_ in rolled.program.registers:
-        assert rolled.register_read(register_) == plain.register_read(register_)
+        assert rolled.register(register_).read() == plain.register(register_).read()
 
 
 def test_registers_that_advance_share_a_row() -> None:
@@ -113,5 +113,5 @@ def test_registers_of_other_sizes_are_not_mixed() -> None:
     switch = Engine.load(json.dumps(document_).encode())
     packet = b"".join(n.to_bytes(4, "big") for n in [7, 0, *range(COUNT)]) + bytes(COUNT)
     switch.process(1, packet)
-    assert [switch.register_read(f"r{n}", 7, 1) for n in (4, 6)] == [[4], [6]]
-    assert switch.register_read("r5") == [0, 0, 0]
+    assert [switch.register(f"r{n}").read(7, 1) for n in (4, 6)] == [[4], [6]]
+    assert switch.register("r5").read() == [0, 0, 0]

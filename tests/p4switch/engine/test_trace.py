@@ -78,8 +78,8 @@ def state_of(switch: Engine) -> list[Any]:
     """Registers, counters and the default actions' entries."""
     program = switch.program
     return [
-        [switch.register_read(name) for name in program.registers],
-        [switch.counter_read_all(c.name) for c in program.counters.values() if c.table is None],
+        [switch.register(name).read() for name in program.registers],
+        [switch.counter(c.name).read_all() for c in program.counters.values() if c.table is None],
     ]
 
 
@@ -111,7 +111,7 @@ def test_another_library_takes_over_the_same_state(engine: Callable[[str], Engin
     [read] = of_kind(trace, Access)
     assert (read.operation, read.name, read.index, read.value.number) == ("read", "ingress.cells", 4, 7)
     traced(switch, command(WRITE, 5, result=8))
-    assert switch.register_read("ingress.cells", 4, 2) == [7, 8]
+    assert switch.register("ingress.cells").read(4, 2) == [7, 8]
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -164,22 +164,18 @@ def test_a_miss_runs_the_default_action(engine: Callable[[str], Engine]) -> None
 def test_the_entry_that_matched(engine: Callable[[str], Engine]) -> None:
     switch = engine("tables")
     anything = Ternary(0, 0)
-    switch.table_insert(
-        "ingress.ternary_table",
+    switch.table("ingress.ternary_table").insert(
         Entry(EntryKey((anything, anything, Exact(0)), 5), ActionCall("ingress.answer_ternary", (1,))),
     )
-    switch.table_insert(
-        "ingress.ternary_table",
+    switch.table("ingress.ternary_table").insert(
         Entry(EntryKey((Ternary(0, 0xF), anything, Exact(0)), 9), ActionCall("ingress.answer_ternary", (2,))),
     )
-    switch.table_insert(
-        "ingress.optional_table",
+    switch.table("ingress.optional_table").insert(
         Entry(EntryKey((Optional_(None), Optional_(0)), 1), ActionCall("ingress.answer_optional", (3,))),
     )
     widths = {key.name: key.width for key in switch.program.tables["ingress.range_table"].keys}
     full = Range(0, (1 << widths["hdr.probe.b"]) - 1)
-    switch.table_insert(
-        "ingress.range_table",
+    switch.table("ingress.range_table").insert(
         Entry(EntryKey((full, Exact(0), Range(0, 1), anything), 2), ActionCall("ingress.answer_range", (4,))),
     )
     [trace] = traced(switch, bytes(200))
@@ -201,11 +197,11 @@ def test_an_entry_that_is_gone_is_not_mistaken_for_another(engine: Callable[[str
         return Entry(EntryKey((Lpm(prefix, 24),)), ActionCall("ingress.forward", (1, 2)))
 
     packet = bytes(Ether(src="02:00:00:00:00:02") / IP(src="10.0.0.1", dst="10.0.1.5") / UDP())
-    switch.table_insert("ingress.routes", route(0x0A000100))
+    switch.table("ingress.routes").insert(route(0x0A000100))
     with switch.traced() as tracer:
         switch.process(1, packet)
-        switch.table_delete("ingress.routes", route(0x0A000100).key)
-        switch.table_insert("ingress.routes", route(0x0A000200))
+        switch.table("ingress.routes").delete(route(0x0A000100).key)
+        switch.table("ingress.routes").insert(route(0x0A000200))
         [trace] = tracer.packets()
     [lookup] = [event for event in of_kind(trace, Lookup) if event.table == "ingress.routes"]
     assert (lookup.hit, lookup.entry) == (True, None)
@@ -232,8 +228,8 @@ def test_registers_counters_and_places_that_are_not_there(engine: Callable[[str]
 def test_a_direct_meters_colour(engine: Callable[[str], Engine]) -> None:
     switch = engine("entities")
     key = EntryKey((Exact(7),))
-    switch.table_insert("Receive.rates", Entry(key, ActionCall("Receive.metered")))
-    switch.table_meter_write("Receive.rates", key, MeterConfig(1, 1, 1, 1))
+    switch.table("Receive.rates").insert(Entry(key, ActionCall("Receive.metered")))
+    switch.table("Receive.rates").configure_meter(key, MeterConfig(1, 1, 1, 1))
     packet = bytes([0, 0, 7, 9, 0, 0])
     first, second = traced(switch, packet, packet)
     assert [e.value.number for t in (first, second) for e in of_kind(t, Access)] == [0, 2]
@@ -292,9 +288,9 @@ def test_values_of_any_width(width: int, signed: bool) -> None:
 def passes() -> Engine:
     """Clones, resubmission, recirculation, multicast."""
     switch = Engine.load(compile_file(STF / "passes.p4").json_text().encode())
-    switch.multicast_insert(7, (Replica(1, 3), Replica(4, 3)))
-    switch.session_insert(5, (Replica(3, 0),))
-    switch.session_insert(6, ())
+    switch.multicast.insert(7, (Replica(1, 3), Replica(4, 3)))
+    switch.sessions.insert(5, (Replica(3, 0),))
+    switch.sessions.insert(6, ())
     return switch
 
 
@@ -352,7 +348,7 @@ def test_a_group_without_replicas_drops() -> None:
 def test_a_copy_for_each_replica() -> None:
     group = [assign(field("standard_metadata", "mcast_grp"), number(7))]
     switch = Engine.load(document({"h": [["a", 8, False]]}, group))
-    switch.multicast_insert(7, (Replica(1, 3), Replica(4, 5)))
+    switch.multicast.insert(7, (Replica(1, 3), Replica(4, 5)))
     [trace] = traced(switch, b"a")
     assert [(out.port, out.replica) for out in of_kind(trace, Output)] == [(1, 3), (4, 5)]
 
@@ -376,7 +372,7 @@ def test_a_failed_assertion_drops() -> None:
 
 def test_a_digest_and_a_value_set(engine: Callable[[str], Engine]) -> None:
     switch = engine("entities")
-    switch.value_set_write("P.types", [EntryKey((Exact(0x1234),))])
+    switch.value_set("P.types").write([EntryKey((Exact(0x1234),))])
     known, unknown = traced(switch, bytes.fromhex("123400000000"), bytes.fromhex("123500000000"))
     assert [select.case for trace in (known, unknown) for select in of_kind(trace, Select)] == [
         f"value set {next(iter(switch.program.value_sets))}",

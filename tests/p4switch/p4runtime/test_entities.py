@@ -306,7 +306,7 @@ def test_value_sets(primary, entities, device):
 
     primary.modify(types(0x800, 0x86DD))
     assert primary.read(types()) == [types(0x800, 0x86DD)]
-    assert len(device.pipeline.engine.value_set_members("P.types")) == 2
+    assert len(device.pipeline.engine.value_set("P.types").members) == 2
     assert primary.refusal(primary.modify, types(1, 2, 3, 4, 5)).codes == ["RESOURCE_EXHAUSTED"]
     assert primary.refusal(primary.modify, types(1, 1)).codes == ["ALREADY_EXISTS"]
     assert primary.refusal(primary.insert, types(1)).codes == [INVALID]
@@ -324,7 +324,7 @@ def test_clone_sessions(primary, device):
     primary.insert(session(5, (1, 1), (2, 1)))
     primary.modify(session(5, (3, 1)))
     assert primary.read(session(0)) == primary.read(session(5)) == [session(5, (3, 1))]
-    assert [r.port for r in device.pipeline.engine.sessions()[5]] == [3]
+    assert [r.port for r in device.pipeline.engine.sessions.all()[5]] == [3]
     assert primary.refusal(primary.insert, session(5)).codes == ["ALREADY_EXISTS"]
     assert primary.refusal(primary.insert, session(1 << 15)).codes == [INVALID]
     assert primary.refusal(primary.insert, session(6, packet_length_bytes=-1)).codes == [INVALID]

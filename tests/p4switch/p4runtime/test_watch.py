@@ -187,7 +187,7 @@ def test_a_clone_may_have_backups_too(program):
     entry = {"session_id": 1, "replicas": [replica(1, 2)]}
     switch.write("INSERT", p4r.Entity(packet_replication_engine_entry={"clone_session_entry": entry}))
     switch.down(1)
-    assert switch.engine.sessions() == {1: (Replica(2, 20),)}
+    assert switch.engine.sessions.all() == {1: (Replica(2, 20),)}
 
 
 @pytest.mark.parametrize(
