@@ -219,6 +219,11 @@ class MatchTable:
             return [(i.entry, 0) for i in self._installed.values()]
         return [(i.entry, self._last_hit(i.index).value) for i in self._installed.values()]
 
+    def idle_times(self) -> dict[EntryKey, int]:
+        """Nanoseconds since each entry was hit, or added."""
+        now = self._switch.now()
+        return {entry.key: 1000 * max(0, now - hit) for entry, hit in self.last_hits()}
+
     # For its action profile
 
     def check_action(self, call: ActionCall) -> None:

@@ -7,11 +7,13 @@ import pytest
 from finsy.proto import p4i, p4r
 
 from p4compiler import compile_file
+from p4switch.engine.engine import Engine
 from p4switch.engine.entries import Digest
-from p4switch.p4runtime.codec.translation import Translations
 from p4switch.p4runtime.device import Device
 from p4switch.p4runtime.entities.digests import Digests
 from p4switch.p4runtime.errors import P4RuntimeError
+from p4switch.p4runtime.objects import PipelineObjects
+from p4switch.p4runtime.watch import WatchedPorts
 from tests.p4switch.p4runtime.conftest import Program
 
 INVALID, NOT_FOUND, PRECONDITION = "INVALID_ARGUMENT", "NOT_FOUND", "FAILED_PRECONDITION"
@@ -419,7 +421,8 @@ class Learning:
     """The lists that come of digests at given times (milliseconds)."""
 
     def __init__(self, program, **config):
-        self.digests = Digests(program.p4info, ["learnt_t"], Translations(program.p4info.type_info))
+        engine = Engine.load(program.device_config)
+        self.digests = Digests(PipelineObjects(program.p4info, engine, WatchedPorts(frozenset())))
         self.message = digest(program, **config).digest_entry
         self.digests.insert(self.message)
 

@@ -11,7 +11,7 @@ from finsy.proto import p4r
 from p4compiler import compile_file
 from p4switch.engine.engine import Engine
 from p4switch.engine.entries import Replica, TableError
-from p4switch.p4runtime.entities.index import Entities
+from p4switch.p4runtime.entities.registry import Entities
 from p4switch.p4runtime.errors import P4RuntimeError
 from p4switch.p4runtime.watch import WatchedPorts
 from tests.p4switch.p4runtime.conftest import Program
@@ -32,7 +32,7 @@ class Switch:
 
     def down(self, *ports):
         self.watched.down = frozenset(ports)
-        self.entities.watch()
+        self.entities.follow_ports()
 
     def ways(self):
         """Where packets of four sources leave."""
