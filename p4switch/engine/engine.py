@@ -17,8 +17,8 @@ from p4switch.bmv2json.expressions import Field
 from p4switch.bmv2json.program import LONGEST_PACKET, Program
 from p4switch.bmv2json.reader import read_program, without_folders
 from p4switch.codegen import translate
+from p4switch.codegen.analysis.limits import check_limits
 from p4switch.codegen.layout import cell_bytes
-from p4switch.codegen.limits import check_limits
 from p4switch.engine.action_profile import ProfileState
 from p4switch.engine.arrays import CounterCells, MeterCells, RegisterCells
 from p4switch.engine.batch import BatchProcessor, Departures
@@ -42,7 +42,7 @@ from p4switch.toolchain import compile_program
 from p4switch.trace.conditions import parse_conditions
 from p4switch.trace.tracer import Tracer
 
-_Part = TypeVar("_Part")
+_Named = TypeVar("_Named")
 
 
 class Engine:
@@ -312,7 +312,7 @@ class Engine:
         return self._switch.now()
 
 
-def _named(parts: Mapping[str, _Part], name: str, kind: str) -> _Part:
+def _named(parts: Mapping[str, _Named], name: str, kind: str) -> _Named:
     if name not in parts:
         raise TableError(TableErrorCode.NOT_FOUND, f"{kind} {name} does not exist")
     return parts[name]

@@ -56,13 +56,13 @@ class RunningSwitch:
         return self.live[0].now() if self.live else 0
 
 
-class _Part(Protocol):
+class _SwitchPart(Protocol):
     _switch: RunningSwitch
 
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
-_Owner = TypeVar("_Owner", bound=_Part)
+_Owner = TypeVar("_Owner", bound=_SwitchPart)
 
 
 def locked(

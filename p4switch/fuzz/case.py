@@ -192,7 +192,7 @@ def _give_packets(engine: Engine, case: Case) -> bool:
     return True
 
 
-class _Digests:
+class _DigestReader:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
 
@@ -203,11 +203,11 @@ class _Digests:
 
 
 @contextlib.contextmanager
-def _digests(engine: Engine) -> Iterator[_Digests]:
+def _digests(engine: Engine) -> Iterator[_DigestReader]:
     """Keeps the switch's digests for a while."""
     event = os.eventfd(0, os.EFD_NONBLOCK)
     engine.keep_digests(event)
-    yield _Digests(engine)
+    yield _DigestReader(engine)
     engine.keep_digests(None)
     os.close(event)
 

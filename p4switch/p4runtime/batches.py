@@ -11,12 +11,12 @@ from p4switch.engine.entries import TableError
 from p4switch.p4runtime.entities.registry import Entities
 from p4switch.p4runtime.errors import P4RuntimeError, denied
 from p4switch.p4runtime.proto import p4r
-from p4switch.p4runtime.roles import Access
+from p4switch.p4runtime.roles import RoleAccess
 
 _log = logging.getLogger(__name__)
 
 
-def attempt(entities: Entities, update: p4r.Update, access: Access) -> P4RuntimeError | None:
+def attempt(entities: Entities, update: p4r.Update, access: RoleAccess) -> P4RuntimeError | None:
     """Carries out an update; why it cannot be done."""
     try:
         if not entities.allows(access, update.entity):
@@ -30,7 +30,7 @@ def attempt(entities: Entities, update: p4r.Update, access: Access) -> P4Runtime
 
 
 def all_or_none(
-    entities: Entities, updates: Sequence[p4r.Update], access: Access
+    entities: Entities, updates: Sequence[p4r.Update], access: RoleAccess
 ) -> list[P4RuntimeError | None]:
     """Carries out all updates, or brings back what was before; then every update but the wrong one was ABORTED."""
     undo: list[list[p4r.Update]] = []

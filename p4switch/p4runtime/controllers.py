@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from p4switch.p4runtime.arbitration import Client
 from p4switch.p4runtime.proto import p4r
-from p4switch.p4runtime.roles import Access
+from p4switch.p4runtime.roles import RoleAccess
 
 
 class Controllers:
@@ -17,7 +17,7 @@ class Controllers:
     """
 
     def __init__(self) -> None:
-        self.primaries: Mapping[Client, Access] = {}
+        self.primaries: Mapping[Client, RoleAccess] = {}
 
     def send(self, message: p4r.StreamMessageResponse) -> None:
         """Sends to those whose roles receive such a message."""

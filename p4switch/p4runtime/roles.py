@@ -14,7 +14,7 @@ from p4switch.p4runtime.errors import invalid
 from p4switch.p4runtime.proto import p4r, stratum
 
 
-class Access:
+class RoleAccess:
     """A role's access; without a configuration to everything.
 
     INVALID_ARGUMENT for a configuration of another type, or with an id both exclusive and shared.
@@ -50,7 +50,7 @@ class Access:
         """Whether there is nothing that the role may not do."""
         return self.config is None
 
-    def conflict(self, other: Access) -> int | None:
+    def conflict(self, other: RoleAccess) -> int | None:
         """An id that one of two roles has for itself, and the other has as well."""
         ids = self.exclusive & (other.exclusive | other.shared) | self.shared & other.exclusive
         return min(ids, default=None)

@@ -30,7 +30,7 @@ from p4switch.p4runtime.errors import (
     unimplemented,
 )
 from p4switch.p4runtime.proto import p4r, p4r_grpc
-from p4switch.p4runtime.roles import Access
+from p4switch.p4runtime.roles import RoleAccess
 
 _API_VERSION = "1.5.0"
 _MAX_STREAMS = 64
@@ -250,7 +250,7 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
 
 
 def _collect(
-    entities: Entities, query: p4r.Entity, access: Access, responses: list[bytes]
+    entities: Entities, query: p4r.Entity, access: RoleAccess, responses: list[bytes]
 ) -> P4RuntimeError | None:
     """Adds what a query selects to the responses."""
     response = p4r.ReadResponse()

@@ -12,7 +12,7 @@ from p4switch.engine.entries import Entry
 from p4switch.engine.library import runtime
 from p4switch.engine.match_table import MatchTable
 from p4switch.engine.switch import SwitchLock
-from p4switch.trace.conditions import Condition
+from p4switch.trace.conditions import TraceCondition
 from p4switch.trace.decode import Decoder
 from p4switch.trace.events import PacketTrace
 
@@ -35,7 +35,7 @@ class Tracer:
         library: ctypes.CDLL,
         tables: dict[str, MatchTable],
         ports: Collection[int] | None,
-        conditions: list[Condition],
+        conditions: list[TraceCondition],
         lock: SwitchLock,
     ) -> None:
         self._base = base
@@ -46,7 +46,7 @@ class Tracer:
         self._entries: dict[str, dict[int, Entry]] = {}
         self.lost = 0
         traced = ctypes.addressof(c_void_p.in_dll(library, "program_traced"))
-        wanted = (Condition * max(1, len(conditions)))(*conditions)
+        wanted = (TraceCondition * max(1, len(conditions)))(*conditions)
         with lock:
             if not _runtime().switch_trace(base, traced, len(conditions), wanted):
                 raise TraceError("this switch is being traced already")
@@ -77,7 +77,7 @@ class Tracer:
 def _runtime() -> ctypes.CDLL:
     library = runtime()
     library.switch_trace.restype = c_bool
-    library.switch_trace.argtypes = [c_void_p, c_void_p, c_uint32, POINTER(Condition)]
+    library.switch_trace.argtypes = [c_void_p, c_void_p, c_uint32, POINTER(TraceCondition)]
     library.switch_traced.restype = c_uint64
     library.switch_traced.argtypes = [c_void_p, POINTER(c_void_p), POINTER(c_uint64)]
     library.switch_untrace.restype = None

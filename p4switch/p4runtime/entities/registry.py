@@ -25,7 +25,7 @@ from p4switch.p4runtime.entities.value_sets import ValueSets
 from p4switch.p4runtime.errors import P4RuntimeError, invalid, unimplemented
 from p4switch.p4runtime.objects import PipelineObjects
 from p4switch.p4runtime.proto import p4i, p4r
-from p4switch.p4runtime.roles import Access
+from p4switch.p4runtime.roles import RoleAccess
 from p4switch.p4runtime.watch import WatchedPorts
 
 KINDS: tuple[type[EntityKind[Any]], ...] = (
@@ -66,7 +66,7 @@ class Entities:
         """Those of one kind."""
         return cast(_Kind, self._kinds[kind.field])
 
-    def allows(self, access: Access, entity: p4r.Entity) -> bool:
+    def allows(self, access: RoleAccess, entity: p4r.Entity) -> bool:
         """Whether an entity is in the scope of a role. Multicast groups and clone sessions have no ids to name."""
         if access.is_full:
             return True

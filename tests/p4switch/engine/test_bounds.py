@@ -18,7 +18,7 @@ from p4switch.codegen import translate
 from p4switch.engine.engine import LONGEST_PACKET, Engine
 from p4switch.engine.entries import ActionCall, Entry, EntryKey, Exact, Replica, TableError, TableErrorCode
 from p4switch.engine.library import Drops
-from tests.p4switch.engine.documents import (
+from tests.p4switch.documents import (
     assign,
     call,
     changed,

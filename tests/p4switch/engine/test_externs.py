@@ -21,7 +21,7 @@ from p4switch.engine.entries import (
     Exact,
     TableError,
 )
-from tests.p4switch.engine.documents import assign, document, field, number
+from tests.p4switch.documents import assign, document, field, number
 from tests.p4switch.engine.hashing import RSS_KEY, hashed, hashing
 
 READ, WRITE, ADD, NARROW, COUNT, CRC16, CRC32, MODULO, CSUM16, XOR16, IDENTITY, RANDOM, TRUNCATE = range(

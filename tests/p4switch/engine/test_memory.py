@@ -13,7 +13,7 @@ from p4compiler import compile_file
 from p4switch.engine.engine import Engine
 from p4switch.engine.entries import Replica
 
-HERE = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 BATCHES, COUNT = 100, 10_000
 
 
@@ -42,14 +42,14 @@ def allocated() -> int:
 @pytest.mark.parametrize(
     ("program", "packets"),
     [
-        ("../stf/passes", [bytes([what, 0, 0, 0xAA, 0xBB]) for what in range(9)]),
+        ("stf/passes", [bytes([what, 0, 0, 0xAA, 0xBB]) for what in range(9)]),
         ("programs/entities", [bytes([8, 0, source, 1, 0, 0]) for source in range(16)]),
     ],
 )
 def test_a_million_packets_leave_nothing_allocated(
     program: str, packets: list[bytes], request: pytest.FixtureRequest
 ) -> None:
-    engine = Engine.load(compile_file(HERE / f"{program}.p4").json_text().encode())
+    engine = Engine.load(compile_file(TESTS / f"{program}.p4").json_text().encode())
     event = os.eventfd(0, os.EFD_NONBLOCK)
     request.addfinalizer(lambda: os.close(event))
     engine.keep_digests(event)

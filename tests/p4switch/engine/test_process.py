@@ -14,7 +14,7 @@ from scapy.packet import Packet, Raw
 
 from p4switch.engine.engine import Engine
 from p4switch.engine.entries import ActionCall, CounterValue, Entry, EntryKey, Lpm, Replica
-from tests.p4switch.engine.conftest import CPU_PORT
+from tests.p4switch.conftest import CPU_PORT
 
 ROUTER_MAC, NEXT_MAC = "02:00:00:00:00:01", "02:00:00:00:00:02"
 FROM_TEST_NET = 0xC0000200

@@ -20,7 +20,7 @@ INVALID, NOT_FOUND, PRECONDITION = "INVALID_ARGUMENT", "NOT_FOUND", "FAILED_PREC
 MS = 1_000_000
 
 
-ENGINE = Path(__file__).parents[1] / "engine"
+TESTS = Path(__file__).parents[1]
 
 
 def compiled(path):
@@ -30,7 +30,7 @@ def compiled(path):
 
 @pytest.fixture(scope="session")
 def entities():
-    return compiled(ENGINE / "programs/entities.p4")
+    return compiled(TESTS / "programs/entities.p4")
 
 
 @pytest.fixture
@@ -337,7 +337,7 @@ def test_clone_sessions(primary, device):
 
 @pytest.mark.parametrize("what", [3, 5])  # cloned at ingress, at egress
 def test_clones_are_cut_to_the_length_of_their_session(primary, device, what):
-    passes = compiled(ENGINE.parent / "stf/passes.p4")
+    passes = compiled(TESTS / "stf/passes.p4")
     primary.set_pipeline(passes.config)
     packet = bytes([what, 0, 0, 1, 2])
 

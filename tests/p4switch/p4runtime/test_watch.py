@@ -74,7 +74,7 @@ class Switch:
 
 @pytest.fixture
 def switch():
-    compiled = compile_file(Path(__file__).parents[1] / "engine/programs/entities.p4")
+    compiled = compile_file(Path(__file__).parents[1] / "programs/entities.p4")
     return Switch(Program(compiled.p4info, json.dumps(compiled.json).encode()))
 
 

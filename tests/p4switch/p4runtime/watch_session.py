@@ -27,7 +27,7 @@ def main() -> None:
         ip("add", f"h{number}", "type", "veth", "peer", "name", f"s{number}")
         ip("set", f"h{number}", "up")
         ip("set", f"s{number}", "up")
-    compiled = compile_file(Path(__file__).parents[1] / "engine/programs/entities.p4")
+    compiled = compile_file(Path(__file__).parents[1] / "programs/entities.p4")
     program = Program(compiled.p4info, json.dumps(compiled.json).encode())
     device = Device({1: "s1", 2: "s2"}, None, 511)
     changes: queue.SimpleQueue[frozenset[int]] = queue.SimpleQueue()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from p4switch.ports.links import LinkProperties
-from tests.p4switch.engine.link_model import Packet, model
+from tests.p4switch.runtime.link_model import Packet, model
 from topologies.virtual.draws import stream_keys, uniform
 from topologies.virtual.links import ETHERNET_OVERHEAD, NEVER, Burst, Faults, LinkModel, Links, Transit
 from topologies.virtual.packets import PacketStore
@@ -158,7 +158,7 @@ def test_a_corrupted_frame_arrives_with_one_bit_flipped() -> None:
 
 
 def test_the_fate_of_a_frame_is_that_which_a_live_switch_draws() -> None:
-    """Numbers of purposes and the place of the bit; runtime/link.c follows tests/p4switch/engine/link_model.py."""
+    """Numbers of purposes and the place of the bit; runtime/link.c follows tests/p4switch/runtime/link_model.py."""
     link, count, length = OneLink(LinkModel(faults=Faults(corruption=0.3))), 1000, 40
     arrived = link.send([0] * count, length)
     sent = np.tile(ipv4_frame(length), (count, 1))

@@ -20,7 +20,7 @@ from p4switch.engine.entries import Replica
 from p4switch.engine.library import PortStatistics, runtime
 from p4switch.ports.links import LinkProperties
 from p4switch.ports.live import PortError
-from tests.p4switch.engine.documents import (
+from tests.p4switch.documents import (
     assign,
     call,
     changed,

@@ -15,8 +15,8 @@ from scapy.layers.l2 import Dot1Q, Ether
 from scapy.packet import Raw
 
 from p4switch.ports.links import Burst, LinkProperties
-from tests.p4switch.engine.c_link import MICROSECOND, MILLISECOND, SECOND, CLink, numbered
-from tests.p4switch.engine.link_model import Packet, model
+from tests.p4switch.runtime.c_link import MICROSECOND, MILLISECOND, SECOND, CLink, numbered
+from tests.p4switch.runtime.link_model import Packet, model
 
 PROBABILITIES = st.sampled_from([0.0, 0.0, 0.1, 0.5, 1.0])
 BURSTS = st.builds(

@@ -50,8 +50,8 @@ from p4switch.trace.events import (
     State,
 )
 from p4switch.trace.tracer import TraceError
-from tests.p4switch.engine.documents import assign, document, field, number, operation
-from tests.p4switch.engine.rolled import COUNT, STRAIGHT, aggregation
+from tests.p4switch.codegen.rolled import COUNT, STRAIGHT, aggregation
+from tests.p4switch.documents import assign, document, field, number, operation
 
 STF = Path(__file__).parents[1] / "stf"
 PROGRAMS = ("externs", "tables", "entities", "router", "forwarder")

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from p4switch.ports.links import Burst, LinkProperties
-from tests.p4switch.engine.c_link import MICROSECOND, MILLISECOND, SECOND, CLink, numbered
+from tests.p4switch.runtime.c_link import MICROSECOND, MILLISECOND, SECOND, CLink, numbered
 
 COUNT = 20_000
 GAP = 10 * MILLISECOND  # more than anything here delays a packet

@@ -23,7 +23,7 @@ from p4switch.bmv2json.program import (
     Set,
     Table,
 )
-from p4switch.codegen.uses import SETS_ONLY
+from p4switch.codegen.analysis.uses import SETS_ONLY
 
 SUMS = ("csum16", "cksum16")
 

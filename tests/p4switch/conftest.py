@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from p4compiler import compile_file
 from p4switch.engine.engine import Engine
-from p4switch.ports.links import LinkProperties
-from tests.p4switch.engine.c_link import CLink
 
 PROGRAMS = Path(__file__).parent / "programs"
 CPU_PORT = 255
@@ -34,16 +31,3 @@ def config() -> Callable[[str], bytes]:
 def engine(config: Callable[[str], bytes]) -> Callable[[str], Engine]:
     """A fresh switch with a program of programs/."""
     return lambda name: Engine.load(config(name), cpu_port=CPU_PORT)
-
-
-@pytest.fixture
-def links() -> Iterator[Any]:
-    opened: list[CLink] = []
-
-    def link(properties: LinkProperties, stream: int = 0) -> CLink:
-        opened.append(CLink(properties, stream))
-        return opened[-1]
-
-    yield link
-    for one in opened:
-        one.close()

@@ -21,8 +21,8 @@ from p4switch.bmv2json.expressions import (
 )
 from p4switch.bmv2json.primitives import PRIMITIVES
 from p4switch.bmv2json.program import Action, Branch, Table
+from p4switch.codegen.analysis.uses import fields_in, headers_written, pipeline_actions
 from p4switch.codegen.layout import Layout
-from p4switch.codegen.uses import fields_in, headers_written, pipeline_actions
 from p4switch.codegen.writer import Writer
 
 REPEATABLE = {

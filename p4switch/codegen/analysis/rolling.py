@@ -12,8 +12,8 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from p4switch.bmv2json.expressions import Constant, Expression, Field
-from p4switch.bmv2json.program import Argument, FieldType, Named, Primitive, Program, Values
-from p4switch.codegen.uses import JUMPS, Uses, fields_in
+from p4switch.bmv2json.program import Argument, ExpressionList, FieldType, Named, Primitive, Program
+from p4switch.codegen.analysis.uses import JUMPS, Uses, fields_in
 
 FEWEST = 4  # repetitions that are worth a loop
 LONGEST_GROUP = 16  # primitives
@@ -219,7 +219,7 @@ def register_place(primitive: Primitive) -> tuple[str, Expression]:
     position = 0 if primitive.op == "register_write" else 1
     register, index = arguments[position], arguments[position + 1]
     assert isinstance(register, Named)
-    assert not isinstance(index, (Named, Values))
+    assert not isinstance(index, (Named, ExpressionList))
     return register.name, index
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.p4switch.engine.documents import assign, document, field, number, operation
+from tests.p4switch.documents import assign, document, field, number, operation
 
 CELLS = 16
 

@@ -15,7 +15,7 @@ from scapy.packet import Raw
 from p4compiler import compile_file
 from p4switch.engine.engine import Engine
 from p4switch.toolchain import RUNTIME
-from tests.p4switch.engine.segments import ETHERNET, UDP_CHECKSUM, partial, payload
+from tests.p4switch.segments import ETHERNET, UDP_CHECKSUM, partial, payload
 
 PROGRAM = """
 #include <core.p4>

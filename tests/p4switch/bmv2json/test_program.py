@@ -18,7 +18,7 @@ from p4switch.bmv2json.program import ProgramError
 from p4switch.bmv2json.reader import read_program
 from p4switch.codegen import translate
 from p4switch.engine.engine import Engine
-from tests.p4switch.engine.documents import assign, document, field, number, operation
+from tests.p4switch.documents import assign, document, field, number, operation
 
 GOOD = document({"h": [["a", 8, False], ["b", 24, False]]}, [assign(field("h", "a"), number(1))])
 
@@ -168,8 +168,8 @@ def paths(node: Any, prefix: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [p for key, value in items for p in ((*prefix, key), *paths(value, (*prefix, key)))]
 
 
-PROGRAMS = Path(__file__).parent / "programs"
-RICH = [PROGRAMS / "entities.p4", *sorted((PROGRAMS.parents[1] / "stf").glob("*.p4"))]
+TESTS = Path(__file__).parents[1]
+RICH = [TESTS / "programs/entities.p4", *sorted((TESTS / "stf").glob("*.p4"))]
 
 
 @cache

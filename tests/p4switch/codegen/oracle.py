@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from tests.p4switch.engine.documents import field, number, operation
+from tests.p4switch.documents import field, number, operation
 
 Values = dict[tuple[str, str], int]
 

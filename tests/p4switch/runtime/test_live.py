@@ -15,7 +15,7 @@ import pytest
 from p4switch.engine.engine import Engine
 from p4switch.ports.links import Direction, LinkProperties
 from p4switch.ports.live import PortError
-from tests.p4switch.engine.link_model import draw
+from tests.p4switch.runtime.link_model import draw
 from topologies.patience import setting
 
 ROOT = Path(__file__).parents[3]

@@ -12,8 +12,8 @@ from p4switch.bmv2json.program import ProgramError
 from p4switch.bmv2json.reader import read_program
 from p4switch.codegen import translate
 from p4switch.engine.engine import Engine
-from tests.p4switch.engine.documents import assign, document, field, number, operation
-from tests.p4switch.engine.oracle import Expressions, Values, cut, evaluate
+from tests.p4switch.codegen.oracle import Expressions, Values, cut, evaluate
+from tests.p4switch.documents import assign, document, field, number, operation
 
 INPUTS: list[list[Any]] = [
     ["u1", 1, False],

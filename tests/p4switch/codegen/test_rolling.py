@@ -8,10 +8,10 @@ import random
 import pytest
 
 from p4switch.bmv2json.reader import read_program
-from p4switch.codegen import rolling, translate
+from p4switch.codegen import translate
+from p4switch.codegen.analysis import rolling
 from p4switch.engine.engine import Engine
-from tests.p4switch.engine.documents import assign, document, field, number, operation
-from tests.p4switch.engine.rolled import (
+from tests.p4switch.codegen.rolled import (
     CELLS,
     COUNT,
     HEADERS,
@@ -22,6 +22,7 @@ from tests.p4switch.engine.rolled import (
     register,
     write,
 )
+from tests.p4switch.documents import assign, document, field, number, operation
 
 
 def swapped() -> bytes:

@@ -24,7 +24,7 @@ from p4switch.engine.engine import Engine
 
 FOLDER = Path(__file__).parents[1]
 PROGRAMS = [
-    *(FOLDER / "engine/programs" / f"{name}.p4" for name in ("forwarder", "externs", "tables")),
+    *(FOLDER / "programs" / f"{name}.p4" for name in ("forwarder", "externs", "tables")),
     *(FOLDER / "stf" / f"{name}.p4" for name in ("meters", "passes", "unions", "varbit")),
 ]
 WORDS = {"type", "op", "match_type", "algo"}  # the format's own

@@ -17,7 +17,7 @@ from scapy.layers.l2 import Dot1Q
 from scapy.packet import Packet, Raw
 
 from p4switch.toolchain import RUNTIME
-from tests.p4switch.engine.segments import ETHERNET, TCP_CHECKSUM, UDP_CHECKSUM, Segment, partial, payload
+from tests.p4switch.segments import ETHERNET, TCP_CHECKSUM, UDP_CHECKSUM, Segment, partial, payload
 
 NEEDS_CHECKSUM = 1
 TCPV4, TCPV6, UDP_L4, ECN = 1, 4, 5, 0x80
