@@ -38,10 +38,10 @@ def fill(engine: Engine, entries: Entries) -> None:
     """
     try:
         for group, replicas in entries.groups.items():
-            engine.multicast_insert(group, tuple(p4.Replica(port, number) for port, number in replicas))
+            engine.multicast.insert(group, tuple(p4.Replica(port, number) for port, number in replicas))
         for entry in entries.entries:
             table, found = _entry(engine.program.tables, entry)
-            engine.table_insert(table, found)
+            engine.table(table).insert(found)
     except p4.TableError as error:
         raise ValueError(str(error)) from None
 

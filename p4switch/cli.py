@@ -205,13 +205,13 @@ def _tls(grpc: argparse.Namespace) -> TlsFiles | None:
     )
 
 
-class _Parser(argparse.ArgumentParser):
+class _ArgumentParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(message)
 
 
-def _switch_parser() -> _Parser:
-    parser = _Parser(
+def _switch_parser() -> _ArgumentParser:
+    parser = _ArgumentParser(
         prog="python -m p4switch",
         usage="%(prog)s [options] PROGRAM.json|--no-p4 [-- target options]",
         description="A v1model switch with the command line of simple_switch_grpc.",
@@ -251,8 +251,8 @@ def _switch_parser() -> _Parser:
     return parser
 
 
-def _target_parser() -> _Parser:
-    parser = _Parser(prog="--", usage="target options:", add_help=False, allow_abbrev=False)
+def _target_parser() -> _ArgumentParser:
+    parser = _ArgumentParser(prog="--", usage="target options:", add_help=False, allow_abbrev=False)
     parser.add_argument(
         "--grpc-server-addr",
         default=_GRPC_ADDRESS,
@@ -289,7 +289,7 @@ def _target_parser() -> _Parser:
     return parser
 
 
-def _add_unused(parser: _Parser, names: Iterable[str]) -> None:
+def _add_unused(parser: _ArgumentParser, names: Iterable[str]) -> None:
     for name in names:
         parser.add_argument(name, metavar="X", help="accepted, without effect")
 

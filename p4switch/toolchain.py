@@ -25,7 +25,7 @@ from typing import IO
 PACKAGE = Path(__file__).parent
 RUNTIME = PACKAGE / "runtime"
 TRANSLATION = (
-    "codegen/*.py",
+    "codegen/**/*.py",
     "bmv2json/**/*.py",
     "engine/entries.py",
     "engine/keys.py",

@@ -233,7 +233,7 @@ class World:
             for port, frame in engine.process(arrived.port, arrived.frame):
                 number = self._sent(switch, port, frame)
                 sent |= 0 if number is None else 1 << number
-            after = tuple(tuple(engine.register_read(name, 0, _CELLS)) for name in self._registers)
+            after = tuple(tuple(engine.register(name).read(0, _CELLS)) for name in self._registers)
             self._steps[key] = self._number_of(after), sent
         return self._steps[key]
 
@@ -250,13 +250,13 @@ class World:
             name.name
             for name in names
             for engine in self._engines.values()
-            if engine.counter_read(counter, name).packets
+            if engine.counter(counter).read(name).packets
         }
 
     def _write(self, engine: Engine, cells: Cells) -> None:
         for name, values in zip(self._registers, cells, strict=True):
             for i, value in enumerate(values):
-                engine.register_write(name, i, value)
+                engine.register(name).write(i, value)
 
     # -- states
 

@@ -58,18 +58,18 @@ def install(engine: Engine, items: Iterable[MulticastGroup | TableEntry]) -> Non
     for item in items:
         if isinstance(item, MulticastGroup):
             replicas = tuple(Replica(port, instance) for port, instance in item.replicas)
-            engine.multicast_insert(item.group, replicas)
+            engine.multicast.insert(item.group, replicas)
         else:
-            engine.table_insert(item.table, _entry(engine.program, item))
+            engine.table(item.table).insert(_entry(engine.program, item))
 
 
 def remove(engine: Engine, items: Sequence[MulticastGroup | TableEntry]) -> None:
     """Take it out again, in the opposite order."""
     for item in reversed(items):
         if isinstance(item, MulticastGroup):
-            engine.multicast_delete(item.group)
+            engine.multicast.delete(item.group)
         else:
-            engine.table_delete(item.table, _entry(engine.program, item).key)
+            engine.table(item.table).delete(_entry(engine.program, item).key)
 
 
 def _entry(program: Program, item: TableEntry) -> Entry:
@@ -221,7 +221,7 @@ class Fabric:
 
     def _count(self, counter: str, index: int) -> int:
         engines = [*self.engines.values(), *self._retired]
-        return sum(engine.counter_read(counter, index).packets for engine in engines)
+        return sum(engine.counter(counter).read(index).packets for engine in engines)
 
     def restart_switch(self, name: str, notice: float) -> None:
         """A switch loses all its state. The controller notices after `notice` seconds and programs it.

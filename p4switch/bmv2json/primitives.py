@@ -15,7 +15,7 @@ from p4switch.bmv2json.expressions import (
     StackName,
     UnionName,
 )
-from p4switch.bmv2json.program import Argument, Named, ProgramError, Values
+from p4switch.bmv2json.program import Argument, ExpressionList, Named, ProgramError
 
 _TWO_OPERANDS = ("target", "value", "value")
 PRIMITIVES: dict[str, tuple[str, ...]] = {
@@ -87,11 +87,11 @@ def _fits(argument: Argument, kind: str) -> bool:
         case "union":
             return isinstance(argument, UnionName)
         case "values":
-            return isinstance(argument, Values)
+            return isinstance(argument, ExpressionList)
         case "stack":
             return isinstance(argument, StackName)
         case "constant":
             return isinstance(argument, Constant)
         case "value":
-            return not isinstance(argument, (Named, Values, HeaderName, UnionName, StackName))
+            return not isinstance(argument, (Named, ExpressionList, HeaderName, UnionName, StackName))
     return isinstance(argument, Named) and argument.kind == kind

@@ -45,13 +45,13 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True)
-class Values:
+class ExpressionList:
     """A list of expressions as one argument."""
 
     items: tuple[Expression, ...]
 
 
-Argument = Expression | Named | Values
+Argument = Expression | Named | ExpressionList
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ class HeaderUnion:
 
 
 @dataclass(frozen=True, slots=True)
-class Extract:
+class ExtractHeader:
     """Extraction into a header instance; `length`: the bits of its varbit."""
 
     header: str
@@ -189,7 +189,7 @@ class ParserCall:
     primitive: Primitive
 
 
-ParserOperation = Extract | ExtractNext | Set | Verify | Advance | ParserCall
+ParserOperation = ExtractHeader | ExtractNext | Set | Verify | Advance | ParserCall
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,18 +18,21 @@ from p4switch.bmv2json.primitives import PRIMITIVES
 from p4switch.bmv2json.program import (
     Action,
     Argument,
+    ExpressionList,
     Named,
     Primitive,
     RegisterArray,
     Source,
-    Values,
 )
+from p4switch.codegen.analysis.replaying import Replaying
+from p4switch.codegen.analysis.rolling import Advancing, Run, RunFinder
+from p4switch.codegen.analysis.uses import JUMPS, Uses, jumps_back
 from p4switch.codegen.calculations import Calculations
 from p4switch.codegen.expressions import (
     WIDE,
+    CValue,
     ExpressionWriter,
     Operand,
-    Value,
     c_words,
     unsigned_range,
     unsigned_type,
@@ -38,11 +41,8 @@ from p4switch.codegen.expressions import (
 from p4switch.codegen.layout import WIDEST, Layout, access
 from p4switch.codegen.loops import LoopWriter
 from p4switch.codegen.names import Names, quoted
-from p4switch.codegen.replaying import Replaying
-from p4switch.codegen.rolling import Advancing, Run, RunFinder
-from p4switch.codegen.state import State
-from p4switch.codegen.tracing import Kind, Numbers
-from p4switch.codegen.uses import JUMPS, Uses, jumps_back
+from p4switch.codegen.state import StateMembers
+from p4switch.codegen.tracing import Numbers, RecordKind
 from p4switch.codegen.writer import Writer
 from p4switch.words import word_count
 
@@ -66,7 +66,7 @@ class ActionWriter:
     def __init__(
         self,
         layout: Layout,
-        state: State,
+        state: StateMembers,
         calculations: Calculations,
         names: Names,
         uses: Uses,
@@ -110,7 +110,7 @@ class ActionWriter:
             if self.replaying.varies(action):
                 out.line("replay_refuse(&s->replay);")
             arguments = [word for name, width in parameters for word in c_words(name, width)]
-            out.trace(Kind.ACTION, self.numbers.of(action), *arguments)
+            out.trace(RecordKind.ACTION, self.numbers.of(action), *arguments)
             body = PrimitiveWriter(self, f"action {action.name}", tuple(parameters))
             body.replayed = self.replaying.possible and action.id in self.replaying.actions
             taken = {n for n, _ in parameters}
@@ -208,7 +208,7 @@ class PrimitiveWriter:
     def trace(self, out: Writer, target: Argument | None) -> None:
         """Records the statement in hand, with what its target holds now if that is a number."""
         if out.traced:
-            out.trace(Kind.STATEMENT, self.number, *self.recorded(target))
+            out.trace(RecordKind.STATEMENT, self.number, *self.recorded(target))
 
     def recorded(self, target: Argument | None) -> tuple[str, ...]:
         """The words of a field's value."""
@@ -229,11 +229,11 @@ class PrimitiveWriter:
         if out.traced:
             nothing = "(wide_t){{0}}" if array.width > WIDEST else "0"
             value = f"({at} < {array.size} ? {self.state.cell(array.name, at)} : {nothing})"
-            out.trace(Kind.STATEMENT, self.number, at, *c_words(value, array.width))
+            out.trace(RecordKind.STATEMENT, self.number, at, *c_words(value, array.width))
 
     def operands(self, arguments: Sequence[Argument]) -> list[Expression]:
         """Arguments that must all be expressions."""
-        return [a for a in arguments if not isinstance(a, (Named, Values))]
+        return [a for a in arguments if not isinstance(a, (Named, ExpressionList))]
 
     def temporary(self, out: Writer, kind: str, code: str) -> str:
         """A constant local with an expression's value."""
@@ -417,7 +417,7 @@ class PrimitiveWriter:
             field = self.layout.program.field_type(target)
             kind = unsigned_type(array.width)
             read = cell if array.width > WIDEST else f"({kind}){cell}"
-            value = Value(read, *unsigned_range(array.width), kind)
+            value = CValue(read, *unsigned_range(array.width), kind)
             self.store(out, target, self.expressions.assigned(value, field))
         self.trace_cell(out, at, array)
 
@@ -438,7 +438,7 @@ class PrimitiveWriter:
             out.line(f"count(&s->{member}[{at}], p->ingress_length);")
             if self.replayed:
                 out.line(f"replay_counted(&s->replay, &s->{member}[{at}]);")
-        out.trace(Kind.STATEMENT, self.number, at)
+        out.trace(RecordKind.STATEMENT, self.number, at)
 
     def op_execute_meter(self, out: Writer, meter: Named, index: Expression, target: Expression) -> None:
         """Out of range, nothing is metered and the target keeps its value."""
@@ -450,7 +450,7 @@ class PrimitiveWriter:
             self.assign_number(
                 out, target, f"meter_execute(&s->{member}[{at}], {amount}, p->ingress_length, p->now)"
             )
-        out.trace(Kind.STATEMENT, self.number, at, *self.recorded(target))
+        out.trace(RecordKind.STATEMENT, self.number, at, *self.recorded(target))
 
     # What happens to the packet after the pipeline
 
@@ -487,7 +487,7 @@ class PrimitiveWriter:
 
     # Messages
 
-    def op_log_msg(self, out: Writer, text: Named, values: Values) -> None:
+    def op_log_msg(self, out: Writer, text: Named, values: ExpressionList) -> None:
         """Each `{}` of the text is a value, in decimal."""
         pieces = text.name.split("{}")
         codes = [self.expressions.masked(v, (1 << 64) - 1).code for v in values.items]
@@ -503,7 +503,7 @@ class PrimitiveWriter:
         with out.block(f"if (!{self.expressions.condition(condition)})"):
             out.line("s->base.failures++;")
             out.line("p->failed = p->exit = true;")
-            out.trace(Kind.FAILED, self.number)
+            out.trace(RecordKind.FAILED, self.number)
             place = self.source or self.where
             out.line(f"fputs({quoted(f'assertion failed: {place}' + chr(10))}, stderr);")
             out.line(self.abandon)
@@ -537,7 +537,7 @@ class PrimitiveWriter:
     def assign_number(self, out: Writer, target: Expression, code: str) -> None:
         """Assigns C of type uint64_t."""
         name = self.temporary(out, "uint64_t", code)
-        self.assign(out, target, Value(name, *unsigned_range(64), "uint64_t"))
+        self.assign(out, target, CValue(name, *unsigned_range(64), "uint64_t"))
 
     # Jumps
 
@@ -548,7 +548,7 @@ class PrimitiveWriter:
 
     def op_jump_if_zero(self, out: Writer, condition: Expression, offset: Constant) -> None:
         """Jumps when the condition is 0 or false."""
-        out.trace(Kind.STATEMENT, self.number, f"!!{self.expressions.condition(condition)}")
+        out.trace(RecordKind.STATEMENT, self.number, f"!!{self.expressions.condition(condition)}")
         with out.block(f"if (!({self.expressions.condition(condition)}))"):
             self.check_jump(out, offset.value)
             out.line(f"goto L{offset.value};")
@@ -564,5 +564,5 @@ class PrimitiveWriter:
         with out.block("if (++s->base.spent.jumps > MAX_JUMPS)"):
             out.line('report_drop(&s->base.drops.too_many_jumps, "its action jumps back too often");')
             out.line("p->failed = p->exit = true;")
-            out.trace(Kind.LOOPING, self.number)
+            out.trace(RecordKind.LOOPING, self.number)
             out.line("return;")

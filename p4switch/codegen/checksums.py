@@ -1,15 +1,15 @@
-"""Checksums that a program verifies and updates; those that are partial stay so where they can (partial.py)."""
+"""Checksums that a program verifies and updates; partial ones stay so where they can (analysis/partial.py)."""
 
 from __future__ import annotations
 
 from p4switch.bmv2json.expressions import Field
 from p4switch.bmv2json.program import Checksum, ProgramError
+from p4switch.codegen.analysis.partial import Reads, TransportSum, left_partial, reads
 from p4switch.codegen.calculations import Calculations
 from p4switch.codegen.expressions import ExpressionWriter
 from p4switch.codegen.layout import Layout
 from p4switch.codegen.names import Names
-from p4switch.codegen.partial import Reads, TransportSum, left_partial, reads
-from p4switch.codegen.tracing import Kind
+from p4switch.codegen.tracing import RecordKind
 from p4switch.codegen.writer import Writer
 
 
@@ -215,7 +215,7 @@ class ChecksumWriter:
         out.line(f"if ({call} != {target})")
         out.line("    p->checksum_error = true;")
         number = self.layout.program.checksums.index(checksum)
-        out.trace(Kind.CHECKSUM, number, "p->checksum_error")
+        out.trace(RecordKind.CHECKSUM, number, "p->checksum_error")
 
     def _write_partial_update(self, out: Writer, checksum: Checksum, call: str) -> None:
         count = len(self.layout.program.deparser.order)

@@ -8,7 +8,7 @@ from p4switch.codegen.expressions import ExpressionWriter, c_words
 from p4switch.codegen.layout import Layout
 from p4switch.codegen.names import Names
 from p4switch.codegen.tables import TableWriter
-from p4switch.codegen.tracing import Kind, condition_fields
+from p4switch.codegen.tracing import RecordKind, condition_fields
 from p4switch.codegen.writer import Writer
 
 
@@ -81,7 +81,7 @@ class ControlWriter:
         for field in condition_fields(self.layout.program, branch.condition):
             recorded += c_words(expressions.value(field).code, self.layout.program.field_type(field).width)
         out.line(f"const bool holds_{number} = {condition};")
-        out.trace(Kind.BRANCH, number, f"holds_{number}", *recorded)
+        out.trace(RecordKind.BRANCH, number, f"holds_{number}", *recorded)
         return f"holds_{number}"
 
     def table(self, out: Writer, table: Table, meeting: str | None) -> None:

@@ -63,7 +63,7 @@ MAX_EXPRESSION = 1 << 20  # characters of C
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class CValue:
     """A C expression of type `type`, whose value lies in `low`..`high`."""
 
     code: str
@@ -94,7 +94,7 @@ class Value:
         return operate("!=", self.code, beside(self.type, 0), self.type)
 
 
-Operand = Expression | Value  # a Value stands for C that is already there
+Operand = Expression | CValue  # a Value stands for C that is already there
 
 
 def type_for(low: int, high: int) -> str:
@@ -153,10 +153,10 @@ def beside(kind: str, value: int) -> str:
     return literal_of(kind, value) if kind == WIDE else literal(value)
 
 
-def constant(value: int) -> Value:
+def constant(value: int) -> CValue:
     """A literal as a typed value."""
     kind = type_for(value, value)
-    return Value(literal_of(kind, value) if kind == WIDE else literal(value), value, value, kind)
+    return CValue(literal_of(kind, value) if kind == WIDE else literal(value), value, value, kind)
 
 
 def c_words(code: str, width: int) -> list[str]:
@@ -195,7 +195,7 @@ class ExpressionWriter:
         """The type of a field."""
         return self.layout.program.field_type(reference)
 
-    def field(self, reference: Field) -> Value:
+    def field(self, reference: Field) -> CValue:
         """A field's value."""
         kind = self.field_type(reference)
         if kind.varying:
@@ -206,11 +206,11 @@ class ExpressionWriter:
         if self.layout.is_metadata(reference):
             signed = kind.signed or kind.width <= 16  # C promotes 8 and 16 bits to int
             place = self.locals.get(reference) or self.layout.metadata_member(reference)
-            return Value(place, low, high, storage_type(max(32, kind.width), signed=signed))
+            return CValue(place, low, high, storage_type(max(32, kind.width), signed=signed))
         header_type = self.layout.program.headers[reference.header].type
         return self.bits(self.layout.header_index(reference.header), header_type.name, kind)
 
-    def bits(self, index: str, header_type: str, kind: FieldType) -> Value:
+    def bits(self, index: str, header_type: str, kind: FieldType) -> CValue:
         """A field of the header of that number."""
         if kind.width == 0:
             return constant(0)
@@ -219,9 +219,9 @@ class ExpressionWriter:
         code = f"get{access(kind.width)}({self.layout.field_base(index, kind)}, {macro})"
         if kind.signed:
             code = f"sign{access(kind.width)}({code}, {kind.width})"
-        return Value(code, low, high, storage_type(max(32, kind.width), signed=kind.signed))
+        return CValue(code, low, high, storage_type(max(32, kind.width), signed=kind.signed))
 
-    def register(self, expression: RegisterValue) -> Value:
+    def register(self, expression: RegisterValue) -> CValue:
         """A register cell read in an expression; overridden where registers are in reach."""
         raise self.unsupported(f"register {expression.register} in an expression")
 
@@ -267,10 +267,10 @@ class ExpressionWriter:
                 return self._headers(then) + self._headers(otherwise)
         return []
 
-    def leaf(self, expression: Operand) -> Value:
+    def leaf(self, expression: Operand) -> CValue:
         """Values that need no operator."""
         match expression:
-            case Value():
+            case CValue():
                 return expression
             case Field():
                 return self.field(expression)
@@ -281,7 +281,7 @@ class ExpressionWriter:
                 if index >= len(self.parameters):
                     raise self.unsupported(f"parameter {index} does not exist")
                 name, width = self.parameters[index]
-                return Value(name, *unsigned_range(width), unsigned_type(width))
+                return CValue(name, *unsigned_range(width), unsigned_type(width))
             case RegisterValue():
                 return self.register(expression)
             case ElementField(element, offset):
@@ -304,7 +304,7 @@ class ExpressionWriter:
 
     # Numbers, exactly
 
-    def value(self, expression: Operand) -> Value:
+    def value(self, expression: Operand) -> CValue:
         """The expression's exact value."""
         match expression:
             case Binary("two_comp_mod", operand, Constant(width)):
@@ -325,21 +325,21 @@ class ExpressionWriter:
                 inner = self.value(operand)
                 kind = self.fitting(min(inner.low, -inner.high - 1), max(inner.high, -inner.low - 1))
                 code = f"wide_not({inner.cast(kind)})" if kind == WIDE else f"(~{inner.cast(kind)})"
-                return Value(code, -inner.high - 1, -inner.low - 1, kind)
+                return CValue(code, -inner.high - 1, -inner.low - 1, kind)
             case Unary("b2d", operand):
-                return Value(f"({self.condition(operand)})", 0, 1, "int32_t")
+                return CValue(f"({self.condition(operand)})", 0, 1, "int32_t")
             case Unary("last_stack_index", StackName(stack)):
                 size = self.layout.program.stacks[stack].depth
-                return Value(f"((int32_t)p->{self.layout.stack_next(stack)} - 1)", -1, size - 1, "int32_t")
+                return CValue(f"((int32_t)p->{self.layout.stack_next(stack)} - 1)", -1, size - 1, "int32_t")
             case Unary("size_stack", StackName(stack)):
                 size = self.layout.program.stacks[stack].depth
-                return Value(f"p->{self.layout.stack_next(stack)}", 0, size, "uint32_t")
+                return CValue(f"p->{self.layout.stack_next(stack)}", 0, size, "uint32_t")
             case Conditional(condition, then, otherwise):
                 first, second = self.value(then), self.value(otherwise)
                 low, high = min(first.low, second.low), max(first.high, second.high)
                 kind = self.fitting(low, high)
                 code = f"({self.condition(condition)} ? {first.cast(kind)} : {second.cast(kind)})"
-                return Value(code, low, high, kind)
+                return CValue(code, low, high, kind)
             case Unary() | Binary() | Boolean():
                 raise self.unsupported(
                     f"operator {getattr(expression, 'op', 'bool')} where a number is needed"
@@ -355,7 +355,7 @@ class ExpressionWriter:
                 raise self.unsupported(f"an intermediate result needs more than {bits} bits")
         return kind
 
-    def arithmetic(self, op: str, a: Value, b: Value) -> Value:
+    def arithmetic(self, op: str, a: CValue, b: CValue) -> CValue:
         """Sum, difference or product; exact."""
         if op == "+":
             low, high = a.low + b.low, a.high + b.high
@@ -365,9 +365,9 @@ class ExpressionWriter:
             corners = [x * y for x in (a.low, a.high) for y in (b.low, b.high)]
             low, high = min(corners), max(corners)
         kind = self.fitting(min(low, a.low, b.low), max(high, a.high, b.high))
-        return Value(operate(op, a.cast(kind), b.cast(kind), kind), low, high, kind)
+        return CValue(operate(op, a.cast(kind), b.cast(kind), kind), low, high, kind)
 
-    def bitwise(self, op: str, left: Expression, right: Expression) -> Value:
+    def bitwise(self, op: str, left: Expression, right: Expression) -> CValue:
         """And, or, exclusive or of integers in two's complement of any size."""
         if op == "&" and isinstance(left, Constant):
             left, right = right, left
@@ -381,9 +381,9 @@ class ExpressionWriter:
             low = 0 if a.low >= 0 and b.low >= 0 else -(1 << bits)
             high = (1 << bits) - 1
         kind = self.fitting(min(low, a.low, b.low), max(high, a.high, b.high))
-        return Value(operate(op, a.cast(kind), b.cast(kind), kind), low, high, kind)
+        return CValue(operate(op, a.cast(kind), b.cast(kind), kind), low, high, kind)
 
-    def masked(self, operand: Operand, mask: int) -> Value:
+    def masked(self, operand: Operand, mask: int) -> CValue:
         """The operand & mask, from the operand's low bits alone."""
         width = max(1, mask.bit_length())
         self.fitting(0, mask)
@@ -392,12 +392,12 @@ class ExpressionWriter:
         if kind == WIDE:
             whole = mask == (1 << width) - 1
             code = f"wide_cut({bits}, {width})" if whole else operate("&", bits, literal_of(WIDE, mask), WIDE)
-            return Value(code, 0, mask, WIDE)
+            return CValue(code, 0, mask, WIDE)
         if mask in (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF):
-            return Value(bits, 0, mask, kind)
-        return Value(f"({bits} & {literal(mask)})", 0, mask, kind)
+            return CValue(bits, 0, mask, kind)
+        return CValue(f"({bits} & {literal(mask)})", 0, mask, kind)
 
-    def shift(self, op: str, a: Value, n: Value) -> Value:
+    def shift(self, op: str, a: CValue, n: CValue) -> CValue:
         """Shifts; the distance is never negative."""
         if n.low < 0:
             raise self.unsupported("a shift by a distance that may be negative")
@@ -408,18 +408,18 @@ class ExpressionWriter:
             kind = self.fitting(low, high)
             if kind == WIDE:
                 code = f"wide_shift_left({a.cast(WIDE)}, {n.cast('uint64_t')})"
-                return Value(code, low, high, WIDE)
-            return Value(f"({a.cast(kind)} << {n.distance})", low, high, kind)
+                return CValue(code, low, high, WIDE)
+            return CValue(f"({a.cast(kind)} << {n.distance})", low, high, kind)
         low, high = min(a.low >> n.low, a.low >> n.high), max(a.high >> n.low, a.high >> n.high)
         if a.type == WIDE:
-            return Value(f"wide_shift_right({a.code}, {n.cast('uint64_t')})", low, high, WIDE)
+            return CValue(f"wide_shift_right({a.code}, {n.cast('uint64_t')})", low, high, WIDE)
         bits = int("".join(c for c in a.type if c.isdigit()))
         if n.high < bits:
-            return Value(f"({a.code} >> {n.distance})", low, high, a.type)
+            return CValue(f"({a.code} >> {n.distance})", low, high, a.type)
         sign = "u" if a.type.startswith("u") else "i"
-        return Value(f"shr_{sign}{bits}({a.code}, {n.cast('uint64_t')})", low, high, a.type)
+        return CValue(f"shr_{sign}{bits}({a.code}, {n.cast('uint64_t')})", low, high, a.type)
 
-    def divide(self, op: str, a: Value, b: Value) -> Value:
+    def divide(self, op: str, a: CValue, b: CValue) -> CValue:
         """Quotient and remainder of numbers that are not negative."""
         if a.low < 0 or b.low < 0:
             raise self.unsupported(f"operator {op} on numbers that may be negative")
@@ -428,25 +428,25 @@ class ExpressionWriter:
         kind = self.fitting(0, max(a.high, b.high))
         name = f"{'divide' if op == '/' else 'modulo'}_{kind}"
         high = a.high if op == "/" else min(a.high, max(b.high - 1, 0))
-        return Value(f"{name}({a.cast(kind)}, {b.cast(kind)})", 0, high, kind)
+        return CValue(f"{name}({a.cast(kind)}, {b.cast(kind)})", 0, high, kind)
 
-    def signed_wrap(self, operand: Operand, width: int) -> Value:
+    def signed_wrap(self, operand: Operand, width: int) -> CValue:
         """The operand's low bits as a signed number."""
         low, high = -(1 << (width - 1)), (1 << (width - 1)) - 1
         self.fitting(low, high)
         bits = self.truncated(operand, width)
         kind = storage_type(max(32, width), signed=True)
         if width in (8, 16, 32, 64):
-            return Value(f"(int{width}_t){bits}", low, high, kind)
-        return Value(f"sign{access(width)}({bits}, {width})", low, high, kind)
+            return CValue(f"(int{width}_t){bits}", low, high, kind)
+        return CValue(f"sign{access(width)}({bits}, {width})", low, high, kind)
 
-    def saturate(self, operand: Expression, width: int, *, signed: bool) -> Value:
+    def saturate(self, operand: Expression, width: int, *, signed: bool) -> CValue:
         """The operand cut to the limits of int<width> or bit<width>."""
         low, high = (-(1 << (width - 1)), (1 << (width - 1)) - 1) if signed else unsigned_range(width)
         if signed and width == 32 and isinstance(operand, Binary) and operand.op in SATURATING:
             a, b = self.value(operand.left), self.value(operand.right)
             if min(a.low, b.low) >= low and max(a.high, b.high) <= high:
-                return Value(f"{SATURATING[operand.op]}({a.code}, {b.code})", low, high, "int32_t")
+                return CValue(f"{SATURATING[operand.op]}({a.code}, {b.code})", low, high, "int32_t")
             inner = self.arithmetic(operand.op, a, b)
         else:
             inner = self.value(operand)
@@ -454,7 +454,7 @@ class ExpressionWriter:
             return inner
         kind = self.fitting(min(inner.low, low), max(inner.high, high))
         limits = f"{literal_of(kind, low)}, {literal_of(kind, high)}"
-        return Value(f"clamp_{kind}({inner.cast(kind)}, {limits})", low, high, kind)
+        return CValue(f"clamp_{kind}({inner.cast(kind)}, {limits})", low, high, kind)
 
     # Numbers, low bits only
 
@@ -504,7 +504,7 @@ class ExpressionWriter:
             return wrapped.code
         if kind.width in (8, 16, 32, 64, 128):
             return self.truncated(expression, kind.width)
-        if isinstance(expression, (Value, Field, Constant, Parameter, Unary)):
+        if isinstance(expression, (CValue, Field, Constant, Parameter, Unary)):
             value = self.value(expression)
             if low <= value.low and value.high <= high:
                 return value.cast(unsigned_type(kind.width))

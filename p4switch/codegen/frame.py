@@ -8,12 +8,12 @@ from __future__ import annotations
 from p4switch.bmv2json.expressions import Field
 from p4switch.bmv2json.program import ProgramError
 from p4switch.codegen.actions import ActionWriter, PrimitiveWriter
+from p4switch.codegen.analysis.uses import headers_written
 from p4switch.codegen.calculations import append_function
 from p4switch.codegen.checksums import ChecksumWriter
 from p4switch.codegen.expressions import ExpressionWriter
 from p4switch.codegen.layout import QUEUEING, Layout
-from p4switch.codegen.tracing import Kind
-from p4switch.codegen.uses import headers_written
+from p4switch.codegen.tracing import RecordKind
 from p4switch.codegen.writer import Writer
 
 INSTANCE_NORMAL, INSTANCE_REPLICATION = 0, 5
@@ -156,7 +156,7 @@ def _write_egress(out: Writer, layout: Layout, actions: ActionWriter) -> None:
                 _set(out, layout, field, f"s->base.queueing.{field}")
         _set(out, layout, "packet_length", "p->length")
         out.trace(
-            Kind.EGRESS, "port", _get(layout, "egress_rid") or "0", _get(layout, "instance_type") or "0"
+            RecordKind.EGRESS, "port", _get(layout, "egress_rid") or "0", _get(layout, "instance_type") or "0"
         )
         out.line("p->exit = false;")
         out.line("egress(s, p);")
@@ -172,7 +172,7 @@ def _write_egress(out: Writer, layout: Layout, actions: ActionWriter) -> None:
         if actions.replaying.possible:
             out.line(f"replay_record(&s->replay, p, {dropped});")
         if spec is not None:
-            out.trace(Kind.EGRESS_DONE, spec, "s->base.drop_port")
+            out.trace(RecordKind.EGRESS_DONE, spec, "s->base.drop_port")
             out.line(f"if ({dropped})")
             out.line("    return;")
         out.line("deparse(s, p, port);")
@@ -197,12 +197,12 @@ def _write_deparse(out: Writer, layout: Layout, actions: ActionWriter) -> None:
             out.line("length = p->truncate_to;")
             out.line("checksum = NULL;")
         with out.block("if (length > LONGEST_PACKET)"):
-            out.trace(Kind.TOO_LONG, "length")
+            out.trace(RecordKind.TOO_LONG, "length")
             out.line('report_drop(&s->base.drops.too_long, "it has grown beyond the longest packet");')
             out.line("return;")
         if layout.goes_again:
             with out.block("if (p->request.recirculate)"):
-                out.trace(Kind.RECIRCULATE, "p->request.recirculate")
+                out.trace(RecordKind.RECIRCULATE, "p->request.recirculate")
                 out.line("parse_again(s, p, first, length, p->request.recirculate, RECIRCULATED);")
                 out.line("return;")
         out.trace_line("trace_bytes(&s->base, TRACE_OUTPUT, port, first, length);")
@@ -214,11 +214,11 @@ def _write_gate(out: Writer, layout: Layout) -> None:
     """A packet of a priority for which its port has no queue is dropped, as in simple_switch; so is one too many."""
     if layout.goes_again:
         with out.block("if (!may_pass(s))"):
-            out.trace(Kind.TOO_OFTEN, 0)
+            out.trace(RecordKind.TOO_OFTEN, 0)
             out.line("return;")
     if layout.priority is not None:
         with out.block(f"if ({layout.metadata_member(layout.priority)} >= s->base.priority_queues)"):
-            out.trace(Kind.PRIORITY, layout.metadata_member(layout.priority))
+            out.trace(RecordKind.PRIORITY, layout.metadata_member(layout.priority))
             out.line("return;")
 
 
@@ -238,7 +238,7 @@ def _write_queue(out: Writer, layout: Layout) -> None:
         out.line(
             f"    waits = s->base.queue(s->base.emit_context, port, {priority}, p->length, room, &dropped);"
         )
-        out.trace(Kind.QUEUE, "port", "waits != NULL", "dropped")
+        out.trace(RecordKind.QUEUE, "port", "waits != NULL", "dropped")
         with out.block("if (waits)"):
             out.line("waits->dirty = true;")
             out.line("copy_packet(waits, waits->bytes + HEADROOM, p, bytes_of(p));")
@@ -256,7 +256,7 @@ def _write_queue(out: Writer, layout: Layout) -> None:
         out.line("struct packet *p = packet;")
         out.trace_line(f"trace_begin(base, {_get(layout, 'ingress_port') or '0'}, now, p);")
         out.trace_line(f"trace_filter(base, {_get(layout, 'ingress_port') or '0'}, p);")
-        out.trace(Kind.DEQUEUED, "port", "now - p->now")
+        out.trace(RecordKind.DEQUEUED, "port", "now - p->now")
         if layout.families:
             out.line("family_resume(base, p->family);")
         out.line("base->queueing.enq_timestamp = p->now;")
@@ -287,7 +287,7 @@ def _write_digest(out: Writer, layout: Layout) -> None:
                     append = append_function(width)
                     out.line(f"    bits = {append}(s->input, bits, {bits}, {code});", field.name)
                 out.line("    break;")
-        out.trace(Kind.DIGEST, "p->request.digest")
+        out.trace(RecordKind.DIGEST, "p->request.digest")
         out.line("report_digest(&s->base, p->request.digest, s->input, bits / 8);")
     out.line()
 
@@ -304,7 +304,7 @@ def _write_run(out: Writer, layout: Layout) -> None:
         if layout.may_fail:
             out.line("if (p->failed)", "in the parser")
             out.line("    return;")
-        out.trace(Kind.INGRESS, 0, _get(layout, "instance_type") or "0")
+        out.trace(RecordKind.INGRESS, 0, _get(layout, "instance_type") or "0")
         out.line("ingress(s, p);")
         if layout.may_fail:
             out.line("if (p->failed)")
@@ -319,7 +319,7 @@ def _write_run(out: Writer, layout: Layout) -> None:
             out.line("    send_digest(s, p);")
         if layout.goes_again:
             with out.block("if (p->request.resubmit)"):
-                out.trace(Kind.RESUBMIT, "p->request.resubmit")
+                out.trace(RecordKind.RESUBMIT, "p->request.resubmit")
                 out.line(
                     "parse_again(s, p, s->original, s->original_length, p->request.resubmit, RESUBMITTED);"
                 )
@@ -331,13 +331,13 @@ def _write_run(out: Writer, layout: Layout) -> None:
                 if layout.goes_again:
                     out.line("p->request.recirculate = 0;")
                 members = f"s->base.multicast[{group} % MULTICAST_GROUPS]"
-                out.trace(Kind.MULTICAST, group, f"{members} ? {members}->count : 0")
+                out.trace(RecordKind.MULTICAST, group, f"{members} ? {members}->count : 0")
                 out.line(f"replicate(s, p, s->base.multicast[{group} % MULTICAST_GROUPS]);")
                 out.line("return;")
         spec = _get(layout, "egress_spec")
         if spec is not None:
             _set(out, layout, "instance_type", str(INSTANCE_NORMAL))
-            out.trace(Kind.INGRESS_DONE, spec, "s->base.drop_port")
+            out.trace(RecordKind.INGRESS_DONE, spec, "s->base.drop_port")
             out.line(f"if ({spec} != s->base.drop_port)")
             out.line(f"    leave(s, p, {spec});")
     out.line()
@@ -382,7 +382,7 @@ def _write_end(out: Writer, layout: Layout) -> None:
 
 def _trace_clone(out: Writer) -> None:
     session = "s->base.sessions[p->request.clone % SESSIONS]"
-    out.trace(Kind.CLONE, "p->request.clone % SESSIONS", f"{session} ? {session}->count : 0")
+    out.trace(RecordKind.CLONE, "p->request.clone % SESSIONS", f"{session} ? {session}->count : 0")
 
 
 def _write_open(out: Writer, layout: Layout) -> None:

@@ -18,8 +18,8 @@ from p4switch.bmv2json.program import (
     Program,
     ProgramError,
 )
+from p4switch.codegen.analysis.uses import Uses, jumps_back
 from p4switch.codegen.names import Names
-from p4switch.codegen.uses import Uses, jumps_back
 from p4switch.codegen.writer import Writer
 
 WIDEST = 128  # bits of C's widest integer; what is wider is a wide_t (wide.h)

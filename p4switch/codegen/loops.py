@@ -1,4 +1,4 @@
-"""A run of like statements (rolling.py) as a C loop."""
+"""A run of like statements (analysis/rolling.py) as a C loop."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from p4switch.bmv2json.expressions import Field
-from p4switch.codegen.expressions import ExpressionWriter, Operand, Value, c_words, range_of, unsigned_range
+from p4switch.codegen.analysis.rolling import Advancing, Run, nodes
+from p4switch.codegen.expressions import CValue, ExpressionWriter, Operand, c_words, range_of, unsigned_range
 from p4switch.codegen.layout import Layout, machine_width
-from p4switch.codegen.rolling import Advancing, Run, nodes
-from p4switch.codegen.state import State
-from p4switch.codegen.tracing import Kind, Numbers
+from p4switch.codegen.state import StateMembers
+from p4switch.codegen.tracing import Numbers, RecordKind
 from p4switch.codegen.writer import Writer
 
 
@@ -22,16 +22,16 @@ class LoopExpressions(ExpressionWriter):
         self.locals = dict(outer.locals)
         self.headers: dict[str, str] = {}
 
-    def leaf(self, expression: Operand) -> Value:
+    def leaf(self, expression: Operand) -> CValue:
         """An advancing field, or what ExpressionWriter knows."""
         if isinstance(expression, Advancing):
             kind = expression.first
             machine = max(32, kind.width)
             low, high = range_of(kind)
             if kind.signed:
-                return Value(f"(int{kind.width}_t){self.load(expression)}", low, high, f"int{machine}_t")
+                return CValue(f"(int{kind.width}_t){self.load(expression)}", low, high, f"int{machine}_t")
             sign = "u" if kind.width >= 32 else ""
-            return Value(self.load(expression), low, high, f"{sign}int{machine}_t")
+            return CValue(self.load(expression), low, high, f"{sign}int{machine}_t")
         return super().leaf(expression)
 
     def place(self, field: Advancing) -> str:
@@ -53,7 +53,7 @@ class LoopWriter:
         self,
         run: Run,
         layout: Layout,
-        state: State,
+        state: StateMembers,
         numbers: Numbers,
         outside: ExpressionWriter,
         store: Callable[[Writer, Field, str], None],
@@ -135,7 +135,7 @@ class LoopWriter:
                         register = self.state.program.registers[arguments[1].name]
                         kind = f"uint{max(32, machine_width(register.width))}_t"
                         cell = f"({kind}){self.registers[register.name]}"
-                        self._assign(out, arguments[0], Value(cell, *unsigned_range(register.width), kind))
+                        self._assign(out, arguments[0], CValue(cell, *unsigned_range(register.width), kind))
                     self._trace_cell(out, number, arguments[1].name, with_registers)
                 elif primitive.op == "register_write":
                     if with_registers:
@@ -146,7 +146,7 @@ class LoopWriter:
                 else:
                     self._assign(out, arguments[0], arguments[1])
                     value = self.expressions.value(arguments[0])
-                    out.trace(Kind.STATEMENT, number, *c_words(value.code, self._width(arguments[0])))
+                    out.trace(RecordKind.STATEMENT, number, *c_words(value.code, self._width(arguments[0])))
 
     def _width(self, target: Any) -> int:
         kind = target.first if isinstance(target, Advancing) else self.layout.program.field_type(target)
@@ -155,7 +155,10 @@ class LoopWriter:
     def _trace_cell(self, out: Writer, number: str, register: str, in_range: bool) -> None:
         value = self.registers[register] if in_range else "0"
         out.trace(
-            Kind.STATEMENT, number, "cell", *c_words(value, self.state.program.registers[register].width)
+            RecordKind.STATEMENT,
+            number,
+            "cell",
+            *c_words(value, self.state.program.registers[register].width),
         )
 
     def _assign(self, out: Writer, target: Any, source: Operand) -> None:

@@ -9,7 +9,7 @@ from p4switch.bmv2json.expressions import Expression, Lookahead
 from p4switch.bmv2json.program import (
     LONGEST_PACKET,
     Advance,
-    Extract,
+    ExtractHeader,
     ExtractNext,
     HeaderType,
     ParserCall,
@@ -20,10 +20,11 @@ from p4switch.bmv2json.program import (
     Verify,
 )
 from p4switch.codegen.actions import ActionWriter, PrimitiveWriter
+from p4switch.codegen.analysis.rolling import nodes
 from p4switch.codegen.expressions import (
     WIDE,
+    CValue,
     ExpressionWriter,
-    Value,
     beside,
     c_words,
     operate,
@@ -32,8 +33,7 @@ from p4switch.codegen.expressions import (
 )
 from p4switch.codegen.layout import Layout, access
 from p4switch.codegen.names import Names
-from p4switch.codegen.rolling import nodes
-from p4switch.codegen.tracing import Kind
+from p4switch.codegen.tracing import RecordKind
 from p4switch.codegen.writer import Writer
 from p4switch.engine.keys import KeyLayout
 
@@ -41,13 +41,13 @@ from p4switch.engine.keys import KeyLayout
 class ParserExpressions(ExpressionWriter):
     """Expressions that may look ahead in the packet."""
 
-    def leaf(self, expression: object) -> Value:
+    def leaf(self, expression: object) -> CValue:
         """Lookahead reads behind the parser's position; the caller has checked that it is there."""
         if isinstance(expression, Lookahead):
             low, high = unsigned_range(expression.width)
             self.fitting(low, high)
             code = f"get{access(expression.width)}(at, {expression.offset}, {expression.width})"
-            return Value(code, low, high, unsigned_type(expression.width))
+            return CValue(code, low, high, unsigned_type(expression.width))
         return super().leaf(expression)  # type: ignore[arg-type]
 
 
@@ -77,7 +77,7 @@ class ParserWriter:
             if self.loops:
                 out.line("uint32_t states = 0;", "a loop that extracts nothing has to end, too")
             out.line("(void)s;")
-            out.trace(Kind.PARSE, 0)
+            out.trace(RecordKind.PARSE, 0)
             out.line(f"goto {self.label(self.parser.initial)};")
             out.line()
             for state in self.parser.states.values():
@@ -87,18 +87,18 @@ class ParserWriter:
                 out.line(f"error = {self.error('PacketTooShort')};")
             out.label("accept")
             out.line("p->payload = at;")
-            out.trace(Kind.PARSED, "error")
+            out.trace(RecordKind.PARSED, "error")
             out.line("return error;")
         out.line()
 
     def _may_run_short(self, state: ParserState) -> bool:
-        moves = any(isinstance(o, (Extract, ExtractNext, Advance)) for o in state.operations)
+        moves = any(isinstance(o, (ExtractHeader, ExtractNext, Advance)) for o in state.operations)
         return moves or bool(_lookaheads((state.key, state.operations)))
 
     def _write_state(self, out: Writer, state: ParserState) -> None:
         expressions = ParserExpressions(self.layout, f"parser state {state.name}")
         out.label(self.label(state.name))
-        out.trace(Kind.STATE, self.actions.numbers.of(state))
+        out.trace(RecordKind.STATE, self.actions.numbers.of(state))
         if self.loops:
             with out.block("if (++states > PARSER_STATES)"):
                 out.line(f"error = {self.error('ParserTimeout')};")
@@ -126,7 +126,7 @@ class ParserWriter:
         for ahead in _lookaheads(operation):
             self._need_ahead(out, ahead, expressions)
         match operation:
-            case Extract(name, length):
+            case ExtractHeader(name, length):
                 header = self.layout.program.headers[name]
                 if header.is_metadata:
                     raise expressions.unsupported(f"extraction into {name}, which is not a header")
@@ -231,7 +231,7 @@ class ParserWriter:
                 code = expressions.masked(key, (1 << width) - 1).code if value.low < 0 else value.cast(kind)
                 out.line(f"const {kind} key{number} = {code};")
             keys = [word for n, width in enumerate(state.key_widths) for word in c_words(f"key{n}", width)]
-            out.trace(Kind.SELECT, self.actions.numbers.of(state), *keys)
+            out.trace(RecordKind.SELECT, self.actions.numbers.of(state), *keys)
             for choice in choices:
                 if choice.value_set is not None:
                     self._write_value_set(out, choice.value_set, expressions.where)

@@ -1,7 +1,7 @@
 """What outlives a packet: registers, counters and match tables, as members of `struct state`.
 
 Registers of one size and width that are always used at the same index are laid out as one row, REG[cell][i], so that
-the loops over them (see rolling.py) touch consecutive memory.
+the loops over them (see analysis/rolling.py) touch consecutive memory.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from p4switch.bmv2json.program import Program, ProgramError, RegisterArray
+from p4switch.codegen.analysis.limits import input_bytes
+from p4switch.codegen.analysis.replaying import Replaying
 from p4switch.codegen.layout import Layout, cell_bytes, storage_type
-from p4switch.codegen.limits import input_bytes
 from p4switch.codegen.names import Names
-from p4switch.codegen.replaying import Replaying
 from p4switch.codegen.writer import Writer
 
 
@@ -26,7 +26,7 @@ class Row:
     width: int
 
 
-class State:
+class StateMembers:
     """C names of registers, counters and tables."""
 
     def __init__(self, program: Program, names: Names, rows: list[tuple[str, ...]]) -> None:

@@ -7,8 +7,8 @@ from p4switch.codegen.actions import ActionWriter, PrimitiveWriter
 from p4switch.codegen.expressions import ExpressionWriter, beside, c_words, literal, unsigned_type
 from p4switch.codegen.layout import Layout
 from p4switch.codegen.names import Names
-from p4switch.codegen.state import State
-from p4switch.codegen.tracing import Kind
+from p4switch.codegen.state import StateMembers
+from p4switch.codegen.tracing import RecordKind
 from p4switch.codegen.writer import Writer
 from p4switch.engine.keys import EntryExtra, KeyLayout
 from p4switch.words import to_words
@@ -17,7 +17,7 @@ from p4switch.words import to_words
 class TableWriter:
     """Writes a function `apply_...` for each table; it returns what the control flow asks about."""
 
-    def __init__(self, layout: Layout, state: State, actions: ActionWriter, names: Names) -> None:
+    def __init__(self, layout: Layout, state: StateMembers, actions: ActionWriter, names: Names) -> None:
         self.layout = layout
         self.state = state
         self.actions = actions
@@ -43,12 +43,12 @@ class TableWriter:
                 self._write_lookup(out, table)
                 out.line(f"const bool hit = {entry} != NULL;")
                 keys = [f"key[{word}]" for word in range(KeyLayout(table).words)]
-                out.trace(Kind.TABLE, self._number(table), "hit", "hit ? table_index(t, e) : 0", *keys)
+                out.trace(RecordKind.TABLE, self._number(table), "hit", "hit ? table_index(t, e) : 0", *keys)
                 out.line("if (!hit)")
                 out.line("    e = t->miss;")
             else:
                 out.line("const bool hit = false;")
-                out.trace(Kind.TABLE, self._number(table), "hit", "0")
+                out.trace(RecordKind.TABLE, self._number(table), "hit", "0")
                 out.line("struct entry *e = t->miss;")
             self._write_resources(out, table)
             chosen, data = "e->action", "entry_data(t, e)"
@@ -113,7 +113,7 @@ class TableWriter:
             with out.block("if (hit || ((struct meter *)extra)->rates)"):
                 primitives.touch_target(out, extra.meter.target)
                 primitives.assign_number(out, extra.meter.target, code)
-                out.trace(Kind.COLOUR, self._number(table), *primitives.recorded(extra.meter.target))
+                out.trace(RecordKind.COLOUR, self._number(table), *primitives.recorded(extra.meter.target))
         if extra.last_hit is not None:
             out.line(f"extra[{extra.last_hit}] = p->now;")
 

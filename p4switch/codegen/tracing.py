@@ -10,10 +10,10 @@ from enum import IntEnum, auto
 
 from p4switch.bmv2json.expressions import Expression, Field
 from p4switch.bmv2json.program import Branch, ParserCall, Primitive, Program, Set
-from p4switch.codegen.uses import fields_in
+from p4switch.codegen.analysis.uses import fields_in
 
 
-class Kind(IntEnum):
+class RecordKind(IntEnum):
     """What a record tells: what its number counts, then its words."""
 
     PACKET = auto()  # port: time

@@ -6,20 +6,20 @@ from pathlib import PurePath
 
 from p4switch.bmv2json.program import Program, ProgramError
 from p4switch.codegen.actions import ActionWriter
+from p4switch.codegen.analysis.limits import check_limits
+from p4switch.codegen.analysis.replaying import Replaying
+from p4switch.codegen.analysis.rolling import RunFinder
+from p4switch.codegen.analysis.uses import Uses
 from p4switch.codegen.calculations import Calculations
 from p4switch.codegen.checksums import ChecksumWriter
 from p4switch.codegen.control import ControlWriter
 from p4switch.codegen.frame import write_frame
 from p4switch.codegen.layout import Layout
-from p4switch.codegen.limits import check_limits
 from p4switch.codegen.names import Names
 from p4switch.codegen.parser import ParserWriter
-from p4switch.codegen.replaying import Replaying
-from p4switch.codegen.rolling import RunFinder
-from p4switch.codegen.state import State
+from p4switch.codegen.state import StateMembers
 from p4switch.codegen.tables import TableWriter
-from p4switch.codegen.tracing import Kind
-from p4switch.codegen.uses import Uses
+from p4switch.codegen.tracing import RecordKind
 from p4switch.codegen.writer import Writer
 
 
@@ -42,7 +42,7 @@ def _translate(program: Program, traced: bool) -> str:
     uses = Uses(program)
     runs = RunFinder(program, uses)
     layout = Layout(program, names, uses, runs.headers)
-    state = State(program, names, runs.rows)
+    state = StateMembers(program, names, runs.rows)
     calculations = Calculations(layout, names)
     replaying = Replaying(layout)
     actions = ActionWriter(layout, state, calculations, names, uses, runs, replaying)
@@ -85,7 +85,7 @@ def _translate(program: Program, traced: bool) -> str:
 def _write_kinds(out: Writer) -> None:
     """The enumerators of `Kind`, and the records' functions."""
     with out.block("enum trace_kind", ";"):
-        for kind in Kind:
+        for kind in RecordKind:
             out.line(f"TRACE_{kind.name} = {kind.value},")
     out.line()
     out.line('#include "trace.h"')

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from p4switch.bmv2json.program import ProgramError, Source
 from p4switch.codegen.names import check, comment
-from p4switch.codegen.tracing import Kind
+from p4switch.codegen.tracing import RecordKind
 
 MAX_C_BYTES = 64 << 20  # of a program
 
@@ -39,7 +39,7 @@ class Writer:
         """A line that is a comment."""
         self._add(_Line("", "    " * self._depth + comment(text)))
 
-    def trace(self, kind: Kind, number: object, *words: str) -> None:
+    def trace(self, kind: RecordKind, number: object, *words: str) -> None:
         """A record of what happens here, in a traced program; see tracing.py."""
         self.trace_line(f"TRACE(TRACE_{', '.join([kind.name, str(number), *words])});")
 

@@ -2,40 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import weakref
+from typing import TYPE_CHECKING
 
 from p4switch.bmv2json.program import ActionProfile
-from p4switch.engine.entries import ActionCall, TableError, TableErrorCode
+from p4switch.engine.entries import (
+    ActionCall,
+    GroupReference,
+    MemberReference,
+    TableError,
+    TableErrorCode,
+)
+from p4switch.engine.switch import RunningSwitch, locked
+
+if TYPE_CHECKING:
+    from p4switch.engine.match_table import MatchTable
 
 
 class ProfileState:
-    """The members and groups of one action profile. The caller holds the switch's lock.
+    """The members and groups of one action profile, for the entries of `tables`.
 
-    `changed` functions run after a member or group has another content; `uses` ones say whether a table names it, and
-    `one_shots` ones whether a table has groups of its entries' own: then there are no members (P4Runtime specification,
-    "One Shot Action Selector Programming").
+    Where an entry has a group of its own, there are no members (P4Runtime specification, "One Shot Action Selector
+    Programming").
     """
 
-    def __init__(self, profile: ActionProfile) -> None:
+    def __init__(self, switch: RunningSwitch, profile: ActionProfile) -> None:
         self.profile = profile
         self.members: dict[int, ActionCall] = {}
         self.groups: dict[int, tuple[tuple[int, int], ...]] = {}  # (member, weight)
-        self.check: list[Callable[[ActionCall], object]] = []
-        self.changed: list[Callable[[], None]] = []
-        self.uses: list[Callable[[bool, int], bool]] = []
-        self.one_shots: list[Callable[[], bool]] = []
+        # Weak, as they refer to this object: the switch is freed as soon as nobody needs it.
+        self.tables: weakref.WeakSet[MatchTable] = weakref.WeakSet()
+        self._switch = switch
 
+    @locked
     def insert_member(self, number: int, call: ActionCall) -> None:
         """Adds a member."""
         if number in self.members:
             raise self._error(TableErrorCode.ALREADY_EXISTS, f"member {number} exists")
         if len(self.members) >= self.profile.max_size:
             raise self._error(TableErrorCode.RESOURCE_EXHAUSTED, f"full: {self.profile.max_size} members")
-        if any(has_one_shots() for has_one_shots in self.one_shots):
+        if any(table.has_action_sets() for table in self.tables):
             raise self._error(TableErrorCode.INVALID_ARGUMENT, "entries with action sets exclude members")
         self._check(call)
         self.members[number] = call
 
+    @locked
     def modify_member(self, number: int, call: ActionCall) -> None:
         """Gives a member another action."""
         self.member(number)
@@ -43,13 +54,17 @@ class ProfileState:
         self.members[number] = call
         self._notify()
 
+    @locked
     def delete_member(self, number: int) -> None:
         """Removes a member that nothing names."""
         self.member(number)
-        if any(number == m for group in self.groups.values() for m, _ in group) or self._used(False, number):
+        if any(number == m for group in self.groups.values() for m, _ in group) or self._is_named(
+            MemberReference(number)
+        ):
             raise self._error(TableErrorCode.FAILED_PRECONDITION, f"member {number} is in use")
         del self.members[number]
 
+    @locked
     def insert_group(self, number: int, members: tuple[tuple[int, int], ...]) -> None:
         """Adds a group of (member, weight); a weight of 0 passes the member over."""
         if self.profile.selector is None:
@@ -59,6 +74,7 @@ class ProfileState:
         self._check_group(members)
         self.groups[number] = members
 
+    @locked
     def modify_group(self, number: int, members: tuple[tuple[int, int], ...]) -> None:
         """Replaces the members of a group."""
         self.group(number)
@@ -66,10 +82,11 @@ class ProfileState:
         self.groups[number] = members
         self._notify()
 
+    @locked
     def delete_group(self, number: int) -> None:
         """Removes a group that no entry names."""
         self.group(number)
-        if self._used(True, number):
+        if self._is_named(GroupReference(number)):
             raise self._error(TableErrorCode.FAILED_PRECONDITION, f"group {number} is in use")
         del self.groups[number]
 
@@ -91,8 +108,8 @@ class ProfileState:
             raise self._error(TableErrorCode.INVALID_ARGUMENT, "its members exclude entries with action sets")
 
     def _check(self, call: ActionCall) -> None:
-        for check in self.check:
-            check(call)
+        for table in self.tables:
+            table.check_action(call)
 
     def _check_group(self, members: tuple[tuple[int, int], ...]) -> None:
         for member, weight in members:
@@ -105,11 +122,11 @@ class ProfileState:
             raise self._error(TableErrorCode.INVALID_ARGUMENT, "a member stands twice in a group")
 
     def _notify(self) -> None:
-        for changed in self.changed:
-            changed()
+        for table in self.tables:
+            table.refresh()
 
-    def _used(self, is_group: bool, number: int) -> bool:
-        return any(uses(is_group, number) for uses in self.uses)
+    def _is_named(self, reference: MemberReference | GroupReference) -> bool:
+        return any(table.names(reference) for table in self.tables)
 
     def _error(self, code: TableErrorCode, message: str) -> TableError:
         return TableError(code, f"action profile {self.profile.name}: {message}")

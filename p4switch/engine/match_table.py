@@ -19,6 +19,8 @@ from p4switch.engine.entries import (
     Lpm,
     Match,
     MemberReference,
+    MeterConfig,
+    MeterCounters,
     OneShot,
     Range,
     TableError,
@@ -28,6 +30,7 @@ from p4switch.engine.entries import (
 from p4switch.engine.keys import EntryExtra, KeyLayout, PackedKey
 from p4switch.engine.library import runtime, words
 from p4switch.engine.meters import Meter
+from p4switch.engine.switch import RunningSwitch, locked
 from p4switch.words import to_words, word_count
 
 
@@ -38,16 +41,22 @@ class _Installed:
 
 
 class MatchTable:
-    """One table. The caller holds the switch's lock.
+    """One table.
 
     Writes raise TableError: a key that is there (or not), a full table, a match or an action that does not fit, or a
     table or default action that the program made constant.
     """
 
     def __init__(
-        self, program: Program, table: Table, address: int, profile: ProfileState | None = None
+        self,
+        switch: RunningSwitch,
+        program: Program,
+        table: Table,
+        address: int,
+        profile: ProfileState | None = None,
     ) -> None:
         self.table = table
+        self._switch = switch
         self.keys = KeyLayout(table)
         self.is_const = table.const_entries is not None
         self._address = address
@@ -59,12 +68,9 @@ class MatchTable:
         self._groups: dict[GroupReference | OneShot, ctypes.Array[ctypes.c_uint64]] = {}
         if profile is not None:
             self._data_words = max(1, self._data_words)  # a group's address
-            profile.check.append(self._action)
-            profile.changed.append(self._refresh)
-            profile.uses.append(self._uses)
-            profile.one_shots.append(self._has_one_shots)
+            profile.tables.add(self)
         meter = next((m for m in program.meters.values() if m.table == table.name), None)
-        self.meter_rates = 0 if meter is None else meter.rates
+        self._meter_rates = 0 if meter is None else meter.rates
         extra = EntryExtra.of(program, table)
         self._hit_at = extra.last_hit
         layout = self.keys
@@ -97,22 +103,28 @@ class MatchTable:
             if self.keys.pack(entry.key) not in self._installed:  # else the one before it wins
                 self._add(entry)
 
+    @locked
     def release(self, size: int) -> None:
-        """Makes the program's entries ordinary ones, of which there may be `size`."""
+        """Makes the program's entries ordinary ones, of which there may be `size`.
+
+        The JSON does not say whether a program declares `entries` or `const entries`; P4Info does.
+        """
         self.is_const = False
         self.table = replace(self.table, max_size=max(size, self.table.max_size))
         for installed in self._installed.values():
             installed.entry = replace(installed.entry, is_const=False)
 
-    def insert(self, entry: Entry, now: int = 0) -> None:
-        """Adds an entry; the time until it is idle begins `now`."""
+    @locked
+    def insert(self, entry: Entry) -> None:
+        """Adds an entry."""
         self._writable()
         if len(self._installed) >= self.table.max_size and self.entry(entry.key) is None:
             raise self._error(TableErrorCode.RESOURCE_EXHAUSTED, f"full: {self.table.max_size} entries")
         index = self._add(entry)
         if self._hit_at is not None:
-            self._last_hit(index).value = now
+            self._last_hit(index).value = self._switch.now()
 
+    @locked
     def modify(self, entry: Entry) -> None:
         """Gives the entry of that key another action."""
         self._writable()
@@ -122,6 +134,7 @@ class MatchTable:
         installed.entry = entry
         self._forget_groups()
 
+    @locked
     def delete(self, key: EntryKey) -> None:
         """Removes the entry of that key."""
         self._writable()
@@ -131,34 +144,41 @@ class MatchTable:
         del self._installed[packed]
         self._forget_groups()
 
+    @locked
     def clear(self) -> None:
         """Removes every entry."""
         for entry in self.entries():
             self.delete(entry.key)
 
+    @locked
     def entries(self) -> list[Entry]:
         """All entries, in the order in which they were added."""
         return [i.entry for i in self._installed.values()]
 
+    @locked
     def places(self) -> dict[int, Entry]:
         """All entries by their place in the look-up structure."""
         return {installed.index: installed.entry for installed in self._installed.values()}
 
+    @locked
     def entry(self, key: EntryKey) -> Entry | None:
         """The entry of that key."""
         installed = self._installed.get(self.keys.pack(key))
         return installed.entry if installed else None
 
+    @locked
     def set_default(self, action: EntryAction | None) -> None:
         """Sets the default action; None: back to the program's."""
         if self.table.default is not None and self.table.default.is_const and action != self._initial:
             raise self._error(TableErrorCode.INVALID_ARGUMENT, "its default action is constant")
         self._set_default(self._initial if action is None else action)
 
+    @locked
     def default(self) -> EntryAction | None:
         """The default action."""
         return self._default
 
+    @locked
     def counter(self, key: EntryKey | None) -> CounterValue:
         """The entry's direct counter; here and below, None is the default entry's key."""
         self._counted()
@@ -166,22 +186,77 @@ class MatchTable:
         runtime().table_counter(self._address, self._index(key), ctypes.byref(packets), ctypes.byref(size))
         return CounterValue(packets.value, size.value)
 
+    @locked
     def write_counter(self, key: EntryKey | None, value: CounterValue) -> None:
         """Sets the entry's direct counter."""
         self._counted()
         runtime().table_counter_set(self._address, self._index(key), value.packets, value.bytes)
 
-    def meter(self, key: EntryKey | None) -> Meter:
-        """The entry's direct meter."""
-        if not self.meter_rates:
-            raise self._error(TableErrorCode.INVALID_ARGUMENT, "it has no direct meter")
-        return Meter.from_address(runtime().table_extra(self._address, self._index(key)))
+    @locked
+    def meter_config(self, key: EntryKey | None) -> MeterConfig | None:
+        """The rates of the entry's direct meter; None: it has none, and everything is green."""
+        return self._meter(key).config()
 
+    @locked
+    def configure_meter(self, key: EntryKey | None, config: MeterConfig | None) -> None:
+        """Sets the rates of the entry's direct meter."""
+        self._meter(key).configure(config, self._meter_rates)
+
+    @locked
+    def meter_counters(self, key: EntryKey | None) -> MeterCounters:
+        """What the entry's direct meter has found green, yellow and red."""
+        return self._meter(key).counters()
+
+    @locked
+    def set_meter_counters(self, key: EntryKey | None, counters: MeterCounters) -> None:
+        """Sets the counters of the entry's direct meter."""
+        self._meter(key).set_counters(counters)
+
+    @locked
     def last_hits(self) -> list[tuple[Entry, int]]:
-        """Every entry with the time in microseconds of its last packet, at first that of its insertion."""
+        """Every entry with the time in microseconds of its last packet, at first that of its insertion; 0: unknown."""
         if self._hit_at is None:
             return [(i.entry, 0) for i in self._installed.values()]
         return [(i.entry, self._last_hit(i.index).value) for i in self._installed.values()]
+
+    def idle_times(self) -> dict[EntryKey, int]:
+        """Nanoseconds since each entry was hit, or added."""
+        now = self._switch.now()
+        return {entry.key: 1000 * max(0, now - hit) for entry, hit in self.last_hits()}
+
+    # For its action profile
+
+    def check_action(self, call: ActionCall) -> None:
+        """Refuses an action that no entry of this table could have."""
+        self._action(call)
+
+    def refresh(self) -> None:
+        """After a member or group of the profile has changed."""
+        old, self._groups = self._groups, {}
+        for installed in self._installed.values():
+            if not isinstance(installed.entry.action, ActionCall):
+                number, data = self._resolve(installed.entry.action)
+                runtime().table_set(self._address, installed.index, number, words(data))
+        if self._default is not None:
+            self._set_default(self._default)
+        del old  # only now does no entry point at it
+
+    def names(self, reference: MemberReference | GroupReference) -> bool:
+        """Whether an entry names this member or group."""
+        return reference == self._default or any(
+            installed.entry.action == reference for installed in self._installed.values()
+        )
+
+    def has_action_sets(self) -> bool:
+        """Whether entries have groups of their own: all have, or none."""
+        return any(isinstance(action, OneShot) for action in islice(self._groups, 1))
+
+    # Inside
+
+    def _meter(self, key: EntryKey | None) -> Meter:
+        if not self._meter_rates:
+            raise self._error(TableErrorCode.INVALID_ARGUMENT, "it has no direct meter")
+        return Meter.from_address(runtime().table_extra(self._address, self._index(key)))
 
     def _last_hit(self, index: int) -> ctypes.c_uint64:
         place = runtime().table_extra(self._address, index) + 8 * (self._hit_at or 0)
@@ -239,25 +314,6 @@ class MatchTable:
             number, data = self._action(call)
             packed += [number, *data]
         return words(tuple(packed))
-
-    def _refresh(self) -> None:
-        """After a member or group of the profile has changed."""
-        old, self._groups = self._groups, {}
-        for installed in self._installed.values():
-            if not isinstance(installed.entry.action, ActionCall):
-                number, data = self._resolve(installed.entry.action)
-                runtime().table_set(self._address, installed.index, number, words(data))
-        if self._default is not None:
-            self._set_default(self._default)
-        del old  # only now does no entry point at it
-
-    def _uses(self, is_group: bool, number: int) -> bool:
-        """Whether an entry names this member or group."""
-        sought = GroupReference(number) if is_group else MemberReference(number)
-        return sought == self._default or any(i.entry.action == sought for i in self._installed.values())
-
-    def _has_one_shots(self) -> bool:
-        return any(isinstance(action, OneShot) for action in islice(self._groups, 1))  # all are, or none
 
     def _forget_groups(self) -> None:
         """Drops the groups that no entry names any more."""

@@ -6,6 +6,7 @@ import struct
 
 from p4switch.engine.entries import DEFAULT_CLONE_OPTIONS, Clones, Replica, TableError, TableErrorCode
 from p4switch.engine.library import runtime
+from p4switch.engine.switch import RunningSwitch, locked
 
 MULTICAST_GROUPS = 65536
 SESSIONS = 32768
@@ -13,16 +14,17 @@ MAX_REPLICAS = 4096  # of a group: all of them are made while nothing else happe
 
 
 class ReplicaGroups:
-    """All groups of one kind, of the switch whose state begins at `base`. The caller holds the switch's lock.
+    """All multicast groups of a switch, or all its mirroring sessions.
 
     TableError: ALREADY_EXISTS, NOT_FOUND, INVALID_ARGUMENT (a number or replica out of range), RESOURCE_EXHAUSTED.
     """
 
-    def __init__(self, base: int, *, sessions: bool) -> None:
-        self._base = base
+    def __init__(self, switch: RunningSwitch, *, sessions: bool) -> None:
+        self._switch = switch
         self._sessions = sessions
         self._groups: dict[int, tuple[Replica, ...]] = {}
 
+    @locked
     def insert(
         self, number: int, replicas: tuple[Replica, ...], clones: Clones = DEFAULT_CLONE_OPTIONS
     ) -> None:
@@ -31,6 +33,7 @@ class ReplicaGroups:
             raise TableError(TableErrorCode.ALREADY_EXISTS, f"{self._name(number)} exists")
         self._set(number, replicas, clones)
 
+    @locked
     def modify(
         self, number: int, replicas: tuple[Replica, ...], clones: Clones = DEFAULT_CLONE_OPTIONS
     ) -> None:
@@ -38,10 +41,11 @@ class ReplicaGroups:
         self._known(number)
         self._set(number, replicas, clones)
 
+    @locked
     def delete(self, number: int) -> None:
         """Removes a group."""
         self._known(number)
-        runtime().switch_set_replicas(self._base, self._sessions, number, -1, None, 0, 0)
+        runtime().switch_set_replicas(self._switch.base, self._sessions, number, -1, None, 0, 0)
         del self._groups[number]
 
     def all(self) -> dict[int, tuple[Replica, ...]]:
@@ -70,7 +74,7 @@ class ReplicaGroups:
             if not (0 <= replica.port < 1 << 32 and 0 <= replica.instance < 1 << 16):
                 raise TableError(TableErrorCode.INVALID_ARGUMENT, f"{self._name(number)}: {replica}")
         packed = struct.pack(f"={2 * len(replicas)}I", *(n for r in replicas for n in (r.port, r.instance)))
-        place = (self._base, self._sessions, number, len(replicas), packed)
+        place = (self._switch.base, self._sessions, number, len(replicas), packed)
         if not runtime().switch_set_replicas(*place, clones.longest, clones.service_class):
             raise TableError(TableErrorCode.RESOURCE_EXHAUSTED, f"{self._name(number)}: out of memory")
         self._groups[number] = replicas

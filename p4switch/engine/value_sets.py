@@ -19,19 +19,22 @@ from p4switch.engine.entries import (
     Ternary,
 )
 from p4switch.engine.match_table import MatchTable
+from p4switch.engine.switch import RunningSwitch, locked
 
 _MAX_KEYS = 1 << 16  # that all members together may need: a range is several
 
 
 class ValueSetState:
-    """The members of one value set. The caller holds the switch's lock."""
+    """The members of one value set."""
 
-    def __init__(self, program: Program, value_set: ValueSet, address: int) -> None:
+    def __init__(self, switch: RunningSwitch, program: Program, value_set: ValueSet, address: int) -> None:
+        self._switch = switch
         self.members: list[EntryKey] = []
         self._name = value_set.name
         self._size = value_set.table.max_size
-        self._table = MatchTable(program, replace(value_set.table, max_size=_MAX_KEYS), address)
+        self._table = MatchTable(switch, program, replace(value_set.table, max_size=_MAX_KEYS), address)
 
+    @locked
     def write(self, members: list[EntryKey]) -> None:
         """Replaces all members; TableError: INVALID_ARGUMENT, ALREADY_EXISTS (one twice), RESOURCE_EXHAUSTED."""
         if len(members) > self._size:

@@ -126,13 +126,13 @@ def _prepare(engine: Engine, seed: int) -> None:
                 r.randint(1, 9) if any(k.kind in ("ternary", "range", "optional") for k in table.keys) else 0
             )
             with contextlib.suppress(TableError):
-                engine.table_insert(
-                    table.name, Entry(EntryKey(matches, priority), ActionCall(action.name, arguments))
+                engine.table(table.name).insert(
+                    Entry(EntryKey(matches, priority), ActionCall(action.name, arguments))
                 )
     for number in range(1, 4):
         replicas = tuple(Replica(r.randrange(PORTS + 2), r.randrange(9)) for _ in range(r.randrange(5)))
-        engine.multicast_insert(number, replicas)
-        engine.session_insert(number, replicas)
+        engine.multicast.insert(number, replicas)
+        engine.sessions.insert(number, replicas)
 
 
 def _random_match(kind: str, width: int, r: random.Random) -> Match:
@@ -192,7 +192,7 @@ def _give_packets(engine: Engine, case: Case) -> bool:
     return True
 
 
-class _Digests:
+class _DigestReader:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
 
@@ -203,11 +203,11 @@ class _Digests:
 
 
 @contextlib.contextmanager
-def _digests(engine: Engine) -> Iterator[_Digests]:
+def _digests(engine: Engine) -> Iterator[_DigestReader]:
     """Keeps the switch's digests for a while."""
     event = os.eventfd(0, os.EFD_NONBLOCK)
     engine.keep_digests(event)
-    yield _Digests(engine)
+    yield _DigestReader(engine)
     engine.keep_digests(None)
     os.close(event)
 
@@ -261,12 +261,12 @@ def _forwarder(engine: Engine, r: random.Random) -> Iterator[tuple[int, list[soc
     pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(count)]
     inner = (ctypes.c_int32 * count)(*(there.fileno() for _, there in pairs))
     opened = runtime().forwarder_open(
-        engine._base, count, (ctypes.c_uint32 * count)(*range(count)), inner, CPU, r.random() < 0.8
+        engine.base, count, (ctypes.c_uint32 * count)(*range(count)), inner, CPU, r.random() < 0.8
     )
     for number, ingress in ((1, False), (2, True)):
         if r.random() < 0.5:
             link = LinkProperties(1e9, 1e-6, queue_bytes=10**6, ecn_bytes=0, duplication=0.1, reordering=0.1)
-            with engine._locked():
+            with engine.lock:
                 settings = replace(link, displacement=1e-6).for_runtime()
                 runtime().forwarder_set_link(opened, number, ingress, ctypes.byref(settings))
     running = threading.Thread(target=runtime().forwarder_run, args=(opened,))

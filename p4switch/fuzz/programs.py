@@ -8,7 +8,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from p4switch.fuzz.values import Json, Values, header, number, of_header
+from p4switch.bmv2json.reader.values import Json
+from p4switch.fuzz.values import RandomValues, header, number, of_header
 
 ALGORITHMS = (
     *("csum16", "crc16", "crc32", "crcCCITT", "crc8_custom", "crc64_custom", "xxh64", "hash_ex"),
@@ -27,7 +28,7 @@ PORTS = 4
 
 def random_program(r: random.Random) -> Json:
     """A document; r decides everything."""
-    return _Program(r).document()
+    return _RandomProgram(r).document()
 
 
 def goes_again(document: Json) -> bool:
@@ -42,7 +43,7 @@ def goes_again(document: Json) -> bool:
     )
 
 
-class _Program:
+class _RandomProgram:
     def __init__(self, r: random.Random) -> None:
         self.r = r
         # What may a program of this kind do? Few do everything, or its packets would hardly get anywhere.
@@ -51,7 +52,7 @@ class _Program:
         self.loops = r.random() < 0.1
         self.wrong = r.random() < 0.1
         self.unlike = r.random() < 0.07  # headers that are assigned differ
-        self.values = Values(r, widest=not (self.again or self.loops))
+        self.values = RandomValues(r, widest=not (self.again or self.loops))
         self.registers = [self._array(f"r{n}", bitwidth=self.values.width()) for n in range(2)]
         self.counters = [self._array(f"c{n}", is_direct=False) for n in range(2)]
         self.meters = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-Json = dict[str, Any]
+from p4switch.bmv2json.reader.values import Json
 
 STANDARD_METADATA = [
     *(["ingress_port", 9, False], ["egress_spec", 9, False], ["egress_port", 9, False]),
@@ -40,7 +40,7 @@ def operation(op: str, left: Any, right: Any, **more: Any) -> Json:
     return {"type": "expression", "value": {"op": op, "left": left, "right": right, **more}}
 
 
-class Values:
+class RandomValues:
     """The headers of one program, and what can be said of them; `parameters`: those of the action in hand.
 
     `widest`: there may be numbers of thousands of bits, with which one pass through a program takes long.

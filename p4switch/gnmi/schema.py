@@ -12,7 +12,7 @@ from enum import Enum, auto
 from p4switch.ports.counters import PortCounters
 from p4switch.ports.interfaces import Interface
 
-Value = bool | int | str
+LeafValue = bool | int | str
 
 INTERFACES, ETHERNET, P4RT = "openconfig-interfaces", "openconfig-if-ethernet", "openconfig-p4rt"
 MODULES = {INTERFACES: "3.7.1", ETHERNET: "2.14.0", P4RT: "1.0.0"}
@@ -34,7 +34,7 @@ class PortState:
     since: int  # when it last went up or down, nanoseconds since 1970
 
 
-class Kind(Enum):
+class LeafKind(Enum):
     """How a leaf's value is written: RFC 7951 makes strings of wide numbers, and prefixes identities."""
 
     TEXT = auto()
@@ -52,8 +52,8 @@ class Leaf:
     """
 
     path: tuple[str, ...]
-    kind: Kind
-    value: Callable[[PortState], Value | None]
+    kind: LeafKind
+    value: Callable[[PortState], LeafValue | None]
     module: str = ""
 
     @property
@@ -75,16 +75,16 @@ class Leaf:
 
 
 def _leaves() -> Iterator[Leaf]:
-    yield Leaf(("name",), Kind.TEXT, lambda port: port.name)
+    yield Leaf(("name",), LeafKind.TEXT, lambda port: port.name)
     for place in "config", "state":
-        yield Leaf((place, "name"), Kind.TEXT, lambda port: port.name)
-        yield Leaf((place, "type"), Kind.IDENTITY, lambda _: "ethernetCsmacd", module="iana-if-type")
-        yield Leaf((place, "enabled"), Kind.BOOLEAN, _enabled)
-        yield Leaf((place, "id"), Kind.NUMBER, lambda port: port.number)
-    yield Leaf(("state", "ifindex"), Kind.NUMBER, lambda port: port.number)
-    yield Leaf(("state", "admin-status"), Kind.TEXT, lambda port: "UP" if _enabled(port) else "DOWN")
-    yield Leaf(("state", "oper-status"), Kind.TEXT, _oper_status)
-    yield Leaf(("state", "last-change"), Kind.NUMBER64, lambda port: port.since)
+        yield Leaf((place, "name"), LeafKind.TEXT, lambda port: port.name)
+        yield Leaf((place, "type"), LeafKind.IDENTITY, lambda _: "ethernetCsmacd", module="iana-if-type")
+        yield Leaf((place, "enabled"), LeafKind.BOOLEAN, _enabled)
+        yield Leaf((place, "id"), LeafKind.NUMBER, lambda port: port.number)
+    yield Leaf(("state", "ifindex"), LeafKind.NUMBER, lambda port: port.number)
+    yield Leaf(("state", "admin-status"), LeafKind.TEXT, lambda port: "UP" if _enabled(port) else "DOWN")
+    yield Leaf(("state", "oper-status"), LeafKind.TEXT, _oper_status)
+    yield Leaf(("state", "last-change"), LeafKind.NUMBER64, lambda port: port.since)
     for way in "in", "out":
         for what in "octets", "pkts", "unicast-pkts", "multicast-pkts", "broadcast-pkts", "discards":
             yield _counter(f"{way}-{what}", _crossed(f"{way}_{what}".replace("-", "_")))
@@ -93,20 +93,20 @@ def _leaves() -> Iterator[Leaf]:
     yield _counter("out-errors", _of_interface(lambda interface: interface.out_errors))
     yield _counter("carrier-transitions", _of_interface(lambda interface: interface.carrier_changes))
     speed = _of_interface(lambda interface: _SPEEDS.get(interface.speed or 0))
-    yield Leaf(("ethernet", "state", "port-speed"), Kind.IDENTITY, speed, module=ETHERNET)
+    yield Leaf(("ethernet", "state", "port-speed"), LeafKind.IDENTITY, speed, module=ETHERNET)
     address = _of_interface(lambda interface: interface.address or None)
-    yield Leaf(("ethernet", "state", "mac-address"), Kind.TEXT, address)
+    yield Leaf(("ethernet", "state", "mac-address"), LeafKind.TEXT, address)
 
 
-def _counter(name: str, value: Callable[[PortState], Value | None]) -> Leaf:
-    return Leaf(("state", "counters", name), Kind.NUMBER64, value)
+def _counter(name: str, value: Callable[[PortState], LeafValue | None]) -> Leaf:
+    return Leaf(("state", "counters", name), LeafKind.NUMBER64, value)
 
 
-def _crossed(attribute: str) -> Callable[[PortState], Value]:
+def _crossed(attribute: str) -> Callable[[PortState], LeafValue]:
     return lambda port: int(getattr(port.counters, attribute))
 
 
-def _of_interface(value: Callable[[Interface], Value | None]) -> Callable[[PortState], Value | None]:
+def _of_interface(value: Callable[[Interface], LeafValue | None]) -> Callable[[PortState], LeafValue | None]:
     return lambda port: None if port.interface is None else value(port.interface)
 
 

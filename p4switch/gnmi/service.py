@@ -13,7 +13,7 @@ import grpc
 from p4switch.gnmi import set as gnmi_set
 from p4switch.gnmi.paths import LIST, Selected, absolute, names_one, path_of, select, text
 from p4switch.gnmi.ports import SwitchPorts
-from p4switch.gnmi.schema import LEAVES, MODULES, Leaf, Value
+from p4switch.gnmi.schema import LEAVES, MODULES, Leaf, LeafValue
 from p4switch.gnmi.subscriptions import Watch, watches
 from p4switch.gnmi.values import ENCODINGS, check_encoding, encode, encode_json, node
 from p4switch.p4runtime.errors import P4RuntimeError, abort, invalid, not_found
@@ -33,7 +33,7 @@ _TYPES: dict[int, Callable[[Leaf], bool]] = {
     gnmi.GetRequest.OPERATIONAL: lambda leaf: not leaf.is_config and leaf.path[1:] not in _CONFIGURED,
 }
 
-_Found = list[tuple[Selected, Value]]
+_Found = list[tuple[Selected, LeafValue]]
 _Responses = Iterator[gnmi.SubscribeResponse]
 
 
@@ -107,7 +107,7 @@ class GnmiService:
             response.response.add(path=update.path, op=gnmi.UpdateResult.UPDATE)
         return response
 
-    def _read(self, selected: Iterable[Selected]) -> dict[Selected, Value | None]:
+    def _read(self, selected: Iterable[Selected]) -> dict[Selected, LeafValue | None]:
         selected = list(selected)
         states = self._ports.read({found.name for found in selected})
         return {found: found.leaf.value(states[found.name]) for found in selected}
@@ -236,7 +236,7 @@ def _of_models(selected: Sequence[Selected], models: Iterable[gnmi.ModelData]) -
 
 
 def _notify(
-    wanted: gnmi.SubscriptionList, values: dict[Selected, Value | None], *, deletes: bool
+    wanted: gnmi.SubscriptionList, values: dict[Selected, LeafValue | None], *, deletes: bool
 ) -> _Responses:
     """One notification of leaves, if there are any.
 
@@ -271,7 +271,7 @@ def _updates(present: _Found, encoding: int) -> Iterator[gnmi.Update]:
         place = (found.depth, below, found.name if found.depth >= len(LIST) else "")
         nodes.setdefault(place, []).append((found, value))
     for leaves in nodes.values():
-        ports: dict[str, list[tuple[Leaf, Value]]] = {}
+        ports: dict[str, list[tuple[Leaf, LeafValue]]] = {}
         for found, value in leaves:
             ports.setdefault(found.name, []).append((found.leaf, value))
         depth = leaves[0][0].depth

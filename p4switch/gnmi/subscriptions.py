@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from p4switch.gnmi.paths import Selected, text
-from p4switch.gnmi.schema import Value
+from p4switch.gnmi.schema import LeafValue
 from p4switch.p4runtime.errors import invalid
 from p4switch.p4runtime.proto import gnmi
 
@@ -18,7 +18,7 @@ COUNTERS_EVERY = 1_000_000_000
 # Shorter ones become it: Stratum reads the number as milliseconds, and controllers write what Stratum understands.
 SHORTEST_INTERVAL = 100_000_000
 
-Values = Mapping[Selected, Value | None]
+LeafValues = Mapping[Selected, LeafValue | None]
 
 
 @dataclass
@@ -34,9 +34,9 @@ class Watch:
     heartbeat: int | None = None
     _next_look: int | None = None
     _next_beat: int | None = None
-    _last: dict[Selected, Value | None] = field(default_factory=dict)
+    _last: dict[Selected, LeafValue | None] = field(default_factory=dict)
 
-    def start(self, now: int, values: Values) -> None:
+    def start(self, now: int, values: LeafValues) -> None:
         """From now on, when these values are known."""
         self._last = {found: values[found] for found in self.selected}
         self._next_look = None if self.period is None else now + self.period
@@ -47,7 +47,7 @@ class Watch:
         """When it is to look at the latest; None: at the next news."""
         return min((due for due in (self._next_look, self._next_beat) if due is not None), default=None)
 
-    def look(self, now: int, values: Values) -> dict[Selected, Value | None]:
+    def look(self, now: int, values: LeafValues) -> dict[Selected, LeafValue | None]:
         """What is to be sent; None: the leaf is gone."""
         beat = self._next_beat is not None and now >= self._next_beat
         turn = self._next_look is not None and now >= self._next_look

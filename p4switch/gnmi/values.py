@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from p4switch.gnmi.paths import LIST
-from p4switch.gnmi.schema import INTERFACES, Kind, Leaf, Value
+from p4switch.gnmi.schema import INTERFACES, Leaf, LeafKind, LeafValue
 from p4switch.p4runtime.errors import invalid, unimplemented
 from p4switch.p4runtime.proto import gnmi
 
@@ -22,7 +22,7 @@ def check_encoding(encoding: int) -> None:
         raise unimplemented(f"encoding {name} is not supported; there are {known}")
 
 
-def encode(leaf: Leaf, value: Value, encoding: int) -> gnmi.TypedValue:
+def encode(leaf: Leaf, value: LeafValue, encoding: int) -> gnmi.TypedValue:
     """A leaf's value by itself."""
     if encoding != gnmi.PROTO:
         return encode_json(_plain(leaf, value, encoding == gnmi.JSON_IETF), encoding)
@@ -43,7 +43,7 @@ def encode_json(value: Any, encoding: int) -> gnmi.TypedValue:
     return gnmi.TypedValue(json_val=written)
 
 
-def node(ports: Mapping[str, Sequence[tuple[Leaf, Value]]], depth: int, encoding: int) -> Any:
+def node(ports: Mapping[str, Sequence[tuple[Leaf, LeafValue]]], depth: int, encoding: int) -> Any:
     """The leaves below a node as a JSON value; the node is `depth` elements from the root, below which are these ports.
 
     In RFC 7951's way members are written with their module where it is not the one of the node above.
@@ -53,7 +53,7 @@ def node(ports: Mapping[str, Sequence[tuple[Leaf, Value]]], depth: int, encoding
     def member(name: str, module: str, above: str) -> str:
         return f"{module}:{name}" if ietf and module != above else name
 
-    def entry(leaves: Sequence[tuple[Leaf, Value]], skip: int, above: str) -> Any:
+    def entry(leaves: Sequence[tuple[Leaf, LeafValue]], skip: int, above: str) -> Any:
         whole: Any = {}
         for leaf, value in leaves:
             if skip == len(leaf.path):
@@ -92,9 +92,9 @@ def decode(value: gnmi.TypedValue, where: str) -> Any:
             )
 
 
-def _plain(leaf: Leaf, value: Value, ietf: bool) -> Value:
-    if ietf and leaf.kind is Kind.NUMBER64:
+def _plain(leaf: Leaf, value: LeafValue, ietf: bool) -> LeafValue:
+    if ietf and leaf.kind is LeafKind.NUMBER64:
         return str(value)
-    if ietf and leaf.kind is Kind.IDENTITY:
+    if ietf and leaf.kind is LeafKind.IDENTITY:
         return f"{leaf.module}:{value}"
     return value

@@ -7,10 +7,10 @@ from typing import Any
 
 from p4switch.engine.engine import Engine
 from p4switch.engine.entries import TableError
-from p4switch.management.service import Call, ManagementError
+from p4switch.management.service import ManagementError, Method
 
 
-def hash_calls(running: Callable[[], Engine | None]) -> dict[str, Call]:
+def hash_calls(running: Callable[[], Engine | None]) -> dict[str, Method]:
     """SetHashKey: {"calculation": NAME, "key": HEX} gives {}. It lasts until another pipeline is set."""
 
     def set_hash_key(request: dict[str, Any]) -> dict[str, Any]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from p4switch.management.service import Call, ManagementError
+from p4switch.management.service import ManagementError, Method
 from p4switch.p4runtime.device import Device
 from p4switch.ports.links import Direction, LinkError
 from p4switch.ports.live import PortError
 
 
-def link_calls(device: Device) -> dict[str, Call]:
+def link_calls(device: Device) -> dict[str, Method]:
     """Both calls on a device.
 
     Links: {} gives {"ports": [...]}, as Device.ports has it; {"port": 1} that port alone.

@@ -16,7 +16,7 @@ SERVICE = "fanin.p4switch.Management"
 
 _PATIENCE = 10.0  # seconds until a call is given up
 
-Call = Callable[[dict[str, Any]], dict[str, Any]]
+Method = Callable[[dict[str, Any]], dict[str, Any]]
 Stream = Callable[[dict[str, Any]], Iterator[dict[str, Any]]]
 
 
@@ -24,14 +24,14 @@ class ManagementError(Exception):
     """A request that cannot be met, or a switch that does not answer; says what to change."""
 
 
-def handler(calls: Mapping[str, Call], streams: Mapping[str, Stream]) -> grpc.GenericRpcHandler:
+def handler(calls: Mapping[str, Method], streams: Mapping[str, Stream]) -> grpc.GenericRpcHandler:
     """What serves them on a gRPC server. A ManagementError becomes INVALID_ARGUMENT with its text.
 
     A stream that has nothing to say should yield {} a few times a second. That is not sent: it lets a stream whose
     caller has gone be closed.
     """
 
-    def answer(call: Call) -> Callable[[Struct, grpc.ServicerContext], Struct]:
+    def answer(call: Method) -> Callable[[Struct, grpc.ServicerContext], Struct]:
         def serve(request: Struct, context: grpc.ServicerContext) -> Struct:
             try:
                 return _packed(call(_unpacked(request)))

@@ -14,7 +14,7 @@ import grpc
 
 from p4switch.p4runtime.errors import P4RuntimeError, denied, invalid, not_found
 from p4switch.p4runtime.proto import p4r, rpc_status
-from p4switch.p4runtime.roles import Access
+from p4switch.p4runtime.roles import RoleAccess
 
 _MAX_QUEUED_PACKETS = 4096
 
@@ -48,7 +48,7 @@ class _Role:
     name: str
     clients: list[Client] = field(default_factory=list)
     highest: int | None = None  # the highest election id ever seen: only its bearer can be primary
-    access: Access = field(default_factory=Access)  # as the last primary configured it
+    access: RoleAccess = field(default_factory=RoleAccess)  # as the last primary configured it
 
     @property
     def primary(self) -> Client | None:
@@ -105,15 +105,17 @@ class Arbitration:
         if was_primary:
             self._announce(role)
 
-    def primaries(self) -> dict[Client, Access]:
+    def primaries(self) -> dict[Client, RoleAccess]:
         """The primary of each role that has one: who gets packets and notifications, as its role says."""
         return {role.primary: role.access for role in self._roles.values() if role.primary is not None}
 
-    def access(self, role: str) -> Access:
+    def access(self, role: str) -> RoleAccess:
         """What a role may read; one that nobody has configured, everything."""
-        return self._roles[role].access if role in self._roles else Access()
+        return self._roles[role].access if role in self._roles else RoleAccess()
 
-    def require_primary(self, request: p4r.WriteRequest | p4r.SetForwardingPipelineConfigRequest) -> Access:
+    def require_primary(
+        self, request: p4r.WriteRequest | p4r.SetForwardingPipelineConfigRequest
+    ) -> RoleAccess:
         """What the role may do; PERMISSION_DENIED unless the request bears the election id of its primary."""
         role = self._roles.get(request.role)
         if role is None:
@@ -140,12 +142,12 @@ class Arbitration:
             )
         return self._roles.setdefault(message.name, _Role(message.name))
 
-    def _access(self, role: _Role, message: p4r.Role) -> Access:
+    def _access(self, role: _Role, message: p4r.Role) -> RoleAccess:
         if not message.HasField("config"):
-            return Access()
+            return RoleAccess()
         if not role.name:
             raise invalid("the default role has full pipeline access: give a role with a config a name")
-        access = Access(message.config)
+        access = RoleAccess(message.config)
         for other in self._roles.values():
             conflict = access.conflict(other.access) if other is not role else None
             if conflict is not None:

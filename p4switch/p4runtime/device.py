@@ -15,8 +15,8 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from p4switch.bmv2json.program import ProgramError
 from p4switch.engine.engine import Engine
-from p4switch.engine.entries import TableError
-from p4switch.p4runtime.entities.index import Entities
+from p4switch.p4runtime.controllers import Controllers
+from p4switch.p4runtime.entities.registry import Entities
 from p4switch.p4runtime.errors import P4RuntimeError, invalid, unimplemented
 from p4switch.p4runtime.notifier import Notifier
 from p4switch.p4runtime.packetio import ControllerHeader
@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Pipeline:
+class LoadedPipeline:
     """A forwarding-pipeline config realised: its engine, and its entities under their P4Info ids."""
 
     config: p4r.ForwardingPipelineConfig
@@ -45,10 +45,8 @@ class Pipeline:
 class Device:
     """A switch with ports and at most one pipeline forwarding; another may be saved, to be committed later.
 
-    `packet_in`, to be set, receives what the data plane sends to the CPU port, on a thread of the engine's; `notify`
-    digests and idle timeouts, on another; `port_status` the ports that are down, on a third, to pass them to
-    `ports_down`.
-    Not thread-safe but for `load` and links: the service's lock guards it.
+    `controllers` get what the data plane sends to the CPU port, on a thread of the engine's, and digests and idle
+    timeouts, on another. But for `load`, links and `stop`, who calls it holds `lock`.
     """
 
     def __init__(
@@ -60,9 +58,8 @@ class Device:
         device_id: int = 0,
         priority_queues: int = 1,
     ) -> None:
-        self.packet_in: Callable[[p4r.PacketIn], None] = lambda _: None
-        self.notify: Callable[[p4r.StreamMessageResponse], None] = lambda _: None
-        self.port_status: Callable[[frozenset[int]], None] = lambda _: None
+        self.lock = threading.Lock()
+        self.controllers = Controllers()
         self._notifier: Notifier | None = None
         self._monitor: PortMonitor | None = None
         self._watched = WatchedPorts(frozenset(ports))
@@ -75,11 +72,11 @@ class Device:
         self._device_id = device_id
         self._priority_queues = priority_queues
         self._running: tuple[Engine, Callable[[bytes], None]] | None = None
-        self._committed: Pipeline | None = None
-        self._saved: Pipeline | None = None
+        self._committed: LoadedPipeline | None = None
+        self._saved: LoadedPipeline | None = None
 
     @property
-    def pipeline(self) -> Pipeline | None:
+    def pipeline(self) -> LoadedPipeline | None:
         """The pipeline that reads and writes concern: the last one saved or committed."""
         return self._saved or self._committed
 
@@ -95,7 +92,7 @@ class Device:
         """
         self._run(self._engine(device_config), _discard)
 
-    def load(self, config: p4r.ForwardingPipelineConfig) -> Pipeline:
+    def load(self, config: p4r.ForwardingPipelineConfig) -> LoadedPipeline:
         """Realise a config beside the present one; INVALID_ARGUMENT (or INTERNAL: no C compiler) says why not."""
         if not config.HasField("p4info") or not config.p4_device_config:
             raise invalid("the config needs both a P4Info and a device config (BMv2 JSON)")
@@ -113,9 +110,9 @@ class Device:
             ControllerHeader(config.p4info, name, types, entities.translations)
             for name in ("packet_in", "packet_out")
         )
-        return Pipeline(config, engine, entities, packet_in, packet_out)
+        return LoadedPipeline(config, engine, entities, packet_in, packet_out)
 
-    def save(self, pipeline: Pipeline) -> None:
+    def save(self, pipeline: LoadedPipeline) -> None:
         """Keep a pipeline to be committed: reads and writes concern it from now on, packets do not."""
         self._saved = pipeline
 
@@ -125,14 +122,16 @@ class Device:
             raise P4RuntimeError(grpc.StatusCode.NOT_FOUND, "no config has been saved by VERIFY_AND_SAVE")
         self.commit(self._saved)
 
-    def commit(self, pipeline: Pipeline) -> None:
+    def commit(self, pipeline: LoadedPipeline) -> None:
         """Forward with a pipeline instead of the present one; FAILED_PRECONDITION if a port does not open."""
 
         def deliver(packet: bytes) -> None:
             try:
-                self.packet_in(pipeline.packet_in.unpack(packet))
+                packet_in = pipeline.packet_in.unpack(packet)
             except P4RuntimeError as error:
                 _log.warning("packet-in dropped: %s", error)
+            else:
+                self.controllers.send(p4r.StreamMessageResponse(packet=packet_in))
 
         try:
             self._run(pipeline.engine, deliver)
@@ -140,26 +139,19 @@ class Device:
             raise P4RuntimeError(grpc.StatusCode.FAILED_PRECONDITION, str(error)) from error
         if self._notifier is not None:
             self._notifier.stop()
-        self._notifier = Notifier(pipeline.engine, pipeline.entities, lambda message: self.notify(message))
+        self._notifier = Notifier(pipeline.engine, pipeline.entities, self.controllers)
         self._committed, self._saved = pipeline, None
         if self._ports:
-            self.ports_down(self.monitor.down)
+            self._follow_ports(self.monitor.down)
 
     @property
     def monitor(self) -> PortMonitor:
         """Follows the ports' interfaces, from the first call on."""
         if self._monitor is None:
-            self._monitor = PortMonitor(self._ports, lambda down: self.port_status(down))
+            self._monitor = PortMonitor(self._ports, self._ports_changed)
         return self._monitor
 
-    def ports_down(self, ports: frozenset[int]) -> None:
-        """Groups pass over members that watch these ports, and no others."""
-        self._watched.down = ports
-        for pipeline in (self._committed, self._saved):
-            if pipeline is not None:
-                pipeline.entities.watch()
-
-    def reconcile(self, pipeline: Pipeline) -> None:
+    def reconcile(self, pipeline: LoadedPipeline) -> None:
         """Commit a pipeline that takes over the present one's table entries and multicast groups.
 
         INVALID_ARGUMENT if one of them has no place in it. Counters and registers start at zero, unless the
@@ -170,13 +162,7 @@ class Device:
             self._committed = replace(present, config=pipeline.config)
             return
         if self.pipeline is not None:
-            for number in self.pipeline.entities.tables.keys() & pipeline.entities.tables.keys():
-                pipeline.entities.tables[number].clear()
-            for update in self.pipeline.entities.export():
-                try:
-                    pipeline.entities.write(update)
-                except (P4RuntimeError, TableError) as error:
-                    raise invalid(f"the forwarding state cannot be kept: {error}") from error
+            pipeline.entities.take_over(self.pipeline.entities)
         self.commit(pipeline)
 
     def packet_out(self, message: p4r.PacketOut) -> None:
@@ -224,7 +210,7 @@ class Device:
             return self._total()
 
     def stop(self) -> None:
-        """Close the ports. The caller does not hold the service's lock, for which a thread that ends may wait."""
+        """Close the ports. The caller does not hold the lock, for which a thread that ends may wait."""
         if self._monitor is not None:
             self._monitor.stop()
             self._monitor = None
@@ -235,6 +221,18 @@ class Device:
             if self._running is not None:
                 self._running[0].stop()
                 self._running = None
+
+    def _ports_changed(self, down: frozenset[int]) -> None:
+        _log.info("ports down: %s", ", ".join(map(str, sorted(down))) or "none")
+        with self.lock:
+            self._follow_ports(down)
+
+    def _follow_ports(self, down: frozenset[int]) -> None:
+        """Groups skip members that watch these ports, and no others."""
+        self._watched.down = down
+        for pipeline in (self._committed, self._saved):
+            if pipeline is not None:
+                pipeline.entities.follow_ports()
 
     def _engine(self, device_config: bytes) -> Engine:
         engine = Engine.load(device_config, cpu_port=self._cpu_port, drop_port=self._drop_port)

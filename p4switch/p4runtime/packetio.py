@@ -16,7 +16,7 @@ from p4switch.p4runtime.proto import p4i, p4r
 
 
 @dataclass(frozen=True, slots=True)
-class _Field:
+class _MetadataField:
     id: int
     name: str
     width: int
@@ -45,7 +45,7 @@ class ControllerHeader:
             if translated:
                 raise invalid(f"the device config has no header with the fields {', '.join(names)} of {name}")
         self.size = (sum(width for _, width in layout) + 7) // 8
-        self._fields: list[_Field] = []
+        self._fields: list[_MetadataField] = []
         rest = 8 * self.size
         described = {field.name: field for field in metadata}
         for field_name, width in layout:
@@ -53,7 +53,7 @@ class ControllerHeader:
             if field_name in described:
                 field = described[field_name]
                 codec = translations.of(field, f"{name}.{field_name}")
-                self._fields.append(_Field(field.id, field_name, width, rest, codec))
+                self._fields.append(_MetadataField(field.id, field_name, width, rest, codec))
 
     def unpack(self, packet: bytes) -> p4r.PacketIn:
         """A packet from the data plane as PacketIn; INVALID_ARGUMENT if it is shorter than the header."""

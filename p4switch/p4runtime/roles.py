@@ -13,19 +13,8 @@ from p4switch.p4runtime.codec.values import encode_value
 from p4switch.p4runtime.errors import invalid
 from p4switch.p4runtime.proto import p4r, stratum
 
-_IDS = {
-    "table_entry": "table_id",
-    "counter_entry": "counter_id",
-    "meter_entry": "meter_id",
-    "register_entry": "register_id",
-    "digest_entry": "digest_id",
-    "value_set_entry": "value_set_id",
-    "action_profile_member": "action_profile_id",
-    "action_profile_group": "action_profile_id",
-}
 
-
-class Access:
+class RoleAccess:
     """A role's access; without a configuration to everything.
 
     INVALID_ARGUMENT for a configuration of another type, or with an id both exclusive and shared.
@@ -61,14 +50,14 @@ class Access:
         """Whether there is nothing that the role may not do."""
         return self.config is None
 
-    def conflict(self, other: Access) -> int | None:
+    def conflict(self, other: RoleAccess) -> int | None:
         """An id that one of two roles has for itself, and the other has as well."""
         ids = self.exclusive & (other.exclusive | other.shared) | self.shared & other.exclusive
         return min(ids, default=None)
 
-    def covers(self, entity: p4r.Entity) -> bool:
-        """Whether an entity is in the role's scope. Multicast groups and clone sessions have no ids to name."""
-        return self.is_full or _p4_id(entity) in self.exclusive | self.shared
+    def names(self, p4_id: int) -> bool:
+        """Whether the configuration has that P4Info id."""
+        return p4_id in self.exclusive or p4_id in self.shared
 
     def receives(self, message: p4r.StreamMessageResponse) -> bool:
         """Whether a packet-in or a notification is for the role."""
@@ -79,15 +68,6 @@ class Access:
                 metadata = [(m.metadata_id, m.value) for m in message.packet.metadata]
                 return self._receives_packets and (self._filter is None or self._filter in metadata)
             case "digest":
-                return message.digest.digest_id in self.exclusive | self.shared
+                return self.names(message.digest.digest_id)
             case _:  # idle entries, of one table
-                table_id = message.idle_timeout_notification.table_entry[0].table_id
-                return table_id in self.exclusive | self.shared
-
-
-def _p4_id(entity: p4r.Entity) -> int:
-    """The P4Info id of the object that an entity belongs to (its table's, for a direct resource); 0: it has none."""
-    kind = entity.WhichOneof("entity")
-    if kind in ("direct_counter_entry", "direct_meter_entry"):
-        return int(getattr(entity, kind).table_entry.table_id)
-    return int(getattr(getattr(entity, kind), _IDS[kind])) if kind in _IDS else 0
+                return self.names(message.idle_timeout_notification.table_entry[0].table_id)

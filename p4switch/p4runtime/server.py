@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 
 from p4switch.engine.entries import TableError
 from p4switch.p4runtime.arbitration import Arbitration, Client
-from p4switch.p4runtime.device import Device, Pipeline, no_pipeline
-from p4switch.p4runtime.entities.index import Entities
+from p4switch.p4runtime.batches import all_or_none, attempt
+from p4switch.p4runtime.device import Device, LoadedPipeline, no_pipeline
+from p4switch.p4runtime.entities.digests import Digests
+from p4switch.p4runtime.entities.registry import Entities
 from p4switch.p4runtime.errors import (
     P4RuntimeError,
     abort,
@@ -28,8 +30,7 @@ from p4switch.p4runtime.errors import (
     unimplemented,
 )
 from p4switch.p4runtime.proto import p4r, p4r_grpc
-from p4switch.p4runtime.roles import Access
-from p4switch.p4runtime.rollback import undoing
+from p4switch.p4runtime.roles import RoleAccess
 
 _API_VERSION = "1.5.0"
 _MAX_STREAMS = 64
@@ -50,15 +51,9 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
     def __init__(self, device: Device, device_id: int) -> None:
         self._device = device
         self._device_id = device_id
-        self._lock = threading.Lock()
         self._configuring = threading.Lock()
         self._arbitration = Arbitration(device_id)
         self._open_streams = threading.BoundedSemaphore(_MAX_STREAMS)
-        # Read without the lock by the engine's thread, for whose end the holder of the lock may be waiting.
-        self._primaries: dict[Client, Access] = {}
-        device.packet_in = self._packet_in
-        device.notify = self._broadcast
-        device.port_status = self._port_status
 
     # Streams
 
@@ -76,9 +71,9 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
                     abort(context, message)
                 yield message
         finally:
-            with self._lock:
+            with self._device.lock:
                 self._arbitration.leave(client)
-                self._primaries = self._arbitration.primaries()
+                self._device.controllers.primaries = self._arbitration.primaries()
             self._open_streams.release()
 
     def _receive(self, client: Client, requests: Iterator[p4r.StreamMessageRequest]) -> None:
@@ -98,13 +93,13 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
     def _on_stream_message(self, client: Client, request: p4r.StreamMessageRequest) -> None:
         match request.WhichOneof("update"):
             case "arbitration":
-                with self._lock:
+                with self._device.lock:
                     self._arbitration.update(client, request.arbitration)
-                    self._primaries = self._arbitration.primaries()
+                    self._device.controllers.primaries = self._arbitration.primaries()
             case "packet":
                 try:
-                    with self._lock:
-                        if client not in self._primaries:
+                    with self._device.lock:
+                        if client not in self._device.controllers.primaries:
                             raise denied("Not primary: only the primary may send packets")
                         self._device.packet_out(request.packet)
                 except P4RuntimeError as error:
@@ -112,27 +107,14 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
                     client.offer(stream_error(error, request))
             case "digest_ack":
                 try:
-                    with self._lock:
-                        if client not in self._primaries:
+                    with self._device.lock:
+                        if client not in self._device.controllers.primaries:
                             raise denied("Not primary: only the primary may acknowledge digests")
-                        self._pipeline().entities.digests.acknowledge(request.digest_ack)
+                        self._pipeline().entities.of(Digests).acknowledge(request.digest_ack)
                 except P4RuntimeError as error:
                     client.offer(stream_error(error, request))
             case _:
                 client.offer(stream_error(unimplemented("there are no other stream messages here"), request))
-
-    def _packet_in(self, packet: p4r.PacketIn) -> None:
-        self._broadcast(p4r.StreamMessageResponse(packet=packet))
-
-    def _port_status(self, down: frozenset[int]) -> None:
-        _log.info("ports down: %s", ", ".join(map(str, sorted(down))) or "none")
-        with self._lock:
-            self._device.ports_down(down)
-
-    def _broadcast(self, message: p4r.StreamMessageResponse) -> None:
-        for client, access in self._primaries.items():
-            if access.receives(message):
-                client.offer(message)
 
     # Entities
 
@@ -140,17 +122,17 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
         """Carry out a batch of updates in order: every one whatever becomes of the others, or all or none."""
         try:
             self._check_device(request.device_id)
-            with self._lock:
+            with self._device.lock:
                 access = self._arbitration.require_primary(request)
                 pipeline = self._pipeline()
                 match request.atomicity:
                     case p4r.WriteRequest.CONTINUE_ON_ERROR:
-                        errors = [_attempt(pipeline.entities, update, access) for update in request.updates]
+                        errors = [attempt(pipeline.entities, update, access) for update in request.updates]
                     case p4r.WriteRequest.ROLLBACK_ON_ERROR:
-                        errors = _all_or_none(pipeline.entities, request.updates, access)
+                        errors = all_or_none(pipeline.entities, request.updates, access)
                     case p4r.WriteRequest.DATAPLANE_ATOMIC:
-                        with pipeline.engine.transaction():
-                            errors = _all_or_none(pipeline.entities, request.updates, access)
+                        with pipeline.engine.lock:
+                            errors = all_or_none(pipeline.entities, request.updates, access)
                     case mode:
                         raise invalid(f"atomicity {mode} does not exist")
         except P4RuntimeError as error:
@@ -166,7 +148,7 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
         errors: list[P4RuntimeError | None] = []
         try:
             self._check_device(request.device_id)
-            with self._lock:
+            with self._device.lock:
                 entities = self._pipeline().entities
                 access = self._arbitration.access(request.role)
                 for query in request.entities:
@@ -188,11 +170,11 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
             self._check_device(request.device_id)
             # Compiling may take seconds, in which writes and streams go on.
             with self._configuring:
-                with self._lock:
+                with self._device.lock:
                     if not self._arbitration.require_primary(request).can_push_pipeline:
                         raise denied(f"the role {request.role!r} may not set a pipeline: its config says so")
                 pipeline = self._load(request)
-                with self._lock:
+                with self._device.lock:
                     self._arbitration.require_primary(request)
                     self._install(request.action, pipeline)
         except P4RuntimeError as error:
@@ -201,7 +183,7 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
         _log.info("pipeline: %s", _Set.Action.Name(request.action))
         return p4r.SetForwardingPipelineConfigResponse()
 
-    def _load(self, request: p4r.SetForwardingPipelineConfigRequest) -> Pipeline | None:
+    def _load(self, request: p4r.SetForwardingPipelineConfigRequest) -> LoadedPipeline | None:
         if request.action == _Set.COMMIT:
             if request.HasField("config"):
                 raise invalid("COMMIT takes the saved config: leave config unset")
@@ -211,7 +193,7 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
         return self._device.load(request.config)
 
     def _install(
-        self, action: p4r.SetForwardingPipelineConfigRequest.Action.ValueType, pipeline: Pipeline | None
+        self, action: p4r.SetForwardingPipelineConfigRequest.Action.ValueType, pipeline: LoadedPipeline | None
     ) -> None:
         match action:
             case _Set.VERIFY_AND_SAVE if pipeline:
@@ -232,7 +214,7 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
         except P4RuntimeError as error:
             abort(context, error)
         response = p4r.GetForwardingPipelineConfigResponse()
-        with self._lock:
+        with self._device.lock:
             pipeline = self._device.pipeline
         if pipeline is None:
             return response
@@ -261,20 +243,20 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
         if device_id != self._device_id:
             raise not_found(f"there is no device {device_id} here, only {self._device_id}")
 
-    def _pipeline(self) -> Pipeline:
+    def _pipeline(self) -> LoadedPipeline:
         if self._device.pipeline is None:
             raise no_pipeline()
         return self._device.pipeline
 
 
 def _collect(
-    entities: Entities, query: p4r.Entity, access: Access, responses: list[bytes]
+    entities: Entities, query: p4r.Entity, access: RoleAccess, responses: list[bytes]
 ) -> P4RuntimeError | None:
     """Adds what a query selects to the responses."""
     response = p4r.ReadResponse()
     try:
         for entity in entities.read(query):
-            if access.covers(entity):
+            if entities.allows(access, entity):
                 response.entities.append(entity)
                 if len(response.entities) == _ENTITIES_PER_RESPONSE:
                     responses.append(response.SerializeToString())
@@ -287,42 +269,6 @@ def _collect(
         if response.entities:
             responses.append(response.SerializeToString())
     return None
-
-
-def _attempt(entities: Entities, update: p4r.Update, access: Access) -> P4RuntimeError | None:
-    if not access.covers(update.entity):
-        return denied("the role's config does not have the id of this entity")
-    try:
-        entities.write(update)
-    except P4RuntimeError as error:
-        return error
-    except TableError as error:
-        return P4RuntimeError.of(error)
-    return None
-
-
-def _all_or_none(
-    entities: Entities, updates: Sequence[p4r.Update], access: Access
-) -> list[P4RuntimeError | None]:
-    """Carries out all updates, or brings back what was before; then every update but the wrong one was ABORTED."""
-    undo: list[list[p4r.Update]] = []
-    for number, update in enumerate(updates):
-        before = undoing(entities, update)
-        error = _attempt(entities, update, access)
-        if error is None:
-            undo.append(before)
-            continue
-        for back in reversed(undo):
-            for step in back:
-                try:
-                    entities.restore(step)
-                except (P4RuntimeError, TableError) as failed:
-                    _log.error("an update could not be taken back: %s", failed)
-        aborted = P4RuntimeError(
-            grpc.StatusCode.ABORTED, f"update {number} of the batch failed: none was done"
-        )
-        return [error if n == number else aborted for n in range(len(updates))]
-    return [None] * len(updates)
 
 
 def serve(

@@ -5,6 +5,7 @@
 
 #include <linux/if_packet.h>
 #include <sys/socket.h>
+#include <time.h>
 
 #include "link.h"
 #include "offload.h"
@@ -72,6 +73,13 @@ struct forwarder {
     struct port *by_number[512];
     struct waiting_replica replica;
 };
+
+static inline uint64_t nanoseconds(clockid_t clock)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
 
 /* refusals.c */
 void receive_refused(struct port *port, int error);

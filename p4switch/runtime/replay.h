@@ -1,7 +1,7 @@
 /* Replicas of a superframe's packets. Egress mostly does the same to the n-th replica of each: the same look-ups, the same
  * new addresses. What it did to one packet's replicas is kept here and done again to those of the next, as long as that
  * packet is the same in everything that egress looks at or writes to: the program says so (same_for_egress), and does it
- * again (repeat_egress; codegen/replaying.py). All packets of a superframe go through under one lock, so that tables are
+ * again (repeat_egress; codegen/analysis/replaying.py). All packets of a superframe go through under one lock, so that tables are
  * the same too; what does something else each time (a register, a random number) is not replayed. Included between
  * struct packet and struct state. */
 

@@ -129,20 +129,19 @@ class StfRunner:
         priority = HIGHEST_PRIORITY + (command.priority or 0) if overlapping else 0
         key = EntryKey(matches, priority)
         assert command.action is not None
-        self.engine.table_insert(table.name, Entry(key, _call(table, command.action, command.line)))
+        self.engine.table(table.name).insert(Entry(key, _call(table, command.action, command.line)))
         if command.id is not None:
             self._entries[command.id] = table.name, key
 
     def _do_setdefault(self, command: Command) -> None:
         table = self._table(command)
         assert command.action is not None
-        self.engine.table_set_default(table.name, _call(table, command.action, command.line))
+        self.engine.table(table.name).set_default(_call(table, command.action, command.line))
 
     def _do_remove(self, _command: Command) -> None:
         for table in self.engine.program.tables.values():
             if table.const_entries is None and not table.is_call:
-                for entry in self.engine.table_entries(table.name):
-                    self.engine.table_delete(table.name, entry.key)
+                self.engine.table(table.name).clear()
 
     def _table(self, command: Command) -> Table:
         tables = {t.name: t for t in self.engine.program.tables.values()}
@@ -161,10 +160,10 @@ class StfRunner:
         name, index, *check = command.words
         if index.startswith("$") or index in self._entries:
             table, key = self._entry(index, command.line)
-            value = self.engine.table_counter(table, key)
+            value = self.engine.table(table).counter(key)
         else:
-            value = self.engine.counter_read(
-                self._name("counters", name, command), number(index, command.line)
+            value = self.engine.counter(self._name("counters", name, command)).read(
+                number(index, command.line)
             )
         if not check:
             self.notes.append(f"{name}({index}): {value.packets} packets, {value.bytes} bytes")
@@ -184,45 +183,45 @@ class StfRunner:
 
     def _do_counter_read(self, command: Command) -> None:
         name = self._name("counters", command.words[0], command)
-        value = self.engine.counter_read(name, number(command.words[1], command.line))
+        value = self.engine.counter(name).read(number(command.words[1], command.line))
         self.notes.append(f"{name}[{command.words[1]}] = {value.packets} packets, {value.bytes} bytes")
 
     def _do_counter_write(self, command: Command) -> None:
         index, packets, size = (number(w, command.line) for w in command.words[1:])
         name = self._name("counters", command.words[0], command)
-        self.engine.counter_write(name, index, CounterValue(packets, size))
+        self.engine.counter(name).write(index, CounterValue(packets, size))
 
     def _do_register_read(self, command: Command) -> None:
         name = self._name("registers", command.words[0], command)
         if len(command.words) == 1:
-            values = self.engine.register_read(name)
+            values = self.engine.register(name).read()
         else:
-            values = self.engine.register_read(name, number(command.words[1], command.line), 1)
+            values = self.engine.register(name).read(number(command.words[1], command.line), 1)
         self.notes.append(f"{' '.join(command.words)} = {', '.join(map(str, values))}")
 
     def _do_register_write(self, command: Command) -> None:
         index, value = (number(w, command.line) for w in command.words[1:])
-        self.engine.register_write(self._name("registers", command.words[0], command), index, value)
+        self.engine.register(self._name("registers", command.words[0], command)).write(index, value)
 
     def _do_register_reset(self, command: Command) -> None:
         name = self._name("registers", command.words[0], command)
         for index in range(self.engine.program.registers[name].size):
-            self.engine.register_write(name, index, 0)
+            self.engine.register(name).write(index, 0)
 
     def _do_meter_get_rates(self, command: Command) -> None:
         name = self._name("meters", command.words[0], command)
-        config = self.engine.meter_read(name, number(command.words[1], command.line))
+        config = self.engine.meter(name).config(number(command.words[1], command.line))
         self.notes.append(f"{name}[{command.words[1]}] = {config}")
 
     def _do_meter_set_rates(self, command: Command) -> None:
         name = self._name("meters", command.words[0], command)
         config = _rates(command.words[2:], command.line)
-        self.engine.meter_write(name, number(command.words[1], command.line), config)
+        self.engine.meter(name).configure(number(command.words[1], command.line), config)
 
     def _do_meter_array_set_rates(self, command: Command) -> None:
         name = self._name("meters", command.words[0], command)
         for index in range(self.engine.program.meters[name].size):
-            self.engine.meter_write(name, index, _rates(command.words[1:], command.line))
+            self.engine.meter(name).configure(index, _rates(command.words[1:], command.line))
 
     def _name(self, kind: str, name: str, command: Command) -> str:
         return _pick(
@@ -233,7 +232,7 @@ class StfRunner:
 
     def _do_mc_mgrp_create(self, command: Command) -> None:
         group = number(command.words[0], command.line)
-        self.engine.multicast_insert(group, ())
+        self.engine.multicast.insert(group, ())
         self._groups[group] = []
 
     def _do_mc_node_create(self, command: Command) -> None:
@@ -266,22 +265,22 @@ class StfRunner:
 
     def _do_mirroring_delete(self, command: Command) -> None:
         session = number(command.words[0], command.line)
-        self.engine.session_delete(session)
+        self.engine.sessions.delete(session)
         self._mirrors.pop(session, None)
 
     def _do_mirroring_get(self, command: Command) -> None:
         session = number(command.words[0], command.line)
-        self.notes.append(f"mirroring session {session}: {self.engine.sessions().get(session)}")
+        self.notes.append(f"mirroring session {session}: {self.engine.sessions.all().get(session)}")
 
     def _replicate(self) -> None:
         """Gives the switch all groups and sessions as they are now."""
         replicas = {group: self._replicas(handles) for group, handles in self._groups.items()}
         for group, members in replicas.items():
-            self.engine.multicast_modify(group, members)
-        present = self.engine.sessions()
+            self.engine.multicast.modify(group, members)
+        present = self.engine.sessions.all()
         for session, (port, mirrored) in self._mirrors.items():
             members = (Replica(port, 0),) if port is not None else replicas.get(mirrored or 0, ())
-            change = self.engine.session_modify if session in present else self.engine.session_insert
+            change = self.engine.sessions.modify if session in present else self.engine.sessions.insert
             change(session, members)
 
     def _replicas(self, handles: list[int]) -> tuple[Replica, ...]:

@@ -20,7 +20,7 @@ class ConditionError(ValueError):
     """A condition that cannot be checked; says what would be one."""
 
 
-class Condition(ctypes.Structure):
+class TraceCondition(ctypes.Structure):
     """struct trace_condition."""
 
     _fields_ = (
@@ -35,7 +35,7 @@ class Condition(ctypes.Structure):
     )
 
 
-def parse_conditions(program: Program, text: str) -> list[Condition]:
+def parse_conditions(program: Program, text: str) -> list[TraceCondition]:
     """Conditions separated by commas, all of which a packet has to meet; a field is one that the parser extracts.
 
     Values: numbers, IPv4, IPv6 and MAC addresses, each with a prefix length if wanted. Raises ConditionError.
@@ -46,18 +46,18 @@ def parse_conditions(program: Program, text: str) -> list[Condition]:
     return found
 
 
-def _conditions(program: Program, text: str) -> Iterator[Condition]:
+def _conditions(program: Program, text: str) -> Iterator[TraceCondition]:
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, equals, wanted = (piece.strip() for piece in part.partition("="))
         if not equals or not wanted:
             raise ConditionError(f"{part}: write FIELD=VALUE, for example ipv4.source=10.1.0.1 or port=1")
         if name in _PORT_NAMES:
             value, _ = _value(part, wanted, 32)
-            yield Condition(header=_PORT, low=value)
+            yield TraceCondition(header=_PORT, low=value)
             continue
         number, offset, width = _field(program, name)
         value, mask = _value(part, wanted, width)
-        yield Condition(number, offset, width, 0, *_words(value & mask), *_words(mask))
+        yield TraceCondition(number, offset, width, 0, *_words(value & mask), *_words(mask))
 
 
 def _words(number: int) -> tuple[int, int]:

@@ -24,7 +24,7 @@ from p4switch.bmv2json.program import (
     Transition,
 )
 from p4switch.codegen.layout import packet_headers
-from p4switch.codegen.tracing import Kind, Numbers, condition_fields
+from p4switch.codegen.tracing import Numbers, RecordKind, condition_fields
 from p4switch.engine.entries import Entry
 from p4switch.engine.keys import KeyLayout
 from p4switch.trace.events import (
@@ -44,6 +44,8 @@ from p4switch.trace.events import (
     Ingress,
     Jump,
     Lookup,
+    NamedValue,
+    NamedValues,
     Output,
     PacketTrace,
     Parse,
@@ -51,8 +53,6 @@ from p4switch.trace.events import (
     Request,
     Select,
     State,
-    Value,
-    Values,
     VerifyChecksum,
 )
 from p4switch.trace.notation import entry_text, expression_text, number_text
@@ -88,7 +88,7 @@ class Decoder:
         port, time = 0, 0
         reading: _Packet | None = None
         for kind, number, words in _records(data):
-            if kind is Kind.PACKET:
+            if kind is RecordKind.PACKET:
                 if reading is not None:
                     yield PacketTrace(port, time, reading.packet, reading.events)
                 reading, port, time = _Packet(self), number, words[0]
@@ -97,12 +97,12 @@ class Decoder:
         if reading is not None:
             yield PacketTrace(port, time, reading.packet, reading.events)
 
-    def value(self, name: str, width: int, number: int, field: Field | None = None) -> Value:
+    def value(self, name: str, width: int, number: int, field: Field | None = None) -> NamedValue:
         """A number that was recorded in whole words, cut to its width."""
         number &= (1 << width) - 1
         if field is not None and field.header and self.program.field_type(field).signed:
             number -= (number >> (width - 1)) << width
-        return Value(name, number, number_text(self.program, field, width, number))
+        return NamedValue(name, number, number_text(self.program, field, width, number))
 
 
 class _Packet:
@@ -161,7 +161,7 @@ class _Packet:
         header = self.of.headers[number]
         self.events.append(Deparse(header.name, self._header(header, _bytes(words))))
 
-    def _header(self, header: Header, data: bytes) -> Values:
+    def _header(self, header: Header, data: bytes) -> NamedValues:
         whole, bits = int.from_bytes(data, "big"), 8 * len(data)
         varying = bits - 8 * header.type.fixed_bytes
         values = []
@@ -267,7 +267,7 @@ class _Packet:
         name = expression_text(target)
         field = target if isinstance(target, Field) else None
         width = self._kind(target)
-        ((value,)) = self._values([(name, width, field)], words) or (Value(name, 0, ""),)
+        ((value,)) = self._values([(name, width, field)], words) or (NamedValue(name, 0, ""),)
         if field is not None and field.name == "egress_spec":
             self._to_drop = "egress_spec is the drop port", source
         self.events.append(Assign(name, value, source))
@@ -343,7 +343,7 @@ class _Packet:
             kind = self.program.field_type(target)
         return kind.width
 
-    def _values(self, wanted: Sequence[tuple[str, int, Field | None]], words: tuple[int, ...]) -> Values:
+    def _values(self, wanted: Sequence[tuple[str, int, Field | None]], words: tuple[int, ...]) -> NamedValues:
         numbers = _numbers(words, [width for _, width, _ in wanted])
         return tuple(
             self.of.value(name, width, number, field)
@@ -351,11 +351,11 @@ class _Packet:
         )
 
 
-def _records(data: bytes) -> Iterator[tuple[Kind, int, tuple[int, ...]]]:
+def _records(data: bytes) -> Iterator[tuple[RecordKind, int, tuple[int, ...]]]:
     at = 0
     while at < len(data):
         kind, count, number = struct.unpack_from("=HHI", data, at)
-        yield Kind(kind), number, struct.unpack_from(f"={count}Q", data, at + 8)
+        yield RecordKind(kind), number, struct.unpack_from(f"={count}Q", data, at + 8)
         at += 8 + 8 * count
 
 
@@ -394,7 +394,7 @@ def _may_meet(transition: Transition, key: list[int]) -> bool:
     )
 
 
-def _case_text(transition: Transition, key: Values) -> str:
+def _case_text(transition: Transition, key: NamedValues) -> str:
     if transition.value_set is not None:
         return f"value set {transition.value_set}"
     if transition.values is None or transition.masks is None:

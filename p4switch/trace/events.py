@@ -10,7 +10,7 @@ from p4switch.bmv2json.program import Source
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class NamedValue:
     """A number with the name of what held it, and as people write it (10.1.0.1, 0x0800)."""
 
     name: str
@@ -18,7 +18,7 @@ class Value:
     text: str
 
 
-Values = tuple[Value, ...]
+NamedValues = tuple[NamedValue, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +38,14 @@ class Extract:
     """The parser takes a header from the packet."""
 
     header: str
-    fields: Values
+    fields: NamedValues
 
 
 @dataclass(frozen=True, slots=True)
 class Select:
     """The parser chooses the next state: the key, and the case of the select that it met."""
 
-    key: Values
+    key: NamedValues
     case: str
     next: str
 
@@ -87,7 +87,7 @@ class Condition:
 
     text: str
     outcome: bool
-    values: Values
+    values: NamedValues
     source: Source | None
 
 
@@ -105,7 +105,7 @@ class Lookup:
     """A table is applied. `entry` is None on a miss, and if the entry has been removed since."""
 
     table: str
-    key: Values
+    key: NamedValues
     hit: bool
     entry: HitEntry | None
     source: Source | None
@@ -116,7 +116,7 @@ class ActionRun:
     """An action begins; arguments by name. `implied`: made by the compiler from statements outside of actions."""
 
     name: str
-    arguments: Values
+    arguments: NamedValues
     implied: bool
 
 
@@ -125,7 +125,7 @@ class Assign:
     """A field has been given a value."""
 
     target: str
-    value: Value
+    value: NamedValue
     source: Source | None
 
 
@@ -140,7 +140,7 @@ class Access:
     name: str
     index: int
     in_range: bool
-    value: Value | None
+    value: NamedValue | None
     source: Source | None
 
 
@@ -198,7 +198,7 @@ class Deparse:
     """A header of a packet that leaves."""
 
     header: str
-    fields: Values
+    fields: NamedValues
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +259,7 @@ def _plain(part: Any) -> Any:
     match part:
         case bytes():
             return part.hex()
-        case Value():
+        case NamedValue():
             return part.number
         case tuple():
             return {value.name: value.number for value in part}

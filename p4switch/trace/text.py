@@ -23,6 +23,8 @@ from p4switch.trace.events import (
     Ingress,
     Jump,
     Lookup,
+    NamedValue,
+    NamedValues,
     Output,
     PacketTrace,
     Parse,
@@ -30,8 +32,6 @@ from p4switch.trace.events import (
     Request,
     Select,
     State,
-    Value,
-    Values,
     VerifyChecksum,
 )
 
@@ -167,7 +167,7 @@ def _reached(event: Access | Assign) -> str:
     return f" = {event.value.text}" if event.value is not None else ""
 
 
-def _values_text(values: Values) -> str:
+def _values_text(values: NamedValues) -> str:
     """Names and values; of fields that are numbered one behind the other, a series."""
     parts: list[str] = []
     at = 0
@@ -183,7 +183,7 @@ def _values_text(values: Values) -> str:
     return ", ".join(parts)
 
 
-def _list_text(values: Sequence[Value]) -> str:
+def _list_text(values: Sequence[NamedValue]) -> str:
     texts = [value.text for value in values]
     if len(set(texts)) == 1:
         return f"{texts[0]} ({len(texts)} times)"

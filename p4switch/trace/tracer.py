@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Collection, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Collection, Iterator
 from ctypes import POINTER, c_bool, c_uint32, c_uint64, c_void_p
 from functools import cache
 
@@ -12,7 +11,8 @@ from p4switch.bmv2json.program import Program
 from p4switch.engine.entries import Entry
 from p4switch.engine.library import runtime
 from p4switch.engine.match_table import MatchTable
-from p4switch.trace.conditions import Condition
+from p4switch.engine.switch import SwitchLock
+from p4switch.trace.conditions import TraceCondition
 from p4switch.trace.decode import Decoder
 from p4switch.trace.events import PacketTrace
 
@@ -24,7 +24,7 @@ class TraceError(Exception):
 class Tracer:
     """The trace of a switch whose state begins at `base`, until it is closed.
 
-    `locked` holds the switch's lock; `ports` are those that are open, None if there are none at all.
+    `lock` is the switch's; `ports` are those that are open, None if there are none at all.
     Raises TraceError: somebody else is tracing it.
     """
 
@@ -35,26 +35,26 @@ class Tracer:
         library: ctypes.CDLL,
         tables: dict[str, MatchTable],
         ports: Collection[int] | None,
-        conditions: list[Condition],
-        locked: Callable[[], AbstractContextManager[None]],
+        conditions: list[TraceCondition],
+        lock: SwitchLock,
     ) -> None:
         self._base = base
-        self._locked = locked
+        self._lock = lock
         self._library = library  # keeps it loaded
         self._tables = tables
         self._decoder = Decoder(program, self._entry, ports)
         self._entries: dict[str, dict[int, Entry]] = {}
         self.lost = 0
         traced = ctypes.addressof(c_void_p.in_dll(library, "program_traced"))
-        wanted = (Condition * max(1, len(conditions)))(*conditions)
-        with locked():
+        wanted = (TraceCondition * max(1, len(conditions)))(*conditions)
+        with lock:
             if not _runtime().switch_trace(base, traced, len(conditions), wanted):
                 raise TraceError("this switch is being traced already")
 
     def packets(self) -> Iterator[PacketTrace]:
         """The packets since the last call; `lost` counts those that there has been no room for."""
         place, lost = c_void_p(), c_uint64()
-        with self._locked():
+        with self._lock:
             used = _runtime().switch_traced(self._base, ctypes.byref(place), ctypes.byref(lost))
             records = ctypes.string_at(place, used) if used else b""
         self.lost += lost.value
@@ -63,14 +63,13 @@ class Tracer:
 
     def close(self) -> None:
         """The ordinary program runs again."""
-        with self._locked():
+        with self._lock:
             _runtime().switch_untrace(self._base)
 
     def _entry(self, table: str, index: int) -> Entry | None:
         """The entry in that place now, if there is one."""
         if table not in self._entries:
-            with self._locked():
-                self._entries[table] = self._tables[table].places()
+            self._entries[table] = self._tables[table].places()
         return self._entries[table].get(index)
 
 
@@ -78,7 +77,7 @@ class Tracer:
 def _runtime() -> ctypes.CDLL:
     library = runtime()
     library.switch_trace.restype = c_bool
-    library.switch_trace.argtypes = [c_void_p, c_void_p, c_uint32, POINTER(Condition)]
+    library.switch_trace.argtypes = [c_void_p, c_void_p, c_uint32, POINTER(TraceCondition)]
     library.switch_traced.restype = c_uint64
     library.switch_traced.argtypes = [c_void_p, POINTER(c_void_p), POINTER(c_uint64)]
     library.switch_untrace.restype = None

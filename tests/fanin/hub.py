@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 FANIN = ROOT / "p4src" / "fanin.p4"
 
-TABLES = ROOT / "tests" / "p4switch" / "engine" / "programs" / "tables.p4"
+TABLES = ROOT / "tests" / "p4switch" / "programs" / "tables.p4"
 
 HUB = """
 #include <core.p4>

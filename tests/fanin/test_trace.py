@@ -147,17 +147,17 @@ def test_matches_and_arguments_in_any_notation():
         ),
     ]
     fill(switch, Entries(entries, {9: [(1, 2)]}))
-    [lpm] = switch.table_entries("ingress.lpm_table")
+    [lpm] = switch.table("ingress.lpm_table").entries()
     assert lpm.key.match == (Exact(3), Lpm(half, 1))
     assert lpm.action == ActionCall("ingress.answer_lpm", (17,))
-    [ternary] = switch.table_entries("ingress.ternary_table")
+    [ternary] = switch.table("ingress.ternary_table").entries()
     assert (ternary.key.match, ternary.key.priority) == ((Ternary(1, 1), Ternary(0, 0), Exact(5)), 4)
-    assert switch.multicast_groups()[9][0].instance == 2
+    assert switch.multicast.all()[9][0].instance == 2
     ranged = TableEntry(
         "ingress.range_table", {"hdr.probe.b": (1, 2), "hdr.probe.d": 0}, "ingress.answer_range", {"n": 1}, 1
     )
     fill(switch, Entries([ranged]))
-    assert switch.table_entries("ingress.range_table")[0].key.match[0] == Range(1, 2)
+    assert switch.table("ingress.range_table").entries()[0].key.match[0] == Range(1, 2)
 
 
 @pytest.mark.parametrize(
@@ -197,9 +197,9 @@ def test_tracing_changes_nothing_of_the_aggregation_program(compiled):
             [found] = tracer.packets()
             assert as_text(found, verbose=True).splitlines()[-1].startswith("  => ")
     for name in plain.program.registers:
-        assert watched.register_read(name) == plain.register_read(name)
+        assert watched.register(name).read() == plain.register(name).read()
     for counter in plain.program.counters.values():
-        assert watched.counter_read_all(counter.name) == plain.counter_read_all(counter.name)
+        assert watched.counter(counter.name).read_all() == plain.counter(counter.name).read_all()
 
 
 def test_256_values_are_told_in_four_lines(compiled):

@@ -119,13 +119,13 @@ class SwitchUnderTest:
     def insert(self, table: str, keys: Sequence[int], action: str, *args: int) -> None:
         """An entry of exact keys."""
         key = EntryKey(tuple(Exact(value) for value in keys))
-        self.engine.table_insert(table, Entry(key, ActionCall(f"{table.rpartition('.')[0]}.{action}", args)))
+        self.engine.table(table).insert(Entry(key, ActionCall(f"{table.rpartition('.')[0]}.{action}", args)))
 
     def route(self, prefix: str, length: int, action: str, *args: int) -> None:
         """A route of ingress.forwarding.ipv4_lpm."""
         key = EntryKey((Lpm(ipv4(prefix), length),))
         call = ActionCall(f"ingress.forwarding.{action}", args)
-        self.engine.table_insert(ROUTES, Entry(key, call))
+        self.engine.table(ROUTES).insert(Entry(key, call))
 
     def join(
         self, children: int, *, root: bool = True, lease: int = 1, chunks: range = range(2**32)
@@ -150,10 +150,10 @@ class SwitchUnderTest:
                 *(*claim, GROUP),
             )
             self._receiver(lease, 0, PARENT_MAC, PARENT_IP)
-        if not self.engine.table_entries(ROUTES):
+        if not self.engine.table(ROUTES).entries():
             self.route(SWITCH_IP, 32, "own_address")
-        if GROUP not in self.engine.multicast_groups():
-            self.engine.multicast_insert(
+        if GROUP not in self.engine.multicast.all():
+            self.engine.multicast.insert(
                 GROUP, tuple(Replica(child.port, child.number) for child in self.children)
             )
         return self.children
@@ -170,15 +170,15 @@ class SwitchUnderTest:
         """What happens to a switch that starts again and has its tables installed, but not its memory."""
         for name in self.engine.program.registers:
             for cell in range(2 * BASE, 2 * (BASE + SLOTS)):
-                self.engine.register_write(name, cell, 0)
+                self.engine.register(name).write(cell, 0)
 
     def leave(self, lease: int) -> None:
         """Withdraw every member of a lease."""
         for table, place in (("ingress.aggregation.admission", -1), ("egress.receivers", 0)):
-            for entry in self.engine.table_entries(table):
+            for entry in self.engine.table(table).entries():
                 if entry.key.match[place] == Exact(lease):
-                    self.engine.table_delete(table, entry.key)
-        self.engine.multicast_delete(GROUP)
+                    self.engine.table(table).delete(entry.key)
+        self.engine.multicast.delete(GROUP)
 
     def send(self, child: Child, message: Message | bytes) -> list[tuple[int, Message]]:
         """A child's update through the switch: (port, message) of each packet that leaves."""
@@ -206,7 +206,7 @@ class SwitchUnderTest:
     def _counts(self, counter: str, prefix: str) -> dict[str, int]:
         text = (Path(__file__).parents[2] / "p4src" / "reasons.p4").read_text()
         names = {int(value): name for name, value in re.findall(rf"{prefix}_(\w+) = (\d+);", text)}
-        values = self.engine.counter_read_all(counter)
+        values = self.engine.counter(counter).read_all()
         return {names[index]: value.packets for index, value in enumerate(values) if value.packets}
 
 

@@ -95,7 +95,7 @@ def test_ports_count_packets_and_bytes(router: SwitchUnderTest) -> None:
     sent = bytes(packet() / UDP() / bytes(100))
     for _ in range(3):
         router.engine.process(1, sent)
-    received = router.engine.counter_read("ingress.port_in", 1)
-    passed_on = router.engine.counter_read("egress.port_out", 2)
+    received = router.engine.counter("ingress.port_in").read(1)
+    passed_on = router.engine.counter("egress.port_out").read(2)
     assert (received.packets, received.bytes) == (3, 3 * len(sent))
     assert (passed_on.packets, passed_on.bytes) == (3, 3 * len(sent))

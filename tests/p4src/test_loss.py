@@ -42,7 +42,7 @@ def test_the_asked_share_is_lost(switch: SwitchUnderTest, percent: int) -> None:
     lost = sum(not switch.engine.process(5, frame) for _ in range(packets))
     expected = packets * percent / 100
     assert abs(lost - expected) < 4 * (expected * (1 - percent / 100)) ** 0.5  # four standard deviations
-    assert switch.engine.counter_read("egress.loss_out.lost", 1).packets == lost
+    assert switch.engine.counter("egress.loss_out.lost").read(1).packets == lost
 
 
 def test_copies_of_one_result_are_lost_independently(switch: SwitchUnderTest) -> None:
@@ -71,4 +71,4 @@ def test_what_is_lost_on_the_way_in_is_not_processed(switch: SwitchUnderTest) ->
     assert switch.send(one, Message(block(1))) == []
     assert switch.drops() == {"LOST": 1}
     assert switch.events() == {}
-    assert switch.engine.counter_read("ingress.loss_in.lost", one.port).packets == 1
+    assert switch.engine.counter("ingress.loss_in.lost").read(one.port).packets == 1

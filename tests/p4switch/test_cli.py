@@ -189,7 +189,7 @@ def test_a_switch_that_is_killed_leaves_nothing_behind(tmp_path, when):
     programs = []
     for name in ("forwarder", "router"):
         programs.append(tmp_path / f"{name}.json")
-        compiled = compile_file(Path(__file__).with_name("engine") / f"programs/{name}.p4")
+        compiled = compile_file(Path(__file__).with_name("programs") / f"{name}.p4")
         programs[-1].write_text(compiled.json_text())
         programs[-1].with_suffix(".p4info.txtpb").write_text(compiled.p4info_text())
     (tmp_path / "session").mkdir()

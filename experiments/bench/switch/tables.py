@@ -145,7 +145,7 @@ def _distinct(draw: np.random.Generator, count: int, bits: int) -> Numbers:
 def switch(routes: Routes) -> Engine:
     """A switch with those routes."""
     engine = Engine.load(routes.program.json_text().encode())
-    with engine.transaction():
+    with engine.lock:
         for entry in routes.entries():
-            engine.table_insert(TABLE, entry)
+            engine.table(TABLE).insert(entry)
     return engine

@@ -27,10 +27,10 @@ from p4switch.bmv2json.program import (
     Action,
     ActionParameter,
     Argument,
+    ExpressionList,
     Named,
     Primitive,
     ProgramError,
-    Values,
 )
 from p4switch.bmv2json.reader.headers import Headers
 from p4switch.bmv2json.reader.values import (
@@ -168,7 +168,7 @@ class Expressions:
                 arguments.append(Named(parameter["type"], text(parameter, "value")))
             elif parameter["type"] == "parameters_vector":
                 items = tuple(self.expression(v, where) for v in parameter["value"] or ())
-                arguments.append(Values(items))
+                arguments.append(ExpressionList(items))
             else:
                 arguments.append(self.expression(parameter, where))
         check_call(text(item, "op"), tuple(arguments), where)

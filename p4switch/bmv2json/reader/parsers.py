@@ -5,7 +5,7 @@ from __future__ import annotations
 from p4switch.bmv2json.expressions import Constant, Expression, Field, LastField, Lookahead, Unary
 from p4switch.bmv2json.program import (
     Advance,
-    Extract,
+    ExtractHeader,
     ExtractNext,
     Parser,
     ParserCall,
@@ -90,7 +90,7 @@ class ParserReader:
                 target = parameters[0]
                 length = self.expressions.expression(parameters[1], where) if op == "extract_VL" else None
                 if target["type"] == "regular":
-                    return Extract(self.names.header(target["value"]), length)
+                    return ExtractHeader(self.names.header(target["value"]), length)
                 if target["type"] == "stack":
                     return ExtractNext(self.names.stack(target["value"]), 0, length)
                 if target["type"] == "union_stack":

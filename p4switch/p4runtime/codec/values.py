@@ -6,7 +6,10 @@ long as the number fits the P4 type; what it reads is always the shortest form.
 
 from __future__ import annotations
 
-from p4switch.p4runtime.errors import invalid
+import grpc
+
+from p4switch.p4runtime.errors import P4RuntimeError, invalid
+from p4switch.p4runtime.proto import p4r
 
 
 def encode_value(value: int) -> bytes:
@@ -34,6 +37,20 @@ def decode_signed(data: bytes, width: int, what: str) -> int:
     if not data or not -(1 << width - 1) <= value < 1 << width - 1:
         raise _misfit(data, f"int<{width}>", what)
     return value
+
+
+def decode_indices(
+    message: p4r.CounterEntry | p4r.RegisterEntry | p4r.MeterEntry, size: int, name: str
+) -> range:
+    """The cells that a message means: one, or all `size` where no index is given; INVALID_ARGUMENT, OUT_OF_RANGE."""
+    if not message.HasField("index"):
+        return range(size)
+    index = message.index.index
+    if index < 0:
+        raise invalid(f"{name}: the index {index} is negative")
+    if index >= size:
+        raise P4RuntimeError(grpc.StatusCode.OUT_OF_RANGE, f"{name} has {size} cells, no index {index}")
+    return range(index, index + 1)
 
 
 def _misfit(data: bytes, p4_type: str, what: str) -> Exception:

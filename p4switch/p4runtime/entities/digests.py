@@ -13,15 +13,16 @@ import grpc
 
 from p4switch.engine.entries import Digest
 from p4switch.p4runtime.codec.data import DataType, data_type
-from p4switch.p4runtime.codec.translation import Translations
+from p4switch.p4runtime.entities.kind import DynamicKind
 from p4switch.p4runtime.errors import P4RuntimeError, invalid, not_found, unimplemented
-from p4switch.p4runtime.proto import p4i, p4r
+from p4switch.p4runtime.objects import PipelineObjects
+from p4switch.p4runtime.proto import p4r
 
 _LONGEST_LIST = 1000
 
 
 @dataclass(slots=True)
-class _Digest:
+class _DigestList:
     """One digest: its values' type, its config if it is enabled, what waits to be sent, what is not acknowledged."""
 
     id: int
@@ -33,25 +34,31 @@ class _Digest:
     sent: dict[int, tuple[int, frozenset[tuple[int, ...]]]] = field(default_factory=dict)
 
 
-class Digests:
+class Digests(DynamicKind[p4r.DigestEntry]):
     """All digests of a pipeline. Thread-safe: the data plane's digests come on another thread than requests."""
 
-    def __init__(self, p4info: p4i.P4Info, names: Iterable[str], translations: Translations) -> None:
-        """`names`: of the program's digests, in its order; P4Info may call one of an unnamed type otherwise."""
+    field = "digest_entry"
+
+    def __init__(self, objects: PipelineObjects) -> None:
         self._lock = threading.Lock()
-        self._digests: dict[int, _Digest] = {}
-        self._by_name: dict[str, _Digest] = {}
-        programmed = list(names)
+        self._digests: dict[int, _DigestList] = {}
+        self._by_name: dict[str, _DigestList] = {}
+        p4info = objects.p4info
+        programmed = [digest.name for digest in objects.engine.program.digests.values()]
         given = [digest.preamble.name for digest in p4info.digests]
-        others = [name for name in programmed if name not in given]
+        others = [name for name in programmed if name not in given]  # P4Info calls unnamed types otherwise
         for info in p4info.digests:
             name = info.preamble.name if info.preamble.name in programmed else next(iter(others), "")
             if name in others:
                 others.remove(name)
             what = f"digest {info.preamble.name}"
-            values = data_type(info.type_spec, p4info.type_info, translations, what)
-            digest = _Digest(info.preamble.id, values)
+            values = data_type(info.type_spec, p4info.type_info, objects.translations, what)
+            digest = _DigestList(info.preamble.id, values)
             self._digests[digest.id] = self._by_name[name] = digest
+
+    def p4_id(self, message: p4r.DigestEntry) -> int:
+        """The digest's."""
+        return message.digest_id
 
     # Requests
 
@@ -86,6 +93,11 @@ class Digests:
             else:
                 chosen = [d for d in self._digests.values() if d.config is not None]
             yield from [p4r.DigestEntry(digest_id=d.id, config=d.config) for d in chosen]
+
+    def export(self) -> Iterator[tuple[p4r.Update.Type.ValueType, p4r.DigestEntry]]:
+        """Those that are enabled."""
+        for message in self.read(p4r.DigestEntry()):
+            yield p4r.Update.INSERT, message
 
     def acknowledge(self, message: p4r.DigestListAck) -> None:
         """Forgets a list that the controller has: its digests may be sent again. Unknown lists are skipped."""
@@ -130,7 +142,7 @@ class Digests:
                 default=None,
             )
 
-    def _flush(self, digest: _Digest, now: int, epoch: int) -> p4r.DigestList:
+    def _flush(self, digest: _DigestList, now: int, epoch: int) -> p4r.DigestList:
         digest.lists += 1
         message = p4r.DigestList(digest_id=digest.id, list_id=digest.lists, timestamp=epoch)
         for values in digest.waiting:
@@ -142,23 +154,23 @@ class Digests:
         digest.waiting.clear()
         return message
 
-    def _expire(self, digest: _Digest, now: int) -> None:
+    def _expire(self, digest: _DigestList, now: int) -> None:
         assert digest.config is not None
         timeout = digest.config.ack_timeout_ns
         digest.sent = {n: (at, values) for n, (at, values) in digest.sent.items() if now - at < timeout}
 
-    def _find(self, message: p4r.DigestEntry | p4r.DigestListAck) -> _Digest:
+    def _find(self, message: p4r.DigestEntry | p4r.DigestListAck) -> _DigestList:
         if message.digest_id not in self._digests:
             raise invalid(f"the pipeline has no digest with the id {message.digest_id:#x}")
         return self._digests[message.digest_id]
 
-    def _enabled(self, message: p4r.DigestEntry) -> _Digest:
+    def _enabled(self, message: p4r.DigestEntry) -> _DigestList:
         digest = self._find(message)
         if digest.config is None:
             raise not_found(f"digest {digest.id:#x} is not enabled: INSERT it")
         return digest
 
-    def _configure(self, digest: _Digest, message: p4r.DigestEntry) -> None:
+    def _configure(self, digest: _DigestList, message: p4r.DigestEntry) -> None:
         config = message.config
         if config.max_timeout_ns < 0 or config.max_list_size < 0 or config.ack_timeout_ns < 0:
             raise invalid(f"digest {digest.id:#x}: neither timeouts nor the list's size can be negative")

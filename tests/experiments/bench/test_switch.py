@@ -69,7 +69,7 @@ def test_a_goal_is_a_ratio() -> None:
 def test_packets_hit_the_entries(routes: Routes) -> None:
     """Every frame is a right IPv4 packet that an entry forwards, through one port or the other."""
     engine = switch(routes)
-    assert len(engine.table_entries(TABLE)) == routes.count
+    assert len(engine.table(TABLE).entries()) == routes.count
     sent = routes.traffic(["w1", "w2"]).frames[:, :200]
     left = [engine.process(1, frame[frames.VIRTIO :].tobytes()) for frame in sent.reshape(-1, sent.shape[-1])]
     assert all(len(out) == 1 for out in left)

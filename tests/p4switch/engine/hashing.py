@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from p4switch.engine.engine import Engine
-from tests.p4switch.engine.documents import document, field, number
+from tests.p4switch.documents import document, field, number
 
 
 def hashing(algorithm: str, size: int) -> Engine:

@@ -64,7 +64,8 @@ def match_for(kind: str, width: int, r: random.Random) -> Match:
 def fill(engine: Engine, r: random.Random) -> None:
     """Entries, groups and sessions; some are changed and removed again."""
     for profile in engine.program.profiles:
-        with engine.profile(profile) as state, contextlib.suppress(TableError):
+        state = engine.profile(profile)
+        with contextlib.suppress(TableError):
             for number in range(1, 6):
                 with contextlib.suppress(TableError):
                     state.insert_member(number, ActionCall("Receive.forward", (number,)))
@@ -78,14 +79,14 @@ def fill(engine: Engine, r: random.Random) -> None:
             ordered = any(key.kind in ("ternary", "range", "optional") for key in table.keys)
             entry = Entry(EntryKey(matches, r.randint(1, 9) if ordered else 0), chosen)
             with contextlib.suppress(TableError):
-                engine.table_insert(table.name, entry)
+                engine.table(table.name).insert(entry)
             if r.random() < 0.3:
                 with contextlib.suppress(TableError):
-                    engine.table_delete(table.name, entry.key)
+                    engine.table(table.name).delete(entry.key)
     for number in range(1, 8):
         replicas = tuple(Replica(r.randrange(512), r.randrange(9)) for _ in range(r.randrange(4)))
-        engine.multicast_insert(number, replicas)
-        engine.session_insert(number, replicas)
+        engine.multicast.insert(number, replicas)
+        engine.sessions.insert(number, replicas)
 
 
 def bombard(engine: Engine, seeds: list[bytes], r: random.Random, packets: int = PACKETS) -> None:
@@ -133,13 +134,13 @@ def bombard_ports(engine: Engine, seeds: list[bytes], r: random.Random, frames: 
     pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in numbers]
     inner = (ctypes.c_int32 * len(pairs))(*(there.fileno() for _, there in pairs))
     forwarder = runtime().forwarder_open(
-        engine._base, len(pairs), (ctypes.c_uint32 * len(pairs))(*numbers), inner, -1, True
+        engine.base, len(pairs), (ctypes.c_uint32 * len(pairs))(*numbers), inner, -1, True
     )
     link = LinkProperties(
         1e9, 1e-6, queue_bytes=10**6, ecn_bytes=0, duplication=0.1, reordering=0.1, displacement=1e-6
     )
     for number, ingress in ((1, False), (2, True)):
-        with engine._locked():
+        with engine.lock:
             runtime().forwarder_set_link(forwarder, number, ingress, ctypes.byref(link.for_runtime()))
     running = threading.Thread(target=runtime().forwarder_run, args=(forwarder,))
     running.start()

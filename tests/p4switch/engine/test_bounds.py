@@ -18,7 +18,7 @@ from p4switch.codegen import translate
 from p4switch.engine.engine import LONGEST_PACKET, Engine
 from p4switch.engine.entries import ActionCall, Entry, EntryKey, Exact, Replica, TableError, TableErrorCode
 from p4switch.engine.library import Drops
-from tests.p4switch.engine.documents import (
+from tests.p4switch.documents import (
     assign,
     call,
     changed,
@@ -79,7 +79,7 @@ def test_clones_of_a_packet_that_grows_end_with_it(clone: str) -> None:
     again = call("recirculate", number(1))
     program = growing(again, request) if "ingress" in clone else in_egress(growing(again), request)
     engine = Engine.load(program)
-    engine.session_insert(5, (Replica(7, 1), Replica(8, 2)))
+    engine.sessions.insert(5, (Replica(7, 1), Replica(8, 2)))
     copies = engine.process(1, bytes(60))
     assert all(len(packet) <= LONGEST_PACKET for _, packet in copies)
     assert engine.drops() != Drops()
@@ -97,7 +97,7 @@ def test_replicas_count_as_passes() -> None:
     program = document({"h": [["a", 8, False]]}, [multicast], field_lists=FIELD_LISTS)
     config = in_egress(program, call("recirculate", number(1)))
     engine = Engine.load(config)
-    engine.multicast_insert(1, tuple(Replica(n, n) for n in range(100)))
+    engine.multicast.insert(1, tuple(Replica(n, n) for n in range(100)))
     assert engine.process(1, b"x") == []
     assert 0 < engine.drops().too_often < 10_000
 
@@ -109,7 +109,7 @@ def test_what_waits_for_its_next_pass_has_a_bound_of_memory() -> None:
     )
     clone = call("clone_egress_pkt_to_egress", number(5), number(1))
     engine = Engine.load(in_egress(growing(), once, clone))
-    engine.session_insert(5, tuple(Replica(n % 512, n) for n in range(1000)))
+    engine.sessions.insert(5, tuple(Replica(n % 512, n) for n in range(1000)))
     few = len(engine.process(1, bytes(LONGEST_PACKET - 1000)))
     assert 100 < few < 1001
     assert engine.drops() == Drops(no_room=1001 - few)
@@ -119,7 +119,7 @@ def test_what_waits_for_its_next_pass_has_a_bound_of_memory() -> None:
 @pytest.mark.parametrize("sessions", [False, True])
 def test_a_group_has_at_most_4096_replicas(sessions: bool) -> None:
     engine = Engine.load(growing())
-    insert = engine.session_insert if sessions else engine.multicast_insert
+    insert = (engine.sessions if sessions else engine.multicast).insert
     insert(1, (Replica(1, 1),) * 4096)
     with pytest.raises(TableError, match="4097 replicas: a group has at most 4096") as caught:
         insert(2, (Replica(1, 1),) * 4097)
@@ -278,7 +278,7 @@ def test_a_key_of_no_bits_is_equal_to_itself(others: list[str]) -> None:
     engine = Engine.load(changed(config, change))
     packet = bytes(25)
     assert engine.process(1, packet) == [(1, packet)]
-    engine.table_insert("call", Entry(EntryKey((Exact(0),) * len(names)), ActionCall("act")))
+    engine.table("call").insert(Entry(EntryKey((Exact(0),) * len(names)), ActionCall("act")))
     assert engine.process(1, packet) == [(1, b"\x09" + packet[1:])]
 
 

@@ -21,7 +21,7 @@ from p4switch.engine.entries import (
     Exact,
     TableError,
 )
-from tests.p4switch.engine.documents import assign, document, field, number
+from tests.p4switch.documents import assign, document, field, number
 from tests.p4switch.engine.hashing import RSS_KEY, hashed, hashing
 
 READ, WRITE, ADD, NARROW, COUNT, CRC16, CRC32, MODULO, CSUM16, XOR16, IDENTITY, RANDOM, TRUNCATE = range(
@@ -48,41 +48,41 @@ def run(
 def test_registers(switch: Engine) -> None:
     run(switch, WRITE, 4, result=0xDEADBEEF)
     assert run(switch, READ, 4)[0] == 0xDEADBEEF
-    assert switch.register_read("ingress.cells") == [0, 0, 0, 0, 0xDEADBEEF, 0, 0, 0, 0, 0]
-    switch.register_write("ingress.cells", 9, 5)
+    assert switch.register("ingress.cells").read() == [0, 0, 0, 0, 0xDEADBEEF, 0, 0, 0, 0, 0]
+    switch.register("ingress.cells").write(9, 5)
     assert run(switch, READ, 9)[0] == 5
-    assert switch.register_read("ingress.cells", 8, 2) == [0, 5]
+    assert switch.register("ingress.cells").read(8, 2) == [0, 5]
 
 
 def test_registers_out_of_range(switch: Engine) -> None:
     """A read leaves its target alone, a write is lost."""
     run(switch, WRITE, 10, result=7)
     assert run(switch, READ, 10, result=77)[0] == 77
-    assert switch.register_read("ingress.cells") == [0] * 10
+    assert switch.register("ingress.cells").read() == [0] * 10
     with pytest.raises(TableError, match=r"index 10 is not in 0\.\.9"):
-        switch.register_write("ingress.cells", 10, 0)
+        switch.register("ingress.cells").write(10, 0)
     with pytest.raises(TableError, match=r"8\.\.11 of 10 cells"):
-        switch.register_read("ingress.cells", 8, 3)
+        switch.register("ingress.cells").read(8, 3)
     with pytest.raises(TableError, match="register nothing does not exist"):
-        switch.register_read("nothing")
+        switch.register("nothing").read()
 
 
 def test_registers_are_as_wide_as_they_say(switch: Engine) -> None:
     run(switch, NARROW, 1, value=0xFFFF)
-    assert switch.register_read("ingress.narrow", 1, 1) == [0x7F]
+    assert switch.register("ingress.narrow").read(1, 1) == [0x7F]
     with pytest.raises(TableError, match="128 does not fit into 7 bits"):
-        switch.register_write("ingress.narrow", 1, 128)
+        switch.register("ingress.narrow").write(1, 128)
 
 
 @settings(max_examples=50)
 @given(terms=st.lists(st.integers(-(2**31), 2**31 - 1), min_size=1, max_size=8))
 def test_saturating_sums(adder: Engine, terms: list[int]) -> None:
-    adder.register_write("ingress.signed_cells", 0, 0)
+    adder.register("ingress.signed_cells").write(0, 0)
     total = 0
     for term in terms:
         total = max(-(2**31), min(2**31 - 1, total + term))
         assert run(adder, ADD, 0, signed=term)[1] == total
-    assert adder.register_read("ingress.signed_cells", 0, 1) == [total & 0xFFFFFFFF]
+    assert adder.register("ingress.signed_cells").read(0, 1) == [total & 0xFFFFFFFF]
 
 
 @pytest.fixture(scope="module")
@@ -93,14 +93,14 @@ def adder(config: Callable[[str], bytes]) -> Engine:
 def test_counters(switch: Engine) -> None:
     for index in (0, 3, 3, 4, 255):
         run(switch, COUNT, index)
-    assert switch.counter_read_all("ingress.counted") == [
+    assert switch.counter("ingress.counted").read_all() == [
         CounterValue(1, 12),
         CounterValue(0, 0),
         CounterValue(0, 0),
         CounterValue(2, 24),
     ]
     with pytest.raises(TableError, match=r"counter ingress\.cells does not exist"):
-        switch.counter_read("ingress.cells", 0)
+        switch.counter("ingress.cells").read(0)
 
 
 @settings(max_examples=50)
@@ -253,12 +253,13 @@ def test_time_is_given(switch: Engine) -> None:
 
 def test_const_entries(switch: Engine) -> None:
     """They are there, can be read, and cannot be changed."""
-    entries = switch.table_entries("ingress.commands")
+    entries = switch.table("ingress.commands").entries()
     assert len(entries) == 17
     assert all(entry.is_const for entry in entries)
     assert entries[0] == Entry(EntryKey((Exact(1),)), ActionCall("ingress.read_register"), is_const=True)
-    for change in (switch.table_insert, switch.table_modify):
+    commands = switch.table("ingress.commands")
+    for change in (commands.insert, commands.modify):
         with pytest.raises(TableError, match="entries are constant"):
-            change("ingress.commands", entries[0])
+            change(entries[0])
     with pytest.raises(TableError, match="entries are constant"):
-        switch.table_delete("ingress.commands", entries[0].key)
+        switch.table("ingress.commands").delete(entries[0].key)

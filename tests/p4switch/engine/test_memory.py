@@ -13,7 +13,7 @@ from p4compiler import compile_file
 from p4switch.engine.engine import Engine
 from p4switch.engine.entries import Replica
 
-HERE = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 BATCHES, COUNT = 100, 10_000
 
 
@@ -42,20 +42,20 @@ def allocated() -> int:
 @pytest.mark.parametrize(
     ("program", "packets"),
     [
-        ("../stf/passes", [bytes([what, 0, 0, 0xAA, 0xBB]) for what in range(9)]),
+        ("stf/passes", [bytes([what, 0, 0, 0xAA, 0xBB]) for what in range(9)]),
         ("programs/entities", [bytes([8, 0, source, 1, 0, 0]) for source in range(16)]),
     ],
 )
 def test_a_million_packets_leave_nothing_allocated(
     program: str, packets: list[bytes], request: pytest.FixtureRequest
 ) -> None:
-    engine = Engine.load(compile_file(HERE / f"{program}.p4").json_text().encode())
+    engine = Engine.load(compile_file(TESTS / f"{program}.p4").json_text().encode())
     event = os.eventfd(0, os.EFD_NONBLOCK)
     request.addfinalizer(lambda: os.close(event))
     engine.keep_digests(event)
     for number in range(1, 8):
-        engine.session_insert(number, (Replica(number, number),))
-        engine.multicast_insert(number, (Replica(number, 1), Replica(number + 1, 2)))
+        engine.sessions.insert(number, (Replica(number, number),))
+        engine.multicast.insert(number, (Replica(number, 1), Replica(number + 1, 2)))
     rows = np.zeros((COUNT, 64), np.uint8)
     rows[:, : len(packets[0])] = [list(packets[n % len(packets)]) for n in range(COUNT)]
     lengths = np.full(COUNT, len(packets[0]), np.uint32)

@@ -38,11 +38,11 @@ def test_a_trace_says_so(switch: Engine) -> None:
 @pytest.mark.parametrize("service_class", [0, 1, 7])
 def test_a_session_gives_its_clones_a_priority(switch: Engine, service_class: int) -> None:
     switch.set_priority_queues(8)
-    switch.session_insert(5, (Replica(4, 0),), Clones(service_class=service_class))
+    switch.sessions.insert(5, (Replica(4, 0),), Clones(service_class=service_class))
     clone, _ = switch.process(1, packet(0xFFFF))
     assert clone == (4, packet(0xFFFF)[:-1] + bytes([service_class]))
 
 
 def test_a_clone_without_a_queue_is_dropped(switch: Engine) -> None:
-    switch.session_insert(5, (Replica(4, 0),), Clones(service_class=1))
+    switch.sessions.insert(5, (Replica(4, 0),), Clones(service_class=1))
     assert [port for port, _ in switch.process(1, packet(0xFFFF))] == [2]

@@ -14,7 +14,7 @@ from scapy.packet import Packet, Raw
 
 from p4switch.engine.engine import Engine
 from p4switch.engine.entries import ActionCall, CounterValue, Entry, EntryKey, Lpm, Replica
-from tests.p4switch.engine.conftest import CPU_PORT
+from tests.p4switch.conftest import CPU_PORT
 
 ROUTER_MAC, NEXT_MAC = "02:00:00:00:00:01", "02:00:00:00:00:02"
 FROM_TEST_NET = 0xC0000200
@@ -34,7 +34,7 @@ def router(engine: Callable[[str], Engine]) -> Engine:
         (0x0A000700, "forward", (mac, 511)),
     ):
         key = EntryKey((Lpm(prefix, 24),))
-        switch.table_insert("ingress.routes", Entry(key, ActionCall(f"ingress.{action}", args)))
+        switch.table("ingress.routes").insert(Entry(key, ActionCall(f"ingress.{action}", args)))
     return switch
 
 
@@ -80,7 +80,7 @@ def test_udp_checksums_with_payload(translator: Engine, payload: bytes, source: 
 def translator(config: Callable[[str], bytes]) -> Engine:
     switch = Engine.load(config("router"))
     call = ActionCall("ingress.translate", (FROM_TEST_NET, 4444, 3))
-    switch.table_insert("ingress.routes", Entry(EntryKey((Lpm(0, 0),)), call))
+    switch.table("ingress.routes").insert(Entry(EntryKey((Lpm(0, 0),)), call))
     return switch
 
 
@@ -90,23 +90,23 @@ def test_a_wrong_checksum_is_found(router: Engine) -> None:
         damaged = bytearray(good)
         damaged[at] ^= 0x10
         assert router.process(1, bytes(damaged)) == []
-    assert router.counter_read("ingress.errors", 2) == CounterValue(4, 4 * len(good))
+    assert router.counter("ingress.errors").read(2) == CounterValue(4, 4 * len(good))
     assert router.process(1, good) != []
 
 
 def test_multicast(router: Engine) -> None:
     """Each copy has its own egress: own replication id, own drop; the original is used up."""
     copies = (Replica(1, 11), Replica(2, 12), Replica(2, 99), Replica(1, 14))
-    router.multicast_insert(5, copies)
+    router.multicast.insert(5, copies)
     packets = sent(router, datagram("10.0.2.1"))
     assert [(port, p[IP].tos) for port, p in packets] == [(1, 11), (2, 12), (1, 14)]
     for _, packet in packets:
         assert packet[IP].ttl == 63
         assert_checksums(packet)
-    router.multicast_modify(5, (Replica(4, 1),))
+    router.multicast.modify(5, (Replica(4, 1),))
     assert [port for port, _ in sent(router, datagram("10.0.2.1"))] == [4]
-    assert router.multicast_groups() == {5: (Replica(4, 1),)}
-    router.multicast_delete(5)
+    assert router.multicast.all() == {5: (Replica(4, 1),)}
+    router.multicast.delete(5)
     assert sent(router, datagram("10.0.2.1")) == []
 
 
@@ -120,19 +120,19 @@ def test_a_replica_does_not_show_in_the_next(
     group = tuple(Replica(port, instance) for port, instance in enumerate(replicas))
     alone = []
     for replica in group:
-        replicating.multicast_modify(5, (replica,))
+        replicating.multicast.modify(5, (replica,))
         alone += replicating.process(1, packet)
-    replicating.multicast_modify(5, group)
+    replicating.multicast.modify(5, group)
     assert replicating.process(1, packet) == alone
 
 
 @pytest.fixture(scope="module")
 def replicating(config: Callable[[str], bytes]) -> Engine:
     switch = Engine.load(config("router"))
-    switch.table_insert(
-        "ingress.routes", Entry(EntryKey((Lpm(0, 0),)), ActionCall("ingress.replicate", (5,)))
+    switch.table("ingress.routes").insert(
+        Entry(EntryKey((Lpm(0, 0),)), ActionCall("ingress.replicate", (5,)))
     )
-    switch.multicast_insert(5, ())
+    switch.multicast.insert(5, ())
     return switch
 
 
@@ -152,11 +152,11 @@ def test_parser_errors(router: Engine) -> None:
     whole = bytes(datagram("10.0.1.9"))
     for length in (0, 13, 14 + 19, 14 + 20 + 7):
         assert router.process(1, whole[:length]) == []
-    assert router.counter_read("ingress.errors", 0).packets == 4
+    assert router.counter("ingress.errors").read(0).packets == 4
     wrong = bytearray(whole)
     wrong[14] = 0x65
     assert router.process(1, bytes(wrong)) == []
-    assert router.counter_read_all("ingress.errors") == [
+    assert router.counter("ingress.errors").read_all() == [
         CounterValue(4, 13 + 33 + 41),
         CounterValue(1, len(whole)),
         CounterValue(0, 0),
@@ -176,12 +176,12 @@ def test_drops(router: Engine) -> None:
     assert router.process(1, bytes(datagram("10.0.1.9", ttl=1))) == []
     assert router.process(1, bytes(datagram("11.0.0.1"))) == []
     assert router.process(1, bytes(datagram("10.0.7.1"))) == []
-    assert router.counter_read("ingress.errors", 3).packets == 1
+    assert router.counter("ingress.errors").read(3).packets == 1
 
 
 def test_counters_can_be_set(router: Engine) -> None:
-    router.counter_write("ingress.errors", 3, CounterValue(5, 6))
-    assert router.counter_read("ingress.errors", 3) == CounterValue(5, 6)
+    router.counter("ingress.errors").write(3, CounterValue(5, 6))
+    assert router.counter("ingress.errors").read(3) == CounterValue(5, 6)
 
 
 def test_packets_of_every_length(router: Engine) -> None:
@@ -196,6 +196,6 @@ def test_packets_of_every_length(router: Engine) -> None:
 def test_two_switches_share_nothing(config: Callable[[str], bytes]) -> None:
     """The same compiled library, loaded twice."""
     one, other = Engine.load(config("router")), Engine.load(config("router"))
-    one.table_set_default("ingress.routes", ActionCall("ingress.forward", (0, 2)))
+    one.table("ingress.routes").set_default(ActionCall("ingress.forward", (0, 2)))
     assert len(one.process(1, bytes(datagram("10.9.9.9")))) == 1
     assert other.process(1, bytes(datagram("10.9.9.9"))) == []

@@ -13,12 +13,13 @@ from p4switch.toolchain import cache_directory
 
 pytestmark = pytest.mark.slow
 
+TESTS = Path(__file__).parents[1]
 SESSION = [sys.executable, str(Path(__file__).with_name("sanitized_session.py")), "1"]
 LINKS = [
     *(sys.executable, "-m", "pytest", "-q", "-x"),
-    *(str(Path(__file__).with_name(name)) for name in ("test_link.py", "test_pace.py")),
+    *(str(TESTS / "runtime" / name) for name in ("test_link.py", "test_pace.py")),
 ]
-BOUNDS = [*LINKS[:5], *(str(path) for path in sorted(Path(__file__).parent.glob("test_bounds*.py")))]
+BOUNDS = [*LINKS[:5], *(str(path) for path in sorted(TESTS.glob("*/test_bounds*.py")))]
 
 
 @pytest.mark.parametrize(

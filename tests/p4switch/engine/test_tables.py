@@ -130,25 +130,26 @@ def steps(draw: st.DrawFn, kind: str) -> list[tuple[str, EntryKey]]:
 @pytest.mark.parametrize("kind", TABLES)
 def test_look_up_equals_search(kind: str, engine: Callable[[str], Engine]) -> None:
     switch = engine("tables")
+    found = switch.table(table(kind))
     probes = st.fixed_dictionaries({name: few(width) for name, width in PROBE.items()})
 
     @settings(max_examples=120)
     @given(steps(kind), st.lists(probes, min_size=1, max_size=20))
     def law(done: list[tuple[str, EntryKey]], asked: list[dict[str, int]]) -> None:
-        for left in switch.table_entries(table(kind)):
-            switch.table_delete(table(kind), left.key)
+        for left in found.entries():
+            found.delete(left.key)
         entries: dict[EntryKey, int] = {}
         for number, (what, key) in enumerate(done, 1):
             if what == "delete":
-                switch.table_delete(table(kind), key)
+                found.delete(key)
                 del entries[key]
             else:
                 made = entry(kind, key, number)
-                (switch.table_modify if what == "modify" else switch.table_insert)(table(kind), made)
+                (found.modify if what == "modify" else found.insert)(made)
                 entries[key] = number
         for probe in asked:
             assert ask(switch, probe)[kind] == search(kind, entries, probe)
-        assert {e.key: e.action.args[0] for e in switch.table_entries(table(kind))} == entries
+        assert {e.key: e.action.args[0] for e in found.entries()} == entries
 
     law()
 
@@ -167,9 +168,9 @@ def test_many_entries(engine: Callable[[str], Engine]) -> None:
     limit = switch.program.tables[table("lpm")].max_size
     entries = dict(chosen.sample(sorted(everything.items(), key=str), limit))
     for key, answer in entries.items():
-        switch.table_insert(table("lpm"), entry("lpm", key, answer))
+        switch.table(table("lpm")).insert(entry("lpm", key, answer))
     for key in chosen.sample(list(entries), limit // 2):
-        switch.table_delete(table("lpm"), key)
+        switch.table(table("lpm")).delete(key)
         del entries[key]
     for _ in range(2000):
         probe = {"a": 0, "b": chosen.getrandbits(16), "c": 0, "d": chosen.getrandbits(4), "e": 0, "f": 0}
@@ -197,17 +198,17 @@ def test_many_masks(kind: str, engine: Callable[[str], Engine]) -> None:
         key = EntryKey(
             tuple(match(name, how) for name, how in TABLES[kind]), chosen.randrange(100) * 1000 + number
         )
-        switch.table_insert(table(kind), entry(kind, key, number))
+        switch.table(table(kind)).insert(entry(kind, key, number))
         entries[key] = number
         if number % 3 == 0:
             gone = chosen.choice(list(entries))
-            switch.table_delete(table(kind), gone)
+            switch.table(table(kind)).delete(gone)
             del entries[gone]
         probe = {name: chosen.randrange(1 << width) for name, width in PROBE.items()} | {"d": 1, "e": 1}
         assert ask(switch, probe)[kind] == search(kind, entries, probe)
     while entries:
         gone = chosen.choice(list(entries))
-        switch.table_delete(table(kind), gone)
+        switch.table(table(kind)).delete(gone)
         del entries[gone]
         assert ask(switch, probe)[kind] == search(kind, entries, probe)
 
@@ -225,14 +226,14 @@ def test_writes_that_are_refused(engine: Callable[[str], Engine]) -> None:
     key = EntryKey((Exact(1), Exact(2), Exact(3)))
     good = entry("exact", key, 7)
     exact = table("exact")
-    refused(TableErrorCode.NOT_FOUND, lambda: switch.table_delete(exact, key))
-    refused(TableErrorCode.NOT_FOUND, lambda: switch.table_modify(exact, good))
-    refused(TableErrorCode.NOT_FOUND, lambda: switch.table_insert("nowhere", good))
-    switch.table_insert(exact, good)
-    refused(TableErrorCode.ALREADY_EXISTS, lambda: switch.table_insert(exact, good))
+    refused(TableErrorCode.NOT_FOUND, lambda: switch.table(exact).delete(key))
+    refused(TableErrorCode.NOT_FOUND, lambda: switch.table(exact).modify(good))
+    refused(TableErrorCode.NOT_FOUND, lambda: switch.table("nowhere").insert(good))
+    switch.table(exact).insert(good)
+    refused(TableErrorCode.ALREADY_EXISTS, lambda: switch.table(exact).insert(good))
 
     def invalid(entry_: Entry, of: str = "exact") -> str:
-        return refused(TableErrorCode.INVALID_ARGUMENT, lambda: switch.table_insert(table(of), entry_))
+        return refused(TableErrorCode.INVALID_ARGUMENT, lambda: switch.table(table(of)).insert(entry_))
 
     assert "3 match fields" in invalid(entry("exact", EntryKey((Exact(1),)), 7))
     assert "hdr.probe.a: 256" in invalid(entry("exact", EntryKey((Exact(256), Exact(2), Exact(3))), 7))
@@ -250,10 +251,10 @@ def test_writes_that_are_refused(engine: Callable[[str], Engine]) -> None:
         entry("range", EntryKey((Range(5, 4), Exact(1), Range(0, 1), Ternary(0, 0)), 1), 1), "range"
     )
     for n in range(99):
-        switch.table_insert(exact, entry("exact", EntryKey((Exact(n), Exact(0), Exact(0))), n))
+        switch.table(exact).insert(entry("exact", EntryKey((Exact(n), Exact(0), Exact(0))), n))
     assert "full: 100" in refused(
         TableErrorCode.RESOURCE_EXHAUSTED,
-        lambda: switch.table_insert(exact, entry("exact", EntryKey((Exact(200), Exact(0), Exact(0))), 1)),
+        lambda: switch.table(exact).insert(entry("exact", EntryKey((Exact(200), Exact(0), Exact(0))), 1)),
     )
 
 
@@ -270,10 +271,10 @@ def test_default_action(engine: Callable[[str], Engine]) -> None:
     switch = engine("tables")
     probe = dict.fromkeys(PROBE, 0)
     exact = table("exact")
-    assert switch.table_default(exact) == ActionCall("ingress.answer_exact", (0,))
-    switch.table_set_default(exact, ActionCall("ingress.answer_exact", (42,)))
+    assert switch.table(exact).default() == ActionCall("ingress.answer_exact", (0,))
+    switch.table(exact).set_default(ActionCall("ingress.answer_exact", (42,)))
     assert ask(switch, probe)["exact"] == 42
-    switch.table_set_default(exact, None)
+    switch.table(exact).set_default(None)
     assert ask(switch, probe)["exact"] == 0
 
 
@@ -281,16 +282,16 @@ def test_direct_counter(engine: Callable[[str], Engine]) -> None:
     """Hits count packets and the bytes of the packet as it arrived; misses count in the default entry."""
     switch = engine("tables")
     key = EntryKey((Exact(1), Exact(2), Exact(3)))
-    switch.table_insert(table("exact"), entry("exact", key, 7))
+    switch.table(table("exact")).insert(entry("exact", key, 7))
     hit = {"a": 1, "b": 0, "c": 2, "d": 0, "e": 3, "f": 0}
     for probe in (hit, hit, {**hit, "a": 2}):
         ask(switch, probe)
-    assert switch.table_counter(table("exact"), key) == CounterValue(2, 2 * 50)
-    assert switch.table_counter(table("exact"), None) == CounterValue(1, 50)
-    switch.table_counter_write(table("exact"), key, CounterValue(10, 1000))
+    assert switch.table(table("exact")).counter(key) == CounterValue(2, 2 * 50)
+    assert switch.table(table("exact")).counter(None) == CounterValue(1, 50)
+    switch.table(table("exact")).write_counter(key, CounterValue(10, 1000))
     ask(switch, hit)
-    assert switch.table_counter(table("exact"), key) == CounterValue(11, 1050)
-    refused(TableErrorCode.INVALID_ARGUMENT, lambda: switch.table_counter(table("lpm"), key))
+    assert switch.table(table("exact")).counter(key) == CounterValue(11, 1050)
+    refused(TableErrorCode.INVALID_ARGUMENT, lambda: switch.table(table("lpm")).counter(key))
 
 
 def test_const_entries(config: Callable[[str], bytes]) -> None:
@@ -320,6 +321,6 @@ def test_const_entries(config: Callable[[str], bytes]) -> None:
     assert ask(switch, {**probe, "b": 0x13FF})["lpm"] == 0
     assert ask(switch, probe)["ternary"] == 9
     assert ask(switch, {**probe, "a": 1})["ternary"] == 8
-    assert [e.is_const for e in switch.table_entries(table("ternary"))] == [True, True]
-    key = switch.table_entries(table("lpm"))[0].key
-    refused(TableErrorCode.INVALID_ARGUMENT, lambda: switch.table_delete(table("lpm"), key))
+    assert [e.is_const for e in switch.table(table("ternary")).entries()] == [True, True]
+    key = switch.table(table("lpm")).entries()[0].key
+    refused(TableErrorCode.INVALID_ARGUMENT, lambda: switch.table(table("lpm")).delete(key))

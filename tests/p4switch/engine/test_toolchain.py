@@ -19,7 +19,7 @@ from p4switch.engine.engine import Engine
 from p4switch.toolchain import PACKAGE, TRANSLATION, CompileLimitError, ToolchainError, compile_program
 from tests.p4switch.engine.processors import PROCESSORS
 
-PROGRAM = Path(__file__).parent / "programs" / "forwarder.p4"
+PROGRAM = Path(__file__).parents[1] / "programs" / "forwarder.p4"
 
 
 @pytest.fixture

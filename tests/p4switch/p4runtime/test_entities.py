@@ -7,18 +7,20 @@ import pytest
 from finsy.proto import p4i, p4r
 
 from p4compiler import compile_file
+from p4switch.engine.engine import Engine
 from p4switch.engine.entries import Digest
-from p4switch.p4runtime.codec.translation import Translations
 from p4switch.p4runtime.device import Device
 from p4switch.p4runtime.entities.digests import Digests
 from p4switch.p4runtime.errors import P4RuntimeError
+from p4switch.p4runtime.objects import PipelineObjects
+from p4switch.p4runtime.watch import WatchedPorts
 from tests.p4switch.p4runtime.conftest import Program
 
 INVALID, NOT_FOUND, PRECONDITION = "INVALID_ARGUMENT", "NOT_FOUND", "FAILED_PRECONDITION"
 MS = 1_000_000
 
 
-ENGINE = Path(__file__).parents[1] / "engine"
+TESTS = Path(__file__).parents[1]
 
 
 def compiled(path):
@@ -28,7 +30,7 @@ def compiled(path):
 
 @pytest.fixture(scope="session")
 def entities():
-    return compiled(ENGINE / "programs/entities.p4")
+    return compiled(TESTS / "programs/entities.p4")
 
 
 @pytest.fixture
@@ -306,7 +308,7 @@ def test_value_sets(primary, entities, device):
 
     primary.modify(types(0x800, 0x86DD))
     assert primary.read(types()) == [types(0x800, 0x86DD)]
-    assert len(device.pipeline.engine.value_set_members("P.types")) == 2
+    assert len(device.pipeline.engine.value_set("P.types").members) == 2
     assert primary.refusal(primary.modify, types(1, 2, 3, 4, 5)).codes == ["RESOURCE_EXHAUSTED"]
     assert primary.refusal(primary.modify, types(1, 1)).codes == ["ALREADY_EXISTS"]
     assert primary.refusal(primary.insert, types(1)).codes == [INVALID]
@@ -324,7 +326,7 @@ def test_clone_sessions(primary, device):
     primary.insert(session(5, (1, 1), (2, 1)))
     primary.modify(session(5, (3, 1)))
     assert primary.read(session(0)) == primary.read(session(5)) == [session(5, (3, 1))]
-    assert [r.port for r in device.pipeline.engine.sessions()[5]] == [3]
+    assert [r.port for r in device.pipeline.engine.sessions.all()[5]] == [3]
     assert primary.refusal(primary.insert, session(5)).codes == ["ALREADY_EXISTS"]
     assert primary.refusal(primary.insert, session(1 << 15)).codes == [INVALID]
     assert primary.refusal(primary.insert, session(6, packet_length_bytes=-1)).codes == [INVALID]
@@ -335,7 +337,7 @@ def test_clone_sessions(primary, device):
 
 @pytest.mark.parametrize("what", [3, 5])  # cloned at ingress, at egress
 def test_clones_are_cut_to_the_length_of_their_session(primary, device, what):
-    passes = compiled(ENGINE.parent / "stf/passes.p4")
+    passes = compiled(TESTS / "stf/passes.p4")
     primary.set_pipeline(passes.config)
     packet = bytes([what, 0, 0, 1, 2])
 
@@ -419,7 +421,8 @@ class Learning:
     """The lists that come of digests at given times (milliseconds)."""
 
     def __init__(self, program, **config):
-        self.digests = Digests(program.p4info, ["learnt_t"], Translations(program.p4info.type_info))
+        engine = Engine.load(program.device_config)
+        self.digests = Digests(PipelineObjects(program.p4info, engine, WatchedPorts(frozenset())))
         self.message = digest(program, **config).digest_entry
         self.digests.insert(self.message)
 

@@ -113,7 +113,7 @@ def engine(initial):
 @given(st.lists(st.integers(0, 2**16 - 1), min_size=2, max_size=2), st.integers(0, 2**16 - 1))
 def test_a_range_holds_what_lies_in_it(engine, ends, port):
     low, high = sorted(ends)
-    engine.value_set_write("P.services", [EntryKey((Range(low, high), Ternary(0, 0)), 1)])
+    engine.value_set("P.services").write([EntryKey((Range(low, high), Ternary(0, 0)), 1)])
     for probe in {port, low, high, max(0, low - 1), min(high + 1, 2**16 - 1)}:
         ((leaving, _),) = engine.process(5, probe.to_bytes(2, "big") + b"\1")
         assert (leaving == 7) == (low <= probe <= high)
@@ -121,4 +121,4 @@ def test_a_range_holds_what_lies_in_it(engine, ends, port):
 
 def test_too_wide_a_range_is_refused(engine):
     with pytest.raises(TableError, match="does not fit"):
-        engine.value_set_write("P.services", [EntryKey((Range(0, 1 << 16), Ternary(0, 0)), 1)])
+        engine.value_set("P.services").write([EntryKey((Range(0, 1 << 16), Ternary(0, 0)), 1)])

@@ -86,7 +86,7 @@ def test_packets_come_to_roles_that_want_them(controller, join, device):
     )
     none = join("none")
     for reason in (4, 5):
-        device.packet_in(packet(1, reason))
+        device.controllers.send(p4r.StreamMessageResponse(packet=packet(1, reason)))
     assert [every.receive().packet for _ in range(2)] == [packet(1, 4), packet(1, 5)]
     assert [controller.receive().packet for _ in range(2)] == [packet(1, 4), packet(1, 5)]
     assert some.receive().packet == packet(1, 5)
@@ -101,7 +101,7 @@ def test_notifications_come_to_roles_that_have_the_object(join, program, device)
         p4r.StreamMessageResponse(idle_timeout_notification={"table_entry": [{"table_id": table}]}),
     ]
     for message in messages:
-        device.notify(message)
+        device.controllers.send(message)
     assert [owner.receive() for _ in range(2)] == messages
     other.announce(2, "other", config=stratum.P4RoleConfig())
 

@@ -179,7 +179,7 @@ def test_registers_digests_and_value_sets(connect, strings, sent, device):
     assert primary.read(p4r.Entity(register_entry=last))[0] == p4r.Entity(register_entry=last)
     last["data"]["bitstring"] = b"default"
     primary.modify(p4r.Entity(register_entry=last))
-    assert device.pipeline.engine.register_read("Receive.last", 0, 1) == [0]
+    assert device.pipeline.engine.register("Receive.last").read(0, 1) == [0]
 
 
 @pytest.mark.parametrize("kind", ["TERNARY", "LPM", "RANGE"])

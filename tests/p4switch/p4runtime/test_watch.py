@@ -11,7 +11,7 @@ from finsy.proto import p4r
 from p4compiler import compile_file
 from p4switch.engine.engine import Engine
 from p4switch.engine.entries import Replica, TableError
-from p4switch.p4runtime.entities.index import Entities
+from p4switch.p4runtime.entities.registry import Entities
 from p4switch.p4runtime.errors import P4RuntimeError
 from p4switch.p4runtime.watch import WatchedPorts
 from tests.p4switch.p4runtime.conftest import Program
@@ -32,7 +32,7 @@ class Switch:
 
     def down(self, *ports):
         self.watched.down = frozenset(ports)
-        self.entities.watch()
+        self.entities.follow_ports()
 
     def ways(self):
         """Where packets of four sources leave."""
@@ -74,7 +74,7 @@ class Switch:
 
 @pytest.fixture
 def switch():
-    compiled = compile_file(Path(__file__).parents[1] / "engine/programs/entities.p4")
+    compiled = compile_file(Path(__file__).parents[1] / "programs/entities.p4")
     return Switch(Program(compiled.p4info, json.dumps(compiled.json).encode()))
 
 
@@ -187,7 +187,7 @@ def test_a_clone_may_have_backups_too(program):
     entry = {"session_id": 1, "replicas": [replica(1, 2)]}
     switch.write("INSERT", p4r.Entity(packet_replication_engine_entry={"clone_session_entry": entry}))
     switch.down(1)
-    assert switch.engine.sessions() == {1: (Replica(2, 20),)}
+    assert switch.engine.sessions.all() == {1: (Replica(2, 20),)}
 
 
 @pytest.mark.parametrize(

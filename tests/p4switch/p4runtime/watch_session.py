@@ -27,25 +27,25 @@ def main() -> None:
         ip("add", f"h{number}", "type", "veth", "peer", "name", f"s{number}")
         ip("set", f"h{number}", "up")
         ip("set", f"s{number}", "up")
-    compiled = compile_file(Path(__file__).parents[1] / "engine/programs/entities.p4")
+    compiled = compile_file(Path(__file__).parents[1] / "programs/entities.p4")
     program = Program(compiled.p4info, json.dumps(compiled.json).encode())
     device = Device({1: "s1", 2: "s2"}, None, 511)
     changes: queue.SimpleQueue[frozenset[int]] = queue.SimpleQueue()
-    device.port_status = changes.put
     found = []
 
     def look(down: set[int] | None = None) -> None:
         """Once these ports are known to be down."""
         if down is not None:
-            while (ports := changes.get(timeout=TIMEOUT)) != down:
+            while changes.get(timeout=TIMEOUT) != down:
                 pass
-            device.ports_down(ports)
         found.append([engine.process(7, bytes([0, 0, source, 1, 0, 0]))[0][0] for source in range(4)])
 
     try:
         pipeline = device.load(program.config)
         device.commit(pipeline)
         engine = pipeline.engine
+        monitor = device.monitor
+        monitor.listeners |= {lambda: changes.put(monitor.down)}  # called once the device has followed
         entry = program.entry("paths", program.exact(1)).table_entry
         for port in (1, 2):
             entry.action.action_profile_action_set.action_profile_actions.add(

@@ -18,7 +18,7 @@ TESTS = sorted(HERE.glob("*.stf"))
 
 @pytest.fixture(scope="module")
 def forwarder() -> bytes:
-    return compile_file(HERE.parent / "engine/programs/tables.p4").json_text().encode()
+    return compile_file(HERE.parent / "programs/tables.p4").json_text().encode()
 
 
 @pytest.mark.parametrize("test", TESTS, ids=lambda path: path.stem)

@@ -1,0 +1,185 @@
+"""Egress that may be replayed: what it did to the replicas of one packet is done again to those of the next (replay.h).
+
+It may if everything that decides what it does can be compared: it looks at fields, tables and constants and at nothing
+else, and all that it does to headers is to write to fields. Whether it comes to an action with a register, say, is seen
+when that action runs: then nothing is replayed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from p4switch.bmv2json.expressions import (
+    ElementField,
+    Field,
+    LastField,
+    RegisterValue,
+    StackElement,
+    StackName,
+    UnionName,
+)
+from p4switch.bmv2json.primitives import PRIMITIVES
+from p4switch.bmv2json.program import Action, Branch, Table
+from p4switch.codegen.analysis.uses import fields_in, headers_written, pipeline_actions
+from p4switch.codegen.layout import Layout
+from p4switch.codegen.writer import Writer
+
+REPEATABLE = {
+    *("assign", "modify_field", "add_to_field", "subtract_from_field", "add", "subtract"),
+    *("bit_and", "bit_or", "bit_xor", "shift_left", "shift_right", "no_op"),
+    *("mark_to_drop", "drop", "exit", "count", "_jump", "_jump_if_zero"),
+}
+"""Primitives that do the same to packets with equal fields; of counting, which packets, is recorded."""
+SET_FOR_REPLICAS = ("egress_port", "egress_spec", "egress_rid", "egress_global_timestamp", "packet_length")
+"""Standard metadata that each replica is given for egress."""
+NOT_COMPARED = (ElementField, LastField, RegisterValue, StackElement, StackName, UnionName)
+
+
+class Replaying:
+    """What the program's egress uses, and whether it may be replayed."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        program = layout.program
+        self.actions = {action.id for action in pipeline_actions(program.egress)}
+        calls = [
+            call
+            for action in pipeline_actions(program.egress)
+            for call in action.primitives
+            if call.op in REPEATABLE
+        ]
+        nodes = program.egress.nodes.values()
+        looked_at: list[Any] = [n.condition for n in nodes if isinstance(n, Branch)]
+        looked_at += [n.keys for n in nodes if isinstance(n, Table)]
+        looked_at += [call.arguments for call in calls]
+        self.used = {f for f in fields_in(tuple(looked_at)) if self._is_compared(f)}
+        targets = (
+            a for c in calls for a, k in zip(c.arguments, PRIMITIVES[c.op], strict=True) if k == "target"
+        )
+        written = set(fields_in(tuple(targets)))
+        self.written = self.used & written
+        updated = [c for c in program.checksums if c.update]
+        self.updated = {c.target for c in updated}
+        looked_at_by_updates = fields_in(
+            tuple((c.condition, program.calculations.get(c.calculation)) for c in updated)
+        )
+        changing = written | {layout.standard(name) for name in SET_FOR_REPLICAS}
+        self.possible = (
+            headers_written(program) is not None
+            and not (layout.varbits or layout.queues or layout.requests or layout.may_fail)
+            and not any(_mentions(part) for part in looked_at)
+            # What updates look at is replayed, or the same for all replicas.
+            and not any(layout.is_metadata(f) and f in changing for f in looked_at_by_updates)
+            and not any(layout.is_metadata(f) for f in self.updated)
+        )
+
+    def _is_compared(self, field: Field) -> bool:
+        """Validity always is; locals of actions are set before they are used; of no bits, there is nothing."""
+        if field.name == "$valid$" or field in self.layout.private:
+            return False
+        return self.layout.program.field_type(field).width > 0
+
+    def varies(self, node: Action | Table) -> bool:
+        """Whether a node of egress may do something else to equal packets."""
+        if not self.possible:
+            return False
+        if isinstance(node, Action):
+            return node.id in self.actions and any(p.op not in REPEATABLE for p in node.primitives)
+        if node not in self.layout.program.egress.nodes.values():
+            return False
+        program = self.layout.program
+        counted = any(counter.table == node.name for counter in program.counters.values())
+        metered = any(meter.table == node.name for meter in program.meters.values())
+        own = counted or metered or node.with_counters or node.with_meters
+        return own or node.support_timeout or node.profile is not None
+
+    def write_record(self, out: Writer) -> None:
+        """Declares the record, a member of `struct state`."""
+        if self.possible:
+            out.line('#include "replay.h"')
+            out.line()
+
+    def write(self, out: Writer) -> None:
+        """`same_for_egress`, `repeat_egress`, and what keeps the checksums that updates write."""
+        used, written = self._stretches(self.used), self._stretches(self.written)
+        self._write_updated(out)
+        with out.block("static const struct beginning egress_uses[] =", ";"):
+            for header in dict.fromkeys(header for header, _, _ in used):
+                last = max(behind for name, _, behind in used if name == header)
+                out.line(f"{{{self.layout.header_index(header)}, {last}}},")
+            out.line("{0, 0}")
+        out.line()
+        out.comment("Whether a packet is the one that is recorded in all that egress looks at or writes to.")
+        with out.block("static bool same_for_egress(const struct replay *r, const struct packet *p)"):
+            out.line("(void)r, (void)p;")
+            for header in dict.fromkeys(header for header, _, _ in used):
+                index = self.layout.header_index(header)
+                out.line(f"if (p->valid[{index}] && p->header[{index}] - p->start != r->at[{index}])")
+                out.line("    return false;")
+            for header, first, behind in used:
+                index = self.layout.header_index(header)
+                out.line(f"if (!replay_same(r, p, {index}, {first}, {behind - first}))")
+                out.line("    return false;")
+            for field in sorted(self.used, key=lambda f: (f.header, f.name)):
+                if self.layout.is_metadata(field):
+                    member = self.layout.metadata_member(field).removeprefix("p->")
+                    out.line(f"if (memcmp(&p->{member}, &r->{member}, sizeof p->{member}) != 0)")
+                    out.line("    return false;")
+            out.line("return true;")
+        out.line()
+        out.comment("Makes of a packet its replica number `i`, as egress would; returns whether it leaves.")
+        head = "static bool repeat_egress(const struct replay *r, uint32_t i, struct packet *p)"
+        with out.block(head):
+            out.line("const struct replica_record *record = r->records + i;")
+            for header, first, behind in written:
+                index = self.layout.header_index(header)
+                out.line(f"replay_write(r, record, p, {index}, {first}, {behind - first});")
+            out.line("for (uint32_t c = 0; c < record->counted; c++)")
+            out.line("    count(record->counter[c], p->ingress_length);")
+            out.line("return !record->dropped;")
+        out.line()
+
+    def _write_updated(self, out: Writer) -> None:
+        """Updates of one replica are not to be seen by those of the next."""
+        updated = self._stretches(self.updated)
+        out.line(f"#define UPDATED {sum(behind - first for _, first, behind in updated) or 1}")
+        for name, to, origin in (
+            ("keep_updated", "kept + {at}", "{field}"),
+            ("restore_updated", "{field}", "kept + {at}"),
+        ):
+            with out.block(f"static void {name}(struct packet *p, uint8_t *kept)"):
+                out.line("(void)p, (void)kept;")
+                at = 0
+                for header, first, behind in updated:
+                    field = f"{self.layout.header_pointer(header)} + {first}"
+                    pointers = ", ".join(side.format(at=at, field=field) for side in (to, origin))
+                    out.line(f"if ({self.layout.is_valid(header)})")
+                    out.line(f"    memcpy({pointers}, {behind - first});")
+                    at += behind - first
+            out.line()
+
+    def _stretches(self, used: set[Field]) -> list[tuple[str, int, int]]:
+        """The bytes of these fields, those side by side together: header, first byte, the one behind the last."""
+        found: list[tuple[str, int, int]] = []
+        kinds = [
+            (f.header, self.layout.program.field_type(f)) for f in used if not self.layout.is_metadata(f)
+        ]
+        for header, kind in sorted(kinds, key=lambda k: (k[0], k[1].offset)):
+            first, behind = kind.offset // 8, (kind.offset + kind.width + 7) // 8
+            if found and found[-1][0] == header and first <= found[-1][2]:
+                found[-1] = (header, found[-1][1], max(behind, found[-1][2]))
+            else:
+                found.append((header, first, behind))
+        return found
+
+
+def _mentions(node: Any) -> bool:
+    """Whether a node has something in it that is not compared."""
+    if isinstance(node, NOT_COMPARED):
+        return True
+    if isinstance(node, tuple):
+        return any(_mentions(item) for item in node)
+    if is_dataclass(node):
+        return any(_mentions(getattr(node, f.name)) for f in fields(node))
+    return False

@@ -1,0 +1,122 @@
+"""Indirect counters, meters and registers: their cells in the switch's memory, by index."""
+
+from __future__ import annotations
+
+import ctypes
+
+from p4switch.bmv2json.program import CounterArray, MeterArray, RegisterArray
+from p4switch.engine.entries import CounterValue, MeterConfig, MeterCounters, TableError, TableErrorCode
+from p4switch.engine.meters import Meter
+from p4switch.engine.switch import RunningSwitch, locked
+
+
+class CounterCells:
+    """The cells of one counter, which begin `offset` bytes behind the switch's state.
+
+    TableError: INVALID_ARGUMENT for an index that does not exist.
+    """
+
+    def __init__(self, switch: RunningSwitch, counter: CounterArray, offset: int) -> None:
+        self.name, self.size = counter.name, counter.size
+        self._switch = switch
+        self._cells = ((ctypes.c_uint64 * 2) * counter.size).from_address(switch.base + offset)
+
+    @locked
+    def read(self, index: int) -> CounterValue:
+        """One cell."""
+        _check_index(self, index)
+        return CounterValue(*self._cells[index])
+
+    @locked
+    def read_all(self) -> list[CounterValue]:
+        """Every cell."""
+        return [CounterValue(packets, size) for packets, size in self._cells]
+
+    @locked
+    def write(self, index: int, value: CounterValue) -> None:
+        """Sets one cell."""
+        _check_index(self, index)
+        self._cells[index][:] = [value.packets, value.bytes]
+
+
+class MeterCells:
+    """The cells of one meter, which begin `offset` bytes behind the switch's state.
+
+    TableError: INVALID_ARGUMENT for an index that does not exist, or rates that are none.
+    """
+
+    def __init__(self, switch: RunningSwitch, meter: MeterArray, offset: int) -> None:
+        self.name, self.size = meter.name, meter.size
+        self._rates = meter.rates
+        self._switch = switch
+        self._first = switch.base + offset
+
+    @locked
+    def config(self, index: int) -> MeterConfig | None:
+        """The rates of one cell; None: it has not been configured, and everything is green."""
+        return self._cell(index).config()
+
+    @locked
+    def configure(self, index: int, config: MeterConfig | None) -> None:
+        """Sets the rates of one cell, with full buckets."""
+        self._cell(index).configure(config, self._rates)
+
+    @locked
+    def counters(self, index: int) -> MeterCounters:
+        """What one cell has found green, yellow and red."""
+        return self._cell(index).counters()
+
+    @locked
+    def set_counters(self, index: int, counters: MeterCounters) -> None:
+        """Sets the counters of one cell."""
+        self._cell(index).set_counters(counters)
+
+    def _cell(self, index: int) -> Meter:
+        _check_index(self, index)
+        return Meter.from_address(self._first + index * ctypes.sizeof(Meter))
+
+
+class RegisterCells:
+    """The cells of one register: of `cell_bytes`, from `offset` behind the switch's state, one each `step` bytes.
+
+    Values are unsigned. TableError: INVALID_ARGUMENT for an index that does not exist, or a value that does not fit.
+    """
+
+    def __init__(
+        self, switch: RunningSwitch, register: RegisterArray, cell_bytes: int, offset: int, step: int
+    ) -> None:
+        self.name, self.size, self.width = register.name, register.size, register.width
+        self._switch = switch
+        self._bytes = cell_bytes
+        self._first, self._step = switch.base + offset, step
+
+    @locked
+    def read(self, start: int = 0, count: int | None = None) -> list[int]:
+        """`count` cells from `start`, all by default."""
+        end = self.size if count is None else start + count
+        if not 0 <= start <= end <= self.size:
+            raise TableError(
+                TableErrorCode.INVALID_ARGUMENT, f"{self.name}: {start}..{end} of {self.size} cells"
+            )
+        if start == end:
+            return []
+        size, step = self._bytes, self._step
+        data = ctypes.string_at(self._first + start * step, (end - start - 1) * step + size)
+        return [int.from_bytes(data[at : at + size], "little") for at in range(0, (end - start) * step, step)]
+
+    @locked
+    def write(self, index: int, value: int) -> None:
+        """Sets one cell."""
+        _check_index(self, index)
+        if not 0 <= value < 1 << self.width:
+            raise TableError(
+                TableErrorCode.INVALID_ARGUMENT, f"{self.name}: {value} does not fit into {self.width} bits"
+            )
+        ctypes.memmove(self._first + index * self._step, value.to_bytes(self._bytes, "little"), self._bytes)
+
+
+def _check_index(cells: CounterCells | MeterCells | RegisterCells, index: int) -> None:
+    if not 0 <= index < cells.size:
+        raise TableError(
+            TableErrorCode.INVALID_ARGUMENT, f"{cells.name}: index {index} is not in 0..{cells.size - 1}"
+        )

@@ -1,0 +1,53 @@
+"""The updates of a Write request: each by itself, or all of them or none."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import grpc
+
+from p4switch.engine.entries import TableError
+from p4switch.p4runtime.entities.registry import Entities
+from p4switch.p4runtime.errors import P4RuntimeError, denied
+from p4switch.p4runtime.proto import p4r
+from p4switch.p4runtime.roles import RoleAccess
+
+_log = logging.getLogger(__name__)
+
+
+def attempt(entities: Entities, update: p4r.Update, access: RoleAccess) -> P4RuntimeError | None:
+    """Carries out an update; why it cannot be done."""
+    try:
+        if not entities.allows(access, update.entity):
+            return denied("the role's config does not have the id of this entity")
+        entities.write(update)
+    except P4RuntimeError as error:
+        return error
+    except TableError as error:
+        return P4RuntimeError.of(error)
+    return None
+
+
+def all_or_none(
+    entities: Entities, updates: Sequence[p4r.Update], access: RoleAccess
+) -> list[P4RuntimeError | None]:
+    """Carries out all updates, or brings back what was before; then every update but the wrong one was ABORTED."""
+    undo: list[list[p4r.Update]] = []
+    for number, update in enumerate(updates):
+        before = entities.undoing(update)
+        error = attempt(entities, update, access)
+        if error is None:
+            undo.append(before)
+            continue
+        for back in reversed(undo):
+            for step in back:
+                try:
+                    entities.restore(step)
+                except (P4RuntimeError, TableError) as failed:
+                    _log.error("an update could not be taken back: %s", failed)
+        aborted = P4RuntimeError(
+            grpc.StatusCode.ABORTED, f"update {number} of the batch failed: none was done"
+        )
+        return [error if n == number else aborted for n in range(len(updates))]
+    return [None] * len(updates)

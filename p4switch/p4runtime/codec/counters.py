@@ -1,0 +1,19 @@
+"""Counters' values: P4Runtime's `CounterData` messages and the engine's."""
+
+from __future__ import annotations
+
+from p4switch.engine.entries import CounterValue
+from p4switch.p4runtime.errors import invalid
+from p4switch.p4runtime.proto import p4r
+
+
+def decode_counter(data: p4r.CounterData) -> CounterValue:
+    """A counter's value; INVALID_ARGUMENT if it is negative."""
+    if data.packet_count < 0 or data.byte_count < 0:
+        raise invalid(f"a counter cannot be at {data.packet_count} packets and {data.byte_count} bytes")
+    return CounterValue(packets=data.packet_count, bytes=data.byte_count)
+
+
+def encode_counter(value: CounterValue) -> p4r.CounterData:
+    """The message for a counter's value."""
+    return p4r.CounterData(packet_count=value.packets, byte_count=value.bytes)

@@ -1,0 +1,226 @@
+"""Tables: the keys and actions of P4Runtime's table entries, and the engine's.
+
+Everything that a table's messages refer to by id is looked up once, when the pipeline is set, so that a write
+costs one pass over its message and one call of the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from p4switch.engine.entries import (
+    ActionCall,
+    Entry,
+    EntryAction,
+    EntryKey,
+    GroupReference,
+    Match,
+    MemberReference,
+    OneShot,
+)
+from p4switch.engine.match_table import MatchTable
+from p4switch.p4runtime.codec.actions import ActionCodec
+from p4switch.p4runtime.codec.matches import PRIORITIZED_KINDS, MatchField
+from p4switch.p4runtime.codec.translation import Translations
+from p4switch.p4runtime.codec.weights import check_weights
+from p4switch.p4runtime.errors import denied, invalid, not_found
+from p4switch.p4runtime.proto import p4i, p4r
+from p4switch.p4runtime.watch import WatchedPorts
+
+_BY_MEMBERS = {
+    p4r.ActionProfileActionSet.SUM_OF_WEIGHTS: False,
+    p4r.ActionProfileActionSet.SUM_OF_MEMBERS: True,
+}
+
+
+class P4InfoTable:
+    """A table as P4Info describes it, `info`, over the engine's, `installed`. A key is None for the default entry.
+
+    `profile` is its action profile, `is_counted` says whether its entries have counters, `meter` what meters they have.
+    Refusals are P4RuntimeError, or TableError from the engine.
+    """
+
+    def __init__(
+        self,
+        info: p4i.Table,
+        installed: MatchTable,
+        actions: Mapping[int, ActionCodec],
+        profile: p4i.ActionProfile | None,
+        ports: WatchedPorts,
+        translations: Translations,
+        *,
+        is_counted: bool,
+        meter: p4i.MeterSpec.Type.ValueType | None,
+    ) -> None:
+        self.info = info
+        self.id, self.name = info.preamble.id, info.preamble.name
+        self.installed = installed
+        self.profile = profile
+        self.is_counted = is_counted
+        self.meter = meter
+        self._ports = ports
+        keys = installed.table.keys
+        if len(keys) != len(info.match_fields):
+            raise invalid(
+                f"table {self.name} has {len(info.match_fields)} key fields in the P4Info, "
+                f"{len(keys)} in the device config"
+            )
+        self._fields = tuple(
+            MatchField.of(field, key, self.name, translations)
+            for field, key in zip(info.match_fields, keys, strict=True)
+        )
+        self._slots = {field.id: (position, field) for position, field in enumerate(self._fields)}
+        self.is_prioritized = any(field.kind in PRIORITIZED_KINDS for field in self._fields)
+        self._actions = {
+            ref.id: (actions[ref.id], ref.scope) for ref in info.action_refs if ref.id in actions
+        }
+        self._actions_by_name = {codec.name: codec for codec, _ in self._actions.values()}
+
+    def require_counter(self) -> None:
+        """INVALID_ARGUMENT if its entries have no counters."""
+        if not self.is_counted:
+            raise invalid(f"table {self.name} has no direct counter")
+
+    def require_meter(self) -> p4i.MeterSpec.Type.ValueType:
+        """The type of its entries' meters; INVALID_ARGUMENT if there are none."""
+        if self.meter is None:
+            raise invalid(f"table {self.name} has no direct meter")
+        return self.meter
+
+    # Keys
+
+    def present(self, key: EntryKey) -> Entry:
+        """The entry with a key; NOT_FOUND."""
+        entry = self.installed.entry(key)
+        if entry is None:
+            raise not_found(f"table {self.name} has no such entry")
+        return entry
+
+    def key_of(self, message: p4r.TableEntry) -> EntryKey | None:
+        """The key of an entry that is there; NOT_FOUND."""
+        if not message.is_default_action:
+            return self.present(self.decode_key(message)).key
+        if message.match or message.priority:
+            raise invalid(f"table {self.name}: the default entry has neither match fields nor a priority")
+        return None
+
+    def keys_of(self, query: p4r.TableEntry) -> Sequence[EntryKey | None]:
+        """The keys that a query selects: one (NOT_FOUND without an entry), or those of all entries with a key."""
+        if query.match or query.is_default_action:
+            return [self.key_of(query)]
+        return [entry.key for entry in self.installed.entries()]
+
+    def encode_key(self, key: EntryKey | None) -> p4r.TableEntry:
+        """A table entry with nothing but its key."""
+        if key is None:
+            return p4r.TableEntry(table_id=self.id, is_default_action=True)
+        return p4r.TableEntry(table_id=self.id, priority=key.priority, match=self.encode_match(key.match))
+
+    def encode_match(self, match: tuple[Match, ...]) -> list[p4r.FieldMatch]:
+        """The match fields of a key, without those that match anything."""
+        encoded = [field.encode(part) for field, part in zip(self._fields, match, strict=True)]
+        return [part for part in encoded if part is not None]
+
+    def decode_key(self, message: p4r.TableEntry) -> EntryKey:
+        """The key of an entry with match fields; INVALID_ARGUMENT."""
+        match, priority = self.decode_match(message), message.priority
+        if self.is_prioritized and priority <= 0:
+            raise invalid(f"table {self.name} has overlapping matches: an entry needs a priority above 0")
+        if priority and not self.is_prioritized:
+            raise invalid(f"table {self.name} has only exact and lpm matches: leave the priority unset")
+        return EntryKey(match, priority)
+
+    def decode_match(self, message: p4r.TableEntry) -> tuple[Match, ...]:
+        """The match of each key field; INVALID_ARGUMENT."""
+        slots = self._slots
+        given: dict[int, Match] = {}
+        for field_message in message.match:
+            slot = slots.get(field_message.field_id)
+            if slot is None:
+                raise invalid(f"table {self.name} has no key field {field_message.field_id}")
+            position, field = slot
+            given[position] = field.decode(field_message)
+        if len(given) < len(message.match):
+            raise invalid(f"table {self.name}: a key field is given more than once")
+        if len(given) < len(self._fields):
+            self._fill_dont_cares(given)
+        return tuple([given[position] for position in range(len(given))])
+
+    def _fill_dont_cares(self, given: dict[int, Match]) -> None:
+        for position, field in enumerate(self._fields):
+            if position not in given:
+                if field.dont_care is None:
+                    raise invalid(f"{field.name}: an exact match needs a value (field {field.id})")
+                given[position] = field.dont_care
+
+    # Actions
+
+    def action_name(self, action_id: int) -> str:
+        """The name of one of its actions; INVALID_ARGUMENT."""
+        return self._action(action_id)[0].name
+
+    def encode_call(self, call: ActionCall) -> p4r.Action:
+        """The message of a call of one of its actions."""
+        return self._actions_by_name[call.name].encode(call)
+
+    def decode_action(self, message: p4r.TableAction, *, default: bool) -> EntryAction | None:
+        """The action of an entry, or of the `default` one; None: none is given. INVALID_ARGUMENT, PERMISSION_DENIED."""
+        kind = message.WhichOneof("type")
+        if kind is None:
+            return None
+        if (kind == "action") == (self.profile is not None) and not (default and kind == "action"):
+            how = "directly" if self.profile is None else "by an action profile's members or groups"
+            raise invalid(f"table {self.name} takes actions {how}, not by {kind}")
+        chooses = kind in ("action_profile_group_id", "action_profile_action_set")
+        if chooses and self.profile is not None and not self.profile.with_selector:
+            raise invalid(f"table {self.name}: its profile has no selector: name a member, not {kind}")
+        match kind:
+            case "action_profile_member_id":
+                return MemberReference(message.action_profile_member_id)
+            case "action_profile_group_id":
+                return GroupReference(message.action_profile_group_id)
+            case "action_profile_action_set":
+                return self.decode_action_set(message.action_profile_action_set)
+        return self._decode_call(message.action, default=default)
+
+    def decode_action_set(self, message: p4r.ActionProfileActionSet) -> OneShot:
+        """A group of an entry's own; those actions weigh nothing whose ports are down now."""
+        assert self.profile is not None
+        what, items = f"table {self.name}", message.action_profile_actions
+        if not items:
+            raise invalid(f"{what}: an action set needs an action")
+        if message.action_selection_mode not in p4r.ActionProfileActionSet.ActionSelectionMode.values():
+            raise invalid(f"{what}: there is no action_selection_mode {message.action_selection_mode}")
+        if message.size_semantics not in p4r.ActionProfileActionSet.SizeSemantics.values():
+            raise invalid(f"{what}: there are no size_semantics {message.size_semantics}")
+        weights = check_weights(
+            self.profile,
+            [item.weight for item in items],
+            self.profile.max_group_size,
+            what,
+            by_members=_BY_MEMBERS.get(message.size_semantics),
+        )
+        choices = [
+            (
+                self._decode_call(item.action, default=False),
+                0 if self._ports.passes_over(item, what) else weight,
+            )
+            for item, weight in zip(items, weights, strict=True)
+        ]
+        return OneShot(
+            tuple(choices), random=message.action_selection_mode == p4r.ActionProfileActionSet.RANDOM
+        )
+
+    def _decode_call(self, message: p4r.Action, *, default: bool) -> ActionCall:
+        codec, scope = self._action(message.action_id)
+        if scope == (p4i.ActionRef.TABLE_ONLY if default else p4i.ActionRef.DEFAULT_ONLY):
+            place = "a default action" if default else "the action of an entry"
+            raise denied(f"action {codec.name} cannot be {place} of table {self.name}")
+        return codec.decode(message)
+
+    def _action(self, action_id: int) -> tuple[ActionCodec, int]:
+        found = self._actions.get(action_id)
+        if found is None:
+            names = ", ".join(f"{codec.name} ({codec.id})" for codec, _ in self._actions.values())
+            raise invalid(f"table {self.name} has no action {action_id}, only {names}")
+        return found

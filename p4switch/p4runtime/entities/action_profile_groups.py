@@ -1,0 +1,108 @@
+"""The groups of action selectors (P4Runtime specification, "ActionProfileGroup")."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from p4switch.engine.action_profile import ProfileState
+from p4switch.p4runtime.codec.weights import check_weights
+from p4switch.p4runtime.entities.kind import DynamicKind, lookup, select
+from p4switch.p4runtime.errors import invalid, not_found
+from p4switch.p4runtime.objects import PipelineObjects
+from p4switch.p4runtime.proto import p4i, p4r
+from p4switch.p4runtime.watch import watches
+
+_WHAT = "action profile"
+
+
+class _Selector:
+    """One selector: how P4Info describes it, and its groups as they were written, since a read returns that."""
+
+    def __init__(self, info: p4i.ActionProfile, state: ProfileState) -> None:
+        self.info = info
+        self.state = state
+        self.messages: dict[int, p4r.ActionProfileGroup] = {}
+
+    def keep(self, message: p4r.ActionProfileGroup) -> None:
+        copy = p4r.ActionProfileGroup()
+        copy.CopyFrom(message)
+        self.messages[message.group_id] = copy
+
+
+class ActionProfileGroups(DynamicKind[p4r.ActionProfileGroup]):
+    """Members with weights, of which a packet's hash chooses."""
+
+    field = "action_profile_group"
+
+    def __init__(self, objects: PipelineObjects) -> None:
+        self._ports = objects.ports
+        self._selectors = {
+            info.preamble.id: _Selector(info, objects.engine.profile(info.preamble.name))
+            for info in objects.p4info.action_profiles
+            if info.preamble.name in objects.engine.program.profiles
+        }
+
+    def p4_id(self, message: p4r.ActionProfileGroup) -> int:
+        """The profile's."""
+        return message.action_profile_id
+
+    def insert(self, message: p4r.ActionProfileGroup) -> None:
+        """Adds a group."""
+        selector = lookup(self._selectors, message.action_profile_id, _WHAT)
+        members = self._decode(selector, message)
+        if message.group_id == 0:
+            raise invalid("0 is not a group id: in a read it stands for all")
+        selector.state.insert_group(message.group_id, members)
+        selector.keep(message)
+
+    def modify(self, message: p4r.ActionProfileGroup) -> None:
+        """Replaces a group's members; its maximal size stays."""
+        selector = lookup(self._selectors, message.action_profile_id, _WHAT)
+        present = selector.messages.get(message.group_id)
+        if present is not None and message.max_size != present.max_size:
+            raise invalid(f"group {message.group_id}: max_size cannot be changed from {present.max_size}")
+        selector.state.modify_group(message.group_id, self._decode(selector, message))
+        selector.keep(message)
+
+    def delete(self, message: p4r.ActionProfileGroup) -> None:
+        """Removes a group."""
+        selector = lookup(self._selectors, message.action_profile_id, _WHAT)
+        selector.state.delete_group(message.group_id)
+        selector.messages.pop(message.group_id, None)
+
+    def read(self, query: p4r.ActionProfileGroup) -> Iterator[p4r.ActionProfileGroup]:
+        """One group, NOT_FOUND if there is none; or every group where the id is 0."""
+        for _, selector in select(self._selectors, query.action_profile_id, _WHAT):
+            if query.group_id == 0:
+                yield from list(selector.messages.values())
+            elif query.group_id in selector.messages:
+                yield selector.messages[query.group_id]
+            else:
+                raise not_found(f"action profile {selector.info.preamble.name} has no group {query.group_id}")
+
+    def export(self) -> Iterator[tuple[p4r.Update.Type.ValueType, p4r.ActionProfileGroup]]:
+        """All groups."""
+        for message in self.read(p4r.ActionProfileGroup()):
+            yield p4r.Update.INSERT, message
+
+    def follow_ports(self) -> None:
+        """Skips the members whose ports are down now."""
+        for selector in self._selectors.values():
+            for message in selector.messages.values():
+                if any(map(watches, message.members)):
+                    selector.state.modify_group(message.group_id, self._decode(selector, message))
+
+    def _decode(self, selector: _Selector, message: p4r.ActionProfileGroup) -> tuple[tuple[int, int], ...]:
+        """Members and their weights, 0 where one is skipped."""
+        what, limit = f"group {message.group_id}", selector.info.max_group_size
+        if message.max_size < 0 or (limit and not 0 < message.max_size <= limit):
+            raise invalid(
+                f"{what}: max_size {message.max_size} is not in 1..{limit}, the profile's max_group_size"
+            )
+        weights = check_weights(
+            selector.info, [member.weight for member in message.members], message.max_size, what
+        )
+        return tuple(
+            (member.member_id, 0 if self._ports.passes_over(member, what) else weight)
+            for member, weight in zip(message.members, weights, strict=True)
+        )

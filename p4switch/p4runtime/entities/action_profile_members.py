@@ -1,0 +1,73 @@
+"""The members of action profiles and selectors (P4Runtime specification, "ActionProfileMember")."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from p4switch.p4runtime.codec.actions import ActionCodec
+from p4switch.p4runtime.entities.kind import DynamicKind, lookup, select
+from p4switch.p4runtime.errors import invalid, not_found
+from p4switch.p4runtime.objects import PipelineObjects
+from p4switch.p4runtime.proto import p4r
+
+_WHAT = "action profile"
+
+
+class ActionProfileMembers(DynamicKind[p4r.ActionProfileMember]):
+    """Actions that table entries, or groups, name."""
+
+    field = "action_profile_member"
+
+    def __init__(self, objects: PipelineObjects) -> None:
+        self._actions = objects.actions
+        self._names = {codec.name: codec for codec in objects.actions.values()}
+        self._profiles = {
+            profile.preamble.id: objects.engine.profile(profile.preamble.name)
+            for profile in objects.p4info.action_profiles
+            if profile.preamble.name in objects.engine.program.profiles
+        }
+
+    def p4_id(self, message: p4r.ActionProfileMember) -> int:
+        """The profile's."""
+        return message.action_profile_id
+
+    def insert(self, message: p4r.ActionProfileMember) -> None:
+        """Adds a member."""
+        profile = lookup(self._profiles, message.action_profile_id, _WHAT)
+        call = self._codec(message.action.action_id).decode(message.action)
+        if message.member_id == 0:
+            raise invalid("0 is not a member id: in a read it stands for all")
+        profile.insert_member(message.member_id, call)
+
+    def modify(self, message: p4r.ActionProfileMember) -> None:
+        """Gives a member another action."""
+        profile = lookup(self._profiles, message.action_profile_id, _WHAT)
+        profile.modify_member(message.member_id, self._codec(message.action.action_id).decode(message.action))
+
+    def delete(self, message: p4r.ActionProfileMember) -> None:
+        """Removes a member."""
+        lookup(self._profiles, message.action_profile_id, _WHAT).delete_member(message.member_id)
+
+    def read(self, query: p4r.ActionProfileMember) -> Iterator[p4r.ActionProfileMember]:
+        """One member, NOT_FOUND if there is none; or every member where the id is 0."""
+        for number, profile in select(self._profiles, query.action_profile_id, _WHAT):
+            members = dict(profile.members)
+            if query.member_id and query.member_id not in members:
+                raise not_found(f"action profile {profile.profile.name} has no member {query.member_id}")
+            for member, call in members.items():
+                if query.member_id in (0, member):
+                    yield p4r.ActionProfileMember(
+                        action_profile_id=number,
+                        member_id=member,
+                        action=self._names[call.name].encode(call),
+                    )
+
+    def export(self) -> Iterator[tuple[p4r.Update.Type.ValueType, p4r.ActionProfileMember]]:
+        """All members."""
+        for message in self.read(p4r.ActionProfileMember()):
+            yield p4r.Update.INSERT, message
+
+    def _codec(self, action_id: int) -> ActionCodec:
+        if action_id not in self._actions:
+            raise invalid(f"the pipeline has no action with the id {action_id:#x}")
+        return self._actions[action_id]

@@ -1,0 +1,46 @@
+"""Clone sessions (P4Runtime specification, "CloneSessionEntry")."""
+
+from __future__ import annotations
+
+from p4switch.engine.entries import Clones
+from p4switch.engine.replicas import SESSIONS
+from p4switch.p4runtime.entities.replication import ReplicationKind
+from p4switch.p4runtime.errors import invalid
+from p4switch.p4runtime.proto import p4r
+
+
+class CloneSessions(ReplicationKind[p4r.CloneSessionEntry]):
+    """Where the clones of a session go, and what becomes of them."""
+
+    field = "clone_session_entry"
+    what = "clone session"
+    number_field = "session_id"
+
+    def _add(self, message: p4r.CloneSessionEntry) -> None:
+        self._engine.sessions.insert(_session_id(message), self._replicas(message), self._clones(message))
+
+    def _replace(self, message: p4r.CloneSessionEntry) -> None:
+        self._engine.sessions.modify(_session_id(message), self._replicas(message), self._clones(message))
+
+    def _remove(self, message: p4r.CloneSessionEntry) -> None:
+        self._engine.sessions.delete(_session_id(message))
+
+    def _clones(self, message: p4r.CloneSessionEntry) -> Clones:
+        name, service_class = self._name(message), message.class_of_service
+        if service_class >= self._engine.priority_queues:
+            raise invalid(
+                f"{name}: class_of_service {service_class} needs a queue of that priority: "
+                f"the ports have {self._engine.priority_queues} (--priority-queues)"
+            )
+        if message.packet_length_bytes < 0:
+            raise invalid(f"{name}: packet_length_bytes {message.packet_length_bytes} is negative")
+        if message.packet_length_bytes == 0:
+            return Clones(service_class=service_class)
+        return Clones(message.packet_length_bytes, service_class)
+
+
+def _session_id(message: p4r.CloneSessionEntry) -> int:
+    session = message.session_id
+    if not 0 < session < SESSIONS:
+        raise invalid(f"clone session {session} is not in 1..{SESSIONS - 1}")
+    return session

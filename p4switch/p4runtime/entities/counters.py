@@ -1,0 +1,47 @@
+"""Indirect counters (P4Runtime specification, "CounterEntry")."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from p4switch.p4runtime.codec.counters import decode_counter, encode_counter
+from p4switch.p4runtime.codec.values import decode_indices
+from p4switch.p4runtime.entities.kind import StaticKind, lookup, select
+from p4switch.p4runtime.objects import PipelineObjects
+from p4switch.p4runtime.proto import p4r
+
+
+class Counters(StaticKind[p4r.CounterEntry]):
+    """Their cells, read and written by index, or all at once."""
+
+    field = "counter_entry"
+
+    def __init__(self, objects: PipelineObjects) -> None:
+        self._counters = {
+            info.preamble.id: objects.engine.counter(info.preamble.name)
+            for info in objects.p4info.counters
+            if info.preamble.name in objects.engine.program.counters
+        }
+
+    def p4_id(self, message: p4r.CounterEntry) -> int:
+        """The counter's."""
+        return message.counter_id
+
+    def modify(self, message: p4r.CounterEntry) -> None:
+        """Sets one cell, or every cell where no index is given; without data nothing changes."""
+        cells = lookup(self._counters, message.counter_id, "counter")
+        indices = decode_indices(message, cells.size, cells.name)
+        if message.HasField("data"):
+            value = decode_counter(message.data)
+            for index in indices:
+                cells.write(index, value)
+
+    def read(self, query: p4r.CounterEntry) -> Iterator[p4r.CounterEntry]:
+        """One cell, or every cell where no index is given."""
+        for number, cells in select(self._counters, query.counter_id, "counter"):
+            indices = decode_indices(query, cells.size, cells.name)
+            values = [cells.read(indices.start)] if query.HasField("index") else cells.read_all()
+            for index, value in zip(indices, values, strict=True):
+                yield p4r.CounterEntry(
+                    counter_id=number, index=p4r.Index(index=index), data=encode_counter(value)
+                )

@@ -1,0 +1,43 @@
+"""Direct counters by themselves (P4Runtime specification, "DirectCounterEntry")."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from p4switch.p4runtime.codec.counters import decode_counter, encode_counter
+from p4switch.p4runtime.entities.kind import StaticKind, lookup, select
+from p4switch.p4runtime.objects import PipelineObjects
+from p4switch.p4runtime.proto import p4r
+
+
+class DirectCounters(StaticKind[p4r.DirectCounterEntry]):
+    """The counter of each table entry, and of each table's default entry."""
+
+    field = "direct_counter_entry"
+
+    def __init__(self, objects: PipelineObjects) -> None:
+        self._tables = objects.tables
+
+    def p4_id(self, message: p4r.DirectCounterEntry) -> int:
+        """The table's."""
+        return message.table_entry.table_id
+
+    def modify(self, message: p4r.DirectCounterEntry) -> None:
+        """Sets the counter of the entry with a key; without data nothing changes."""
+        table = lookup(self._tables, message.table_entry.table_id, "table")
+        table.require_counter()
+        key = table.key_of(message.table_entry)
+        if message.HasField("data"):
+            table.installed.write_counter(key, decode_counter(message.data))
+
+    def read(self, query: p4r.DirectCounterEntry) -> Iterator[p4r.DirectCounterEntry]:
+        """The counter of the entry with the query's key (NOT_FOUND without one), or of every entry with a key."""
+        wanted = query.table_entry
+        for _, table in select(self._tables, wanted.table_id, "table"):
+            if not wanted.table_id and not table.is_counted:
+                continue
+            table.require_counter()
+            for key in table.keys_of(wanted):
+                yield p4r.DirectCounterEntry(
+                    table_entry=table.encode_key(key), data=encode_counter(table.installed.counter(key))
+                )

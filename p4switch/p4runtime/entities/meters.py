@@ -1,0 +1,74 @@
+"""Indirect meters (P4Runtime specification, "MeterEntry")."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from p4switch.p4runtime.codec.meters import (
+    decode_meter,
+    decode_meter_counters,
+    encode_meter,
+    encode_meter_counters,
+    meter_type,
+    require_zero,
+)
+from p4switch.p4runtime.codec.values import decode_indices
+from p4switch.p4runtime.entities.kind import StaticKind, lookup, select
+from p4switch.p4runtime.objects import PipelineObjects
+from p4switch.p4runtime.proto import p4r
+
+
+class Meters(StaticKind[p4r.MeterEntry]):
+    """Their cells, configured and read by index, or all at once."""
+
+    field = "meter_entry"
+
+    def __init__(self, objects: PipelineObjects) -> None:
+        self._meters = {
+            info.preamble.id: (objects.engine.meter(info.preamble.name), meter_type(info))
+            for info in objects.p4info.meters
+            if info.preamble.name in objects.engine.program.meters
+        }
+
+    def p4_id(self, message: p4r.MeterEntry) -> int:
+        """The meter's."""
+        return message.meter_id
+
+    def check(self, message: p4r.MeterEntry) -> None:
+        """Counters by colour can only be cleared."""
+        if message.HasField("counter_data"):
+            require_zero(message.counter_data)
+
+    def modify(self, message: p4r.MeterEntry) -> None:
+        """Configures one cell, or every cell where no index is given; without a config it is reset."""
+        cells, kind = lookup(self._meters, message.meter_id, "meter")
+        config = decode_meter(message.config, kind) if message.HasField("config") else None
+        for index in decode_indices(message, cells.size, cells.name):
+            cells.configure(index, config)
+            if message.HasField("counter_data"):
+                cells.set_counters(index, decode_meter_counters(message.counter_data))
+
+    def read(self, query: p4r.MeterEntry) -> Iterator[p4r.MeterEntry]:
+        """One cell, or every cell where no index is given; with what it has counted, if the query has that."""
+        for number, (cells, _) in select(self._meters, query.meter_id, "meter"):
+            for index in decode_indices(query, cells.size, cells.name):
+                message = p4r.MeterEntry(meter_id=number, index=p4r.Index(index=index))
+                config = cells.config(index)
+                if config is not None:
+                    message.config.CopyFrom(encode_meter(config))
+                if query.HasField("counter_data"):
+                    message.counter_data.CopyFrom(encode_meter_counters(cells.counters(index)))
+                yield message
+
+    def present(self, message: p4r.MeterEntry) -> Iterator[p4r.MeterEntry]:
+        """With what it has counted."""
+        query = p4r.MeterEntry()
+        query.CopyFrom(message)
+        query.counter_data.SetInParent()
+        return self.read(query)
+
+    def export(self) -> Iterator[tuple[p4r.Update.Type.ValueType, p4r.MeterEntry]]:
+        """The rates of all cells that have some."""
+        for message in self.read(p4r.MeterEntry()):
+            if message.HasField("config"):
+                yield p4r.Update.MODIFY, message

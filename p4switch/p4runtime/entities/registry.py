@@ -1,0 +1,156 @@
+"""All kinds of P4Runtime entities, and the entities of one pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TypeVar, cast
+
+from google.protobuf.message import Message
+
+from p4switch.engine.engine import Engine
+from p4switch.engine.entries import TableError
+from p4switch.p4runtime.entities.action_profile_groups import ActionProfileGroups
+from p4switch.p4runtime.entities.action_profile_members import ActionProfileMembers
+from p4switch.p4runtime.entities.clone_sessions import CloneSessions
+from p4switch.p4runtime.entities.counters import Counters
+from p4switch.p4runtime.entities.digests import Digests
+from p4switch.p4runtime.entities.direct_counters import DirectCounters
+from p4switch.p4runtime.entities.direct_meters import DirectMeters
+from p4switch.p4runtime.entities.kind import EntityKind
+from p4switch.p4runtime.entities.meters import Meters
+from p4switch.p4runtime.entities.multicast_groups import MulticastGroups
+from p4switch.p4runtime.entities.registers import Registers
+from p4switch.p4runtime.entities.table_entries import TableEntries
+from p4switch.p4runtime.entities.value_sets import ValueSets
+from p4switch.p4runtime.errors import P4RuntimeError, invalid, unimplemented
+from p4switch.p4runtime.objects import PipelineObjects
+from p4switch.p4runtime.proto import p4i, p4r
+from p4switch.p4runtime.roles import RoleAccess
+from p4switch.p4runtime.watch import WatchedPorts
+
+KINDS: tuple[type[EntityKind[Any]], ...] = (
+    ActionProfileMembers,
+    ActionProfileGroups,
+    ValueSets,
+    TableEntries,
+    DirectCounters,
+    DirectMeters,
+    Counters,
+    Registers,
+    Meters,
+    MulticastGroups,
+    CloneSessions,
+    Digests,
+)
+"""In an order in which what one refers to comes before it."""
+
+_REPLICATION = "packet_replication_engine_entry"  # the entity that is a union itself
+
+_Kind = TypeVar("_Kind", bound=EntityKind[Any])
+
+
+class Entities:
+    """The entities of one pipeline, read and written.
+
+    `translations` is how the values of its types are written, `wakeup` is for who watches the pipeline. Errors are
+    P4RuntimeError, or TableError where the engine refuses.
+    """
+
+    def __init__(self, p4info: p4i.P4Info, engine: Engine, ports: WatchedPorts) -> None:
+        objects = PipelineObjects(p4info, engine, ports)
+        self.translations = objects.translations
+        self.wakeup = objects.wakeup
+        self._kinds = {kind.field: kind(objects) for kind in KINDS}
+
+    def of(self, kind: type[_Kind]) -> _Kind:
+        """Those of one kind."""
+        return cast(_Kind, self._kinds[kind.field])
+
+    def allows(self, access: RoleAccess, entity: p4r.Entity) -> bool:
+        """Whether an entity is in the scope of a role. Multicast groups and clone sessions have no ids to name."""
+        if access.is_full:
+            return True
+        field, message = _content(entity)
+        return field in self._kinds and access.names(self._kinds[field].p4_id(message))
+
+    def write(self, update: p4r.Update) -> None:
+        """Carries out one update of a Write request."""
+        kind, message = self._find(update.entity)
+        kind.check(message)
+        kind.write(update.type, message)
+
+    def restore(self, update: p4r.Update) -> None:
+        """Carries out an update that may also set what only the data plane changes otherwise."""
+        kind, message = self._find(update.entity)
+        kind.write(update.type, message)
+
+    def undoing(self, update: p4r.Update) -> list[p4r.Update]:
+        """The updates that bring back what an update is about to change; empty where it will be refused anyway."""
+        if update.type == p4r.Update.INSERT:
+            return [p4r.Update(type=p4r.Update.DELETE, entity=update.entity)]
+        back = p4r.Update.INSERT if update.type == p4r.Update.DELETE else p4r.Update.MODIFY
+        try:
+            kind, message = self._find(update.entity)
+            return [
+                p4r.Update(type=back, entity=_entity(kind.field, found)) for found in kind.present(message)
+            ]
+        except (P4RuntimeError, TableError):
+            return []
+
+    def read(self, query: p4r.Entity) -> Iterator[p4r.Entity]:
+        """The entities that one entity of a Read request selects; an id of 0 selects all of its kind."""
+        field, message = _content(query)
+        if field in self._kinds:
+            for found in self._kinds[field].read(message):
+                yield _entity(field, found)
+        elif not field:
+            raise invalid(
+                "the request has an entity without a kind: give one, with an id of 0 to read all of it"
+            )
+        elif message != type(message)():  # there are none of these, so a wildcard read finds none
+            raise unimplemented(f"{field} is not supported")
+
+    def take_over(self, previous: Entities) -> None:
+        """Brings a newly loaded pipeline to what controllers have written to the one before.
+
+        INVALID_ARGUMENT if something of it has no place here.
+        """
+        self.of(TableEntries).make_room(previous.of(TableEntries))
+        for field, kind in previous._kinds.items():
+            for update_type, message in kind.export():
+                try:
+                    self.write(p4r.Update(type=update_type, entity=_entity(field, message)))
+                except (P4RuntimeError, TableError) as error:
+                    raise invalid(f"the forwarding state cannot be kept: {error}") from error
+
+    def follow_ports(self) -> None:
+        """Follows a change of the ports' status."""
+        for kind in self._kinds.values():
+            kind.follow_ports()
+
+    def _find(self, entity: p4r.Entity) -> tuple[EntityKind[Any], Message]:
+        field, message = _content(entity)
+        if not field:
+            raise invalid("the update has no entity")
+        if field not in self._kinds:
+            raise unimplemented(f"{field} is not supported")
+        return self._kinds[field], message
+
+
+def _content(entity: p4r.Entity) -> tuple[str, Message]:
+    """What an entity is, and its message; "" if it is nothing."""
+    field = entity.WhichOneof("entity")
+    if field is None:
+        return "", entity
+    if field != _REPLICATION:
+        return field, getattr(entity, field)
+    inner = entity.packet_replication_engine_entry.WhichOneof("type")
+    if inner is None:
+        raise invalid(f"the {_REPLICATION} has no type")
+    return inner, getattr(entity.packet_replication_engine_entry, inner)
+
+
+def _entity(field: str, message: Message) -> p4r.Entity:
+    if field in p4r.Entity.DESCRIPTOR.fields_by_name:
+        return p4r.Entity(**{field: message})
+    return p4r.Entity(packet_replication_engine_entry=p4r.PacketReplicationEngineEntry(**{field: message}))

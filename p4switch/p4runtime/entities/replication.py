@@ -1,0 +1,140 @@
+"""The packet replication engine: what multicast groups and clone sessions have in common.
+
+A replica leaves by the first of its ports, its own and then its backups', that is up; if none is, by its own, where it
+is dropped.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import ClassVar, TypeVar
+
+from p4switch.engine.entries import Replica
+from p4switch.p4runtime.codec.values import decode_value
+from p4switch.p4runtime.entities.kind import DynamicKind
+from p4switch.p4runtime.errors import invalid, not_found
+from p4switch.p4runtime.objects import PipelineObjects
+from p4switch.p4runtime.proto import p4r
+
+# v1model: standard_metadata.egress_rid is bit<16>, egress_port is bit<9>.
+_MAX_INSTANCE = 0xFFFF
+_PORT_WIDTH = 9
+
+_Message = TypeVar("_Message", p4r.MulticastGroupEntry, p4r.CloneSessionEntry)
+
+
+class ReplicationKind(DynamicKind[_Message]):
+    """Numbered lists of replicas, kept as messages since a read returns what was written.
+
+    `what` they are called in errors, `number_field` has their number.
+    """
+
+    what: ClassVar[str]
+    number_field: ClassVar[str]
+
+    def __init__(self, objects: PipelineObjects) -> None:
+        self._engine = objects.engine
+        self._ports = objects.ports
+        self._messages: dict[int, _Message] = {}
+
+    def p4_id(self, message: _Message) -> int:  # noqa: ARG002 - the same for all
+        """They belong to no object of P4Info."""
+        return 0
+
+    def read(self, query: _Message) -> Iterator[_Message]:
+        """One, NOT_FOUND if there is none; or every one where the id is 0."""
+        number = self._number(query)
+        if number == 0:
+            yield from list(self._messages.values())
+        elif number in self._messages:
+            yield self._messages[number]
+        else:
+            raise not_found(f"there is no {self._name(query)}")
+
+    def export(self) -> Iterator[tuple[p4r.Update.Type.ValueType, _Message]]:
+        """All of them."""
+        for message in self._messages.values():
+            yield p4r.Update.INSERT, message
+
+    def follow_ports(self) -> None:
+        """Replicas with backups may leave by other ports now."""
+        for message in self._messages.values():
+            if any(replica.backup_replicas for replica in message.replicas):
+                self._replace(message)
+
+    def insert(self, message: _Message) -> None:
+        """Adds one."""
+        self._add(message)
+        self._keep(message)
+
+    def modify(self, message: _Message) -> None:
+        """Replaces everything about one."""
+        self._replace(message)
+        self._keep(message)
+
+    def delete(self, message: _Message) -> None:
+        """Removes one."""
+        self._remove(message)
+        del self._messages[self._number(message)]
+
+    @abstractmethod
+    def _add(self, message: _Message) -> None:
+        """To the engine."""
+
+    @abstractmethod
+    def _replace(self, message: _Message) -> None:
+        """In the engine."""
+
+    @abstractmethod
+    def _remove(self, message: _Message) -> None:
+        """From the engine."""
+
+    def _keep(self, message: _Message) -> None:
+        copy = type(message)()
+        copy.CopyFrom(message)
+        self._messages[self._number(message)] = copy
+
+    def _number(self, message: _Message) -> int:
+        return int(getattr(message, self.number_field))
+
+    def _name(self, message: _Message) -> str:
+        return f"{self.what} {self._number(message)}"
+
+    def _replicas(self, message: _Message) -> tuple[Replica, ...]:
+        """The replicas to be made now; INVALID_ARGUMENT, also if two of all that are named are the same."""
+        name = self._name(message)
+        found, named = [], []
+        for replica in message.replicas:
+            own = _decode(_own_port(replica, name), replica.instance, name)
+            backups: list[Replica] = [
+                _decode(
+                    decode_value(b.port, _PORT_WIDTH, f"a backup replica's port in {name}"), b.instance, name
+                )
+                for b in replica.backup_replicas
+            ]
+            if own.port in [backup.port for backup in backups]:
+                raise invalid(f"{name}: the replica at port {own.port} has a backup at the same port")
+            choices = [own, *backups]
+            named += choices
+            found.append(next((choice for choice in choices if choice.port not in self._ports.down), own))
+        if len(set(named)) < len(named):
+            raise invalid(f"{name}: two replicas have the same port and instance")
+        return tuple(found)
+
+
+def _own_port(message: p4r.Replica, group: str) -> int:
+    match message.WhichOneof("port_kind"):
+        case "port":
+            return decode_value(message.port, _PORT_WIDTH, f"a replica's port in {group}")
+        case "egress_port":
+            if message.egress_port >> _PORT_WIDTH:
+                raise invalid(f"{group}: port {message.egress_port} does not fit bit<{_PORT_WIDTH}>")
+            return message.egress_port
+    raise invalid(f"{group}: a replica has no port")
+
+
+def _decode(port: int, instance: int, group: str) -> Replica:
+    if instance > _MAX_INSTANCE:
+        raise invalid(f"{group}: instance {instance} is above {_MAX_INSTANCE}, egress_rid's largest value")
+    return Replica(port, instance)

@@ -1,0 +1,82 @@
+"""Parser value sets (P4Runtime specification, "ValueSetEntry"). BMv2's server does not have them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from p4switch.engine.entries import EntryKey, Lpm, Match, Ternary
+from p4switch.engine.value_sets import ValueSetState
+from p4switch.p4runtime.codec.matches import MatchField
+from p4switch.p4runtime.entities.kind import StaticKind, lookup, select
+from p4switch.p4runtime.errors import invalid
+from p4switch.p4runtime.objects import PipelineObjects
+from p4switch.p4runtime.proto import p4i, p4r
+
+_WHAT = "value set"
+
+
+class _Members:
+    """The members of one value set: the fields that each has, and all as they were written."""
+
+    def __init__(self, info: p4i.ValueSet, objects: PipelineObjects) -> None:
+        self.name = info.preamble.name
+        self.state: ValueSetState = objects.engine.value_set(self.name)
+        keys = objects.engine.program.value_sets[self.name].table.keys
+        if len(keys) != len(info.match):
+            raise invalid(
+                f"value set {self.name} has {len(info.match)} fields in the P4Info, {len(keys)} here"
+            )
+        self.fields = tuple(
+            MatchField.of_value_set(match, key.width, self.name, objects.translations)
+            for match, key in zip(info.match, keys, strict=True)
+        )
+        self.messages: list[p4r.ValueSetMember] = []
+
+
+class ValueSets(StaticKind[p4r.ValueSetEntry]):
+    """Each with all of its members, which are written and read together."""
+
+    field = "value_set_entry"
+
+    def __init__(self, objects: PipelineObjects) -> None:
+        self._sets = {
+            info.preamble.id: _Members(info, objects)
+            for info in objects.p4info.value_sets
+            if info.preamble.name in objects.engine.program.value_sets
+        }
+
+    def p4_id(self, message: p4r.ValueSetEntry) -> int:
+        """The value set's."""
+        return message.value_set_id
+
+    def modify(self, message: p4r.ValueSetEntry) -> None:
+        """Replaces all members."""
+        members = lookup(self._sets, message.value_set_id, _WHAT)
+        members.state.write([EntryKey(tuple(_decode(members, member)), 1) for member in message.members])
+        copy = p4r.ValueSetEntry()
+        copy.CopyFrom(message)
+        members.messages = list(copy.members)
+
+    def read(self, query: p4r.ValueSetEntry) -> Iterator[p4r.ValueSetEntry]:
+        """All members of one set, or of all."""
+        for number, members in select(self._sets, query.value_set_id, _WHAT):
+            yield p4r.ValueSetEntry(value_set_id=number, members=members.messages)
+
+    def export(self) -> Iterator[tuple[p4r.Update.Type.ValueType, p4r.ValueSetEntry]]:
+        """All value sets."""
+        for message in self.read(p4r.ValueSetEntry()):
+            yield p4r.Update.MODIFY, message
+
+
+def _decode(members: _Members, member: p4r.ValueSetMember) -> Iterator[Match]:
+    given = {match.field_id: match for match in member.match}
+    if len(given) < len(member.match) or not given.keys() <= {field.id for field in members.fields}:
+        raise invalid(f"value set {members.name}: a member has unknown fields, or one more than once")
+    for field in members.fields:
+        match = field.decode(given[field.id]) if field.id in given else field.dont_care
+        if match is None:
+            raise invalid(f"{field.name}: an exact match needs a value (field {field.id})")
+        if isinstance(match, Lpm):
+            ones = (1 << field.width) - 1
+            match = Ternary(match.value, ones & ~(ones >> match.prefix_length))
+        yield match

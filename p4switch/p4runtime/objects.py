@@ -1,0 +1,61 @@
+"""What a P4Info describes of a program, under its ids; the entities of a pipeline are made of it."""
+
+from __future__ import annotations
+
+from p4switch.engine.engine import Engine
+from p4switch.p4runtime.codec.actions import ActionCodec
+from p4switch.p4runtime.codec.meters import meter_type
+from p4switch.p4runtime.codec.tables import P4InfoTable
+from p4switch.p4runtime.codec.translation import Translations
+from p4switch.p4runtime.errors import invalid
+from p4switch.p4runtime.proto import p4i
+from p4switch.p4runtime.wakeup import WakeUp
+from p4switch.p4runtime.watch import WatchedPorts
+
+
+class PipelineObjects:
+    """The actions and tables of one pipeline, and what else its entities share.
+
+    `wakeup` is for what the notifier has to know. Only what the program has is here, too: a compiler may have dropped
+    from the device config what the program never uses. INVALID_ARGUMENT if P4Info and program do not belong together.
+    """
+
+    def __init__(self, p4info: p4i.P4Info, engine: Engine, ports: WatchedPorts) -> None:
+        program = engine.program
+        described = {table.preamble.name for table in p4info.tables}
+        dropped = described - program.tables.keys()
+        unknown = {table.name for table in program.tables.values() if not table.is_call} - described
+        if dropped and unknown:
+            raise invalid(
+                f"the P4Info has a table {min(dropped)}, the device config has {min(unknown)} instead"
+            )
+        self.p4info = p4info
+        self.engine = engine
+        self.ports = ports
+        self.wakeup = WakeUp()
+        self.translations = Translations(p4info.type_info)
+        # An action that a control calls, too, is there a second time, its parameters bound.
+        by_count = sorted(program.actions.values(), key=lambda action: len(action.parameters))
+        parameters = {action.name: action.parameters for action in by_count}
+        self.actions = {
+            action.preamble.id: ActionCodec(action, parameters[action.preamble.name], self.translations)
+            for action in p4info.actions
+            if action.preamble.name in parameters
+        }
+        profiles = {profile.preamble.id: profile for profile in p4info.action_profiles}
+        counted = {counter.direct_table_id for counter in p4info.direct_counters}
+        meters = {meter.direct_table_id: meter_type(meter) for meter in p4info.direct_meters}
+        self.tables = {
+            table.preamble.id: P4InfoTable(
+                table,
+                engine.table(table.preamble.name),
+                self.actions,
+                profiles.get(table.implementation_id),
+                ports,
+                self.translations,
+                is_counted=table.preamble.id in counted,
+                meter=meters.get(table.preamble.id),
+            )
+            for table in p4info.tables
+            if table.preamble.name in program.tables
+        }
