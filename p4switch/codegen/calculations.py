@@ -109,36 +109,58 @@ class Calculations:
         bits, body = 0, out.inner(1)
         body.line("uint64_t words = 0, numbers = 0;")
         for pieces in self._stretches(inputs):
-            first, width = pieces[0].value, sum(self._width(piece) for piece in pieces)
-            if first is None:
-                if bits % 16:
-                    return None
-                body.line("words += checksum_sum(p->payload, (uint32_t)(p->end - p->payload));")
-            elif isinstance(first, HeaderName) or len(pieces) > 1:
-                name = first.header if isinstance(first, Field) else getattr(first, "name", "")
-                varbit = self.layout.program.headers[name].type.varbit
-                if bits % 16 or width % 16 or varbit:
-                    return None
-                at = self.layout.program.field_type(first).offset // 8 if isinstance(first, Field) else 0
-                body.line(f"words += checksum_sum({self.layout.header_pointer(name)} + {at}, {width // 8});")
-            elif isinstance(first, Field) and self.layout.program.field_type(first).varying:
-                if bits % 16 or pieces[-1] is not inputs[-1]:
-                    return None
-                self.layout.check_varbit(first.header, where)
-                index = self.layout.header_index(first.header)
-                place = f"{self.layout.header_pointer(first.header)} + varbit_at[{index}]"
-                body.line(f"words += checksum_sum({place}, p->varying[{index}]);")
-            else:
-                shift = -(bits + width) % 16
-                if width + shift > 64:
-                    return None
-                code = literal(first.value & (1 << width) - 1) if isinstance(first, Constant) else ""
-                if isinstance(first, Field):
-                    code = ExpressionWriter(self.layout, where).masked(first, (1 << width) - 1).code
-                moved = f"(uint64_t){code}{f' << {shift}' if shift else ''}"
-                body.line(f"numbers += {f'checksum_fold({moved})' if width + shift > 48 else moved};")
+            width = sum(self._width(piece) for piece in pieces)
             bits += width
+            if self._is_number(pieces):
+                line = self._number_summed(pieces[0].value, width, -bits % 16, where)
+            elif (bits - width) % 16:
+                return None
+            else:
+                line = self._bytes_summed(pieces, width, where, is_last=pieces[-1] is inputs[-1])
+            if line is None:
+                return None
+            body.line(line)
         return body
+
+    def _is_number(self, pieces: list[CalculationInput]) -> bool:
+        """Whether they are a constant or a field of bits, and not bytes of the packet that can be summed in place."""
+        value = pieces[0].value
+        if isinstance(value, Field) and len(pieces) == 1:
+            return not self.layout.program.field_type(value).varying
+        return isinstance(value, Constant)
+
+    def _number_summed(
+        self, value: Field | HeaderName | Constant | None, width: int, shift: int, where: str
+    ) -> str | None:
+        """Adds a number that ends `shift` bits before the end of a word; None: it is too wide."""
+        if width + shift > 64:
+            return None
+        code = literal(value.value & (1 << width) - 1) if isinstance(value, Constant) else ""
+        if isinstance(value, Field):
+            code = ExpressionWriter(self.layout, where).masked(value, (1 << width) - 1).code
+        moved = f"(uint64_t){code}{f' << {shift}' if shift else ''}"
+        return f"numbers += {f'checksum_fold({moved})' if width + shift > 48 else moved};"
+
+    def _bytes_summed(
+        self, pieces: list[CalculationInput], width: int, where: str, *, is_last: bool
+    ) -> str | None:
+        """Adds the payload, a header, some of its fields or a varbit; None: what follows would not be words."""
+        first = pieces[0].value
+        if first is None:
+            return "words += checksum_sum(p->payload, (uint32_t)(p->end - p->payload));"
+        assert isinstance(first, (Field, HeaderName))
+        name = first.header if isinstance(first, Field) else first.name
+        pointer = self.layout.header_pointer(name)
+        kind = self.layout.program.field_type(first) if isinstance(first, Field) else None
+        if kind is not None and kind.varying:
+            if not is_last:
+                return None
+            self.layout.check_varbit(name, where)
+            index = self.layout.header_index(name)
+            return f"words += checksum_sum({pointer} + varbit_at[{index}], p->varying[{index}]);"
+        if width % 16 or self.layout.program.headers[name].type.varbit:
+            return None
+        return f"words += checksum_sum({pointer} + {kind.offset // 8 if kind else 0}, {width // 8});"
 
     def _width(self, piece: CalculationInput) -> int:
         match piece.value:

@@ -159,7 +159,7 @@ class ChecksumWriter:
             if kind.behind_varbit:
                 last = layout.program.headers[header].type.width // 8
             if stretches and stretches[-1][0] == header and first <= stretches[-1][2] + 1:
-                stretches[-1] = (header, stretches[-1][1], last)
+                stretches[-1] = (header, stretches[-1][1], max(last, stretches[-1][2]))
             else:
                 stretches.append((header, first, last))
         return stretches

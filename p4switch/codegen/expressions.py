@@ -533,36 +533,8 @@ class ExpressionWriter:
                 return self.value(operand).is_nonzero
             case Binary("and" | "or" as op, left, right):
                 return f"({self.condition(left)} {'&&' if op == 'and' else '||'} {self.condition(right)})"
-            case Binary("==" | "!=" as op, HeaderName() | StackElement() as left, right):
-                name = (
-                    self.layout.program.stacks[left.stack].headers[0]
-                    if isinstance(left, StackElement)
-                    else left.name
-                )
-                self.layout.check_varbit(name, self.where)
-                self.check_alike(left, right)
-                same = f"same_header(p, {self.header_number(left)}, {self.header_number(right)})"
+            case Binary("==" | "!=" as op, left, right) if (same := self._same(left, right)) is not None:
                 return same if op == "==" else f"!{same}"
-            case Binary("==" | "!=" as op, UnionName(left), UnionName(right)):
-                unions = self.layout.program.unions
-                pairs = list(zip(unions[left].headers, unions[right].headers, strict=True))
-                for header, other in pairs:
-                    self.layout.check_varbit(header, self.where)
-                    self.check_alike(HeaderName(header), HeaderName(other))
-                same = " || ".join(
-                    f"same_header(p, {self.layout.header_index(a)}, {self.layout.header_index(b)})"
-                    for a, b in pairs
-                )
-                return f"({same})" if op == "==" else f"!({same})"
-            case Binary("==" | "!=" as op, Field() as left, Field() as right) if self.field_type(
-                left
-            ).varying:
-                if not self.field_type(right).varying:
-                    raise self.unsupported("a comparison of a varbit with a number")
-                for field in (left, right):
-                    self.layout.check_varbit(field.header, self.where)
-                headers = f"{self.layout.header_index(left.header)}, {self.layout.header_index(right.header)}"
-                return f"{'' if op == '==' else '!'}same_varbit(p, {headers})"
             case Binary("==" | "!=" as op, left, right) if self.is_boolean(left):
                 return f"(!!{self.condition(left)} {op} !!{self.condition(right)})"
             case Binary(op, left, right) if op in COMPARISON:
@@ -572,6 +544,35 @@ class ExpressionWriter:
             case Conditional(condition, then, otherwise):
                 return f"({self.condition(condition)} ? {self.condition(then)} : {self.condition(otherwise)})"
         return self.value(expression).is_nonzero
+
+    def _same(self, left: Expression, right: Expression) -> str | None:
+        """A C condition: headers, header unions or varbits are the same; None: they are something else."""
+        match left, right:
+            case ((HeaderName() | StackElement()), _):
+                stacks = self.layout.program.stacks
+                name = left.name if isinstance(left, HeaderName) else stacks[left.stack].headers[0]
+                self.layout.check_varbit(name, self.where)
+                self.check_alike(left, right)
+                return f"same_header(p, {self.header_number(left)}, {self.header_number(right)})"
+            case UnionName(union), UnionName(other):
+                unions = self.layout.program.unions
+                pairs = list(zip(unions[union].headers, unions[other].headers, strict=True))
+                for header, its in pairs:
+                    self.layout.check_varbit(header, self.where)
+                    self.check_alike(HeaderName(header), HeaderName(its))
+                same = " || ".join(
+                    f"same_header(p, {self.layout.header_index(a)}, {self.layout.header_index(b)})"
+                    for a, b in pairs
+                )
+                return f"({same})"
+            case Field(), Field() if self.field_type(left).varying:
+                if not self.field_type(right).varying:
+                    raise self.unsupported("a comparison of a varbit with a number")
+                for field in (left, right):
+                    self.layout.check_varbit(field.header, self.where)
+                headers = f"{self.layout.header_index(left.header)}, {self.layout.header_index(right.header)}"
+                return f"same_varbit(p, {headers})"
+        return None
 
     def is_boolean(self, expression: Expression) -> bool:
         """Whether the expression is a truth value and not a number."""

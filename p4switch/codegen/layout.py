@@ -196,6 +196,24 @@ class Layout:
         out.line(f"#define WIDE_WORDS {wide_words(self.program)}")
         out.line('#include "wide.h"')
         out.line()
+        self._write_headers(out)
+        if self.requests:
+            out.line("#define REQUESTS")
+            out.line()
+        if self.program.unions:
+            self._write_unions(out)
+        with out.block("struct metadata", ";"):
+            for instance in self.metadata:
+                self._write_metadata(out, instance)
+        out.line()
+        self._write_packet(out)
+
+    def stack_next(self, stack: str) -> str:
+        """The member that counts a stack's elements."""
+        return "next." + self.names.identifier("next_", stack, ("next", stack)).removeprefix("next_")
+
+    def _write_headers(self, out: Writer) -> None:
+        """Where the fields of each header type are; the headers' numbers and sizes."""
         types = {h.type.name: h.type for h in self.packet_headers}
         for header_type in types.values():
             out.comment(f"header {header_type.name}: {header_type.width // 8} bytes; bit offset, width")
@@ -221,15 +239,27 @@ class Layout:
                     if header.type.varbit:
                         out.line(f"[{self.header_index(header.name)}] = {header.type.varbit.offset // 8},")
             out.line()
-        if self.requests:
-            out.line("#define REQUESTS")
-            out.line()
-        if self.program.unions:
-            self._write_unions(out)
-        with out.block("struct metadata", ";"):
-            for instance in self.metadata:
-                self._write_metadata(out, instance)
+
+    def _write_unions(self, out: Writer) -> None:
+        out.line("#define UNIONS")
+        out.comment("Of a member of a header union: the first of the members, and how many they are.")
+        with out.block("static const struct { uint16_t first, count; } union_of[HEADERS + 1] =", ";"):
+            for union in self.program.unions.values():
+                first = self.header_index(union.headers[0])
+                for name in union.headers:
+                    out.line(f"[{self.header_index(name)}] = {{{first}, {len(union.headers)}}},")
         out.line()
+
+    def _write_metadata(self, out: Writer, instance: Header) -> None:
+        name = self.names.identifier("", instance.name, ("meta", instance.name))
+        with out.block("struct", f" {name};"):
+            for field in instance.type.fields:
+                if field.width and Field(instance.name, field.name) not in self.private:
+                    reference = Field(instance.name, field.name)
+                    member = self.metadata_member(reference).rpartition(".")[2]
+                    out.line(f"{self.member_type(reference)} {member};")
+
+    def _write_packet(self, out: Writer) -> None:
         longest = max((h.type.width // 8 for h in self.packet_headers), default=0)
         deparsed = sum(self.program.headers[h].type.width // 8 for h in self.program.deparser.order)
         out.line(f"#define HEADROOM {(deparsed + 127) // 64 * 64}")
@@ -268,29 +298,6 @@ class Layout:
             out.line(f"uint8_t nowhere[{longest + 8}];", "what writes to an invalid header are lost in")
             out.line("uint8_t bytes[HEADROOM + LONGEST_PACKET];", "of a copy; others stand where they came")
         out.line()
-
-    def stack_next(self, stack: str) -> str:
-        """The member that counts a stack's elements."""
-        return "next." + self.names.identifier("next_", stack, ("next", stack)).removeprefix("next_")
-
-    def _write_unions(self, out: Writer) -> None:
-        out.line("#define UNIONS")
-        out.comment("Of a member of a header union: the first of the members, and how many they are.")
-        with out.block("static const struct { uint16_t first, count; } union_of[HEADERS + 1] =", ";"):
-            for union in self.program.unions.values():
-                first = self.header_index(union.headers[0])
-                for name in union.headers:
-                    out.line(f"[{self.header_index(name)}] = {{{first}, {len(union.headers)}}},")
-        out.line()
-
-    def _write_metadata(self, out: Writer, instance: Header) -> None:
-        name = self.names.identifier("", instance.name, ("meta", instance.name))
-        with out.block("struct", f" {name};"):
-            for field in instance.type.fields:
-                if field.width and Field(instance.name, field.name) not in self.private:
-                    reference = Field(instance.name, field.name)
-                    member = self.metadata_member(reference).rpartition(".")[2]
-                    out.line(f"{self.member_type(reference)} {member};")
 
 
 def packet_headers(program: Program) -> list[Header]:

@@ -123,25 +123,27 @@ class RunFinder:
         groups = groups[:count]
         if not all(self._is_temporary(column[:count], groups) for column in columns):
             return None
-        sequences: dict[str, tuple[str, ...]] = {}
-        replacements: list[Any] = []
-        for column in columns:
-            first, second = column[0], column[1]
-            if isinstance(first, Field) and first != second and not self._is_metadata(first):
-                kind, following = self.program.field_type(first), self.program.field_type(second)
-                replacements.append(Advancing(first.header, kind, following.offset - kind.offset))
-            else:
-                replacements.append(first)
-                if isinstance(first, Named):
-                    sequences[first.name] = tuple(leaf.name for leaf in column[:count])
-        remaining = iter(replacements)
-        group = tuple(_rebuilt(p, lambda _leaf: next(remaining)) for p in groups[0])
+        sequences = {
+            column[0].name: tuple(leaf.name for leaf in column[:count])
+            for column in columns
+            if isinstance(column[0], Named)
+        }
+        leaves = map(self._in_loop, columns)
+        group = tuple(_rebuilt(p, lambda _leaf: next(leaves)) for p in groups[0])
         places = {register_place(p) for p in group if p.op in ("register_read", "register_write")}
         index = places.pop()[1] if len(places) == 1 else None
         size = min((self.program.registers[name].size for name in sequences), default=0)
         if sequences and not self._is_fixed(index, group):
             return None
         return Run(group, count, sequences, index, size, count * len(group), groups[0][0])
+
+    def _in_loop(self, column: tuple[Any, ...]) -> Any:
+        """What stands for a column in the loop: its first leaf, which advances if the leaves are different fields."""
+        first, second = column[0], column[1]
+        if not isinstance(first, Field) or first == second or self._is_metadata(first):
+            return first
+        kind, following = self.program.field_type(first), self.program.field_type(second)
+        return Advancing(first.header, kind, following.offset - kind.offset)
 
     def _even(self, column: tuple[Any, ...]) -> int:
         """How many of a column's leaves, from the first on, are equal or advance by one and the same step."""
