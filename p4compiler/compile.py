@@ -13,8 +13,8 @@ from google.protobuf import text_format
 
 from p4compiler.check.program import check
 from p4compiler.emit.bmv2json import emit_json
-from p4compiler.emit.graph import Builder
 from p4compiler.emit.p4info import P4Info, emit_p4info
+from p4compiler.graph import build_graphs
 from p4compiler.inline.program import inline
 from p4compiler.lower import lower
 from p4compiler.parse.preprocess import preprocess
@@ -57,13 +57,9 @@ def compile_file(
         declared = parse(preprocess(Path(path), places, defines or {}, reporter))
         if not declared.declarations:
             raise error(start, "the program is empty")
-        program = lower(inline(check(declared, reporter)))
-        taken = {t.name for b in program.blocks.values() for t in b.tables}
-        taken |= {a.name for b in program.blocks.values() for a in b.actions}
-        builder = Builder(taken)
-        graphs = {role: builder.build(program.blocks[role]) for role in ("ig", "eg")}
-        made = emit_json(program, graphs, str(path), reporter)
-        return Compiled(made, emit_p4info(program, graphs), tuple(reporter.warnings))
+        program = build_graphs(lower(inline(check(declared, reporter))))
+        made = emit_json(program, str(path), reporter)
+        return Compiled(made, emit_p4info(program), tuple(reporter.warnings))
     except RecursionError as failure:
         raise error(_innermost_span(failure, start), *TOO_DEEP) from None
 

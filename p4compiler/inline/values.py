@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from p4compiler import fold, ir, types
+from p4compiler.names import Names
 from p4compiler.rewrite import (
     Path,
     children,
@@ -35,29 +37,23 @@ class Context:
     result: ir.Variable | None = None  # of the function being written out
 
 
-class ValueInliner:
-    """Writes expressions out; statements are the business of the class that extends it."""
+StatementWriter = Callable[[tuple[ir.Stmt, ...], Context], tuple[ir.Stmt, ...]]
 
-    def __init__(self, roots: dict[str, ir.Variable], names: set[str]) -> None:
+
+class ValueInliner:
+    """Writes expressions out; `statements` writes statements out, those of functions that are called."""
+
+    def __init__(self, roots: ir.Roots, names: Names, statements: StatementWriter) -> None:
         self.roots = roots
         self.names = names
+        self.statements = statements
         self.key_setup: dict[ir.Table, tuple[ir.Stmt, ...]] = {}  # what a table's key needs done before
-        self.flat = ir.Block("", "", (), (), next(iter(roots.values())).span)
-
-    def statements(self, statements: tuple[ir.Stmt, ...], context: Context) -> tuple[ir.Stmt, ...]:
-        """The statements written out."""
-        raise NotImplementedError
 
     # Names
 
     def variable(self, name: str, of: types.Type, span: Span) -> ir.Variable:
         """A new local variable with a name of its own."""
-        count = 0
-        while f"{name}_{count}" in self.names:
-            count += 1
-        unique = f"{name}_{count}"
-        self.names.add(unique)
-        return ir.Variable(unique, of, span)
+        return ir.Variable(self.names.numbered(name), of, span)
 
     # Expressions
 
@@ -241,7 +237,7 @@ class ValueInliner:
         assert isinstance(variable, ir.Variable)
         bound = context.bindings.get(variable)
         if bound is None:
-            return where if variable in self.roots.values() else None
+            return where if variable in self.roots else None
         outer = path(bound)
         return None if outer is None else (*outer, *where[1:])
 
