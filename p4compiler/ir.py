@@ -29,6 +29,11 @@ class Variable:
     constructor: bool = False  # a parameter of a constructor: known once everything is instantiated
     default: Constant | Text | Aggregate | None = None  # of a parameter that may be left out
 
+    @property
+    def made(self) -> bool:
+        """Whether the compiler made it: no program can write such a name."""
+        return "$" in self.name
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Instance:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from p4compiler import fold, ir, types
 from p4compiler.names import Names
-from p4compiler.rewrite import is_fixed, map_children, overlap, path, reads
+from p4compiler.rewrite import is_fixed, is_simple_key, map_children, overlap, path, reads
 from p4compiler.source import Span, error
 
 
@@ -359,7 +359,7 @@ class _Lowerer:
     def key(self, e: ir.Expr, before: list[ir.Stmt]) -> ir.Expr:
         """An expression that BMv2 can match on."""
         e = self.expr(e, before)
-        if _simple_key(e):
+        if is_simple_key(e):
             return e
         variable = self.variable("key", e.type, e.span)
         before.append(ir.Assign(e.span, variable, e))
@@ -370,19 +370,6 @@ def _is_hit(condition: ir.Expr) -> bool:
     while isinstance(condition, ir.Unary):
         condition = condition.operand
     return isinstance(condition, ir.TableHit)
-
-
-def _simple_key(e: ir.Expr) -> bool:
-    """Whether BMv2 can match on it: a field, a header's validity, or a field under a constant mask."""
-    match e:
-        case ir.IsValid(header=header):
-            return isinstance(header.type, types.Header) and is_fixed(header)
-        case (
-            ir.Binary(op="&", left=left, right=ir.Constant())
-            | ir.Binary(op="&", left=ir.Constant(), right=left)
-        ):
-            return is_fixed(left)
-    return is_fixed(e)
 
 
 def _all(span: Span, parts: list[ir.Expr]) -> ir.Expr:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
 
-from p4compiler import fold, ir
+from p4compiler import fold, ir, types
 from p4compiler.source import Span
 
 Path = tuple[object, ...]  # a variable, then fields' names and elements' numbers
@@ -72,9 +72,11 @@ def children(e: ir.Expr) -> tuple[ir.Expr, ...]:
 
 def walk(e: ir.Expr) -> Iterator[ir.Expr]:
     """The expression and everything in it."""
-    yield e
-    for child in children(e):
-        yield from walk(child)
+    todo = [e]
+    while todo:
+        e = todo.pop()
+        yield e
+        todo += reversed(children(e))
 
 
 def same(one: ir.Expr, other: ir.Expr) -> bool:
@@ -122,6 +124,19 @@ def is_fixed(e: ir.Expr) -> bool:
         case ir.Element(base=base, index=ir.Constant()):
             return is_fixed(base)
     return False
+
+
+def is_simple_key(e: ir.Expr) -> bool:
+    """Whether BMv2 can match on it: a field, a header's validity, or a field under a constant mask."""
+    match e:
+        case ir.IsValid(header=header):
+            return isinstance(header.type, types.Header) and is_fixed(header)
+        case (
+            ir.Binary(op="&", left=left, right=ir.Constant())
+            | ir.Binary(op="&", left=ir.Constant(), right=left)
+        ):
+            return is_fixed(left)
+    return is_fixed(e)
 
 
 def overlap(a: Path, b: Path) -> bool:
@@ -234,3 +249,50 @@ def scoped(span: Span, body: tuple[ir.Stmt, ...]) -> tuple[ir.Stmt, ...]:
     if body and isinstance(body[-1], ir.Return):
         return scoped(span, body[:-1])
     return (ir.Scope(span, body),) if has_return(body) else body
+
+
+def calls(statements: Iterable[ir.Stmt]) -> Iterator[ir.Action | ir.Function]:
+    """Actions and functions that statements call, each after those that it calls itself."""
+    for s in statements:
+        match s:
+            case ir.CallAction(action=action):
+                yield from calls(action.body)
+                yield action
+            case ir.CallFunction(call=call):
+                yield from called_functions(call)
+        for e in expressions(s):
+            yield from called_functions(e)
+        for body in bodies(s):
+            yield from calls(body)
+
+
+def called_functions(e: ir.Expr) -> Iterator[ir.Action | ir.Function]:
+    """Functions that an expression calls, and what these call, in the order of `calls`."""
+    for part in walk(e):
+        if isinstance(part, ir.Call):
+            yield from calls(part.function.body)
+            yield part.function
+
+
+def reachable(program: ir.Program) -> list[ir.Function | ir.Action | ir.Block]:
+    """The blocks of a program, and functions and actions of the top level that they use, each after what it uses."""
+    found: dict[ir.Function | ir.Action | ir.Block, None] = {}
+    for instance in program.blocks.values():
+        _reach(instance, found)
+    return list(found)
+
+
+def _reach(instance: ir.Instance, found: dict[ir.Function | ir.Action | ir.Block, None]) -> None:
+    block = instance.block
+    if block is None or block in found:
+        return
+    for inner in block.instances:
+        _reach(inner, found)
+    scopes = [block.prologue, block.body, *(s.body for s in block.states), *(a.body for a in block.actions)]
+    used = [callee for body in scopes for callee in calls(body)]
+    for table in block.tables:
+        used += (callee for element in table.key for callee in called_functions(element.expr))
+        for call in table.actions:
+            used += (*calls(call.action.body), call.action)
+    found |= dict.fromkeys(u for u in used if isinstance(u, ir.Function) or u.top_level)
+    found[block] = None
