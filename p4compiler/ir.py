@@ -1,4 +1,4 @@
-"""The typed program that the checker makes and the later phases rewrite.
+"""The typed program that the checker makes, and of which the later phases make others: nothing in it changes.
 
 Names are resolved to the objects they mean, every expression has its type, conversions are explicit, constants folded.
 """

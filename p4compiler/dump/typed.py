@@ -7,7 +7,8 @@ from pathlib import PurePath
 
 from p4compiler import ir, nodes
 from p4compiler.dump.expressions import of_annotations, of_arguments, of_call, of_expression
-from p4compiler.rewrite import bodies, reachable
+from p4compiler.reach import reachable
+from p4compiler.rewrite import bodies
 from p4compiler.source import Span
 
 _INDENT = "    "

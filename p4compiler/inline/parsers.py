@@ -54,7 +54,7 @@ class ParserInliner:
         assert block is not None
         arguments = self.values.arguments(directions(block.parameters), s.arguments, out, context)
         inner = Context("", {})
-        after = self.values.bind(block.parameters, arguments, (), inner, out)
+        after = self.values.bind(block.parameters, arguments, inner, out)
         mark = ir.ApplyBlock(s.span, instance, ())
         self.subparsers[mark] = (instance, inner)
         out.append(mark)

@@ -222,7 +222,7 @@ class _Inliner:
         inner = Context(
             context.prefix, dict(context.bindings), context.instances, context.tables, in_action=True
         )
-        after = self.values.bind(s.action.parameters, arguments, s.action.body, inner, out, visible=True)
+        after = self.values.bind(s.action.parameters, arguments, inner, out, s.action.body)
         body = scoped(s.span, self.statements(s.action.body, inner))
         if context.in_action:
             out += body
@@ -244,7 +244,7 @@ class _Inliner:
         self.applied.add(instance)
         arguments = self.values.arguments(directions(block.parameters), s.arguments, out, context)
         inner = Context("", {})
-        after = self.values.bind(block.parameters, arguments, (), inner, out)
+        after = self.values.bind(block.parameters, arguments, inner, out)
         out += scoped(s.span, self.enter(instance, instance.name, inner.bindings, {}))
         out += after
 
@@ -314,7 +314,7 @@ class _Inliner:
             context.prefix, dict(context.bindings), context.instances, context.tables, in_action=True
         )
         before: list[ir.Stmt] = []
-        after = self.values.bind(directed, arguments, action.body, inner, before, visible=True)
+        after = self.values.bind(directed, arguments, inner, before, action.body)
         body = (*before, *scoped(action.span, self.statements(action.body, inner)), *after)
         return self.add_action(action, data, body, context.prefix)
 

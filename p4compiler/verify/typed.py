@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from p4compiler import ir
-from p4compiler.rewrite import bodies, expressions, reachable, walk
+from p4compiler.reach import reachable
+from p4compiler.rewrite import bodies, expressions, walk
 from p4compiler.verify.expressions import at
 from p4compiler.verify.statements import verify_statements, verify_states, verify_table
-
-_PARSERS = (ir.Role.PARSER,)
 
 
 def verify_checked(program: ir.Program) -> Iterator[str]:
     """What is wrong with a checked program."""
     for role in ir.Role:
         instance = program.blocks.get(role)
-        kind = "parser" if role in _PARSERS else "control"
+        kind = "parser" if role is ir.Role.PARSER else "control"
         if instance is None or instance.block is None or instance.block.kind != kind:
             yield f"no {kind} for {role.value}"
     known: set[object] = set(program.instances)
