@@ -23,7 +23,7 @@ from p4compiler.verify.typed import verify_checked
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """One phase: what it does, its result as text, and what is wrong with a result that no phase may make."""
+    """One phase: what it does, its result as text, and what is wrong with a result (nothing, if the phase is right)."""
 
     name: str
     run: Callable[[Any, Reporter], Any]

@@ -54,11 +54,11 @@ class _Writer:
         self.tables: list[ir.Table] = []
         self.actions: dict[str, ir.Action] = {}
         for role, graph in graphs.items():
-            block = flat.blocks[role]
-            self.tables += [t for t in block.tables if t in graph.tables and not _is_hidden(t.annotations)]
-            for action in block.actions:
-                if action in graph.actions and not _is_hidden(action.annotations):
-                    self.actions.setdefault(action.name, action)
+            used: set[ir.Declared] = {*graph.tables, *graph.actions}
+            seen = [d for d in flat.blocks[role].declared if d in used and not _is_hidden(d.annotations)]
+            self.tables += (d for d in seen if isinstance(d, ir.Table))
+            for action in (d for d in seen if isinstance(d, ir.Action)):
+                self.actions.setdefault(action.name, action)
         statements = [block.body for role, block in flat.blocks.items() if role not in graphs]
         statements += [action.body for graph in graphs.values() for action in graph.actions]
         # Of extern functions; those of extern objects' methods are left out.

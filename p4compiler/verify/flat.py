@@ -12,7 +12,7 @@ from p4compiler.verify.statements import verify_statements, verify_states, verif
 
 _WRITTEN_OUT = (ir.Declare, ir.CallFunction, ir.ApplyBlock)
 _OF_CONTROLS = (ir.CallAction, ir.ApplyTable)
-_UNTRANSLATED = ("assert", "assume")  # externs whose arguments stay expressions
+_WITH_EXPRESSIONS = ("assert", "assume")  # externs whose arguments stay expressions
 
 
 def verify_flat(program: ir.FlatProgram) -> Iterator[str]:
@@ -140,7 +140,7 @@ def _unlowered(s: ir.Stmt, pipeline: bool) -> Iterator[str]:
                 yield f"{at(s.span)}: an assignment to a {type(target).__name__.lower()} of {target.type}"
             if isinstance(target.type, types.Header) and isinstance(value, ir.Aggregate | ir.Mux):
                 yield f"{at(s.span)}: a header is given what is not a header"
-        case ir.CallExtern(name=name, arguments=arguments) if pipeline and name not in _UNTRANSLATED:
+        case ir.CallExtern(name=name, arguments=arguments) if pipeline and name not in _WITH_EXPRESSIONS:
             for argument in arguments:
                 if path(argument) is None and not isinstance(argument, ir.Constant | ir.Text | ir.Aggregate):
                     yield f"{at(argument.span)}: {name}() is given what is computed"
