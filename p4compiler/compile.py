@@ -1,9 +1,10 @@
-"""The compiler as a whole: the phases in the order a program passes through them."""
+"""The compiler as a whole: a file in, through all phases, and its JSON and P4Info out."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from traceback import walk_tb
@@ -11,14 +12,11 @@ from typing import Any
 
 from google.protobuf import text_format
 
-from p4compiler.check.program import check
+from p4compiler import phases
 from p4compiler.emit.bmv2json import emit_json
-from p4compiler.emit.graph import Builder
 from p4compiler.emit.p4info import P4Info, emit_p4info
-from p4compiler.inline.program import inline
-from p4compiler.lower import lower
+from p4compiler.parse.lex import Token
 from p4compiler.parse.preprocess import preprocess
-from p4compiler.parse.program import parse
 from p4compiler.source import TOO_DEEP, Diagnostic, Reporter, SourceFile, Span, error
 
 INCLUDE = Path(__file__).parent / "include"
@@ -51,21 +49,59 @@ def compile_file(
     CompileError (its text has every error found: place, line, caret, hint), OSError if `path` cannot be read.
     """
     reporter = Reporter()
+    with _not_too_deep(path):
+        tree: Any = _tokens(path, include_dirs, defines, reporter)
+        for phase in phases.PHASES:
+            tree = phase.run(tree, reporter)
+        made = emit_json(tree, str(path), reporter)
+        return Compiled(made, emit_p4info(tree), tuple(reporter.warnings))
+
+
+def dump_after(
+    name: str,
+    path: str | Path,
+    *,
+    include_dirs: Iterable[str | Path] = (),
+    defines: Mapping[str, str] | None = None,
+) -> str:
+    """The program as text after the phase of this name, what each phase up to it made being verified.
+
+    Raises ValueError if there is no such phase; CompileError and OSError as `compile_file` does.
+    """
+    if name not in phases.PHASE_NAMES:
+        raise ValueError(f"there is no phase '{name}': the phases are {', '.join(phases.PHASE_NAMES)}")
+    reporter = Reporter()
+    with _not_too_deep(path):
+        tree: Any = _tokens(path, include_dirs, defines, reporter)
+        for phase in phases.PHASES[: phases.PHASE_NAMES.index(name) + 1]:
+            tree = phases.run_verified(phase, tree, reporter)
+        return phase.dump(tree)
+
+
+def _tokens(
+    path: str | Path,
+    include_dirs: Iterable[str | Path],
+    defines: Mapping[str, str] | None,
+    reporter: Reporter,
+) -> list[Token]:
     places = (*(Path(d) for d in include_dirs), INCLUDE)
-    start = Span(SourceFile(str(path), ()), 1, 0, 1, 0)
+    tokens = preprocess(Path(path), places, defines or {}, reporter)
+    if all(token.text == ";" for token in tokens):
+        raise error(_start(path), "the program is empty")
+    return tokens
+
+
+def _start(path: str | Path) -> Span:
+    return Span(SourceFile(str(path), ()), 1, 0, 1, 0)
+
+
+@contextmanager
+def _not_too_deep(path: str | Path) -> Iterator[None]:
+    """A program whose parts are nested too deeply is an error, at the innermost part that was looked at."""
     try:
-        declared = parse(preprocess(Path(path), places, defines or {}, reporter))
-        if not declared.declarations:
-            raise error(start, "the program is empty")
-        program = lower(inline(check(declared, reporter)))
-        taken = {t.name for b in program.blocks.values() for t in b.tables}
-        taken |= {a.name for b in program.blocks.values() for a in b.actions}
-        builder = Builder(taken)
-        graphs = {role: builder.build(program.blocks[role]) for role in ("ig", "eg")}
-        made = emit_json(program, graphs, str(path), reporter)
-        return Compiled(made, emit_p4info(program, graphs), tuple(reporter.warnings))
+        yield
     except RecursionError as failure:
-        raise error(_innermost_span(failure, start), *TOO_DEEP) from None
+        raise error(_innermost_span(failure, _start(path)), *TOO_DEEP) from None
 
 
 def _innermost_span(failure: RecursionError, otherwise: Span) -> Span:

@@ -1,20 +1,22 @@
-"""The typed program that the checker makes and the later phases rewrite.
+"""The typed program that the checker makes, and of which the later phases make others: nothing in it changes.
 
 Names are resolved to the objects they mean, every expression has its type, conversions are explicit, constants folded.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
 
 from p4compiler import types
 from p4compiler.nodes import Annotations
 from p4compiler.source import Span
 
-# Things with a name: mutable, compared by identity
+# Things with a name: compared by identity
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Variable:
     """A local variable or a parameter; `direction` is `in`, `out`, `inout` or empty (parameters)."""
 
@@ -24,10 +26,16 @@ class Variable:
     direction: str = ""
     annotations: Annotations = ()
     parameter: bool = False
+    constructor: bool = False  # a parameter of a constructor: known once everything is instantiated
     default: Constant | Text | Aggregate | None = None  # of a parameter that may be left out
 
+    @property
+    def made(self) -> bool:
+        """Whether the compiler made it: no program can write such a name."""
+        return "$" in self.name
 
-@dataclass(slots=True, eq=False)
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Instance:
     """An object made by a constructor: an extern, or a parser or control inside another one."""
 
@@ -39,7 +47,7 @@ class Instance:
     block: Block | None = None  # of a parser or control: what it is an instance of
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Action:
     """An action; `hidden` if the compiler made it, `top_level` if no control declares it."""
 
@@ -52,7 +60,7 @@ class Action:
     top_level: bool = False
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Function:
     """A function with a body."""
 
@@ -109,7 +117,7 @@ class Entry:
     priority: int
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Table:
     """A table; `size` None: not given; `counters`, `meters`, `implementation`: the instances its properties name."""
 
@@ -130,7 +138,7 @@ class Table:
     hidden: bool = False
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class ValueSet:
     """A parser's value set."""
 
@@ -141,7 +149,7 @@ class ValueSet:
     annotations: Annotations = ()
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class State:
     """A parser state; `subjects` empty: `cases` is one case that always matches."""
 
@@ -161,7 +169,7 @@ class SelectCase:
     span: Span
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Block:
     """A parser or control: its parameters and everything declared in it."""
 
@@ -171,14 +179,29 @@ class Block:
     constructor: tuple[Variable, ...]
     span: Span
     annotations: Annotations = ()
-    instances: list[Instance] = field(default_factory=list)
-    actions: list[Action] = field(default_factory=list)
-    tables: list[Table] = field(default_factory=list)
-    declared: list[Instance | Action | Table] = field(default_factory=list)  # all three kinds in their order
-    value_sets: list[ValueSet] = field(default_factory=list)
+    declared: tuple[Declared, ...] = ()
+    value_sets: tuple[ValueSet, ...] = ()
     prologue: tuple[Stmt, ...] = ()  # declarations of its variables
     body: tuple[Stmt, ...] = ()  # of a control
-    states: list[State] = field(default_factory=list)  # of a parser
+    states: tuple[State, ...] = ()  # of a parser
+
+    @property
+    def instances(self) -> tuple[Instance, ...]:
+        """The objects declared in it."""
+        return tuple(d for d in self.declared if isinstance(d, Instance))
+
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        """The actions declared in it."""
+        return tuple(d for d in self.declared if isinstance(d, Action))
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The tables declared in it."""
+        return tuple(d for d in self.declared if isinstance(d, Table))
+
+
+Declared = Instance | Action | Table
 
 
 # Expressions
@@ -449,13 +472,48 @@ Stmt = (
 )  # fmt: skip
 
 
-@dataclass(slots=True)
+# Programs
+
+
+class Role(Enum):
+    """A parser or control of the architecture, by the parameter of the package V1Switch that it is given for."""
+
+    PARSER = "p"
+    VERIFY_CHECKSUM = "vr"
+    INGRESS = "ig"
+    EGRESS = "eg"
+    COMPUTE_CHECKSUM = "ck"
+    DEPARSER = "dep"
+
+
+PIPELINES = (Role.INGRESS, Role.EGRESS)
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     """A checked program: the six blocks of the package `main`, and what the whole program shares."""
 
-    blocks: dict[str, Instance]  # by the package's parameters: p vr ig eg ck dep
-    instances: list[Instance]  # extern objects of the top level
+    blocks: dict[Role, Instance]
+    instances: tuple[Instance, ...]  # objects of the top level
     errors: dict[str, int]
-    enums: list[types.Enum]
-    controller_headers: list[types.Header]
+    enums: tuple[types.Enum, ...]
+    controller_headers: tuple[types.Header, ...]
     annotations: Annotations = ()  # of main
+
+
+class Roots(NamedTuple):
+    """What the architecture hands from block to block, by the names that it has in the JSON."""
+
+    hdr: Variable
+    meta: Variable
+    standard_metadata: Variable
+
+
+@dataclass(frozen=True, slots=True)
+class FlatProgram:
+    """The program once everything is inlined; `source` is the one that was checked."""
+
+    blocks: dict[Role, Block]
+    roots: Roots
+    instances: tuple[Instance, ...]  # objects of the top level
+    source: Program

@@ -6,43 +6,22 @@ keys of tables are simple, a parser looks ahead only in assignments.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from p4compiler import fold, ir, types
-from p4compiler.inline.program import FlatProgram
-from p4compiler.rewrite import is_fixed, map_children, overlap, path, reads
+from p4compiler.names import Names
+from p4compiler.rewrite import is_fixed, is_simple_key, map_children, overlap, path, reads
 from p4compiler.source import Span, error
 
 
-def lower(program: FlatProgram) -> FlatProgram:
-    """The program lowered, in place; raises CompileError for what the target cannot do."""
-    names = Namer()
-    for role, block in program.blocks.items():
-        lowerer = _Lowerer(names, simple=role in ("ig", "eg"))
-        for action in block.actions:
-            lowerer.data = action.parameters
-            action.body = lowerer.statements(action.body)
-        lowerer.data = ()
-        for state in block.states:
-            before: list[ir.Stmt] = []
-            state.subjects = tuple(
-                lowerer.simple_value(lowerer.expr(s, before), before) for s in state.subjects
-            )
-            state.body = (*lowerer.statements(state.body), *before)
-        block.body = lowerer.statements(block.body)
-    return program
-
-
-@dataclass(slots=True)
-class Namer:
-    """Gives the variables that lowering makes names of their own."""
-
-    count: int = 0
-
-    def variable(self, name: str, of: types.Type, span: Span) -> ir.Variable:
-        """A new variable."""
-        self.count += 1
-        return ir.Variable(f"{name}${self.count - 1}", of, span)
+def lower(program: ir.FlatProgram) -> ir.FlatProgram:
+    """The program lowered; raises CompileError for what the target cannot do."""
+    names = Names()
+    blocks = {
+        role: _Lowerer(names, simple=role in ir.PIPELINES).block(block)
+        for role, block in program.blocks.items()
+    }
+    return replace(program, blocks=blocks)
 
 
 def leaves(e: ir.Expr) -> list[ir.Expr]:
@@ -68,11 +47,53 @@ def field_of(e: ir.Expr, name: str, of: types.Type, position: int) -> ir.Expr:
 
 
 class _Lowerer:
-    def __init__(self, names: Namer, simple: bool) -> None:
+    def __init__(self, names: Names, simple: bool) -> None:
         self.names = names
         self.simple = simple  # whether extern arguments must be simple (in actions)
         self.data: tuple[ir.Variable, ...] = ()  # of the action being lowered
-        self.keys: dict[ir.Table, tuple[ir.Stmt, ...]] = {}  # what is done before each application of a table
+        self.actions: dict[ir.Action, ir.Action] = {}
+        # Tables that are applied, and what is done before each application. The key of one that is not stays as it is.
+        self.tables: dict[ir.Table, ir.Table] = {}
+        self.keys: dict[ir.Table, tuple[ir.Stmt, ...]] = {}
+
+    def block(self, block: ir.Block) -> ir.Block:
+        for action in block.actions:
+            self.data = action.parameters
+            self.actions[action] = replace(action, body=self.statements(action.body))
+        self.data = ()
+        states = tuple(map(self.state, block.states))
+        body = self.statements(block.body)
+        return replace(block, declared=tuple(map(self.declaration, block.declared)), body=body, states=states)
+
+    def state(self, state: ir.State) -> ir.State:
+        before: list[ir.Stmt] = []
+        subjects = tuple(self.simple_value(self.expr(s, before), before) for s in state.subjects)
+        return replace(state, subjects=subjects, body=(*self.statements(state.body), *before))
+
+    def declaration(self, declared: ir.Declared) -> ir.Declared:
+        match declared:
+            case ir.Action():
+                return self.actions[declared]
+            case ir.Table():
+                return self.tables.get(declared) or self.table(declared, declared.key)
+        return declared
+
+    def table(self, table: ir.Table, key: tuple[ir.KeyElement, ...]) -> ir.Table:
+        """The table with this key and the lowered actions."""
+        entries = table.entries
+        if entries is not None:
+            entries = tuple(replace(e, call=self.action_call(e.call)) for e in entries)
+        actions = tuple(map(self.action_call, table.actions))
+        return replace(
+            table, key=key, actions=actions, default=self.action_call(table.default), entries=entries
+        )
+
+    def action_call(self, call: ir.ActionCall) -> ir.ActionCall:
+        return replace(call, action=self.actions[call.action])
+
+    def variable(self, name: str, of: types.Type, span: Span) -> ir.Ref:
+        """A new variable."""
+        return ir.Ref(of, span, ir.Variable(self.names.serial(name), of, span))
 
     # Expressions
 
@@ -85,6 +106,8 @@ class _Lowerer:
                 if not _is_scalar(left.type):
                     same = self.equal(span, self.expr(left, before), self.expr(right, before))
                     return same if op == "==" else fold.unary(span, "!", same)
+            case ir.TableHit(type=of, span=span, table=table):
+                return ir.TableHit(of, span, self.applied(table, before))
             case ir.Lookahead():
                 return self.lookahead(e, before)
             case ir.Field(base=ir.Lookahead() as base, name=name, type=of):
@@ -131,7 +154,7 @@ class _Lowerer:
         if total is None or total == 0:
             raise error(e.span, f"lookahead of {e.type} is not supported")
         bits = types.Bits(total)
-        variable = ir.Ref(bits, e.span, self.names.variable("lookahead", bits, e.span))
+        variable = self.variable("lookahead", bits, e.span)
         before.append(ir.Assign(e.span, variable, ir.Lookahead(bits, e.span)))
         return _cut(e.span, e.type, variable, [total])
 
@@ -144,7 +167,7 @@ class _Lowerer:
                 return e
             case ir.Aggregate(type=of, span=span, elements=elements):
                 return ir.Aggregate(of, span, tuple(self.listed(x, before) for x in elements))
-        variable = ir.Ref(e.type, e.span, self.names.variable("tmp", e.type, e.span))
+        variable = self.variable("tmp", e.type, e.span)
         before.append(ir.Assign(e.span, variable, e))
         return variable
 
@@ -167,19 +190,23 @@ class _Lowerer:
             case ir.Assign(span=span, target=target, value=value):
                 self.assign(span, self.expr(target, out), self.expr(value, out), out)
             case ir.If(span=span, condition=condition, chosen=chosen, other=other):
-                self.key_values(condition, out)
                 test = self.expr(condition, out)
                 yes, no = self.statements(chosen), self.statements(other)
                 if isinstance(test, ir.Constant):
                     out += yes if test.value else no
-                elif yes or no or _hit(test) is not None:
+                elif yes or no or _is_hit(test):
                     out.append(ir.If(span, test, yes, no))
             case ir.Scope(span=span, body=body):
                 out.append(ir.Scope(span, self.statements(body)))
             case ir.ApplyTable(span=span, table=table, cases=cases):
-                self.table_key(table, out)
-                new = tuple((labels, self.statements(body)) for labels, body in cases)
-                out.append(ir.ApplyTable(span, table, new))
+                applied = self.applied(table, out)
+                new = tuple(
+                    (tuple(a and self.actions[a] for a in labels), self.statements(body))
+                    for labels, body in cases
+                )
+                out.append(ir.ApplyTable(span, applied, new))
+            case ir.CallAction(span=span, action=action):
+                out.append(ir.CallAction(span, self.actions[action], ()))
             case ir.SwitchValue():
                 self.switch(s, out)
             case ir.CallExtern():
@@ -244,7 +271,7 @@ class _Lowerer:
     def held(self, value: ir.Expr, out: list[ir.Stmt]) -> ir.Expr:
         if isinstance(value, ir.Constant):
             return value
-        variable = ir.Ref(value.type, value.span, self.names.variable("tmp", value.type, value.span))
+        variable = self.variable("tmp", value.type, value.span)
         self.assign(value.span, variable, value, out)
         return variable
 
@@ -275,7 +302,7 @@ class _Lowerer:
     def switch(self, s: ir.SwitchValue, out: list[ir.Stmt]) -> None:
         subject = self.simple_value(self.expr(s.subject, out), out)
         if not isinstance(subject, ir.Constant):
-            variable = ir.Ref(subject.type, s.span, self.names.variable("switch", subject.type, s.span))
+            variable = self.variable("switch", subject.type, s.span)
             out.append(ir.Assign(s.span, variable, subject))
             subject = variable
         boolean = types.Bool()
@@ -301,9 +328,7 @@ class _Lowerer:
             if direction in ("out", "inout"):
                 target = self.expr(argument, out)
                 if isinstance(target, ir.Slice):
-                    variable = ir.Ref(
-                        target.type, target.span, self.names.variable("tmp", target.type, target.span)
-                    )
+                    variable = self.variable("tmp", target.type, target.span)
                     if direction == "inout":
                         out.append(ir.Assign(target.span, variable, target))
                     self.assign_slice(target.span, target, variable, after)
@@ -321,46 +346,30 @@ class _Lowerer:
 
     # Tables
 
-    def key_values(self, condition: ir.Expr, out: list[ir.Stmt]) -> None:
-        table = _hit(condition)
-        if table is not None:
-            self.table_key(table, out)
-
-    def table_key(self, table: ir.Table, out: list[ir.Stmt]) -> None:
-        """Put what a key computes into a variable before the table is applied."""
-        if table not in self.keys:
+    def applied(self, table: ir.Table, out: list[ir.Stmt]) -> ir.Table:
+        """The table, what its key computes put into variables before it is applied."""
+        if table not in self.tables:
             computed: list[ir.Stmt] = []
-            table.key = tuple(replace(k, expr=self.key(k.expr, computed)) for k in table.key)
+            key = tuple(replace(k, expr=self.key(k.expr, computed)) for k in table.key)
+            self.tables[table] = self.table(table, key)
             self.keys[table] = tuple(computed)
         out += self.keys[table]
+        return self.tables[table]
 
     def key(self, e: ir.Expr, before: list[ir.Stmt]) -> ir.Expr:
         """An expression that BMv2 can match on."""
         e = self.expr(e, before)
-        if _simple_key(e):
+        if is_simple_key(e):
             return e
-        variable = ir.Ref(e.type, e.span, self.names.variable("key", e.type, e.span))
+        variable = self.variable("key", e.type, e.span)
         before.append(ir.Assign(e.span, variable, e))
         return variable
 
 
-def _hit(condition: ir.Expr) -> ir.Table | None:
+def _is_hit(condition: ir.Expr) -> bool:
     while isinstance(condition, ir.Unary):
         condition = condition.operand
-    return condition.table if isinstance(condition, ir.TableHit) else None
-
-
-def _simple_key(e: ir.Expr) -> bool:
-    """Whether BMv2 can match on it: a field, a header's validity, or a field under a constant mask."""
-    match e:
-        case ir.IsValid(header=header):
-            return isinstance(header.type, types.Header) and is_fixed(header)
-        case (
-            ir.Binary(op="&", left=left, right=ir.Constant())
-            | ir.Binary(op="&", left=ir.Constant(), right=left)
-        ):
-            return is_fixed(left)
-    return is_fixed(e)
+    return isinstance(condition, ir.TableHit)
 
 
 def _all(span: Span, parts: list[ir.Expr]) -> ir.Expr:

@@ -212,6 +212,14 @@ class Annotation(Node):
 Annotations = tuple[Annotation, ...]
 
 
+def annotation_text(annotations: Annotations, name: str) -> str | None:
+    """The string that an annotation like @name("x") has, or None."""
+    for annotation in annotations:
+        if annotation.name == name and annotation.arguments and isinstance(annotation.arguments[0], String):
+            return annotation.arguments[0].value
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Parameter(Node):
     """A parameter; `direction` is `in`, `out`, `inout` or empty."""

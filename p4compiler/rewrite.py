@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
 
-from p4compiler import fold, ir
+from p4compiler import fold, ir, types
 from p4compiler.source import Span
 
 Path = tuple[object, ...]  # a variable, then fields' names and elements' numbers
@@ -72,9 +72,11 @@ def children(e: ir.Expr) -> tuple[ir.Expr, ...]:
 
 def walk(e: ir.Expr) -> Iterator[ir.Expr]:
     """The expression and everything in it."""
-    yield e
-    for child in children(e):
-        yield from walk(child)
+    todo = [e]
+    while todo:
+        e = todo.pop()
+        yield e
+        todo += reversed(children(e))
 
 
 def same(one: ir.Expr, other: ir.Expr) -> bool:
@@ -122,6 +124,19 @@ def is_fixed(e: ir.Expr) -> bool:
         case ir.Element(base=base, index=ir.Constant()):
             return is_fixed(base)
     return False
+
+
+def is_simple_key(e: ir.Expr) -> bool:
+    """Whether BMv2 can match on it: a field, a header's validity, or a field under a constant mask."""
+    match e:
+        case ir.IsValid(header=header):
+            return isinstance(header.type, types.Header) and is_fixed(header)
+        case (
+            ir.Binary(op="&", left=left, right=ir.Constant())
+            | ir.Binary(op="&", left=ir.Constant(), right=left)
+        ):
+            return is_fixed(left)
+    return is_fixed(e)
 
 
 def overlap(a: Path, b: Path) -> bool:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fanin.failing import failing, failure
-from p4compiler import CompileError, compile_file
+from p4compiler import PHASE_NAMES, CompileError, compile_file, dump_after
 from p4switch.bmv2json.program import ProgramError
 from p4switch.bmv2json.reader import read_program
 from p4switch.codegen import translate
@@ -33,11 +33,23 @@ def compile_program(
     define: Annotated[
         list[str] | None, typer.Option("-D", help="NAME or NAME=VALUE for the preprocessor")
     ] = None,
+    dump: Annotated[
+        str | None,
+        typer.Option(
+            "--dump-after",
+            metavar="PHASE",
+            help=f"only show the program after a phase of the compiler ({', '.join(PHASE_NAMES)})",
+        ),
+    ] = None,
 ) -> None:
     """Compile a P4_16 program to BMv2 JSON and P4Info, as p4c-bm2-ss would."""
     defines = {name: value or "1" for name, _, value in (item.partition("=") for item in define or ())}
     try:
-        compiled = compile_file(program, include_dirs=tuple(include or ()), defines=defines)
+        if dump is not None:
+            with failing("compile", ValueError, status=2):
+                typer.echo(dump_after(dump, program, include_dirs=include or (), defines=defines), nl=False)
+            return
+        compiled = compile_file(program, include_dirs=include or (), defines=defines)
     except CompileError as error:
         typer.echo(error, err=True)
         raise typer.Exit(1) from None

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from p4compiler import ir, nodes, types
-from p4compiler.check.expressions import ExpressionChecker
-from p4compiler.check.types import no_such
+from p4compiler.check.conversions import Conversions, check_assignable, known
+from p4compiler.check.scopes import Scopes, no_such
+from p4compiler.check.types import TypeChecker
+from p4compiler.names import Names
 from p4compiler.source import Span, error
 
 _HEADER_METHODS = ("isValid", "setValid", "setInvalid")
 _STACK_METHODS = ("push_front", "pop_front")
 
 
-class CallChecker(ExpressionChecker):
-    """Adds calls to expressions."""
+class CallChecker:
+    """Resolves calls and their arguments; `evaluate` gives expressions their types."""
 
-    constructor_parameters: frozenset[ir.Variable] = frozenset()
-    _unused_count = 0
+    def __init__(
+        self,
+        scopes: Scopes,
+        types_: TypeChecker,
+        conversions: Conversions,
+        evaluate: Callable[[nodes.Expr], ir.Expr],
+    ) -> None:
+        self.scopes = scopes
+        self.types = types_
+        self.conversions = conversions
+        self.evaluate = evaluate
+        self.names = Names(first=1)  # of the variables that `_` stands for
 
     # Calls for a value
 
@@ -65,10 +77,25 @@ class CallChecker(ExpressionChecker):
     def called(self, function: nodes.Expr) -> object:
         """What a call calls, if it is called by its name."""
         if isinstance(function, nodes.Name):
-            return self.lookup(function.name, function.span, function.rooted, "function or action")
+            return self.scopes.lookup(function.name, function.span, function.rooted, "function or action")
         if isinstance(function, nodes.TypeExpr):
             raise error(function.span, "constructor calls stand only in declarations of instances")
         raise error(function.span, "this cannot be called")
+
+    def applied_table(self, call: nodes.Call) -> ir.Table | None:
+        """The table, if this call is `table.apply()`."""
+        function = call.function
+        if (
+            isinstance(function, nodes.Member)
+            and function.name == "apply"
+            and isinstance(function.base, nodes.Name)
+        ):
+            table = self.scopes.lookup(function.base.name, function.base.span, function.base.rooted)
+            if isinstance(table, ir.Table):
+                if call.arguments:
+                    raise error(call.arguments[0].span, "a table is applied without arguments")
+                return table
+        return None
 
     # Methods
 
@@ -76,7 +103,7 @@ class CallChecker(ExpressionChecker):
         """The header (or stack) whose built-in method this calls; None if it is another method."""
         if function.name not in (*_HEADER_METHODS, *_STACK_METHODS):
             return None
-        base = self.expr(function.base)
+        base = self.evaluate(function.base)
         wanted = types.Stack if function.name in _STACK_METHODS else types.Header | types.Union
         if not isinstance(base.type, wanted):
             raise error(function.span, f"{base.type} has no method '{function.name}'", "only headers have it")
@@ -86,7 +113,7 @@ class CallChecker(ExpressionChecker):
         if len(node.arguments) != count:
             raise error(node.span, f"{function.name}() takes {count} arguments, not {len(node.arguments)}")
         if function.name != "isValid":
-            self.assignable(base)
+            check_assignable(base)
         return base
 
     def extern_method(self, node: nodes.Call, function: nodes.Member) -> tuple[ir.CallExtern, types.Type]:
@@ -94,14 +121,14 @@ class CallChecker(ExpressionChecker):
         instance: ir.Instance | ir.Variable | None = None
         of: types.Type | None = None
         if isinstance(function.base, nodes.Name):
-            symbol = self.lookup(function.base.name, function.base.span, function.base.rooted)
+            symbol = self.scopes.lookup(function.base.name, function.base.span, function.base.rooted)
             if isinstance(symbol, ir.Instance):
                 instance, of = symbol, symbol.type
             elif isinstance(symbol, ir.Variable):
                 of = symbol.type
                 instance = symbol if isinstance(of, types.ExternInstance) and not is_packet(of) else None
         if not isinstance(of, types.ExternInstance):
-            found = self.expr(function.base).type if of is None else of
+            found = self.evaluate(function.base).type if of is None else of
             raise error(function.span, f"a value of type {found} has no method '{function.name}'")
         extern = of.extern
         signatures = extern.methods.get(function.name)
@@ -127,8 +154,8 @@ class CallChecker(ExpressionChecker):
         signature = fitting[0]
         bindings = dict(bindings)
         if node.types:
-            self.check_count(node.span, name, len(signature.type_parameters), len(node.types))
-            bindings |= zip(signature.type_parameters, map(self.type, node.types), strict=True)
+            self.types.check_count(node.span, name, len(signature.type_parameters), len(node.types))
+            bindings |= zip(signature.type_parameters, map(self.types.resolve, node.types), strict=True)
         free = {p: bindings[p] for p in signature.type_parameters if p in bindings}
         values = self.arguments(node, name, signature.parameters, bindings)
         for parameter in signature.type_parameters:
@@ -154,7 +181,7 @@ class CallChecker(ExpressionChecker):
     ) -> tuple[ir.Expr, ...]:
         """The arguments in the parameters' order, converted; type variables they decide are put into `bindings`."""
         given = ordered(node, name, [p.name for p in parameters])
-        found = [self.expr(a.value) if a is not None and a.value is not None else None for a in given]
+        found = [self.evaluate(a.value) if a is not None and a.value is not None else None for a in given]
         for literals in (False, True):  # a literal without a width decides only what nothing else decides
             for parameter, value in zip(parameters, found, strict=True):
                 if value is not None and isinstance(value.type, types.Int) == literals:
@@ -171,30 +198,17 @@ class CallChecker(ExpressionChecker):
     def argument(self, parameter: types.Parameter, value: ir.Expr, wanted: types.Type) -> ir.Expr:
         """One argument, converted to what its parameter wants."""
         if parameter.direction in ("out", "inout"):
-            self.assignable(value)
+            check_assignable(value)
             if value.type != wanted:
                 hint = "the types must be equal: nothing is converted on the way back"
                 raise error(value.span, f"'{parameter.name}' writes {wanted}, not {value.type}", hint)
             return value
-        value = self.coerce(value, wanted)
-        if not parameter.direction and not self.known(value):
+        value = self.conversions.coerce(value, wanted)
+        if not parameter.direction and not known(value):
             raise error(
                 value.span, f"'{parameter.name}' must be known when compiling", "use a literal or a const"
             )
         return value
-
-    def known(self, value: ir.Expr) -> bool:
-        """Whether a value is known once everything is instantiated: made of constants and constructor parameters."""
-        match value:
-            case ir.Constant() | ir.Text() | ir.Object():
-                return True
-            case ir.Ref(variable=variable):
-                return variable in self.constructor_parameters
-            case ir.Unary(operand=operand) | ir.Cast(operand=operand):
-                return self.known(operand)
-            case ir.Binary(left=left, right=right):
-                return self.known(left) and self.known(right)
-        return False
 
     def block_arguments(
         self, node: nodes.Call | nodes.ActionRef, name: str, parameters: Sequence[ir.Variable]
@@ -215,9 +229,9 @@ class CallChecker(ExpressionChecker):
             elif isinstance(parameter.type, types.BlockInstance | types.ExternInstance):
                 value = self.object(argument.value, parameter.type)
             else:
-                value = self.expr(argument.value)
+                value = self.evaluate(argument.value)
             if parameter.direction in ("out", "inout"):
-                self.assignable(value)
+                check_assignable(value)
                 if value.type != parameter.type:
                     hint = "the types must be equal: nothing is converted on the way back"
                     raise error(
@@ -225,12 +239,14 @@ class CallChecker(ExpressionChecker):
                     )
                 values.append(value)
             else:
-                values.append(self.coerce(value, parameter.type))
+                values.append(self.conversions.coerce(value, parameter.type))
         return tuple(values)
 
     def object(self, node: nodes.Expr, wanted: types.Type) -> ir.Expr:
         """An extern object, parser or control as an argument."""
-        symbol = self.lookup(node.name, node.span, node.rooted) if isinstance(node, nodes.Name) else None
+        symbol = (
+            self.scopes.lookup(node.name, node.span, node.rooted) if isinstance(node, nodes.Name) else None
+        )
         if isinstance(symbol, ir.Variable) and is_packet(symbol.type):
             return ir.Ref(symbol.type, node.span, symbol)
         if not isinstance(symbol, ir.Instance | ir.Variable):
@@ -247,8 +263,7 @@ class CallChecker(ExpressionChecker):
         """The variable that `_` stands for: what is written to it is not used."""
         if direction != "out" or isinstance(of, types.TypeVariable):
             raise error(span, "'_' stands only for an out argument whose type is known", "give a variable")
-        self._unused_count += 1
-        return ir.Ref(of, span, ir.Variable(f"unused${self._unused_count}", of, span))
+        return ir.Ref(of, span, ir.Variable(self.names.serial("unused"), of, span))
 
 
 def is_packet(of: types.Type) -> bool:

@@ -2,43 +2,57 @@
 
 from __future__ import annotations
 
-from typing import TypeGuard
-
 from p4compiler import ir, nodes, types
-from p4compiler.check.calls import CallChecker
-from p4compiler.check.types import Scope
+from p4compiler.check.conversions import check_assignable, is_constant
+from p4compiler.check.expressions import ExpressionChecker
+from p4compiler.check.instances import InstanceChecker
+from p4compiler.check.scopes import Scopes
 from p4compiler.source import CompileError, error
 
 
-class StatementChecker(CallChecker):
-    """Adds statements. One error does not hide those in other statements."""
+class StatementChecker:
+    """Checks statements. One error does not hide those in other statements."""
 
-    result: types.Type | None = None  # what the function around returns; None outside of functions
+    def __init__(self, scopes: Scopes, expressions: ExpressionChecker, instances: InstanceChecker) -> None:
+        self.scopes = scopes
+        self.expressions = expressions
+        self.types = expressions.types
+        self.conversions = expressions.conversions
+        self.constants = expressions.constants
+        self.calls = expressions.calls
+        self.instances = instances
+        self.result: types.Type | None = None  # what the function around returns; None outside of functions
+
+    def function_body(self, nodes_: tuple[nodes.Statement, ...], result: types.Type) -> tuple[ir.Stmt, ...]:
+        """The statements of a function that returns `result`."""
+        self.result = result
+        try:
+            return self.statements(nodes_)
+        finally:
+            self.result = None
 
     def statements(self, nodes_: tuple[nodes.Statement, ...]) -> tuple[ir.Stmt, ...]:
         """Statements in a scope of their own."""
-        self.scope = Scope(self.scope)
         result: list[ir.Stmt] = []
-        for node in nodes_:
-            try:
-                result += self.statement(node)
-            except CompileError as failure:
-                self.reporter.add(failure)
-                self.define_for_recovery(node)
-        assert self.scope.outer is not None
-        self.scope = self.scope.outer
+        with self.scopes.nested():
+            for node in nodes_:
+                try:
+                    result += self.statement(node)
+                except CompileError as failure:
+                    self.scopes.reporter.add(failure)
+                    self.define_for_recovery(node)
         return tuple(result)
 
     def define_for_recovery(self, node: nodes.Node) -> None:
         """After an error in a declaration: what it declares exists, so that its uses are no errors too."""
-        if isinstance(node, nodes.Declaration) and node.name not in self.scope.names:
-            self.broken.add(node.name)
-        if isinstance(node, nodes.Variable) and node.name not in self.scope.names:
+        if isinstance(node, nodes.Declaration) and node.name not in self.scopes.current.names:
+            self.scopes.broken.add(node.name)
+        if isinstance(node, nodes.Variable) and node.name not in self.scopes.current.names:
             try:
-                of = self.type(node.type)
+                of = self.types.resolve(node.type)
             except CompileError:
                 return
-            self.scope.names[node.name] = ir.Variable(node.name, of, node.name_span)
+            self.scopes.current.names[node.name] = ir.Variable(node.name, of, node.name_span)
 
     def body(self, node: nodes.Statement | None) -> tuple[ir.Stmt, ...]:
         """A branch or block, in a scope of its own."""
@@ -50,16 +64,24 @@ class StatementChecker(CallChecker):
         """One statement; a block becomes its statements."""
         match node:
             case nodes.Assignment(span, target, value):
-                left = self.expr(target)
-                self.assignable(left)
-                return [ir.Assign(span, left, self.coerce(self.expr(value), left.type))]
+                left = self.expressions.expr(target)
+                check_assignable(left)
+                return [
+                    ir.Assign(
+                        span,
+                        left,
+                        self.conversions.coerce(self.expressions.expr(value), left.type),
+                    )
+                ]
             case nodes.CallStatement(span, call):
                 return self._call_statement(call)
             case nodes.If(span, condition, chosen, other):
-                test = self.expr(condition)
+                test = self.expressions.expr(condition)
                 if not isinstance(test.type, types.Bool):
                     hint = "compare it with something: x != 0" if isinstance(test.type, types.Bits) else None
-                    self.reporter.add(error(condition.span, f"a condition is a bool, not {test.type}", hint))
+                    self.scopes.reporter.add(
+                        error(condition.span, f"a condition is a bool, not {test.type}", hint)
+                    )
                 return [ir.If(span, test, self.body(chosen), self.body(other))]
             case nodes.Block():
                 return list(self.body(node))
@@ -83,24 +105,28 @@ class StatementChecker(CallChecker):
 
     def variable(self, node: nodes.Variable) -> ir.Declare:
         """The declaration of a variable."""
-        of = self.type(node.type)
+        of = self.types.resolve(node.type)
         if isinstance(of, types.Void | types.String | types.Int | types.ExternInstance | types.BlockInstance):
             hint = "use const int, or a width" if isinstance(of, types.Int) else None
             raise error(node.type.span, f"a variable cannot be of type {of}", hint)
-        initial = self.coerce(self.expr(node.initial), of) if node.initial is not None else None
+        initial = (
+            self.conversions.coerce(self.expressions.expr(node.initial), of)
+            if node.initial is not None
+            else None
+        )
         variable = ir.Variable(node.name, of, node.name_span, annotations=node.annotations)
-        self.declare(node.name, node.name_span, variable)
+        self.scopes.declare(node.name, node.name_span, variable)
         return ir.Declare(node.span, variable, initial)
 
     def declare_constant(self, node: nodes.Constant) -> None:
         """Declare a constant."""
-        of = self.type(node.type)
-        value = self.coerce(self.expr(node.value), of)
+        of = self.types.resolve(node.type)
+        value = self.conversions.coerce(self.expressions.expr(node.value), of)
         if not is_constant(value):
             raise error(
                 node.value.span, "a constant's value must be known when compiling", "use literals and consts"
             )
-        self.declare(node.name, node.name_span, value)
+        self.scopes.declare(node.name, node.name_span, value)
 
     def _return_(self, node: nodes.Return) -> ir.Return:
         if node.value is None:
@@ -109,44 +135,50 @@ class StatementChecker(CallChecker):
             return ir.Return(node.span, None)
         if self.result is None or isinstance(self.result, types.Void):
             raise error(node.value.span, "nothing is returned here", "write return;")
-        return ir.Return(node.span, self.coerce(self.expr(node.value), self.result))
+        return ir.Return(node.span, self.conversions.coerce(self.expressions.expr(node.value), self.result))
 
     # Calls for an effect
 
     def _call_statement(self, node: nodes.Call) -> list[ir.Stmt]:
         function = node.function
         if isinstance(function, nodes.Member):
-            table = self.applied_table(node)
+            table = self.calls.applied_table(node)
             if table is not None:
                 return [ir.ApplyTable(node.span, table)]
             instance = self.applied_block(function)
             if instance is not None:
-                values = self.block_arguments(node, instance.name, self._block_parameters(instance))
+                values = self.calls.block_arguments(node, instance.name, self._block_parameters(instance))
                 return [ir.ApplyBlock(node.span, instance, values)]
-            header = self.header_method(node, function)
+            header = self.calls.header_method(node, function)
             if header is not None:
                 if function.name == "isValid":
                     raise error(node.span, "isValid() without using its value", "remove it")
                 first = node.arguments[0].value if node.arguments else None
-                count = self.compile_time(first, "how far a stack is moved") if first is not None else 0
+                count = (
+                    self.constants.compile_time(first, "how far a stack is moved") if first is not None else 0
+                )
                 return [ir.CallHeader(node.span, function.name, header, count)]
-            call, result = self.extern_method(node, function)
+            call, result = self.calls.extern_method(node, function)
             if call.name == "packet_in.lookahead":  # for its check of the packet's length alone
                 variable = ir.Variable("ahead", result, node.span)
-                return [ir.Declare(node.span, variable, self.expr(node))]
+                return [ir.Declare(node.span, variable, self.expressions.expr(node))]
             return [call]
-        symbol = self.called(function)
+        symbol = self.calls.called(function)
         if isinstance(symbol, ir.Action):
             return [
-                ir.CallAction(node.span, symbol, self.block_arguments(node, symbol.name, symbol.parameters))
+                ir.CallAction(
+                    node.span,
+                    symbol,
+                    self.calls.block_arguments(node, symbol.name, symbol.parameters),
+                )
             ]
         if isinstance(symbol, ir.Function):
-            values = self.block_arguments(node, symbol.name, symbol.parameters)
+            values = self.calls.block_arguments(node, symbol.name, symbol.parameters)
             return [ir.CallFunction(node.span, ir.Call(symbol.result, node.span, symbol, values))]
         if isinstance(symbol, list):
-            call, _ = self.extern_call(node, symbol[0].name, None, symbol, {})
+            call, _ = self.calls.extern_call(node, symbol[0].name, None, symbol, {})
             if call.name == "static_assert":
-                self.static_assert(call)
+                self.calls.static_assert(call)
                 return []
             return [call]
         raise error(function.span, "this cannot be called")
@@ -165,23 +197,19 @@ class StatementChecker(CallChecker):
             return None
         if isinstance(function.base, nodes.TypeExpr) and isinstance(function.base.type, nodes.NamedType):
             named = function.base.type
-            block = self.lookup(named.name, named.span)
+            block = self.scopes.lookup(named.name, named.span)
             if isinstance(block, ir.Block):
                 if block.constructor:
                     hint = f"declare an instance: {block.name}(...) name;"
                     raise error(function.span, f"'{block.name}' has constructor parameters", hint)
-                return self.anonymous(block, named)
+                return self.instances.anonymous(block, named)
         if isinstance(function.base, nodes.Name):
-            symbol = self.lookup(function.base.name, function.base.span, function.base.rooted)
+            symbol = self.scopes.lookup(function.base.name, function.base.span, function.base.rooted)
             if isinstance(symbol, ir.Instance) and symbol.block is not None:
                 return symbol
             if isinstance(symbol, ir.Variable) and isinstance(symbol.type, types.BlockInstance):
                 return symbol
         return None
-
-    def anonymous(self, block: ir.Block, named: nodes.NamedType) -> ir.Instance:
-        """A new instance of a control that is applied without one."""
-        raise NotImplementedError
 
     # Switches
 
@@ -193,16 +221,16 @@ class StatementChecker(CallChecker):
             and subject.name == "action_run"
             and isinstance(subject.base, nodes.Call)
         ):
-            table = self.applied_table(subject.base)
+            table = self.calls.applied_table(subject.base)
             if table is not None:
                 return self._switch_action(node, table)
-        value = self.expr(subject)
+        value = self.expressions.expr(subject)
         if not isinstance(types.scalar(value.type), types.Bits):
             raise error(subject.span, f"a switch over {value.type} is not supported")
         cases: list[tuple[tuple[ir.Expr | None, ...], tuple[ir.Stmt, ...]]] = []
         for labels, body in self.cases(node):
             known = tuple(
-                None if isinstance(n, nodes.Anything) else self.constant(n, value.type, "a label")
+                None if isinstance(n, nodes.Anything) else self.constants.constant(n, value.type, "a label")
                 for n in labels
             )
             cases.append((known, self.body(body)))
@@ -216,7 +244,7 @@ class StatementChecker(CallChecker):
             for label in labels:
                 action = None
                 if isinstance(label, nodes.Name):
-                    symbol = self.lookup(label.name, label.span, label.rooted, "action")
+                    symbol = self.scopes.lookup(label.name, label.span, label.rooted, "action")
                     if not isinstance(symbol, ir.Action) or all(
                         call.action is not symbol for call in table.actions
                     ):
@@ -244,10 +272,3 @@ class StatementChecker(CallChecker):
                 result.append((labels, case.body))
                 labels = []
         return result
-
-
-def is_constant(value: ir.Expr) -> TypeGuard[ir.Constant | ir.Text | ir.Aggregate]:
-    """Whether a value is known, in all its parts."""
-    if isinstance(value, ir.Aggregate):
-        return all(map(is_constant, value.elements))
-    return isinstance(value, ir.Constant | ir.Text)

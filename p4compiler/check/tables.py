@@ -1,10 +1,16 @@
-"""Typing of tables and of the keys of entries and selects (P4_16 specification, 13.2 and 12.6)."""
+"""Typing of tables (P4_16 specification, 14.2)."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from p4compiler import ir, nodes, types
-from p4compiler.check.statements import StatementChecker
-from p4compiler.check.types import no_such, suggestion
+from p4compiler.check.conversions import known
+from p4compiler.check.expressions import ExpressionChecker
+from p4compiler.check.instances import InstanceChecker
+from p4compiler.check.keys import key_name, key_values, spread
+from p4compiler.check.scopes import Scopes, no_such, suggestion
+from p4compiler.nodes import annotation_text
 from p4compiler.rewrite import same
 from p4compiler.source import Span, error
 
@@ -17,8 +23,16 @@ _ATTACHED = {
 }
 
 
-class TableChecker(StatementChecker):
-    """Adds tables."""
+class TableChecker:
+    """Checks tables."""
+
+    def __init__(self, scopes: Scopes, expressions: ExpressionChecker, instances: InstanceChecker) -> None:
+        self.scopes = scopes
+        self.expressions = expressions
+        self.types = expressions.types
+        self.constants = expressions.constants
+        self.calls = expressions.calls
+        self.instances = instances
 
     def table(self, node: nodes.Table) -> ir.Table:
         """A table with its key, actions, entries and properties."""
@@ -37,15 +51,15 @@ class TableChecker(StatementChecker):
             node.default_constant,
             None,
             node.name_span,
-            self.annotations(node.annotations),
+            self.constants.annotations(node.annotations),
         )
         if node.entries is not None:
-            table.entries = self.entries(node, table)
-            table.entries_constant = node.entries_constant
+            entries = self.entries(node, table)
+            table = replace(table, entries=entries, entries_constant=node.entries_constant)
         for property_ in node.properties:
-            self._property(property_, table)
+            table = self._with_property(property_, table)
         if any(k.match_kind == "selector" for k in key) and table.implementation is None:
-            self.reporter.warn(
+            self.scopes.reporter.warn(
                 node.name_span,
                 "a selector key without an action_selector has no effect",
                 "add implementation = ...;",
@@ -53,9 +67,9 @@ class TableChecker(StatementChecker):
         return table
 
     def _key_element(self, node: nodes.KeyElement) -> ir.KeyElement:
-        if node.match_kind not in self.match_kinds:
-            raise no_such("match kind", node.match_kind, node.match_span, self.match_kinds)
-        value = self.expr(node.expression)
+        if node.match_kind not in self.types.match_kinds:
+            raise no_such("match kind", node.match_kind, node.match_span, self.types.match_kinds)
+        value = self.expressions.expr(node.expression)
         if isinstance(value.type, types.Int) or types.width(value.type) is None:
             raise error(node.expression.span, f"a value of type {value.type} cannot be a key")
         given = annotation_text(node.annotations, "name")
@@ -66,13 +80,17 @@ class TableChecker(StatementChecker):
                 node.expression.span, "a key that is computed needs a name for the control plane", hint
             )
         return ir.KeyElement(
-            value, node.match_kind, name, node.expression.span, self.annotations(node.annotations)
+            value,
+            node.match_kind,
+            name,
+            node.expression.span,
+            self.constants.annotations(node.annotations),
         )
 
     # Actions
 
     def _find_action(self, ref: nodes.ActionRef) -> ir.Action:
-        symbol = self.lookup(ref.name, ref.span, ref.rooted, "action")
+        symbol = self.scopes.lookup(ref.name, ref.span, ref.rooted, "action")
         if not isinstance(symbol, ir.Action):
             raise error(ref.span, f"'{ref.name}' is not an action")
         return symbol
@@ -80,13 +98,13 @@ class TableChecker(StatementChecker):
     def _listed_action(self, ref: nodes.ActionRef) -> ir.ActionCall:
         action = self._find_action(ref)
         directed = [p for p in action.parameters if p.direction]
-        values = self.block_arguments(ref, action.name, directed)
-        return ir.ActionCall(action, values, ref.span, self.annotations(ref.annotations))
+        values = self.calls.block_arguments(ref, action.name, directed)
+        return ir.ActionCall(action, values, ref.span, self.constants.annotations(ref.annotations))
 
     def default_action(self, node: nodes.Table, calls: list[ir.ActionCall]) -> ir.ActionCall:
         """The default action: as written, else NoAction."""
         if node.default is None:
-            symbol = self.top.find("NoAction")
+            symbol = self.scopes.top.find("NoAction")
             if not isinstance(symbol, ir.Action):
                 raise error(node.name_span, f"table '{node.name}' has no default_action", "include <core.p4>")
             call = next((c for c in calls if c.action is symbol), None)
@@ -111,7 +129,7 @@ class TableChecker(StatementChecker):
             raise error(ref.span, f"'{ref.name}' is not in the table's list of actions", hint)
         data = tuple(p for p in action.parameters if not p.direction)
         parameters = data if len(ref.arguments or ()) <= len(data) else action.parameters
-        values = self.block_arguments(ref, action.name, parameters)
+        values = self.calls.block_arguments(ref, action.name, parameters)
         directed = [v for v, p in zip(values, parameters, strict=True) if p.direction]
         for value, other in zip(directed, listed.arguments, strict=False):
             if not same(value, other):
@@ -127,27 +145,30 @@ class TableChecker(StatementChecker):
 
     # Properties
 
-    def _property(self, node: nodes.Property, table: ir.Table) -> None:
+    def _with_property(self, node: nodes.Property, table: ir.Table) -> ir.Table:
         match node.name:
             case "size":
-                table.size = self.expr(node.value)
-                if not isinstance(table.size.type, types.Int | types.Bits) or not self.known(table.size):
+                size = self.expressions.expr(node.value)
+                if not isinstance(size.type, types.Int | types.Bits) or not known(size):
                     raise error(node.value.span, "a table's size must be a number known when compiling")
+                return replace(table, size=size)
             case "support_timeout":
-                table.support_timeout = bool(self.constant(node.value, types.Bool(), "support_timeout").value)
+                value = self.constants.constant(node.value, types.Bool(), "support_timeout").value
+                return replace(table, support_timeout=bool(value))
             case "counters":
-                table.counters = self.attached(node)
+                return replace(table, counters=self.attached(node))
             case "meters":
-                table.meters = self.attached(node)
+                return replace(table, meters=self.attached(node))
             case "implementation":
-                table.implementation = self.attached(node)
+                return replace(table, implementation=self.attached(node))
             case "largest_priority_wins" | "priority_delta":
                 pass  # of its entries, see there
             case _:
                 hint = suggestion(node.name, (*_PROPERTIES, "key", "actions", "default_action", "entries"))
-                self.reporter.warn(
+                self.scopes.reporter.warn(
                     node.span, f"table property '{node.name}' is unknown and has no effect", hint
                 )
+        return table
 
     def attached(self, node: nodes.Property) -> ir.Instance:
         """The extern object that a property names, or makes in place."""
@@ -164,10 +185,12 @@ class TableChecker(StatementChecker):
             made = nodes.Instance(
                 value.span, name, value.span, (rooted, *others), value.function.type, value.arguments
             )
-            instance = self.instance(made)
+            instance = self.instances.instance(made)
         else:
             symbol = (
-                self.lookup(value.name, value.span, value.rooted) if isinstance(value, nodes.Name) else None
+                self.scopes.lookup(value.name, value.span, value.rooted)
+                if isinstance(value, nodes.Name)
+                else None
             )
             if not isinstance(symbol, ir.Instance):
                 raise error(value.span, f"'{node.name}' needs a {wanted}")
@@ -177,10 +200,6 @@ class TableChecker(StatementChecker):
             raise error(value.span, f"'{node.name}' needs a {wanted}, not {of}")
         return instance
 
-    def instance(self, node: nodes.Instance) -> ir.Instance:
-        """An extern object, parser or control; it is put into the block around it."""
-        raise NotImplementedError
-
     # Entries and keys
 
     def entries(self, node: nodes.Table, table: ir.Table) -> tuple[ir.Entry, ...]:
@@ -188,17 +207,19 @@ class TableChecker(StatementChecker):
         written = node.entries or ()
         given = {p.name: p.value for p in node.properties}
         delta = (
-            self.compile_time(given["priority_delta"], "priority_delta") if "priority_delta" in given else 1
+            self.constants.compile_time(given["priority_delta"], "priority_delta")
+            if "priority_delta" in given
+            else 1
         )
         largest = given.get("largest_priority_wins")
         largest_wins = largest is None or bool(
-            self.constant(largest, types.Bool(), "largest_priority_wins").value
+            self.constants.constant(largest, types.Bool(), "largest_priority_wins").value
         )
         priority = (len(written) - 1) * delta + 1 if largest_wins else 1
         priorities = []
         for place, entry in enumerate(written):
             if entry.priority is not None:
-                priority = self.compile_time(entry.priority, "a priority")
+                priority = self.constants.compile_time(entry.priority, "a priority")
             elif place:
                 priority += -delta if largest_wins else delta
             priorities.append(priority)
@@ -209,46 +230,12 @@ class TableChecker(StatementChecker):
 
     def entry(self, node: nodes.Entry, table: ir.Table, place: int) -> ir.Entry:
         """One of the entries."""
-        keys = self.key_values(node.keys, [k.expr for k in table.key], node.span)
-        for value, element, written in zip(keys, table.key, _spread(node.keys, len(keys)), strict=True):
+        keys = key_values(self.constants, node.keys, [k.expr for k in table.key], node.span)
+        for value, element, written in zip(keys, table.key, spread(node.keys, len(keys)), strict=True):
             _check_kind(value, element, written.span)
         given = [a for a in node.annotations if a.name == "priority" and a.arguments]
-        priority = self.compile_time(given[0].arguments[0], "a priority") if given else place
+        priority = self.constants.compile_time(given[0].arguments[0], "a priority") if given else place
         return ir.Entry(keys, self.bound_action(node.action, table.actions), node.span, priority)
-
-    def key_values(
-        self, written: tuple[nodes.Expr, ...], subjects: list[ir.Expr], span: Span
-    ) -> tuple[ir.KeyValue, ...]:
-        """The keys of an entry or a select case; one `_` stands for all of them."""
-        if len(written) == 1 and isinstance(written[0], nodes.Tuple):
-            written = written[0].elements
-        written = _spread(written, len(subjects))
-        if len(written) != len(subjects):
-            raise error(span, f"{len(subjects)} keys are needed, not {len(written)}")
-        return tuple(self._key_value(w, s.type) for w, s in zip(written, subjects, strict=True))
-
-    def _key_value(self, node: nodes.Expr, of: types.Type) -> ir.KeyValue:
-        match node:
-            case nodes.Anything():
-                return ir.KeyValue(0, 0)
-            case nodes.Binary(_, "&&&", left, right):
-                base = types.scalar(of)
-                value, mask = (self.constant(n, base, "a key").value for n in (left, right))
-                width = types.width(of) or 1
-                mask &= (1 << width) - 1
-                return ir.KeyValue(value & mask, mask if mask != (1 << width) - 1 else None)
-            case nodes.Binary(span, "..", left, right):
-                low, high = (self.constant(n, of, "a key").value for n in (left, right))
-                if low > high:
-                    raise error(span, f"the range {low} .. {high} is empty")
-                return ir.KeyValue(low, None, high)
-        value = self.constant(node, of, "a key").value
-        width = types.width(of) or 1
-        return ir.KeyValue(value & ((1 << width) - 1))
-
-
-def _spread(written: tuple[nodes.Expr, ...], count: int) -> tuple[nodes.Expr, ...]:
-    return written * count if len(written) == 1 and isinstance(written[0], nodes.Anything) else written
 
 
 def _check_kind(value: ir.KeyValue, element: ir.KeyElement, span: Span) -> None:
@@ -265,49 +252,3 @@ def _check_kind(value: ir.KeyValue, element: ir.KeyElement, span: Span) -> None:
         rest = ~value.mask & full
         if rest & (rest + 1):
             raise error(span, "the mask of an lpm key is a prefix: ones, then zeros")
-
-
-def annotation_text(annotations: nodes.Annotations, name: str) -> str | None:
-    """The string that an annotation like @name("x") has, or None."""
-    for annotation in annotations:
-        if (
-            annotation.name == name
-            and annotation.arguments
-            and isinstance(annotation.arguments[0], nodes.String)
-        ):
-            return annotation.arguments[0].value
-    return None
-
-
-def key_name(e: ir.Expr) -> str | None:
-    """The control plane's name of a key: the expression as written, where it is simple enough."""
-    match e:
-        case ir.Ref(variable=variable):
-            return variable.name
-        case ir.Constant(value=number, base=base):
-            return f"0x{number:x}" if base == 16 else f"0b{number:b}" if base == 2 else str(number)
-        case ir.Field(base=base, name=name):
-            given = _field_name(base.type, name)
-            inner = key_name(base)
-            return given[1:] if given.startswith(".") else f"{inner}.{given}" if inner is not None else None
-        case ir.Element(base=base, index=index):
-            inner, at = key_name(base), key_name(index)
-            return f"{inner}[{at}]" if inner is not None and at is not None else None
-        case ir.Slice(base=base, high=high, low=low):
-            inner = key_name(base)
-            return f"{inner}[{high}:{low}]" if inner is not None else None
-        case ir.Binary(op="&", left=left, right=right):
-            first, last = key_name(left), key_name(right)
-            return f"{first} & {last}" if first is not None and last is not None else None
-        case ir.IsValid(header=header):
-            inner = key_name(header)
-            return f"{inner}.$valid$" if inner is not None else None
-        case ir.StackPart(base=base, part=part):
-            inner = key_name(base)
-            return f"{inner}.{part}" if inner is not None else None
-    return None
-
-
-def _field_name(of: types.Type, name: str) -> str:
-    found = [f for f in of.fields if f.name == name] if isinstance(of, types.Fields) else []
-    return (annotation_text(found[0].annotations, "name") if found else None) or name

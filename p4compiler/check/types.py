@@ -1,17 +1,14 @@
-"""Scopes, and what the types and type declarations of a program mean."""
+"""What the types and type declarations of a program mean."""
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Collection, Iterable
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from p4compiler import ir, nodes, types
-from p4compiler.source import CompileError, Reporter, Span, error
-
-Symbol = (
-    types.Type | ir.Constant | ir.Text | ir.Aggregate | ir.Variable | ir.Action | ir.Table | ir.Instance | ir.Function
-    | ir.Block | ir.ValueSet | list[types.Signature]
-)  # fmt: skip
+from p4compiler.check.constants import ConstantChecker
+from p4compiler.check.scopes import Scopes
+from p4compiler.source import Span, error
 
 _BASIC: dict[str, types.Type] = {
     "bool": types.Bool(),
@@ -21,106 +18,38 @@ _BASIC: dict[str, types.Type] = {
     "void": types.Void(),
 }
 MAX_WIDTH = 1 << 16
-MAX_LISTED = 8  # names that a hint lists
-
-
-class Scope:
-    """Names and what they mean, inside an outer scope."""
-
-    def __init__(self, outer: Scope | None = None) -> None:
-        self.outer = outer
-        self.names: dict[str, Symbol] = {}
-
-    def find(self, name: str) -> Symbol | None:
-        """What the name means here, or None."""
-        scope: Scope | None = self
-        while scope is not None:
-            if name in scope.names:
-                return scope.names[name]
-            scope = scope.outer
-        return None
-
-    def all_names(self) -> Iterable[str]:
-        """Every name that can be seen from here."""
-        scope: Scope | None = self
-        while scope is not None:
-            yield from scope.names
-            scope = scope.outer
-
-
-def suggestion(name: str, known: Iterable[str]) -> str | None:
-    """A hint with the known name that is most like this one."""
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f"did you mean '{close[0]}'?" if close else None
-
-
-def no_such(what: str, name: str, span: Span, known: Iterable[str]) -> Exception:
-    """The error for a name that does not exist."""
-    return error(span, f"there is no {what} '{name}'", suggestion(name, known))
-
-
-def no_member(of: str, what: str, name: str, span: Span, known: Collection[str]) -> Exception:
-    """The error for a member that something does not have."""
-    few = f"it has {', '.join(known)}" if 0 < len(known) <= MAX_LISTED else None
-    return error(span, f"{of} has no {what} '{name}'", suggestion(name, known) or few)
 
 
 class TypeChecker:
-    """Resolves names and types; the base of the checkers of expressions, statements and declarations."""
+    """Resolves types and declares them; keeps the errors, match kinds, enums and headers that were declared."""
 
-    def __init__(self, reporter: Reporter) -> None:
-        self.reporter = reporter
-        self.top = Scope()
-        self.scope = self.top
-        self.broken: set[str] = set()  # names whose declarations have errors
+    def __init__(self, scopes: Scopes, constants: ConstantChecker) -> None:
+        self.scopes = scopes
+        self.constants = constants
         self.errors: dict[str, int] = {}
         self.match_kinds: set[str] = set()
         self.enums: list[types.Enum] = []
         self.headers: list[types.Header] = []
 
-    # Names
-
-    def declare(self, name: str, span: Span, symbol: Symbol) -> None:
-        """Give a name its meaning in the current scope."""
-        old = self.scope.names.get(name)
-        if isinstance(old, list) and isinstance(symbol, list):
-            old += symbol  # another signature of the same extern function
-            return
-        if old is not None:
-            raise error(span, f"'{name}' is declared twice", "choose another name for one of them")
-        self.scope.names[name] = symbol
-
-    def lookup(self, name: str, span: Span, rooted: bool = False, what: str = "name") -> Symbol:
-        """What a name means; an error if it means nothing."""
-        scope = self.top if rooted else self.scope
-        symbol = scope.find(name)
-        if symbol is None and name in self.broken:
-            raise CompileError([])  # the error is in its declaration, and reported there
-        if symbol is None:
-            raise no_such(what, name, span, scope.all_names())
-        return symbol
-
-    # Types
-
-    def type(self, node: nodes.TypeNode) -> types.Type:
+    def resolve(self, node: nodes.TypeNode) -> types.Type:
         """The type that a syntactic type means."""
         match node:
             case nodes.BitsType(span, kind, width):
-                bits = self.compile_time(width, "a width")
+                bits = self.constants.compile_time(width, "a width")
                 least = 0 if kind == "varbit" else 1
                 if not least <= bits <= MAX_WIDTH:
                     raise error(width.span, f"{kind}<{bits}>: a width is between {least} and {MAX_WIDTH}")
                 return types.Varbit(bits) if kind == "varbit" else types.Bits(bits, kind == "int")
             case nodes.StackType(span, element, size):
-                of = self.type(element)
+                of = self.resolve(element)
                 if not isinstance(of, types.Header | types.Union):
                     raise error(span, f"an array of {of} is not supported", "only headers can be stacked")
-                count = self.compile_time(size, "a stack's size")
+                count = self.constants.compile_time(size, "a stack's size")
                 if count < 1:
                     raise error(size.span, "a header stack has at least one element")
                 return types.Stack(of, count)
             case nodes.TupleType(span, elements):
-                return types.Tuple(tuple(self.type(e) for e in elements))
+                return types.Tuple(tuple(self.resolve(e) for e in elements))
             case nodes.NamedType(span, name, arguments, rooted):
                 if name in _BASIC:
                     return _BASIC[name]
@@ -131,8 +60,8 @@ class TypeChecker:
     def _named_type(
         self, span: Span, name: str, arguments: tuple[nodes.TypeNode, ...], rooted: bool
     ) -> types.Type:
-        symbol = self.lookup(name, span, rooted, "type")
-        values = tuple(self.type(a) for a in arguments)
+        symbol = self.scopes.lookup(name, span, rooted, "type")
+        values = tuple(self.resolve(a) for a in arguments)
         match symbol:
             case types.Extern(type_parameters=parameters):
                 self.check_count(span, name, len(parameters), len(values))
@@ -153,28 +82,20 @@ class TypeChecker:
             plural = "s" * (wanted != 1)
             raise error(span, f"'{name}' takes {wanted} type argument{plural}, not {given}")
 
-    def compile_time(self, node: nodes.Expr, what: str) -> int:
-        """The value of an expression that must be known when compiling."""
-        raise NotImplementedError
-
-    def annotations(self, annotations: nodes.Annotations) -> nodes.Annotations:
-        """Annotations with what is known when compiling computed."""
-        raise NotImplementedError
-
     # Declarations of types
 
-    def declare_type(self, node: nodes.Declaration) -> bool:
+    def declare(self, node: nodes.Declaration) -> bool:
         """Declare what a declaration declares, if it is one of a type; False if it is another declaration."""
         match node:
             case nodes.Typedef():
-                base = self.type(node.type)
+                base = self.resolve(node.type)
                 if node.new:
                     if not isinstance(base, types.Bits | types.Bool | types.Enum | types.NewType):
                         raise error(node.type.span, f"a new type cannot be made of {base}")
-                    base = types.NewType(node.name, base, self.annotations(node.annotations))
-                self.declare(node.name, node.name_span, base)
+                    base = types.NewType(node.name, base, self.constants.annotations(node.annotations))
+                self.scopes.declare(node.name, node.name_span, base)
             case nodes.Composite():
-                self.declare(node.name, node.name_span, self.composite(node))
+                self.scopes.declare(node.name, node.name_span, self.composite(node))
             case nodes.Enum():
                 self._declare_enum(node)
             case nodes.Names(name="error"):
@@ -187,14 +108,10 @@ class TypeChecker:
             case nodes.Extern():
                 self._declare_extern(node)
             case nodes.Callable():
-                generic = Scope(self.scope)
-                generic.names |= {name: types.TypeVariable(name) for name in node.type_parameters}
-                self.scope = generic
-                parameters = self.signature_parameters(node.parameters)
-                assert generic.outer is not None
-                self.scope = generic.outer
+                with self._generic(node.type_parameters):
+                    parameters = self.signature_parameters(node.parameters)
                 block = types.Block(node.name, node.kind, node.type_parameters, parameters)
-                self.declare(node.name, node.name_span, block)
+                self.scopes.declare(node.name, node.name_span, block)
             case _:
                 return False
         return True
@@ -205,18 +122,22 @@ class TypeChecker:
         for field in node.fields:
             if field.name in fields:
                 raise error(field.name_span, f"field '{field.name}' is declared twice")
-            of = self.type(field.type)
+            of = self.resolve(field.type)
             self._check_field(node, field, of)
-            fields[field.name] = types.Field(field.name, of, self.annotations(field.annotations))
+            fields[field.name] = types.Field(field.name, of, self.constants.annotations(field.annotations))
         made = tuple(fields.values())
         match node.kind:
             case "header":
-                header = types.Header(node.name, made, node.name_span, self.annotations(node.annotations))
+                header = types.Header(
+                    node.name, made, node.name_span, self.constants.annotations(node.annotations)
+                )
                 self.headers.append(header)
                 return header
             case "header_union":
-                return types.Union(node.name, made, node.name_span, self.annotations(node.annotations))
-        return types.Struct(node.name, made, node.name_span, self.annotations(node.annotations))
+                return types.Union(
+                    node.name, made, node.name_span, self.constants.annotations(node.annotations)
+                )
+        return types.Struct(node.name, made, node.name_span, self.constants.annotations(node.annotations))
 
     def _check_field(self, node: nodes.Composite, field: nodes.Field, of: types.Type) -> None:
         inner = of
@@ -240,7 +161,7 @@ class TypeChecker:
     def _declare_enum(self, node: nodes.Enum) -> None:
         underlying = None
         if node.underlying is not None:
-            resolved = types.scalar(self.type(node.underlying))
+            resolved = types.scalar(self.resolve(node.underlying))
             if not isinstance(resolved, types.Bits):
                 raise error(node.underlying.span, "an enum's values are of type bit<> or int<>")
             underlying = resolved
@@ -248,40 +169,37 @@ class TypeChecker:
         for name, value, span in node.members:
             if name in members:
                 raise error(span, f"{node.name}.{name} is declared twice")
-            members[name] = len(members) if value is None else self.member_value(value, underlying)
+            members[name] = len(members) if value is None else self.constants.member_value(value, underlying)
         enum = types.Enum(node.name, members, underlying)
         self.enums.append(enum)
-        self.declare(node.name, node.name_span, enum)
-
-    def member_value(self, node: nodes.Expr, underlying: types.Bits | None) -> int:
-        """The value of a member of a serializable enum."""
-        raise NotImplementedError
+        self.scopes.declare(node.name, node.name_span, enum)
 
     def _declare_extern(self, node: nodes.Extern) -> None:
         extern = types.Extern(node.name, node.type_parameters, {})
-        self.declare(node.name, node.name_span, extern)
-        self.scope = Scope(self.scope)
-        self.scope.names |= {name: types.TypeVariable(name) for name in node.type_parameters}
-        for method in node.methods:
-            extern.methods.setdefault(method.name, []).append(self.signature(method))
-        assert self.scope.outer is not None
-        self.scope = self.scope.outer
+        self.scopes.declare(node.name, node.name_span, extern)
+        with self._generic(node.type_parameters):
+            for method in node.methods:
+                extern.methods.setdefault(method.name, []).append(self.signature(method))
+
+    @contextmanager
+    def _generic(self, type_parameters: tuple[str, ...]) -> Iterator[None]:
+        """A scope in which these names are type variables."""
+        with self.scopes.nested() as scope:
+            scope.names |= {name: types.TypeVariable(name) for name in type_parameters}
+            yield
 
     def signature(self, node: nodes.Method) -> types.Signature:
         """What a function's head says."""
-        self.scope = Scope(self.scope)
-        self.scope.names |= {name: types.TypeVariable(name) for name in node.type_parameters}
-        result = self.type(node.result) if node.result is not None else types.Void()
-        parameters = self.signature_parameters(node.parameters)
-        assert self.scope.outer is not None
-        self.scope = self.scope.outer
+        with self._generic(node.type_parameters):
+            result = self.resolve(node.result) if node.result is not None else types.Void()
+            parameters = self.signature_parameters(node.parameters)
         return types.Signature(node.name, node.type_parameters, parameters, result)
 
     def signature_parameters(self, parameters: tuple[nodes.Parameter, ...]) -> tuple[types.Parameter, ...]:
         """Parameters as a signature has them."""
         return tuple(
             types.Parameter(
-                p.name, self.type(p.type), p.direction, any(a.name == "optional" for a in p.annotations)
+                p.name, self.resolve(p.type), p.direction, any(a.name == "optional" for a in p.annotations)
             )
             for p in parameters
         )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 from p4compiler import ir, types
-from p4compiler.emit.expressions import ExpressionWriter, Json, hexadecimal, literal, source_info
-from p4compiler.lower import field_of, leaves
+from p4compiler.emit.expressions import ExpressionWriter, Json, literal, source_info
+from p4compiler.emit.numbers import Numbers
+from p4compiler.lower import field_of
 from p4compiler.source import error
 
 _HEADER_PRIMITIVES = {
@@ -17,38 +17,25 @@ _HEADER_PRIMITIVES = {
     "pop_front": "pop",
 }
 _CLONES = {0: "clone_ingress_pkt_to_egress", 1: "clone_egress_pkt_to_egress"}  # by CloneType
-_HASHES = (
-    "crc32",
-    "crc32_custom",
-    "crc16",
-    "crc16_custom",
-    "random",
-    "identity",
-    "csum16",
-    "xor16",
-)  # HashAlgorithm
-
-
-@dataclass(slots=True)
-class Lists:
-    """What primitives refer to by number or name: field lists, learn lists and calculations."""
-
-    field_lists: list[Json] = field(default_factory=list)
-    learn_lists: list[Json] = field(default_factory=list)
-    calculations: list[Json] = field(default_factory=list)
 
 
 class ActionWriter:
-    """Writes the bodies of actions; `role` is the block they belong to (ig, eg ...)."""
+    """Writes the bodies of a block's actions; `field_lists` are the numbers of the lists that calls preserve."""
 
-    def __init__(self, expressions: ExpressionWriter, lists: Lists) -> None:
+    def __init__(
+        self,
+        role: ir.Role,
+        expressions: ExpressionWriter,
+        numbers: Numbers,
+        field_lists: dict[ir.CallExtern, int],
+    ) -> None:
+        self.role = role
         self.expressions = expressions
-        self.lists = lists
-        self.role = ""
-        self.meter_targets: dict[str, Json] = {}
+        self.numbers = numbers
+        self.field_lists = field_lists
 
-    def action(self, action: ir.Action, number: int) -> Json:
-        """An action with its number."""
+    def action(self, action: ir.Action) -> Json:
+        """An action."""
         for parameter in action.parameters:
             if not isinstance(types.scalar(parameter.type), types.Bits):
                 hint = "use bit<1>"
@@ -57,11 +44,12 @@ class ActionWriter:
                     f"an action's data cannot be of type {parameter.type} on this target",
                     hint,
                 )
-        self.expressions.data = action.parameters
-        body = self.body(action.body)
-        self.expressions.data = ()
-        data = [{"name": p.name, "bitwidth": types.width(p.type)} for p in action.parameters]
-        return {"name": action.name, "id": number, "runtime_data": data, "primitives": body}
+        return {
+            "name": action.name,
+            "id": self.numbers.actions[action],
+            "runtime_data": [{"name": p.name, "bitwidth": types.width(p.type)} for p in action.parameters],
+            "primitives": self.body(action.body),
+        }
 
     def body(self, statements: tuple[ir.Stmt, ...]) -> list[Json]:
         """Primitives, jumps resolved to numbers of primitives."""
@@ -149,10 +137,7 @@ class ActionWriter:
         value = self.expressions.argument
         parameters: list[Any]
         match s.name:
-            case "direct_counter.count":
-                return []
-            case "direct_meter.read":
-                self.meter_targets[instance] = self.expressions.left(arguments[0])["value"]
+            case "direct_counter.count" | "direct_meter.read":
                 return []
             case "register.read":
                 op, parameters = (
@@ -180,13 +165,16 @@ class ActionWriter:
             case "truncate":
                 op, parameters = "truncate", [value(arguments[0])]
             case "digest":
-                op, parameters = "generate_digest", [value(arguments[0]), literal(self.learn_list(s), 32)]
+                op, parameters = (
+                    "generate_digest",
+                    [value(arguments[0]), literal(self.numbers.learn_lists[s], 32)],
+                )
             case "clone" | "clone_preserving_field_list":
                 op, parameters = self._clone(s)
             case "resubmit_preserving_field_list":
-                op, parameters = "resubmit", [self.field_list(s, arguments[0], "ig")]
+                op, parameters = "resubmit", [self.field_list(s, arguments[0], ir.Role.INGRESS)]
             case "recirculate_preserving_field_list":
-                op, parameters = "recirculate", [self.field_list(s, arguments[0], "eg")]
+                op, parameters = "recirculate", [self.field_list(s, arguments[0], ir.Role.EGRESS)]
             case "assert" | "assume":
                 op, parameters = s.name, [value(arguments[0])]
             case "log_msg":
@@ -211,85 +199,31 @@ class ActionWriter:
         return left
 
     def _hash(self, s: ir.CallExtern) -> list[Json]:
-        target, algorithm, base, fields, limit = s.arguments
+        _, algorithm, base, _, limit = s.arguments
         if not isinstance(algorithm, ir.Constant):
             raise error(algorithm.span, "the hash algorithm must be known when compiling")
-        calculation = self.calculation(_HASHES[algorithm.value], fields, payload=False)
+        calculation = _object("calculation", self.numbers.calculations[s])
         value = self.expressions.argument
-        return (
-            [self._target(s, 0), value(base), _object("calculation", calculation), value(limit)]
-            if target
-            else []
-        )
-
-    def calculation(self, algorithm: str, fields: ir.Expr, payload: bool, where: Json | None = None) -> str:
-        """A named calculation over a list of fields."""
-        number = len(self.lists.calculations)
-        name = "calc" if number == 0 else f"calc_{number - 1}"
-        inputs = [self._calculation_input(e) for e in leaves(fields)]
-        if payload:
-            inputs.append({"type": "payload", "value": None})
-        made: Json = {"name": name, "id": number, "algo": algorithm, "input": inputs}
-        if where is not None:
-            made["source_info"] = where
-        self.lists.calculations.append(made)
-        return name
-
-    def _calculation_input(self, e: ir.Expr) -> Json:
-        match e:
-            case ir.Constant(type=of, value=number):
-                width = types.width(of)
-                if width is None:
-                    raise error(e.span, "a number in a list of fields needs a width", f"write 16w{number}")
-                return {"type": "hexstr", "value": hexadecimal(number, width), "bitwidth": width}
-            case ir.Ref(variable=variable) if variable in self.expressions.data:
-                hint = "copy it to a variable of the control"
-                raise error(e.span, "an action's data cannot be in a list of fields on this target", hint)
-            case ir.Ref() | ir.Field() | ir.Element():
-                return self.expressions.left(e)
-        raise error(e.span, "only fields, headers and constants can be in a list of fields", "use a variable")
-
-    def learn_list(self, s: ir.CallExtern) -> int:
-        """The number of the list of fields that a digest sends."""
-        number = len(self.lists.learn_lists) + 1
-        of = s.type_arguments[0] if s.type_arguments else s.arguments[1].type
-        name = of.name if isinstance(of, types.Struct) else "digest"
-        elements = [self._calculation_input(e) for e in leaves(s.arguments[1])]
-        made = {
-            "id": number,
-            "name": name,
-            "source_info": source_info(s.arguments[1].span),
-            "elements": elements,
-        }
-        self.lists.learn_lists.append(made)
-        return number
+        return [self._target(s, 0), value(base), calculation, value(limit)]
 
     def _clone(self, s: ir.CallExtern) -> tuple[str, list[Json]]:
         kind = s.arguments[0]
         if not isinstance(kind, ir.Constant):
             raise error(kind.span, "the kind of clone must be known when compiling")
-        if self.role != ("ig", "eg")[kind.value]:
+        if self.role != ir.PIPELINES[kind.value]:
             raise error(s.span, f"a clone from {('ingress', 'egress')[kind.value]} is not possible here")
         session = self.expressions.argument(s.arguments[1])
         if s.name == "clone":
-            return _CLONES[kind.value], [session, literal(self._empty_list(), 32)]
+            return _CLONES[kind.value], [session, literal(self.field_lists[s], 32)]
         return _CLONES[kind.value], [session, self.field_list(s, s.arguments[2], self.role)]
 
-    def field_list(self, s: ir.CallExtern, index: ir.Expr, role: str) -> Json:
+    def field_list(self, s: ir.CallExtern, index: ir.Expr, role: ir.Role) -> Json:
         """The list of the metadata fields that @field_list(index) marks."""
         if self.role != role:
-            raise error(s.span, f"{s.name}() is only possible in {'ingress' if role == 'ig' else 'egress'}")
+            raise error(s.span, f"{s.name}() is only possible in {role.name.lower()}")
         if not isinstance(index, ir.Constant):
             raise error(index.span, "the number of the field list must be known when compiling")
-        for made in self.lists.field_lists:
-            if made["name"] == f"field_list{index.value}":
-                return literal(made["id"], 32)
-        return literal(self._empty_list(), 32)
-
-    def _empty_list(self) -> int:
-        number = len(self.lists.field_lists) + 1
-        self.lists.field_lists.append({"id": number, "name": f"fl_{number}", "elements": []})
-        return number
+        return literal(self.field_lists[s], 32)
 
     def _log(self, s: ir.CallExtern) -> list[Json]:
         """The text, each `{}` spelled out as its value needs it, and the values."""
@@ -339,12 +273,6 @@ def assignment(of: types.Type) -> str:
         case types.Stack():
             return "assign_header_stack"
     return "assign"
-
-
-def algorithm(e: ir.Expr) -> str:
-    """The name of a constant of type HashAlgorithm."""
-    assert isinstance(e, ir.Constant)
-    return _HASHES[e.value]
 
 
 def _object(kind: str, name: str) -> Json:

@@ -2,55 +2,55 @@
 
 from __future__ import annotations
 
-from p4compiler import ir, nodes, types
-from p4compiler.check.tables import annotation_text
-from p4compiler.emit.actions import ActionWriter, Lists, algorithm
+from p4compiler import ir, types
+from p4compiler.emit.actions import ActionWriter
 from p4compiler.emit.expressions import ExpressionWriter, Json, source_info
-from p4compiler.emit.graph import Graph, TableNode
-from p4compiler.emit.layout import SCALARS, STANDARD_METADATA, Layout, flat_fields, lay_out
+from p4compiler.emit.layout import SCALARS, STANDARD_METADATA, flat_fields, lay_out
+from p4compiler.emit.lists import calculations, field_lists, learn_lists
+from p4compiler.emit.numbers import number_all
 from p4compiler.emit.parser import ParserWriter
-from p4compiler.emit.tables import Numbers, PipelineWriter, constant, table_size
-from p4compiler.inline.program import FlatProgram
+from p4compiler.emit.tables import PipelineWriter, attached_tables, constant, extern_name, table_size
+from p4compiler.emit.uses import CHECKSUMS, extern_calls
+from p4compiler.graph import GraphProgram
+from p4compiler.names import Names
+from p4compiler.nodes import annotation_text
 from p4compiler.source import Reporter, error
 
 VERSION = (2, 23)
-_PIPELINES = (("ig", "ingress"), ("eg", "egress"))
-_CHECKSUM_CALLS = {"vr": ("verify_checksum", "verify"), "ck": ("update_checksum", "update")}
+_CHECKSUM_CALLS = {ir.Role.VERIFY_CHECKSUM: "verify_checksum", ir.Role.COMPUTE_CHECKSUM: "update_checksum"}
 _METER_KINDS = ("packets", "bytes")
 
 
-def emit_json(program: FlatProgram, graphs: dict[str, Graph], path: str, reporter: Reporter) -> Json:
-    """The JSON of a lowered program whose pipelines (ig, eg) have these graphs."""
-    return _Writer(program, graphs, path, reporter).program()
+def emit_json(program: GraphProgram, path: str, reporter: Reporter) -> Json:
+    """The JSON of a program; `path` is what it calls itself."""
+    return _Writer(program, path, reporter).program()
 
 
 class _Writer:
-    def __init__(self, program: FlatProgram, graphs: dict[str, Graph], path: str, reporter: Reporter) -> None:
+    def __init__(self, program: GraphProgram, path: str, reporter: Reporter) -> None:
         self.source = program
-        self.graphs = graphs
         self.path = path
+        self.reporter = reporter
         self.layout = lay_out(program)
-        self.expressions = ExpressionWriter(self.layout, program.roots[STANDARD_METADATA])
-        self.lists = Lists(_field_lists(program, self.layout))
-        self.actions = ActionWriter(self.expressions, self.lists)
-        self.numbers = Numbers()
-        self.parser = ParserWriter(self.actions, reporter)
-        self.pipelines = PipelineWriter(self.actions, self.numbers, reporter)
+        self.numbers = number_all(program)
+        self.expressions = ExpressionWriter(
+            self.layout, program.flat.roots.standard_metadata, self.numbers.data
+        )
+        self.field_lists, self.lists_of_calls = field_lists(program, self.layout)
+        self.attached = attached_tables(program)
+
+    def actions_of(self, role: ir.Role) -> ActionWriter:
+        return ActionWriter(role, self.expressions, self.numbers, self.lists_of_calls)
 
     def program(self) -> Json:
-        blocks = self.source.blocks
-        parser = self.parser.parser(blocks["p"])
-        value_sets = [self.parser.value_set(v, i) for i, v in enumerate(blocks["p"].value_sets)]
-        actions = self.all_actions()
-        pipelines = []
-        for number, (role, name) in enumerate(_PIPELINES):
-            pipelines.append(self.pipelines.pipeline(name, number, blocks[role], self.graphs[role]))
-        deparser = self.deparser(blocks["dep"])
-        checksums = [*self.checksums("ck"), *self.checksums("vr")]
-        for number, checksum in enumerate(checksums):
-            checksum |= {"name": "cksum" if number == 0 else f"cksum_{number - 1}", "id": number}
-        instances = [i for role, _ in _PIPELINES for i in blocks[role].instances] + self.source.instances
-        # The layout is complete only now: locals get their places when they are used.
+        flat, graphs = self.source.flat, self.source.graphs
+        parser = ParserWriter(self.actions_of(ir.Role.PARSER), self.reporter)
+        states = parser.parser(flat.blocks[ir.Role.PARSER])
+        value_sets = flat.blocks[ir.Role.PARSER].value_sets
+        actions = [self.actions_of(role).action(a) for role, graph in graphs.items() for a in graph.actions]
+        pipeline = PipelineWriter(self.expressions, self.numbers, self.reporter).pipeline
+        pipelines = [pipeline(role, flat.blocks[role], graph) for role, graph in graphs.items()]
+        instances = [*(i for role in graphs for i in flat.blocks[role].instances), *flat.instances]
         return {
             "header_types": self.header_types(),
             "headers": self.headers(),
@@ -58,38 +58,29 @@ class _Writer:
             "header_union_types": self.union_types(),
             "header_unions": self.unions(),
             "header_union_stacks": self.union_stacks(),
-            "field_lists": self.lists.field_lists,
-            "errors": [[name, number] for name, number in self.source.source.errors.items()],
+            "field_lists": self.field_lists,
+            "errors": [[name, number] for name, number in flat.source.errors.items()],
             "enums": [
                 {"name": e.name, "entries": [[name, value] for name, value in e.members.items()]}
-                for e in self.source.source.enums
+                for e in flat.source.enums
             ],
-            "parsers": [parser],
-            "parse_vsets": value_sets,
-            "deparsers": [deparser],
+            "parsers": [states],
+            "parse_vsets": [parser.value_set(v, i) for i, v in enumerate(value_sets)],
+            "deparsers": [self.deparser(flat.blocks[ir.Role.DEPARSER])],
             "meter_arrays": self.meters(instances),
             "counter_arrays": self.counters(instances),
             "register_arrays": self.registers(instances),
-            "calculations": self.lists.calculations,
-            "learn_lists": self.lists.learn_lists,
+            "calculations": calculations(self.expressions, self.numbers),
+            "learn_lists": learn_lists(self.expressions, self.numbers),
             "actions": actions,
             "pipelines": pipelines,
-            "checksums": checksums,
+            "checksums": self.checksums(),
             "force_arith": [],
             "extern_instances": [],
             "field_aliases": self.aliases(),
             "program": self.path,
             "__meta__": {"version": list(VERSION), "compiler": "fanin p4compiler"},
         }
-
-    def all_actions(self) -> list[Json]:
-        result = []
-        for role, _ in _PIPELINES:
-            self.actions.role = role
-            for action in used_actions(self.graphs[role]):
-                number = self.numbers.actions[action] = len(self.numbers.actions)
-                result.append(self.actions.action(action, number))
-        return result
 
     # Headers
 
@@ -215,31 +206,29 @@ class _Writer:
                 raise error(e.span, f"a value of type {e.type} cannot be emitted", "emit headers")
         return [name for part in parts for name in self.emitted(part)]
 
-    def checksums(self, role: str) -> list[Json]:
-        name, what = _CHECKSUM_CALLS[role]
-        result = []
-        for s in self.source.blocks[role].body:
-            if not isinstance(s, ir.CallExtern) or s.name.removesuffix("_with_payload") != name:
-                raise error(
-                    s.span, f"only {name}() is supported here", "compute in the ingress or egress control"
+    def checksums(self) -> list[Json]:
+        result: list[Json] = []
+        names = Names()
+        for role in CHECKSUMS:
+            wanted = _CHECKSUM_CALLS[role]
+            for s in self.source.flat.blocks[role].body:
+                if not isinstance(s, ir.CallExtern) or s.name.removesuffix("_with_payload") != wanted:
+                    hint = "compute in the ingress or egress control"
+                    raise error(s.span, f"only {wanted}() is supported here", hint)
+                condition, _, target, _ = s.arguments
+                result.append(
+                    {
+                        "name": names.unique("cksum"),
+                        "id": len(result),
+                        "source_info": source_info(s.span),
+                        "target": self.expressions.left(target)["value"],
+                        "type": "generic",
+                        "calculation": self.numbers.calculations[s],
+                        "verify": role == ir.Role.VERIFY_CHECKSUM,
+                        "update": role == ir.Role.COMPUTE_CHECKSUM,
+                        "if_cond": self.expressions.value(condition),
+                    }
                 )
-            condition, data, target, hash_ = s.arguments
-            payload = s.name.endswith("_with_payload")
-            where = source_info(s.span)
-            calculation = self.actions.calculation(algorithm(hash_), data, payload, where)
-            result.append(
-                {
-                    "name": "",
-                    "id": 0,
-                    "source_info": where,
-                    "target": self.expressions.left(target)["value"],
-                    "type": "generic",
-                    "calculation": calculation,
-                    "verify": what == "verify",
-                    "update": what == "update",
-                    "if_cond": self.expressions.value(condition),
-                }
-            )
         return result
 
     # Extern objects
@@ -251,7 +240,7 @@ class _Writer:
             if extern_name(instance) == "counter":
                 made |= {"size": constant(instance.arguments[0]), "is_direct": False}
             else:
-                table = self.pipelines.counter_tables.get(instance)
+                table = self.attached.get(instance)
                 if table is None:
                     continue
                 made |= {"is_direct": True, "binding": table.name}
@@ -260,6 +249,8 @@ class _Writer:
 
     def meters(self, instances: list[ir.Instance]) -> list[Json]:
         result: list[Json] = []
+        reads = (call for call in extern_calls(self.source) if call.name == "direct_meter.read")
+        targets = {call.instance.name: call.arguments[0] for call in reads if call.instance is not None}
         for instance in _of(instances, "meter", "direct_meter"):
             made: Json = {"name": instance.name, "id": len(result), "source_info": source_info(instance.span)}
             kind = _METER_KINDS[constant(instance.arguments[-1])]
@@ -271,8 +262,8 @@ class _Writer:
                     "size": constant(instance.arguments[0]),
                 }
             else:
-                table = self.pipelines.meter_tables.get(instance)
-                target = self.actions.meter_targets.get(instance.name)
+                table = self.attached.get(instance)
+                target = targets.get(instance.name)
                 if table is None or target is None:
                     if table is not None:
                         raise error(
@@ -280,7 +271,7 @@ class _Writer:
                         )
                     continue
                 made |= {"is_direct": True, "rate_count": 2, "type": kind, "size": table_size(table)}
-                made |= {"binding": table.name, "result_target": target}
+                made |= {"binding": table.name, "result_target": self.expressions.left(target)["value"]}
             result.append(made)
         return result
 
@@ -309,17 +300,6 @@ class _Writer:
                 }
             )
         return result
-
-
-def used_actions(graph: Graph) -> list[ir.Action]:
-    """The actions of all tables of a graph, each once."""
-    tables = [node.table for node in graph.nodes if isinstance(node, TableNode)]
-    return list(dict.fromkeys(call.action for table in tables for call in table.actions))
-
-
-def extern_name(instance: ir.Instance) -> str:
-    """The name of the extern that an object is an instance of."""
-    return instance.type.extern.name if isinstance(instance.type, types.ExternInstance) else ""
 
 
 def _of(instances: list[ir.Instance], *names: str) -> list[ir.Instance]:
@@ -363,33 +343,3 @@ def _header_fields(header: types.Header) -> tuple[list[list[object]], int]:
             "add a field that fills the last byte",
         )
     return fields, total // 8 if varying else 0
-
-
-def _field_lists(program: FlatProgram, layout: Layout) -> list[Json]:
-    """The lists of metadata fields that @field_list marks, by their numbers."""
-    metadata = program.roots["meta"]
-    made: dict[int, Json] = {}
-    assert isinstance(metadata.type, types.Struct)
-    for f in metadata.type.fields:
-        for annotation in f.annotations:
-            if annotation.name != "field_list":
-                continue
-            for argument in annotation.arguments:
-                if not isinstance(argument, nodes.Integer):
-                    raise error(annotation.span, "@field_list needs numbers", "write @field_list(1)")
-                number = argument.value
-                entry = made.setdefault(
-                    number, {"id": len(made) + 1, "name": f"field_list{number}", "elements": []}
-                )
-                for member in flat_fields(metadata.type):
-                    if member.path[0] != f.name:
-                        continue
-                    if isinstance(member.type, types.Header | types.Stack | types.Union):
-                        raise error(
-                            annotation.span,
-                            f"'{'.'.join(member.path)}' in a field list: headers are not preserved",
-                            "mark metadata fields that have their values",
-                        )
-                    name = layout.place((metadata, *member.path), member.type)
-                    entry["elements"].append({"type": "field", "value": [SCALARS, name]})
-    return list(made.values())

@@ -10,6 +10,7 @@ from typing import Any
 
 from p4compiler import ir, types
 from p4compiler.emit.layout import SCALARS, STANDARD_METADATA, Layout, flat_fields
+from p4compiler.emit.uses import header_of, is_zero
 from p4compiler.rewrite import path
 from p4compiler.source import TOO_DEEP, Span, error
 
@@ -47,12 +48,12 @@ def literal(value: int, width: int = 0) -> Json:
 
 
 class ExpressionWriter:
-    """Writes expressions; `data` are the parameters of the action being written, in order."""
+    """Writes expressions; `data` are the places of actions' parameters in their data."""
 
-    def __init__(self, layout: Layout, standard_metadata: ir.Variable) -> None:
+    def __init__(self, layout: Layout, standard_metadata: ir.Variable, data: dict[ir.Variable, int]) -> None:
         self.layout = layout
         self.standard_metadata = standard_metadata
-        self.data: tuple[ir.Variable, ...] = ()
+        self.data = data
         self._depth = 0
 
     # Values
@@ -89,7 +90,7 @@ class ExpressionWriter:
             case ir.Text(value=text):
                 return {"type": "string", "value": text}
             case ir.Ref(variable=variable) if variable in self.data:
-                local = {"type": "local", "value": self.data.index(variable)}
+                local = {"type": "local", "value": self.data[variable]}
                 return self.bring_back(local, e.type) if _signed(e.type) else local
             case ir.Ref() | ir.Field() | ir.Element() | ir.StackPart():
                 found = self.left(e)
@@ -133,7 +134,7 @@ class ExpressionWriter:
     def binary(self, e: ir.Binary) -> Json:
         """Two operands around an operator."""
         op, of = e.op, e.type
-        if op in ("<<", ">>") and isinstance(e.left, ir.Constant) and e.left.value == 0:
+        if is_zero(e):
             return self.value(e.left)
         if (
             op in ("<<", ">>")
@@ -231,7 +232,7 @@ class ExpressionWriter:
             case ir.Element(base=base, index=index) if not isinstance(index, ir.Constant):
                 return operation("dereference_header_stack", self.left(base), self.value(index))
             case ir.Field():
-                header, names = _header_of(e)
+                header, names = header_of(e)
                 if header is not None:
                     return self._header_field(header, names)
         where = path(e)
@@ -239,7 +240,9 @@ class ExpressionWriter:
             raise error(e.span, "BMv2 has no fields of type int<1>", "use bit<1>, or int<2>")
         if where is None:
             raise error(e.span, "this expression is not supported here")
-        name = self.layout.place(where, of)
+        if isinstance(of, types.Struct):
+            raise error(e.span, f"a whole struct ({of}) is not supported here", "name its fields")
+        name = self.layout.places[where]
         match of:
             case types.Header():
                 return {"type": "header", "value": name}
@@ -250,20 +253,7 @@ class ExpressionWriter:
                 return {"type": "header_union", "value": name}
             case types.Varbit():
                 return {"type": "field", "value": [name, "field"]}
-            case types.Struct():
-                raise error(e.span, f"a whole struct ({of}) is not supported here", "name its fields")
         return {"type": "field", "value": [SCALARS, name]}
-
-
-def _header_of(e: ir.Expr) -> tuple[ir.Expr | None, tuple[str, ...]]:
-    """The header that a field belongs to and the path to it inside; None if it belongs to none."""
-    names: tuple[str, ...] = ()
-    while isinstance(e, ir.Field):
-        names = (e.name, *names)
-        e = e.base
-        if isinstance(e.type, types.Header):
-            return e, names
-    return None, ()
 
 
 def _signed(of: types.Type) -> bool:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from p4compiler import ir, types
-from p4compiler.check.tables import annotation_text
-from p4compiler.inline.program import FlatProgram
-from p4compiler.nodes import Annotations
+from p4compiler.emit.uses import used_places
+from p4compiler.graph import GraphProgram
+from p4compiler.nodes import Annotations, annotation_text
 from p4compiler.rewrite import Path
 from p4compiler.source import error
 
@@ -18,7 +18,7 @@ STANDARD_METADATA = "standard_metadata"
 
 @dataclass(slots=True)
 class Layout:
-    """Names by place. Locals get theirs when they are first used: what is never used has none.
+    """Names by place; what is never used has none.
 
     `scalars` is name -> (width, signed); `headers`, `stacks`, `unions` are name -> type, in the order of their making.
     """
@@ -30,17 +30,6 @@ class Layout:
     unions: dict[str, types.Union] = field(default_factory=dict)
     varbits: dict[str, types.Varbit] = field(default_factory=dict)
     metadata: types.Struct | None = None
-
-    def place(self, where: Path, of: types.Type) -> str:
-        """The name of the scalar, header, stack or union at a place."""
-        if where not in self.places:
-            first, *rest = where
-            assert isinstance(first, ir.Variable)
-            name = first.name
-            for part in rest:
-                name += f"[{part}]" if isinstance(part, int) else f".{part}"
-            self.add(where, name, of)
-        return self.places[where]
 
     def add(self, where: Path, name: str, of: types.Type) -> None:
         """Give a place its name, and the places inside it theirs."""
@@ -64,10 +53,10 @@ class Layout:
                 self.scalars[name] = (types.width(of) or 0, signed)
 
 
-def lay_out(program: FlatProgram) -> Layout:
-    """The layout of the architecture's headers and metadata."""
+def lay_out(program: GraphProgram) -> Layout:
+    """The layout of the architecture's headers and metadata, then of local variables in the order of their use."""
     layout = Layout()
-    headers, metadata, standard = program.roots.values()
+    headers, metadata, standard = program.flat.roots
     for root in (headers, metadata):
         if not isinstance(root.type, types.Struct):
             raise error(root.span, f"the parser's {root.name} must be a struct, not {root.type}")
@@ -83,7 +72,16 @@ def lay_out(program: FlatProgram) -> Layout:
     for name in standard.type.by_name:
         layout.places[(standard, name)] = name
     layout.metadata = standard.type
+    for used, of in used_places(program):
+        if used not in layout.places:
+            layout.add(used, _name(used), of)
     return layout
+
+
+def _name(where: Path) -> str:
+    first, *rest = where
+    assert isinstance(first, ir.Variable)
+    return first.name + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in rest)
 
 
 @dataclass(frozen=True, slots=True)

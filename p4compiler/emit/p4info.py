@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from finsy.proto import p4i, p4t
 
 from p4compiler import ir, nodes, types
-from p4compiler.check.tables import annotation_text
-from p4compiler.emit.bmv2json import extern_name, used_actions
-from p4compiler.emit.graph import Graph, TableNode
 from p4compiler.emit.layout import flat_fields
 from p4compiler.emit.p4info_ids import Symbols, annotation_number, field_ids
-from p4compiler.emit.tables import constant, table_size
-from p4compiler.inline.program import FlatProgram
-from p4compiler.rewrite import bodies
+from p4compiler.emit.tables import constant, extern_name, table_size
+from p4compiler.emit.uses import calls_in
+from p4compiler.graph import GraphProgram
+from p4compiler.nodes import annotation_text
 from p4compiler.source import error
 
 P4Info = p4i.P4Info
@@ -43,33 +40,39 @@ _OF_SELECTORS = ("max_group_size", "selector_size_semantics", "max_member_weight
 _DEDICATED_FIELDS = ("name", "id", "brief", "description")  # annotations that have fields of their own
 
 
-def emit_p4info(program: FlatProgram, graphs: dict[str, Graph]) -> P4Info:
-    """The P4Info of a lowered program whose pipelines (ig, eg) have these graphs; hidden objects are left out."""
-    return _Writer(program, graphs).info
+def emit_p4info(program: GraphProgram) -> P4Info:
+    """The P4Info of a program; hidden objects are left out."""
+    return _Writer(program).info
 
 
 class _Writer:
-    def __init__(self, program: FlatProgram, graphs: dict[str, Graph]) -> None:
+    def __init__(self, program: GraphProgram) -> None:
+        flat, graphs = program.flat, program.graphs
         self.info = P4Info()
         self.symbols = Symbols()
-        self.instances = program.instances + [i for role in graphs for i in program.blocks[role].instances]
+        self.instances = [*flat.instances, *(i for role in graphs for i in flat.blocks[role].instances)]
         self.tables: list[ir.Table] = []
         self.actions: dict[str, ir.Action] = {}
         for role, graph in graphs.items():
-            used = {n.table for n in graph.nodes if isinstance(n, TableNode)} | set(used_actions(graph))
-            block = program.blocks[role]
-            self.tables += [t for t in block.tables if t in used and not _is_hidden(t.annotations)]
-            for action in block.actions:
-                if action in used and not _is_hidden(action.annotations):
-                    self.actions.setdefault(action.name, action)
-        statements = [block.body for role, block in program.blocks.items() if role not in graphs]
-        statements += [action.body for graph in graphs.values() for action in used_actions(graph)]
-        self.calls = [call for body in statements for call in _extern_calls(body)]
+            used: set[ir.Declared] = {*graph.tables, *graph.actions}
+            seen = [d for d in flat.blocks[role].declared if d in used and not _is_hidden(d.annotations)]
+            self.tables += (d for d in seen if isinstance(d, ir.Table))
+            for action in (d for d in seen if isinstance(d, ir.Action)):
+                self.actions.setdefault(action.name, action)
+        statements = [block.body for role, block in flat.blocks.items() if role not in graphs]
+        statements += [action.body for graph in graphs.values() for action in graph.actions]
+        # Of extern functions; those of extern objects' methods are left out.
+        self.calls = [
+            call
+            for body in statements
+            for call in calls_in(body)
+            if call.instance is None and not call.name.startswith("packet_")
+        ]
         self.digests = _digests(self.calls)
-        self.errors = program.source.errors
-        self.value_sets = program.blocks["p"].value_sets
-        self.controller_headers = program.source.controller_headers
-        self.annotations = program.source.annotations
+        self.errors = flat.source.errors
+        self.value_sets = flat.blocks[ir.Role.PARSER].value_sets
+        self.controller_headers = flat.source.controller_headers
+        self.annotations = flat.source.annotations
         self.collect()
         self.write()
 
@@ -438,15 +441,6 @@ def _document(made: Any, annotations: nodes.Annotations) -> None:
     for a in annotations:
         if a.name in ("brief", "description") and a.arguments and isinstance(a.arguments[0], nodes.String):
             setattr(made.doc, a.name, a.arguments[0].value)
-
-
-def _extern_calls(statements: tuple[ir.Stmt, ...]) -> Iterator[ir.CallExtern]:
-    """Calls of extern functions; those of extern objects' methods are left out."""
-    for s in statements:
-        if isinstance(s, ir.CallExtern) and s.instance is None and not s.name.startswith("packet_"):
-            yield s
-        for body in bodies(s):
-            yield from _extern_calls(body)
 
 
 def _digests(calls: list[ir.CallExtern]) -> dict[str, types.Type]:

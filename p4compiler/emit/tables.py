@@ -2,65 +2,48 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from p4compiler import ir, types
-from p4compiler.emit.actions import ActionWriter, algorithm
-from p4compiler.emit.expressions import Json, hexadecimal, source_info
-from p4compiler.emit.graph import Graph, IfNode, Node, TableNode
+from p4compiler.emit.expressions import ExpressionWriter, Json, hexadecimal, source_info
+from p4compiler.emit.lists import algorithm
+from p4compiler.emit.numbers import Numbers
+from p4compiler.graph import Graph, GraphProgram, IfNode, Node, TableNode
 from p4compiler.source import Reporter, error
 
 DEFAULT_TABLE_SIZE = 1024
 _MATCH_ORDER = ("exact", "lpm", "ternary", "range")  # a table has the match type of its least exact key
 
 
-@dataclass(slots=True)
-class Numbers:
-    """Identifiers, which are unique in the whole program."""
-
-    tables: int = 0
-    conditionals: int = 0
-    profiles: int = 0
-    actions: dict[ir.Action, int] = field(default_factory=dict)
-
-
 class PipelineWriter:
     """Writes ingress and egress."""
 
-    def __init__(self, actions: ActionWriter, numbers: Numbers, reporter: Reporter) -> None:
-        self.expressions = actions.expressions
+    def __init__(self, expressions: ExpressionWriter, numbers: Numbers, reporter: Reporter) -> None:
+        self.expressions = expressions
         self.numbers = numbers
         self.reporter = reporter
-        self.counter_tables: dict[ir.Instance, ir.Table] = {}
-        self.meter_tables: dict[ir.Instance, ir.Table] = {}
 
-    def pipeline(self, name: str, number: int, block: ir.Block, graph: Graph) -> Json:
+    def pipeline(self, role: ir.Role, block: ir.Block, graph: Graph) -> Json:
         """A pipeline with its tables and conditions."""
-        tables: list[Json] = []
-        conditionals: list[Json] = []
-        profiles: dict[str, Json] = {}
-        done: set[ir.Table] = set()
+        profiles = self._profiles(role, graph)
+        nodes: dict[ir.Table, TableNode] = {}
         for node in graph.nodes:
-            if isinstance(node, IfNode):
-                conditionals.append(self._conditional(node))
-            elif node.table not in done:
-                done.add(node.table)
-                tables.append(self.table(node, profiles))
+            if isinstance(node, TableNode):
+                nodes.setdefault(node.table, node)
+        tables = [self.table(node) for node in nodes.values()]
+        conditionals = [self._conditional(node) for node in graph.nodes if isinstance(node, IfNode)]
         return {
-            "name": name,
-            "id": number,
+            "name": role.name.lower(),
+            "id": ir.PIPELINES.index(role),
             "source_info": source_info(block.span),
             "init_table": _name(graph.first),
             "tables": tables,
-            "action_profiles": list(profiles.values()),
+            "action_profiles": profiles,
             "conditionals": conditionals,
         }
 
     def _conditional(self, node: IfNode) -> Json:
-        self.numbers.conditionals += 1
         return {
             "name": node.name,
-            "id": self.numbers.conditionals - 1,
+            "id": self.numbers.conditionals[node],
             "source_info": source_info(node.span),
             "expression": self.expressions.value(node.condition),
             "true_next": _name(node.chosen),
@@ -69,18 +52,17 @@ class PipelineWriter:
 
     # Tables
 
-    def table(self, node: TableNode, profiles: dict[str, Json]) -> Json:
+    def table(self, node: TableNode) -> Json:
         """A table."""
         table = node.table
-        self.numbers.tables += 1
         made: Json = {
             "name": table.name,
-            "id": self.numbers.tables - 1,
+            "id": self.numbers.tables[table],
             "source_info": source_info(table.span),
             "key": [self.key(k) for k in table.key if k.match_kind != "selector"],
             "match_type": _match_type(table),
         }
-        self._implementation(table, made, profiles)
+        self._implementation(table, made)
         made["max_size"] = len(table.entries) if table.entries else table_size(table)
         made["with_counters"] = table.counters is not None
         made["support_timeout"] = table.support_timeout
@@ -101,16 +83,7 @@ class PipelineWriter:
             )
         if table.entries is not None:
             made["entries"] = [self.entry(e, table) for e in table.entries]
-        self._attach(table)
         return made
-
-    def _attach(self, table: ir.Table) -> None:
-        for instance, tables in ((table.counters, self.counter_tables), (table.meters, self.meter_tables)):
-            if instance is not None:
-                other = tables.setdefault(instance, table)
-                if other is not table:
-                    hint = f"table '{other.name}' has it already; declare another one"
-                    raise error(table.span, f"'{instance.name}' can belong to one table only", hint)
 
     def key(self, element: ir.KeyElement) -> Json:
         """One element of a key."""
@@ -128,31 +101,37 @@ class PipelineWriter:
         kind = "ternary" if element.match_kind == "optional" else element.match_kind
         return {"match_type": kind, "name": element.name, "target": target, "mask": mask}
 
-    def _implementation(self, table: ir.Table, made: Json, profiles: dict[str, Json]) -> None:
-        instance = table.implementation
-        if instance is None:
+    def _implementation(self, table: ir.Table, made: Json) -> None:
+        if table.implementation is None:
             made["type"] = "simple"
             return
-        assert isinstance(instance.type, types.ExternInstance)
-        selector = instance.type.extern.name == "action_selector"
-        made["type"] = "indirect_ws" if selector else "indirect"
-        made["action_profile"] = instance.name
-        inputs = [self.expressions.left(k.expr) for k in table.key if k.match_kind == "selector"]
-        if instance.name not in profiles:
-            self.numbers.profiles += 1
-            profile: Json = {
-                "name": instance.name,
-                "id": self.numbers.profiles - 1,
-                "source_info": source_info(instance.span),
-                "max_size": constant(instance.arguments[1 if selector else 0]),
-            }
-            if selector:
-                profile["selector"] = {"algo": algorithm(instance.arguments[0]), "input": inputs}
-            profiles[instance.name] = profile
-        elif selector and profiles[instance.name]["selector"]["input"] != inputs:
-            raise error(
-                table.span, f"all tables of selector '{instance.name}' must have the same selector keys"
-            )
+        made["type"] = "indirect_ws" if extern_name(table.implementation) == "action_selector" else "indirect"
+        made["action_profile"] = table.implementation.name
+
+    def _profiles(self, role: ir.Role, graph: Graph) -> list[Json]:
+        """The action profiles and selectors of a pipeline's tables."""
+        profiles: dict[str, Json] = {}
+        for table in graph.tables:
+            instance = table.implementation
+            if instance is None:
+                continue
+            selector = extern_name(instance) == "action_selector"
+            inputs = [self.expressions.left(k.expr) for k in table.key if k.match_kind == "selector"]
+            if instance.name not in profiles:
+                profile: Json = {
+                    "name": instance.name,
+                    "id": self.numbers.profiles[role, instance.name],
+                    "source_info": source_info(instance.span),
+                    "max_size": constant(instance.arguments[1 if selector else 0]),
+                }
+                if selector:
+                    profile["selector"] = {"algo": algorithm(instance.arguments[0]), "input": inputs}
+                profiles[instance.name] = profile
+            elif selector and profiles[instance.name]["selector"]["input"] != inputs:
+                raise error(
+                    table.span, f"all tables of selector '{instance.name}' must have the same selector keys"
+                )
+        return list(profiles.values())
 
     def _successors(self, node: TableNode, made: Json) -> None:
         if node.on_hit:
@@ -189,6 +168,23 @@ class PipelineWriter:
             width = types.width(parameter.type) or 1
             values.append(hexadecimal(argument.value & ((1 << width) - 1)))
         return values
+
+
+def attached_tables(program: GraphProgram) -> dict[ir.Instance, ir.Table]:
+    """The tables of direct counters and meters; raises CompileError if one belongs to two tables."""
+    result: dict[ir.Instance, ir.Table] = {}
+    for graph in program.graphs.values():
+        for table in graph.tables:
+            for instance in (table.counters, table.meters):
+                if instance is not None and result.setdefault(instance, table) is not table:
+                    hint = f"table '{result[instance].name}' has it already; declare another one"
+                    raise error(table.span, f"'{instance.name}' can belong to one table only", hint)
+    return result
+
+
+def extern_name(instance: ir.Instance) -> str:
+    """The name of the extern that an object is an instance of."""
+    return instance.type.extern.name if isinstance(instance.type, types.ExternInstance) else ""
 
 
 def constant(e: ir.Expr) -> int:

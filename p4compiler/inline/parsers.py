@@ -2,43 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from p4compiler import ir, types
 from p4compiler.inline.values import Context, ValueInliner, directions
+from p4compiler.names import Names
 from p4compiler.source import error
 
 _ENDS = ("accept", "reject")
+Enter = Callable[
+    [ir.Instance, str, dict[ir.Variable, ir.Expr], dict[str, str]], tuple[ir.Stmt, ...]
+]  # instance, prefix of names, what parameters mean, new names of states
 
 
-class ParserInliner(ValueInliner):
-    """Writes parsers out as states of the flat block."""
+class ParserInliner:
+    """Writes parsers out as states; `enter` writes a block out, one inside a parser too."""
 
-    def __init__(self, roots: dict[str, ir.Variable], names: set[str]) -> None:
-        super().__init__(roots, names)
-        self.state_names: set[str] = set(_ENDS)
+    def __init__(self, values: ValueInliner, enter: Enter) -> None:
+        self.values = values
+        self.enter = enter
+        self.names = Names(_ENDS)
+        self.states: list[ir.State] = []
         self.subparsers: dict[ir.Stmt, tuple[ir.Instance, Context]] = {}
-
-    def enter(
-        self,
-        instance: ir.Instance,
-        prefix: str,
-        bindings: dict[ir.Variable, ir.Expr],
-        states: dict[str, str] | None = None,
-    ) -> tuple[ir.Stmt, ...]:
-        """Write a block out."""
-        raise NotImplementedError
 
     def parser_states(self, block: ir.Block, prologue: tuple[ir.Stmt, ...], context: Context) -> None:
         """The states of a parser; `context.states` has the names that they, accept and reject get (none: their own)."""
         names = {name: name for name in (*_ENDS, *(s.name for s in block.states))} | context.states
-        self.state_names |= set(names.values())
+        self.names.take(names.values())
         for state in block.states:
-            body = self.statements(state.body, context)
+            body = self.values.statements(state.body, context)
             after: list[ir.Stmt] = []
             subjects = tuple(
-                self.saved(subject, after) if isinstance(subject, ir.Constant) else subject
-                for subject in self.values(list(state.subjects), after, context)
+                self.values.saved(subject, after) if isinstance(subject, ir.Constant) else subject
+                for subject in self.values.values(list(state.subjects), after, context)
             )
             if state.name == "start":
                 body = prologue + body
@@ -55,9 +52,9 @@ class ParserInliner(ValueInliner):
         """Leave a mark where a parser inside another one is applied; `split` puts its states there."""
         block = instance.block
         assert block is not None
-        arguments = self.arguments(directions(block.parameters), s.arguments, out, context)
+        arguments = self.values.arguments(directions(block.parameters), s.arguments, out, context)
         inner = Context("", {})
-        after = self.bind(block.parameters, arguments, (), inner, out)
+        after = self.values.bind(block.parameters, arguments, inner, out)
         mark = ir.ApplyBlock(s.span, instance, ())
         self.subparsers[mark] = (instance, inner)
         out.append(mark)
@@ -68,7 +65,9 @@ class ParserInliner(ValueInliner):
         for position, s in enumerate(statements):
             if isinstance(s, ir.If | ir.ApplyBlock):
                 before, rest = statements[:position], statements[position + 1 :]
-                join = replace(end, name=self.state_name(end.name, "join")) if rest or end.subjects else None
+                join = (
+                    replace(end, name=self.names.unique(f"{end.name}_join")) if rest or end.subjects else None
+                )
                 target = join.name if join is not None else end.cases[0].target
                 if isinstance(s, ir.If):
                     self.branch(s, before, end, target)
@@ -80,25 +79,25 @@ class ParserInliner(ValueInliner):
             if isinstance(s, ir.Scope | ir.Return):
                 hint = "end it with its only return"
                 raise error(s.span, "a function with more than one return is not supported in a parser", hint)
-        self.flat.states.append(replace(end, body=statements))
+        self.states.append(replace(end, body=statements))
 
     def branch(self, s: ir.If, before: tuple[ir.Stmt, ...], end: ir.State, target: str) -> None:
         """`if` as a select over its condition."""
         names = []
         for kind, body in (("true", s.chosen), ("false", s.other)):
             if body:
-                names.append(self.state_name(end.name, kind))
+                names.append(self.names.unique(f"{end.name}_{kind}"))
                 self.split(body, ir.State(names[-1], (), (), (ir.SelectCase((), target, s.span),), s.span))
             else:
                 names.append(target)
         boolean = types.Bool()
-        test = ir.Ref(boolean, s.span, self.variable("tmp", boolean, s.span))
+        test = ir.Ref(boolean, s.span, self.values.variable("tmp", boolean, s.span))
         assign = ir.Assign(s.condition.span, test, s.condition)
         cases = (
             ir.SelectCase((ir.KeyValue(1),), names[0], s.span),
             ir.SelectCase((ir.KeyValue(0, 0),), names[1], s.span),
         )
-        self.flat.states.append(ir.State(end.name, (*before, assign), (test,), cases, end.span))
+        self.states.append(ir.State(end.name, (*before, assign), (test,), cases, end.span))
 
     def enter_parser(self, s: ir.ApplyBlock, before: tuple[ir.Stmt, ...], end: ir.State, target: str) -> None:
         """The states of a parser inside this one, between what stands before it and what follows."""
@@ -106,18 +105,10 @@ class ParserInliner(ValueInliner):
         block = instance.block
         assert block is not None
         local = instance.name.rpartition(".")[2]
-        states = {state.name: self.state_name(local, state.name) for state in block.states}
+        states = {state.name: self.names.unique(f"{local}_{state.name}") for state in block.states}
         start = (ir.SelectCase((), states["start"], s.span),)
-        self.flat.states.append(ir.State(end.name, before, (), start, end.span))
+        self.states.append(ir.State(end.name, before, (), start, end.span))
         self.enter(instance, instance.name, inner.bindings, states | {"accept": target})
-
-    def state_name(self, prefix: str, name: str) -> str:
-        """A new state's name."""
-        candidate, count = f"{prefix}_{name}", 0
-        while candidate in self.state_names:
-            candidate, count = f"{prefix}_{name}_{count}", count + 1
-        self.state_names.add(candidate)
-        return candidate
 
 
 def _key(key: ir.KeyValue, context: Context) -> ir.KeyValue:

@@ -6,87 +6,80 @@ What is left are the architecture's headers and metadata, local variables, exter
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 
 from p4compiler import fold, ir, types
-from p4compiler.check.tables import annotation_text
 from p4compiler.inline.parsers import ParserInliner, tidy
-from p4compiler.inline.values import Context, directions, has_effects
-from p4compiler.nodes import Annotations
+from p4compiler.inline.values import Context, ValueInliner, directions, has_effects
+from p4compiler.names import Names
+from p4compiler.nodes import Annotations, annotation_text
 from p4compiler.rewrite import scoped
 from p4compiler.source import Span, error
 
 
-@dataclass(slots=True)
-class FlatProgram:
-    """The program after inlining; blocks by the package's parameters (p, vr, ig, eg, ck, dep)."""
-
-    blocks: dict[str, ir.Block]
-    roots: dict[str, ir.Variable]
-    instances: list[ir.Instance]  # of the top level
-    source: ir.Program
-
-
-def inline(program: ir.Program) -> FlatProgram:
+def inline(program: ir.Program) -> ir.FlatProgram:
     """The program with everything inlined; raises CompileError where that is not possible on this target."""
-    parser = program.blocks["p"].block
+    parser = program.blocks[ir.Role.PARSER].block
     assert parser is not None
-    nowhere = parser.span
-    roots = {
-        "hdr": ir.Variable("hdr", parser.parameters[1].type, nowhere),
-        "meta": ir.Variable("meta", parser.parameters[2].type, nowhere),
-        "standard_metadata": ir.Variable("standard_metadata", parser.parameters[3].type, nowhere),
-    }
-    for instance in program.instances:
-        instance.name = full_name("", instance.name, instance.annotations)
-    shared = {instance: instance for instance in program.instances}
-    names: set[str] = set()
-    blocks = {}
-    for role, instance in program.blocks.items():
-        blocks[role] = _Inliner(roots, shared, names).top(instance)
-    return FlatProgram(blocks, roots, program.instances, program)
+    roots = ir.Roots(
+        *(
+            ir.Variable(name, parameter.type, parser.span)
+            for name, parameter in zip(ir.Roots._fields, parser.parameters[1:], strict=True)
+        )
+    )
+    shared = {i: replace(i, name=full_name("", i.name, i.annotations)) for i in program.instances}
+    names = Names()
+    blocks = {role: _Inliner(roots, shared, names).top(instance) for role, instance in program.blocks.items()}
+    return ir.FlatProgram(blocks, roots, tuple(shared.values()), program)
 
 
-class _Inliner(ParserInliner):
-    def __init__(
-        self, roots: dict[str, ir.Variable], shared: dict[ir.Instance, ir.Instance], names: set[str]
-    ) -> None:
-        super().__init__(roots, names)
+class _Inliner:
+    def __init__(self, roots: ir.Roots, shared: dict[ir.Instance, ir.Instance], names: Names) -> None:
+        self.values = ValueInliner(roots, names, self.statements)
+        self.parsers = ParserInliner(self.values, self.enter)
+        self.roots = roots
         self.shared = shared
+        self.value_sets: list[ir.ValueSet] = []
         self.applied: set[ir.Instance] = set()
         self.made: dict[tuple[str, ir.Instance], ir.Instance] = {}
         self.specialized: dict[tuple[object, ...], ir.Action] = {}
-        self.places: dict[
-            object, tuple[int, ...]
-        ] = {}  # of declarations; an inlined block's count from its instance's
+        # By what is declared, as written (with the path to its block) and as made: its place among all declarations.
+        # Those of an inlined block count from the place of its instance.
+        self.places: dict[object, tuple[int, ...]] = {}
+        self.declared: list[ir.Declared] = []
 
     def top(self, instance: ir.Instance) -> ir.Block:
         block = instance.block
         assert block is not None
-        self.flat = ir.Block(block.kind, block.name, block.parameters, (), block.span, block.annotations)
         bindings: dict[ir.Variable, ir.Expr] = {}
-        rest = iter(self.roots.values())
+        rest = iter(self.roots)
         for parameter in block.parameters:
             if not isinstance(parameter.type, types.ExternInstance):
                 bindings[parameter] = ir.Ref(parameter.type, parameter.span, next(rest))
         name = annotation_text(block.annotations, "name") or block.name
-        body = self.enter(instance, name.lstrip("."), bindings)
-        if block.kind == "control":
-            self.flat.body = scoped(block.span, body)
-        else:
-            self.flat.states = tidy(self.flat.states)
-            named = {k.value_set for state in self.flat.states for case in state.cases for k in case.keys}
-            self.flat.value_sets = [v for v in self.flat.value_sets if v in named]
-        for objects in (self.flat.instances, self.flat.actions, self.flat.tables):
-            objects.sort(key=self.places.__getitem__)
-        return self.flat
+        body = self.enter(instance, name.lstrip("."), bindings, {})
+        states = tidy(self.parsers.states)
+        named = {k.value_set for state in states for case in state.cases for k in case.keys}
+        return ir.Block(
+            block.kind,
+            block.name,
+            block.parameters,
+            (),
+            block.span,
+            block.annotations,
+            tuple(sorted(self.declared, key=self.places.__getitem__)),
+            tuple(v for v in self.value_sets if v in named),
+            (),
+            scoped(block.span, body),
+            tuple(states),
+        )
 
     def enter(
         self,
         instance: ir.Instance,
         prefix: str,
         bindings: dict[ir.Variable, ir.Expr],
-        states: dict[str, str] | None = None,
+        states: dict[str, str],
     ) -> tuple[ir.Stmt, ...]:
         """Write a block out: its objects go to the flat block, and so do a parser's states, renamed as `states` says.
 
@@ -98,7 +91,7 @@ class _Inliner(ParserInliner):
         given = {v: b.object for v, b in bindings.items() if isinstance(b, ir.Object)}
         objects = {v: i for v, i in given.items() if isinstance(i, ir.Instance)}
         context = Context(
-            prefix, bindings, self.shared | objects, in_parser=block.kind == "parser", states=states or {}
+            prefix, bindings, self.shared | objects, in_parser=block.kind == "parser", states=states
         )
         place = self.places.get(instance, ())
         self.places |= {
@@ -109,12 +102,11 @@ class _Inliner(ParserInliner):
                 self.made[prefix, inner] = self.make(inner, context)
             context.instances[inner] = self.made[prefix, inner]
         for old in block.value_sets:
-            full = full_name(prefix, old.name, old.annotations)
-            context.value_sets[old] = ir.ValueSet(full, old.type, old.size, old.span, old.annotations)
-            self.flat.value_sets.append(context.value_sets[old])
+            context.value_sets[old] = replace(old, name=full_name(prefix, old.name, old.annotations))
+            self.value_sets.append(context.value_sets[old])
         prologue = self.statements(block.prologue, context)
         if block.kind == "parser":
-            self.parser_states(block, prologue, context)
+            self.parsers.parser_states(block, prologue, context)
             return ()
         for table in block.tables:
             context.tables[table] = self.table(table, context)
@@ -122,15 +114,15 @@ class _Inliner(ParserInliner):
 
     def make(self, inner: ir.Instance, context: Context) -> ir.Instance:
         """An object that a block declares; one block applied at two places has it once."""
-        arguments = tuple(self.substitute(a, context) for a in inner.arguments)
+        arguments = tuple(self.values.substitute(a, context) for a in inner.arguments)
         for argument in arguments:
             if not isinstance(argument, ir.Constant | ir.Text | ir.Object):
                 raise error(argument.span, "a constructor's argument must be known when compiling")
         name = full_name(context.prefix, inner.name, inner.annotations)
-        made = ir.Instance(name, inner.type, arguments, inner.span, inner.annotations, inner.block)
+        made = replace(inner, name=name, arguments=arguments)
         self.places[made] = self.places[context.prefix, inner]
         if inner.block is None:
-            self.flat.instances.append(made)
+            self.declared.append(made)
         return made
 
     # Statements
@@ -144,44 +136,44 @@ class _Inliner(ParserInliner):
     def statement(self, s: ir.Stmt, out: list[ir.Stmt], context: Context) -> None:
         match s:
             case ir.Assign(span=span, target=target, value=value):
-                new_target = self.value(target, out, context)
+                new_target = self.values.value(target, out, context)
                 if has_effects(value):
-                    new_target = self.pinned(new_target, out)
-                out.append(ir.Assign(span, new_target, self.value(value, out, context)))
+                    new_target = self.values.pinned(new_target, out)
+                out.append(ir.Assign(span, new_target, self.values.value(value, out, context)))
             case ir.Declare(span=span, variable=variable, initial=initial):
-                first = self.value(initial, out, context) if initial is not None else None
-                made = self.variable(variable.name, variable.type, variable.span)
+                first = self.values.value(initial, out, context) if initial is not None else None
+                made = self.values.variable(variable.name, variable.type, variable.span)
                 target = ir.Ref(made.type, variable.span, made)
                 context.bindings[variable] = target
                 if first is not None:
                     out.append(ir.Assign(span, target, first))
                 else:
-                    out += self.reset(target)
+                    out += self.values.reset(target)
             case ir.CallExtern(span=span, name=name, arguments=arguments):
-                values = tuple(self.arguments(s.directions, arguments, out, context))
+                values = tuple(self.values.arguments(s.directions, arguments, out, context))
                 instance = context.instances[s.instance] if s.instance is not None else None
                 out.append(ir.CallExtern(span, name, instance, values, s.directions, s.type_arguments))
             case ir.CallHeader(span=span, method=method, header=header, count=count):
-                out.append(ir.CallHeader(span, method, self.value(header, out, context), count))
+                out.append(ir.CallHeader(span, method, self.values.value(header, out, context), count))
             case ir.If():
                 self.if_statement(s, out, context)
             case ir.ApplyTable(span=span, table=table, cases=cases):
                 self.apply_table(span, table, cases, out, context)
             case ir.SwitchValue(span=span, subject=subject, cases=value_cases):
-                test = self.value(subject, out, context)
+                test = self.values.value(subject, out, context)
                 new_cases = tuple((labels, self.statements(body, context)) for labels, body in value_cases)
                 out.append(ir.SwitchValue(span, test, new_cases))
             case ir.CallAction():
                 self.call_action(s, out, context)
             case ir.CallFunction(call=call):
-                self.function_call(call, out, context)
+                self.values.function_call(call, out, context)
             case ir.ApplyBlock():
                 self.apply_block(s, out, context)
             case ir.Return(span=span, value=value):
                 if value is not None:
                     assert context.result is not None
                     result = ir.Ref(context.result.type, span, context.result)
-                    out.append(ir.Assign(span, result, self.value(value, out, context)))
+                    out.append(ir.Assign(span, result, self.values.value(value, out, context)))
                 out.append(ir.Return(span, None))
             case ir.Scope(span=span, body=body):
                 out += scoped(span, self.statements(body, context))
@@ -195,12 +187,12 @@ class _Inliner(ParserInliner):
         while isinstance(condition, ir.Unary):
             condition, negated = condition.operand, not negated
         if isinstance(condition, ir.TableHit):
-            out += self.key_setup.get(context.tables[condition.table], ())
-            test = self.substitute(condition, context)
+            out += self.values.key_setup.get(context.tables[condition.table], ())
+            test = self.values.substitute(condition, context)
             if negated:
                 test = fold.unary(s.condition.span, "!", test)
         else:
-            test = self.value(s.condition, out, context)
+            test = self.values.value(s.condition, out, context)
         if isinstance(test, ir.Constant):
             out += self.statements(s.chosen if test.value else s.other, context)
             return
@@ -222,15 +214,15 @@ class _Inliner(ParserInliner):
             (tuple(actions[label] for label in labels), self.statements(body, context))
             for labels, body in cases
         )
-        out += self.key_setup.get(new, ())
+        out += self.values.key_setup.get(new, ())
         out.append(ir.ApplyTable(span, new, mapped))
 
     def call_action(self, s: ir.CallAction, out: list[ir.Stmt], context: Context) -> None:
-        arguments = self.arguments(directions(s.action.parameters), s.arguments, out, context)
+        arguments = self.values.arguments(directions(s.action.parameters), s.arguments, out, context)
         inner = Context(
             context.prefix, dict(context.bindings), context.instances, context.tables, in_action=True
         )
-        after = self.bind(s.action.parameters, arguments, s.action.body, inner, out, visible=True)
+        after = self.values.bind(s.action.parameters, arguments, inner, out, s.action.body)
         body = scoped(s.span, self.statements(s.action.body, inner))
         if context.in_action:
             out += body
@@ -244,16 +236,16 @@ class _Inliner(ParserInliner):
         block = instance.block
         assert block is not None
         if block.kind == "parser":
-            self.apply_parser(s, instance, out, context)
+            self.parsers.apply_parser(s, instance, out, context)
             return
         if instance in self.applied and block.tables:
             hint = "apply a second instance of it there"
             raise error(s.span, f"'{s.instance.name}' is applied at more than one place", hint)
         self.applied.add(instance)
-        arguments = self.arguments(directions(block.parameters), s.arguments, out, context)
+        arguments = self.values.arguments(directions(block.parameters), s.arguments, out, context)
         inner = Context("", {})
-        after = self.bind(block.parameters, arguments, (), inner, out)
-        out += scoped(s.span, self.enter(instance, instance.name, inner.bindings))
+        after = self.values.bind(block.parameters, arguments, inner, out)
+        out += scoped(s.span, self.enter(instance, instance.name, inner.bindings, {}))
         out += after
 
     # Actions and tables
@@ -263,9 +255,9 @@ class _Inliner(ParserInliner):
     ) -> ir.Action:
         # An action of the top level belongs to no control and keeps its name.
         name = full_name("" if action.top_level else prefix, action.name, action.annotations)
-        made = ir.Action(name, parameters, body, action.span, action.annotations)
+        made = replace(action, name=name, parameters=parameters, body=body)
         self.places[made] = (-1,) if action.top_level else self.places[prefix, action]
-        self.flat.actions.append(made)
+        self.declared.append(made)
         return made
 
     def table(self, table: ir.Table, context: Context) -> ir.Table:
@@ -274,46 +266,42 @@ class _Inliner(ParserInliner):
         actions = {old.action: new.action for old, new in zip(table.actions, calls, strict=True)}
         key = []
         for element in table.key:
-            expr = self.value(element.expr, setup, context)
-            key.append(
-                ir.KeyElement(expr, element.match_kind, element.name, element.span, element.annotations)
-            )
-        size = self.substitute(table.size, context) if table.size is not None else None
+            expr = self.values.value(element.expr, setup, context)
+            key.append(replace(element, expr=expr))
+        size = self.values.substitute(table.size, context) if table.size is not None else None
         entries = None
         if table.entries is not None:
-            entries = tuple(
-                ir.Entry(e.keys, self.bound(e.call, actions), e.span, e.priority) for e in table.entries
-            )
-        made = ir.Table(
-            full_name(context.prefix, table.name, table.annotations),
-            tuple(key),
-            tuple(calls),
-            self.bound(table.default, actions),
-            table.default_constant,
-            entries,
-            table.span,
-            table.annotations,
-            size,
-            support_timeout=table.support_timeout,
-            entries_constant=table.entries_constant,
+            entries = tuple(replace(e, call=self.bound(e.call, actions)) for e in table.entries)
+        counters, meters, implementation = (
+            context.instances[i] if i is not None else None
+            for i in (table.counters, table.meters, table.implementation)
         )
-        for name in ("counters", "meters", "implementation"):
-            instance = getattr(table, name)
-            setattr(made, name, context.instances[instance] if instance is not None else None)
+        made = replace(
+            table,
+            name=full_name(context.prefix, table.name, table.annotations),
+            key=tuple(key),
+            actions=tuple(calls),
+            default=self.bound(table.default, actions),
+            entries=entries,
+            size=size,
+            counters=counters,
+            meters=meters,
+            implementation=implementation,
+        )
         self.places[made] = self.places[context.prefix, table]
-        self.flat.tables.append(made)
+        self.declared.append(made)
         if setup:
-            self.key_setup[made] = tuple(setup)
+            self.values.key_setup[made] = tuple(setup)
         return made
 
     def bound(self, call: ir.ActionCall, actions: dict[ir.Action, ir.Action]) -> ir.ActionCall:
-        return ir.ActionCall(actions[call.action], call.arguments, call.span)
+        return replace(call, action=actions[call.action])
 
     def table_action(self, call: ir.ActionCall, setup: list[ir.Stmt], context: Context) -> ir.ActionCall:
         """The action that a table calls: parameters with a direction are bound, the others are the entries' data."""
         action = call.action
         directed = tuple(p.direction for p in action.parameters if p.direction)
-        arguments = self.arguments(directed, call.arguments, setup, context)
+        arguments = self.values.arguments(directed, call.arguments, setup, context)
         key = (action, *(id(a) for a in arguments), context.prefix)
         if key not in self.specialized:
             self.specialized[key] = self.specialize(action, arguments, context)
@@ -326,7 +314,7 @@ class _Inliner(ParserInliner):
             context.prefix, dict(context.bindings), context.instances, context.tables, in_action=True
         )
         before: list[ir.Stmt] = []
-        after = self.bind(directed, arguments, action.body, inner, before, visible=True)
+        after = self.values.bind(directed, arguments, inner, before, action.body)
         body = (*before, *scoped(action.span, self.statements(action.body, inner)), *after)
         return self.add_action(action, data, body, context.prefix)
 

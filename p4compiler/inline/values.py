@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from p4compiler import fold, ir, types
+from p4compiler.names import Names
 from p4compiler.rewrite import (
     Path,
     children,
@@ -35,29 +37,23 @@ class Context:
     result: ir.Variable | None = None  # of the function being written out
 
 
-class ValueInliner:
-    """Writes expressions out; statements are the business of the class that extends it."""
+StatementWriter = Callable[[tuple[ir.Stmt, ...], Context], tuple[ir.Stmt, ...]]
 
-    def __init__(self, roots: dict[str, ir.Variable], names: set[str]) -> None:
+
+class ValueInliner:
+    """Writes expressions out; `statements` writes statements out, those of functions that are called."""
+
+    def __init__(self, roots: ir.Roots, names: Names, statements: StatementWriter) -> None:
         self.roots = roots
         self.names = names
+        self.statements = statements
         self.key_setup: dict[ir.Table, tuple[ir.Stmt, ...]] = {}  # what a table's key needs done before
-        self.flat = ir.Block("", "", (), (), next(iter(roots.values())).span)
-
-    def statements(self, statements: tuple[ir.Stmt, ...], context: Context) -> tuple[ir.Stmt, ...]:
-        """The statements written out."""
-        raise NotImplementedError
 
     # Names
 
     def variable(self, name: str, of: types.Type, span: Span) -> ir.Variable:
         """A new local variable with a name of its own."""
-        count = 0
-        while f"{name}_{count}" in self.names:
-            count += 1
-        unique = f"{name}_{count}"
-        self.names.add(unique)
-        return ir.Variable(unique, of, span)
+        return ir.Variable(self.names.numbered(name), of, span)
 
     # Expressions
 
@@ -146,7 +142,7 @@ class ValueInliner:
             context.prefix, {}, context.instances, in_action=True, in_parser=context.in_parser, result=result
         )
         arguments = self.arguments(directions(function.parameters), e.arguments, before, context)
-        after = self.bind(function.parameters, arguments, function.body, inner, before)
+        after = self.bind(function.parameters, arguments, inner, before)
         before += scoped(e.span, self.statements(function.body, inner))
         before += after
         return ir.Ref(e.type, e.span, result) if result is not None else ir.Constant(types.Bool(), e.span, 0)
@@ -176,64 +172,55 @@ class ValueInliner:
         self,
         parameters: tuple[ir.Variable, ...],
         arguments: list[ir.Expr],
-        body: tuple[ir.Stmt, ...],
         inner: Context,
         before: list[ir.Stmt],
-        visible: bool = False,
+        body: tuple[ir.Stmt, ...] = (),
     ) -> list[ir.Stmt]:
         """Give parameters their meaning: the argument itself where nobody can tell, else a copy.
 
-        `visible`: the body sees variables outside of it (an action's body), beside its parameters. Returns the
+        `body`: statements that see variables outside of them (an action's body) beside the parameters. Returns the
         statements that copy back.
         """
-        outside: list[Path] = []
-        changed: list[Path] = []
-        if visible:
-            # The body is not yet rewritten: its names are those of the block around it.
-            outside = [p for p in (self.outer_path(w, inner) for w in touches(body)) if p is not None]
-            changed = [p for p in (self.outer_path(w, inner) for w in writes(body)) if p is not None]
-        places = [path(a) for a in arguments]
+        # The body is not yet rewritten: its names are those of the block around it.
+        seen = [p for p in (self.outer_path(w, inner) for w in touches(body)) if p is not None]
+        changed = [p for p in (self.outer_path(w, inner) for w in writes(body)) if p is not None]
         writing = [p.direction in ("out", "inout") for p in parameters]
-        written = [w for w, is_written in zip(places, writing, strict=True) if is_written and w]
+        written = [path(a) if is_written else None for a, is_written in zip(arguments, writing, strict=True)]
         after: list[ir.Stmt] = []
         for position, (parameter, argument) in enumerate(zip(parameters, arguments, strict=True)):
-            place = places[position]
-            if parameter.direction in ("out", "inout"):
-                others = [w for i, w in enumerate(places) if i != position and writing[i] and w] + outside
-                if is_fixed(argument) and place and not any(overlap(place, o) for o in others):
-                    inner.bindings[parameter] = argument
+            others = [w for i, w in enumerate(written) if i != position and w is not None]
+            if writing[position]:
+                if _is_apart(argument, others + seen):
                     if parameter.direction == "out":
                         before += self.reset(argument)
-                    continue
-                argument = self.pinned(argument, before)
-                copy = ir.Ref(
-                    parameter.type,
-                    argument.span,
-                    self.variable(parameter.name, parameter.type, parameter.span),
-                )
-                if parameter.direction == "inout":
-                    before.append(ir.Assign(argument.span, copy, argument))
+                    inner.bindings[parameter] = argument
                 else:
-                    before += self.reset(copy)
-                after.append(ir.Assign(argument.span, argument, copy))
-                inner.bindings[parameter] = copy
-                continue
-            steady = isinstance(argument, ir.Constant | ir.Object) or (
-                is_fixed(argument)
-                and place is not None
-                and not any(overlap(place, w) for w in written + changed)
-            )
-            if steady:
+                    inner.bindings[parameter] = self.copied_back(parameter, argument, before, after)
+            elif isinstance(argument, ir.Constant | ir.Object) or _is_apart(argument, others + changed):
                 inner.bindings[parameter] = argument
             else:
-                copy = ir.Ref(
-                    parameter.type,
-                    argument.span,
-                    self.variable(parameter.name, parameter.type, parameter.span),
-                )
+                copy = self.copy_of(parameter, argument.span)
                 before.append(ir.Assign(argument.span, copy, argument))
                 inner.bindings[parameter] = copy
         return after
+
+    def copied_back(
+        self, parameter: ir.Variable, argument: ir.Expr, before: list[ir.Stmt], after: list[ir.Stmt]
+    ) -> ir.Ref:
+        """A variable in the place of a parameter that is written; `after` gives its value to the argument."""
+        argument = self.pinned(argument, before)
+        copy = self.copy_of(parameter, argument.span)
+        if parameter.direction == "inout":
+            before.append(ir.Assign(argument.span, copy, argument))
+        else:
+            before += self.reset(copy)
+        after.append(ir.Assign(argument.span, argument, copy))
+        return copy
+
+    def copy_of(self, parameter: ir.Variable, span: Span) -> ir.Ref:
+        """A new variable in the place of a parameter."""
+        variable = self.variable(parameter.name, parameter.type, parameter.span)
+        return ir.Ref(parameter.type, span, variable)
 
     def outer_path(self, where: Path, context: Context) -> Path | None:
         """A place in the names of the flat program; None for a parameter or variable of the body itself."""
@@ -241,7 +228,7 @@ class ValueInliner:
         assert isinstance(variable, ir.Variable)
         bound = context.bindings.get(variable)
         if bound is None:
-            return where if variable in self.roots.values() else None
+            return where if variable in self.roots else None
         outer = path(bound)
         return None if outer is None else (*outer, *where[1:])
 
@@ -258,6 +245,12 @@ class ValueInliner:
                 elements = [self.reset(ir.Element(element, target.span, target, i)) for i in index]
                 return [s for statements in elements for s in statements]
         return []
+
+
+def _is_apart(argument: ir.Expr, others: list[Path]) -> bool:
+    """Whether the argument is a place that is known when compiling, and none of the others is in it or around it."""
+    place = path(argument)
+    return is_fixed(argument) and place is not None and not any(overlap(place, other) for other in others)
 
 
 def has_effects(e: ir.Expr) -> bool:

@@ -83,3 +83,16 @@ def test_files_that_are_not_there_are_named(arguments: list[str], complaint: str
     done = CliRunner().invoke(app, ["compile", *arguments])
     assert done.exit_code != 0
     assert complaint in done.output
+
+
+def test_the_program_after_a_phase_on_request(program: Path) -> None:
+    done = CliRunner().invoke(app, ["compile", str(program), "-DSTEP=1", "--dump-after", "lower"])
+    assert done.exit_code == 0, done.output
+    assert "    apply {\n        hdr.byte.value = hdr.byte.value + 8w1;  // step.p4:11\n" in done.output
+    assert not list(Path().glob("*.json"))
+
+
+def test_a_phase_that_does_not_exist(program: Path) -> None:
+    done = CliRunner().invoke(app, ["compile", str(program), "-DSTEP=1", "--dump-after", "optimize"])
+    assert done.exit_code == 2
+    assert "there is no phase 'optimize': the phases are parse, check, inline, lower, graph" in done.output

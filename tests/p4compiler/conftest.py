@@ -1,11 +1,13 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from p4compiler import Compiled, CompileError, compile_file
+from p4compiler import Compiled, CompileError, compile_file, phases
 
 # A whole v1model program around the parts that a test is about.
 PROGRAM = """\
@@ -43,6 +45,15 @@ PARTS = {
 def source(**parts: str) -> str:
     """A program with these parts in place of the usual ones."""
     return PROGRAM.format(**(PARTS | parts))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def verified() -> Iterator[None]:
+    """What every phase makes is verified, in all tests of the compiler."""
+    with pytest.MonkeyPatch.context() as patch:
+        checked = tuple(replace(p, run=partial(phases.run_verified, p)) for p in phases.PHASES)
+        patch.setattr(phases, "PHASES", checked)
+        yield
 
 
 @pytest.fixture

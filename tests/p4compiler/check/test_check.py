@@ -250,6 +250,20 @@ def test_a_program_without_main_is_an_error(tmp_path: Path) -> None:
         compile_file(path)
 
 
+def test_a_package_that_only_has_the_name_of_the_architectures_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "test.p4"
+    path.write_text(
+        """
+        parser P(); control C(); package V1Switch(P p, C c);
+        parser MyP() { state start { transition accept; } }
+        control MyC() { apply { } }
+        V1Switch(MyP(), MyC()) main;
+        """
+    )
+    with pytest.raises(CompileError, match=r"this 'V1Switch' is not the one of v1model\.p4"):
+        compile_file(path)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

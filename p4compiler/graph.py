@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import itertools
 import re
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
 from p4compiler import ir
+from p4compiler.names import Names
 from p4compiler.source import Span, error
 
 
@@ -45,38 +47,60 @@ class IfNode:
 Node = TableNode | IfNode
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Graph:
     """The nodes of a pipeline in the order of the program, and where it begins."""
 
     first: Node | None
-    nodes: list[Node]
-    actions: list[ir.Action]  # hidden ones
+    nodes: tuple[Node, ...]
+
+    @property
+    def tables(self) -> tuple[ir.Table, ...]:
+        """The tables that are applied, each once."""
+        return tuple(dict.fromkeys(node.table for node in self.nodes if isinstance(node, TableNode)))
+
+    @property
+    def actions(self) -> tuple[ir.Action, ...]:
+        """The actions of all tables, each once."""
+        return tuple(dict.fromkeys(call.action for table in self.tables for call in table.actions))
 
 
-class Builder:
-    """Makes the graphs of a program; names are unique over all of them."""
+@dataclass(frozen=True, slots=True)
+class GraphProgram:
+    """A lowered program and the graphs of its pipelines."""
 
-    def __init__(self, names: set[str]) -> None:
+    flat: ir.FlatProgram
+    graphs: dict[ir.Role, Graph]
+
+
+def build_graphs(program: ir.FlatProgram) -> GraphProgram:
+    """The program with its pipelines as graphs; raises CompileError for what BMv2 cannot run in this order."""
+    blocks = program.blocks.values()
+    names = Names(d.name for b in blocks for d in b.declared if isinstance(d, ir.Table | ir.Action))
+    numbers = itertools.count()
+    return GraphProgram(
+        program, {role: _Builder(names, numbers).build(program.blocks[role]) for role in ir.PIPELINES}
+    )
+
+
+class _Builder:
+    def __init__(self, names: Names, numbers: Iterator[int]) -> None:
         self.names = names
-        self.count = itertools.count()
+        self.numbers = numbers
         self.nodes: list[Node] = []
-        self.actions: list[ir.Action] = []
 
     def build(self, block: ir.Block) -> Graph:
-        """The graph of a control."""
-        self.nodes, self.actions = [], []
-        next(self.count), next(self.count)  # p4c counts an entry and an exit of each pipeline
+        next(self.numbers), next(self.numbers)  # p4c counts an entry and an exit of each pipeline
         first = self.sequence(block.body, None, [])
         self.nodes.reverse()
         _check_tables(self.nodes)
         for node in self.nodes:
-            number = next(self.count)
+            number = next(self.numbers)
             if isinstance(node, IfNode):
                 node.name = f"node_{number}"
             elif node.table.hidden:
-                self.name_hidden(node.table)
-        return Graph(first, self.nodes, self.actions)
+                node.table = self.named(node.table)
+        return Graph(first, tuple(self.nodes))
 
     def sequence(
         self, statements: tuple[ir.Stmt, ...], after: Node | None, exits: list[Node | None]
@@ -142,22 +166,16 @@ class Builder:
         span = statements[0].span
         return ir.Action("", (), tuple(statements), span.to(statements[-1].span), hidden=True)
 
-    def name_hidden(self, table: ir.Table) -> None:
-        """Name a table that calls an action, and the action if it is hidden too, as p4c does."""
+    def named(self, table: ir.Table) -> ir.Table:
+        """A table that calls an action with its name, and the action's if it is hidden too, as p4c names them."""
         action = table.default.action
         if action.hidden:
-            action.name = self.unique(_place_name(action.span))
-            self.actions.append(action)
+            action = replace(action, name=self.names.unique(_place_name(action.span)))
         local = action.name.partition(".")[2] or action.name
-        table.name = self.unique(f"tbl_{local.replace('.', '_')}")
-
-    def unique(self, name: str) -> str:
-        """The name, with a number if it is taken."""
-        candidate, count = name, 0
-        while candidate in self.names:
-            candidate, count = f"{name}_{count}", count + 1
-        self.names.add(candidate)
-        return candidate
+        call = replace(table.default, action=action)
+        return replace(
+            table, name=self.names.unique(f"tbl_{local.replace('.', '_')}"), actions=(call,), default=call
+        )
 
 
 def _groups(statements: tuple[ir.Stmt, ...]) -> list[list[ir.Stmt]]:

@@ -1,0 +1,169 @@
+"""Typing of parsers and controls (P4_16 specification, chapters 13 and 14)."""
+
+from __future__ import annotations
+
+from p4compiler import ir, nodes, types
+from p4compiler.check.callables import CallableChecker
+from p4compiler.check.expressions import ExpressionChecker
+from p4compiler.check.instances import InstanceChecker
+from p4compiler.check.keys import key_values
+from p4compiler.check.scopes import Scopes, no_such
+from p4compiler.check.statements import StatementChecker
+from p4compiler.check.tables import TableChecker
+from p4compiler.source import CompileError, error
+
+
+class BlockChecker:
+    """Checks parsers and controls with everything they declare."""
+
+    def __init__(
+        self,
+        scopes: Scopes,
+        expressions: ExpressionChecker,
+        instances: InstanceChecker,
+        statements: StatementChecker,
+        callables: CallableChecker,
+    ) -> None:
+        self.scopes = scopes
+        self.expressions = expressions
+        self.types = expressions.types
+        self.constants = expressions.constants
+        self.instances = instances
+        self.statements = statements
+        self.callables = callables
+        self.tables = TableChecker(scopes, expressions, instances)
+
+    def block(self, node: nodes.Control | nodes.Parser) -> ir.Block:
+        """A parser or control."""
+        annotations = self.constants.annotations(node.annotations)
+        declared: list[ir.Declared] = []
+        value_sets: list[ir.ValueSet] = []
+        prologue: list[ir.Stmt] = []
+        body: tuple[ir.Stmt, ...] = ()
+        states: tuple[ir.State, ...] = ()
+        self.instances.declared = declared
+        try:
+            with self.scopes.nested(self.scopes.top):
+                constructor = self.callables.parameters(node.head.constructor or (), constructor=True)
+                parameters = self.callables.parameters(node.head.parameters)
+                for local in node.locals:
+                    try:
+                        self.local(local, declared, value_sets, prologue)
+                    except CompileError as failure:
+                        self.scopes.reporter.add(failure)
+                        self.statements.define_for_recovery(local)
+                if isinstance(node, nodes.Control):
+                    body = self.statements.statements(node.body.statements)
+                else:
+                    states = self.states(node)
+        finally:
+            self.instances.declared = None
+        return ir.Block(
+            node.head.kind,
+            node.name,
+            parameters,
+            constructor,
+            node.name_span,
+            annotations,
+            tuple(declared),
+            tuple(value_sets),
+            tuple(prologue),
+            body,
+            states,
+        )
+
+    def local(
+        self,
+        node: nodes.Node,
+        declared: list[ir.Declared],
+        value_sets: list[ir.ValueSet],
+        prologue: list[ir.Stmt],
+    ) -> None:
+        """Check one declaration and put it where it belongs."""
+        match node:
+            case nodes.Variable():
+                prologue.append(self.statements.variable(node))
+            case nodes.Constant():
+                self.statements.declare_constant(node)
+            case nodes.Instance():
+                self.scopes.declare(node.name, node.name_span, self.instances.instance(node))
+            case nodes.Action():
+                action = self.callables.action(node, top_level=False)
+                self.scopes.declare(node.name, node.name_span, action)
+                declared.append(action)
+            case nodes.Table():
+                table = self.tables.table(node)
+                self.scopes.declare(node.name, node.name_span, table)
+                declared.append(table)
+            case nodes.ValueSet():
+                value_set = self.value_set(node)
+                self.scopes.declare(node.name, node.name_span, value_set)
+                value_sets.append(value_set)
+            case _:
+                raise error(node.span, "this cannot be declared here")
+
+    def value_set(self, node: nodes.ValueSet) -> ir.ValueSet:
+        """A value set."""
+        of = self.types.resolve(node.type)
+        if not isinstance(types.scalar(of), types.Bits | types.Struct):
+            raise error(node.type.span, f"a value set of {of} is not supported")
+        size = self.constants.compile_time(node.size, "a value set's size")
+        return ir.ValueSet(node.name, of, size, node.name_span, self.constants.annotations(node.annotations))
+
+    # Parsers
+
+    def states(self, node: nodes.Parser) -> tuple[ir.State, ...]:
+        """The states of a parser."""
+        names = [s.name for s in node.states]
+        if "start" not in names:
+            raise error(node.name_span, f"parser '{node.name}' has no state 'start'")
+        for state in node.states:
+            if names.count(state.name) > 1 or state.name in ("accept", "reject"):
+                raise error(state.name_span, f"state '{state.name}' is declared twice")
+        states = []
+        for state in node.states:
+            try:
+                with self.scopes.nested():
+                    states.append(self.state(state, names))
+            except CompileError as failure:
+                self.scopes.reporter.add(failure)
+        return tuple(states)
+
+    def state(self, node: nodes.State, names: list[str]) -> ir.State:
+        """One state; `names` are those of all states."""
+        body: list[ir.Stmt] = []
+        for statement in node.statements:
+            body += self.statements.statement(statement)
+        targets = [*names, "accept", "reject"]
+        transition = node.transition
+        if not isinstance(transition, nodes.Select):
+            target = transition.name if transition is not None else "reject"
+            span = transition.span if transition is not None else node.name_span
+            if target not in targets:
+                raise no_such("state", target, span, targets)
+            cases: tuple[ir.SelectCase, ...] = (ir.SelectCase((), target, span),)
+            return ir.State(node.name, tuple(body), (), cases, node.name_span)
+        subjects = [self.subject(s) for s in transition.subjects]
+        cases = tuple(self.select_case(case, subjects, targets) for case in transition.cases)
+        return ir.State(node.name, tuple(body), tuple(subjects), cases, node.name_span)
+
+    def subject(self, node: nodes.Expr) -> ir.Expr:
+        """What a select looks at."""
+        value = self.expressions.expr(node)
+        if isinstance(value.type, types.Int) or types.width(value.type) is None:
+            raise error(node.span, f"a select over {value.type} is not supported", "select over its fields")
+        return value
+
+    def select_case(
+        self, node: nodes.SelectCase, subjects: list[ir.Expr], targets: list[str]
+    ) -> ir.SelectCase:
+        """One case of a select."""
+        if node.state not in targets:
+            raise no_such("state", node.state, node.state_span, targets)
+        if len(node.keys) == 1 and isinstance(node.keys[0], nodes.Name):
+            symbol = self.scopes.lookup(node.keys[0].name, node.keys[0].span)
+            if isinstance(symbol, ir.ValueSet):
+                return ir.SelectCase((ir.KeyValue(value_set=symbol),), node.state, node.span)
+        return ir.SelectCase(
+            key_values(self.constants, node.keys, subjects, node.span), node.state, node.span
+        )

@@ -1,0 +1,87 @@
+"""Typing of parameters, functions and actions (P4_16 specification, chapters 10 and 14)."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from p4compiler import ir, nodes, types
+from p4compiler.check.conversions import is_constant
+from p4compiler.check.expressions import ExpressionChecker
+from p4compiler.check.scopes import Scopes
+from p4compiler.check.statements import StatementChecker
+from p4compiler.source import error
+
+
+class CallableChecker:
+    """Checks what has parameters and a body of statements."""
+
+    def __init__(self, scopes: Scopes, expressions: ExpressionChecker, statements: StatementChecker) -> None:
+        self.scopes = scopes
+        self.expressions = expressions
+        self.types = expressions.types
+        self.conversions = expressions.conversions
+        self.constants = expressions.constants
+        self.statements = statements
+
+    def parameters(
+        self, parameters: tuple[nodes.Parameter, ...], constructor: bool = False
+    ) -> tuple[ir.Variable, ...]:
+        """Parameters as variables, declared in the current scope."""
+        result = []
+        for p in parameters:
+            of, annotations = (
+                self.types.resolve(p.type),
+                self.constants.annotations(p.annotations),
+            )
+            default = None
+            if p.default is not None:
+                value = self.conversions.coerce(self.expressions.expr(p.default), of)
+                if not is_constant(value):
+                    raise error(p.default.span, "a default value must be known when compiling")
+                default = value
+            variable = ir.Variable(p.name, of, p.span, p.direction, annotations, True, constructor, default)
+            self.scopes.declare(p.name, p.span, variable)
+            result.append(variable)
+        return tuple(result)
+
+    def function(self, node: nodes.Function) -> ir.Function:
+        """A function."""
+        if node.head.type_parameters:
+            raise error(node.name_span, "generic functions are not supported")
+        assert node.head.result is not None
+        with self.scopes.nested():
+            parameters = self.parameters(node.head.parameters)
+            result = self.types.resolve(node.head.result)
+            body = self.statements.function_body(node.body.statements, result)
+        if not isinstance(result, types.Void) and not _returns(body):
+            hint = "every way through the function needs a return"
+            raise error(node.name_span, f"function '{node.name}' may end without a value", hint)
+        return ir.Function(node.name, parameters, result, body, node.name_span)
+
+    def action(self, node: nodes.Action, top_level: bool) -> ir.Action:
+        """An action; `top_level` if no control declares it."""
+        with self.scopes.nested():
+            parameters = self.parameters(node.parameters)
+            for before, after in pairwise(parameters):
+                if not before.direction and after.direction:
+                    hint = "parameters without a direction (the control plane's) come last"
+                    raise error(after.span, "a parameter with a direction after one without", hint)
+            body = self.statements.statements(node.body.statements)
+        return ir.Action(
+            node.name,
+            parameters,
+            body,
+            node.name_span,
+            self.constants.annotations(node.annotations),
+            top_level=top_level,
+        )
+
+
+def _returns(body: tuple[ir.Stmt, ...]) -> bool:
+    """Whether every way through the statements ends with a return."""
+    match body[-1] if body else None:
+        case ir.Return():
+            return True
+        case ir.If(chosen=chosen, other=other):
+            return _returns(chosen) and _returns(other)
+    return False

@@ -1,0 +1,182 @@
+"""Conversions between types (P4_16 specification, 8.9), and what expressions can be: written, known."""
+
+from __future__ import annotations
+
+from typing import TypeGuard
+
+from p4compiler import fold, ir, types
+from p4compiler.check.scopes import no_such
+from p4compiler.source import Reporter, Span, error
+
+
+class Conversions:
+    """Converts values; numbers that do not fit are reported as warnings."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        self.reporter = reporter
+
+    def cast(self, span: Span, target: types.Type, operand: ir.Expr) -> ir.Expr:
+        """`(target)operand` (specification, 8.9.1)."""
+        source = operand.type
+        if isinstance(operand, ir.Aggregate) or (
+            isinstance(source, types.Int) and isinstance(target, types.Bits)
+        ):
+            if isinstance(operand, ir.Constant):
+                return ir.Constant(target, span, fold.wrap(operand.value, target), operand.base)
+            return self.coerce(operand, target)
+        if source == target:
+            return operand
+        if not _castable(source, target):
+            hint = None
+            if isinstance(source, types.Bits) and isinstance(target, types.Bits):
+                middle = types.Bits(target.width, source.signed)
+                hint = f"change width and sign one after the other: ({target})({middle})x"
+            raise error(span, f"{source} cannot be cast to {target}", hint)
+        return fold.cast(span, target, operand)
+
+    def coerce(self, value: ir.Expr, target: types.Type) -> ir.Expr:
+        """The value converted to `target` without a cast, where P4 allows it (8.9.2); else an error."""
+        source = value.type
+        if source == target:
+            return value
+        match source, target:
+            case types.Int(), types.Bits():
+                return self._fit(value, target)
+            case types.Enum(underlying=types.Bits() as bits), types.Bits() if bits == target:
+                return fold.cast(value.span, target, value)
+            case types.Tuple() | types.Record(), types.Fields() | types.Tuple() if isinstance(
+                value, ir.Aggregate
+            ):
+                return self._initializer(value, target)
+            case _, types.TypeVariable(name="_"):
+                return value
+        message = f"a value of type {source} stands where {target} is needed"
+        raise error(value.span, message, _cast_hint(value, target))
+
+    def _fit(self, value: ir.Expr, target: types.Bits) -> ir.Expr:
+        if isinstance(value, ir.Mux):
+            chosen, other = self._fit(value.chosen, target), self._fit(value.other, target)
+            return fold.mux(value.span, value.condition, chosen, other)
+        if not isinstance(value, ir.Constant):  # a constructor parameter: a constant once it is instantiated
+            return ir.Cast(target, value.span, value)
+        low, high = fold.limits(target)
+        if not low <= value.value <= high:
+            wrapped = fold.wrap(value.value, target)
+            self.reporter.warn(value.span, f"{value.value} does not fit in {target}; it becomes {wrapped}")
+        return ir.Constant(target, value.span, fold.wrap(value.value, target), value.base)
+
+    def _initializer(self, value: ir.Aggregate, target: types.Type) -> ir.Expr:
+        match target:
+            case types.Tuple(elements=wanted):
+                fields: tuple[tuple[str | None, types.Type], ...] = tuple((None, t) for t in wanted)
+            case types.Fields(fields=declared):
+                fields = tuple((f.name, f.type) for f in declared)
+            case _:
+                fields = ()
+        if isinstance(target, types.Union) or (
+            isinstance(value.type, types.Record) and isinstance(target, types.Tuple)
+        ):
+            raise error(value.span, f"{target} cannot be initialized like this")
+        elements = value.elements
+        if isinstance(value.type, types.Record):
+            given = dict(zip((name for name, _ in value.type.fields), elements, strict=True))
+            for name in given:
+                if not any(name == f for f, _ in fields):
+                    raise no_such(f"field of {target}", name, value.span, [f for f, _ in fields if f])
+            missing = [f for f, _ in fields if f not in given]
+            if missing or len(given) != len(elements):
+                what = (
+                    f"fields of {target} are missing: {', '.join(map(str, missing))}"
+                    if missing
+                    else "a field is given twice"
+                )
+                raise error(value.span, what)
+            elements = tuple(given[f] for f, _ in fields if f is not None)
+        if len(elements) != len(fields):
+            raise error(value.span, f"{target} takes {len(fields)} values, not {len(elements)}")
+        values = tuple(self.coerce(e, t) for e, (_, t) in zip(elements, fields, strict=True))
+        return ir.Aggregate(target, value.span, values)
+
+
+def arithmetic_operand(operand: ir.Expr) -> ir.Expr:
+    """A serializable enum counts as its bits in arithmetic."""
+    if isinstance(operand.type, types.Enum) and operand.type.underlying is not None:
+        return fold.cast(operand.span, operand.type.underlying, operand)
+    return operand
+
+
+def check_assignable(target: ir.Expr) -> None:
+    """Raise an error unless the expression can be written."""
+    match target:
+        case ir.Ref(variable=variable):
+            if variable.parameter and variable.direction in ("in", ""):
+                which = "an 'in' parameter" if variable.direction else "a parameter without a direction"
+                hint = "copy it to a variable, or make it inout"
+                raise error(target.span, f"'{variable.name}' cannot be written: it is {which}", hint)
+        case ir.Field(base=base) | ir.Element(base=base) | ir.Slice(base=base):
+            check_assignable(base)
+        case ir.StackPart(base=base, part="next" | "last"):
+            check_assignable(base)
+        case _:
+            raise error(
+                target.span, "this cannot be written", "only variables, fields, elements and slices can"
+            )
+
+
+def known(value: ir.Expr) -> bool:
+    """Whether a value is known once everything is instantiated: made of constants and constructor parameters."""
+    match value:
+        case ir.Constant() | ir.Text() | ir.Object():
+            return True
+        case ir.Ref(variable=variable):
+            return variable.constructor
+        case ir.Unary(operand=operand) | ir.Cast(operand=operand):
+            return known(operand)
+        case ir.Binary(left=left, right=right):
+            return known(left) and known(right)
+    return False
+
+
+def is_constant(value: ir.Expr) -> TypeGuard[ir.Constant | ir.Text | ir.Aggregate]:
+    """Whether a value is known, in all its parts."""
+    if isinstance(value, ir.Aggregate):
+        return all(map(is_constant, value.elements))
+    return isinstance(value, ir.Constant | ir.Text)
+
+
+def _castable(source: types.Type, target: types.Type) -> bool:
+    match source, target:
+        case types.Bits(), types.Bits():
+            return source.signed == target.signed or source.width == target.width
+        case (types.Bool(), types.Bits(width=1, signed=False)) | (
+            types.Bits(width=1, signed=False),
+            types.Bool(),
+        ):
+            return True
+        case types.NewType(base=base), _ if base == target or _castable(base, target):
+            return True
+        case _, types.NewType(base=base) if (
+            base == source or _castable(source, base) or isinstance(source, types.Int)
+        ):
+            return True
+        case types.Enum(underlying=types.Bits() as bits), types.Bits():
+            return bits == target or _castable(bits, target)
+        case (types.Bits() | types.Int(), types.Enum(underlying=types.Bits() as bits)):
+            return isinstance(source, types.Int) or bits == source
+        case types.Enum(underlying=types.Bits() as left), types.Enum(underlying=types.Bits() as right):
+            return left == right
+    return False
+
+
+def _cast_hint(value: ir.Expr, target: types.Type) -> str | None:
+    source = value.type
+    text = "x"
+    if isinstance(value, ir.Ref | ir.Field | ir.Element) and value.span.expansion is None:
+        text = value.span.fragment()
+    if _castable(source, target):
+        return f"cast it: ({target}){text}"
+    if isinstance(source, types.Bits) and isinstance(target, types.Bits):
+        return f"cast it: ({target})({types.Bits(target.width, source.signed)}){text}"
+    if isinstance(source, types.Bits) and isinstance(target, types.Bool):
+        return f"compare it with something: {text} != 0"
+    return None

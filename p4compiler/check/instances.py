@@ -1,0 +1,70 @@
+"""Instances of externs, parsers and controls."""
+
+from __future__ import annotations
+
+from p4compiler import ir, nodes, types
+from p4compiler.check.conversions import known
+from p4compiler.check.expressions import ExpressionChecker
+from p4compiler.check.scopes import Scopes
+from p4compiler.names import Names
+from p4compiler.source import error
+
+
+class InstanceChecker:
+    """Makes instances; `declared` is what the block around declares so far, None at the top level."""
+
+    def __init__(self, scopes: Scopes, expressions: ExpressionChecker) -> None:
+        self.scopes = scopes
+        self.types = expressions.types
+        self.constants = expressions.constants
+        self.calls = expressions.calls
+        self.top: list[ir.Instance] = []
+        self.declared: list[ir.Declared] | None = None
+
+    def instance(self, node: nodes.Instance) -> ir.Instance:
+        """An extern object, parser or control; it is put into the block around it."""
+        made = self.construct(node)
+        (self.top if self.declared is None else self.declared).append(made)
+        return made
+
+    def construct(self, node: nodes.Instance) -> ir.Instance:
+        """The instance alone."""
+        if not isinstance(node.type, nodes.NamedType):
+            raise error(node.type.span, "this type has no constructor")
+        call = nodes.Call(node.span, nodes.Name(node.span, node.name), (), node.arguments)
+        symbol = self.scopes.lookup(node.type.name, node.type.span, node.type.rooted, "type")
+        if isinstance(symbol, ir.Block):
+            values = self.calls.block_arguments(call, symbol.name, symbol.constructor)
+            for value in values:
+                if not known(value):
+                    raise error(value.span, "a constructor's argument must be known when compiling")
+            return ir.Instance(
+                node.name,
+                self.types.resolve(node.type),
+                values,
+                node.name_span,
+                self.constants.annotations(node.annotations),
+                symbol,
+            )
+        of = self.types.resolve(node.type)
+        if not isinstance(of, types.ExternInstance):
+            raise error(node.type.span, f"{of} has no constructor")
+        extern = of.extern
+        bindings = dict(zip(extern.type_parameters, of.arguments, strict=True))
+        constructors = extern.methods.get(extern.name, [])
+        made, _ = self.calls.extern_call(call, extern.name, None, constructors, bindings)
+        return ir.Instance(
+            node.name,
+            of,
+            made.arguments,
+            node.name_span,
+            self.constants.annotations(node.annotations),
+        )
+
+    def anonymous(self, block: ir.Block, named: nodes.NamedType) -> ir.Instance:
+        """A new instance of a control that is applied without one."""
+        assert self.declared is not None
+        name = Names(d.name for d in self.declared if isinstance(d, ir.Instance)).unique(block.name)
+        instance = ir.Instance(name, self.types.resolve(named), (), named.span, (), block)
+        self.declared.append(instance)
+        return instance

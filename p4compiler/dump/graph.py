@@ -1,0 +1,40 @@
+"""Pipelines as text: their nodes with what follows each of them, and the actions that the compiler made."""
+
+from __future__ import annotations
+
+from p4compiler import ir
+from p4compiler.dump.expressions import of_expression
+from p4compiler.dump.typed import of_action, place
+from p4compiler.graph import Graph, GraphProgram, IfNode, Node, TableNode
+
+
+def dump_graphs(program: GraphProgram) -> str:
+    """The graphs of a program; its other blocks are as they were before."""
+    parts = [_graph(role, graph) for role, graph in program.graphs.items()]
+    return "\n\n".join("\n".join(lines) for lines in parts) + "\n"
+
+
+def _graph(role: ir.Role, graph: Graph) -> list[str]:
+    lines = [f"// {role.value}", f"start -> {_name(graph.first)}"]
+    lines += [f"{_node(node)}{place(node.span)}" for node in graph.nodes]
+    for action in graph.actions:
+        if action.hidden:
+            lines += of_action(action)
+    return lines
+
+
+def _node(node: Node) -> str:
+    match node:
+        case IfNode(name=name, condition=condition, chosen=chosen, other=other):
+            return f"{name}: {of_expression(condition)} ? {_name(chosen)} : {_name(other)}"
+        case TableNode(on_hit=True, name=name, hit=hit, miss=miss):
+            return f"{name}: hit ? {_name(hit)} : {_name(miss)}"
+    following = [
+        f"{action.name if action is not None else 'default'} -> {_name(target)}"
+        for action, target in sorted(node.by_action.items(), key=lambda item: item[0] is None)
+    ]
+    return f"{node.name}: {', '.join(following)}"
+
+
+def _name(node: Node | None) -> str:
+    return node.name if node is not None else "end"

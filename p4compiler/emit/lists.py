@@ -1,0 +1,128 @@
+"""Lists of fields that primitives refer to: those that calculations and digests read, those that clones preserve."""
+
+from __future__ import annotations
+
+from p4compiler import ir, nodes, types
+from p4compiler.emit.expressions import ExpressionWriter, Json, hexadecimal, source_info
+from p4compiler.emit.layout import SCALARS, Layout, flat_fields
+from p4compiler.emit.numbers import Numbers
+from p4compiler.emit.uses import extern_calls
+from p4compiler.graph import GraphProgram
+from p4compiler.lower import leaves
+from p4compiler.source import error
+
+_HASHES = (
+    "crc32",
+    "crc32_custom",
+    "crc16",
+    "crc16_custom",
+    "random",
+    "identity",
+    "csum16",
+    "xor16",
+)  # HashAlgorithm
+
+
+def algorithm(e: ir.Expr) -> str:
+    """The name of a constant of type HashAlgorithm."""
+    assert isinstance(e, ir.Constant)
+    return _HASHES[e.value]
+
+
+def calculations(expressions: ExpressionWriter, numbers: Numbers) -> list[Json]:
+    """What hash() and the checksums' externs calculate, in the order of their numbers."""
+    result = []
+    for number, (call, name) in enumerate(numbers.calculations.items()):
+        hash_, data = (
+            (call.arguments[1], call.arguments[3]) if call.name == "hash" else call.arguments[3:0:-2]
+        )
+        inputs = [_input(e, expressions) for e in leaves(data)]
+        if call.name.endswith("_with_payload"):
+            inputs.append({"type": "payload", "value": None})
+        made: Json = {"name": name, "id": number, "algo": algorithm(hash_), "input": inputs}
+        if call.name != "hash":
+            made["source_info"] = source_info(call.span)
+        result.append(made)
+    return result
+
+
+def learn_lists(expressions: ExpressionWriter, numbers: Numbers) -> list[Json]:
+    """What digests send, in the order of their numbers."""
+    result = []
+    for call, number in numbers.learn_lists.items():
+        data = call.arguments[1]
+        of = call.type_arguments[0] if call.type_arguments else data.type
+        result.append(
+            {
+                "id": number,
+                "name": of.name if isinstance(of, types.Struct) else "digest",
+                "source_info": source_info(data.span),
+                "elements": [_input(e, expressions) for e in leaves(data)],
+            }
+        )
+    return result
+
+
+def _input(e: ir.Expr, expressions: ExpressionWriter) -> Json:
+    match e:
+        case ir.Constant(type=of, value=number):
+            width = types.width(of)
+            if width is None:
+                raise error(e.span, "a number in a list of fields needs a width", f"write 16w{number}")
+            return {"type": "hexstr", "value": hexadecimal(number, width), "bitwidth": width}
+        case ir.Ref(variable=variable) if variable in expressions.data:
+            hint = "copy it to a variable of the control"
+            raise error(e.span, "an action's data cannot be in a list of fields on this target", hint)
+        case ir.Ref() | ir.Field() | ir.Element():
+            return expressions.left(e)
+    raise error(e.span, "only fields, headers and constants can be in a list of fields", "use a variable")
+
+
+def field_lists(program: GraphProgram, layout: Layout) -> tuple[list[Json], dict[ir.CallExtern, int]]:
+    """The lists that calls preserve: those that @field_list marks, then an empty one for each call that names none.
+
+    With them the number of each call's list.
+    """
+    lists = _annotated_lists(program, layout)
+    by_name = {made["name"]: made["id"] for made in lists}
+    by_call: dict[ir.CallExtern, int] = {}
+    for call in extern_calls(program):
+        if call.name != "clone" and not call.name.endswith("_preserving_field_list"):
+            continue
+        index = call.arguments[-1]
+        name = f"field_list{index.value}" if call.name != "clone" and isinstance(index, ir.Constant) else ""
+        if name not in by_name:
+            number = len(lists) + 1
+            lists.append({"id": number, "name": f"fl_{number}", "elements": []})
+        by_call[call] = by_name.get(name, len(lists))
+    return lists, by_call
+
+
+def _annotated_lists(program: GraphProgram, layout: Layout) -> list[Json]:
+    """The lists of metadata fields that @field_list marks, by their numbers."""
+    metadata = program.flat.roots.meta
+    made: dict[int, Json] = {}
+    assert isinstance(metadata.type, types.Struct)
+    for f in metadata.type.fields:
+        for annotation in f.annotations:
+            if annotation.name != "field_list":
+                continue
+            for argument in annotation.arguments:
+                if not isinstance(argument, nodes.Integer):
+                    raise error(annotation.span, "@field_list needs numbers", "write @field_list(1)")
+                number = argument.value
+                entry = made.setdefault(
+                    number, {"id": len(made) + 1, "name": f"field_list{number}", "elements": []}
+                )
+                for member in flat_fields(metadata.type):
+                    if member.path[0] != f.name:
+                        continue
+                    if isinstance(member.type, types.Header | types.Stack | types.Union):
+                        raise error(
+                            annotation.span,
+                            f"'{'.'.join(member.path)}' in a field list: headers are not preserved",
+                            "mark metadata fields that have their values",
+                        )
+                    name = layout.places[(metadata, *member.path)]
+                    entry["elements"].append({"type": "field", "value": [SCALARS, name]})
+    return list(made.values())

@@ -1,0 +1,55 @@
+"""The phases of the compiler: each takes what the one before made, and makes something new of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from p4compiler.check.program import check
+from p4compiler.dump.graph import dump_graphs
+from p4compiler.dump.syntax import dump_syntax
+from p4compiler.dump.typed import dump_checked, dump_flat
+from p4compiler.graph import build_graphs
+from p4compiler.inline.program import inline
+from p4compiler.lower import lower
+from p4compiler.parse.program import parse
+from p4compiler.source import Reporter
+from p4compiler.verify.flat import verify_flat, verify_lowered
+from p4compiler.verify.graph import verify_graphs
+from p4compiler.verify.syntax import verify_syntax
+from p4compiler.verify.typed import verify_checked
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """One phase: what it does, its result as text, and what is wrong with a result (nothing, if the phase is right)."""
+
+    name: str
+    run: Callable[[Any, Reporter], Any]
+    dump: Callable[[Any], str]
+    verify: Callable[[Any], Iterator[str]]
+
+
+# In the order in which a program passes through them. The first takes the tokens of the preprocessed source.
+PHASES = (
+    Phase("parse", lambda tokens, _: parse(tokens), dump_syntax, verify_syntax),
+    Phase("check", check, dump_checked, verify_checked),
+    Phase("inline", lambda program, _: inline(program), dump_flat, verify_flat),
+    Phase("lower", lambda program, _: lower(program), dump_flat, verify_lowered),
+    Phase("graph", lambda program, _: build_graphs(program), dump_graphs, verify_graphs),
+)
+PHASE_NAMES = tuple(phase.name for phase in PHASES)
+
+
+class BrokenPhaseError(Exception):
+    """A phase made what it must not make; str() says what is wrong."""
+
+
+def run_verified(phase: Phase, tree: Any, reporter: Reporter) -> Any:
+    """What the phase makes; raises BrokenPhaseError if that is not as the next phase needs it."""
+    made = phase.run(tree, reporter)
+    problems = list(phase.verify(made))
+    if problems:
+        raise BrokenPhaseError("\n".join(f"after {phase.name}: {problem}" for problem in problems))
+    return made
