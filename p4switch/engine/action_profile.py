@@ -66,7 +66,7 @@ class ProfileState:
 
     @locked
     def insert_group(self, number: int, members: tuple[tuple[int, int], ...]) -> None:
-        """Adds a group of (member, weight); a weight of 0 passes the member over."""
+        """Adds a group of (member, weight); a member whose weight is 0 is skipped."""
         if self.profile.selector is None:
             raise self._error(TableErrorCode.INVALID_ARGUMENT, "it has no selector, so it takes no groups")
         if number in self.groups:

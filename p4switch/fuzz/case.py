@@ -12,7 +12,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -183,7 +183,7 @@ def _give_packets(engine: Engine, case: Case) -> bool:
             if any(len(data) > LONGEST_PACKET for _, data in left):
                 raise WrongError(f"a packet of {max(len(d) for _, d in left)} bytes left the program")
             if compares and len(packet) < 200:
-                first.clear(), second.clear()
+                first(), second()
                 same = engine.process(port, packet), first(), other.process(port, packet), second()
                 if same[:2] != same[2:]:
                     raise WrongError(
@@ -192,22 +192,12 @@ def _give_packets(engine: Engine, case: Case) -> bool:
     return True
 
 
-class _DigestReader:
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-
-    def __call__(self) -> list[Digest]:
-        return self.engine.digests()
-
-    clear = __call__
-
-
 @contextlib.contextmanager
-def _digests(engine: Engine) -> Iterator[_DigestReader]:
-    """Keeps the switch's digests for a while."""
+def _digests(engine: Engine) -> Iterator[Callable[[], list[Digest]]]:
+    """Keeps the switch's digests for a while; gives those since the last call."""
     event = os.eventfd(0, os.EFD_NONBLOCK)
     engine.keep_digests(event)
-    yield _DigestReader(engine)
+    yield engine.digests
     engine.keep_digests(None)
     os.close(event)
 

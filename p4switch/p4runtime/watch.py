@@ -24,7 +24,7 @@ class WatchedPorts:
     known: frozenset[int]
     down: frozenset[int] = frozenset()
 
-    def passes_over(self, member: Watching, what: str) -> bool:
+    def skips(self, member: Watching, what: str) -> bool:
         """Whether a member is skipped now: the port that it watches is down.
 
         INVALID_ARGUMENT if it watches a port that does not exist; `what` names the group.

@@ -203,7 +203,7 @@ class P4InfoTable:
         choices = [
             (
                 self._decode_call(item.action, default=False),
-                0 if self._ports.passes_over(item, what) else weight,
+                0 if self._ports.skips(item, what) else weight,
             )
             for item, weight in zip(items, weights, strict=True)
         ]

@@ -103,6 +103,6 @@ class ActionProfileGroups(DynamicKind[p4r.ActionProfileGroup]):
             selector.info, [member.weight for member in message.members], message.max_size, what
         )
         return tuple(
-            (member.member_id, 0 if self._ports.passes_over(member, what) else weight)
+            (member.member_id, 0 if self._ports.skips(member, what) else weight)
             for member, weight in zip(message.members, weights, strict=True)
         )
