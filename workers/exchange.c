@@ -12,6 +12,8 @@
 #include <sys/socket.h>
 #include <time.h>
 
+#include "shared.h"
+
 enum { UDP_SEGMENT = 103, UDP_GRO = 104, MAX_MESSAGES = 64, MAX_ERRORS = 16 };
 
 /* Waking up takes long, so a wait begins with yielding the processor. The results of a vector that fits into the window
@@ -23,13 +25,23 @@ enum { UDP_SEGMENT = 103, UDP_GRO = 104, MAX_MESSAGES = 64, MAX_ERRORS = 16 };
 #define LONG 200e-6
 #define SLEEPS 16
 
-struct link { /* native.Link */
+struct link { /* native.py */
     int64_t socket, segments, offload, room, enough;
     double patience, shortest_patience, longest_patience;
     uint8_t *buffer;
     int64_t sleeps; /* so many waits more are slept through from the start */
     int64_t loss; /* the last error that was one */
 };
+
+SHARE_NUMBER(WAIT);
+SHARE_NUMBER(RECEIVE);
+SHARE_NUMBER(UNPACK);
+SHARE_NUMBER(PACK);
+SHARE_NUMBER(SEND);
+SHARE_NUMBER(PARTS);
+SHARE_STRUCT(link,
+             FIELD(socket) FIELD(segments) FIELD(offload) FIELD(room) FIELD(enough)
+             FIELD(patience) FIELD(shortest_patience) FIELD(longest_patience) FIELD(buffer) FIELD(sleeps) FIELD(loss))
 
 struct message {
     int64_t length, size; /* in bytes: of all, and of each datagram in it but perhaps the last */
@@ -174,7 +186,7 @@ static void take_datagrams(struct work *w, const uint8_t *datagrams, int64_t cou
 {
     w->received += count;
     w->received_bytes += count * size;
-    if (size == HEADER + 4 * 64 || size == HEADER + 4 * 256)
+    if (size == HEADER + 4 * SMALL || size == HEADER + 4 * LARGE)
         take_batch(w, datagrams, count, size, size, now);
     else
         w->ignored[MALFORMED] += count;
@@ -244,7 +256,7 @@ int exchange(struct work *w, struct link *l, double until)
         }
         l->sleeps = now > idle_since + LONG ? SLEEPS : l->sleeps - (l->sleeps > 0);
         now = spend(w, RECEIVE, now);
-        int64_t most = w->timers->running * (HEADER + 4 * 64);
+        int64_t most = w->timers->running * (HEADER + 4 * SMALL);
         bool late = w->missing <= w->window; /* soon nothing will be left to send */
         double rtt = isnan(w->rtt->smoothed) ? 0 : w->rtt->smoothed;
         double patience = fmin(rtt * l->patience, l->longest_patience);
@@ -257,7 +269,7 @@ int exchange(struct work *w, struct link *l, double until)
             now = spend(w, RECEIVE, now);
         }
         take_inbox(w, l, &in, now);
-        now = spend(w, TAKE, now);
+        now = spend(w, UNPACK, now);
         error = answer(w, l, &now);
         idle_since = now;
         spins = spin_until(w, l, now);

@@ -1,4 +1,5 @@
-/* What native.c (the protocol) and exchange.c (the socket) share; native.py has the same structs. */
+/* What native.c (the protocol) and exchange.c (the socket) share. Python has the same structs, and enums in the order of
+ * their names; native.py compares. */
 
 #ifndef WORKERS_NATIVE_H
 #define WORKERS_NATIVE_H
@@ -6,17 +7,25 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { HEADER = 10, DIGITS = 8 }; /* bytes of a packet before its values; agreement.py */
+enum { DIGITS = 8 }; /* agreement.py */
+
+struct header { /* of a packet, in network byte order; wire.py */
+    uint8_t kind, lease, tsi[4], pool_index[2];
+    int8_t e0;
+    uint8_t e1;
+};
+
+enum { HEADER = sizeof(struct header), SMALL = 64, LARGE = 256 }; /* the last two: values in a packet */
 
 enum reason { MALFORMED, OTHER_LEASE, UNKNOWN_CHUNK, IMPOSSIBLE, DUPLICATE, REASONS };
 
-enum part { WAIT, RECEIVE, TAKE, PACK, SEND, PARTS };
+enum part { WAIT, RECEIVE, UNPACK, PACK, SEND, PARTS };
 
-struct rtt { /* recovery.RttEstimator */
+struct rtt_estimator { /* recovery.py */
     double smoothed, variation, rto, rto_without_floor;
 };
 
-struct timers { /* recovery.Timers */
+struct timers { /* recovery.py */
     double answered, not_before;
     int64_t backoff, next_sending, newest_answered, running, flight;
 };
@@ -27,7 +36,7 @@ struct work {
     double *first_sent, *last_sent, *timeouts, *lost_at;
     uint8_t *measured, *leading, *carrying; /* the last two: packets */
     int64_t *ready;                         /* chunks to send, in order */
-    struct rtt *rtt;
+    struct rtt_estimator *rtt;
     struct timers *timers;
     double initial_rto, min_rto, max_rto, granularity;
     int64_t lease, window, first_slot, values, workers;

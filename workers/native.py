@@ -4,11 +4,6 @@ Everything here does what the numpy code does, to the bit; without a C compiler 
 """
 
 import ctypes
-import fcntl
-import hashlib
-import os
-import shutil
-import subprocess
 import warnings
 from functools import cache
 from pathlib import Path
@@ -17,28 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workers import wire
+from native.shared import check_numbers, check_structs, enumerated
+from native.toolchain import NoCompilerError, ToolchainError, compile_folder
+from workers import quantization, recovery, scaling, wire
 from workers.agreement import DIGITS
 from workers.protocol import InNetworkStatistics, Lease, Worker
-from workers.recovery import Recovery
+from workers.recovery import Recovery, RttEstimator, Timers
 from workers.tensor import Tensor
 
-SOURCES = tuple(Path(__file__).with_name(name) for name in ("native.c", "exchange.c"))
-NAMES = " and ".join(path.name for path in SOURCES)
-HEADER = Path(__file__).with_name("native.h")
-CPUINFO = Path("/proc/cpuinfo")
-PROCESSOR = (
-    "vendor_id",
-    "cpu family",
-    "model\t",
-    "flags",
-    "Features",
-    "CPU implementer",
-    "CPU part",
-    "CPU variant",
-)
-NATIVE = ("-march=native", "-mcpu=native")  # which of them means this processor depends on the compiler
-FLAGS = ("-std=gnu11", "-O3", "-ffp-contract=off", "-fPIC", "-shared")
+OPTIONS = ("-ffp-contract=off", "-lm")
+NAMES = "native.c and exchange.c"
 
 PARTS = ("wait", "receive", "unpack", "pack", "send")  # enum part
 _REASONS = ("malformed", "other lease", "unknown chunk", "impossible", "duplicate")  # enum reason
@@ -47,7 +30,7 @@ _pointer, _int64, _double, _byte = ctypes.c_void_p, ctypes.c_int64, ctypes.c_dou
 
 
 class _Work(ctypes.Structure):
-    """struct work of native.h."""
+    """See native.h."""
 
     _fields_ = (
         *((name, _pointer) for name in ("awaited", "times_sent", "backoffs", "sendings")),
@@ -74,7 +57,7 @@ class _Work(ctypes.Structure):
 
 
 class Link(ctypes.Structure):
-    """struct link of exchange.c: a socket, how it sends, and memory for what it receives.
+    """A socket, how it sends, and memory for what it receives.
 
     enough: bytes that need not wait for more. patience: how long else, as a part of the round-trip time, and in seconds
     (not at all for less than the shortest). loss: the last error that counted as one; 0: none.
@@ -89,67 +72,54 @@ class Link(ctypes.Structure):
     )
 
 
+_SHARED_NUMBERS = {
+    "SMALLEST_EXPONENT": quantization.SMALLEST_EXPONENT,
+    "LARGEST_EXPONENT": quantization.LARGEST_EXPONENT,
+    "LARGEST_SUM": quantization.LARGEST_SUM,
+    "NOT_QUANTIZABLE": wire.NOT_QUANTIZABLE,
+    "MAX_TAG": wire.MAX_TAG,
+    "SATURATED": wire.SATURATED,
+    "SMALL": min(wire.SIZES),
+    "LARGE": max(wire.SIZES),
+    "SMALL_RESULT": wire.kind(wire.RESULT, min(wire.SIZES)),
+    "LARGE_RESULT": wire.kind(wire.RESULT, max(wire.SIZES)),
+    "VERSION_SHIFT": wire.VERSION_SHIFT,
+    "HEADROOM": scaling.HEADROOM,
+    "SLACK": scaling.SLACK,
+    "DIGITS": DIGITS,
+    "ALPHA": recovery.ALPHA,
+    "BETA": recovery.BETA,
+    "K": recovery.K,
+    **enumerated(*_REASONS, "reasons"),
+    **enumerated(*PARTS, "parts"),
+}
+
+
 @cache
 def library() -> ctypes.CDLL | None:
     """Both, compiled for this processor by $CC or cc.
 
     None where there is no compiler; and, with a warning, where it fails.
     """
-    found = shutil.which(os.environ.get("CC", "cc"))
-    if found is None:
-        return None
     try:
-        return _declare(ctypes.CDLL(str(_compiled(found))))
-    except (OSError, subprocess.CalledProcessError) as error:
-        said = error.stderr if isinstance(error, subprocess.CalledProcessError) else error
-        warnings.warn(f"workers go on without {NAMES}, more slowly: {said}", stacklevel=2)
+        loaded = ctypes.CDLL(str(compile_folder(Path(__file__).parent, *OPTIONS)))
+    except NoCompilerError:
         return None
-
-
-def _compiled(found: str) -> Path:
-    """The library, made if need be; the workers of a machine start together, and one of them makes it."""
-    status = Path(found).resolve().stat()
-    native = _native(found)
-    read = [path.read_bytes() for path in (*SOURCES, HEADER)]
-    made_of = (read, found, status.st_size, status.st_mtime_ns, native, _processor(), FLAGS)
-    name = f"workers-{hashlib.sha256(repr(made_of).encode()).hexdigest()[:32]}.so"
-    kept = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fanin" / name
-    _check_private(kept.parent)
-    with kept.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not kept.exists():
-            built = kept.with_suffix(".building")  # of a compilation cut short, too, which is overwritten
-            command = [found, *FLAGS, *native, "-o", str(built), *map(str, SOURCES), "-lm"]
-            subprocess.run(command, capture_output=True, text=True, check=True)
-            built.replace(kept)
-    return kept
-
-
-def _native(found: str) -> tuple[str, ...]:
-    """The compiler's option for this processor: not every compiler has -march=native for each."""
-    for option in NATIVE:
-        command = [found, option, "-S", "-x", "c", "-o", os.devnull, os.devnull]
-        if subprocess.run(command, capture_output=True, cwd="/", check=False).returncode == 0:
-            return (option,)
-    return ()
-
-
-def _processor() -> list[str]:
-    """What that depends on, in a cache that several machines may share; of the first processor."""
-    try:
-        first = CPUINFO.read_text().strip().partition("\n\n")[0]
-    except OSError:
-        return []
-    return [line for line in first.splitlines() if line.startswith(PROCESSOR)]
-
-
-def _check_private(folder: Path) -> None:
-    """Makes the folder, or raises PermissionError if others could put a library into it."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    status = folder.stat()
-    trusted = {os.geteuid()} | ({int(os.environ.get("SUDO_UID", 0))} if os.geteuid() == 0 else set())
-    if status.st_uid not in trusted or status.st_mode & 0o022:
-        raise PermissionError(f"{folder} belongs to others, or they may write to it: remove it")
+    except (OSError, ToolchainError) as error:
+        warnings.warn(f"workers go on without {NAMES}, more slowly: {error}", stacklevel=2)
+        return None
+    check_structs(
+        loaded,
+        {
+            "header": wire.HEADER,
+            "link": Link,
+            "rtt_estimator": RttEstimator,
+            "timers": Timers,
+            "work": _Work,
+        },
+    )
+    check_numbers(loaded, _SHARED_NUMBERS)
+    return _declare(loaded)
 
 
 def _declare(loaded: ctypes.CDLL) -> ctypes.CDLL:

@@ -41,16 +41,16 @@ from p4switch.engine.library import (
     Drops,
     LinkStatistics,
     PortStatistics,
+    compile_program,
     load_program,
     runtime,
 )
 from p4switch.engine.match_table import MatchTable
-from p4switch.engine.meters import Meter
+from p4switch.engine.meters import Counter, Meter
 from p4switch.engine.replicas import ReplicaGroups
 from p4switch.engine.value_sets import ValueSetState
 from p4switch.ports.links import Direction, LinkProperties
 from p4switch.ports.live import LivePorts, PortError
-from p4switch.toolchain import compile_program
 from p4switch.trace.conditions import parse_conditions
 from p4switch.trace.tracer import Tracer
 
@@ -377,19 +377,19 @@ class Engine:
         with self._locked():
             cells = self._counter(name)
             self._in_range(name, index, len(cells))
-            return CounterValue(cells[index][0], cells[index][1])
+            return CounterValue(cells[index].packets, cells[index].bytes)
 
     def counter_read_all(self, name: str) -> list[CounterValue]:
         """Every cell of an indirect counter."""
         with self._locked():
-            return [CounterValue(cell[0], cell[1]) for cell in self._counter(name)]
+            return [CounterValue(cell.packets, cell.bytes) for cell in self._counter(name)]
 
     def counter_write(self, name: str, index: int, value: CounterValue) -> None:
         """Sets one cell of an indirect counter."""
         with self._locked():
             cells = self._counter(name)
             self._in_range(name, index, len(cells))
-            cells[index][0], cells[index][1] = value.packets, value.bytes
+            cells[index].packets, cells[index].bytes = value.packets, value.bytes
 
     def meter_read(self, name: str, index: int) -> MeterConfig | None:
         """The rates of one cell of an indirect meter; None: it has not been configured, and everything is green."""
@@ -457,12 +457,11 @@ class Engine:
             cell, _ = self._register_place(name, index)
             ctypes.memmove(cell, value.to_bytes(size, "little"), size)
 
-    def _counter(self, name: str) -> list[ctypes.Array[ctypes.c_uint64]]:
+    def _counter(self, name: str) -> ctypes.Array[Counter]:
         indirect = [c for c in self.program.counters.values() if c.table is None]
         for counter, (offset,) in zip(indirect, self._counter_at, strict=False):
             if counter.name == name:
-                cells = (ctypes.c_uint64 * 2) * counter.size
-                return list(cells.from_address(self._base + offset))
+                return (Counter * counter.size).from_address(self._base + offset)
         raise TableError(TableErrorCode.NOT_FOUND, f"counter {name} does not exist")
 
     def _register(self, name: str) -> tuple[RegisterArray, int]:

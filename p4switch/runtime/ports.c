@@ -16,6 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shared.h"
+
 #define RECEIVE_BUFFER (32 << 20)
 #define SEND_BUFFER (4 << 20)
 /* Nanoseconds of sched_yield before the loop sleeps: to be woken takes long. Emulated links want a thread that uses little
@@ -28,6 +30,12 @@
 #ifndef PACKET_IGNORE_OUTGOING
 #define PACKET_IGNORE_OUTGOING 23
 #endif
+
+SHARE_STRUCT(port_statistics,
+             FIELD(received) FIELD(received_frames) FIELD(sent) FIELD(sent_frames)
+             FIELD(dropped) FIELD(missed) FIELD(receive_errors) FIELD(send_errors)
+             FIELD(received_bytes) FIELD(received_multicast) FIELD(received_broadcast)
+             FIELD(sent_bytes) FIELD(sent_multicast) FIELD(sent_broadcast))
 
 static uint64_t nanoseconds(clockid_t clock)
 {
@@ -325,7 +333,7 @@ static void arrive(void *context, uint8_t *packet, uint32_t length, uint8_t *che
 
 /* Sets what happens to packets behind a port, or before they come to it. Under the switch's lock. Returns false if there
  * is no memory. */
-bool forwarder_set_link(struct forwarder *f, uint32_t index, bool ingress, const struct link_properties *properties)
+bool forwarder_set_link(struct forwarder *f, uint32_t index, bool ingress, const struct link_settings *settings)
 {
     struct port *port = f->ports + index;
     struct link **link = ingress ? &port->ingress : &port->egress;
@@ -340,7 +348,7 @@ bool forwarder_set_link(struct forwarder *f, uint32_t index, bool ingress, const
         f->link_count++; /* the forwarding thread looks at them without the lock */
         *link = opened;
     }
-    link_set(*link, properties);
+    link_set(*link, settings);
     return true;
 }
 

@@ -8,11 +8,12 @@ from contextlib import AbstractContextManager
 from ctypes import POINTER, c_bool, c_uint32, c_uint64, c_void_p
 from functools import cache
 
+from native.shared import check_numbers, check_structs
 from p4switch.bmv2json.program import Program
 from p4switch.engine.entries import Entry
 from p4switch.engine.library import runtime
 from p4switch.engine.match_table import MatchTable
-from p4switch.trace.conditions import Condition
+from p4switch.trace.conditions import TRACE_CONDITIONS, TRACE_PORT, TraceCondition
 from p4switch.trace.decode import Decoder
 from p4switch.trace.events import PacketTrace
 
@@ -35,7 +36,7 @@ class Tracer:
         library: ctypes.CDLL,
         tables: dict[str, MatchTable],
         ports: Collection[int] | None,
-        conditions: list[Condition],
+        conditions: list[TraceCondition],
         locked: Callable[[], AbstractContextManager[None]],
     ) -> None:
         self._base = base
@@ -46,7 +47,7 @@ class Tracer:
         self._entries: dict[str, dict[int, Entry]] = {}
         self.lost = 0
         traced = ctypes.addressof(c_void_p.in_dll(library, "program_traced"))
-        wanted = (Condition * max(1, len(conditions)))(*conditions)
+        wanted = (TraceCondition * max(1, len(conditions)))(*conditions)
         with locked():
             if not _runtime().switch_trace(base, traced, len(conditions), wanted):
                 raise TraceError("this switch is being traced already")
@@ -77,8 +78,10 @@ class Tracer:
 @cache
 def _runtime() -> ctypes.CDLL:
     library = runtime()
+    check_structs(library, {"trace_condition": TraceCondition})
+    check_numbers(library, {"TRACE_CONDITIONS": TRACE_CONDITIONS, "TRACE_PORT": TRACE_PORT})
     library.switch_trace.restype = c_bool
-    library.switch_trace.argtypes = [c_void_p, c_void_p, c_uint32, POINTER(Condition)]
+    library.switch_trace.argtypes = [c_void_p, c_void_p, c_uint32, POINTER(TraceCondition)]
     library.switch_traced.restype = c_uint64
     library.switch_traced.argtypes = [c_void_p, POINTER(c_void_p), POINTER(c_uint64)]
     library.switch_untrace.restype = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from tests.p4switch.engine.processors import PROCESSORS
+from native.shared import SharedError
 from tests.workers.faulty_network import RECOVERY, Faults, Network
 from tests.workers.numbers import FLOATS, WORKERS
 from tests.workers.vectors import FAULTS, RACKS, SIZES, gradients
@@ -129,25 +130,18 @@ def test_a_cache_that_others_may_write_to_is_not_used(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     (tmp_path / "fanin").mkdir()
     (tmp_path / "fanin").chmod(mode)
-    with pytest.warns(UserWarning, match="fanin belongs to others, or they may write to it"):
+    with pytest.warns(UserWarning, match="go on without .*fanin cannot be trusted .*others may write to it"):
         assert native.library.__wrapped__() is None
     (tmp_path / "fanin").chmod(0o700)
     assert native.library.__wrapped__() is not None
 
 
-def test_a_library_made_for_another_processor_is_not_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A cache may come along from another machine, and -march=native is that one's."""
-    cpuinfo = tmp_path / "cpuinfo"
-    monkeypatch.setattr(native, "CPUINFO", cpuinfo)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    compiler = tmp_path / "cc"
-    compiler.write_text('#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done; : > "$2"\n')
-    compiler.chmod(0o755)
-    made = []
-    for described in (*PROCESSORS.values(), PROCESSORS["x86"]):
-        cpuinfo.write_text(described)
-        made.append(native._compiled(str(compiler)))
-    assert len(set(made)) == len(PROCESSORS)
-    assert made[-1] == made[0]
+def test_a_struct_or_a_number_that_c_has_another_idea_of_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    link = type("Link", (ctypes.Structure,), {"_fields_": [*native.Link._fields_[::-1]]})
+    monkeypatch.setattr(native, "Link", link)
+    with pytest.raises(SharedError, match=r"^struct link\.socket: .* in C"):
+        native.library.__wrapped__()
+    monkeypatch.undo()
+    monkeypatch.setitem(native._SHARED_NUMBERS, "DIGITS", 9)
+    with pytest.raises(SharedError, match=r"^DIGITS: 8 in C, 9 in Python$"):
+        native.library.__wrapped__()

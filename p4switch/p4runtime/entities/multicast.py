@@ -14,7 +14,7 @@ import grpc
 
 from p4switch.engine.engine import Engine
 from p4switch.engine.entries import Clones, Replica
-from p4switch.engine.replicas import SESSIONS
+from p4switch.engine.library import SESSIONS
 from p4switch.p4runtime.codec.values import decode_value
 from p4switch.p4runtime.errors import P4RuntimeError, invalid, not_found
 from p4switch.p4runtime.proto import p4r
