@@ -14,9 +14,11 @@ from typing import Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from workers import native, wire
+from workers import wire
 from workers.collective import StallError
-from workers.protocol import InNetworkStatistics, Lease
+from workers.engines.engine import Engine, Link, State
+from workers.lease import Lease
+from workers.protocol import InNetworkStatistics, Worker
 from workers.recovery import Recovery
 
 # linux/udp.h, asm-generic/socket.h, linux/in.h; Python's socket module does not name them.
@@ -119,15 +121,16 @@ class UdpSocket:
             self._socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _RECEIVE_BUFFER)
         except PermissionError:  # not root: as much as net.core.rmem_max allows
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
-        # The kernel segments only what it may write checksums for.
-        self.offload = (
-            offload and checksums and self._set_option(_UDP_SEGMENT, 0) and self._set_option(_UDP_GRO, 1)
-        )
         self._bytes = np.zeros(_ENOUGH + (1 << 16), np.uint8)  # so much, and one message more
         self._view = self._bytes.data
-        self.link = native.Link(
+        self.link = Link(
             socket=self._socket.fileno(),
             segments=segments,
+            # The kernel segments only what it may write checksums for.
+            offload=offload
+            and checksums
+            and self._set_option(_UDP_SEGMENT, 0)
+            and self._set_option(_UDP_GRO, 1),
             room=len(self._bytes),
             enough=_ENOUGH,
             patience=_PATIENCE,
@@ -139,6 +142,11 @@ class UdpSocket:
         self._end = 0
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
+
+    @property
+    def offload(self) -> bool:
+        """Whether many datagrams are sent at once, which ends where the device refuses."""
+        return bool(self.link.offload)
 
     def _set_option(self, option: int, value: int) -> bool:
         try:
@@ -169,7 +177,7 @@ class UdpSocket:
         except OSError as error:
             if error.errno not in _NO_OFFLOAD:
                 raise
-            self.offload = False
+            self.link.offload = False
             self._socket.setsockopt(_SOL_UDP, _UDP_SEGMENT, 0)
         return start
 
@@ -221,13 +229,30 @@ class UdpSocket:
             self._receive_waiting()
         return [self._bytes[first:last].reshape(-1, size) for first, last, size in self._batches]
 
-    def exchange(self, worker: native.NativeWorker) -> None:
-        """Let the worker send, receive and answer until it has something else to do."""
-        self.link.offload = self.offload
-        error = worker.exchange(self.link)
-        self.offload = bool(self.link.offload)
+    def exchange(self, state: State, engine: Engine, ready: list[NDArray[np.int64]], until: float) -> None:
+        """What exchange() of exchange.c does, for any engine; see Engine.exchange."""
+        progress, timers, totals = state.progress, state.timers, state.totals
+        while True:
+            now = time.monotonic()
+            for chunks in ready:
+                datagrams = wire.as_datagrams(engine.pack(chunks, now))
+                self.send(datagrams)
+                totals.sent += len(datagrams)
+                totals.sent_bytes += datagrams.size
+            ready = []
+            left = min(timers.earliest(), until) - now
+            if not progress.missing or progress.disagree or left <= 0:
+                return
+            patience = min((timers.rtt.smoothed or 0.0) * _PATIENCE, _LONGEST_PATIENCE)
+            for batch in self.receive(left, patience):
+                released = engine.receive(batch, time.monotonic())
+                if released is not None:
+                    ready.append(released)
+
+    def check(self, error: int, size: int) -> None:
+        """Raises OSError unless `error`, about a datagram of `size` bytes, is 0."""
         if error == errno.EMSGSIZE:
-            raise _too_large(wire.packet_dtype(worker.lease.values).itemsize)
+            raise _too_large(size)
         if error:
             raise OSError(error, os.strerror(error))
 
@@ -284,7 +309,7 @@ class InNetworkAllReduce:
 
     def __init__(self, config: InNetworkConfig) -> None:
         self.config = config
-        self.worker = native.make_worker(
+        self.worker = Worker(
             config.lease, config.recovery, non_finite=config.non_finite, on_saturation=config.on_saturation
         )
         self.socket = UdpSocket(
@@ -312,16 +337,13 @@ class InNetworkAllReduce:
         worker.start(x, time.monotonic(), out)
         self.socket.forget_losses()
         while not worker.finished:
-            if isinstance(worker, native.NativeWorker):
-                self.socket.exchange(worker)
-                if not worker.finished:
-                    self._send()
-            else:
+            worker.exchange(self.socket)
+            if not worker.finished:
                 self._send()
-                self._receive()
         return worker.finish()
 
     def _send(self) -> None:
+        """What timers ask for."""
         try:
             batches = self.worker.datagrams_to_send(time.monotonic())
         except StallError as error:
@@ -330,16 +352,6 @@ class InNetworkAllReduce:
             raise
         for batch in batches:
             self.socket.send(batch)
-
-    def _receive(self) -> None:
-        deadline = self.worker.deadline()
-        assert deadline is not None
-        for batch in self.socket.receive(max(deadline - time.monotonic(), 0), self._patience):
-            self.worker.receive(batch, time.monotonic())
-
-    @property
-    def _patience(self) -> float:
-        return min((self.worker.statistics.smoothed_rtt or 0.0) * _PATIENCE, _LONGEST_PATIENCE)
 
     def close(self) -> None:
         """Release the port."""

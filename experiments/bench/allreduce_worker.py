@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from experiments.results.checking import ErrorBound, float32_sum_bound, quantized_sum_bound
 from workers import InNetworkAllReduce, InNetworkConfig, Lease, Recovery, TcpAllReduce, TcpConfig
 from workers.collective import CollectiveError, Statistics
-from workers.native import NativeWorker
 
 Vector = NDArray[np.float32]
 
@@ -65,7 +64,7 @@ class Order:
 class Report:
     """What came of an order: seconds on the machine's monotonic clock, by repetition; seconds of processor time in all.
 
-    wrong: elements outside their bound. parts: seconds in each part of the worker (see NativeWorker.spent).
+    wrong: elements outside their bound. parts: seconds in each part of the worker (see Worker.spent).
     """
 
     starts: list[float] = field(default_factory=list)
@@ -199,8 +198,7 @@ def execute(order: Order, collective: Any, inputs: Inputs) -> Report:
 
 def spent(collective: Any) -> dict[str, float]:
     """Seconds so far by part, of an in-network worker whose packets are C's."""
-    worker = getattr(collective, "worker", None)
-    return worker.spent if isinstance(worker, NativeWorker) else {}
+    return collective.worker.spent if isinstance(collective, InNetworkAllReduce) else {}
 
 
 def main() -> None:

@@ -37,8 +37,8 @@ from workers import (
     TcpConfig,
     UdpAllReduce,
     UdpGroupConfig,
-    native,
 )
+from workers.engines import native
 
 
 def say(event: Event) -> None:

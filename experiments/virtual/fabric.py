@@ -34,11 +34,11 @@ from topologies.model import Host, Link, Topology
 from topologies.virtual import SECOND, HostModel, LinkModel, VirtualNetwork
 from topologies.virtual.links import link_model
 from topologies.virtual.network import DEFAULT_HOST, Observer
-from workers import native
 from workers.collective import Algorithm, Transport
 from workers.host_based.algorithm import Group, HostBasedWorker
 from workers.host_based.transport import HEADER_BYTES, PAYLOAD
-from workers.protocol import Lease, Worker
+from workers.lease import Lease
+from workers.protocol import Worker
 from workers.recovery import Recovery
 from workers.tensor import Tensor
 
@@ -168,7 +168,7 @@ class Fabric:
         inputs: Sequence[Sequence[Vector]],
         starts: Sequence[float] | None = None,
         *,
-        make_worker: MakeWorker = native.make_worker,
+        make_worker: MakeWorker = Worker,
         in_place: bool = False,
     ) -> Job:
         """One more job, on hosts that no other has, in slots and on a UDP port of its own.
@@ -425,7 +425,7 @@ class Cluster(Fabric):
         switch: Engine,
         inputs: Sequence[Sequence[Vector]],
         starts: Sequence[float] | None = None,
-        make_worker: MakeWorker = native.make_worker,
+        make_worker: MakeWorker = Worker,
         observer: Observer | None = None,
         *,
         in_place: bool = False,

@@ -15,7 +15,7 @@ from p4switch.codegen import translate
 from p4switch.codegen.names import RUNTIME
 
 ROOT = Path(__file__).parents[2]
-WORKERS = sorted((ROOT / "workers").glob("*.c"))
+WORKERS = sorted((ROOT / "workers/engines").glob("*.c"))
 PROGRAMS = [ROOT / "p4src" / "fanin.p4", *sorted((ROOT / "tests/p4switch").rglob("*.p4"))]
 WARNINGS = ("-std=gnu11", "-fPIC", "-pthread", "-Wall", "-Wextra", "-Werror")
 COMPILERS = [

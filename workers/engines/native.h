@@ -30,6 +30,17 @@ struct timers { /* recovery.py */
     int64_t backoff, next_sending, newest_answered, running, flight;
 };
 
+struct progress { /* engine.py */
+    int64_t first_chunk, chunks, missing;
+    int64_t disagree, sums[DIGITS];
+    double latest;
+};
+
+struct totals { /* engine.py */
+    int64_t received, received_bytes, sent, sent_bytes, accepted, saturated, ignored[REASONS];
+    double spent[PARTS];
+};
+
 struct work {
     /* One lease's. By place: */
     int64_t *awaited, *times_sent, *backoffs, *sendings;
@@ -38,6 +49,8 @@ struct work {
     int64_t *ready;                         /* chunks to send, in order */
     struct rtt_estimator *rtt;
     struct timers *timers;
+    struct progress *progress;
+    struct totals *totals;
     double initial_rto, min_rto, max_rto, granularity;
     int64_t lease, window, first_slot, values, workers;
     float *x_tail, *out_tail; /* for the last block of an all-reduce if it is not whole */
@@ -53,19 +66,13 @@ struct work {
     int8_t *expected; /* exponents, by block; NULL: the vector has more blocks than the window */
     const int32_t *agreement; /* DIGITS that the first chunk carries where it carries no values */
     int64_t delayed, tag;     /* whether the first chunks carry values, scaled by those; in every packet */
-    int64_t first_chunk, whole_blocks, rest, blocks, lead, chunks, undecided, missed_count;
-    int64_t missing; /* results, of chunks known to be needed */
-    int64_t disagree, sums[DIGITS]; /* whether the first chunk's result has told of it, and what was in it */
+    int64_t whole_blocks, rest, blocks, lead, undecided, missed_count;
     int64_t ready_count;
-    double progress; /* when something new arrived last */
-    /* Until Python has read them. Datagrams and bytes: of exchange() alone. */
-    int64_t received, received_bytes, sent, sent_bytes, accepted_count, saturated, ignored[REASONS];
-    double spent[PARTS]; /* seconds, since the lease began */
 };
 
 bool is_bare(const struct work *w, int64_t chunk);
 int64_t packet_size(const struct work *w, int64_t chunk);
 int64_t pack(struct work *w, const int64_t *chunks, int64_t count, double now);
-void take_batch(struct work *w, const uint8_t *datagrams, int64_t count, int64_t size, int64_t stride, double now);
+void take_datagrams(struct work *w, const uint8_t *datagrams, int64_t count, int64_t size, int64_t stride, double now);
 
 #endif

@@ -25,7 +25,7 @@ enum { UDP_SEGMENT = 103, UDP_GRO = 104, MAX_MESSAGES = 64, MAX_ERRORS = 16 };
 #define LONG 200e-6
 #define SLEEPS 16
 
-struct link { /* native.py */
+struct link { /* engine.py */
     int64_t socket, segments, offload, room, enough;
     double patience, shortest_patience, longest_patience;
     uint8_t *buffer;
@@ -64,7 +64,7 @@ static double spend(struct work *w, enum part part, double now)
 {
     double then = now;
     now = seconds();
-    w->spent[part] += now - then;
+    w->totals->spent[part] += now - then;
     return now;
 }
 
@@ -120,7 +120,7 @@ static int send_ready(struct work *w, struct link *l)
         last = first + left / ((left + most - 1) / most); /* messages of about the same size */
         const uint8_t *end = NULL; /* packets side by side are one piece */
         for (int64_t i = first; i < last; i++) {
-            const uint8_t *packet = packets + (w->ready[i] + w->first_chunk) % w->window * size;
+            const uint8_t *packet = packets + (w->ready[i] + w->progress->first_chunk) % w->window * size;
             if (packet != end)
                 pieces[count++] = (struct iovec){(uint8_t *)packet, 0};
             pieces[count - 1].iov_len += (size_t)size;
@@ -146,8 +146,8 @@ static int send_ready(struct work *w, struct link *l)
         }
         if (error && !is_loss(l, error))
             return error;
-        w->sent += last - first;
-        w->sent_bytes += (last - first) * size;
+        w->totals->sent += last - first;
+        w->totals->sent_bytes += (last - first) * size;
     }
     return 0;
 }
@@ -182,24 +182,14 @@ static int take_messages(struct link *l, int64_t enough, struct inbox *in)
     return 0;
 }
 
-static void take_datagrams(struct work *w, const uint8_t *datagrams, int64_t count, int64_t size, double now)
-{
-    w->received += count;
-    w->received_bytes += count * size;
-    if (size == HEADER + 4 * SMALL || size == HEADER + 4 * LARGE)
-        take_batch(w, datagrams, count, size, size, now);
-    else
-        w->ignored[MALFORMED] += count;
-}
-
 static void take_inbox(struct work *w, const struct link *l, const struct inbox *in, double now)
 {
     const uint8_t *datagrams = l->buffer;
     for (const struct message *m = in->messages; m < in->messages + in->count; datagrams += m->length, m++) {
         int64_t whole = m->size ? m->length / m->size : 0, rest = m->length - whole * m->size;
-        take_datagrams(w, datagrams, whole, m->size, now);
+        take_datagrams(w, datagrams, whole, m->size, m->size, now);
         if (rest)
-            take_datagrams(w, datagrams + whole * m->size, 1, rest, now);
+            take_datagrams(w, datagrams + whole * m->size, 1, rest, rest, now);
     }
 }
 
@@ -233,7 +223,7 @@ int exchange(struct work *w, struct link *l, double until)
     double now = seconds();
     int error = answer(w, l, &now);
     double idle_since = now, spins = spin_until(w, l, now);
-    while (!error && w->missing && !w->disagree && now < fmin(until, w->timers->not_before)) {
+    while (!error && w->progress->missing && !w->progress->disagree && now < fmin(until, w->timers->not_before)) {
         in.count = in.end = 0;
         if ((error = take_messages(l, 1, &in)))
             return error;
@@ -257,7 +247,7 @@ int exchange(struct work *w, struct link *l, double until)
         l->sleeps = now > idle_since + LONG ? SLEEPS : l->sleeps - (l->sleeps > 0);
         now = spend(w, RECEIVE, now);
         int64_t most = w->timers->running * (HEADER + 4 * SMALL);
-        bool late = w->missing <= w->window; /* soon nothing will be left to send */
+        bool late = w->progress->missing <= w->window; /* soon nothing will be left to send */
         double rtt = isnan(w->rtt->smoothed) ? 0 : w->rtt->smoothed;
         double patience = fmin(rtt * l->patience, l->longest_patience);
         if (!late && patience >= l->shortest_patience && in.end < (most < l->enough ? most : l->enough)) {
