@@ -32,9 +32,9 @@ class Lease:
             raise ValueError(
                 f"rank must be from 0 to {self.workers - 1} with {self.workers} workers, not {self.rank}"
             )
-        if self.window < 1 or self.first_slot < 0 or self.first_slot + self.window > wire.SLOTS:
+        if self.window < 1 or self.first_slot < 0 or self.first_slot + self.window > wire.SLOT_NUMBERS:
             raise ValueError(
-                f"window must be at least 1 and its slots within 0 to {wire.SLOTS - 1}, "
+                f"window must be at least 1 and its slots within 0 to {wire.SLOT_NUMBERS - 1}, "
                 f"not {self.window} from slot {self.first_slot}"
             )
         if self.values not in wire.SIZES:

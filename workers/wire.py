@@ -26,7 +26,7 @@ MAX_TAG = 0x7F
 
 # pool_index: version:1, slot:15.
 VERSION_SHIFT = 15
-SLOTS = 1 << VERSION_SHIFT
+SLOT_NUMBERS = 1 << VERSION_SHIFT  # that can be named; a switch has fewer slots
 
 CHUNKS = 1 << 32
 LEASES = 1 << 8

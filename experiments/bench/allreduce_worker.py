@@ -45,10 +45,7 @@ class Join:
     port: int
     interface: str
     switch: str = ""
-    lease: int = 0
-    first_chunk: int = 0
-    last_chunk: int = 0
-    window: int = 0
+    lease: Lease | None = None
     segments: int = 0
 
 
@@ -107,20 +104,13 @@ class Gloo:
 
 def join_group(join: Join) -> InNetworkAllReduce | TcpAllReduce | Gloo:
     """This worker's end of the group."""
-    workers, here = len(join.hosts), join.hosts[join.rank]
+    here = join.hosts[join.rank]
     match join.algorithm:
         case "in-network":
-            lease = Lease(
-                join.lease,
-                join.rank,
-                workers,
-                join.window,
-                first_chunk=join.first_chunk,
-                last_chunk=join.last_chunk,
-            )
+            assert join.lease
             return InNetworkAllReduce(
                 InNetworkConfig(
-                    lease,
+                    join.lease,
                     (here, join.port),
                     (join.switch, join.port),
                     segments=join.segments,
@@ -203,7 +193,9 @@ def spent(collective: Any) -> dict[str, float]:
 
 def main() -> None:
     """Join, say so, and do what is asked until the input ends."""
-    join = Join(**json.loads(sys.stdin.readline()))
+    given = json.loads(sys.stdin.readline())
+    lease = given["lease"] and Lease(**given["lease"])
+    join = Join(**{**given, "lease": lease})
     quantized = partial(quantized_sum_bound, window=PERIOD)  # for short vectors, too
     promise = quantized if join.algorithm == "in-network" else float32_sum_bound
     inputs = Inputs(join.rank, len(join.hosts), promise)

@@ -9,13 +9,13 @@ from itertools import zip_longest
 
 from controller.ledger import CHUNKS as LEASE_CHUNKS
 from controller.ledger import LEASES, NumberSpace
+from controller.tree import SLOTS
 from topologies.model import Topology, leaf_spine
 from topologies.virtual import Burst, Faults, LinkModel, PauseThresholds
 from topologies.virtual.links import NO_FAULTS
 from topologies.virtual.pause import headroom_bytes
 from workers.recovery import Recovery
 
-SLOTS = 1024  # of a switch
 RECOVERY = Recovery(initial_rto=2e-3, min_rto=5e-4, max_rto=2e-2, give_up=10.0)
 LONGEST_FRAME = 1076
 
