@@ -16,15 +16,13 @@ from numpy.typing import NDArray
 
 from workers import wire
 from workers.collective import StallError
-from workers.engines.engine import Engine, Link, State
+from workers.engines.engine import LOSSES, MAX_ERRORS, UDP_GRO, UDP_SEGMENT, Engine, Link, State
 from workers.lease import Lease
 from workers.protocol import InNetworkStatistics, Worker
 from workers.recovery import Recovery
 
 # linux/udp.h, asm-generic/socket.h, linux/in.h; Python's socket module does not name them.
 _SOL_UDP = 17
-_UDP_SEGMENT = 103
-_UDP_GRO = 104
 _SO_NO_CHECK = 11
 _SO_RCVBUFFORCE = 33
 _IP_MTU_DISCOVER = 10
@@ -45,13 +43,6 @@ _SHORTEST_PATIENCE = 0.0002
 # What the kernel answers where segmentation is unavailable: setsockopt, and send where checksums are not offloaded.
 _NO_OPTION = {errno.ENOPROTOOPT, errno.EOPNOTSUPP, errno.EINVAL}
 _NO_OFFLOAD = {errno.EINVAL, errno.EIO}
-# Errors that are a loss: is_loss() of exchange.c.
-_LOSSES = {
-    *(errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENONET),
-    *(errno.ENOPROTOOPT, errno.EOPNOTSUPP, errno.EPROTO),
-    *(errno.ENETDOWN, errno.ENOBUFS, errno.ENOMEM, errno.EACCES, errno.EPERM),
-}
-_MAX_ERRORS = 16  # skipped at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +120,8 @@ class UdpSocket:
             # The kernel segments only what it may write checksums for.
             offload=offload
             and checksums
-            and self._set_option(_UDP_SEGMENT, 0)
-            and self._set_option(_UDP_GRO, 1),
+            and self._set_option(UDP_SEGMENT, 0)
+            and self._set_option(UDP_GRO, 1),
             room=len(self._bytes),
             enough=_ENOUGH,
             patience=_PATIENCE,
@@ -169,7 +160,7 @@ class UdpSocket:
         start = 0
         try:
             if size != self._segment_size:
-                self._socket.setsockopt(_SOL_UDP, _UDP_SEGMENT, size)
+                self._socket.setsockopt(_SOL_UDP, UDP_SEGMENT, size)
                 self._segment_size = size
             while start < count:
                 self._send(datagrams[start : start + self._segments])
@@ -178,13 +169,13 @@ class UdpSocket:
             if error.errno not in _NO_OFFLOAD:
                 raise
             self.link.offload = False
-            self._socket.setsockopt(_SOL_UDP, _UDP_SEGMENT, 0)
+            self._socket.setsockopt(_SOL_UDP, UDP_SEGMENT, 0)
         return start
 
     def _send(self, message: NDArray[np.uint8]) -> None:
         """As send_message() of exchange.c."""
         failed: OSError | None = None
-        for _ in range(_MAX_ERRORS):
+        for _ in range(MAX_ERRORS):
             try:
                 self._socket.send(message.data)
             except OSError as error:
@@ -198,7 +189,7 @@ class UdpSocket:
             raise _too_large(message.shape[-1]) from failed
 
     def _is_loss(self, error: OSError) -> bool:
-        if error.errno not in _LOSSES:
+        if error.errno not in LOSSES:
             return False
         self.link.loss = error.errno
         return True
@@ -259,7 +250,7 @@ class UdpSocket:
     def _receive_waiting(self) -> None:
         """Take messages until there is enough to work on at once."""
         errors = 0
-        while self._end < _ENOUGH and errors < _MAX_ERRORS:
+        while self._end < _ENOUGH and errors < MAX_ERRORS:
             try:
                 length, ancillary, _, _ = self._socket.recvmsg_into(
                     [self._view[self._end :]], socket.CMSG_SPACE(4), socket.MSG_DONTWAIT

@@ -4,6 +4,7 @@ reference.py does it with numpy and is what is meant; native.py does the same in
 """
 
 import ctypes
+import errno
 from typing import Protocol
 
 import numpy as np
@@ -16,6 +17,15 @@ from workers.recovery import Recovery, Timers
 from workers.tensor import Tensor
 
 NONE = -1  # no chunk
+
+UDP_SEGMENT, UDP_GRO = 103, 104  # linux/udp.h; Python's socket module does not name them
+MAX_ERRORS = 16  # skipped at a time
+# Errors that are a loss: is_loss() of exchange.c.
+LOSSES = {
+    *(errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENONET),
+    *(errno.ENOPROTOOPT, errno.EOPNOTSUPP, errno.EPROTO),
+    *(errno.ENETDOWN, errno.ENOBUFS, errno.ENOMEM, errno.EACCES, errno.EPERM),
+}
 
 REASONS = ("malformed", "other lease", "unknown chunk", "impossible", "duplicate")  # enum reason of native.h
 PARTS = ("wait", "receive", "unpack", "pack", "send")  # enum part

@@ -33,6 +33,9 @@ struct link { /* engine.py */
     int64_t loss; /* the last error that was one */
 };
 
+SHARE_NUMBER(UDP_SEGMENT);
+SHARE_NUMBER(UDP_GRO);
+SHARE_NUMBER(MAX_ERRORS);
 SHARE_NUMBER(WAIT);
 SHARE_NUMBER(RECEIVE);
 SHARE_NUMBER(UNPACK);
@@ -81,16 +84,22 @@ static bool no_offload(int error) /* no checksum offload, or larger than a segme
 /* Whether an error is a loss, which timers are for: what a socket has to say of an earlier datagram, since anybody may
  * forge the ICMP message that it goes back to (RFC 1122, 4.1.3.3; RFC 8085, 5.2), and what befalls one on this host for a
  * while: no route, no link, no memory, a firewall. What stays ends the all-reduce when it has been silent for long. */
-static bool is_loss(struct link *l, int error)
+bool is_loss(int error)
 {
     static const int losses[] = {ECONNREFUSED, EHOSTUNREACH, ENETUNREACH, EHOSTDOWN, ENONET,  ENOPROTOOPT, EOPNOTSUPP,
                                  EPROTO,       ENETDOWN,     ENOBUFS,     ENOMEM,    EACCES, EPERM};
     for (size_t i = 0; i < sizeof losses / sizeof *losses; i++)
-        if (error == losses[i]) {
-            l->loss = error;
+        if (error == losses[i])
             return true;
-        }
     return false;
+}
+
+/* Notes an error that is a loss; false: it is none. */
+static bool note_loss(struct link *l, int error)
+{
+    if (is_loss(error))
+        l->loss = error;
+    return is_loss(error);
 }
 
 /* Sends a message; returns 0 or an error. One that tells of an earlier datagram is told instead of sending, and once: after
@@ -102,7 +111,7 @@ static int send_message(struct link *l, const struct msghdr *message)
         if (sendmsg((int)l->socket, message, 0) >= 0)
             return 0;
         error = errno;
-        if (error != EINTR && error != EMSGSIZE && !is_loss(l, error))
+        if (error != EINTR && error != EMSGSIZE && !note_loss(l, error))
             break;
     }
     return error;
@@ -144,7 +153,7 @@ static int send_ready(struct work *w, struct link *l)
             last = first;
             continue;
         }
-        if (error && !is_loss(l, error))
+        if (error && !note_loss(l, error))
             return error;
         w->totals->sent += last - first;
         w->totals->sent_bytes += (last - first) * size;
@@ -166,7 +175,7 @@ static int take_messages(struct link *l, int64_t enough, struct inbox *in)
         struct msghdr message = {
             .msg_iov = &piece, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
         ssize_t length = recvmsg((int)l->socket, &message, MSG_DONTWAIT);
-        if (length < 0 && (errno == EMSGSIZE || errno == EINTR || is_loss(l, errno))) {
+        if (length < 0 && (errno == EMSGSIZE || errno == EINTR || note_loss(l, errno))) {
             errors++;
             continue;
         }

@@ -73,6 +73,7 @@ struct work {
 bool is_bare(const struct work *w, int64_t chunk);
 int64_t packet_size(const struct work *w, int64_t chunk);
 int64_t pack(struct work *w, const int64_t *chunks, int64_t count, double now);
+bool is_loss(int error);
 void take_datagrams(struct work *w, const uint8_t *datagrams, int64_t count, int64_t size, int64_t stride, double now);
 
 #endif

@@ -4,6 +4,7 @@ Everything here does what reference.py does, to the bit; without a C compiler th
 """
 
 import ctypes
+import errno
 import warnings
 from functools import cache
 from pathlib import Path
@@ -12,11 +13,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from native.shared import check_numbers, check_structs, enumerated
+from native.shared import SharedError, check_numbers, check_structs, enumerated
 from native.toolchain import NoCompilerError, ToolchainError, compile_folder
 from workers import quantization, recovery, scaling, wire
 from workers.agreement import DIGITS
-from workers.engines.engine import NONE, PARTS, REASONS, Engine, Link, Progress, Socket, State, Totals
+from workers.engines.engine import (
+    LOSSES,
+    MAX_ERRORS,
+    NONE,
+    PARTS,
+    REASONS,
+    UDP_GRO,
+    UDP_SEGMENT,
+    Engine,
+    Link,
+    Progress,
+    Socket,
+    State,
+    Totals,
+)
 from workers.engines.reference import NumpyEngine
 from workers.recovery import RttEstimator, Timers
 from workers.tensor import Tensor
@@ -72,6 +87,9 @@ _NUMBERS = {
     "BETA": recovery.BETA,
     "K": recovery.K,
     "NONE": NONE,
+    "UDP_SEGMENT": UDP_SEGMENT,
+    "UDP_GRO": UDP_GRO,
+    "MAX_ERRORS": MAX_ERRORS,
     **enumerated(*REASONS, "reasons"),
     **enumerated(*PARTS, "parts"),
 }
@@ -92,6 +110,10 @@ def library() -> ctypes.CDLL | None:
         return None
     check_structs(loaded, _STRUCTS)
     check_numbers(loaded, _NUMBERS)
+    loaded.is_loss.restype = ctypes.c_bool
+    losses = {error for error in errno.errorcode if loaded.is_loss(error)}
+    if losses != LOSSES:
+        raise SharedError(f"is_loss(): {sorted(losses)} in C, {sorted(LOSSES)} in Python")
     work = ctypes.POINTER(Work)
     loaded.begin.argtypes = (work, _pointer, _pointer, _int64, _pointer, _pointer, _int64, _int64, _int64)
     loaded.begin.restype = _int64

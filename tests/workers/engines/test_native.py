@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import groupby
@@ -253,6 +254,10 @@ def test_a_struct_or_a_number_that_c_has_another_idea_of_is_refused(monkeypatch:
     with pytest.raises(SharedError, match=r"^struct link\.socket: .* in C"):
         native.library.__wrapped__()
     monkeypatch.undo()
-    monkeypatch.setitem(native._NUMBERS, "DIGITS", 9)
-    with pytest.raises(SharedError, match=r"^DIGITS: 8 in C, 9 in Python$"):
+    with monkeypatch.context() as changed:
+        changed.setitem(native._NUMBERS, "DIGITS", 9)
+        with pytest.raises(SharedError, match=r"^DIGITS: 8 in C, 9 in Python$"):
+            native.library.__wrapped__()
+    monkeypatch.setattr(native, "LOSSES", native.LOSSES - {errno.EPERM})
+    with pytest.raises(SharedError, match=r"^is_loss\(\): \[1, .* in C, \[12, .* in Python$"):
         native.library.__wrapped__()
