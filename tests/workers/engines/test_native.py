@@ -190,14 +190,46 @@ def test_whatever_arrives_both_have_the_same_state_and_send_the_same(
         r.choices((start, send, receive, finish), (2, 4, 6, 2))[0]()
 
 
+def results(batch: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """What a switch makes of these for a job of one worker."""
+    made = batch.copy()
+    made[:, 0] |= wire.RESULT << 4
+    return made
+
+
+def test_a_vector_that_is_refused_leaves_the_sum_of_the_one_before() -> None:
+    pair, x = Pair(Lease(1, 0, 1, window=4, values=64)), np.arange(100, dtype=np.float32)
+
+    def summed(worker: Worker) -> None:
+        worker.start(x, 0.0)
+        while not worker.finished:
+            for batch in worker.datagrams_to_send(0.0):
+                worker.receive(results(batch), 0.0)
+
+    pair.do(summed)
+    assert "element 0 is nan" in pair.do(lambda worker: worker.start(np.full(100, np.nan, np.float32), 0.0))
+    assert pair.do(lambda worker: worker.finish().round().tolist()) == x.tolist()
+
+
+def test_copies_of_a_result_that_tells_of_a_disagreement_are_duplicates() -> None:
+    pair = Pair(Lease(1, 0, 2, window=1, values=64))
+
+    def told(worker: Worker) -> list[int]:
+        worker.start(np.ones(64, np.float32), 0.0)
+        (batch,) = worker.datagrams_to_send(0.0)
+        worker.receive(results(batch).repeat(3, axis=0), 0.0)
+        return [worker.statistics.accepted, worker.statistics.ignored["duplicate"]]
+
+    assert pair.do(told) == [0, 2]
+    assert "the workers do not agree" in pair.do(lambda worker: worker.datagrams_to_send(0.0))
+
+
 def test_a_vector_that_was_refused_leaves_nothing_behind() -> None:
     worker = Worker(Lease(1, 0, 1, window=4, values=64), engine=NativeEngine)
     worker.start(np.ones(64, np.float32), 0.0)
     while not worker.finished:
         for batch in worker.datagrams_to_send(0.0):
-            results = batch.copy()
-            results[:, 0] = wire.kind(wire.RESULT, 64)
-            worker.receive(results, 0.0)
+            worker.receive(results(batch), 0.0)
     worker.finish()
     with pytest.raises(ValueError, match="element 0 is nan"):
         worker.start(np.full(256, np.nan, np.float32), 0.0)
