@@ -23,8 +23,8 @@ _PAUSES = (0.1, 0.2, 0.4, 0.8)  # seconds, before a switch that has gone is aske
 
 
 @dataclass(frozen=True, slots=True)
-class Lease:
-    """A job's right to its slots, as the switches hold it from `grant` until `withdraw`."""
+class Grant:
+    """A lease as the switches hold it, from `grant` until `withdraw`."""
 
     tree: Tree
     _controller: "Controller"
@@ -42,7 +42,7 @@ class Lease:
         """
         await self._controller.withdraw(self)
 
-    async def renew(self) -> "Lease":
+    async def renew(self) -> "Grant":
         """Withdraws it and grants the same job a new one, which finds all slots fresh."""
         await self.withdraw()
         job = self.tree.job
@@ -80,7 +80,7 @@ class Controller:
         self._schema = P4Schema(p4info, device_config)
         self._ledger = ledger
         self._connections: dict[str, Connection] = {}
-        self._leases: list[Lease] = []
+        self._leases: list[Grant] = []
         self._intent: dict[str | int, Plan] = {}  # what switches should hold, by what for; a lease by its id
         self._out_of_step: set[str] = set()  # the switches of which it is not known that they hold just that
         self._alone = asyncio.Lock()
@@ -118,7 +118,7 @@ class Controller:
         base: int = 0,
         slots: int = SLOTS,
         chunks: int = GRANT,
-    ) -> Lease:
+    ) -> Grant:
         """A lease for a job of `hosts`, once every switch of its tree is ready for their packets.
 
         Workers send from and to `udp_port`, in slots `base` to `base + slots - 1`, and number `chunks` chunks as the
@@ -129,13 +129,13 @@ class Controller:
             tree = aggregation_tree(self._network, Job(1, tuple(hosts), udp_port, base, slots))
             await self._make_room(tree)
             tree = replace(tree, job=replace(tree.job, **asdict(await self._take(chunks))))
-            lease = Lease(tree, self)
+            lease = Grant(tree, self)
             await self._install(lease.id, plan_aggregation(self._network, tree))
             self._leases.append(lease)
             return lease
 
-    async def withdraw(self, lease: Lease) -> None:
-        """See `Lease.withdraw`."""
+    async def withdraw(self, lease: Grant) -> None:
+        """See `Grant.withdraw`."""
         async with self._alone:
             if lease not in self._leases:
                 raise ControllerError(f"lease {lease.id} is not in force")
@@ -200,7 +200,7 @@ class Controller:
                     raise ControllerError(shared)
                 await self._withdraw(lease)  # which did not succeed before
 
-    async def _withdraw(self, lease: Lease) -> None:
+    async def _withdraw(self, lease: Grant) -> None:
         await self._remove(lease.id, plan_aggregation(self._network, lease.tree))
         self._leases.remove(lease)
 

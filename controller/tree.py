@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 from controller.errors import ControllerError
 from controller.network import Network
+from workers.lease import Lease
 
 FIRST_UDP_PORT, LAST_UDP_PORT = 0xBEE0, 0xBEEF  # what the parser takes for aggregation
-SLOTS = 1024  # p4src/values.p4
+SLOTS = 1024  # of a switch: p4src/values.p4
 MAX_CHILDREN = 32  # the bitmap of a chunk's contributions
 
 
@@ -24,6 +25,19 @@ class Job:
     slots: int = SLOTS
     first_chunk: int = 0
     last_chunk: int = 2**32 - 1
+
+    def lease_of(self, host: str, values: int = 256) -> Lease:
+        """The lease as the worker on one of its hosts holds it, for packets of 64 or 256 values."""
+        return Lease(
+            self.lease,
+            self.hosts.index(host),
+            len(self.hosts),
+            self.slots,
+            self.base,
+            values,
+            self.first_chunk,
+            self.last_chunk,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ from typing import Literal
 
 from experiments.scenario.tools import BMV2, P4C, Tool, ToolError
 from fanin import shell_environment
-from p4switch.toolchain import ToolchainError, compile_folder
+from native.toolchain import ToolchainError, compile_folder
+from p4switch.codegen.names import RUNTIME
 from topologies import mininet_api, runs, sandbox, superframes
 from topologies.errors import NetworkError
 
@@ -145,7 +146,7 @@ def _last_line(text: str) -> str:
 def _packet_sockets() -> Finding:
     """As the switch opens them, if it can be compiled here."""
     try:
-        compile_folder()
+        compile_folder(RUNTIME)
     except (ToolchainError, OSError):
         return Finding("packet sockets", "optional", "not tried: the switch is not compiled here")
     done = _inside("sh", "-c", f'{_VETH} && exec "$0" -c "$1"', sys.executable, _PORT)
@@ -205,7 +206,7 @@ def _commands() -> Iterator[Finding]:
 
 def _c_compiler() -> Finding:
     try:
-        compile_folder()
+        compile_folder(RUNTIME)
     except ToolchainError as error:
         return Finding("C compiler", "missing", "", "the embedded switch does not start", str(error))
     return Finding("C compiler", "ok", _first_line([os.environ.get("CC", "cc"), "--version"]))

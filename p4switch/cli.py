@@ -345,6 +345,7 @@ def _run(options: Options) -> None:
         signal.signal(signal_number, lambda *_: os.write(end, b"!"))
     # gRPC is imported only here: a wrong command line should not wait for it.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its C core prints beside our own messages
+    from native.toolchain import ToolchainError
     from p4switch.bmv2json.program import ProgramError
     from p4switch.gnmi.ports import SwitchPorts
     from p4switch.gnmi.service import GnmiService
@@ -354,7 +355,6 @@ def _run(options: Options) -> None:
     from p4switch.p4runtime.device import Device
     from p4switch.p4runtime.server import P4RuntimeService, serve
     from p4switch.ports.live import PortError
-    from p4switch.toolchain import ToolchainError
     from p4switch.trace.stream import trace_stream
 
     device = Device(

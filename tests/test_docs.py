@@ -15,6 +15,7 @@ ROOMS = (
     "docs",
     "experiments",
     "fanin",
+    "native",
     "p4compiler",
     "p4src",
     "p4switch",

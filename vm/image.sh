@@ -64,7 +64,7 @@ cd "$1"
 cp -r "$2/wheels" wheels
 mkdir project
 cp "$3/pyproject.toml" "$3/system-packages.sh" "$3/Makefile" "$3/README.md" "$3/LICENSE" project
-for package in controller experiments fanin p4compiler p4src p4switch topologies workers; do
+for package in controller experiments fanin native p4compiler p4src p4switch topologies workers; do
     mkdir "project/$package" # enough for an editable installation, which only points here
     touch "project/$package/__init__.py"
 done

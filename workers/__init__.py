@@ -4,10 +4,10 @@ from workers.collective import Collective, CollectiveError, StallError, Statisti
 from workers.host_based.algorithm import Group
 from workers.host_based.tcp import TcpAllReduce, TcpConfig
 from workers.host_based.udp import UdpAllReduce, UdpGroupConfig
+from workers.lease import Lease
 from workers.membership import JoinError, Member, join
 from workers.protocol import (
     InNetworkStatistics,
-    Lease,
     LeaseExhaustedError,
     MismatchError,
     Outstanding,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from workers.collective import CollectiveError
-from workers.protocol import Lease
+from workers.lease import Lease
 from workers.recovery import Recovery
 from workers.udp import InNetworkAllReduce, InNetworkConfig
 

@@ -14,15 +14,15 @@ from typing import Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from workers import native, wire
+from workers import wire
 from workers.collective import StallError
-from workers.protocol import InNetworkStatistics, Lease
+from workers.engines.engine import LOSSES, MAX_ERRORS, UDP_GRO, UDP_SEGMENT, Engine, Link, State
+from workers.lease import Lease
+from workers.protocol import InNetworkStatistics, Worker
 from workers.recovery import Recovery
 
 # linux/udp.h, asm-generic/socket.h, linux/in.h; Python's socket module does not name them.
 _SOL_UDP = 17
-_UDP_SEGMENT = 103
-_UDP_GRO = 104
 _SO_NO_CHECK = 11
 _SO_RCVBUFFORCE = 33
 _IP_MTU_DISCOVER = 10
@@ -43,13 +43,6 @@ _SHORTEST_PATIENCE = 0.0002
 # What the kernel answers where segmentation is unavailable: setsockopt, and send where checksums are not offloaded.
 _NO_OPTION = {errno.ENOPROTOOPT, errno.EOPNOTSUPP, errno.EINVAL}
 _NO_OFFLOAD = {errno.EINVAL, errno.EIO}
-# Errors that are a loss: is_loss() of exchange.c.
-_LOSSES = {
-    *(errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENONET),
-    *(errno.ENOPROTOOPT, errno.EOPNOTSUPP, errno.EPROTO),
-    *(errno.ENETDOWN, errno.ENOBUFS, errno.ENOMEM, errno.EACCES, errno.EPERM),
-}
-_MAX_ERRORS = 16  # skipped at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,15 +112,16 @@ class UdpSocket:
             self._socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _RECEIVE_BUFFER)
         except PermissionError:  # not root: as much as net.core.rmem_max allows
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
-        # The kernel segments only what it may write checksums for.
-        self.offload = (
-            offload and checksums and self._set_option(_UDP_SEGMENT, 0) and self._set_option(_UDP_GRO, 1)
-        )
         self._bytes = np.zeros(_ENOUGH + (1 << 16), np.uint8)  # so much, and one message more
         self._view = self._bytes.data
-        self.link = native.Link(
+        self.link = Link(
             socket=self._socket.fileno(),
             segments=segments,
+            # The kernel segments only what it may write checksums for.
+            offload=offload
+            and checksums
+            and self._set_option(UDP_SEGMENT, 0)
+            and self._set_option(UDP_GRO, 1),
             room=len(self._bytes),
             enough=_ENOUGH,
             patience=_PATIENCE,
@@ -139,6 +133,11 @@ class UdpSocket:
         self._end = 0
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
+
+    @property
+    def offload(self) -> bool:
+        """Whether many datagrams are sent at once, which ends where the device refuses."""
+        return bool(self.link.offload)
 
     def _set_option(self, option: int, value: int) -> bool:
         try:
@@ -161,7 +160,7 @@ class UdpSocket:
         start = 0
         try:
             if size != self._segment_size:
-                self._socket.setsockopt(_SOL_UDP, _UDP_SEGMENT, size)
+                self._socket.setsockopt(_SOL_UDP, UDP_SEGMENT, size)
                 self._segment_size = size
             while start < count:
                 self._send(datagrams[start : start + self._segments])
@@ -169,14 +168,14 @@ class UdpSocket:
         except OSError as error:
             if error.errno not in _NO_OFFLOAD:
                 raise
-            self.offload = False
-            self._socket.setsockopt(_SOL_UDP, _UDP_SEGMENT, 0)
+            self.link.offload = False
+            self._socket.setsockopt(_SOL_UDP, UDP_SEGMENT, 0)
         return start
 
     def _send(self, message: NDArray[np.uint8]) -> None:
         """As send_message() of exchange.c."""
         failed: OSError | None = None
-        for _ in range(_MAX_ERRORS):
+        for _ in range(MAX_ERRORS):
             try:
                 self._socket.send(message.data)
             except OSError as error:
@@ -190,7 +189,7 @@ class UdpSocket:
             raise _too_large(message.shape[-1]) from failed
 
     def _is_loss(self, error: OSError) -> bool:
-        if error.errno not in _LOSSES:
+        if error.errno not in LOSSES:
             return False
         self.link.loss = error.errno
         return True
@@ -221,20 +220,37 @@ class UdpSocket:
             self._receive_waiting()
         return [self._bytes[first:last].reshape(-1, size) for first, last, size in self._batches]
 
-    def exchange(self, worker: native.NativeWorker) -> None:
-        """Let the worker send, receive and answer until it has something else to do."""
-        self.link.offload = self.offload
-        error = worker.exchange(self.link)
-        self.offload = bool(self.link.offload)
+    def exchange(self, state: State, engine: Engine, ready: list[NDArray[np.int64]], until: float) -> None:
+        """What exchange() of exchange.c does, for any engine; see Engine.exchange."""
+        progress, timers, totals = state.progress, state.timers, state.totals
+        while True:
+            now = time.monotonic()
+            for chunks in ready:
+                datagrams = wire.as_datagrams(engine.pack(chunks, now))
+                self.send(datagrams)
+                totals.sent += len(datagrams)
+                totals.sent_bytes += datagrams.size
+            ready = []
+            left = min(timers.earliest(), until) - now
+            if not progress.missing or progress.disagree or left <= 0:
+                return
+            patience = min((timers.rtt.smoothed or 0.0) * _PATIENCE, _LONGEST_PATIENCE)
+            for batch in self.receive(left, patience):
+                released = engine.receive(batch, time.monotonic())
+                if released is not None:
+                    ready.append(released)
+
+    def check(self, error: int, size: int) -> None:
+        """Raises OSError unless `error`, about a datagram of `size` bytes, is 0."""
         if error == errno.EMSGSIZE:
-            raise _too_large(wire.packet_dtype(worker.lease.values).itemsize)
+            raise _too_large(size)
         if error:
             raise OSError(error, os.strerror(error))
 
     def _receive_waiting(self) -> None:
         """Take messages until there is enough to work on at once."""
         errors = 0
-        while self._end < _ENOUGH and errors < _MAX_ERRORS:
+        while self._end < _ENOUGH and errors < MAX_ERRORS:
             try:
                 length, ancillary, _, _ = self._socket.recvmsg_into(
                     [self._view[self._end :]], socket.CMSG_SPACE(4), socket.MSG_DONTWAIT
@@ -284,7 +300,7 @@ class InNetworkAllReduce:
 
     def __init__(self, config: InNetworkConfig) -> None:
         self.config = config
-        self.worker = native.make_worker(
+        self.worker = Worker(
             config.lease, config.recovery, non_finite=config.non_finite, on_saturation=config.on_saturation
         )
         self.socket = UdpSocket(
@@ -312,16 +328,13 @@ class InNetworkAllReduce:
         worker.start(x, time.monotonic(), out)
         self.socket.forget_losses()
         while not worker.finished:
-            if isinstance(worker, native.NativeWorker):
-                self.socket.exchange(worker)
-                if not worker.finished:
-                    self._send()
-            else:
+            worker.exchange(self.socket)
+            if not worker.finished:
                 self._send()
-                self._receive()
         return worker.finish()
 
     def _send(self) -> None:
+        """What timers ask for."""
         try:
             batches = self.worker.datagrams_to_send(time.monotonic())
         except StallError as error:
@@ -330,16 +343,6 @@ class InNetworkAllReduce:
             raise
         for batch in batches:
             self.socket.send(batch)
-
-    def _receive(self) -> None:
-        deadline = self.worker.deadline()
-        assert deadline is not None
-        for batch in self.socket.receive(max(deadline - time.monotonic(), 0), self._patience):
-            self.worker.receive(batch, time.monotonic())
-
-    @property
-    def _patience(self) -> float:
-        return min((self.worker.statistics.smoothed_rtt or 0.0) * _PATIENCE, _LONGEST_PATIENCE)
 
     def close(self) -> None:
         """Release the port."""

@@ -25,11 +25,22 @@ NOT_QUANTIZABLE = 0x80
 MAX_TAG = 0x7F
 
 # pool_index: version:1, slot:15.
-_VERSION_SHIFT = 15
-SLOTS = 1 << _VERSION_SHIFT
+VERSION_SHIFT = 15
+SLOT_NUMBERS = 1 << VERSION_SHIFT  # that can be named; a switch has fewer slots
 
 CHUNKS = 1 << 32
 LEASES = 1 << 8
+
+
+_HEADER_FIELDS = (
+    ("kind", "u1"),  # msg_type, saturated and size together: see kind()
+    ("lease", "u1"),
+    ("tsi", ">u4"),
+    ("pool_index", ">u2"),
+    ("e0", "i1"),
+    ("e1", "u1"),
+)
+HEADER = np.dtype(list(_HEADER_FIELDS))
 
 
 @cache
@@ -37,17 +48,7 @@ def packet_dtype(values: int) -> np.dtype[np.void]:
     """Layout of a datagram of 64 or 256 values, fields named as in the packet format; lease is job_number."""
     if values not in SIZES:
         raise ValueError(f"a packet carries 64 or 256 values, not {values}")
-    return np.dtype(
-        [
-            ("kind", "u1"),  # msg_type, saturated and size together: see kind()
-            ("lease", "u1"),
-            ("tsi", ">u4"),
-            ("pool_index", ">u2"),
-            ("e0", "i1"),
-            ("e1", "u1"),
-            ("values", ">i4", (values,)),
-        ]
-    )
+    return np.dtype([*_HEADER_FIELDS, ("values", ">i4", (values,))])
 
 
 # Number of values by the size of a datagram in bytes: 266 and 1034.
@@ -62,7 +63,7 @@ def kind(msg_type: int, values: int) -> int:
 def pool_index(chunks: NDArray[Any], first_slot: int, window: int) -> NDArray[np.int64]:
     """The place of each chunk in the pool: slot first_slot + (k mod W), version (k div W) mod 2."""
     rounds, places = np.divmod(chunks, window)
-    index: NDArray[np.int64] = (rounds & 1) << _VERSION_SHIFT | (first_slot + places)
+    index: NDArray[np.int64] = (rounds & 1) << VERSION_SHIFT | (first_slot + places)
     return index
 
 

@@ -229,12 +229,12 @@ def measure_network(
                     pace = EMBEDDED.pace(on.rate)
                     hosts = [host.name for host in topology.ranked_hosts]
                     start = start_on(network, hosts)
-                    lease = await controller.grant(hosts, slots=pace.window)
+                    grant = await controller.grant(hosts, slots=pace.window)
                     with ExitStack() as stack:
                         groups = {}
                         for algorithm in ALGORITHMS:
                             if python := gloo_python if algorithm == "gloo" else Path(sys.executable):
-                                joins = _joins(algorithm, topology, lease.tree.job, pace)
+                                joins = _joins(algorithm, topology, grant.tree.job, pace)
                                 groups[algorithm] = group = Group(joins, start, python, folder)
                                 stack.callback(group.close)
                                 await group.ask([asdict(join) for join in joins])
@@ -258,10 +258,7 @@ def _joins(algorithm: str, topology: Topology, job: Job, pace: Pace) -> list[Joi
             port=job.udp_port if algorithm == "in-network" else _TCP_PORTS[algorithm],
             interface=topology.links_of(host.name)[0].end(host.name).interface,
             switch=str(host.gateway),
-            lease=job.lease,
-            first_chunk=job.first_chunk,
-            last_chunk=job.last_chunk,
-            window=pace.window,
+            lease=job.lease_of(host.name),
             segments=pace.segments,
         )
         for rank, host in enumerate(hosts)

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from experiments.results.checking import ErrorBound, float32_sum_bound, quantized_sum_bound
 from workers import InNetworkAllReduce, InNetworkConfig, Lease, Recovery, TcpAllReduce, TcpConfig
 from workers.collective import CollectiveError, Statistics
-from workers.native import NativeWorker
 
 Vector = NDArray[np.float32]
 
@@ -46,10 +45,7 @@ class Join:
     port: int
     interface: str
     switch: str = ""
-    lease: int = 0
-    first_chunk: int = 0
-    last_chunk: int = 0
-    window: int = 0
+    lease: Lease | None = None
     segments: int = 0
 
 
@@ -65,7 +61,7 @@ class Order:
 class Report:
     """What came of an order: seconds on the machine's monotonic clock, by repetition; seconds of processor time in all.
 
-    wrong: elements outside their bound. parts: seconds in each part of the worker (see NativeWorker.spent).
+    wrong: elements outside their bound. parts: seconds in each part of the worker (see Worker.spent).
     """
 
     starts: list[float] = field(default_factory=list)
@@ -108,20 +104,13 @@ class Gloo:
 
 def join_group(join: Join) -> InNetworkAllReduce | TcpAllReduce | Gloo:
     """This worker's end of the group."""
-    workers, here = len(join.hosts), join.hosts[join.rank]
+    here = join.hosts[join.rank]
     match join.algorithm:
         case "in-network":
-            lease = Lease(
-                join.lease,
-                join.rank,
-                workers,
-                join.window,
-                first_chunk=join.first_chunk,
-                last_chunk=join.last_chunk,
-            )
+            assert join.lease
             return InNetworkAllReduce(
                 InNetworkConfig(
-                    lease,
+                    join.lease,
                     (here, join.port),
                     (join.switch, join.port),
                     segments=join.segments,
@@ -199,13 +188,14 @@ def execute(order: Order, collective: Any, inputs: Inputs) -> Report:
 
 def spent(collective: Any) -> dict[str, float]:
     """Seconds so far by part, of an in-network worker whose packets are C's."""
-    worker = getattr(collective, "worker", None)
-    return worker.spent if isinstance(worker, NativeWorker) else {}
+    return collective.worker.spent if isinstance(collective, InNetworkAllReduce) else {}
 
 
 def main() -> None:
     """Join, say so, and do what is asked until the input ends."""
-    join = Join(**json.loads(sys.stdin.readline()))
+    given = json.loads(sys.stdin.readline())
+    lease = given["lease"] and Lease(**given["lease"])
+    join = Join(**{**given, "lease": lease})
     quantized = partial(quantized_sum_bound, window=PERIOD)  # for short vectors, too
     promise = quantized if join.algorithm == "in-network" else float32_sum_bound
     inputs = Inputs(join.rank, len(join.hosts), promise)

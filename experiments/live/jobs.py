@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from controller.controller import Controller
-from controller.controller import Lease as GrantedLease
+from controller.controller import Controller, Grant
 from controller.errors import ControllerError
 from controller.tree import FIRST_UDP_PORT, LAST_UDP_PORT, SLOTS
 from experiments.live.work import Pace
 from topologies.model import Topology
-from workers import Lease, Recovery
+from workers import Recovery
 
 
 class NetworkJobs:
@@ -31,11 +30,11 @@ class NetworkJobs:
         place = self._free.pop(0)
         window = self._pace.window
         try:
-            lease = await self._controller.grant(hosts, FIRST_UDP_PORT + place, place * window, window)
+            grant = await self._controller.grant(hosts, FIRST_UDP_PORT + place, place * window, window)
         except BaseException:
             self.release(place)
             raise
-        return NetworkJob(self, lease, place, self._topology, self._pace)
+        return NetworkJob(self, grant, place, self._topology, self._pace)
 
     def release(self, place: int) -> None:
         """For another job."""
@@ -47,27 +46,18 @@ class NetworkJob:
     """One of them, from its grant on."""
 
     jobs: NetworkJobs
-    lease: GrantedLease
+    granted: Grant
     place: int
     topology: Topology
     pace: Pace
 
     def assignment(self, name: str) -> Mapping[str, Any]:
         """What makes the InNetworkConfig of the worker on the host `name`."""
-        job, pace = self.lease.tree.job, self.pace
+        job, pace = self.granted.tree.job, self.pace
         host = self.topology.host(name)
-        lease = Lease(
-            job.lease,
-            job.hosts.index(name),
-            len(job.hosts),
-            pace.window,
-            job.base,
-            first_chunk=job.first_chunk,
-            last_chunk=job.last_chunk,
-        )
         recovery = Recovery(initial_rto=pace.initial_rto, min_rto=pace.min_rto, granularity=pace.granularity)
         return {
-            "lease": asdict(lease),
+            "lease": asdict(job.lease_of(name)),
             "local": (str(host.ip), job.udp_port),
             "remote": (str(host.gateway), job.udp_port),
             "segments": pace.segments,
@@ -78,4 +68,4 @@ class NetworkJob:
     async def withdraw(self) -> None:
         """Its place is free then. After an error, whoever gets it next has the controller try again."""
         self.jobs.release(self.place)
-        await self.lease.withdraw()
+        await self.granted.withdraw()

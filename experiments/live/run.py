@@ -125,11 +125,11 @@ class LiveNetwork:
         if settings.training is not None and not (digits := self._folder / DIGITS_FILE).exists():
             load_digits().save(digits)
         hosts = [settings.network.host(name) for name in settings.members]
-        lease = None
+        grant = None
         collectives: Sequence[InNetwork | HostBased]
         if settings.algorithm == "in-network":
-            lease = await self._controller.grant(settings.members, slots=pace.window)
-            collectives = [_in_network(host, lease.tree.job, settings, pace) for host in hosts]
+            grant = await self._controller.grant(settings.members, slots=pace.window)
+            collectives = [_in_network(host, grant.tree.job, settings, pace) for host in hosts]
         else:
             collectives = [_between_hosts(settings.algorithm, hosts, settings, pace)] * len(hosts)
         work, patience = work_of(settings), self._network.patience
@@ -141,8 +141,8 @@ class LiveNetwork:
             return await run_crew(tasks, start_on(self._network, settings.members), observe, patience)
         finally:
             self._network.check()
-            if lease is not None:
-                await lease.withdraw()
+            if grant is not None:
+                await grant.withdraw()
 
     def _link_events(self, settings: Settings) -> dict[str, int]:
         """What the links that switches emulate have done so far, by column; BMv2 emulates none."""
@@ -168,14 +168,10 @@ def work_of(settings: Settings) -> TrainingConfig | Vectors:
 
 def _in_network(host: Host, job: Job, settings: Settings, pace: Pace) -> InNetwork:
     return InNetwork(
-        lease=job.lease,
-        first_slot=job.base,
-        first_chunk=job.first_chunk,
-        last_chunk=job.last_chunk,
+        lease=job.lease_of(host.name, settings.values),
         local=(str(host.ip), job.udp_port),
         remote=(str(host.gateway), job.udp_port),
         pace=pace,
-        values=settings.values,
     )
 
 

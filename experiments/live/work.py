@@ -15,6 +15,7 @@ from pydantic import TypeAdapter
 from experiments.training.sgd import Curve, TrainingConfig
 from workers import recovery
 from workers.collective import HostBasedAlgorithm, Transport
+from workers.lease import Lease
 
 DIGITS_FILE = "digits.npz"
 
@@ -38,16 +39,12 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class InNetwork:
-    """All-reduce through the switches: a lease, the two ends of the UDP flow, and how many integers a packet has."""
+    """All-reduce through the switches: a lease and the two ends of the UDP flow."""
 
-    lease: int
-    first_slot: int
-    first_chunk: int
-    last_chunk: int
+    lease: Lease
     local: tuple[str, int]
     remote: tuple[str, int]
     pace: Pace
-    values: int = 256
 
 
 @dataclass(frozen=True, slots=True)

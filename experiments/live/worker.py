@@ -31,14 +31,13 @@ from workers import (
     Group,
     InNetworkAllReduce,
     InNetworkConfig,
-    Lease,
     Recovery,
     TcpAllReduce,
     TcpConfig,
     UdpAllReduce,
     UdpGroupConfig,
-    native,
 )
+from workers.engines import native
 
 
 def say(event: Event) -> None:
@@ -50,19 +49,10 @@ def say(event: Event) -> None:
 def join(task: Task) -> Collective:
     """This worker's end of the collective."""
     match task.collective:
-        case InNetwork(lease, first_slot, first_chunk, last_chunk, local, remote, pace, values):
+        case InNetwork(lease, local, remote, pace):
             return InNetworkAllReduce(
                 InNetworkConfig(
-                    Lease(
-                        lease,
-                        task.rank,
-                        task.workers,
-                        pace.window,
-                        first_slot,
-                        values,
-                        first_chunk,
-                        last_chunk,
-                    ),
+                    lease,
                     local,
                     remote,
                     segments=pace.segments,

@@ -21,8 +21,8 @@ from experiments.virtual.stations import Vector, WorkerStation
 from p4switch.engine.engine import Engine
 from topologies.virtual import SECOND, HostModel
 from topologies.virtual.network import Observer
-from workers import native
-from workers.protocol import Lease, Worker
+from workers.lease import Lease
+from workers.protocol import Worker
 from workers.recovery import Recovery
 
 NOTICE = 1e-3  # seconds from a switch's restart to the new leases
@@ -183,7 +183,7 @@ def _mishaps(scenario: Scenario, fabric: SoakFabric) -> list[tuple[float, str, C
 
 
 def _worker(lease: Lease, recovery: Recovery) -> Worker:
-    return native.make_worker(lease, recovery, non_finite="propagate", on_saturation="count")
+    return Worker(lease, recovery, non_finite="propagate", on_saturation="count")
 
 
 def _with_mismatch(work: Work, make_worker: MakeWorker, lease: Lease, recovery: Recovery) -> Worker:

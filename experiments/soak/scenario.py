@@ -10,12 +10,12 @@ from typing import Any
 
 from controller.ledger import CHUNKS as LEASE_CHUNKS
 from controller.ledger import LEASES, NumberSpace
+from controller.tree import SLOTS
 from topologies.link import Burst, LinkProperties, Pause
 from topologies.model import Topology, leaf_spine
 from topologies.virtual.pause import headroom_bytes
 from workers.recovery import Recovery
 
-SLOTS = 1024  # of a switch
 SOON, LATER = Pause(xoff_bytes=1_000, xon_bytes=500), Pause(xoff_bytes=8_000, xon_bytes=4_000)
 LINKS = LinkProperties(delay=2e-6)
 RECOVERY = Recovery(initial_rto=2e-3, min_rto=5e-4, max_rto=2e-2, give_up=10.0)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from experiments.virtual.stations import HEADERS, Frames
 from topologies.model import Host, Topology
 from topologies.virtual.corruption import flip_bits
-from workers.protocol import Lease
+from workers.lease import Lease
 
 # Bytes of a frame.
 _IP_CHECKSUM, _IP_SOURCE, _IP_DESTINATION, _UDP_SOURCE, _UDP_CHECKSUM = 24, 26, 30, 34, 40

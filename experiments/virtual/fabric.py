@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
@@ -33,11 +33,11 @@ from p4switch.engine.entries import ActionCall, Entry, EntryKey, Exact, Lpm, Mat
 from topologies.model import Host, Topology
 from topologies.virtual import SECOND, HostModel, VirtualNetwork
 from topologies.virtual.network import DEFAULT_HOST, Observer
-from workers import native
 from workers.collective import Algorithm, Transport
 from workers.host_based.algorithm import Group, HostBasedWorker
 from workers.host_based.transport import HEADER_BYTES, PAYLOAD
-from workers.protocol import Lease, Worker
+from workers.lease import Lease
+from workers.protocol import Worker
 from workers.recovery import Recovery
 from workers.tensor import Tensor
 
@@ -164,7 +164,7 @@ class Fabric:
         inputs: Sequence[Sequence[Vector]],
         starts: Sequence[float] | None = None,
         *,
-        make_worker: MakeWorker = native.make_worker,
+        make_worker: MakeWorker = Worker,
         in_place: bool = False,
     ) -> Job:
         """One more job, on hosts that no other has, in slots and on a UDP port of its own.
@@ -180,7 +180,7 @@ class Fabric:
 
     def take_numbers(self, chunks: int) -> Identity:
         """What the packets of a new lease carry."""
-        return self._numbers.take(chunks, {job.numbers.lease for job in self.jobs if job.numbers})
+        return self._numbers.take(chunks, {job.granted.lease for job in self.jobs if job.granted})
 
     @property
     def finished(self) -> bool:
@@ -282,7 +282,7 @@ class Job:
         self.members = spec.hosts or tuple(host.name for host in fabric.topology.ranked_hosts)
         self.stations: list[WorkerStation[Any]] = []
         self.leases: list[int] = []
-        self.numbers: Identity | None = None  # of the newest lease
+        self.granted: TreeJob | None = None  # the newest lease
         self._fabric = fabric
         self._inputs = inputs
         self._make_worker = make_worker
@@ -354,34 +354,24 @@ class Job:
 
     def _next_plan(self) -> Plan:
         """Of a grant that there has not been yet."""
-        self.numbers = None  # the one before is no longer in force
-        self.numbers = self._fabric.take_numbers(self.spec.chunks)
+        self.granted = None  # the one before is no longer in force
+        numbers = self._fabric.take_numbers(self.spec.chunks)
         topology = self._fabric.topology
-        job = TreeJob(
+        self.granted = TreeJob(
             hosts=self.members,
             udp_port=self._udp_port,
             base=self._first_slot,
             slots=self.spec.window,
-            **asdict(self.numbers),
+            **asdict(numbers),
         )
-        return plan_aggregation(topology, aggregation_tree(topology, job))
+        return plan_aggregation(topology, aggregation_tree(topology, self.granted))
 
     def _switch_port(self, rank: int) -> SwitchPort:
         spec = self.spec
-        # A worker that counts too few of them has a rank within what it counts.
-        workers = spec.counted or len(self.members)
-        assert self.numbers is not None
-        numbers = self.numbers
-        lease = Lease(
-            numbers.lease,
-            rank % workers,
-            workers,
-            spec.window,
-            self._first_slot,
-            spec.values,
-            numbers.first_chunk,
-            numbers.last_chunk,
-        )
+        assert self.granted is not None
+        lease = self.granted.lease_of(self.members[rank], spec.values)
+        if spec.counted:  # too few of them: the rank is within what it counts
+            lease = replace(lease, workers=spec.counted, rank=rank % spec.counted)
         worker = self._make_worker(lease, spec.recovery)
         if spec.counted:
             _keep_quiet(worker)
@@ -421,7 +411,7 @@ class Cluster(Fabric):
         switch: Engine,
         inputs: Sequence[Sequence[Vector]],
         starts: Sequence[float] | None = None,
-        make_worker: MakeWorker = native.make_worker,
+        make_worker: MakeWorker = Worker,
         observer: Observer | None = None,
         *,
         in_place: bool = False,

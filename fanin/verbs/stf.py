@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
+from native.toolchain import ToolchainError
 from p4compiler import CompileError, compile_file
 from p4switch.bmv2json.program import ProgramError
 from p4switch.stf.run import run_stf
 from p4switch.stf.syntax import StfError
-from p4switch.toolchain import ToolchainError
 
 
 def stf(

@@ -90,9 +90,9 @@ def _of_program(
     from experiments.differential.entries import Entries, read_entries
     from experiments.differential.packets import read_packets
     from experiments.tracing import trace as traces
+    from native.toolchain import ToolchainError
     from p4compiler import CompileError, compile_file
     from p4switch.bmv2json.program import ProgramError
-    from p4switch.toolchain import ToolchainError
     from p4switch.trace import as_text
 
     if not packets and pcap is None:

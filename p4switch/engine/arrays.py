@@ -6,7 +6,7 @@ import ctypes
 
 from p4switch.bmv2json.program import CounterArray, MeterArray, RegisterArray
 from p4switch.engine.entries import CounterValue, MeterConfig, MeterCounters, TableError, TableErrorCode
-from p4switch.engine.meters import Meter
+from p4switch.engine.meters import Counter, Meter
 from p4switch.engine.switch import RunningSwitch, locked
 
 
@@ -19,24 +19,24 @@ class CounterCells:
     def __init__(self, switch: RunningSwitch, counter: CounterArray, offset: int) -> None:
         self.name, self.size = counter.name, counter.size
         self._switch = switch
-        self._cells = ((ctypes.c_uint64 * 2) * counter.size).from_address(switch.base + offset)
+        self._cells = (Counter * counter.size).from_address(switch.base + offset)
 
     @locked
     def read(self, index: int) -> CounterValue:
         """One cell."""
         _check_index(self, index)
-        return CounterValue(*self._cells[index])
+        return self._cells[index].value()
 
     @locked
     def read_all(self) -> list[CounterValue]:
         """Every cell."""
-        return [CounterValue(packets, size) for packets, size in self._cells]
+        return [cell.value() for cell in self._cells]
 
     @locked
     def write(self, index: int, value: CounterValue) -> None:
         """Sets one cell."""
         _check_index(self, index)
-        self._cells[index][:] = [value.packets, value.bytes]
+        self._cells[index] = Counter(value.packets, value.bytes)
 
 
 class MeterCells:

@@ -11,10 +11,11 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from native.shared import check_structs
 from p4switch.bmv2json.program import LONGEST_PACKET
 from p4switch.engine.library import runtime
 
-_HEAD = np.dtype([("source", np.uint32), ("port", np.uint32), ("length", np.uint32)])
+_DEPARTURE = np.dtype([("source", np.uint32), ("port", np.uint32), ("length", np.uint32)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Departures:
     packets: NDArray[np.uint8]
 
 
-class _Collected(ctypes.Structure):
+class _Departures(ctypes.Structure):
     _fields_ = (
         ("heads", c_void_p),
         ("rows", c_void_p),
@@ -49,7 +50,7 @@ class BatchProcessor:
 
     def __init__(self, base: int) -> None:
         self._base = base
-        self._out = _Collected()
+        self._out = _Departures()
         self._close = weakref.finalize(self, _free, self._out)
 
     def process(
@@ -88,11 +89,13 @@ class BatchProcessor:
         if out.longest > room:
             raise ValueError(f"a packet of {out.longest} bytes left the program: the rows have {room}")
         if not out.count:
-            nothing = np.zeros(0, _HEAD)
+            nothing = np.zeros(0, _DEPARTURE)
             return Departures(
                 nothing["source"], nothing["port"], nothing["length"], np.zeros((0, room), np.uint8)
             )
-        heads = np.frombuffer((c_uint8 * (out.count * _HEAD.itemsize)).from_address(out.heads), _HEAD)
+        heads = np.frombuffer(
+            (c_uint8 * (out.count * _DEPARTURE.itemsize)).from_address(out.heads), _DEPARTURE
+        )
         rows = np.frombuffer((c_uint8 * (out.count * room)).from_address(out.rows), np.uint8)
         return Departures(heads["source"], heads["port"], heads["length"], rows.reshape(out.count, room))
 
@@ -100,14 +103,15 @@ class BatchProcessor:
 @cache
 def _library() -> ctypes.CDLL:
     library = runtime()
+    check_structs(library, {"departure": _DEPARTURE, "departures": _Departures})
     library.switch_process_batch.restype = None
     library.switch_process_batch.argtypes = [
-        *(c_void_p, c_uint32, c_void_p, c_void_p, c_void_p, c_void_p, c_uint32, POINTER(_Collected))
+        *(c_void_p, c_uint32, c_void_p, c_void_p, c_void_p, c_void_p, c_uint32, POINTER(_Departures))
     ]
     library.switch_departures_free.restype = None
-    library.switch_departures_free.argtypes = [POINTER(_Collected)]
+    library.switch_departures_free.argtypes = [POINTER(_Departures)]
     return library
 
 
-def _free(out: _Collected) -> None:
+def _free(out: _Departures) -> None:
     _library().switch_departures_free(ctypes.byref(out))

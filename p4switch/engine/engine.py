@@ -29,6 +29,7 @@ from p4switch.engine.library import (
     Drops,
     LinkStatistics,
     PortStatistics,
+    compile_program,
     load_program,
     runtime,
 )
@@ -38,7 +39,6 @@ from p4switch.engine.switch import RunningSwitch
 from p4switch.engine.value_sets import ValueSetState
 from p4switch.ports.links import Direction, LinkProperties
 from p4switch.ports.live import LivePorts, PortError
-from p4switch.toolchain import compile_program
 from p4switch.trace.conditions import parse_conditions
 from p4switch.trace.tracer import Tracer
 

@@ -8,7 +8,7 @@ from ctypes import c_uint32, c_uint64, c_void_p
 
 from p4switch.engine.entries import TableError, TableErrorCode
 
-_MAX_KEY_WORDS = 64
+MAX_KEY_WORDS = 64
 
 
 class HashState(ctypes.Structure):
@@ -16,16 +16,16 @@ class HashState(ctypes.Structure):
 
     _fields_ = (
         *(("next", c_uint64), ("seen", c_void_p), ("places", c_uint64)),
-        *(("key_words", c_uint32), ("key", c_uint32 * _MAX_KEY_WORDS)),
+        *(("key_words", c_uint32), ("key", c_uint32 * MAX_KEY_WORDS)),
     )
 
     def set_key(self, key: bytes) -> None:
         """Sets toeplitz's key; TableError: INVALID_ARGUMENT if it is not made of so many words of 4 bytes."""
         count, rest = divmod(len(key), 4)
-        if rest or not 0 < count <= _MAX_KEY_WORDS:
+        if rest or not 0 < count <= MAX_KEY_WORDS:
             raise TableError(
                 TableErrorCode.INVALID_ARGUMENT,
-                f"toeplitz: a key has 4, 8, ... {4 * _MAX_KEY_WORDS} bytes, not {len(key)}",
+                f"toeplitz: a key has 4, 8, ... {4 * MAX_KEY_WORDS} bytes, not {len(key)}",
             )
         self.key[:count] = struct.unpack(f">{count}I", key)
         self.key_words = count

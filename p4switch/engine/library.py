@@ -1,13 +1,36 @@
-"""The compiled runtime and programs as ctypes sees them; see runtime/switch.h and runtime/table.h."""
+"""The compiled runtime and programs as ctypes sees them; see runtime/switch.h and runtime/table.h.
+
+Structs are named as in C, and compared with it when the runtime is loaded.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import hashlib
+from collections.abc import Callable
 from ctypes import POINTER, c_bool, c_double, c_int32, c_int64, c_uint32, c_uint64, c_void_p
 from functools import cache
 from pathlib import Path
 
-from p4switch.toolchain import compile_folder
+from native.shared import check_numbers, check_structs
+from native.toolchain import compile_folder, compile_text
+from p4switch.bmv2json.program import LONGEST_PACKET
+from p4switch.codegen.analysis.limits import COUNTER_BYTES
+from p4switch.codegen.names import RUNTIME
+from p4switch.engine.hash_state import MAX_KEY_WORDS, HashState
+from p4switch.engine.keys import METER_WORDS
+from p4switch.engine.meters import Counter, Meter, MeterRate
+
+PACKAGE = Path(__file__).parents[1]
+TRANSLATION = (
+    "codegen/**/*.py",
+    "bmv2json/**/*.py",
+    "engine/entries.py",
+    "engine/keys.py",
+    "words.py",
+)  # what decides how a program is translated
+MULTICAST_GROUPS = 65536
+SESSIONS = 32768  # of mirroring
 
 Words = POINTER(c_uint64)
 
@@ -19,7 +42,7 @@ class Collected(ctypes.Structure):
 
 
 class Drops(ctypes.Structure):
-    """`struct drops`: packets dropped because something has a bound.
+    """Packets dropped because something has a bound.
 
     Longer than a packet can be when they left; after too many passes of them and their copies; because too much waited
     for its next pass; in an action that went round and round.
@@ -32,6 +55,12 @@ class Drops(ctypes.Structure):
 
     def __repr__(self) -> str:
         return f"Drops({', '.join(f'{name}={getattr(self, name)}' for name, *_ in self._fields_)})"
+
+
+class Replica(ctypes.Structure):
+    """One replica of a multicast group or a mirroring session."""
+
+    _fields_ = (("port", c_uint32), ("instance", c_uint32))
 
 
 class PortStatistics(ctypes.Structure):
@@ -49,7 +78,7 @@ class PortStatistics(ctypes.Structure):
 
 
 class LinkSettings(ctypes.Structure):
-    """`struct link_properties`: seconds, bytes, bits/s, probabilities."""
+    """How a link is emulated: seconds, bytes, bits/s, probabilities."""
 
     _fields_ = (
         *((name, c_double) for name in ("rate", "delay", "jitter", "queue_bytes", "ecn_bytes")),
@@ -60,7 +89,7 @@ class LinkSettings(ctypes.Structure):
 
 
 class LinkStatistics(ctypes.Structure):
-    """`struct link_statistics`: packets, but for *bytes and lateness (picoseconds)."""
+    """Of an emulated link: packets, but for *bytes and lateness (picoseconds)."""
 
     _fields_ = (
         *((name, c_uint64) for name in ("offered", "sent", "sent_bytes")),
@@ -115,11 +144,45 @@ SIGNATURES = {
 @cache
 def runtime() -> ctypes.CDLL:
     """The runtime library, compiled on first use."""
-    library = ctypes.CDLL(str(compile_folder()))
+    library = ctypes.CDLL(str(compile_folder(RUNTIME)))
+    check_structs(
+        library,
+        {
+            "collected": Collected,
+            "counter": Counter,
+            "drops": Drops,
+            "hash_state": HashState,
+            "link_settings": LinkSettings,
+            "link_statistics": LinkStatistics,
+            "meter": Meter,
+            "meter_rate": MeterRate,
+            "port_statistics": PortStatistics,
+            "replica": Replica,
+        },
+    )
+    check_numbers(
+        library,
+        {
+            "COUNTER_BYTES": COUNTER_BYTES,
+            "LONGEST_PACKET": LONGEST_PACKET,
+            "MAX_KEY_WORDS": MAX_KEY_WORDS,
+            "METER_WORDS": METER_WORDS,
+            "MULTICAST_GROUPS": MULTICAST_GROUPS,
+            "SESSIONS": SESSIONS,
+        },
+    )
     for name, (result, arguments) in SIGNATURES.items():
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
     return library
+
+
+def compile_program(config: bytes, translate: Callable[[], str], *, traced: bool = False) -> Path:
+    """The library of a program (what its C depends on of BMv2 JSON); `translate` gives the C if it is not there yet."""
+    key = hashlib.sha256(config)
+    for path in sorted(path for pattern in TRANSLATION for path in PACKAGE.glob(pattern)):
+        key.update(path.read_bytes())
+    return compile_text("traced" if traced else "program", key.digest(), translate, RUNTIME)
 
 
 def load_program(path: Path) -> ctypes.CDLL:

@@ -14,21 +14,29 @@ from p4switch.engine.entries import (
 )
 
 
-class _Rate(ctypes.Structure):
+class MeterRate(ctypes.Structure):
+    """One of its rates, and the bucket."""
+
     _fields_ = (
         ("per_microsecond", c_double),
         *((name, c_uint64) for name in ("burst", "tokens", "last", "per_second")),
     )
 
 
-class _Count(ctypes.Structure):
+class Counter(ctypes.Structure):
+    """A counter, in the switch's memory."""
+
     _fields_ = (("packets", c_uint64), ("bytes", c_uint64))
+
+    def value(self) -> CounterValue:
+        """What it has counted."""
+        return CounterValue(self.packets, self.bytes)
 
 
 class Meter(ctypes.Structure):
     """One meter, in the switch's memory."""
 
-    _fields_ = (("rates", c_uint64), ("excess", c_uint64), ("rate", _Rate * 2), ("count", _Count * 3))
+    _fields_ = (("rates", c_uint64), ("excess", c_uint64), ("rate", MeterRate * 2), ("count", Counter * 3))
 
     def configure(self, config: MeterConfig | None, rates: int) -> None:
         """Sets its rates, with full buckets; None: everything is green. TableError: rates that are none."""
@@ -45,7 +53,7 @@ class Meter(ctypes.Structure):
         ):
             raise _wrong(config, "rates are not negative, and the peak rate is not below the committed one")
         for number, (rate, burst) in enumerate(pairs):
-            self.rate[number] = _Rate(rate / 1e6, burst, burst, 0, rate)
+            self.rate[number] = MeterRate(rate / 1e6, burst, burst, 0, rate)
         self.rates, self.excess = rates, config.eburst > 0
 
     def config(self) -> MeterConfig | None:
@@ -60,7 +68,7 @@ class Meter(ctypes.Structure):
 
     def counters(self) -> MeterCounters:
         """What it has found green, yellow and red."""
-        green, yellow, red = (CounterValue(count.packets, count.bytes) for count in self.count)
+        green, yellow, red = (count.value() for count in self.count)
         return green, yellow, red
 
     def set_counters(self, counters: MeterCounters) -> None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import struct
-
+from p4switch.engine import library
 from p4switch.engine.entries import DEFAULT_CLONE_OPTIONS, Clones, Replica, TableError, TableErrorCode
-from p4switch.engine.library import runtime
+from p4switch.engine.library import MULTICAST_GROUPS, SESSIONS, runtime
 from p4switch.engine.switch import RunningSwitch, locked
 
-MULTICAST_GROUPS = 65536
-SESSIONS = 32768
 MAX_REPLICAS = 4096  # of a group: all of them are made while nothing else happens
 
 
@@ -73,7 +70,7 @@ class ReplicaGroups:
         for replica in replicas:
             if not (0 <= replica.port < 1 << 32 and 0 <= replica.instance < 1 << 16):
                 raise TableError(TableErrorCode.INVALID_ARGUMENT, f"{self._name(number)}: {replica}")
-        packed = struct.pack(f"={2 * len(replicas)}I", *(n for r in replicas for n in (r.port, r.instance)))
+        packed = (library.Replica * len(replicas))(*(library.Replica(r.port, r.instance) for r in replicas))
         place = (self._switch.base, self._sessions, number, len(replicas), packed)
         if not runtime().switch_set_replicas(*place, clones.longest, clones.service_class):
             raise TableError(TableErrorCode.RESOURCE_EXHAUSTED, f"{self._name(number)}: out of memory")

@@ -13,6 +13,7 @@ from google.protobuf.empty_pb2 import Empty
 from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 
+from native.toolchain import CompileLimitError, ToolchainError
 from p4switch.bmv2json.program import ProgramError
 from p4switch.engine.engine import Engine
 from p4switch.p4runtime.controllers import Controllers
@@ -26,7 +27,6 @@ from p4switch.ports.counters import PortCounters, port_counters
 from p4switch.ports.links import Direction, LinkError, LinkProperties, changed, report
 from p4switch.ports.live import PortError
 from p4switch.ports.status import PortMonitor
-from p4switch.toolchain import CompileLimitError, ToolchainError
 
 _log = logging.getLogger(__name__)
 

@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#include "shared.h"
+
 /* Of each packet that left: the number in the batch of the one that caused it, the port, its bytes. */
 struct departure {
     uint32_t source, port, length;
@@ -19,6 +21,10 @@ struct departures {
     uint32_t longest; /* of what left: more than `room` was cut off */
     bool failed;      /* no memory */
 };
+
+SHARE_STRUCT(departure, FIELD(source) FIELD(port) FIELD(length))
+SHARE_STRUCT(departures,
+             FIELD(heads) FIELD(rows) FIELD(count) FIELD(capacity) FIELD(room) FIELD(source) FIELD(longest) FIELD(failed))
 
 static bool make_room(struct departures *out)
 {

@@ -186,7 +186,7 @@ static void arrive(void *context, uint8_t *packet, uint32_t length, uint8_t *che
 
 /* Sets what happens to packets behind a port, or before they come to it. Under the switch's lock. Returns false if there
  * is no memory. */
-bool forwarder_set_link(struct forwarder *f, uint32_t index, bool ingress, const struct link_properties *properties)
+bool forwarder_set_link(struct forwarder *f, uint32_t index, bool ingress, const struct link_settings *settings)
 {
     struct port *port = f->ports + index;
     struct link **link = ingress ? &port->ingress : &port->egress;
@@ -201,7 +201,7 @@ bool forwarder_set_link(struct forwarder *f, uint32_t index, bool ingress, const
         f->link_count++; /* the forwarding thread looks at them without the lock */
         *link = opened;
     }
-    link_set(*link, properties);
+    link_set(*link, settings);
     return true;
 }
 

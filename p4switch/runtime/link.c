@@ -2,6 +2,8 @@
 
 #include "link.h"
 
+#include "shared.h"
+
 #define SKIP UINT32_MAX
 #define FIRST_RING (1u << 20)
 #define ETHERNET 14
@@ -11,6 +13,17 @@
 enum { LOSS, CORRUPTION, DUPLICATION, REORDERING, LATER, COPY_LATER, BURST, BURST_LOSS, JITTER, BIT, PURPOSES = 16 };
 
 #define GOLDEN 0x9e3779b97f4a7c15ull
+
+SHARE_STRUCT(link_settings,
+             FIELD(rate) FIELD(delay) FIELD(jitter) FIELD(queue_bytes) FIELD(ecn_bytes)
+             FIELD(loss) FIELD(corruption) FIELD(duplication) FIELD(reordering) FIELD(displacement)
+             FIELD(burst_begin) FIELD(burst_end) FIELD(burst_loss) FIELD(overhead) FIELD(seed))
+
+SHARE_STRUCT(link_statistics,
+             FIELD(offered) FIELD(sent) FIELD(sent_bytes)
+             FIELD(lost) FIELD(burst_lost) FIELD(queue_dropped) FIELD(memory_dropped)
+             FIELD(marked) FIELD(corrupted) FIELD(duplicated) FIELD(reordered) FIELD(highest_bytes)
+             FIELD(lateness_sum) FIELD(lateness_most) FIELD(late) FIELD(queue_bytes) FIELD(held))
 
 static uint64_t mix(uint64_t z)
 {
@@ -61,7 +74,7 @@ struct link *link_open(release_function *release, dequeue_function *dequeue, voi
     l->dequeue = dequeue;
     l->context = context;
     l->stream = stream;
-    link_set(l, &(struct link_properties){.queue_bytes = INFINITY, .ecn_bytes = INFINITY});
+    link_set(l, &(struct link_settings){.queue_bytes = INFINITY, .ecn_bytes = INFINITY});
     return l;
 }
 
@@ -81,13 +94,13 @@ void link_close(struct link *l)
 }
 
 /* Sets what packets find from now on; those on their way arrive as it was planned. */
-void link_set(struct link *l, const struct link_properties *properties)
+void link_set(struct link *l, const struct link_settings *settings)
 {
-    l->properties = *properties;
-    l->key = mix(mix(properties->seed + GOLDEN) ^ mix((l->stream + 1) * GOLDEN));
-    l->byte_time = properties->rate > 0 ? (uint64_t)(8 / PICOSECOND * 0x1p20 / properties->rate + 0.5) : 0;
-    l->room = isinf(properties->queue_bytes) ? NEVER : sending_time(l, (uint64_t)properties->queue_bytes);
-    l->mark = isinf(properties->ecn_bytes) ? NEVER : sending_time(l, (uint64_t)properties->ecn_bytes);
+    l->settings = *settings;
+    l->key = mix(mix(settings->seed + GOLDEN) ^ mix((l->stream + 1) * GOLDEN));
+    l->byte_time = settings->rate > 0 ? (uint64_t)(8 / PICOSECOND * 0x1p20 / settings->rate + 0.5) : 0;
+    l->room = isinf(settings->queue_bytes) ? NEVER : sending_time(l, (uint64_t)settings->queue_bytes);
+    l->mark = isinf(settings->ecn_bytes) ? NEVER : sending_time(l, (uint64_t)settings->ecn_bytes);
 }
 
 /* Packets on their way, in the order of release */
@@ -297,7 +310,7 @@ void *link_wait(struct link *l, uint64_t now, uint32_t priority, uint32_t length
     if (!l->byte_time || (!l->in_queue && l->free_at <= now))
         return NULL;
     struct wait w = {.since = now,
-                     .bytes = length + (uint64_t)l->properties.overhead,
+                     .bytes = length + (uint64_t)l->settings.overhead,
                      .room = room,
                      .found = q->count,
                      .checksum_offset = checksum_offset};
@@ -393,7 +406,7 @@ static bool mark(uint8_t *packet, uint32_t length)
 /* The counter of the kind of loss that a packet meets, or NULL. */
 static uint64_t *loss(struct link *l, uint64_t number)
 {
-    const struct link_properties *p = &l->properties;
+    const struct link_settings *p = &l->settings;
     if (p->burst_begin > 0) {
         double step = draw(l, number, BURST);
         l->in_burst = l->in_burst ? step >= p->burst_end : step < p->burst_begin;
@@ -435,7 +448,7 @@ static void hold(struct link *l, const struct held *head, const uint8_t *packet,
 void link_offer(struct link *l, uint64_t now, uint8_t *packet, uint32_t length, const uint8_t *checksum,
                 uint16_t checksum_offset)
 {
-    const struct link_properties *p = &l->properties;
+    const struct link_settings *p = &l->settings;
     struct link_statistics *s = &l->statistics;
     struct held head = {.number = s->offered++,
                         .length = length,

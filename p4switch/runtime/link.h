@@ -21,7 +21,7 @@
 #define MAX_HELD (256ull << 20)    /* bytes that one link holds */
 
 /* As Python sets them: seconds, bytes (infinity: no limit), bits/s (0: unlimited), probabilities. */
-struct link_properties {
+struct link_settings {
     double rate, delay, jitter, queue_bytes, ecn_bytes;
     double loss, corruption, duplication, reordering, displacement;
     double burst_begin, burst_end, burst_loss; /* Gilbert and Elliott: a chain of two states, a step a packet */
@@ -74,7 +74,7 @@ typedef void dequeue_function(void *context, const struct wait *w);
 typedef void release_function(void *context, uint8_t *packet, uint32_t length, uint8_t *checksum, uint16_t checksum_offset);
 
 struct link {
-    struct link_properties properties;
+    struct link_settings settings;
     struct link_statistics statistics;
     release_function *release;
     dequeue_function *dequeue;
@@ -100,7 +100,7 @@ struct link {
 
 struct link *link_open(release_function *release, dequeue_function *dequeue, void *context, uint64_t stream);
 void link_close(struct link *l);
-void link_set(struct link *l, const struct link_properties *properties);
+void link_set(struct link *l, const struct link_settings *settings);
 void link_offer(struct link *l, uint64_t now, uint8_t *packet, uint32_t length, const uint8_t *checksum,
                 uint16_t checksum_offset);
 void *link_wait(struct link *l, uint64_t now, uint32_t priority, uint32_t length, size_t room, uint16_t checksum_offset,

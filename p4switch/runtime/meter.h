@@ -5,7 +5,7 @@
 #ifndef P4SWITCH_METER_H
 #define P4SWITCH_METER_H
 
-#include "bits.h"
+#include "switch.h"
 
 struct meter_rate {
     double per_microsecond;
@@ -17,9 +17,7 @@ struct meter {
     uint64_t rates;  /* 0: not configured, everything is green */
     uint64_t excess; /* not 0: rate[1] is the excess bucket of rate[0] */
     struct meter_rate rate[2];
-    struct {
-        uint64_t packets, bytes;
-    } count[3]; /* by colour */
+    struct counter count[3]; /* by colour */
 };
 
 /* The tokens that have come since the last packet. */

@@ -11,12 +11,20 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "shared.h"
+
 #define RECEIVE_BUFFER (32 << 20)
 #define SEND_BUFFER (4 << 20)
 
 #ifndef PACKET_IGNORE_OUTGOING
 #define PACKET_IGNORE_OUTGOING 23
 #endif
+
+SHARE_STRUCT(port_statistics,
+             FIELD(received) FIELD(received_frames) FIELD(sent) FIELD(sent_frames)
+             FIELD(dropped) FIELD(missed) FIELD(receive_errors) FIELD(send_errors)
+             FIELD(received_bytes) FIELD(received_multicast) FIELD(received_broadcast)
+             FIELD(sent_bytes) FIELD(sent_multicast) FIELD(sent_broadcast))
 
 /* A large buffer where we may (root), else as large as the kernel lets everybody have. */
 static void set_buffer(int fd, int force, int plain, int size)

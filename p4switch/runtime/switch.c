@@ -4,12 +4,30 @@
 
 #include <stdlib.h>
 
+#include "meter.h"
+#include "shared.h"
+
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
 #else
 #define ASAN_POISON_MEMORY_REGION(at, size)
 #define ASAN_UNPOISON_MEMORY_REGION(at, size)
 #endif
+
+enum { COUNTER_BYTES = sizeof(struct counter), METER_WORDS = sizeof(struct meter) / 8 };
+
+SHARE_NUMBER(LONGEST_PACKET);
+SHARE_NUMBER(MULTICAST_GROUPS);
+SHARE_NUMBER(SESSIONS);
+SHARE_NUMBER(COUNTER_BYTES);
+SHARE_NUMBER(METER_WORDS);
+SHARE_NUMBER(MAX_KEY_WORDS);
+SHARE_STRUCT(drops, FIELD(too_long) FIELD(too_often) FIELD(no_room) FIELD(too_many_jumps))
+SHARE_STRUCT(counter, FIELD(packets) FIELD(bytes))
+SHARE_STRUCT(replica, FIELD(port) FIELD(instance))
+SHARE_STRUCT(meter_rate, FIELD(per_microsecond) FIELD(burst) FIELD(tokens) FIELD(last) FIELD(per_second))
+SHARE_STRUCT(meter, FIELD(rates) FIELD(excess) FIELD(rate) FIELD(count))
+SHARE_STRUCT(hash_state, FIELD(next) FIELD(seen) FIELD(places) FIELD(key_words) FIELD(key))
 
 void table_close(struct table *t);
 
@@ -106,6 +124,8 @@ struct collected {
     uint8_t *bytes;
     uint64_t used, capacity;
 };
+
+SHARE_STRUCT(collected, FIELD(bytes) FIELD(used) FIELD(capacity))
 
 static void collect(void *context, uint32_t port, uint8_t *packet, uint32_t length, uint8_t *checksum)
 {

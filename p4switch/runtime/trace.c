@@ -4,6 +4,14 @@
 
 #include <stdlib.h>
 
+#include "shared.h"
+
+SHARE_NUMBER(TRACE_CONDITIONS);
+SHARE_NUMBER(TRACE_PORT);
+SHARE_STRUCT(trace_condition,
+             FIELD(header) FIELD(offset) FIELD(width) FIELD(unused)
+             FIELD(high) FIELD(low) FIELD(mask_high) FIELD(mask_low))
+
 /* Packets are processed by a traced program from now on, and those that meet all conditions are traced. NULL: no memory, or a
  * trace is being kept already. The caller holds the lock, here and below. */
 bool switch_trace(struct switch_base *base, const struct traced *program, uint32_t count,

@@ -10,8 +10,8 @@ from p4switch.bmv2json.program import Program
 from p4switch.codegen.layout import WIDEST, packet_headers
 from p4switch.trace.notation import parse_number
 
-MAX_CONDITIONS = 8  # TRACE_CONDITIONS in runtime/switch.h
-_PORT = 0xFFFFFFFF  # TRACE_PORT
+TRACE_CONDITIONS = 8
+TRACE_PORT = 0xFFFFFFFF  # in place of a header's number
 _PORT_NAMES = ("port", "standard_metadata.ingress_port")
 _WORD = (1 << 64) - 1
 
@@ -21,7 +21,7 @@ class ConditionError(ValueError):
 
 
 class TraceCondition(ctypes.Structure):
-    """struct trace_condition."""
+    """A packet is traced if this field, or the port that it came in at, is so under the mask; see runtime/switch.h."""
 
     _fields_ = (
         ("header", c_uint32),
@@ -41,8 +41,8 @@ def parse_conditions(program: Program, text: str) -> list[TraceCondition]:
     Values: numbers, IPv4, IPv6 and MAC addresses, each with a prefix length if wanted. Raises ConditionError.
     """
     found = list(_conditions(program, text))
-    if len(found) > MAX_CONDITIONS:
-        raise ConditionError(f"at most {MAX_CONDITIONS} conditions, not {len(found)}")
+    if len(found) > TRACE_CONDITIONS:
+        raise ConditionError(f"at most {TRACE_CONDITIONS} conditions, not {len(found)}")
     return found
 
 
@@ -53,7 +53,7 @@ def _conditions(program: Program, text: str) -> Iterator[TraceCondition]:
             raise ConditionError(f"{part}: write FIELD=VALUE, for example ipv4.source=10.1.0.1 or port=1")
         if name in _PORT_NAMES:
             value, _ = _value(part, wanted, 32)
-            yield TraceCondition(header=_PORT, low=value)
+            yield TraceCondition(header=TRACE_PORT, low=value)
             continue
         number, offset, width = _field(program, name)
         value, mask = _value(part, wanted, width)

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from native.toolchain import ToolchainError
 from p4switch.engine.engine import Engine
 from p4switch.management.service import ManagementError, Stream
-from p4switch.toolchain import ToolchainError
 from p4switch.trace import as_text
 from p4switch.trace.conditions import ConditionError
 from p4switch.trace.tracer import TraceError

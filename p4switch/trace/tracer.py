@@ -7,12 +7,13 @@ from collections.abc import Collection, Iterator
 from ctypes import POINTER, c_bool, c_uint32, c_uint64, c_void_p
 from functools import cache
 
+from native.shared import check_numbers, check_structs
 from p4switch.bmv2json.program import Program
 from p4switch.engine.entries import Entry
 from p4switch.engine.library import runtime
 from p4switch.engine.match_table import MatchTable
 from p4switch.engine.switch import SwitchLock
-from p4switch.trace.conditions import TraceCondition
+from p4switch.trace.conditions import TRACE_CONDITIONS, TRACE_PORT, TraceCondition
 from p4switch.trace.decode import Decoder
 from p4switch.trace.events import PacketTrace
 
@@ -76,6 +77,8 @@ class Tracer:
 @cache
 def _runtime() -> ctypes.CDLL:
     library = runtime()
+    check_structs(library, {"trace_condition": TraceCondition})
+    check_numbers(library, {"TRACE_CONDITIONS": TRACE_CONDITIONS, "TRACE_PORT": TRACE_PORT})
     library.switch_trace.restype = c_bool
     library.switch_trace.argtypes = [c_void_p, c_void_p, c_uint32, POINTER(TraceCondition)]
     library.switch_traced.restype = c_uint64

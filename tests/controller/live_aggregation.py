@@ -19,7 +19,7 @@ sandbox.enter()
 from finsy.proto import p4i  # noqa: E402
 from google.protobuf import text_format  # noqa: E402
 
-from controller.controller import Controller, Lease  # noqa: E402
+from controller.controller import Controller, Grant  # noqa: E402
 from controller.ledger import Ledger  # noqa: E402
 from controller.telemetry import Event, Reason  # noqa: E402
 from topologies.mininet_net import MininetNetwork  # noqa: E402
@@ -49,7 +49,7 @@ def echo(kind: str, client: str, server: str, count: int) -> int:
     return int(heard)
 
 
-def contributions(lease: Lease, chunk: int) -> list[str]:
+def contributions(lease: Grant, chunk: int) -> list[str]:
     """What each host of the lease gets when all contribute this one of its chunks, of their own rank."""
     running, job = [], lease.tree.job
     for name in job.hosts:

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from native.toolchain import INCLUDE
 from p4compiler import compile_file
 from p4switch.bmv2json.reader import read_program
 from p4switch.codegen import translate
-from p4switch.toolchain import RUNTIME
+from p4switch.codegen.names import RUNTIME
 
 ROOT = Path(__file__).parents[2]
-WORKERS = sorted((ROOT / "workers").glob("*.c"))
+WORKERS = sorted((ROOT / "workers/engines").glob("*.c"))
 PROGRAMS = [ROOT / "p4src" / "fanin.p4", *sorted((ROOT / "tests/p4switch").rglob("*.p4"))]
 WARNINGS = ("-std=gnu11", "-fPIC", "-pthread", "-Wall", "-Wextra", "-Werror")
 COMPILERS = [
@@ -65,7 +66,7 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 def test_ours(compiler: list[str], sources: list[Path], tmp_path: Path) -> None:
     """With optimization: some warnings come from it."""
     for source in sources:
-        assert not warnings(compiler, "-O2", "-S", "-o", tmp_path / "x.s", source)
+        assert not warnings(compiler, "-O2", "-S", "-I", INCLUDE, "-o", tmp_path / "x.s", source)
 
 
 def test_generated(compiler: list[str], generated: list[Path]) -> None:

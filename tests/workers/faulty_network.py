@@ -11,7 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.workers.model_switch import PARENT, ModelSwitch
-from workers.protocol import Lease, Worker
+from workers.engines.engine import Engine, State
+from workers.engines.reference import NumpyEngine
+from workers.lease import Lease
+from workers.protocol import Worker
 from workers.recovery import Recovery
 
 LEASE = 7
@@ -43,7 +46,7 @@ class Network:
         seed: int = 0,
         non_finite: Literal["raise", "propagate"] = "raise",
         switch: type[ModelSwitch] = ModelSwitch,
-        make_worker: type[Worker] = Worker,
+        engine: Callable[[State], Engine] = NumpyEngine,
     ) -> None:
         self.faults = faults
         self.random = random.Random(seed)
@@ -52,12 +55,13 @@ class Network:
         self.order = itertools.count()
         count = sum(racks)
         self.workers = [
-            make_worker(
+            Worker(
                 Lease(
                     id=LEASE, rank=rank, workers=count, window=window, first_slot=FIRST_SLOT, values=values
                 ),
                 recovery,
                 non_finite=non_finite,
+                engine=engine,
             )
             for rank in range(count)
         ]

@@ -18,8 +18,8 @@ from scapy.layers.inet import ICMP, IP, IPerror, UDPerror
 
 from tests.workers.faulty_network import exact_sum
 from tests.workers.model_switch import ModelSwitch
-from workers import native
-from workers.protocol import Lease
+from workers.engines import native
+from workers.lease import Lease
 from workers.recovery import Recovery
 from workers.udp import InNetworkAllReduce, InNetworkConfig
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from topologies.patience import setting
-from workers import native
+from workers.engines import native
 
 ROOT = Path(__file__).parents[2]
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,12 +16,16 @@ from tests.workers.model_switch import RESULT, UPDATE, ModelSwitch, Packet, Unta
 from tests.workers.vectors import FAULTS, RACKS, SIZES, gradients
 from workers.agreement import DIGITS
 from workers.collective import CollectiveError, StallError
-from workers.native import make_worker
-from workers.protocol import Lease, LeaseExhaustedError, MismatchError, SaturationError, Worker
+from workers.engines.engine import Engine, State
+from workers.engines.native import fastest
+from workers.engines.reference import NumpyEngine
+from workers.lease import Lease
+from workers.protocol import LeaseExhaustedError, MismatchError, SaturationError, Worker
 from workers.recovery import Recovery
 from workers.scaling import MAX_CACHED_LENGTHS
 
 LEASE = Lease(id=7, rank=0, workers=2, window=4, first_slot=3, values=64)
+numpy_worker = partial(Worker, engine=NumpyEngine)
 
 
 def sent(worker: Worker, now: float) -> list[Packet]:
@@ -129,7 +134,7 @@ def test_without_the_chunk_tag_late_duplicates_corrupt_sums() -> None:
 
 
 def test_the_first_packets_announce_exponents_and_carry_no_values() -> None:
-    worker = Worker(replace(LEASE, values=256))
+    worker = numpy_worker(replace(LEASE, values=256))
     worker.start(np.full(3 * 256, 1.5, np.float32), 0.0)
     first = sent(worker, 0.0)
     assert [packet.chunk for packet in first] == [0, 1, 2]  # B = min(window, blocks)
@@ -140,7 +145,7 @@ def test_the_first_packets_announce_exponents_and_carry_no_values() -> None:
 
 
 def test_chunk_i_carries_block_i_minus_b_and_announces_block_i() -> None:
-    worker = Worker(LEASE)
+    worker = numpy_worker(LEASE)
     x = np.exp2(np.arange(6)).repeat(64).astype(np.float32)  # block j is all 2^j: exponent j + 1
     worker.start(x, 0.0)
     packets = sent(worker, 0.0)
@@ -155,7 +160,7 @@ def test_chunk_i_carries_block_i_minus_b_and_announces_block_i() -> None:
 
 
 def test_vectors_as_long_as_one_before_need_one_round_trip() -> None:
-    worker = Worker(replace(LEASE, values=256))
+    worker = numpy_worker(replace(LEASE, values=256))
     x = np.full(3 * 256, 1.5, np.float32)
     worker.start(x, 0.0)
     while not worker.finished:
@@ -175,7 +180,7 @@ def test_vectors_as_long_as_one_before_need_one_round_trip() -> None:
 
 
 def test_blocks_whose_exponents_were_not_expected_are_sent_again_when_all_are_known() -> None:
-    worker = Worker(LEASE)
+    worker = numpy_worker(LEASE)
     x = np.exp2([0, 0, 0, 0]).repeat(64).astype(np.float32)  # exponents 1; 2 is expected next
     worker.start(x, 0.0)
     while not worker.finished:
@@ -199,7 +204,7 @@ def test_blocks_whose_exponents_were_not_expected_are_sent_again_when_all_are_kn
 
 def test_no_chunk_is_sent_before_the_result_of_the_chunk_that_had_its_slot() -> None:
     """Also where there are fewer blocks than slots, and the numbering of the lease runs on."""
-    worker = Worker(LEASE)
+    worker = numpy_worker(LEASE)
     chunk = 0
     for blocks in (1, 3, 10, 2, 4):
         worker.start(np.ones(blocks * 64, np.float32), 0.0)
@@ -221,7 +226,7 @@ def test_no_chunk_is_sent_before_the_result_of_the_chunk_that_had_its_slot() -> 
 
 
 def test_a_retransmission_repeats_the_packet_byte_for_byte() -> None:
-    worker = Worker(replace(LEASE, values=256), Recovery(initial_rto=0.1))
+    worker = numpy_worker(replace(LEASE, values=256), Recovery(initial_rto=0.1))
     worker.start(np.arange(1000, dtype=np.float32), 0.0)
     announced = sent(worker, 0.0)
     answer(worker, announced[1:2], 0.01)  # chunk 5 goes: both sizes are outstanding
@@ -233,7 +238,7 @@ def test_a_retransmission_repeats_the_packet_byte_for_byte() -> None:
 
 
 def test_the_deadline_is_the_next_timer_and_never_after_giving_up() -> None:
-    worker = Worker(LEASE, Recovery(initial_rto=0.1, max_rto=8.0, give_up=2.0))
+    worker = numpy_worker(LEASE, Recovery(initial_rto=0.1, max_rto=8.0, give_up=2.0))
     assert worker.deadline() is None
     worker.start(np.ones(64, np.float32), 5.0)
     assert worker.deadline() == 5.0  # something waits to be sent
@@ -267,7 +272,7 @@ def test_the_deadline_is_the_next_timer_and_never_after_giving_up() -> None:
     ],
 )
 def test_what_is_no_result_awaited_is_counted_and_ignored(changes: dict[str, object], reason: str) -> None:
-    worker = Worker(LEASE)
+    worker = numpy_worker(LEASE)
     worker.start(np.ones(640, np.float32), 0.0)
     packets = sent(worker, 0.0)
     worker.receive(result(packets[0], **changes), 0.0)
@@ -277,13 +282,13 @@ def test_what_is_no_result_awaited_is_counted_and_ignored(changes: dict[str, obj
 
 
 def test_datagrams_of_a_strange_size_are_counted_as_malformed() -> None:
-    worker = Worker(LEASE)
+    worker = numpy_worker(LEASE)
     worker.receive(np.zeros((3, 99), np.uint8), 0.0)
     assert worker.statistics.ignored == {"malformed": 3}
 
 
 def test_a_result_is_accepted_once_in_one_batch_later_and_in_the_next_all_reduce() -> None:
-    worker = Worker(LEASE)
+    worker = numpy_worker(LEASE)
     worker.start(np.ones(64, np.float32), 0.0)
     (packet,) = sent(worker, 0.0)
     worker.receive(np.repeat(result(packet), 3, axis=0), 0.0)
@@ -299,7 +304,7 @@ def test_a_result_is_accepted_once_in_one_batch_later_and_in_the_next_all_reduce
 
 
 def test_results_may_come_in_any_order_and_in_one_batch() -> None:
-    worker = Worker(LEASE)
+    worker = numpy_worker(LEASE)
     x = np.arange(500, dtype=np.float32)
     worker.start(x, 0.0)
     while not worker.finished:
@@ -310,7 +315,7 @@ def test_results_may_come_in_any_order_and_in_one_batch() -> None:
 
 def test_a_saturated_result_is_counted_and_raised_at_the_end_and_the_lease_goes_on() -> None:
     for policy in ("raise", "count"):
-        worker = Worker(LEASE, on_saturation=policy)
+        worker = numpy_worker(LEASE, on_saturation=policy)
         worker.start(np.ones(64, np.float32), 0.0)
         answer(worker, sent(worker, 0.0), 0.0)
         worker.receive(result(sent(worker, 0.0)[0], saturated=True), 0.0)
@@ -339,15 +344,15 @@ DIFFERENT = {
 }
 
 
-@pytest.mark.parametrize("make_worker", [Worker, make_worker])
+@pytest.mark.parametrize("engine", [NumpyEngine, fastest])
 @pytest.mark.parametrize("what", DIFFERENT)
 def test_the_first_vector_of_a_length_says_at_once_what_is_not_the_same_with_all(
-    what: str, make_worker: Callable[..., Worker]
+    what: str, engine: Callable[[State], Engine]
 ) -> None:
     changes, length = DIFFERENT[what]
     network = Network([2, 1], window=4)
     other = replace(network.workers[2].lease, **changes)
-    network.workers[2] = make_worker(other)
+    network.workers[2] = Worker(other, engine=engine)
     inputs = [np.ones(1000, np.float32), np.ones(1000, np.float32), np.ones(length, np.float32)]
     named = {"length of as many blocks": "elements", "length": "elements", "values": "values in a packet"}
     with pytest.raises(
@@ -357,13 +362,13 @@ def test_the_first_vector_of_a_length_says_at_once_what_is_not_the_same_with_all
     assert not any(worker.finished for worker in network.workers)
 
 
-@pytest.mark.parametrize("make_worker", [Worker, make_worker])
+@pytest.mark.parametrize("engine", [NumpyEngine, fastest])
 @pytest.mark.parametrize("lengths", [(100, 64), (64, 100), (100, 70), (100, 101), (100, 300)])
 def test_vectors_of_lengths_seen_before_are_not_added_up_if_they_differ(
-    lengths: tuple[int, int], make_worker: Callable[..., Worker]
+    lengths: tuple[int, int], engine: Callable[[State], Engine]
 ) -> None:
     """They carry values at once: the switches tell them apart by their tags."""
-    network = Network([2], window=4, make_worker=make_worker)
+    network = Network([2], window=4, engine=engine)
     for length in (64, 100, 70):
         network.all_reduce([np.ones(length, np.float32)] * 2)
     with pytest.raises((StallError, MismatchError)):
@@ -371,9 +376,9 @@ def test_vectors_of_lengths_seen_before_are_not_added_up_if_they_differ(
     assert not any(worker.finished for worker in network.workers)
 
 
-@pytest.mark.parametrize("make_worker", [Worker, make_worker])
-def test_every_length_that_is_remembered_has_a_tag_of_its_own(make_worker: Callable[..., Worker]) -> None:
-    network = Network([1], window=3, make_worker=make_worker)
+@pytest.mark.parametrize("engine", [NumpyEngine, fastest])
+def test_every_length_that_is_remembered_has_a_tag_of_its_own(engine: Callable[[State], Engine]) -> None:
+    network = Network([1], window=3, engine=engine)
 
     def tag(elements: int) -> int:
         before = len(network.sent)
@@ -394,7 +399,7 @@ def test_every_length_that_is_remembered_has_a_tag_of_its_own(make_worker: Calla
 
 @pytest.mark.parametrize("bad", [np.nan, -np.inf, 2.0**127])
 def test_a_number_that_cannot_be_quantized_is_refused_before_anything_is_sent(bad: float) -> None:
-    worker = Worker(LEASE)
+    worker = numpy_worker(LEASE)
     x = np.ones((3, 100), np.float32)
     x[1, 50] = bad
     with pytest.raises(ValueError, match="element 150 is"):
@@ -436,7 +441,7 @@ def test_the_result_has_the_shape_of_the_input_and_may_replace_it() -> None:
 
 
 def test_an_empty_array_needs_no_packet() -> None:
-    worker = Worker(LEASE)
+    worker = numpy_worker(LEASE)
     worker.start(np.zeros((0, 3), np.float32), 0.0)
     assert worker.finished
     assert worker.finish().shape == (0, 3)
@@ -454,14 +459,14 @@ def test_an_empty_array_needs_no_packet() -> None:
 )
 def test_arrays_that_do_not_fit_are_refused(x: object, out: object, error: type, message: str) -> None:
     with pytest.raises(error, match=message):
-        Worker(LEASE).start(x, 0.0, out)  # type: ignore[arg-type]
+        numpy_worker(LEASE).start(x, 0.0, out)  # type: ignore[arg-type]
 
 
 # -- errors that say who waits for what
 
 
 def test_a_stall_says_which_worker_waits_for_which_chunks_since_when() -> None:
-    worker = Worker(LEASE, Recovery(initial_rto=0.5, give_up=2.0))
+    worker = numpy_worker(LEASE, Recovery(initial_rto=0.5, give_up=2.0))
     worker.start(np.ones(640, np.float32), 10.0)
     answer(worker, sent(worker, 10.0)[:1], 10.25)
     sent(worker, 10.25)
@@ -478,7 +483,7 @@ def test_a_stall_says_which_worker_waits_for_which_chunks_since_when() -> None:
 
 
 def test_a_stall_without_any_result_says_that_another_worker_may_have_another_length() -> None:
-    worker = Worker(LEASE, Recovery(initial_rto=0.5, give_up=2.0))
+    worker = numpy_worker(LEASE, Recovery(initial_rto=0.5, give_up=2.0))
     worker.start(np.ones(640, np.float32), 0.0)
     sent(worker, 0.0)
     with pytest.raises(StallError, match=r"a vector of another length .* MISMATCH"):
@@ -486,7 +491,7 @@ def test_a_stall_without_any_result_says_that_another_worker_may_have_another_le
 
 
 def test_a_second_all_reduce_cannot_begin_before_the_first_has_finished() -> None:
-    worker = Worker(LEASE)
+    worker = numpy_worker(LEASE)
     worker.start(np.ones(64, np.float32), 0.0)
     sent(worker, 0.0)
     with pytest.raises(CollectiveError, match="has not finished: rank 0 of 2"):
@@ -496,7 +501,7 @@ def test_a_second_all_reduce_cannot_begin_before_the_first_has_finished() -> Non
 
 
 def test_a_lease_whose_chunk_numbers_are_used_up_is_an_error() -> None:
-    worker = Worker(replace(LEASE, first_chunk=2**32 - 5))
+    worker = numpy_worker(replace(LEASE, first_chunk=2**32 - 5))
     with pytest.raises(LeaseExhaustedError, match="has 5 of its 5 chunk numbers left"):
         worker.start(np.ones(3 * 64, np.float32), 0.0)
     worker.start(np.ones(2 * 64, np.float32), 0.0)
@@ -504,7 +509,7 @@ def test_a_lease_whose_chunk_numbers_are_used_up_is_an_error() -> None:
 
 def test_blocks_sent_again_never_run_out_of_chunk_numbers() -> None:
     """Whether they are needed shows when the others are summed: a lease that has too few refuses before."""
-    worker = Worker(replace(LEASE, first_chunk=10, last_chunk=10 + 12 - 1))
+    worker = numpy_worker(replace(LEASE, first_chunk=10, last_chunk=10 + 12 - 1))
     for scale in (1.0, 1.0):
         worker.start(np.full(3 * 64, scale, np.float32), 0.0)
         while not worker.finished:

@@ -16,10 +16,12 @@ from numpy.typing import NDArray
 
 from tests.workers.faulty_network import exact_sum
 from tests.workers.model_switch import ModelSwitch
-from workers import native, wire
+from workers import wire
 from workers.collective import StallError
-from workers.native import NativeWorker
-from workers.protocol import Lease
+from workers.engines import native
+from workers.engines.native import NativeEngine
+from workers.lease import Lease
+from workers.protocol import Worker
 from workers.recovery import Recovery
 from workers.udp import InNetworkAllReduce, InNetworkConfig, UdpSocket
 
@@ -141,7 +143,7 @@ def test_sums_over_sockets_are_exact(passes: str, offload: bool, drop_every: int
         assert (np.abs(result - exact) <= collective.worker.error_bound().reshape(exact.shape)).all()
         assert collective.statistics.all_reduces == 2
         assert (collective.statistics.retransmissions > 0) or not drop_every
-        assert isinstance(collective.worker, NativeWorker) == (passes == "C")
+        assert isinstance(collective.worker._engine, NativeEngine) == (passes == "C")
         received = collective.statistics.datagrams_received
         assert received == collective.statistics.accepted + collective.statistics.ignored.total()
         assert collective.statistics.bytes_received > 4 * arrays[0].size * 2
@@ -257,8 +259,8 @@ def test_with_patience_c_answers_two_results_together_and_without_one_by_one(
         pytest.skip("no C compiler")
     here, there = connected_pair()
     here.link.shortest_patience, here.link.longest_patience = 0.0001, patience
-    worker = NativeWorker(Lease(id=5, rank=0, workers=1, window=2))
-    worker._timers.rtt.sample(1.0, 1.0)
+    worker = Worker(Lease(id=5, rank=0, workers=1, window=2), engine=NativeEngine)
+    worker._state.timers.rtt.sample(1.0, 1.0)
     worker.start(np.ones(512, np.float32), time.monotonic())
     (announced,) = worker.datagrams_to_send(time.monotonic())
     results = announced.copy()
@@ -267,7 +269,7 @@ def test_with_patience_c_answers_two_results_together_and_without_one_by_one(
         there.send(results[:1])
         there.send(results[1:])
         while worker.statistics.accepted < 2:
-            here.exchange(worker)
+            worker.exchange(here)
         assert [len(there._socket.recv(1 << 16)) for _ in answers] == answers
     finally:
         here.close()

@@ -9,6 +9,8 @@
 
 #include <stdlib.h>
 
+#include "shared.h"
+
 #define CELLS 2048
 #define MAX_VALUES 256
 #define PLAIN_BATCH 32
@@ -24,6 +26,8 @@ struct bare {
     uint64_t received; /* packets */
     atomic_bool stop, ready; /* packets are taken from now on */
 };
+
+SHARE_STRUCT(bare, FIELD(ports) FIELD(values) FIELD(superframes) FIELD(interface) FIELD(received) FIELD(stop) FIELD(ready))
 
 struct cell {
     uint32_t contributions;

@@ -23,10 +23,10 @@ from experiments.results.provenance import machine
 from experiments.scenario.compilers import PROGRAM
 from experiments.scenario.tools import BMV2, ToolMissingError
 from experiments.virtual.fabric import load_switch
+from native.toolchain import ToolchainError, compiler_version
 from p4compiler import compile_file
 from p4switch.engine.engine import Engine
 from p4switch.ports.live import PortError
-from p4switch.toolchain import ToolchainError, compiler_version
 from topologies import superframes
 from topologies.errors import NetworkError
 from topologies.processes import Bmv2, P4Switch

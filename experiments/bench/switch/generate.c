@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "shared.h"
+
 #define BURST 64
 #define PATIENCE 5 /* seconds without a result: something is lost */
 
@@ -31,6 +33,11 @@ struct generator {
     bool stalled;
     atomic_bool stop;
 };
+
+SHARE_NUMBER(MAX_PORTS);
+SHARE_STRUCT(generator,
+             FIELD(ports) FIELD(count) FIELD(length) FIELD(burst) FIELD(window) FIELD(packets) FIELD(size)
+             FIELD(interface) FIELD(frames) FIELD(limit) FIELD(next) FIELD(sent) FIELD(stalled) FIELD(stop))
 
 static uint64_t read_number(int fd)
 {

@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.bench.switch.errors import BenchError
-from p4switch.toolchain import compile_folder
+from native.shared import check_numbers, check_structs
+from native.toolchain import compile_folder
 
 MAX_PORTS = 8
 _Interfaces = c_char_p * MAX_PORTS
@@ -57,7 +58,10 @@ class _Bare(ctypes.Structure):
 
 @cache
 def _library() -> ctypes.CDLL:
-    return ctypes.CDLL(str(compile_folder(Path(__file__).parent)))
+    library = ctypes.CDLL(str(compile_folder(Path(__file__).parent)))
+    check_structs(library, {"bare": _Bare, "generator": _Generator})
+    check_numbers(library, {"MAX_PORTS": MAX_PORTS})
+    return library
 
 
 def generator_processor() -> int:

@@ -16,6 +16,7 @@ from p4switch.bmv2json.program import (
     ProgramError,
 )
 from p4switch.codegen.layout import cell_bytes, packet_headers
+from p4switch.engine.keys import METER_WORDS
 
 MAX_HEADER_BYTES = (1 << 16) - 1
 MAX_HEADERS = (1 << 16) - 1
@@ -25,7 +26,7 @@ MAX_INPUT_BYTES = LONGEST_PACKET  # of a hash or digest, without the payload
 MAX_KEY_BITS = 1 << 16  # of a table, or of a parser state
 MAX_PARAMETER_BITS = 1 << 16  # of an action
 MAX_STATE_BYTES = 1 << 30  # registers, counters and meters; on a small machine half of its memory
-COUNTER_BYTES, METER_BYTES = 16, 144  # struct counter in runtime/switch.h, struct meter in runtime/meter.h
+COUNTER_BYTES, METER_BYTES = 16, 8 * METER_WORDS
 
 
 def check_limits(program: Program) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from p4switch.engine.entries import Clones
-from p4switch.engine.replicas import SESSIONS
+from p4switch.engine.library import SESSIONS
 from p4switch.p4runtime.entities.replication import ReplicationKind
 from p4switch.p4runtime.errors import invalid
 from p4switch.p4runtime.proto import p4r

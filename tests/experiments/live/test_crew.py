@@ -111,8 +111,12 @@ def test_a_silent_switch_is_reported_by_each_worker_with_what_it_waits_for(tmp_p
             except OSError:
                 continue
             break
-        network = InNetwork(7, 0, 0, 99, ("127.0.0.1", 0), deaf.getsockname(), Pace(window=4, segments=4))
-        tasks = [Task(rank, 2, tmp_path, network, SMALL, give_up=0.3) for rank in range(2)]
+        leases = [Lease(7, rank, 2, window=4, last_chunk=99) for rank in range(2)]
+        ends, pace = (("127.0.0.1", 0), deaf.getsockname()), Pace(window=4, segments=4)
+        tasks = [
+            Task(lease.rank, 2, tmp_path, InNetwork(lease, *ends, pace), SMALL, give_up=0.3)
+            for lease in leases
+        ]
         crew = Crew()
         with pytest.raises(RunError) as caught:
             asyncio.run(run_crew(tasks, crew.start, lambda *_: None))
@@ -125,12 +129,13 @@ def test_a_silent_switch_is_reported_by_each_worker_with_what_it_waits_for(tmp_p
 
 def test_a_worker_joins_with_what_its_task_says(tmp_path: Path) -> None:
     pace = Pace(window=4, segments=3, offload=False, initial_rto=0.5, min_rto=0.1, granularity=1e-5)
-    network = InNetwork(7, 2, 1000, 2000, ("127.0.0.1", 0), ("127.0.0.1", 0xBEE0), pace, values=64)
+    lease = Lease(7, 1, 3, 4, first_slot=2, values=64, first_chunk=1000, last_chunk=2000)
+    network = InNetwork(lease, ("127.0.0.1", 0), ("127.0.0.1", 0xBEE0), pace)
     collective = join(Task(1, 3, tmp_path, network, SMALL, give_up=4.0))
     collective.close()
     assert isinstance(collective, InNetworkAllReduce)
     config = collective.config
-    assert config.lease == Lease(7, 1, 3, 4, first_slot=2, values=64, first_chunk=1000, last_chunk=2000)
+    assert config.lease == lease
     assert config.recovery == Recovery(initial_rto=0.5, min_rto=0.1, give_up=4.0, granularity=1e-5)
     assert (config.segments, config.offload) == (3, False)
 

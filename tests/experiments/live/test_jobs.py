@@ -18,7 +18,7 @@ PACE = Pace(window=256, segments=8, initial_rto=0.5, min_rto=0.2)
 
 
 @dataclass
-class FakeLease:
+class FakeGrant:
     tree: Tree
     controller: "FakeController"
 
@@ -36,14 +36,14 @@ class FakeController:
     granted: int = 0
     refuses: bool = False
 
-    async def grant(self, hosts: tuple[str, ...], udp_port: int, base: int, slots: int) -> FakeLease:
+    async def grant(self, hosts: tuple[str, ...], udp_port: int, base: int, slots: int) -> FakeGrant:
         if self.refuses:
             raise ControllerError("leaf1 refuses")
         self.granted += 1
         first = self.granted * 1000
         job = Job(self.granted, hosts, udp_port, base, slots, first, first + 999)
         self.in_force.append(job)
-        return FakeLease(aggregation_tree(TOPOLOGY, job), self)
+        return FakeGrant(aggregation_tree(TOPOLOGY, job), self)
 
 
 def grants(controller: FakeController, pace: Pace = PACE) -> NetworkJobs:
@@ -73,7 +73,7 @@ def test_jobs_at_the_same_time_have_slots_and_ports_of_their_own_and_then_room_i
     with pytest.raises(ControllerError, match="all slots are in use"):
         grant(jobs, "h1")
     asyncio.run(held[2].withdraw())
-    assert grant(jobs, "h2").lease.tree.job.base == 512
+    assert grant(jobs, "h2").granted.tree.job.base == 512
 
 
 def test_no_more_jobs_than_there_are_ports() -> None:
@@ -96,4 +96,4 @@ def test_a_place_is_free_again_whatever_the_controller_says(when: str) -> None:
     with pytest.raises(ControllerError, match="leaf1 refuses"):
         asyncio.run(job.withdraw() if when == "withdraw" else jobs.grant(("h1",)))
     controller.refuses = False
-    assert grant(jobs, "h1").lease.tree.job.base == 0
+    assert grant(jobs, "h1").granted.tree.job.base == 0

@@ -31,11 +31,15 @@ from p4switch.engine.engine import Engine
 from tests.experiments.soak.program_mutants import PROGRAM_MUTANTS, mutant
 from topologies.link import LinkProperties, Pause
 from topologies.virtual import History
-from workers import native, scaling, wire
-from workers.native import NativeWorker
-from workers.protocol import Lease, Worker
-from workers.recovery import Recovery, Timers
-from workers.tensor import NumpyTensor
+from workers import scaling, wire
+from workers.engines import native
+from workers.engines.blocks import Blocks
+from workers.engines.engine import State
+from workers.engines.native import NativeEngine
+from workers.engines.reference import NumpyEngine
+from workers.protocol import Worker
+from workers.recovery import Timers
+from workers.tensor import Tensor
 
 pytestmark = pytest.mark.slow
 
@@ -81,8 +85,8 @@ def test_workers_whose_packets_are_c_s_have_the_same_history(switch: Engine) -> 
         scenario = draw_scenario(seed)
         histories = [History(), History()]
         outcomes = [
-            run_scenario(scenario, switch, partial(kind, **OPTIONS), history)
-            for kind, history in zip((Worker, NativeWorker), histories, strict=True)
+            run_scenario(scenario, switch, partial(Worker, engine=engine, **OPTIONS), history)
+            for engine, history in zip((NumpyEngine, NativeEngine), histories, strict=True)
         ]
         assert outcomes[0] == outcomes[1], scenario
         assert histories[0].digest == histories[1].digest, scenario
@@ -109,11 +113,12 @@ def test_a_mutant_of_the_program_is_caught(tmp_path: Path, name: str) -> None:
 # -- mutants of the worker
 
 
-class OneVersion(Worker):
-    def _pack(self, chunks: NDArray[np.int64], now: float) -> NDArray[np.void]:
-        super()._pack(chunks, now)
-        places = (chunks + self._first_chunk) % self.lease.window
-        packets = self._leading if chunks[0] < self._tensor.bare else self._carrying  # type: ignore[union-attr]
+class OneVersion(NumpyEngine):
+    def pack(self, chunks: NDArray[np.int64], now: float) -> NDArray[np.void]:
+        super().pack(chunks, now)
+        state = self._state
+        places = (chunks + state.progress.first_chunk) % state.lease.window
+        packets = state.leading if chunks[0] < self._begun.tensor.bare else state.carrying
         packets["pool_index"][places] &= 0x7FFF
         self._pool_indices[places] &= 0x7FFF
         return packets[places]
@@ -127,57 +132,56 @@ class ImpatientTimers(Timers):
         return places
 
 
-class TimerNeverRestarted(Worker):
-    def __init__(self, lease: Lease, recovery: Recovery, **options: Any) -> None:
-        super().__init__(lease, recovery, **options)
-        self._timers = ImpatientTimers(lease.window, recovery)
+class TimerNeverRestarted(NumpyEngine):
+    def __init__(self, state: State) -> None:
+        super().__init__(state)
+        state.timers = ImpatientTimers(state.lease.window, state.recovery)
 
 
-class TrustingTensor(NumpyTensor):
+class TrustingBlocks(Blocks):
     """Takes every sum that was scaled for the exponents expected."""
 
     def _learn(
         self, blocks: NDArray[np.int64], largest: NDArray[np.int8], quantizable: NDArray[np.bool_]
     ) -> NDArray[np.bool_]:
-        if self.delayed:
-            assert self.expected is not None
-            largest = self.expected[blocks]
+        if self.tensor.delayed:
+            assert self.tensor.expected is not None
+            largest = self.tensor.expected[blocks]
         return super()._learn(blocks, largest, quantizable)
 
 
-class HastyTensor(NumpyTensor):
+class HastyBlocks(Blocks):
     """Sends blocks again in the order in which it learns of them."""
 
     def _learn(
         self, blocks: NDArray[np.int64], largest: NDArray[np.int8], quantizable: NDArray[np.bool_]
     ) -> NDArray[np.bool_]:
-        missed = self._missed
+        missed = self.missed
         fits = super()._learn(blocks, largest, quantizable)
-        if self.delayed:
-            self._missed = np.concatenate([missed, blocks[~fits]])
+        if self.tensor.delayed:
+            self.missed = np.concatenate([missed, blocks[~fits]])
         return fits
 
 
-class Trusting(Worker):
-    tensor: type[NumpyTensor] = TrustingTensor
+class Trusting(NumpyEngine):
+    blocks: type[Blocks] = TrustingBlocks
 
-    def _make_tensor(self, elements: int) -> NumpyTensor:
-        lease = self.lease
-        return self.tensor(elements, workers=lease.workers, values=lease.values, window=lease.window)
+    def _make_blocks(self, tensor: Tensor, x: NDArray[np.float32], out: NDArray[np.float32]) -> Blocks:
+        return self.blocks(tensor, x, out, self._factors)
 
 
 class Hasty(Trusting):
-    tensor = HastyTensor
+    blocks = HastyBlocks
 
 
-class AnyLease(Worker):
-    def _take(self, datagrams: NDArray[np.uint8], now: float) -> None:
+class AnyLease(NumpyEngine):
+    def _take(self, datagrams: NDArray[np.uint8], now: float) -> NDArray[np.int64] | None:
         datagrams = datagrams.copy()
-        datagrams[:, 1] = self.lease.id
-        super()._take(datagrams, now)
+        datagrams[:, 1] = self._state.lease.id
+        return super()._take(datagrams, now)
 
 
-class CredulousTensor(NumpyTensor):
+class CredulousBlocks(Blocks):
     """Takes a largest exponent below its own."""
 
     def possible(
@@ -187,10 +191,10 @@ class CredulousTensor(NumpyTensor):
 
 
 class Credulous(Trusting):
-    tensor = CredulousTensor
+    blocks = CredulousBlocks
 
 
-class HeedlessTensor(NumpyTensor):
+class HeedlessBlocks(Blocks):
     """Reads what comes with the flag that some worker could not quantize its block."""
 
     def read(self, chunks: NDArray[np.int64], packets: NDArray[np.void]) -> None:
@@ -204,17 +208,17 @@ class HeedlessTensor(NumpyTensor):
 
 
 class Heedless(Trusting):
-    tensor = HeedlessTensor
+    blocks = HeedlessBlocks
 
 
 OPTIONS: dict[str, Any] = {"non_finite": "propagate", "on_saturation": "count"}
 
 
 @pytest.mark.parametrize(
-    "worker", [OneVersion, TimerNeverRestarted, Trusting, Hasty, AnyLease, Credulous, Heedless]
+    "engine", [OneVersion, TimerNeverRestarted, Trusting, Hasty, AnyLease, Credulous, Heedless]
 )
-def test_a_mutant_of_the_worker_is_caught(switch: Engine, worker: type[Worker]) -> None:
-    assert_caught(switch, partial(worker, **OPTIONS))
+def test_a_mutant_of_the_worker_is_caught(switch: Engine, engine: type[NumpyEngine]) -> None:
+    assert_caught(switch, partial(Worker, engine=engine, **OPTIONS))
 
 
 @pytest.mark.parametrize(("headroom", "slack"), [(5, 6), (5, 2), (1, 6), (-3, 2), (1, -2)])
@@ -223,7 +227,7 @@ def test_other_margins_of_delayed_scaling_are_caught(
 ) -> None:
     monkeypatch.setattr(scaling, "HEADROOM", headroom)
     monkeypatch.setattr(scaling, "SLACK", slack)
-    assert_caught(switch, partial(Worker, **OPTIONS))
+    assert_caught(switch, partial(Worker, engine=NumpyEngine, **OPTIONS))
 
 
 # -- several jobs, and pauses

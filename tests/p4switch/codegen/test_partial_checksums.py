@@ -15,8 +15,8 @@ from scapy.layers.inet import IP, UDP
 from scapy.packet import Raw
 
 from p4compiler import compile_file
+from p4switch.codegen.names import RUNTIME
 from p4switch.engine.engine import Engine
-from p4switch.toolchain import RUNTIME
 from tests.p4switch.segments import ETHERNET, UDP_CHECKSUM, partial, payload
 
 PROGRAM = """

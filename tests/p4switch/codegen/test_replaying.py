@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from p4compiler import compile_file
+from p4switch.codegen.names import RUNTIME
 from p4switch.engine.engine import Engine
 from p4switch.engine.entries import ActionCall, Entry, EntryKey, Exact, Replica
-from p4switch.toolchain import RUNTIME
 
 PROGRAM = """
 #include <core.p4>

@@ -16,6 +16,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from native.toolchain import ToolchainError
 from p4compiler import compile_file
 from p4switch.bmv2json.program import ProgramError
 from p4switch.engine.engine import Engine
@@ -35,7 +36,6 @@ from p4switch.engine.entries import (
 from p4switch.engine.library import PortStatistics, runtime
 from p4switch.ports.links import LinkProperties
 from p4switch.stf.run import run_stf
-from p4switch.toolchain import ToolchainError
 from p4switch.trace import as_text
 
 HERE = Path(__file__).parent

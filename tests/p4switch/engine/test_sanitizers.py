@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from native.toolchain import cache_directory
 from p4switch.fuzz.sanitizers import sanitized_environment
-from p4switch.toolchain import cache_directory
 
 pytestmark = pytest.mark.slow
 

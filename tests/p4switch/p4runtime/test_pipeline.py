@@ -292,7 +292,7 @@ def test_state_beyond_the_machine_s_memory_is_refused(primary, program):
 
 def test_a_compilation_beyond_its_limits_is_an_error_of_its_own(primary, program, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr("p4switch.toolchain.MAX_MEMORY", 16 << 20)
+    monkeypatch.setattr("native.toolchain.MAX_MEMORY", 16 << 20)
     refused = primary.refusal(primary.set_pipeline, program.config, "VERIFY")
     assert refused.code is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert "MiB of memory" in refused.message

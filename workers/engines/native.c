@@ -1,17 +1,69 @@
 /* What a worker does for each packet, in one pass while the packet is in the cache.
  *
- * The same as Worker, Timers and Tensor do with numpy, to the bit: protocol.py, recovery.py and tensor.py say what is
- * done and why; native.py calls. Compiled without contraction of a * b + c, which would round differently. */
+ * The same as NumpyEngine, Blocks and Timers do with numpy, to the bit: reference.py, blocks.py and recovery.py say what
+ * is done and why; native.py calls. Compiled without contraction of a * b + c, which would round differently. */
 
 #include "native.h"
 
 #include <math.h>
 #include <string.h>
 
+#include "shared.h"
+
 enum { SMALLEST_EXPONENT = -128, LARGEST_EXPONENT = 127, NOT_QUANTIZABLE = 0x80, MAX_TAG = 0x7f, NONE = -1 };
 enum { HEADROOM = 1, SLACK = 2 }; /* scaling.py */
-enum { RESULT = 1 << 4, SATURATED = 0x08, SMALL = 1, LARGE = 3 }; /* of the first byte; size field of 64 and 256 values */
+enum { SATURATED = 0x08, SMALL_RESULT = 0x11, LARGE_RESULT = 0x13, VERSION_SHIFT = 15 }; /* wire.py */
 #define LARGEST_SUM 2147483647.0
+#define ALPHA 0.125 /* recovery.py */
+#define BETA 0.25
+#define K 4
+
+SHARE_NUMBER(SMALLEST_EXPONENT);
+SHARE_NUMBER(LARGEST_EXPONENT);
+SHARE_NUMBER(LARGEST_SUM);
+SHARE_NUMBER(NOT_QUANTIZABLE);
+SHARE_NUMBER(MAX_TAG);
+SHARE_NUMBER(HEADROOM);
+SHARE_NUMBER(SLACK);
+SHARE_NUMBER(SATURATED);
+SHARE_NUMBER(SMALL_RESULT);
+SHARE_NUMBER(LARGE_RESULT);
+SHARE_NUMBER(VERSION_SHIFT);
+SHARE_NUMBER(SMALL);
+SHARE_NUMBER(LARGE);
+SHARE_NUMBER(DIGITS);
+SHARE_NUMBER(ALPHA);
+SHARE_NUMBER(BETA);
+SHARE_NUMBER(K);
+SHARE_NUMBER(MALFORMED);
+SHARE_NUMBER(OTHER_LEASE);
+SHARE_NUMBER(UNKNOWN_CHUNK);
+SHARE_NUMBER(IMPOSSIBLE);
+SHARE_NUMBER(DUPLICATE);
+SHARE_NUMBER(REASONS);
+SHARE_NUMBER(NONE);
+
+SHARE_STRUCT(header, FIELD(kind) FIELD(lease) FIELD(tsi) FIELD(pool_index) FIELD(e0) FIELD(e1))
+SHARE_STRUCT(rtt_estimator, FIELD(smoothed) FIELD(variation) FIELD(rto) FIELD(rto_without_floor))
+SHARE_STRUCT(timers,
+             FIELD(answered) FIELD(not_before) FIELD(backoff) FIELD(next_sending) FIELD(newest_answered)
+             FIELD(running) FIELD(flight))
+SHARE_STRUCT(progress,
+             FIELD(first_chunk) FIELD(chunks) FIELD(missing) FIELD(disagree) FIELD(sums) FIELD(latest))
+SHARE_STRUCT(totals,
+             FIELD(received) FIELD(received_bytes) FIELD(sent) FIELD(sent_bytes)
+             FIELD(accepted) FIELD(saturated) FIELD(ignored) FIELD(spent))
+SHARE_STRUCT(work,
+             FIELD(awaited) FIELD(times_sent) FIELD(backoffs) FIELD(sendings)
+             FIELD(first_sent) FIELD(last_sent) FIELD(timeouts) FIELD(lost_at)
+             FIELD(measured) FIELD(leading) FIELD(carrying) FIELD(ready)
+             FIELD(rtt) FIELD(timers) FIELD(progress) FIELD(totals)
+             FIELD(initial_rto) FIELD(min_rto) FIELD(max_rto) FIELD(granularity)
+             FIELD(lease) FIELD(window) FIELD(first_slot) FIELD(values) FIELD(workers)
+             FIELD(x_tail) FIELD(out_tail) FIELD(e0) FIELD(e1) FIELD(factors) FIELD(accepted) FIELD(missed)
+             FIELD(x) FIELD(out) FIELD(expected) FIELD(agreement)
+             FIELD(delayed) FIELD(tag) FIELD(whole_blocks) FIELD(rest) FIELD(blocks) FIELD(lead)
+             FIELD(undecided) FIELD(missed_count) FIELD(ready_count))
 
 static uint32_t load32(const uint8_t *from)
 {
@@ -77,17 +129,17 @@ static void dequantize(const uint8_t *restrict from, double factor, int64_t coun
 
 static void sample(struct work *w, double rtt, double share)
 {
-    struct rtt *r = w->rtt;
+    struct rtt_estimator *r = w->rtt;
     if (isnan(r->smoothed)) {
         r->smoothed = rtt;
         r->variation = rtt / 2;
     } else {
         if (2 * rtt <= r->smoothed)
             share = 1;
-        r->variation += 0.25 * share * (fabs(r->smoothed - rtt) - r->variation);
-        r->smoothed += 0.125 * share * (rtt - r->smoothed);
+        r->variation += BETA * share * (fabs(r->smoothed - rtt) - r->variation);
+        r->smoothed += ALPHA * share * (rtt - r->smoothed);
     }
-    double rto = r->smoothed + fmax(w->granularity, 4 * r->variation);
+    double rto = r->smoothed + fmax(w->granularity, K * r->variation);
     r->rto_without_floor = fmin(rto, w->max_rto);
     r->rto = fmax(r->rto_without_floor, w->min_rto);
 }
@@ -98,7 +150,7 @@ static void start_timers(struct work *w, const int64_t *chunks, int64_t count, d
     double rto = patient ? fmax(w->rtt->rto, w->initial_rto) : w->rtt->rto;
     double timeout = fmin(ldexp(rto, (int)t->backoff), w->max_rto);
     for (int64_t i = 0; i < count; i++) {
-        int64_t place = (chunks[i] + w->first_chunk) % w->window;
+        int64_t place = (chunks[i] + w->progress->first_chunk) % w->window;
         w->timeouts[place] = timeout;
         w->backoffs[place] = t->backoff;
         w->measured[place] = measure;
@@ -140,7 +192,7 @@ static void stop_timers(struct work *w, const int64_t *numbers, int64_t count, d
         }
 }
 
-/* -- tensor.py ---------------------------------------------------------------------------------------------------- */
+/* -- blocks.py ---------------------------------------------------------------------------------------------------- */
 
 bool is_bare(const struct work *w, int64_t chunk) { return chunk < w->lead && !w->delayed; }
 
@@ -187,16 +239,16 @@ static void read_values(struct work *w, const uint8_t *values, int64_t block)
         memcpy(out, w->out_tail, (size_t)w->rest * sizeof *out);
 }
 
-/* -- protocol.py -------------------------------------------------------------------------------------------------- */
+/* -- reference.py ------------------------------------------------------------------------------------------------- */
 
 int64_t packet_size(const struct work *w, int64_t chunk)
 {
-    return HEADER + 4 * (is_bare(w, chunk) && w->values > 64 ? 64 : w->values);
+    return HEADER + 4 * (is_bare(w, chunk) && w->values > SMALL ? SMALL : w->values);
 }
 
 static uint32_t pool_index(const struct work *w, int64_t number)
 {
-    return (uint32_t)((number / w->window & 1) << 15 | (w->first_slot + number % w->window));
+    return (uint32_t)((number / w->window & 1) << VERSION_SHIFT | (w->first_slot + number % w->window));
 }
 
 /* Prepares the all-reduce of `x`: the first B chunks are ready, nothing is missing yet. Returns how many blocks cannot be
@@ -210,16 +262,16 @@ int64_t begin(struct work *w, const float *x, float *out, int64_t elements, int8
     w->agreement = agreement;
     w->delayed = delayed;
     w->tag = tag;
-    w->disagree = 0;
-    w->first_chunk = first_chunk;
+    w->progress->disagree = 0;
+    w->progress->first_chunk = first_chunk;
     w->whole_blocks = elements / w->values;
     w->rest = elements % w->values;
     w->blocks = w->whole_blocks + (w->rest > 0);
     w->lead = w->blocks < w->window ? w->blocks : w->window;
-    w->chunks = w->delayed ? w->lead : w->blocks + w->lead;
+    w->progress->chunks = w->delayed ? w->lead : w->blocks + w->lead;
     w->undecided = w->delayed ? w->lead : 0;
     w->missed_count = 0;
-    w->missing = 0;
+    w->progress->missing = 0;
     /* What the last B chunks announce changes no maximum. */
     memset(w->e0 + w->blocks, SMALLEST_EXPONENT, (size_t)w->lead);
     memset(w->e1 + w->blocks, 0, (size_t)w->lead);
@@ -238,18 +290,19 @@ int64_t pack(struct work *w, const int64_t *chunks, int64_t count, double now)
     bool bare = is_bare(w, chunks[0]);
     int64_t size = packet_size(w, chunks[0]);
     uint8_t *packets = bare ? w->leading : w->carrying;
-    int64_t first = (chunks[0] + w->first_chunk) % w->window;
+    int64_t first = (chunks[0] + w->progress->first_chunk) % w->window;
     bool one_by_one = true;
     for (int64_t i = 0; i < count; i++) {
-        int64_t chunk = chunks[i], number = chunk + w->first_chunk, place = number % w->window;
+        int64_t chunk = chunks[i], number = chunk + w->progress->first_chunk, place = number % w->window;
         one_by_one &= place == first + i;
-        uint8_t *packet = packets + place * size; /* type, size and lease are there */
+        uint8_t *packet = packets + place * size;
+        struct header *header = (struct header *)packet; /* kind and lease are there */
         uint32_t index = pool_index(w, number);
-        store32(packet + 2, (uint32_t)number);
-        packet[6] = (uint8_t)(index >> 8);
-        packet[7] = (uint8_t)index;
-        packet[8] = (uint8_t)w->e0[chunk];
-        packet[9] = (uint8_t)(w->e1[chunk] | w->tag);
+        store32(header->tsi, (uint32_t)number);
+        header->pool_index[0] = (uint8_t)(index >> 8);
+        header->pool_index[1] = (uint8_t)index;
+        header->e0 = w->e0[chunk];
+        header->e1 = (uint8_t)(w->e1[chunk] | w->tag);
         w->awaited[place] = number;
         int64_t block = bare ? NONE : block_of(w, chunk);
         double factor = bare ? NAN : factor_of(w, chunk, block);
@@ -266,9 +319,9 @@ int64_t pack(struct work *w, const int64_t *chunks, int64_t count, double now)
 }
 
 /* Whether what this worker has announced is in the maxima of a packet that fits. */
-static bool is_possible(const struct work *w, const uint8_t *packet, int64_t chunk)
+static bool is_possible(const struct work *w, const struct header *header, int64_t chunk)
 {
-    return (int8_t)packet[8] >= w->e0[chunk] && (packet[9] & (w->e1[chunk] | MAX_TAG)) == (w->e1[chunk] | w->tag);
+    return header->e0 >= w->e0[chunk] && (header->e1 & (w->e1[chunk] | MAX_TAG)) == (w->e1[chunk] | w->tag);
 }
 
 /* Whether all workers can have called alike, for all that the first chunk's result tells; if not, that is kept. */
@@ -276,36 +329,49 @@ static bool agreed(struct work *w, const uint8_t *packet, int64_t chunk)
 {
     if (chunk || !is_bare(w, chunk))
         return true;
+    bool holds = true;
+    int64_t sums[DIGITS];
     for (int digit = 0; digit < DIGITS; digit++) {
-        w->sums[digit] = (int32_t)load32(packet + HEADER + 4 * digit);
-        w->disagree |= w->sums[digit] != w->agreement[digit] * w->workers;
+        sums[digit] = (int32_t)load32(packet + HEADER + 4 * digit);
+        holds &= sums[digit] == w->agreement[digit] * w->workers;
     }
-    return !w->disagree;
+    if (!holds) {
+        w->progress->disagree = true;
+        memcpy(w->progress->sums, sums, sizeof sums);
+    }
+    return holds;
+}
+
+/* Whether a datagram of this size begins as a result does. */
+static bool is_result(const struct header *header, int64_t size)
+{
+    return (header->kind & ~SATURATED) == (size == HEADER + 4 * SMALL ? SMALL_RESULT : LARGE_RESULT);
 }
 
 /* Why a datagram is not a result awaited, the first reason that applies. */
-static enum reason refuse(const struct work *w, const uint8_t *packet, int64_t size, int64_t chunk, bool awaited,
+static enum reason refuse(const struct work *w, const struct header *header, int64_t size, int64_t chunk, bool awaited,
                           bool fits)
 {
-    bool sent = chunk < 0 || awaited || (chunk < w->chunks && w->accepted[chunk]);
-    if ((packet[0] & ~SATURATED) != (RESULT | (size == HEADER + 4 * 64 ? SMALL : LARGE)))
+    bool sent = chunk < 0 || awaited || (chunk < w->progress->chunks && w->accepted[chunk]);
+    if (!is_result(header, size))
         return MALFORMED;
-    if (packet[1] != w->lease)
+    if (header->lease != w->lease)
         return OTHER_LEASE;
     if (!sent)
         return UNKNOWN_CHUNK;
     if (awaited && !fits)
         return MALFORMED;
-    return awaited && !is_possible(w, packet, chunk) ? IMPOSSIBLE : DUPLICATE;
+    return awaited && !is_possible(w, header, chunk) ? IMPOSSIBLE : DUPLICATE;
 }
 
 /* Takes over one result, which is the first for its chunk. */
 static void take(struct work *w, const uint8_t *packet, int64_t chunk)
 {
-    w->saturated += (packet[0] & SATURATED) != 0;
+    const struct header *header = (const struct header *)packet;
+    w->totals->saturated += (header->kind & SATURATED) != 0;
     int64_t missed = w->missed_count;
     if (chunk < w->blocks)
-        learn(w, chunk, (int8_t)packet[8], packet[9] < NOT_QUANTIZABLE);
+        learn(w, chunk, header->e0, header->e1 < NOT_QUANTIZABLE);
     if (!is_bare(w, chunk) && w->missed_count == missed)
         read_values(w, packet + HEADER, block_of(w, chunk));
 }
@@ -314,7 +380,7 @@ static void take(struct work *w, const uint8_t *packet, int64_t chunk)
  * where there are fewer blocks than places, in the order of the results otherwise. */
 static void release(struct work *w, int64_t chunk)
 {
-    if (chunk >= w->chunks || !w->accepted[chunk - w->lead] || (chunk >= w->window && !w->accepted[chunk - w->window]))
+    if (chunk >= w->progress->chunks || !w->accepted[chunk - w->lead] || (chunk >= w->window && !w->accepted[chunk - w->window]))
         return;
     int64_t i = w->ready_count++;
     if (w->lead < w->window)
@@ -326,27 +392,31 @@ static void release(struct work *w, int64_t chunk)
 /* Queues the blocks whose exponents were not as expected, now that all are known. */
 static void repeat_missed(struct work *w)
 {
-    for (; w->ready_count < w->missed_count; w->chunks++)
-        w->ready[w->ready_count++] = w->chunks;
-    w->missing += w->missed_count;
+    for (; w->ready_count < w->missed_count; w->progress->chunks++)
+        w->ready[w->ready_count++] = w->progress->chunks;
+    w->progress->missing += w->missed_count;
 }
 
-/* Takes a batch of datagrams of the size of a packet, `stride` bytes apart; what may be sent then is added to `ready`. */
-void take_batch(struct work *w, const uint8_t *datagrams, int64_t count, int64_t size, int64_t stride, double now)
+/* Takes a batch of datagrams of the size of a packet, `stride` bytes apart. */
+static void take_packets(struct work *w, const uint8_t *datagrams, int64_t count, int64_t size, int64_t stride, double now)
 {
     int64_t fresh = 0, *numbers = w->ready + w->window; /* of the fresh ones */
+    bool disagreed = false; /* the first chunk's result in this batch */
     for (const uint8_t *packet = datagrams; count > 0; count--, packet += stride) {
-        int64_t number = load32(packet + 2), place = number % w->window, chunk = number - w->first_chunk;
+        const struct header *header = (const struct header *)packet;
+        int64_t number = load32(header->tsi), place = number % w->window, chunk = number - w->progress->first_chunk;
         bool awaited = w->awaited[place] == number;
         bool fits = awaited && size == packet_size(w, chunk) &&
-                    (packet[0] & ~SATURATED) == (RESULT | (size == HEADER + 4 * 64 ? SMALL : LARGE)) &&
-                    packet[1] == w->lease && (packet[6] << 8 | packet[7]) == (int)pool_index(w, number);
-        if (!fits || !is_possible(w, packet, chunk) || w->accepted[chunk]) { /* in this batch, or not awaited */
-            w->ignored[refuse(w, packet, size, chunk, awaited, fits)]++;
+                    is_result(header, size) && header->lease == w->lease &&
+                    (header->pool_index[0] << 8 | header->pool_index[1]) == (int)pool_index(w, number);
+        if (!fits || !is_possible(w, header, chunk) || w->accepted[chunk] || (disagreed && !chunk)) { /* in this batch, or not awaited */
+            w->totals->ignored[refuse(w, header, size, chunk, awaited, fits)]++;
             continue;
         }
-        if (!agreed(w, packet, chunk))
+        if (!agreed(w, packet, chunk)) {
+            disagreed = true;
             continue;
+        }
         w->accepted[chunk] = 1;
         numbers[fresh++] = number;
         take(w, packet, chunk);
@@ -356,22 +426,33 @@ void take_batch(struct work *w, const uint8_t *datagrams, int64_t count, int64_t
     }
     for (int64_t i = 0; i < fresh; i++)
         w->awaited[numbers[i] % w->window] = NONE;
-    w->accepted_count += fresh;
-    w->missing -= fresh;
+    w->totals->accepted += fresh;
+    w->progress->missing -= fresh;
     if (w->undecided && fresh) {
         w->undecided -= fresh;
         if (!w->undecided)
             repeat_missed(w);
     }
     if (fresh) {
-        w->progress = now;
+        w->progress->latest = now;
         stop_timers(w, numbers, fresh, now);
     }
 }
 
-/* Takes a batch. */
+/* Takes a batch of datagrams, `stride` bytes apart; what may be sent then is added to `ready`. */
+void take_datagrams(struct work *w, const uint8_t *datagrams, int64_t count, int64_t size, int64_t stride, double now)
+{
+    w->totals->received += count;
+    w->totals->received_bytes += count * size;
+    if (size == HEADER + 4 * SMALL || size == HEADER + 4 * LARGE)
+        take_packets(w, datagrams, count, size, stride, now);
+    else
+        w->totals->ignored[MALFORMED] += count;
+}
+
+/* Takes a batch of datagrams; what may be sent then is in `ready`. */
 void receive(struct work *w, const uint8_t *datagrams, int64_t count, int64_t size, int64_t stride, double now)
 {
     w->ready_count = 0;
-    take_batch(w, datagrams, count, size, stride, now);
+    take_datagrams(w, datagrams, count, size, stride, now);
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import shutil
@@ -13,19 +12,21 @@ from pathlib import Path
 
 import pytest
 
-from p4compiler import compile_file
-from p4switch import toolchain
-from p4switch.engine.engine import Engine
-from p4switch.toolchain import PACKAGE, TRANSLATION, CompileLimitError, ToolchainError, compile_program
-from tests.p4switch.engine.processors import PROCESSORS
+from native import toolchain
+from native.toolchain import INCLUDE, CompileLimitError, ToolchainError, compile_folder, compile_text
+from tests.native.processors import PROCESSORS
 
-PROGRAM = Path(__file__).parents[1] / "programs" / "forwarder.p4"
+ROOT = INCLUDE.parent
 
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     return tmp_path / "fanin"
+
+
+def compiled(content: bytes, text: Callable[[], str]) -> Path:
+    return compile_text("program", content, text, INCLUDE)
 
 
 def slow_compiler(first: str) -> str:
@@ -44,7 +45,7 @@ def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
         monkeypatch.setenv("CC", str(path))
         forget()
 
-    asked = (toolchain._compiler, toolchain._native, toolchain._accepted)
+    asked = (toolchain._compiler, toolchain._accepted)
 
     def forget() -> None:
         for known in asked:
@@ -62,23 +63,13 @@ def test_compiled_once(cache: Path) -> None:
         asked.append(1)
         return "int answer(void) { return 42; }"
 
-    first = compile_program(b"config", translate)
+    first = compiled(b"config", translate)
     assert first.parent == cache
     assert first.with_suffix(".c").read_text() == translate()
-    assert compile_program(b"config", translate) == first
-    assert compile_program(b"another", translate) != first
+    assert compiled(b"config", translate) == first
+    assert compiled(b"another", translate) != first
     assert len(asked) == 3
     assert sorted(p.suffix for p in cache.iterdir() if p.suffix != ".lock") == [".c", ".c", ".so", ".so"]
-
-
-def test_a_program_in_another_folder_is_compiled_once(cache: Path, tmp_path: Path) -> None:
-    for folder in ("here", "there"):
-        (tmp_path / folder).mkdir()
-        path = tmp_path / folder / "fanin.p4"
-        path.write_text('#include "program.p4"\n')
-        (tmp_path / folder / "program.p4").write_text(PROGRAM.read_text())
-        Engine.load(json.dumps(compile_file(path).json).encode())
-    assert len(list(cache.glob("program-*.so"))) == 1
 
 
 def test_a_compilation_whose_caller_is_killed_is_finished_for_the_next(cache: Path, tmp_path: Path) -> None:
@@ -91,9 +82,9 @@ def test_a_compilation_whose_caller_is_killed_is_finished_for_the_next(cache: Pa
     caller = [
         sys.executable,
         "-c",
-        "from p4switch.toolchain import *; compile_program(b'', lambda: 'int x;')",
+        "from native.toolchain import *; compile_text('program', b'', lambda: 'int x;', INCLUDE)",
     ]
-    environment = os.environ | {"CC": str(compiler), "PYTHONPATH": str(PACKAGE.parent)}
+    environment = os.environ | {"CC": str(compiler), "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(caller, env=environment) as killed:
         started.read_text()
         killed.kill()
@@ -103,23 +94,25 @@ def test_a_compilation_whose_caller_is_killed_is_finished_for_the_next(cache: Pa
     assert sorted(path.suffix for path in cache.iterdir()) == [".c", ".lock", ".so"]
 
 
-def test_whatever_decides_how_a_program_is_translated_compiles_anew() -> None:
-    """Else the cache would go on with what an older translation has made."""
-    loaded = """
-import sys, p4switch.codegen.translate, p4switch.bmv2json.reader.read
-print(*(module.__file__ for name, module in sys.modules.items() if name.startswith("p4switch")), sep="\\n")
-"""
-    done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
-    needed = {path for path in map(Path, done.stdout.split()) if path.name != "__init__.py"}
-    counted = {path for pattern in TRANSLATION for path in PACKAGE.glob(pattern)}
-    assert needed <= counted
+@pytest.mark.usefixtures("cache")
+def test_a_folder_is_compiled_anew_when_any_of_its_files_or_the_options_have_changed(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "x.h").write_text("extern int x;")
+    (folder / "x.c").write_text('#include "x.h"\n#include "shared.h"\nint x;')
+    first = compile_folder(folder)
+    assert compile_folder(folder) == first
+    assert first.name.startswith("folder-")
+    (folder / "x.h").write_text("extern int x, y;")
+    second = compile_folder(folder)
+    assert compile_folder(folder, "-lm") != second != first
 
 
 @pytest.mark.usefixtures("cache")
 def test_other_flags_compile_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = compile_program(b"config", lambda: "int x;")
+    first = compiled(b"config", lambda: "int x;")
     monkeypatch.setenv("P4SWITCH_CFLAGS", "-O1")
-    assert compile_program(b"config", lambda: "int x;") != first
+    assert compiled(b"config", lambda: "int x;") != first
 
 
 @pytest.mark.usefixtures("cache")
@@ -133,7 +126,7 @@ def test_a_library_made_for_another_processor_is_not_taken(
     for described in (*PROCESSORS.values(), PROCESSORS["x86"]):
         cpuinfo.write_text(described)
         toolchain._processor.cache_clear()
-        made.append(compile_program(b"config", lambda: "int x;"))
+        made.append(compiled(b"config", lambda: "int x;"))
     toolchain._processor.cache_clear()
     assert len(set(made)) == len(PROCESSORS)
     assert made[-1] == made[0]
@@ -146,20 +139,20 @@ def test_no_compiler(compiler: Callable[[str], None], monkeypatch: pytest.Monkey
     with pytest.raises(
         ToolchainError, match=r"no C compiler \(no-such-compiler\) found.*apt-get install gcc"
     ):
-        compile_program(b"config", lambda: "")
+        compiled(b"config", lambda: "")
 
 
 @pytest.mark.live
 def test_a_cache_from_which_nothing_can_be_loaded(tmp_path: Path) -> None:
     """Mounted noexec: it is not even compiled."""
-    caller = "from p4switch.toolchain import *; compile_program(b'', lambda: 1 / 0)"
+    caller = "from native.toolchain import *; compile_text('program', b'', lambda: 1 / 0, INCLUDE)"
     done = subprocess.run(
         [
             *("unshare", "-r", "-m", "sh", "-c"),
             'mount -t tmpfs -o noexec none "$0" && exec "$@"',
             *(tmp_path, sys.executable, "-c", caller),
         ],
-        env=os.environ | {"XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": str(PACKAGE.parent)},
+        env=os.environ | {"XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,
@@ -174,12 +167,12 @@ def test_a_cache_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monk
     file.touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(file))
     with pytest.raises(ToolchainError, match=r"kept in .*file/fanin: Not a directory; name another folder"):
-        compile_program(b"config", lambda: "int x;")
+        compiled(b"config", lambda: "int x;")
 
 
 def test_c_that_does_not_compile(cache: Path) -> None:
     with pytest.raises(ToolchainError, match="unknown type name"):
-        compile_program(b"config", lambda: "nonsense x;")
+        compiled(b"config", lambda: "nonsense x;")
     assert [p.suffix for p in cache.iterdir() if p.suffix != ".lock"] == [".c"]
 
 
@@ -205,7 +198,7 @@ def test_a_compiler_that_only_waits_is_stopped_with_all_its_processes(
     compiler(f"sleep 1000 & echo $! > {tmp_path}/child; touch $TMPDIR/x; wait")
     monkeypatch.setenv("P4SWITCH_COMPILE_SECONDS", "1")
     with pytest.raises(CompileLimitError, match=r"may take 1 s of processor time.*P4SWITCH_COMPILE_SECONDS"):
-        compile_program(b"config", lambda: "int x;")
+        compiled(b"config", lambda: "int x;")
     assert not running(tmp_path / "child")
     assert sorted(path.suffix for path in cache.iterdir()) == [".c", ".lock"]
 
@@ -216,7 +209,7 @@ def test_a_compiler_that_computes_for_ever_is_stopped(
     compiler("while :; do :; done")
     monkeypatch.setenv("P4SWITCH_COMPILE_SECONDS", "1")
     with pytest.raises(CompileLimitError):
-        compile_program(b"config", lambda: "int x;")
+        compiled(b"config", lambda: "int x;")
     assert sorted(path.suffix for path in cache.iterdir()) == [".c", ".lock"]
 
 
@@ -232,9 +225,9 @@ def test_the_stack_of_a_function_is_limited(
     monkeypatch.setenv("CC", name)
     code = "int other(char *); int f(void) { char x[%d]; return other(x); }"
     with pytest.raises(CompileLimitError, match=r"at most 256 KiB of stack: split.*variables") as refused:
-        compile_program(b"config", lambda: code % (257 << 10))
+        compiled(b"config", lambda: code % (257 << 10))
     assert "'f'" in str(refused.value) or "‘f’" in str(refused.value)
-    compile_program(b"config", lambda: code % (255 << 10))
+    compiled(b"config", lambda: code % (255 << 10))
 
 
 @pytest.mark.parametrize(("limit", "bytes_"), [("MAX_MEMORY", 16 << 20), ("MAX_OUTPUT", 4 << 10)])
@@ -242,7 +235,7 @@ def test_the_stack_of_a_function_is_limited(
 def test_memory_and_output_are_limited(monkeypatch: pytest.MonkeyPatch, limit: str, bytes_: int) -> None:
     monkeypatch.setattr(toolchain, limit, bytes_)
     with pytest.raises(CompileLimitError, match=r"of memory and .* of output"):
-        compile_program(b"config", lambda: "int x[4096] = {1};")
+        compiled(b"config", lambda: "int x[4096] = {1};")
 
 
 @pytest.mark.usefixtures("cache")
@@ -250,7 +243,7 @@ def test_interrupted_it_leaves_nothing(
     tmp_path: Path, compiler: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiler(f"sleep 1000 & echo $! > {tmp_path}/child; wait")
-    toolchain._native()
+    toolchain._accepted()
     toolchain._without_network()
     wait = subprocess.Popen.wait
 
@@ -263,7 +256,7 @@ def test_interrupted_it_leaves_nothing(
 
     monkeypatch.setattr(subprocess.Popen, "wait", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        compile_program(b"config", lambda: "int x;")
+        compiled(b"config", lambda: "int x;")
     assert not running(tmp_path / "child")
 
 
@@ -277,7 +270,7 @@ def test_the_compiler_knows_nothing_of_our_environment(
     )
     monkeypatch.setenv("SECRET", "of ours")
     monkeypatch.setenv("CPATH", str(tmp_path))
-    compile_program(b"config", lambda: "int x;")
+    compiled(b"config", lambda: "int x;")
     names = {line.partition("=")[0] for line in (tmp_path / "environment").read_text().splitlines()}
     assert names <= {"PATH", "PWD", "LC_ALL", "TMPDIR", "_", "SHLVL", "OLDPWD"} | {
         f"{what}_LIMIT" for what in ("SECONDS", "MEMORY", "OUTPUT")
@@ -289,7 +282,7 @@ def test_the_compiler_knows_nothing_of_our_environment(
 
 def test_what_the_compiler_says_is_cut(cache: Path) -> None:
     with pytest.raises(ToolchainError) as refused:
-        compile_program(b"config", lambda: "\n".join(f"nonsense{n} x;" for n in range(1000)))
+        compiled(b"config", lambda: "\n".join(f"nonsense{n} x;" for n in range(1000)))
     assert len(str(refused.value)) < 4000
     assert cache.exists()
 
@@ -298,7 +291,7 @@ def test_what_the_compiler_says_is_cut(cache: Path) -> None:
 
 
 def test_the_folder_is_ours_alone(cache: Path) -> None:
-    compile_program(b"config", lambda: "int x;")
+    compiled(b"config", lambda: "int x;")
     assert cache.stat().st_mode & 0o777 == 0o700
 
 
@@ -307,7 +300,7 @@ def test_a_folder_that_others_may_write_to_is_refused(cache: Path, mode: int) ->
     cache.mkdir()
     cache.chmod(mode)
     with pytest.raises(ToolchainError, match=f"others may write to it .mode {mode:04o}.; remove it"):
-        compile_program(b"config", lambda: "int x;")
+        compiled(b"config", lambda: "int x;")
     assert not list(cache.iterdir())
 
 
@@ -315,9 +308,9 @@ def test_a_folder_in_one_that_others_may_write_to_is_refused(cache: Path) -> Non
     """They could put their own in its place; in a folder like /tmp they could not."""
     cache.parent.chmod(0o777)
     with pytest.raises(ToolchainError, match="anybody may replace it"):
-        compile_program(b"config", lambda: "int x;")
+        compiled(b"config", lambda: "int x;")
     cache.parent.chmod(0o1777)
-    assert compile_program(b"config", lambda: "int x;").exists()
+    assert compiled(b"config", lambda: "int x;").exists()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
@@ -325,9 +318,9 @@ def test_a_stranger_s_folder_is_refused(cache: Path, monkeypatch: pytest.MonkeyP
     cache.mkdir(mode=0o700)
     os.chown(cache, 12345, 12345)
     with pytest.raises(ToolchainError, match="belongs to user 12345, not to 0"):
-        compile_program(b"config", lambda: "int x;")
+        compiled(b"config", lambda: "int x;")
     monkeypatch.setenv("SUDO_UID", "12345")  # whose it is who became root
-    assert compile_program(b"config", lambda: "int x;").exists()
+    assert compiled(b"config", lambda: "int x;").exists()
 
 
 # The processor
@@ -349,15 +342,15 @@ def test_the_compiler_says_what_it_takes_for_this_processor(
         f'for a; do case "$a" in {refused}) echo "unknown $a" >&2; exit 1;; esac; done\n' if refused else ""
     )
     path.write_text(f'#!/bin/sh\n{check}{other}\nexec cc "$@"\n')
-    assert toolchain._native()[0] == ((used,) if used else ())
-    assert compile_program(b"config", lambda: "int x;").parent == cache
+    assert toolchain._accepted()[0][:-1] == ((used,) if used else ())
+    assert compiled(b"config", lambda: "int x;").parent == cache
 
 
 def test_another_version_of_the_compiler_compiles_anew(
     cache: Path, compiler: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiler("")
-    first = compile_program(b"config", lambda: "int x;")
-    monkeypatch.setattr(toolchain, "_native", lambda: ((), "version 99"))
-    assert compile_program(b"config", lambda: "int x;") != first
+    first = compiled(b"config", lambda: "int x;")
+    monkeypatch.setattr(toolchain, "_accepted", lambda: ((), "version 99"))
+    assert compiled(b"config", lambda: "int x;") != first
     assert first.parent == cache

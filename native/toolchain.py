@@ -19,18 +19,11 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import IO
 
-PACKAGE = Path(__file__).parent
-RUNTIME = PACKAGE / "runtime"
-TRANSLATION = (
-    "codegen/**/*.py",
-    "bmv2json/**/*.py",
-    "engine/entries.py",
-    "engine/keys.py",
-    "words.py",
-)  # what decides how a program is translated
+INCLUDE = Path(__file__).parent  # shared.h
 CPUINFO = Path("/proc/cpuinfo")
 PROCESSOR = (
     "vendor_id",
@@ -47,8 +40,8 @@ NATIVE = ("-march=native", "-mcpu=native")  # which of them means this processor
 # Bytes of a function's stack: about ten functions are on the way of a packet, and a thread has 8 MiB.
 MAX_FRAME = 256 << 10
 FRAME = (
-    (f"-Wframe-larger-than={MAX_FRAME}", "-Werror=frame-larger-than"),  # clang
     (f"-Werror=frame-larger-than={MAX_FRAME}",),  # gcc
+    (f"-Wframe-larger-than={MAX_FRAME}", "-Werror=frame-larger-than"),  # clang
 )
 
 MAX_MEMORY = 4 << 30  # bytes of address space, of each of the compiler's processes
@@ -72,40 +65,36 @@ _log = logging.getLogger(__name__)
 
 
 class ToolchainError(Exception):
-    """There is no usable C compiler, or it refused generated code; the message says how to fix it."""
+    """There is no usable C compiler, or it refused what it was given; the message says how to fix it."""
+
+
+class NoCompilerError(ToolchainError):
+    """There is no C compiler."""
 
 
 class CompileLimitError(ToolchainError):
     """The compiler was stopped: what it was given would have taken too much time, memory or disk."""
 
 
-def compile_program(config: bytes, translate: Callable[[], str], *, traced: bool = False) -> Path:
-    """The library of a program (what its C depends on of BMv2 JSON); `translate` gives the C if it is not there yet.
+def compile_text(kind: str, content: bytes, text: Callable[[], str], include: Path) -> Path:
+    """The library of C that `text` gives if it is not there yet; `content`: what that C depends on.
 
-    The C is kept beside the library, for whoever wants to read it.
+    `include`: the folder of its headers. The C is kept beside the library, for whoever wants to read it.
     """
-    key = hashlib.sha256(config)
-    for path in sorted(path for pattern in TRANSLATION for path in PACKAGE.glob(pattern)):
-        key.update(path.read_bytes())
-    library = _place("traced" if traced else "program", key.digest())
-    with _only_one_compiles(library) as lock:
-        if not library.exists():
-            source = library.with_suffix(".c")
-            source.write_text(translate(), encoding="utf-8")
-            _compile(library, (source,), lock)
-    return library
+
+    def source(library: Path) -> list[Path]:
+        path = library.with_suffix(".c")
+        path.write_text(text(), encoding="utf-8")
+        return [path]
+
+    return _library(kind, content, source, include)
 
 
-@cache
-def compile_folder(folder: Path = RUNTIME) -> Path:
-    """The library of all C in a folder, which may include its own headers and the runtime's."""
-    sources = tuple(sorted(folder.glob("*.c")))
-    key = hashlib.sha256(b"".join(path.read_bytes() for path in (*sources, *sorted(folder.glob("*.h")))))
-    library = _place(folder.name, key.digest())
-    with _only_one_compiles(library) as lock:
-        if not library.exists():
-            _compile(library, sources, lock)
-    return library
+def compile_folder(folder: Path, *options: str) -> Path:
+    """The library of all C in a folder, which may include its own headers and shared.h."""
+    sources = sorted(folder.glob("*.c"))
+    content = b"".join(path.read_bytes() for path in (*sources, *sorted(folder.glob("*.h"))))
+    return _library(folder.name, content, lambda _: sources, INCLUDE, *options)
 
 
 def cache_directory() -> Path:
@@ -140,15 +129,21 @@ def _open_to_all(path: Path) -> bool:
 
 def _flags() -> tuple[str, ...]:
     """How everything is compiled; $P4SWITCH_CFLAGS adds to it (a sanitizer, say)."""
-    return (*FLAGS, *_native()[0], *_accepted(FRAME)[0], *os.environ.get("P4SWITCH_CFLAGS", "").split())
+    return (*FLAGS, *_accepted()[0], *os.environ.get("P4SWITCH_CFLAGS", "").split())
 
 
-def _place(kind: str, content: bytes) -> Path:
-    """Where a library made of this content, by this compiler, for this processor is kept."""
-    key = hashlib.sha256(content + repr((_compiler(), _native(), _processor(), _flags())).encode())
-    for path in sorted(RUNTIME.glob("*.h")):
+def _library(
+    kind: str, content: bytes, sources: Callable[[Path], list[Path]], include: Path, *options: str
+) -> Path:
+    """The library made of this content, by this compiler, for this processor."""
+    key = hashlib.sha256(content + repr((_compiler(), _accepted(), _processor(), _flags(), options)).encode())
+    for path in sorted(include.glob("*.h")):
         key.update(path.read_bytes())
-    return cache_directory() / f"{kind}-{key.hexdigest()[:32]}.so"
+    library = cache_directory() / f"{kind}-{key.hexdigest()[:32]}.so"
+    with _only_one_compiles(library) as lock:
+        if not library.exists():
+            _compile(library, ["-I", str(include), *map(str, sources(library)), *options], lock)
+    return library
 
 
 @contextmanager
@@ -172,13 +167,13 @@ def _only_one_compiles(library: Path) -> Iterator[IO[str]]:
         yield lock
 
 
-def _compile(library: Path, sources: tuple[Path, ...], lock: IO[str]) -> None:
+def _compile(library: Path, arguments: list[str], lock: IO[str]) -> None:
     """Compiles beside the library and moves it into place: a compilation cut short leaves no library.
 
     If this process is killed, the compiler goes on with the lock, and the library is there for the next one.
     """
     built, temporary = library.with_suffix(".building"), library.with_suffix(".temporary")
-    command = [_compiler()[0], *_flags(), "-I", str(RUNTIME), "-o", str(built), *map(str, sources)]
+    command = [_compiler()[0], *_flags(), "-o", str(built), *arguments]
     seconds = _seconds()
     environment = {
         **_environment(),
@@ -255,8 +250,8 @@ def _compiler() -> tuple[str, int, int]:
     name = os.environ.get("CC", "cc")
     path = shutil.which(name)
     if path is None:
-        raise ToolchainError(
-            f"no C compiler ({name}) found; p4switch translates P4 programs to C and needs one: "
+        raise NoCompilerError(
+            f"no C compiler ({name}) found; programs are compiled when they are first used: "
             "install gcc or clang (Debian: apt-get install gcc libc6-dev), or name yours in $CC"
         )
     status = Path(path).resolve().stat()
@@ -264,22 +259,18 @@ def _compiler() -> tuple[str, int, int]:
 
 
 @cache
-def _native() -> tuple[tuple[str, ...], str]:
-    """The option for this processor that the compiler takes here, and what it makes of it: version, features."""
-    return _accepted((*((option,) for option in NATIVE), ()))
-
-
-@cache
-def _accepted(ways: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], str]:
-    """The first of these options that the compiler takes, and what it makes of them."""
-    for options in ways:
-        command = [_compiler()[0], *options, "-v", "-S", "-x", "c", "-o", os.devnull, os.devnull]
+def _accepted() -> tuple[tuple[str, ...], str]:
+    """Of NATIVE, if any, and of FRAME what the compiler takes here, and what it makes of them: version, features."""
+    for options in product((*NATIVE, None), FRAME):
+        chosen = tuple(filter(None, (options[0], *options[1])))
+        # -Werror: clang only warns of an option that it does not know.
+        command = [_compiler()[0], *chosen, *("-Werror", "-v", "-S", "-x", "c", "-o", os.devnull, os.devnull)]
         done = subprocess.run(
             command, capture_output=True, text=True, env=_environment(), cwd="/", check=False
         )
         if done.returncode == 0:
             telling = [line for line in done.stderr.splitlines() if re.search("version|cc1", line)]
-            return options, "\n".join(telling)
+            return chosen, "\n".join(telling)
     raise ToolchainError(f"{' '.join(command)} failed:\n{done.stderr[-_MAX_MESSAGE:].strip()}")
 
 

@@ -1,4 +1,5 @@
-/* What native.c (the protocol) and exchange.c (the socket) share; native.py has the same structs. */
+/* What native.c (the protocol) and exchange.c (the socket) share. Python has the same structs, and enums in the order of
+ * their names; native.py compares. */
 
 #ifndef WORKERS_NATIVE_H
 #define WORKERS_NATIVE_H
@@ -6,19 +7,38 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { HEADER = 10, DIGITS = 8 }; /* bytes of a packet before its values; agreement.py */
+enum { DIGITS = 8 }; /* agreement.py */
+
+struct header { /* of a packet, in network byte order; wire.py */
+    uint8_t kind, lease, tsi[4], pool_index[2];
+    int8_t e0;
+    uint8_t e1;
+};
+
+enum { HEADER = sizeof(struct header), SMALL = 64, LARGE = 256 }; /* the last two: values in a packet */
 
 enum reason { MALFORMED, OTHER_LEASE, UNKNOWN_CHUNK, IMPOSSIBLE, DUPLICATE, REASONS };
 
-enum part { WAIT, RECEIVE, TAKE, PACK, SEND, PARTS };
+enum part { WAIT, RECEIVE, UNPACK, PACK, SEND, PARTS };
 
-struct rtt { /* recovery.RttEstimator */
+struct rtt_estimator { /* recovery.py */
     double smoothed, variation, rto, rto_without_floor;
 };
 
-struct timers { /* recovery.Timers */
+struct timers { /* recovery.py */
     double answered, not_before;
     int64_t backoff, next_sending, newest_answered, running, flight;
+};
+
+struct progress { /* engine.py */
+    int64_t first_chunk, chunks, missing;
+    int64_t disagree, sums[DIGITS];
+    double latest;
+};
+
+struct totals { /* engine.py */
+    int64_t received, received_bytes, sent, sent_bytes, accepted, saturated, ignored[REASONS];
+    double spent[PARTS];
 };
 
 struct work {
@@ -27,8 +47,10 @@ struct work {
     double *first_sent, *last_sent, *timeouts, *lost_at;
     uint8_t *measured, *leading, *carrying; /* the last two: packets */
     int64_t *ready;                         /* chunks to send, in order */
-    struct rtt *rtt;
+    struct rtt_estimator *rtt;
     struct timers *timers;
+    struct progress *progress;
+    struct totals *totals;
     double initial_rto, min_rto, max_rto, granularity;
     int64_t lease, window, first_slot, values, workers;
     float *x_tail, *out_tail; /* for the last block of an all-reduce if it is not whole */
@@ -44,19 +66,14 @@ struct work {
     int8_t *expected; /* exponents, by block; NULL: the vector has more blocks than the window */
     const int32_t *agreement; /* DIGITS that the first chunk carries where it carries no values */
     int64_t delayed, tag;     /* whether the first chunks carry values, scaled by those; in every packet */
-    int64_t first_chunk, whole_blocks, rest, blocks, lead, chunks, undecided, missed_count;
-    int64_t missing; /* results, of chunks known to be needed */
-    int64_t disagree, sums[DIGITS]; /* whether the first chunk's result has told of it, and what was in it */
+    int64_t whole_blocks, rest, blocks, lead, undecided, missed_count;
     int64_t ready_count;
-    double progress; /* when something new arrived last */
-    /* Until Python has read them. Datagrams and bytes: of exchange() alone. */
-    int64_t received, received_bytes, sent, sent_bytes, accepted_count, saturated, ignored[REASONS];
-    double spent[PARTS]; /* seconds, since the lease began */
 };
 
 bool is_bare(const struct work *w, int64_t chunk);
 int64_t packet_size(const struct work *w, int64_t chunk);
 int64_t pack(struct work *w, const int64_t *chunks, int64_t count, double now);
-void take_batch(struct work *w, const uint8_t *datagrams, int64_t count, int64_t size, int64_t stride, double now);
+bool is_loss(int error);
+void take_datagrams(struct work *w, const uint8_t *datagrams, int64_t count, int64_t size, int64_t stride, double now);
 
 #endif

@@ -12,6 +12,8 @@
 #include <sys/socket.h>
 #include <time.h>
 
+#include "shared.h"
+
 enum { UDP_SEGMENT = 103, UDP_GRO = 104, MAX_MESSAGES = 64, MAX_ERRORS = 16 };
 
 /* Waking up takes long, so a wait begins with yielding the processor. The results of a vector that fits into the window
@@ -23,13 +25,26 @@ enum { UDP_SEGMENT = 103, UDP_GRO = 104, MAX_MESSAGES = 64, MAX_ERRORS = 16 };
 #define LONG 200e-6
 #define SLEEPS 16
 
-struct link { /* native.Link */
+struct link { /* engine.py */
     int64_t socket, segments, offload, room, enough;
     double patience, shortest_patience, longest_patience;
     uint8_t *buffer;
     int64_t sleeps; /* so many waits more are slept through from the start */
     int64_t loss; /* the last error that was one */
 };
+
+SHARE_NUMBER(UDP_SEGMENT);
+SHARE_NUMBER(UDP_GRO);
+SHARE_NUMBER(MAX_ERRORS);
+SHARE_NUMBER(WAIT);
+SHARE_NUMBER(RECEIVE);
+SHARE_NUMBER(UNPACK);
+SHARE_NUMBER(PACK);
+SHARE_NUMBER(SEND);
+SHARE_NUMBER(PARTS);
+SHARE_STRUCT(link,
+             FIELD(socket) FIELD(segments) FIELD(offload) FIELD(room) FIELD(enough)
+             FIELD(patience) FIELD(shortest_patience) FIELD(longest_patience) FIELD(buffer) FIELD(sleeps) FIELD(loss))
 
 struct message {
     int64_t length, size; /* in bytes: of all, and of each datagram in it but perhaps the last */
@@ -52,7 +67,7 @@ static double spend(struct work *w, enum part part, double now)
 {
     double then = now;
     now = seconds();
-    w->spent[part] += now - then;
+    w->totals->spent[part] += now - then;
     return now;
 }
 
@@ -69,16 +84,22 @@ static bool no_offload(int error) /* no checksum offload, or larger than a segme
 /* Whether an error is a loss, which timers are for: what a socket has to say of an earlier datagram, since anybody may
  * forge the ICMP message that it goes back to (RFC 1122, 4.1.3.3; RFC 8085, 5.2), and what befalls one on this host for a
  * while: no route, no link, no memory, a firewall. What stays ends the all-reduce when it has been silent for long. */
-static bool is_loss(struct link *l, int error)
+bool is_loss(int error)
 {
     static const int losses[] = {ECONNREFUSED, EHOSTUNREACH, ENETUNREACH, EHOSTDOWN, ENONET,  ENOPROTOOPT, EOPNOTSUPP,
                                  EPROTO,       ENETDOWN,     ENOBUFS,     ENOMEM,    EACCES, EPERM};
     for (size_t i = 0; i < sizeof losses / sizeof *losses; i++)
-        if (error == losses[i]) {
-            l->loss = error;
+        if (error == losses[i])
             return true;
-        }
     return false;
+}
+
+/* Notes an error that is a loss; false: it is none. */
+static bool note_loss(struct link *l, int error)
+{
+    if (is_loss(error))
+        l->loss = error;
+    return is_loss(error);
 }
 
 /* Sends a message; returns 0 or an error. One that tells of an earlier datagram is told instead of sending, and once: after
@@ -90,7 +111,7 @@ static int send_message(struct link *l, const struct msghdr *message)
         if (sendmsg((int)l->socket, message, 0) >= 0)
             return 0;
         error = errno;
-        if (error != EINTR && error != EMSGSIZE && !is_loss(l, error))
+        if (error != EINTR && error != EMSGSIZE && !note_loss(l, error))
             break;
     }
     return error;
@@ -108,7 +129,7 @@ static int send_ready(struct work *w, struct link *l)
         last = first + left / ((left + most - 1) / most); /* messages of about the same size */
         const uint8_t *end = NULL; /* packets side by side are one piece */
         for (int64_t i = first; i < last; i++) {
-            const uint8_t *packet = packets + (w->ready[i] + w->first_chunk) % w->window * size;
+            const uint8_t *packet = packets + (w->ready[i] + w->progress->first_chunk) % w->window * size;
             if (packet != end)
                 pieces[count++] = (struct iovec){(uint8_t *)packet, 0};
             pieces[count - 1].iov_len += (size_t)size;
@@ -132,10 +153,10 @@ static int send_ready(struct work *w, struct link *l)
             last = first;
             continue;
         }
-        if (error && !is_loss(l, error))
+        if (error && !note_loss(l, error))
             return error;
-        w->sent += last - first;
-        w->sent_bytes += (last - first) * size;
+        w->totals->sent += last - first;
+        w->totals->sent_bytes += (last - first) * size;
     }
     return 0;
 }
@@ -154,7 +175,7 @@ static int take_messages(struct link *l, int64_t enough, struct inbox *in)
         struct msghdr message = {
             .msg_iov = &piece, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
         ssize_t length = recvmsg((int)l->socket, &message, MSG_DONTWAIT);
-        if (length < 0 && (errno == EMSGSIZE || errno == EINTR || is_loss(l, errno))) {
+        if (length < 0 && (errno == EMSGSIZE || errno == EINTR || note_loss(l, errno))) {
             errors++;
             continue;
         }
@@ -170,24 +191,14 @@ static int take_messages(struct link *l, int64_t enough, struct inbox *in)
     return 0;
 }
 
-static void take_datagrams(struct work *w, const uint8_t *datagrams, int64_t count, int64_t size, double now)
-{
-    w->received += count;
-    w->received_bytes += count * size;
-    if (size == HEADER + 4 * 64 || size == HEADER + 4 * 256)
-        take_batch(w, datagrams, count, size, size, now);
-    else
-        w->ignored[MALFORMED] += count;
-}
-
 static void take_inbox(struct work *w, const struct link *l, const struct inbox *in, double now)
 {
     const uint8_t *datagrams = l->buffer;
     for (const struct message *m = in->messages; m < in->messages + in->count; datagrams += m->length, m++) {
         int64_t whole = m->size ? m->length / m->size : 0, rest = m->length - whole * m->size;
-        take_datagrams(w, datagrams, whole, m->size, now);
+        take_datagrams(w, datagrams, whole, m->size, m->size, now);
         if (rest)
-            take_datagrams(w, datagrams + whole * m->size, 1, rest, now);
+            take_datagrams(w, datagrams + whole * m->size, 1, rest, rest, now);
     }
 }
 
@@ -221,7 +232,7 @@ int exchange(struct work *w, struct link *l, double until)
     double now = seconds();
     int error = answer(w, l, &now);
     double idle_since = now, spins = spin_until(w, l, now);
-    while (!error && w->missing && !w->disagree && now < fmin(until, w->timers->not_before)) {
+    while (!error && w->progress->missing && !w->progress->disagree && now < fmin(until, w->timers->not_before)) {
         in.count = in.end = 0;
         if ((error = take_messages(l, 1, &in)))
             return error;
@@ -244,8 +255,8 @@ int exchange(struct work *w, struct link *l, double until)
         }
         l->sleeps = now > idle_since + LONG ? SLEEPS : l->sleeps - (l->sleeps > 0);
         now = spend(w, RECEIVE, now);
-        int64_t most = w->timers->running * (HEADER + 4 * 64);
-        bool late = w->missing <= w->window; /* soon nothing will be left to send */
+        int64_t most = w->timers->running * (HEADER + 4 * SMALL);
+        bool late = w->progress->missing <= w->window; /* soon nothing will be left to send */
         double rtt = isnan(w->rtt->smoothed) ? 0 : w->rtt->smoothed;
         double patience = fmin(rtt * l->patience, l->longest_patience);
         if (!late && patience >= l->shortest_patience && in.end < (most < l->enough ? most : l->enough)) {
@@ -257,7 +268,7 @@ int exchange(struct work *w, struct link *l, double until)
             now = spend(w, RECEIVE, now);
         }
         take_inbox(w, l, &in, now);
-        now = spend(w, TAKE, now);
+        now = spend(w, UNPACK, now);
         error = answer(w, l, &now);
         idle_since = now;
         spins = spin_until(w, l, now);

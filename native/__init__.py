@@ -1,0 +1,1 @@
+"""C that Python loads: compiled within limits, kept by content, its structs and numbers compared with Python's."""

@@ -1,0 +1,59 @@
+"""The runtime and programs, compiled and kept."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from native.shared import SharedError
+from p4compiler import compile_file
+from p4switch.engine import library
+from p4switch.engine.engine import Engine
+from p4switch.engine.library import PACKAGE, TRANSLATION
+
+PROGRAM = Path(__file__).parent / "programs" / "forwarder.p4"
+
+
+def test_a_program_in_another_folder_is_compiled_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for folder in ("here", "there"):
+        (tmp_path / folder).mkdir()
+        path = tmp_path / folder / "fanin.p4"
+        path.write_text('#include "program.p4"\n')
+        (tmp_path / folder / "program.p4").write_text(PROGRAM.read_text())
+        Engine.load(json.dumps(compile_file(path).json).encode())
+    assert len(list((tmp_path / "fanin").glob("program-*.so"))) == 1
+
+
+def test_whatever_decides_how_a_program_is_translated_compiles_anew() -> None:
+    """Else the cache would go on with what an older translation has made."""
+    loaded = """
+import sys, p4switch.codegen.translate, p4switch.bmv2json.reader.read
+print(*(module.__file__ for name, module in sys.modules.items() if name.startswith("p4switch")), sep="\\n")
+"""
+    done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
+    needed = {path for path in map(Path, done.stdout.split()) if path.name != "__init__.py"}
+    counted = {path for pattern in TRANSLATION for path in PACKAGE.glob(pattern)}
+    assert needed <= counted
+
+
+def test_a_struct_that_c_has_another_idea_of_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    swapped = [library.Drops._fields_[i] for i in (1, 0, 2, 3)]
+    monkeypatch.setattr(library, "Drops", type("Drops", (ctypes.Structure,), {"_fields_": swapped}))
+    with pytest.raises(
+        SharedError, match=r"^struct drops\.too_long: 8 bytes at 0 in C, 8 bytes at 8 in Python$"
+    ):
+        library.runtime.__wrapped__()
+
+
+def test_a_number_that_c_has_another_idea_of_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "METER_WORDS", 17)
+    with pytest.raises(SharedError, match=r"^METER_WORDS: 18 in C, 17 in Python$"):
+        library.runtime.__wrapped__()

@@ -1,0 +1,134 @@
+"""One vector's packets as numpy writes and reads them, many at once."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers import quantization, scaling, wire
+from workers.agreement import DIGITS
+from workers.tensor import Tensor, span
+
+
+class Blocks:
+    """The blocks of the flat vector `x`, which are summed into `out`, as the tensor says.
+
+    factors: room for one of each block, kept by who calls. accepted: by chunk, whose results are there. missed: blocks
+    whose exponents are not as expected, ascending. unquantizable: how many of the blocks are.
+    """
+
+    def __init__(
+        self, tensor: Tensor, x: NDArray[np.float32], out: NDArray[np.float32], factors: NDArray[np.float64]
+    ) -> None:
+        self.tensor = tensor
+        self.missed = np.zeros(0, np.int64)
+        self.accepted = np.zeros(tensor.most_chunks, np.bool_)
+        self._factors = factors
+        padding = tensor.blocks * tensor.values - x.size
+        self._out = out
+        self._x_rows = self._rows(np.pad(x, (0, padding)) if padding else x)
+        self._out_rows = self._rows(np.empty(x.size + padding, np.float32) if padding else out)
+        self._undecided = np.ones(tensor.blocks, np.bool_)
+        # By chunk, of which there are as many at most: the last ones announce what changes no maximum.
+        self._e0 = np.full(tensor.most_chunks, quantization.SMALLEST_EXPONENT, np.int8)
+        self._e1 = np.zeros(tensor.most_chunks, np.uint8)  # without the tag
+        exponents, quantizable = quantization.block_exponents(self._x_rows, tensor.workers)
+        self._e0[: tensor.blocks] = exponents
+        self._e1[: tensor.blocks] = np.where(quantizable, 0, wire.NOT_QUANTIZABLE)
+        self.unquantizable = int(np.count_nonzero(~quantizable))
+
+    @property
+    def quantizable(self) -> NDArray[np.bool_]:
+        """Which of them are."""
+        return self._e1[: self.tensor.blocks] < wire.NOT_QUANTIZABLE
+
+    @property
+    def decided(self) -> bool:
+        """Whether all largest exponents are known, of a tensor that is delayed."""
+        return not np.count_nonzero(self._undecided)
+
+    def _rows(self, vector: NDArray[np.float32]) -> NDArray[np.float32]:
+        return vector.reshape(self.tensor.blocks, self.tensor.values)
+
+    def write(self, chunks: NDArray[np.int64], packets: NDArray[np.void]) -> None:
+        """Fill exponents and values of `packets` for these chunks: all among the first B, or none."""
+        packets["e0"] = self._e0[chunks]
+        packets["e1"] = self._e1[chunks] | self.tensor.tag
+        if chunks[0] < self.tensor.bare:
+            packets["values"] = 0
+            packets["values"][chunks == 0, :DIGITS] = self.tensor.agreement.digits
+            return
+        rows = span(self._blocks_of(chunks))
+        factors = self._factors[rows] if chunks[0] >= self.tensor.lead else self._expected_factors(rows)
+        integers = quantization.quantize(self._x_rows[rows], factors)
+        undefined = np.isnan(factors)
+        if np.count_nonzero(undefined):
+            integers[undefined] = 0
+        packets["values"] = integers
+
+    def possible(
+        self, chunks: NDArray[np.int64], e0: NDArray[np.int8], e1: NDArray[np.uint8]
+    ) -> NDArray[np.bool_]:
+        """Of which of these chunks that can be the result: what this worker has announced is in the maxima."""
+        own = self._e1[chunks]
+        same: NDArray[np.bool_] = (e1 & (own | wire.MAX_TAG)) == (own | self.tensor.tag)
+        return same & (e0 >= self._e0[chunks])
+
+    def read(self, chunks: NDArray[np.int64], packets: NDArray[np.void]) -> None:
+        """Take over the results of these chunks, each once."""
+        announcing = chunks < self.tensor.blocks
+        carrying = chunks >= self.tensor.lead
+        if np.count_nonzero(announcing):
+            fits = self._learn(
+                chunks[announcing],
+                packets["e0"][announcing],
+                packets["e1"][announcing] < wire.NOT_QUANTIZABLE,
+            )
+            carrying[announcing] |= fits
+        if np.count_nonzero(carrying) < len(chunks):
+            chunks, packets = chunks[carrying], packets[carrying]
+        if len(chunks):
+            rows = span(self._blocks_of(chunks))
+            values = self._out_rows[rows]
+            quantization.dequantize(packets["values"], self._factors[rows], values)
+            if not isinstance(rows, slice):  # a copy
+                self._out_rows[rows] = values
+
+    def _learn(
+        self, blocks: NDArray[np.int64], largest: NDArray[np.int8], quantizable: NDArray[np.bool_]
+    ) -> NDArray[np.bool_]:
+        """Take over the largest exponents of these blocks; of which the sums that came with them count."""
+        fits = np.zeros(len(blocks), np.bool_)
+        used = largest
+        if self.tensor.expected is not None:
+            expected = self.tensor.expected[blocks]
+            self.tensor.expected[blocks] = scaling.expect(largest)
+            if self.tensor.delayed:
+                fits = scaling.fits(expected, largest) & quantizable
+                used = np.where(fits, expected, largest)
+                self._undecided[blocks] = False
+                self.missed = np.union1d(self.missed, blocks[~fits])
+        self._factors[blocks] = np.where(quantizable, quantization.scales(used, self.tensor.workers), np.nan)
+        return fits
+
+    def _expected_factors(self, rows: slice | NDArray[np.int64]) -> NDArray[np.float64]:
+        """NaN for the blocks that are known not to be as expected."""
+        assert self.tensor.expected is not None
+        factors = quantization.scales(self.tensor.expected[rows], self.tensor.workers)
+        factors[(self._e1[rows] >= wire.NOT_QUANTIZABLE) | (self._e0[rows] > self.tensor.expected[rows])] = (
+            np.nan
+        )
+        return factors
+
+    def _blocks_of(self, chunks: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The blocks whose values these chunks carry, all among the first B, or none."""
+        if not self.tensor.delayed:
+            return chunks - self.tensor.lead
+        return chunks if chunks[0] < self.tensor.lead else self.missed[chunks - self.tensor.lead]
+
+    def complete(self) -> None:
+        """Every result has been read: so is the caller's array."""
+        if self._out_rows.size != self._out.size:
+            self._out[:] = self._out_rows.reshape(-1)[: self._out.size]
+
+    def let_go(self) -> None:
+        """Keep no array of the caller's."""
+        del self._x_rows, self._out_rows, self._out

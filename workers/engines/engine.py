@@ -1,0 +1,165 @@
+"""The border between a worker's protocol and what is done for each packet: the state that both know, and who does it.
+
+reference.py does it with numpy and is what is meant; native.py does the same in C, to the bit.
+"""
+
+import ctypes
+import errno
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers import wire
+from workers.agreement import DIGITS
+from workers.lease import Lease
+from workers.recovery import Recovery, Timers
+from workers.tensor import Tensor
+
+NONE = -1  # no chunk
+
+UDP_SEGMENT, UDP_GRO = 103, 104  # linux/udp.h; Python's socket module does not name them
+MAX_ERRORS = 16  # skipped at a time
+# Errors that are a loss: is_loss() of exchange.c.
+LOSSES = {
+    *(errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENONET),
+    *(errno.ENOPROTOOPT, errno.EOPNOTSUPP, errno.EPROTO),
+    *(errno.ENETDOWN, errno.ENOBUFS, errno.ENOMEM, errno.EACCES, errno.EPERM),
+}
+
+REASONS = ("malformed", "other lease", "unknown chunk", "impossible", "duplicate")  # enum reason of native.h
+PARTS = ("wait", "receive", "unpack", "pack", "send")  # enum part
+
+_int64 = ctypes.c_int64
+
+
+class Progress(ctypes.Structure):
+    """How far the all-reduce begun last has come.
+
+    first_chunk: in the lease's numbering. chunks: how many it has, as far as it is known. missing: how many of their
+    results are not there. disagree: whether the first chunk's result has told that the workers do not agree; sums:
+    what was in it. latest: when something new arrived last, in seconds.
+    """
+
+    _fields_ = (
+        *((name, _int64) for name in ("first_chunk", "chunks", "missing", "disagree")),
+        ("sums", _int64 * DIGITS),
+        ("latest", ctypes.c_double),
+    )
+    first_chunk: int
+    chunks: int
+    missing: int
+    disagree: int
+    sums: ctypes.Array[ctypes.c_int64]
+    latest: float
+
+
+class Totals(ctypes.Structure):
+    """What has been counted since the lease began: datagrams and bytes, and results.
+
+    ignored: datagrams, by reason. spent: seconds in each part of exchange(), which C alone measures.
+    """
+
+    _fields_ = (
+        *((name, _int64) for name in ("received", "received_bytes", "sent", "sent_bytes")),
+        *((name, _int64) for name in ("accepted", "saturated")),
+        ("ignored", _int64 * len(REASONS)),
+        ("spent", ctypes.c_double * len(PARTS)),
+    )
+    received: int
+    received_bytes: int
+    sent: int
+    sent_bytes: int
+    accepted: int
+    saturated: int
+    ignored: ctypes.Array[ctypes.c_int64]
+    spent: ctypes.Array[ctypes.c_double]
+
+
+class Link(ctypes.Structure):
+    """A socket, how it sends, and memory for what it receives, as exchange.c takes them.
+
+    enough: bytes that need not wait for more. patience: how long else, as a part of the round-trip time, and in seconds
+    (not at all for less than the shortest). loss: the last error that counted as one; 0: none.
+    """
+
+    _fields_ = (
+        *((name, _int64) for name in ("socket", "segments", "offload", "room", "enough")),
+        *((name, ctypes.c_double) for name in ("patience", "shortest_patience", "longest_patience")),
+        ("buffer", ctypes.c_void_p),
+        ("sleeps", _int64),
+        ("loss", _int64),
+    )
+
+
+class State:
+    """What a worker knows of its packets, as one memory for Python and C.
+
+    By place in the window (chunk mod W): awaited, the chunk whose result is; and the packet last sent, as it was sent,
+    since a retransmission repeats it byte for byte: `leading` has those without values, of the smaller size, `carrying`
+    the others.
+    """
+
+    def __init__(self, lease: Lease, recovery: Recovery) -> None:
+        self.lease = lease
+        self.recovery = recovery
+        self.timers = Timers(lease.window, recovery)
+        self.progress = Progress()
+        self.totals = Totals()
+        self.awaited = np.full(lease.window, NONE, np.int64)
+        self.carrying = self._packets(lease.values)
+        smallest = min(wire.SIZES)
+        self.leading = self.carrying if lease.values == smallest else self._packets(smallest)
+
+    def _packets(self, values: int) -> NDArray[np.void]:
+        packets = np.zeros(self.lease.window, wire.packet_dtype(values))
+        packets["kind"] = wire.kind(wire.UPDATE, values)
+        packets["lease"] = self.lease.id
+        return packets
+
+
+class Socket(Protocol):
+    """What an engine asks of a socket: udp.UdpSocket."""
+
+    link: Link
+
+    def exchange(self, state: State, engine: "Engine", ready: list[NDArray[np.int64]], until: float) -> None:
+        """See Engine, in Python."""
+
+    def check(self, error: int, size: int) -> None:
+        """Raises OSError unless `error`, about a datagram of `size` bytes, is 0."""
+
+
+class Engine(Protocol):
+    """What is done for each packet of one worker, on its State.
+
+    Chunks are numbered within the all-reduce.
+    """
+
+    def begin(
+        self, tensor: Tensor, x: NDArray[np.float32], out: NDArray[np.float32], first_chunk: int
+    ) -> int:
+        """Begin to sum the flat vector `x` into `out`, whose sum is there when nothing is missing.
+
+        Neither changes otherwise until finish(). How many of its blocks cannot be quantized; no result is missing yet.
+        """
+
+    @property
+    def quantizable(self) -> NDArray[np.bool_]:
+        """Which blocks of the vector begun last are."""
+
+    @property
+    def factors(self) -> NDArray[np.float64]:
+        """What the integers were multiplied by, by block, once its exponent is known."""
+
+    def pack(self, chunks: NDArray[np.int64], now: float) -> NDArray[np.void]:
+        """The packets of chunks that are sent for the first time: all among the first B, or none."""
+
+    def receive(self, datagrams: NDArray[np.uint8], now: float) -> NDArray[np.int64] | None:
+        """Take a batch [m, size]; the chunks that may be sent then, if there are any."""
+
+    def exchange(self, socket: Socket, ready: list[NDArray[np.int64]], until: float) -> None:
+        """Send what is ready, receive and answer until a timer may have expired, all results are there, or `until`."""
+
+    def finish(self) -> None:
+        """The caller has the result: keep none of its arrays."""

@@ -1,0 +1,261 @@
+"""What is done for each packet of a worker, in C: native.c and exchange.c, compiled when they are first used.
+
+Everything here does what reference.py does, to the bit; without a C compiler that does it alone.
+"""
+
+import ctypes
+import errno
+import warnings
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from native.shared import SharedError, check_numbers, check_structs, enumerated
+from native.toolchain import NoCompilerError, ToolchainError, compile_folder
+from workers import quantization, recovery, scaling, wire
+from workers.agreement import DIGITS
+from workers.engines.engine import (
+    LOSSES,
+    MAX_ERRORS,
+    NONE,
+    PARTS,
+    REASONS,
+    UDP_GRO,
+    UDP_SEGMENT,
+    Engine,
+    Link,
+    Progress,
+    Socket,
+    State,
+    Totals,
+)
+from workers.engines.reference import NumpyEngine
+from workers.recovery import RttEstimator, Timers
+from workers.tensor import Tensor
+
+OPTIONS = ("-ffp-contract=off", "-lm")
+NAMES = "native.c and exchange.c"
+
+_pointer, _int64, _double, _byte = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double, ctypes.c_byte
+
+
+class Work(ctypes.Structure):
+    """See native.h."""
+
+    _fields_ = (
+        *((name, _pointer) for name in ("awaited", "times_sent", "backoffs", "sendings")),
+        *((name, _pointer) for name in ("first_sent", "last_sent", "timeouts", "lost_at")),
+        *((name, _pointer) for name in ("measured", "leading", "carrying", "ready")),
+        *((name, _pointer) for name in ("rtt", "timers", "progress", "totals")),
+        *((name, _double) for name in ("initial_rto", "min_rto", "max_rto", "granularity")),
+        *((name, _int64) for name in ("lease", "window", "first_slot", "values", "workers")),
+        *((name, _pointer) for name in ("x_tail", "out_tail", "e0", "e1", "factors", "accepted", "missed")),
+        *((name, _pointer) for name in ("x", "out", "expected", "agreement")),
+        *((name, _int64) for name in ("delayed", "tag", "whole_blocks", "rest", "blocks", "lead")),
+        *((name, _int64) for name in ("undecided", "missed_count", "ready_count")),
+    )
+
+
+_STRUCTS: dict[str, type[ctypes.Structure] | np.dtype[np.void]] = {
+    "header": wire.HEADER,
+    "link": Link,
+    "progress": Progress,
+    "rtt_estimator": RttEstimator,
+    "timers": Timers,
+    "totals": Totals,
+    "work": Work,
+}
+_NUMBERS = {
+    "SMALLEST_EXPONENT": quantization.SMALLEST_EXPONENT,
+    "LARGEST_EXPONENT": quantization.LARGEST_EXPONENT,
+    "LARGEST_SUM": quantization.LARGEST_SUM,
+    "NOT_QUANTIZABLE": wire.NOT_QUANTIZABLE,
+    "MAX_TAG": wire.MAX_TAG,
+    "SATURATED": wire.SATURATED,
+    "SMALL": min(wire.SIZES),
+    "LARGE": max(wire.SIZES),
+    "SMALL_RESULT": wire.kind(wire.RESULT, min(wire.SIZES)),
+    "LARGE_RESULT": wire.kind(wire.RESULT, max(wire.SIZES)),
+    "VERSION_SHIFT": wire.VERSION_SHIFT,
+    "HEADROOM": scaling.HEADROOM,
+    "SLACK": scaling.SLACK,
+    "DIGITS": DIGITS,
+    "ALPHA": recovery.ALPHA,
+    "BETA": recovery.BETA,
+    "K": recovery.K,
+    "NONE": NONE,
+    "UDP_SEGMENT": UDP_SEGMENT,
+    "UDP_GRO": UDP_GRO,
+    "MAX_ERRORS": MAX_ERRORS,
+    **enumerated(*REASONS, "reasons"),
+    **enumerated(*PARTS, "parts"),
+}
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """Both, compiled for this processor by $CC or cc.
+
+    None where there is no compiler; and, with a warning, where it fails.
+    """
+    try:
+        loaded = ctypes.CDLL(str(compile_folder(Path(__file__).parent, *OPTIONS)))
+    except NoCompilerError:
+        return None
+    except (OSError, ToolchainError) as error:
+        warnings.warn(f"workers go on without {NAMES}, more slowly: {error}", stacklevel=2)
+        return None
+    check_structs(loaded, _STRUCTS)
+    check_numbers(loaded, _NUMBERS)
+    loaded.is_loss.restype = ctypes.c_bool
+    losses = {error for error in errno.errorcode if loaded.is_loss(error)}
+    if losses != LOSSES:
+        raise SharedError(f"is_loss(): {sorted(losses)} in C, {sorted(LOSSES)} in Python")
+    work = ctypes.POINTER(Work)
+    loaded.begin.argtypes = (work, _pointer, _pointer, _int64, _pointer, _pointer, _int64, _int64, _int64)
+    loaded.begin.restype = _int64
+    loaded.pack.argtypes = (work, _pointer, _int64, _double)
+    loaded.pack.restype = _int64
+    loaded.receive.argtypes = (work, _pointer, _int64, _int64, _int64, _double)
+    loaded.receive.restype = None
+    loaded.exchange.argtypes = (work, ctypes.POINTER(Link), _double)
+    loaded.exchange.restype = ctypes.c_int
+    return loaded
+
+
+def fastest(state: State) -> Engine:
+    """The fastest engine that this machine allows."""
+    return (NativeEngine if library() else NumpyEngine)(state)
+
+
+def _address(array: NDArray[Any]) -> int:
+    """Where a contiguous array is in memory; `array.ctypes` takes longer to say it."""
+    if array.flags.writeable:
+        return ctypes.addressof(_byte.from_buffer(array))  # type: ignore[arg-type]
+    return int(array.ctypes.data)
+
+
+class _Room:
+    """Memory for all-reduces of up to so many chunks, one after the other: allocation is slow."""
+
+    def __init__(self, chunks: int) -> None:
+        self.chunks = chunks
+        self.announced = np.zeros((2, chunks), np.int8)  # e0, and e1 without the tag
+        self.accepted = np.zeros(chunks, np.bool_)
+        self.factors = np.empty(chunks)
+
+
+class NativeEngine:
+    """An Engine that leaves the work to native.c, in the caller's own arrays.
+
+    Raises:
+        RuntimeError: it has not been compiled here.
+    """
+
+    def __init__(self, state: State) -> None:
+        loaded = library()
+        if loaded is None:
+            raise RuntimeError(f"{NAMES} have not been compiled here")
+        self._library = loaded
+        self._state = state
+        lease, timers, settings = state.lease, state.timers, state.recovery
+        self._ready = np.zeros(2 * lease.window, np.int64)  # and scratch of receive()
+        self._missed = np.zeros(lease.window, np.int64)
+        self._tails = np.zeros((2, lease.values), np.float32)  # of x and out
+        self._work = work = Work(
+            awaited=state.awaited.ctypes.data,
+            leading=state.leading.ctypes.data,
+            carrying=state.carrying.ctypes.data,
+            ready=self._ready.ctypes.data,
+            missed=self._missed.ctypes.data,
+            rtt=ctypes.addressof(timers.rtt),
+            timers=ctypes.addressof(timers),
+            progress=ctypes.addressof(state.progress),
+            totals=ctypes.addressof(state.totals),
+            initial_rto=settings.initial_rto,
+            min_rto=settings.min_rto,
+            max_rto=settings.max_rto,
+            granularity=settings.granularity,
+            lease=lease.id,
+            window=lease.window,
+            first_slot=lease.first_slot,
+            values=lease.values,
+            workers=lease.workers,
+            x_tail=self._tails.ctypes.data,
+            out_tail=self._tails.ctypes.data + self._tails.strides[0],
+            **timers.addresses(),
+        )
+        self._at = ctypes.byref(work)
+        self._room = _Room(0)
+        self._begun: tuple[Tensor, NDArray[np.float32], NDArray[np.float32]] | None = (
+            None  # kept from being freed
+        )
+
+    def begin(
+        self, tensor: Tensor, x: NDArray[np.float32], out: NDArray[np.float32], first_chunk: int
+    ) -> int:
+        """See Engine."""
+        if tensor.most_chunks > self._room.chunks:
+            self._enlarge_room(tensor.most_chunks)
+        if not x.flags.carray:
+            x = np.require(x, requirements=["C", "A"])
+        self._begun = (tensor, x, out)
+        expected = None if tensor.expected is None else _address(tensor.expected)
+        digits = _address(tensor.agreement.digits)
+        vector = (_address(x), _address(out), tensor.elements, expected, digits, tensor.delayed, tensor.tag)
+        bad: int = self._library.begin(self._at, *vector, first_chunk)
+        return bad
+
+    def _enlarge_room(self, chunks: int) -> None:
+        work, before = self._work, self._room
+        self._room = room = _Room(chunks)
+        room.accepted[: before.chunks] = before.accepted
+        room.factors[: before.chunks] = before.factors
+        work.e0 = room.announced.ctypes.data
+        work.e1 = work.e0 + chunks
+        work.factors, work.accepted = room.factors.ctypes.data, room.accepted.ctypes.data
+
+    @property
+    def quantizable(self) -> NDArray[np.bool_]:
+        """See Engine."""
+        return self._room.announced[1, : self._work.blocks].view(np.uint8) < wire.NOT_QUANTIZABLE
+
+    @property
+    def factors(self) -> NDArray[np.float64]:
+        """See Engine."""
+        return self._room.factors
+
+    def pack(self, chunks: NDArray[np.int64], now: float) -> NDArray[np.void]:
+        """See Engine."""
+        first = self._library.pack(self._at, chunks.ctypes.data, len(chunks), now)
+        assert self._begun
+        state = self._state
+        packets = state.leading if chunks[0] < self._begun[0].bare else state.carrying
+        if first >= 0:
+            return packets[first : first + len(chunks)]
+        return packets[(chunks + state.progress.first_chunk) % state.lease.window]
+
+    def receive(self, datagrams: NDArray[np.uint8], now: float) -> NDArray[np.int64] | None:
+        """See Engine."""
+        work = self._work
+        count, size = datagrams.shape
+        self._library.receive(self._at, datagrams.ctypes.data, count, size, datagrams.strides[0], now)
+        return self._ready[: work.ready_count].copy() if work.ready_count else None
+
+    def exchange(self, socket: Socket, ready: list[NDArray[np.int64]], until: float) -> None:
+        """See Engine."""
+        count = 0
+        for chunks in ready:
+            self._ready[count : count + len(chunks)] = chunks
+            count += len(chunks)
+        self._work.ready_count = count
+        error = self._library.exchange(self._at, socket.link, until)
+        if error:
+            socket.check(error, self._state.carrying.itemsize)
+
+    def finish(self) -> None:
+        """See Engine."""
+        self._begun = None

@@ -1,0 +1,193 @@
+"""What is done for each packet of a worker, with numpy: what is meant, and what native.c does faster."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers import wire
+from workers.agreement import DIGITS
+from workers.engines.blocks import Blocks
+from workers.engines.engine import NONE, REASONS, Socket, State
+from workers.tensor import Tensor, span
+
+
+class NumpyEngine:
+    """An Engine that works on all packets of a batch at once."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        window = state.lease.window
+        # By place: what else must be in the result that is awaited.
+        self._kinds = np.zeros(window, np.uint8)
+        self._pool_indices = np.zeros(window, np.int64)
+        self._copies = np.zeros(window, np.int64)  # scratch of receive()
+        self._factors = np.empty(0)
+        self._blocks: Blocks | None = None
+
+    def begin(
+        self, tensor: Tensor, x: NDArray[np.float32], out: NDArray[np.float32], first_chunk: int
+    ) -> int:
+        """See Engine."""
+        if tensor.blocks > len(self._factors):
+            self._factors = np.append(self._factors, np.empty(tensor.blocks - len(self._factors)))
+        self._blocks = self._make_blocks(tensor, x, out)
+        progress = self._state.progress
+        progress.first_chunk, progress.chunks = first_chunk, tensor.least_chunks
+        progress.missing = progress.disagree = 0
+        return self._blocks.unquantizable
+
+    def _make_blocks(self, tensor: Tensor, x: NDArray[np.float32], out: NDArray[np.float32]) -> Blocks:
+        return Blocks(tensor, x, out, self._factors)
+
+    @property
+    def _begun(self) -> Blocks:
+        assert self._blocks, "begin() comes first"
+        return self._blocks
+
+    @property
+    def quantizable(self) -> NDArray[np.bool_]:
+        """See Engine."""
+        return self._begun.quantizable
+
+    @property
+    def factors(self) -> NDArray[np.float64]:
+        """See Engine."""
+        return self._factors
+
+    def finish(self) -> None:
+        """See Engine."""
+        self._begun.let_go()
+
+    def pack(self, chunks: NDArray[np.int64], now: float) -> NDArray[np.void]:
+        """See Engine."""
+        state, lease, tensor = self._state, self._state.lease, self._begun.tensor
+        numbers = chunks + state.progress.first_chunk
+        places = span(numbers % lease.window)
+        packets = state.leading if chunks[0] < tensor.bare else state.carrying
+        batch = packets[places]
+        batch["tsi"] = numbers
+        batch["pool_index"] = pool_indices = wire.pool_index(numbers, lease.first_slot, lease.window)
+        self._begun.write(chunks, batch)
+        if not isinstance(places, slice):
+            packets[places] = batch
+
+        state.awaited[places] = numbers
+        self._kinds[places] = wire.kind(wire.RESULT, packets["values"].shape[1])
+        self._pool_indices[places] = pool_indices
+        patient, measure = chunks[0] < tensor.lead, chunks[0] >= tensor.bare
+        state.timers.start(places, now, patient=bool(patient), measure=bool(measure))
+        return batch
+
+    def exchange(self, socket: Socket, ready: list[NDArray[np.int64]], until: float) -> None:
+        """See Engine."""
+        socket.exchange(self._state, self, ready, until)
+
+    def receive(self, datagrams: NDArray[np.uint8], now: float) -> NDArray[np.int64] | None:
+        """See Engine."""
+        totals = self._state.totals
+        count, size = datagrams.shape
+        totals.received += count
+        totals.received_bytes += datagrams.size
+        if size not in wire.VALUES:
+            totals.ignored[REASONS.index("malformed")] += count
+            return None
+        return self._take(datagrams, now)
+
+    def _take(self, datagrams: NDArray[np.uint8], now: float) -> NDArray[np.int64] | None:
+        """Take over the results of chunks awaited among these packets; what may be sent then."""
+        state, lease, progress = self._state, self._state.lease, self._state.progress
+        count, size = datagrams.shape
+        packets = wire.as_packets(datagrams)
+        numbers = packets["tsi"].astype(np.int64)
+        places = numbers % lease.window
+        chunks = numbers - progress.first_chunk
+        kinds = packets["kind"] & np.uint8(0xFF ^ wire.SATURATED)
+        awaited = state.awaited[places] == numbers
+        fits = awaited & (kinds == self._kinds[places]) & (packets["lease"] == lease.id)
+        fits &= packets["pool_index"] == self._pool_indices[places]
+        possible = fits.copy()
+        if np.count_nonzero(fits):
+            possible[fits] = self._begun.possible(chunks[fits], packets["e0"][fits], packets["e1"][fits])
+        # Of copies within the batch the first counts: it is the last to write its index.
+        indices = np.arange(count)
+        self._copies[places[possible][::-1]] = indices[possible][::-1]
+        fresh = possible & (self._copies[places] == indices)
+        if np.count_nonzero(fresh) < count:
+            results = kinds == wire.kind(wire.RESULT, wire.VALUES[size])
+            # The first reason that applies.
+            reasons = (
+                ("malformed", ~results),
+                ("other lease", packets["lease"] != lease.id),
+                ("unknown chunk", ~(awaited | self._answered(chunks))),
+                ("malformed", awaited & ~fits),
+                ("impossible", awaited & ~possible),
+            )
+            self._count_ignored(~fresh, reasons)
+        fresh[fresh] = self._agreed(chunks[fresh], packets["values"][fresh, :DIGITS])
+        if np.count_nonzero(fresh) < count:
+            packets, places, chunks = packets[fresh], places[fresh], chunks[fresh]
+            if not len(chunks):
+                return None
+
+        state.timers.stop(places, now)
+        state.awaited[places] = NONE
+        state.totals.saturated += int(np.count_nonzero(packets["kind"] & wire.SATURATED))
+        state.totals.accepted += len(chunks)
+        progress.missing -= len(chunks)
+        progress.latest = now
+        self._begun.accepted[chunks] = True
+        self._begun.read(chunks, packets)
+        ready = self._released(chunks)
+        if not progress.missing:
+            self._begun.complete()
+        return ready
+
+    def _answered(self, chunks: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of these chunks are of an all-reduce before this one, or of this one with their result there."""
+        answered = chunks < 0
+        ours = (chunks >= 0) & (chunks < self._state.progress.chunks)
+        if np.count_nonzero(ours):
+            answered[ours] |= self._begun.accepted[chunks[ours]]
+        return answered
+
+    def _count_ignored(
+        self, ignored: NDArray[np.bool_], reasons: tuple[tuple[str, NDArray[np.bool_]], ...]
+    ) -> None:
+        """Give each datagram that is ignored the first reason that applies; the rest are duplicates."""
+        rest = ignored.copy()
+        for reason, applies in (*reasons, ("duplicate", ignored)):
+            self._state.totals.ignored[REASONS.index(reason)] += int(np.count_nonzero(rest & applies))
+            rest &= ~applies
+
+    def _agreed(self, chunks: NDArray[np.int64], digits: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """False for the first chunk's result where it tells that the workers do not agree; it is kept."""
+        agreed = np.ones(len(chunks), np.bool_)
+        if np.count_nonzero(first := chunks == 0) and self._begun.tensor.bare:
+            sums = digits[first].astype(np.int64)
+            agreed[first] = holds = self._begun.tensor.agreement.holds(sums)
+            if not holds[0]:
+                self._state.progress.disagree = True
+                self._state.progress.sums[:] = sums[0].tolist()
+        return agreed
+
+    def _released(self, chunks: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        """The chunks that may be sent now that these results are there.
+
+        Chunk i needs the exponent that chunk i - B announced, and its slot, which chunk i - W had.
+        """
+        progress, blocks, tensor = self._state.progress, self._begun, self._begun.tensor
+        lead, window = tensor.lead, self._state.lease.window
+        if tensor.delayed:
+            if progress.chunks > lead or not blocks.decided:
+                return None
+            ready = np.arange(lead, lead + len(blocks.missed))
+            progress.chunks += len(ready)
+            progress.missing += len(ready)
+            return ready if len(ready) else None
+        ready = chunks + lead
+        if lead < window:
+            ready = np.unique(np.concatenate([ready, chunks + window]))
+        ready = ready[ready < progress.chunks]
+        if lead < window:
+            before = np.where(ready < window, ready - lead, ready - window)
+            ready = ready[blocks.accepted[ready - lead] & blocks.accepted[before]]
+        return ready if len(ready) else None

@@ -1,0 +1,45 @@
+"""A job's right to slots and chunk numbers, as its workers hold it."""
+
+from dataclasses import dataclass
+
+from workers import quantization, wire
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A job's right to slots and chunk numbers, as the controller granted it to one of its workers.
+
+    id: 1 to 255. slots: first_slot to first_slot + window - 1. values: integers in a packet, 64 or 256. Its chunks have
+    numbers from first_chunk to last_chunk: a lease is used by one set of workers once, since what they sent under these
+    numbers may still be on the way, or in the switches.
+    """
+
+    id: int
+    rank: int
+    workers: int
+    window: int
+    first_slot: int = 0
+    values: int = 256
+    first_chunk: int = 0
+    last_chunk: int = wire.CHUNKS - 1
+
+    def __post_init__(self) -> None:
+        if not 0 < self.id < wire.LEASES:
+            raise ValueError(f"lease id must be from 1 to {wire.LEASES - 1}, not {self.id}")
+        if not 0 < self.workers <= quantization.MAX_WORKERS:
+            raise ValueError(f"workers must be from 1 to {quantization.MAX_WORKERS}, not {self.workers}")
+        if not 0 <= self.rank < self.workers:
+            raise ValueError(
+                f"rank must be from 0 to {self.workers - 1} with {self.workers} workers, not {self.rank}"
+            )
+        if self.window < 1 or self.first_slot < 0 or self.first_slot + self.window > wire.SLOT_NUMBERS:
+            raise ValueError(
+                f"window must be at least 1 and its slots within 0 to {wire.SLOT_NUMBERS - 1}, "
+                f"not {self.window} from slot {self.first_slot}"
+            )
+        if self.values not in wire.SIZES:
+            raise ValueError(f"values must be one of {list(wire.SIZES)}, not {self.values}")
+        if not 0 <= self.first_chunk <= self.last_chunk < wire.CHUNKS:
+            raise ValueError(
+                f"chunk numbers must be within 0 to {wire.CHUNKS - 1}, not from {self.first_chunk} to {self.last_chunk}"
+            )
