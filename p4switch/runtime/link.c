@@ -25,6 +25,10 @@ SHARE_STRUCT(link_statistics,
              FIELD(marked) FIELD(corrupted) FIELD(duplicated) FIELD(reordered) FIELD(highest_bytes)
              FIELD(lateness_sum) FIELD(lateness_most) FIELD(late) FIELD(queue_bytes) FIELD(held))
 
+SHARE_STRUCT(wait,
+             FIELD(packet) FIELD(room) FIELD(since) FIELD(until) FIELD(bytes) FIELD(found) FIELD(left)
+             FIELD(checksum_offset))
+
 static uint64_t mix(uint64_t z)
 {
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;

@@ -2,6 +2,8 @@
 
 #include "pace.h"
 
+#include "shared.h"
+
 #define MOMENT 14 /* the logarithm of nanoseconds for which nobody should be let in */
 #define LEAST_MARGIN 15000
 #define FIRST_MARGIN(free_for) (LEAST_MARGIN + (free_for) / 256) /* a processor that sleeps longer sleeps deeper */
@@ -9,6 +11,9 @@
 #define CALM_FOR 10000000000ull /* picoseconds from one decision to the next */
 #define STEP_DOWN 100
 #define STEP_UP (19 * STEP_DOWN)
+
+SHARE_STRUCT(pace,
+             FIELD(margin) FIELD(calm) FIELD(looked) FIELD(used) FIELD(since) FIELD(said) FIELD(sent) FIELD(late))
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
+from native.shared import check_structs
 from p4switch.engine.library import LinkSettings, LinkStatistics, runtime
 from p4switch.ports.links import LinkProperties
 
@@ -35,6 +36,7 @@ class CLink:
 
     def __init__(self, properties: LinkProperties, stream: int = 0) -> None:
         self.c = runtime()
+        check_structs(self.c, {"wait": Wait})
         self.c.link_open.restype = ctypes.c_void_p
         self.c.link_open.argtypes = [Release, Dequeue, ctypes.c_void_p, ctypes.c_uint64]
         self.c.link_wait.restype = ctypes.c_void_p

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from native.shared import check_structs
 from p4switch.engine.library import runtime
 
 MILLISECOND, SECOND = 10**9, 10**12  # picoseconds
@@ -28,6 +29,7 @@ class Pace(ctypes.Structure):
 
 @pytest.fixture
 def pace() -> Pace:
+    check_structs(runtime(), {"pace": Pace})
     made = Pace()
     runtime().pace_open(ctypes.byref(made))
     return made
