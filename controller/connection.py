@@ -156,7 +156,7 @@ class Connection:
         held = {_canonical(entity) for entity in await self._held()}
         for item in plan.items:
             if _canonical(self._encode(item)) not in held:
-                raise ControllerError(f"{self.switch.name} does not hold what it was told: {item}")
+                raise ControllerError(f"{self.switch.name} does not have what was installed: {item}")
 
     async def reconcile(self, plan: SwitchPlan) -> None:
         """Reads all table entries and multicast groups, deletes what `plan` lacks and writes what the switch lacks."""
@@ -254,7 +254,7 @@ class Connection:
             code = error.code()
             # A switch that was started anew knows neither its primary nor its program.
             if code == grpc.StatusCode.UNAVAILABLE or (self.lost and code in _FORGOTTEN):
-                message = f"{self.switch.name} is not there, or was started anew: {problem}"
+                message = f"{self.switch.name} is not there, or has restarted: {problem}"
                 raise UnavailableError(message) from None
             if code == grpc.StatusCode.PERMISSION_DENIED:
                 raise SupersededError(

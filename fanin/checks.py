@@ -62,7 +62,7 @@ def _machine() -> Finding:
         "machine",
         "optional",
         detail,
-        costs="the demo takes longer, and its times say more of the processor than of the links",
+        costs="the demo takes longer, and its times depend on the processor more than on the links",
         fix="2 cores and 2 GiB are enough",
     )
 
@@ -165,7 +165,7 @@ def _packet_sockets() -> Finding:
         "packet sockets",
         "optional",
         f"buffers of {size >> 10} KiB only, since only root has larger ones than net.core.rmem_max",
-        "on a busy machine frames are lost for want of room, and sent again",
+        "on a busy machine frames are dropped when buffers are full, and sent again",
         f"sudo sysctl -w net.core.rmem_max={_ENOUGH_BUFFER * 4}, or run it as root",
     )
 

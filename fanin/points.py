@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 ScenarioFile = Annotated[Path, typer.Argument(metavar="SCENARIO.toml", help="what to run")]
 Changes = Annotated[
     list[str],
-    typer.Option(
-        "--set", metavar="KEY=VALUE,…", help="instead of what the file says; may be given several times"
-    ),
+    typer.Option("--set", metavar="KEY=VALUE,…", help="overrides the file; may be given several times"),
 ]
 Results = Annotated[
     Path | None, typer.Option(help="where the results go", show_default="results/ and the scenario's name")

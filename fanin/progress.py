@@ -83,7 +83,7 @@ class PointsProgress(_Bars):
     def found(self, count: int) -> None:
         """So many are there from before."""
         if count:
-            self._progress.console.print(f"{count} of {self._total} points are there already")
+            self._progress.console.print(f"{count} of {self._total} points are already there")
             self._progress.update(self._points, completed=count)
 
     def begun(self, settings: Settings) -> Observe:

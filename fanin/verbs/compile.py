@@ -27,9 +27,9 @@ def compile_program(
     ] = None,
     c: Annotated[
         Path | None,
-        typer.Option("--c", help="also the C that fanin's switch makes of it (docs/generated-c.md)"),
+        typer.Option("--c", help="also the C that fanin's switch generates from it (docs/generated-c.md)"),
     ] = None,
-    include: Annotated[list[Path] | None, typer.Option("-I", help="where #include looks, too")] = None,
+    include: Annotated[list[Path] | None, typer.Option("-I", help="another folder for #include")] = None,
     define: Annotated[
         list[str] | None, typer.Option("-D", help="NAME or NAME=VALUE for the preprocessor")
     ] = None,

@@ -93,8 +93,8 @@ def show(verdict: Verdict) -> None:
         typer.echo(f"  the reference: {found.reference}\n  {verdict.pair}: {found.other}")
         if found.undefined:
             typer.echo(
-                "  The reference does otherwise when it runs again, too: the program reads the clock, a random number,"
-                "\n  or fields of an invalid header, in which BMv2 leaves what earlier packets had there."
+                "  The reference itself gives another result when it runs again: the program reads the clock,"
+                "\n  a random number, or fields of an invalid header, in which BMv2 leaves what earlier packets had."
             )
         for trace in found.traces:
             typer.echo(trace)

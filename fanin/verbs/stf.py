@@ -19,7 +19,7 @@ def stf(
     test: Annotated[
         Path, typer.Argument(help="the test: packets in, table entries, packets out", exists=True)
     ],
-    include: Annotated[list[Path] | None, typer.Option("-I", help="where #include looks, too")] = None,
+    include: Annotated[list[Path] | None, typer.Option("-I", help="another folder for #include")] = None,
 ) -> None:
     """Run a STF test; the exit status is 0 if every packet came out as expected, 1 if not, 2 if it cannot be run."""
     try:

@@ -13,7 +13,9 @@ def sweep(
     scenario: ScenarioFile,
     changes: Changes = [],  # noqa: B006 - typer's way
     results: Results = None,
-    restart: Annotated[bool, typer.Option("--restart", help="measure again what is there already")] = False,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="measure again the points that are already there")
+    ] = False,
 ) -> None:
     """Run the product of settings on all cores, as in: fanin sweep FILE --set loss=0,0.01 --set workers=2,4,8.
 

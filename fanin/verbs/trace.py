@@ -37,19 +37,19 @@ def trace(
             exists=True, dir_okay=False, help="table entries and multicast groups, as fanin diff reads them"
         ),
     ] = None,
-    include: Annotated[list[Path] | None, typer.Option("-I", help="where #include looks, too")] = None,
+    include: Annotated[list[Path] | None, typer.Option("-I", help="another folder for #include")] = None,
     on: Annotated[
         str | None, typer.Option(help="a switch of a network that is up, such as leaf1, and its packets")
     ] = None,
     run: Run = None,
     conditions: Annotated[
         str,
-        typer.Option("--filter", help="packets that meet all: port=1,ipv4.source=10.1.0.0/16"),
+        typer.Option("--filter", help="only packets that match all: port=1,ipv4.source=10.1.0.0/16"),
     ] = "",
-    count: Annotated[int | None, typer.Option(min=1, help="end after so many packets")] = None,
+    count: Annotated[int | None, typer.Option(min=1, help="stop after this many packets")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="a line of JSON for each packet")] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="assignments too, and the headers that leave")
+        bool, typer.Option("--verbose", "-v", help="also assignments, and the headers that leave")
     ] = False,
 ) -> None:
     """Print for each packet the parser's path, look-ups, branches, registers, and where it went or why it was dropped.
@@ -125,7 +125,7 @@ def _of_switch(
             for line in client.stdout:
                 message = json.loads(line)
                 if "lost" in message:
-                    complain("trace", f"{message['lost']} packets more, for which there was no room")
+                    complain("trace", f"{message['lost']} more packets were not traced: the buffer was full")
                 else:
                     yield message["trace"]
             if said := client.stderr.read().strip():

@@ -59,11 +59,11 @@ def validate(
     write(points, results)
     console.print(table)
     console.print(
-        "[dim]Network: spines x leaves x hosts on each. Milliseconds of one all-reduce; the formula knows of no loss. "
+        "[dim]Network: spines x leaves x hosts on each. Milliseconds of one all-reduce; the formula assumes no loss. "
         "Packets and bytes of a worker, sent and received; where they differ, virtual from live.[/]"
     )
     if not all(point.agrees for point in points):
-        raise failure("validate", "the worlds do not agree everywhere")
+        raise failure("validate", "live and virtual times differ at some points")
 
 
 def _compared(live: float, virtual: float) -> str:

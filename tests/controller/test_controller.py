@@ -213,7 +213,7 @@ def test_an_entry_that_is_not_there_is_named_when_read_back(within: Within, netw
         altered = replace(entry, params={**entry.params, "port": 3})
         with pytest.raises(ControllerError) as caught:
             await controller._connections["leaf1"].verify(SwitchPlan((entry, altered)))
-        assert str(caught.value) == f"leaf1 does not hold what it was told: {altered}"
+        assert str(caught.value) == f"leaf1 does not have what was installed: {altered}"
 
     within(check)
 

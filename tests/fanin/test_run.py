@@ -60,7 +60,7 @@ def test_a_sweep_runs_only_what_is_missing(scenario: str, tmp_path: Path) -> Non
     assert invoke("sweep", scenario, "--set", "seed=1,2", "--results", folder)[0] == 0
     status, output = invoke("sweep", scenario, "--set", "seed=1,2,3", "--results", folder)
     assert status == 0
-    assert "4 of 6 points are there already" in output
+    assert "4 of 6 points are already there" in output
     assert len(read_rows(folder)) == 6
     status, output = invoke("sweep", scenario, "--restart", "--results", folder)
     assert (status, "already" in output) == (0, False)
