@@ -371,7 +371,11 @@ def _bits(mask: int) -> Iterator[int]:
 
 
 def explore(world: World) -> dict[State, int]:
-    """Every state that can be reached, and what may be on its way then. WrongSumError: a worker takes a wrong sum."""
+    """Every state that can be reached, and what may be on its way then.
+
+    Raises:
+        WrongSumError: a worker takes a wrong sum.
+    """
     start = world.start()
     on_their_way = {start: 0}
     handled: dict[State, int] = {}

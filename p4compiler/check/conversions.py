@@ -106,7 +106,11 @@ def arithmetic_operand(operand: ir.Expr) -> ir.Expr:
 
 
 def check_assignable(target: ir.Expr) -> None:
-    """Raise an error unless the expression can be written."""
+    """Check that the expression can be written.
+
+    Raises:
+        CompileError: it cannot.
+    """
     match target:
         case ir.Ref(variable=variable):
             if variable.parameter and variable.direction in ("in", ""):

@@ -77,7 +77,11 @@ class TypeChecker:
         raise error(span, f"'{name}' is not a type")
 
     def check_count(self, span: Span, name: str, wanted: int, given: int) -> None:
-        """Raise an error unless the number of type arguments is right."""
+        """Check that the number of type arguments is right.
+
+        Raises:
+            CompileError: it is not.
+        """
         if wanted != given:
             plural = "s" * (wanted != 1)
             raise error(span, f"'{name}' takes {wanted} type argument{plural}, not {given}")

@@ -171,7 +171,11 @@ class PipelineWriter:
 
 
 def attached_tables(program: GraphProgram) -> dict[ir.Instance, ir.Table]:
-    """The tables of direct counters and meters; raises CompileError if one belongs to two tables."""
+    """The tables of direct counters and meters.
+
+    Raises:
+        CompileError: one belongs to two tables.
+    """
     result: dict[ir.Instance, ir.Table] = {}
     for graph in program.graphs.values():
         for table in graph.tables:

@@ -67,7 +67,8 @@ class Arbitration:
     def update(self, client: Client, message: p4r.MasterArbitrationUpdate) -> None:
         """A client's announcement of itself, its first or a later one; an error ends the client's stream.
 
-        Raises NOT_FOUND, INVALID_ARGUMENT or FAILED_PRECONDITION as the specification lists them.
+        Raises:
+            P4RuntimeError: NOT_FOUND, INVALID_ARGUMENT or FAILED_PRECONDITION, as the specification lists them.
         """
         if client.has_left:
             return

@@ -88,7 +88,8 @@ class Device:
     def boot(self, device_config: bytes) -> None:
         """Forward with a BMv2 JSON alone; without P4Info no controller can write to it.
 
-        Raises ProgramError, ToolchainError or PortError as the engine does.
+        Raises:
+            ProgramError, ToolchainError, PortError: as the engine does.
         """
         self._run(self._engine(device_config), _discard)
 
@@ -178,7 +179,11 @@ class Device:
             raise invalid(f"packet-out: {error}") from None
 
     def set_link(self, port: int, direction: Direction, given: Mapping[str, Any]) -> None:
-        """Change properties of an emulated link at once, and for pipelines to come; raises LinkError."""
+        """Change properties of an emulated link at once, and for pipelines to come.
+
+        Raises:
+            LinkError: there is no such port or property, or it is out of range.
+        """
         if port not in self._ports:
             raise LinkError(f"the switch has no port {port}; there are {', '.join(map(str, self._ports))}")
         with self._linking:

@@ -77,7 +77,11 @@ WORDS = {  # how many words each of the other commands takes
 
 
 def parse_stf(text: str) -> Iterator[Command]:
-    """The commands of a test, line by line; raises StfError."""
+    """The commands of a test, line by line.
+
+    Raises:
+        StfError: a line is none.
+    """
     for number, whole in enumerate(text.splitlines(), 1):
         found = _LINE.match(whole)
         line = found[0].strip() if found else ""
