@@ -26,6 +26,9 @@ class Recovery:
     The smallest timeout is above what a busy machine may keep a process waiting for its turn; a smaller one
     resends what was not lost. `give_up`: an all-reduce that receives nothing new for so long fails. `granularity`: of
     the clock, RFC 6298's G.
+
+    Raises:
+        ValueError: a time is not positive, or the timeouts are not in order.
     """
 
     initial_rto: float = 0.05

@@ -55,6 +55,9 @@ class InNetworkConfig:
     UDP_GRO where the kernel has them. checksums: UDP's, without which a flipped bit is added up, and which
     sums have as they leave the switches if the updates had them; UDP_SEGMENT needs them. non_finite,
     on_saturation: see protocol.Worker.
+
+    Raises:
+        ValueError: the port is not one of the switch's, or `segments` is out of range.
     """
 
     lease: Lease

@@ -45,7 +45,11 @@ HEADER = np.dtype(list(_HEADER_FIELDS))
 
 @cache
 def packet_dtype(values: int) -> np.dtype[np.void]:
-    """Layout of a datagram of 64 or 256 values, fields named as in the packet format; lease is job_number."""
+    """Layout of a datagram of 64 or 256 values, fields named as in the packet format; lease is job_number.
+
+    Raises:
+        ValueError: there is no packet of so many values.
+    """
     if values not in SIZES:
         raise ValueError(f"a packet carries 64 or 256 values, not {values}")
     return np.dtype([*_HEADER_FIELDS, ("values", ">i4", (values,))])

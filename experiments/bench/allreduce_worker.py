@@ -103,7 +103,11 @@ class Gloo:
 
 
 def join_group(join: Join) -> InNetworkAllReduce | TcpAllReduce | Gloo:
-    """This worker's end of the group."""
+    """This worker's end of the group.
+
+    Raises:
+        ValueError: there is no such algorithm.
+    """
     here = join.hosts[join.rank]
     match join.algorithm:
         case "in-network":

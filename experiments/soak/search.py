@@ -326,7 +326,11 @@ class World:
         return {0: (2,) if begun else (1, 2), 1: (0, 2 if same else 3), 2: (), 3: (2,)}[installed]
 
     def arrival(self, state: State, number: int) -> tuple[State, int]:
-        """The state after a packet's arrival, and what switches send then."""
+        """The state after a packet's arrival, and what switches send then.
+
+        Raises:
+            WrongSumError: a worker takes a wrong sum.
+        """
         cells, tables, had, lost = state
         packet = self._packets[number]
         if packet.worker < 0:

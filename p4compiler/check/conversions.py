@@ -10,7 +10,10 @@ from p4compiler.source import Reporter, Span, error
 
 
 class Conversions:
-    """Converts values; numbers that do not fit are reported as warnings."""
+    """Converts values; numbers that do not fit are reported as warnings.
+
+    What is wrong in the program is a CompileError.
+    """
 
     def __init__(self, reporter: Reporter) -> None:
         self.reporter = reporter

@@ -21,7 +21,10 @@ MAX_WIDTH = 1 << 16
 
 
 class TypeChecker:
-    """Resolves types and declares them; keeps the errors, match kinds, enums and headers that were declared."""
+    """Resolves types and declares them; keeps the errors, match kinds, enums and headers that were declared.
+
+    What is wrong in the program is a CompileError.
+    """
 
     def __init__(self, scopes: Scopes, constants: ConstantChecker) -> None:
         self.scopes = scopes

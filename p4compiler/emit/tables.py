@@ -192,7 +192,11 @@ def extern_name(instance: ir.Instance) -> str:
 
 
 def constant(e: ir.Expr) -> int:
-    """The value of an expression that instantiation has made a constant."""
+    """The value of an expression that instantiation has made a constant.
+
+    Raises:
+        CompileError: it is none.
+    """
     if not isinstance(e, ir.Constant):
         raise error(e.span, "this must be known when compiling")
     return e.value

@@ -24,6 +24,9 @@ class ProfileState:
 
     Where an entry has a group of its own, there are no members (P4Runtime specification, "One Shot Action Selector
     Programming").
+
+    Writes raise TableError: ALREADY_EXISTS, NOT_FOUND, INVALID_ARGUMENT, RESOURCE_EXHAUSTED, or FAILED_PRECONDITION for
+    what is in use.
     """
 
     def __init__(self, switch: RunningSwitch, profile: ActionProfile) -> None:

@@ -50,8 +50,8 @@ class Engine:
 
     `multicast` and `sessions` are its multicast groups and mirroring sessions, `base` is where its state begins in
     memory. Every method of it and its parts is safe against a running forwarding loop; what a thread writes while it
-    holds `lock`, packets see all of or nothing. Names are those of the JSON; one that does not exist raises
-    TableError(NOT_FOUND).
+    holds `lock`, packets see all of or nothing. Names are those of the JSON; one that does not exist is a TableError,
+    NOT_FOUND.
     """
 
     def __init__(
@@ -129,7 +129,11 @@ class Engine:
         return Engine(self.program, self._config, self._library, self._cpu_port, self._drop_port, seed)
 
     def process(self, port: int, packet: bytes, now: int = 0) -> list[tuple[int, bytes]]:
-        """One packet through the program; `now` in microseconds; the outputs in order as (port, packet)."""
+        """One packet through the program; `now` in microseconds; the outputs in order as (port, packet).
+
+        Raises:
+            ValueError: the packet is longer than the longest.
+        """
         if len(packet) > LONGEST_PACKET:
             raise ValueError(f"a packet has at most {LONGEST_PACKET} bytes, not {len(packet)}")
         out = self._collected
@@ -145,10 +149,11 @@ class Engine:
     ) -> Departures:
         """Packets through the program one after the other, as by process(); rows of `packets` [count, room] hold them.
 
-        `times` in microseconds.
+        `ports`, `lengths` (bytes) and `times` (microseconds) are [count].
 
         Raises:
-            ValueError: a packet that comes or leaves is longer than `room`.
+            ValueError: a packet that comes or leaves is longer than `room`, or there are not as many of each.
+            MemoryError: there is no room for what leaves.
         """
         return self._batches.process(ports, packets, lengths, times)
 

@@ -117,7 +117,12 @@ class Arbitration:
     def require_primary(
         self, request: p4r.WriteRequest | p4r.SetForwardingPipelineConfigRequest
     ) -> RoleAccess:
-        """What the role may do; PERMISSION_DENIED unless the request bears the election id of its primary."""
+        """What the role may do.
+
+        Raises:
+            P4RuntimeError: PERMISSION_DENIED unless the request bears the election id of its primary;
+                NOT_FOUND if there is no such role.
+        """
         role = self._roles.get(request.role)
         if role is None:
             raise not_found(f"the device has no role {request.role!r}")

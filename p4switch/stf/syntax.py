@@ -91,7 +91,11 @@ def parse_stf(text: str) -> Iterator[Command]:
 
 
 def number(text: str, line: int) -> int:
-    """A number, in decimal or with 0x, 0b or 0o."""
+    """A number, in decimal or with 0x, 0b or 0o.
+
+    Raises:
+        StfError: it is none.
+    """
     try:
         return int(text, 10 if text.isdigit() else 0)
     except ValueError:

@@ -33,7 +33,11 @@ class PacketStore:
         lengths: NDArray[np.int64] | int,
         came_by: NDArray[np.int64] | int = NO_LINK,
     ) -> NDArray[np.int64]:
-        """Store packets, rows of `frames` [m, at most room], and return their numbers."""
+        """Store packets, rows of `frames` [m, at most room], and return their numbers.
+
+        Raises:
+            ValueError: a frame is longer than the network's longest.
+        """
         count, width = frames.shape
         if width > self._room:
             raise ValueError(f"a frame of {width} bytes does not fit the network's longest, {self._room}")

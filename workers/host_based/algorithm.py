@@ -40,6 +40,9 @@ class Group:
     window: most packets outstanding of one worker, over all its streams: what a host's link holds, and its queue.
     shards, chunk: see schedules.schedule(). session: any number of 32 bits that tells this group's datagrams from those
     of others.
+
+    Raises:
+        ValueError: a number is out of range.
     """
 
     rank: int

@@ -41,6 +41,9 @@ class TcpConfig:
 
     shards: of the parameter server (see schedules.schedule()). connect_timeout: for the peers to come up. give_up: an
     all-reduce in which no byte moves for so long fails.
+
+    Raises:
+        ValueError: the rank is not that of an address.
     """
 
     rank: int

@@ -26,6 +26,9 @@ class UdpGroupConfig:
     """addresses: (IPv4 address, first UDP port) by rank; for a peer a rank has the port of the peer's rank after that.
 
     segments, offload: see udp.InNetworkConfig.
+
+    Raises:
+        ValueError: there is not an address for each worker, or `segments` is out of range.
     """
 
     group: Group

@@ -63,7 +63,11 @@ def input_bytes(program: Program) -> int:
 
 
 def calculation_bytes(program: Program, calculation: Calculation) -> int:
-    """A calculation's input at its longest, without the payload."""
+    """A calculation's input at its longest, without the payload.
+
+    Raises:
+        ProgramError: metadata are given as a whole.
+    """
     bits = 0
     for piece in calculation.inputs:
         match piece.value:
