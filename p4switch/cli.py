@@ -88,7 +88,7 @@ def parse(argv: Sequence[str]) -> Options:
     """The options in a command line.
 
     Raises:
-        UsageError: it is not a valid one.
+        UsageError: one is unknown or wrong, or two do not go together.
     """
     general, target = _split(argv)
     _refuse(general, _REFUSED)

@@ -56,7 +56,7 @@ def first_unquantizable(values: NDArray[np.float32], row_length: int, quantizabl
 
 
 def scales(exponents: NDArray[np.int8], workers: int) -> NDArray[np.float64]:
-    """The factor f of each block from the largest exponent among the workers."""
+    """The factor f of each block [blocks] from the largest exponent among the workers [blocks]."""
     return np.ldexp(LARGEST_SUM / workers, -exponents.astype(np.int32))
 
 

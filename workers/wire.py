@@ -65,7 +65,7 @@ def kind(msg_type: int, values: int) -> int:
 
 
 def pool_index(chunks: NDArray[Any], first_slot: int, window: int) -> NDArray[np.int64]:
-    """The place of each chunk in the pool: slot first_slot + (k mod W), version (k div W) mod 2."""
+    """The place [m] of each chunk k [m] in the pool: slot first_slot + (k mod W), version (k div W) mod 2."""
     rounds, places = np.divmod(chunks, window)
     index: NDArray[np.int64] = (rounds & 1) << VERSION_SHIFT | (first_slot + places)
     return index
@@ -74,7 +74,8 @@ def pool_index(chunks: NDArray[Any], first_slot: int, window: int) -> NDArray[np
 def as_packets(datagrams: NDArray[np.uint8]) -> NDArray[np.void]:
     """View [m, 266] or [m, 1034] bytes as m packets, without a copy.
 
-    ValueError: datagrams of another size, which are no packets.
+    Raises:
+        ValueError: datagrams of another size, which are no packets.
     """
     count, size = datagrams.shape
     if size not in VALUES:

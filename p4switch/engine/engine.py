@@ -303,7 +303,7 @@ class Engine:
         """Processes a packet as if it had come in at `port` (the CPU port); what leaves goes out of the live ports.
 
         Raises:
-            PortError: they are not open.
+            PortError: they are not open, there is no CPU port, or the packet is too long.
         """
         if not self._switch.live:
             raise PortError("packet-out needs open ports")
@@ -317,7 +317,7 @@ class Engine:
         """Emulates a link at a live port from now on.
 
         Raises:
-            PortError: the port, or any, is not open.
+            PortError: the port is not open, or there is no memory.
         """
         if not self._switch.live:
             raise PortError("emulated links need open ports")

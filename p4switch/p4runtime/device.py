@@ -97,8 +97,8 @@ class Device:
         """Realise a config beside the present one.
 
         Raises:
-            P4RuntimeError: INVALID_ARGUMENT for what cannot be loaded, RESOURCE_EXHAUSTED for what is too large, INTERNAL
-                without a C compiler.
+            P4RuntimeError: INVALID_ARGUMENT for what cannot be loaded, RESOURCE_EXHAUSTED for what is too large,
+                INTERNAL without a C compiler.
         """
         if not config.HasField("p4info") or not config.p4_device_config:
             raise invalid("the config needs both a P4Info and a device config (BMv2 JSON)")
@@ -185,7 +185,8 @@ class Device:
         """Run a controller's packet through the pipeline as one that came in by the CPU port.
 
         Raises:
-            P4RuntimeError: UNIMPLEMENTED without a CPU port, FAILED_PRECONDITION without a pipeline, INVALID_ARGUMENT.
+            P4RuntimeError: UNIMPLEMENTED without a CPU port, FAILED_PRECONDITION without a pipeline, INVALID_ARGUMENT
+                for a packet that has not its header's fields, or is too long.
         """
         if self._cpu_port is None:
             raise unimplemented("packet I/O needs a CPU port: start the switch with --cpu-port")
