@@ -74,10 +74,9 @@ class Participant(Protocol[Batch_co]):
     def start(self, x: NDArray[np.float32], now: float, out: NDArray[np.float32] | None = None) -> None:
         """Begin to sum `x` over all workers, into `out` where given, of its shape; neither may change before finish().
 
-        After the first two errors nothing was sent, and the worker can go on.
-
         Raises:
-            TypeError: `x` is no array of float32. ValueError: it cannot be summed, or `out` does not fit it.
+            TypeError, ValueError: `x` is not float32 or cannot be summed, or `out` does not fit it; nothing was sent,
+                and the worker can go on.
             CollectiveError: the all-reduce before has not finished.
         """
 

@@ -50,7 +50,10 @@ def block_exponents(blocks: NDArray[np.float32], workers: int) -> tuple[NDArray[
 
 
 def first_unquantizable(values: NDArray[np.float32], row_length: int, quantizable: NDArray[np.bool_]) -> int:
-    """Index in the flat array `values` of the largest magnitude, or first NaN, of the first bad row."""
+    """Index in the flat array `values` of the largest magnitude, or first NaN, of the first bad row.
+
+    Rows have `row_length` values; `quantizable` [rows].
+    """
     start = int(np.argmin(quantizable)) * row_length
     return start + int(np.argmax(np.abs(values[start : start + row_length])))
 

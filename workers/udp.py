@@ -209,7 +209,7 @@ class UdpSocket:
         return os.strerror(self.link.loss) if self.link.loss else ""
 
     def receive(self, timeout: float, patience: float = 0.0) -> list[NDArray[np.uint8]]:
-        """What has arrived, in batches by size and in order; [] if nothing does within `timeout` seconds.
+        """What has arrived, in batches [m, size] by size, in order; [] if nothing does within `timeout` seconds.
 
         patience: how long to wait for more when little has arrived. The arrays are the socket's own memory,
         which the next call overwrites.

@@ -49,7 +49,7 @@ class Blocks:
         return vector.reshape(self.tensor.blocks, self.tensor.values)
 
     def write(self, chunks: NDArray[np.int64], packets: NDArray[np.void]) -> None:
-        """Fill exponents and values of `packets` for these chunks: all among the first B, or none."""
+        """Fill exponents and values of `packets` [m] for these chunks [m]: all among the first B, or none."""
         packets["e0"] = self._e0[chunks]
         packets["e1"] = self._e1[chunks] | self.tensor.tag
         if chunks[0] < self.tensor.bare:

@@ -58,7 +58,7 @@ class Ends:
     session: int
 
     def header(self, kind: int, number: int = 0, marked: int = 0) -> NDArray[np.uint8]:
-        """As bytes."""
+        """As bytes [HEADER_BYTES]."""
         packed = HEADER.pack(kind, self.source, self.destination, self.session, number, marked)
         return np.frombuffer(packed, np.uint8)
 
@@ -113,7 +113,7 @@ class Sender:
         return self._rtt.smoothed
 
     def write(self, message: NDArray[np.uint8]) -> None:
-        """Send `message` (flat bytes, not empty); it must not change before it has been acknowledged."""
+        """Send `message` [bytes] (not empty); it must not change before it has been acknowledged."""
         self._firsts.append(self._end)
         self._messages.append(message)
         self._end += -(-len(message) // PAYLOAD)
@@ -149,7 +149,7 @@ class Sender:
     def acknowledge(self, kind: int, number: int, marked: int, bitmap: NDArray[np.uint8], now: float) -> bool:
         """An ACK or a NAK has come; whether it says something new.
 
-        `bitmap`: bytes, a bit for each packet beyond the one awaited.
+        `bitmap` [bytes]: a bit for each packet beyond the one awaited.
         """
         if number > self._next:
             self._counts.ignored["malformed"] += 1
