@@ -84,7 +84,7 @@ class ManagementClient:
         """One answer.
 
         Raises:
-            ManagementError: the switch refuses, or does not answer.
+            ManagementError: the switch refuses, does not know the method, or does not answer.
         """
         rpc = self._channel.unary_unary(f"/{SERVICE}/{method}", **self._form)
         try:
@@ -96,7 +96,7 @@ class ManagementClient:
         """Messages until the switch ends the stream, or the caller closes it.
 
         Raises:
-            ManagementError: the switch refuses, or does not answer.
+            ManagementError: the switch refuses, does not know the method, or does not answer.
         """
         rpc = self._channel.unary_stream(f"/{SERVICE}/{method}", **self._form)
         messages = rpc(_packed(request))

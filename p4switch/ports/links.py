@@ -123,7 +123,7 @@ def link_option(text: str) -> tuple[int, Direction, dict[str, str]]:
     """Port, direction and properties in `PORT[:ingress]:NAME=VALUE,…`.
 
     Raises:
-        LinkError: it is not written so, or see changed.
+        LinkError: it is not written so.
     """
     place, _, listed = text.rpartition(":")
     number, _, direction = place.partition(":")

@@ -41,7 +41,7 @@ class MatchField:
         """From P4Info and the program, which must agree on the kind; values must fit the program's field.
 
         Raises:
-            P4RuntimeError: INVALID_ARGUMENT, if they do not.
+            P4RuntimeError: INVALID_ARGUMENT, if they do not agree; UNIMPLEMENTED for values that cannot be matched so.
         """
         what = f"key {field.name} of table {table}"
         kind = _KINDS.get(field.match_type, "unspecified")
@@ -60,7 +60,7 @@ class MatchField:
         """One field of a value set, from P4Info; the device config says nothing of its kind.
 
         Raises:
-            P4RuntimeError: UNIMPLEMENTED for a kind that cannot be.
+            P4RuntimeError: UNIMPLEMENTED for a kind that does not exist here, or values that cannot be matched so.
         """
         what = f"field {field.id} of value set {value_set}"
         kind = _KINDS.get(field.match_type, "unspecified")
