@@ -152,7 +152,11 @@ class Connection:
         await self.write(p4r.Update.DELETE, [self._encode(item) for item in items], items)
 
     async def verify(self, plan: SwitchPlan) -> None:
-        """Reads everything back; ControllerError names the first item that the switch does not hold."""
+        """Reads everything back.
+
+        Raises:
+            ControllerError: names the first item that the switch does not hold.
+        """
         held = {_canonical(entity) for entity in await self._held()}
         for item in plan.items:
             if _canonical(self._encode(item)) not in held:

@@ -63,8 +63,8 @@ class Controller:
         ledger: what this network's packets have carried, kept as long as any of its workers may be alive.
         patience: stretches the time in which a switch is to answer.
 
-    Raises (as every method does):
-        ControllerError: what each switch that fails says.
+    Raises:
+        ControllerError: as every method does, what each switch that fails says.
     """
 
     def __init__(

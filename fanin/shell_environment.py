@@ -18,7 +18,11 @@ class SetUpError(RuntimeError):
 
 
 def set_up() -> None:
-    """Makes the environment, unless it is there; needs the package index."""
+    """Makes the environment, unless it is there; needs the package index.
+
+    Raises:
+        SetUpError: it cannot be installed, with what pip says.
+    """
     if PYTHON.exists():
         return
     try:

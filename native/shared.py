@@ -26,7 +26,8 @@ def check_structs(
 ) -> None:
     """Compares structs, by their names in C: size, and name, offset and size of every field.
 
-    Raises SharedError.
+    Raises:
+        SharedError: they differ.
     """
     for name, ours in structs.items():
         in_c = _layout_in_c(library, name)
@@ -42,7 +43,8 @@ def check_structs(
 def check_numbers(library: ctypes.CDLL, numbers: Mapping[str, float]) -> None:
     """Compares numbers, by their names in C.
 
-    Raises SharedError.
+    Raises:
+        SharedError: they differ.
     """
     for name, ours in numbers.items():
         if (theirs := ctypes.c_double.in_dll(library, f"shared_{name}").value) != ours:

@@ -104,7 +104,11 @@ def cache_directory() -> Path:
 
 
 def private_folder(path: Path) -> Path:
-    """The folder, made if need be; raises ToolchainError if anybody else could put a library into it."""
+    """The folder, made if need be.
+
+    Raises:
+        ToolchainError: anybody else could put a library into it.
+    """
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = path.stat()
     trusted = {os.geteuid()} | ({int(os.environ.get("SUDO_UID", 0))} if os.geteuid() == 0 else set())

@@ -45,8 +45,11 @@ def compile_file(
 ) -> Compiled:
     """Compile a P4_16 program written for v1model.
 
-    `include_dirs` are looked in before the compiler's own core.p4 and v1model.p4; `defines` are macros. Raises
-    CompileError (its text has every error found: place, line, caret, hint), OSError if `path` cannot be read.
+    `include_dirs` are looked in before the compiler's own core.p4 and v1model.p4; `defines` are macros.
+
+    Raises:
+        CompileError: its text has every error found: place, line, caret, hint.
+        OSError: `path` cannot be read.
     """
     reporter = Reporter()
     with _not_too_deep(path):
@@ -66,7 +69,9 @@ def dump_after(
 ) -> str:
     """The program as text after the phase of this name, what each phase up to it made being verified.
 
-    Raises ValueError if there is no such phase; CompileError and OSError as `compile_file` does.
+    Raises:
+        ValueError: there is no such phase.
+        CompileError, OSError: see compile_file.
     """
     if name not in phases.PHASE_NAMES:
         raise ValueError(f"there is no phase '{name}': the phases are {', '.join(phases.PHASE_NAMES)}")

@@ -57,7 +57,11 @@ def unary(span: Span, op: str, operand: ir.Expr) -> ir.Expr:
 
 
 def binary(span: Span, type_: types.Type, op: str, left: ir.Expr, right: ir.Expr) -> ir.Expr:
-    """`left op right` of the type given; operands already converted."""
+    """`left op right` of the type given; operands already converted.
+
+    Raises:
+        CompileError: a division by zero, or a shift by a negative or too large number.
+    """
     if isinstance(right, ir.Constant) and op in ("/", "%") and right.value == 0:
         raise error(right.span, "division by zero")
     if isinstance(right, ir.Constant) and op in ("<<", ">>"):

@@ -74,7 +74,11 @@ class GraphProgram:
 
 
 def build_graphs(program: ir.FlatProgram) -> GraphProgram:
-    """The program with its pipelines as graphs; raises CompileError for what BMv2 cannot run in this order."""
+    """The program with its pipelines as graphs.
+
+    Raises:
+        CompileError: BMv2 cannot run it in this order.
+    """
     blocks = program.blocks.values()
     names = Names(d.name for b in blocks for d in b.declared if isinstance(d, ir.Table | ir.Action))
     numbers = itertools.count()

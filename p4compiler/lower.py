@@ -15,7 +15,11 @@ from p4compiler.source import Span, error
 
 
 def lower(program: ir.FlatProgram) -> ir.FlatProgram:
-    """The program lowered; raises CompileError for what the target cannot do."""
+    """The program lowered.
+
+    Raises:
+        CompileError: the target cannot do it.
+    """
     names = Names()
     blocks = {
         role: _Lowerer(names, simple=role in ir.PIPELINES).block(block)

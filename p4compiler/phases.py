@@ -47,7 +47,11 @@ class BrokenPhaseError(Exception):
 
 
 def run_verified(phase: Phase, tree: Any, reporter: Reporter) -> Any:
-    """What the phase makes; raises BrokenPhaseError if that is not as the next phase needs it."""
+    """What the phase makes.
+
+    Raises:
+        BrokenPhaseError: it is not as the next phase needs it.
+    """
     made = phase.run(tree, reporter)
     problems = list(phase.verify(made))
     if problems:

@@ -126,6 +126,10 @@ class Reporter:
             self.warnings.append(warning)
 
     def check(self) -> None:
-        """Raise CompileError if there were errors."""
+        """End here if there were errors.
+
+        Raises:
+            CompileError: there were, all of them.
+        """
         if self.errors:
             raise CompileError(self.errors)

@@ -85,7 +85,11 @@ class Options:
 
 
 def parse(argv: Sequence[str]) -> Options:
-    """The options in a command line; raises UsageError."""
+    """The options in a command line.
+
+    Raises:
+        UsageError: one is unknown or wrong, or two do not go together.
+    """
     general, target = _split(argv)
     _refuse(general, _REFUSED)
     _refuse(target, _REFUSED_TARGET)

@@ -24,7 +24,11 @@ class TlsFiles:
     client_ca: Path | None
 
     def credentials(self) -> grpc.ServerCredentials:
-        """For a gRPC server; raises TlsError."""
+        """For a gRPC server.
+
+        Raises:
+            TlsError: a file cannot be read, or is not what it should be.
+        """
         import grpc
 
         # gRPC says nothing of a wrong file: it refuses every client.

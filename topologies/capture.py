@@ -40,7 +40,11 @@ class Capture:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Returns when every port is captured; NetworkError: it cannot be, and why."""
+        """Returns when every port is captured.
+
+        Raises:
+            NetworkError: it cannot be, and why.
+        """
         self._folder.mkdir(parents=True, exist_ok=True)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "topologies.capture", str(self._folder), *self._interfaces],

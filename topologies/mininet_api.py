@@ -36,7 +36,11 @@ def new_network() -> Any:
 
 
 def version() -> str:
-    """Mininet's; NetworkError: it, or a tool it needs, is missing."""
+    """Mininet's.
+
+    Raises:
+        NetworkError: it, or a tool it needs, is missing.
+    """
     return str(_module("mininet.net").VERSION)
 
 

@@ -119,7 +119,11 @@ class MininetNetwork:
             self._mininet = None
 
     def check(self) -> None:
-        """NetworkError with the end of its log, if a switch has died."""
+        """Check that all switches are alive.
+
+        Raises:
+            NetworkError: one has died; with the end of its log.
+        """
         for switch in self._switches:
             switch.check()
 

@@ -144,11 +144,19 @@ class Topology(_Frozen):
         return {node: tuple(sorted(of, key=lambda link: link.end(node).port)) for node, of in links.items()}
 
     def switch(self, name: str) -> Switch:
-        """The switch called `name`; TopologyError if there is none."""
+        """The switch called `name`.
+
+        Raises:
+            TopologyError: there is none.
+        """
         return _look_up(self._switch_by_name, name, "switch")
 
     def host(self, name: str) -> Host:
-        """The host called `name`; TopologyError if there is none."""
+        """The host called `name`.
+
+        Raises:
+            TopologyError: there is none.
+        """
         return _look_up(self._host_by_name, name, "host")
 
     def hosts_of(self, leaf: str) -> tuple[Host, ...]:
@@ -160,7 +168,11 @@ class Topology(_Frozen):
         return self._links_of.get(node, ())
 
     def port_towards(self, node: str, neighbour: str) -> int:
-        """The port of `node` that leads to `neighbour`; TopologyError if they have no link."""
+        """The port of `node` that leads to `neighbour`.
+
+        Raises:
+            TopologyError: they have no link.
+        """
         for link in self.links_of(node):
             if link.far_end(node).node == neighbour:
                 return link.end(node).port
@@ -287,7 +299,11 @@ def topology_from(data: Mapping[str, Any]) -> Topology:
 
 
 def load_topology(path: Path) -> Topology:
-    """A network from a TOML file that `topology_from` understands; TopologyError names the file."""
+    """A network from a TOML file that `topology_from` understands.
+
+    Raises:
+        TopologyError: names the file.
+    """
     try:
         return topology_from(tomllib.loads(path.read_text()))
     except (TopologyError, tomllib.TOMLDecodeError) as error:

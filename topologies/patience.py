@@ -29,7 +29,11 @@ _START = 7200.0
 
 
 def setting() -> float:
-    """FANIN_PATIENCE, by which every limit is multiplied; NetworkError: it is not a positive number."""
+    """FANIN_PATIENCE, by which every limit is multiplied.
+
+    Raises:
+        NetworkError: it is not a positive number.
+    """
     text = os.environ.get(VARIABLE, "1")
     try:
         factor = float(text)
@@ -41,12 +45,20 @@ def setting() -> float:
 
 
 def proved(start: float) -> float:
-    """The factor for a machine on which the switches were up after `start` seconds; NetworkError as `setting`."""
+    """The factor for a machine on which the switches were up after `start` seconds.
+
+    Raises:
+        NetworkError: see setting.
+    """
     return setting() * min(max(start / _ORDINARY_START, 1.0), _MAX_FACTOR)
 
 
 class Starting:
-    """The start of a process, begun at `now` (seconds of any clock); NetworkError as `setting`."""
+    """The start of a process, begun at `now` (seconds of any clock).
+
+    Raises:
+        NetworkError: see setting.
+    """
 
     def __init__(self, now: float) -> None:
         factor = setting()

@@ -98,7 +98,11 @@ class SwitchProcess:
         self._starting: Starting | None = None
 
     def start(self) -> None:
-        """Starts it; NetworkError if its command cannot be run."""
+        """Starts it.
+
+        Raises:
+            NetworkError: its command cannot be run.
+        """
         self._starting = Starting(time.monotonic())
         with self._log.open("wb") as log:
             try:
@@ -138,7 +142,11 @@ class SwitchProcess:
         awaited(f"{self.switch.name} to start, {so_far}")
 
     def check(self) -> None:
-        """NetworkError with the end of its log, if it is not running."""
+        """Check that it is running.
+
+        Raises:
+            NetworkError: it is not; with the end of its log.
+        """
         if self._process is None:
             raise NetworkError(f"{self.switch.name} has not been started")
         if (status := self._process.poll()) is not None:
@@ -146,7 +154,11 @@ class SwitchProcess:
             raise NetworkError(f"{self.switch.name} has ended with {how}{self._last_words()}")
 
     def processor_seconds(self) -> float:
-        """Processor time of all its threads so far; NetworkError if it is not running."""
+        """Processor time of all its threads so far.
+
+        Raises:
+            NetworkError: it is not running.
+        """
         self.check()
         assert self._process is not None
         threads = Path("/proc", str(self._process.pid), "task").glob("*/schedstat")

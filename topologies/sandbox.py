@@ -93,7 +93,11 @@ def _unshare() -> list[str]:
 
 
 def check() -> None:
-    """SandboxError, if there are no namespaces for this user on this machine."""
+    """Check that there are namespaces for this user on this machine.
+
+    Raises:
+        SandboxError: there are none.
+    """
     for tool in ("unshare", "setpriv", "mount", "ip"):
         if shutil.which(tool) is None:
             raise SandboxError(f"the command {tool} is missing; install the packages util-linux and iproute2")

@@ -25,7 +25,11 @@ _QUANTITY = re.compile(rf"({_NUMBER})\s*(\S+)")
 
 
 def quantity(text: str, units: Mapping[str, Decimal], example: str) -> Decimal:
-    """The number that `text` stands for; ValueError if it is not a number with one of the units."""
+    """The number that `text` stands for.
+
+    Raises:
+        ValueError: it is not a number with one of the units.
+    """
     match = _QUANTITY.fullmatch(text.strip())
     if match is None or match[2] not in units:
         raise ValueError(f"write a number and its unit, as {example!r}; units are {', '.join(units)}")

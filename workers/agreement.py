@@ -31,12 +31,12 @@ class Agreement:
         )
 
     def holds(self, sums: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Of which rows of `sums` [m, DIGITS] it can be that all workers have sent the same."""
+        """Of which rows of `sums` [m, DIGITS] it can be that all workers have sent the same: [m]."""
         holds: NDArray[np.bool_] = (sums == self.digits.astype(np.int64) * self._workers).all(axis=1)
         return holds
 
     def explain(self, sums: NDArray[np.int64]) -> str:
-        """What this worker has, and all together, of each number that is not the same with all."""
+        """What this worker has, and all together, of each number that is not the same with all; `sums` [DIGITS]."""
         found, start = [], 0
         for name, number, count in self._numbers:
             total = sum(int(digit) << _BITS * i for i, digit in enumerate(sums[start : start + count]))

@@ -46,7 +46,11 @@ class Collective(Protocol):
     ) -> NDArray[np.float32]:
         """Sum of `x` over all workers, of its shape, written into `out` where given (`out` may be `x`).
 
-        Every worker calls it with arrays of the same size, in the same order. CollectiveError: no sum.
+        Every worker calls it with arrays of the same size, in the same order.
+
+        Raises:
+            TypeError: `x` is no array of float32. ValueError: it cannot be summed, or `out` does not fit it.
+            CollectiveError: no sum.
         """
 
     def close(self) -> None:
@@ -68,23 +72,41 @@ class Participant(Protocol[Batch_co]):
         """Whether the all-reduce begun last is done."""
 
     def start(self, x: NDArray[np.float32], now: float, out: NDArray[np.float32] | None = None) -> None:
-        """Begin to sum `x` over all workers, into `out` where given; neither may change before finish()."""
+        """Begin to sum `x` over all workers, into `out` where given, of its shape; neither may change before finish().
+
+        Raises:
+            TypeError, ValueError: `x` is not float32 or cannot be summed, or `out` does not fit it; nothing was sent,
+                and the worker can go on.
+            CollectiveError: the all-reduce before has not finished.
+        """
 
     def receive(self, datagrams: NDArray[np.uint8], now: float) -> None:
         """Take a batch [m, size] of datagrams that have arrived."""
 
     def datagrams_to_send(self, now: float) -> Sequence[Batch_co]:
-        """What to send now, in its order. StallError: nothing new has arrived for too long."""
+        """What to send now, in its order.
+
+        Raises:
+            StallError: nothing new has arrived for too long.
+        """
 
     def deadline(self) -> float | None:
         """When to call datagrams_to_send() again if nothing arrives before; None: no need."""
 
     def finish(self) -> NDArray[np.float32]:
-        """The sum, once finished."""
+        """The sum, once finished, of the shape of `x`.
+
+        Raises:
+            CollectiveError: no all-reduce has finished.
+        """
 
 
 def flat_input(x: NDArray[np.float32]) -> NDArray[np.float32]:
-    """`x` in one dimension. TypeError: not an array of float32."""
+    """`x`, of any shape, in one dimension.
+
+    Raises:
+        TypeError: it is no array of float32.
+    """
     if not isinstance(x, np.ndarray) or x.dtype != _FLOAT32:
         what = f"an array of {x.dtype}" if isinstance(x, np.ndarray) else type(x).__name__
         raise TypeError(
@@ -94,7 +116,11 @@ def flat_input(x: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def flat_output(x: NDArray[np.float32], out: NDArray[np.float32] | None) -> NDArray[np.float32]:
-    """Where the result goes, in one dimension: `out`, or a new array. ValueError: `out` does not fit `x`."""
+    """Where the result goes, in one dimension: `out`, or a new array.
+
+    Raises:
+        ValueError: `out` does not fit `x`.
+    """
     if out is None:
         return np.empty(x.size, np.float32)
     if out.dtype != _FLOAT32 or out.shape != x.shape or not out.flags.c_contiguous or not out.flags.writeable:

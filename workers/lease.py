@@ -12,6 +12,9 @@ class Lease:
     id: 1 to 255. slots: first_slot to first_slot + window - 1. values: integers in a packet, 64 or 256. Its chunks have
     numbers from first_chunk to last_chunk: a lease is used by one set of workers once, since what they sent under these
     numbers may still be on the way, or in the switches.
+
+    Raises:
+        ValueError: a number is out of range.
     """
 
     id: int

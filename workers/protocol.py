@@ -162,7 +162,11 @@ class Worker:
     def start(self, x: NDArray[np.float32], now: float, out: NDArray[np.float32] | None = None) -> None:
         """Begin to sum `x` (float32, any shape) over the workers, into `out` where given (which may be `x`).
 
-        Neither may change before finish(). ValueError, TypeError: nothing was sent and the worker can go on.
+        Neither may change before finish().
+
+        Raises:
+            TypeError, ValueError: nothing was sent and the worker can go on; see Participant.
+            CollectiveError: the all-reduce before has not finished. LeaseExhaustedError: ask for a new lease.
         """
         progress = self._state.progress
         if progress.missing:
@@ -206,7 +210,12 @@ class Worker:
         return self._state.progress.missing == 0
 
     def finish(self) -> NDArray[np.float32]:
-        """The sum, once finished. SaturationError: it is wrong, integers were cut off at their limits."""
+        """The sum, once finished, of the shape of `x`.
+
+        Raises:
+            SaturationError: it is wrong, integers were cut off at their limits.
+            CollectiveError: no all-reduce has finished.
+        """
         if self._result is None or not self.finished:
             raise CollectiveError("no all-reduce has finished")
         result, self._result = self._result, None
@@ -232,7 +241,7 @@ class Worker:
                 del self._tensors[next(iter(self._tensors))]
 
     def error_bound(self) -> NDArray[np.float64]:
-        """Bound of |result - exact sum| for each element of the last result, flat (see quantization.py)."""
+        """Bound of |result - exact sum| for each element of the last result, flat [elements] (see quantization.py)."""
         if not self._tensor:
             return np.zeros(0)
         return self._tensor.error_bound(self._engine.factors[: self._tensor.blocks], self._output)
@@ -243,7 +252,9 @@ class Worker:
         """Batches [m, size] of datagrams to send now: new chunks, and those whose timer has expired.
 
         The arrays are the worker's own memory: send or copy them before the next call of any method.
-        StallError: nothing new has arrived for `give_up` seconds. MismatchError: the workers do not agree.
+
+        Raises:
+            StallError: nothing new has arrived for `give_up` seconds. MismatchError: the workers do not agree.
         """
         progress, timers, totals = self._state.progress, self._state.timers, self._state.totals
         if progress.disagree:

@@ -50,13 +50,16 @@ def block_exponents(blocks: NDArray[np.float32], workers: int) -> tuple[NDArray[
 
 
 def first_unquantizable(values: NDArray[np.float32], row_length: int, quantizable: NDArray[np.bool_]) -> int:
-    """Index in the flat array `values` of the largest magnitude, or first NaN, of the first bad row."""
+    """Index in the flat array `values` of the largest magnitude, or first NaN, of the first bad row.
+
+    Rows have `row_length` values; `quantizable` [rows].
+    """
     start = int(np.argmin(quantizable)) * row_length
     return start + int(np.argmax(np.abs(values[start : start + row_length])))
 
 
 def scales(exponents: NDArray[np.int8], workers: int) -> NDArray[np.float64]:
-    """The factor f of each block from the largest exponent among the workers."""
+    """The factor f of each block [blocks] from the largest exponent among the workers [blocks]."""
     return np.ldexp(LARGEST_SUM / workers, -exponents.astype(np.int32))
 
 

@@ -26,6 +26,9 @@ class Recovery:
     The smallest timeout is above what a busy machine may keep a process waiting for its turn; a smaller one
     resends what was not lost. `give_up`: an all-reduce that receives nothing new for so long fails. `granularity`: of
     the clock, RFC 6298's G.
+
+    Raises:
+        ValueError: a time is not positive, or the timeouts are not in order.
     """
 
     initial_rto: float = 0.05
@@ -144,7 +147,7 @@ class Timers(ctypes.Structure):
     def start(
         self, places: NDArray[np.int64] | slice, now: float, *, patient: bool = False, measure: bool = True
     ) -> None:
-        """The packets of these places have been sent for the first time; their timers were stopped.
+        """The packets of these places [m] have been sent for the first time; their timers were stopped.
 
         patient: their answers come when the last worker has begun. They are given the initial timeout, since nothing
         that was measured says how long that is. measure: whether the answers tell the round-trip time.
@@ -162,7 +165,7 @@ class Timers(ctypes.Structure):
         self.running += count
 
     def expired(self, now: float) -> NDArray[np.int64]:
-        """The places whose packets must be sent again; their timers are restarted."""
+        """The places [m] whose packets must be sent again; their timers are restarted."""
         if now < self._not_before:
             return np.zeros(0, np.int64)
         timed_out = self._deadlines() <= now
@@ -182,7 +185,7 @@ class Timers(ctypes.Structure):
         return places
 
     def stop(self, places: NDArray[np.int64], now: float) -> None:
-        """The answers to these places' packets have arrived, together."""
+        """The answers to these places' [m] packets have arrived, together."""
         share = len(places) / self._flight
         # Only of packets sent once is it known which sending is answered (Karn).
         once = places[self.times_sent[places] == 1]

@@ -20,10 +20,10 @@ MAX_CACHED_LENGTHS = wire.MAX_TAG
 
 
 def expect(largest: NDArray[np.int8]) -> NDArray[np.int8]:
-    """The exponents to expect after these."""
+    """The exponents [blocks] to expect after these [blocks]."""
     return np.minimum(largest.astype(np.int16) + HEADROOM, quantization.LARGEST_EXPONENT).astype(np.int8)
 
 
 def fits(expected: NDArray[np.int8], largest: NDArray[np.int8]) -> NDArray[np.bool_]:
-    """Whether values scaled for these exponents can be taken where the largest have been those."""
+    """Whether values scaled for these exponents [blocks] can be taken where the largest have been those: [blocks]."""
     return (largest <= expected) & (expected <= largest.astype(np.int16) + SLACK)

@@ -18,7 +18,7 @@ from workers.agreement import Agreement
 
 
 def span(indices: NDArray[np.int64]) -> slice | NDArray[np.int64]:
-    """The same indices as a slice if they are consecutive: numpy then takes a view in place of a copy."""
+    """The same indices [m] as a slice if they are consecutive: numpy then takes a view in place of a copy."""
     first, count = int(indices[0]), len(indices)
     if count == 1 or np.count_nonzero(indices[1:] - indices[:-1] == 1) == count - 1:
         return slice(first, first + count)
@@ -69,7 +69,10 @@ class Tensor:
         return True
 
     def error_bound(self, factors: NDArray[np.float64], total: NDArray[np.float32]) -> NDArray[np.float64]:
-        """The bound that quantization promises for each element of the vector summed last, given its sum."""
+        """The bound [elements] that quantization promises for each element of the vector summed last.
+
+        Given the `factors` [blocks] and the sum `total` [elements].
+        """
         padded = np.pad(total, (0, self.blocks * self.values - total.size))
         rows = padded.reshape(self.blocks, self.values)
         return quantization.error_bound(factors, self.workers, rows).reshape(-1)[: total.size]

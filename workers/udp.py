@@ -55,6 +55,9 @@ class InNetworkConfig:
     UDP_GRO where the kernel has them. checksums: UDP's, without which a flipped bit is added up, and which
     sums have as they leave the switches if the updates had them; UDP_SEGMENT needs them. non_finite,
     on_saturation: see protocol.Worker.
+
+    Raises:
+        ValueError: the port is not one of the switch's, or `segments` is out of range.
     """
 
     lease: Lease
@@ -81,8 +84,10 @@ class UdpSocket:
     """A connected UDP socket that sends and receives batches [m, size] of datagrams of one size.
 
     With offload a batch costs one system call; without (older kernel, network device without checksum
-    offload, no checksums) the same calls work datagram by datagram. OSError: the address is not this
-    machine's, or the port is taken.
+    offload, no checksums) the same calls work datagram by datagram.
+
+    Raises:
+        OSError: the address is not this machine's, or the port is taken.
     """
 
     def __init__(
@@ -149,7 +154,7 @@ class UdpSocket:
         return True
 
     def send(self, datagrams: NDArray[np.uint8]) -> None:
-        """Send every row; a full socket buffer is waited for."""
+        """Send every row of `datagrams` [m, size]; a full socket buffer is waited for."""
         sent = self._send_segmented(datagrams) if self.offload else 0
         for datagram in datagrams[sent:]:
             self._send(datagram)
@@ -204,7 +209,7 @@ class UdpSocket:
         return os.strerror(self.link.loss) if self.link.loss else ""
 
     def receive(self, timeout: float, patience: float = 0.0) -> list[NDArray[np.uint8]]:
-        """What has arrived, in batches by size and in order; [] if nothing does within `timeout` seconds.
+        """What has arrived, in batches [m, size] by size, in order; [] if nothing does within `timeout` seconds.
 
         patience: how long to wait for more when little has arrived. The arrays are the socket's own memory,
         which the next call overwrites.
@@ -241,7 +246,11 @@ class UdpSocket:
                     ready.append(released)
 
     def check(self, error: int, size: int) -> None:
-        """Raises OSError unless `error`, about a datagram of `size` bytes, is 0."""
+        """Check that `error`, about a datagram of `size` bytes, is 0.
+
+        Raises:
+            OSError: it is not.
+        """
         if error == errno.EMSGSIZE:
             raise _too_large(size)
         if error:
@@ -296,7 +305,11 @@ def _too_large(size: int) -> OSError:
 
 
 class InNetworkAllReduce:
-    """A Collective whose sums are made in the switches. OSError: see UdpSocket."""
+    """A Collective whose sums are made in the switches.
+
+    Raises:
+        OSError: see UdpSocket.
+    """
 
     def __init__(self, config: InNetworkConfig) -> None:
         self.config = config
@@ -321,8 +334,9 @@ class InNetworkAllReduce:
     ) -> NDArray[np.float32]:
         """Sum of `x` over all workers; see Collective.
 
-        ValueError: an element cannot be quantized; nothing was sent. StallError, SaturationError,
-        LeaseExhaustedError: see protocol.py.
+        Raises:
+            ValueError: an element cannot be quantized; nothing was sent.
+            StallError, SaturationError, LeaseExhaustedError: see protocol.py.
         """
         worker = self.worker
         worker.start(x, time.monotonic(), out)

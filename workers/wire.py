@@ -45,7 +45,11 @@ HEADER = np.dtype(list(_HEADER_FIELDS))
 
 @cache
 def packet_dtype(values: int) -> np.dtype[np.void]:
-    """Layout of a datagram of 64 or 256 values, fields named as in the packet format; lease is job_number."""
+    """Layout of a datagram of 64 or 256 values, fields named as in the packet format; lease is job_number.
+
+    Raises:
+        ValueError: there is no packet of so many values.
+    """
     if values not in SIZES:
         raise ValueError(f"a packet carries 64 or 256 values, not {values}")
     return np.dtype([*_HEADER_FIELDS, ("values", ">i4", (values,))])
@@ -61,7 +65,7 @@ def kind(msg_type: int, values: int) -> int:
 
 
 def pool_index(chunks: NDArray[Any], first_slot: int, window: int) -> NDArray[np.int64]:
-    """The place of each chunk in the pool: slot first_slot + (k mod W), version (k div W) mod 2."""
+    """The place [m] of each chunk k [m] in the pool: slot first_slot + (k mod W), version (k div W) mod 2."""
     rounds, places = np.divmod(chunks, window)
     index: NDArray[np.int64] = (rounds & 1) << VERSION_SHIFT | (first_slot + places)
     return index
@@ -70,7 +74,8 @@ def pool_index(chunks: NDArray[Any], first_slot: int, window: int) -> NDArray[np
 def as_packets(datagrams: NDArray[np.uint8]) -> NDArray[np.void]:
     """View [m, 266] or [m, 1034] bytes as m packets, without a copy.
 
-    ValueError: datagrams of another size, which are no packets.
+    Raises:
+        ValueError: datagrams of another size, which are no packets.
     """
     count, size = datagrams.shape
     if size not in VALUES:

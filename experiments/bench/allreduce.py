@@ -168,7 +168,11 @@ class Group:
             self._workers.append(WorkerProcess(start, join.rank, argv, errors, {"PYTHONPATH": paths}))
 
     async def ask(self, documents: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """What each answers, by rank. BenchError: one has ended, or all are silent."""
+        """What each answers, by rank.
+
+        Raises:
+            BenchError: one has ended, or all are silent.
+        """
         for worker, document in zip(self._workers, documents, strict=True):
             worker.tell(json.dumps(document).encode())
         answers = [asyncio.create_task(self._answer(rank)) for rank in range(len(self._workers))]
@@ -195,7 +199,11 @@ class Group:
         return answer
 
     async def measure(self, order: Order) -> list[Report]:
-        """Every worker's report, by rank. BenchError: see ask."""
+        """Every worker's report, by rank.
+
+        Raises:
+            BenchError: see ask.
+        """
         return [Report(**said) for said in await self.ask([asdict(order)] * len(self._workers))]
 
     def close(self) -> None:

@@ -92,7 +92,7 @@ class Gloo:
         )
 
     def all_reduce(self, x: Vector, out: Vector | None = None) -> Vector:
-        """Sum of `x` over all workers, in its place."""
+        """Sum of `x` over all workers, of its shape, in its place."""
         assert out is None or out is x
         self._dist.all_reduce(self._torch.from_numpy(x))
         return x
@@ -103,7 +103,11 @@ class Gloo:
 
 
 def join_group(join: Join) -> InNetworkAllReduce | TcpAllReduce | Gloo:
-    """This worker's end of the group."""
+    """This worker's end of the group.
+
+    Raises:
+        ValueError: there is no such algorithm.
+    """
     here = join.hosts[join.rank]
     match join.algorithm:
         case "in-network":
@@ -136,12 +140,12 @@ class Inputs:
         self._bound = promise(list(every))  # of whole blocks; one that a vector's end cuts off errs no more
 
     def fill(self, vector: Vector, repetition: int) -> None:
-        """This worker's input, as long as `vector` and another each time."""
+        """This worker's input, as long as `vector` [elements] and another each time."""
         for part, place in self._parts(vector, repetition):
             part[:] = self._own[place]
 
     def wrong(self, total: Vector, repetition: int) -> int:
-        """How many elements are not within what is promised of the exact sum."""
+        """How many elements of `total` [elements] are not within what is promised of the exact sum."""
         count = 0
         for part, place in self._parts(total, repetition):
             error = np.abs(part - self._exact[place])

@@ -38,7 +38,11 @@ class Session:
         self._p4info = p4info
 
     async def insert(self, entity: p4r.Entity) -> bool:
-        """Whether the switch took it. SwitchError: it has ended."""
+        """Whether the switch took it.
+
+        Raises:
+            SwitchError: it has ended.
+        """
         try:
             await self._connection.write(p4r.Update.INSERT, [entity], ["it"])
         except UnavailableError as error:
@@ -48,7 +52,11 @@ class Session:
         return True
 
     async def counts(self, entities: Sequence[p4r.Entity]) -> Counts:
-        """All counters, and the direct counters of these table entries. SwitchError: it does not tell them."""
+        """All counters, and the direct counters of these table entries.
+
+        Raises:
+            SwitchError: it does not tell them.
+        """
         found = {}
         try:
             for counter in self._p4info.counters:

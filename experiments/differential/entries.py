@@ -61,7 +61,11 @@ class Entries:
 
 
 def read_entries(path: Path) -> Entries:
-    """A JSON document with the fields of `Entries`; ValueError: what is wrong in it."""
+    """A JSON document with the fields of `Entries`.
+
+    Raises:
+        ValueError: what is wrong in it.
+    """
     try:
         return TypeAdapter(Entries).validate_python(json.loads(path.read_text()))
     except (ValidationError, json.JSONDecodeError) as error:

@@ -21,7 +21,11 @@ _INGRESS_PORT = ("standard_metadata", "ingress_port")
 
 
 def read_packets(path: Path, port: int) -> list[Packet]:
-    """The packets of a capture, all of which come in at `port`; ValueError: it is none."""
+    """The packets of a capture, all of which come in at `port`.
+
+    Raises:
+        ValueError: it is none.
+    """
     try:
         with path.open("rb") as file, RawPcapReader(file) as reader:  # type: ignore[arg-type]
             return [(port, data) for data, _ in reader]

@@ -17,6 +17,7 @@ def run_until_interrupted(main: Coroutine[Any, Any, _T]) -> _T:
 
     Raises:
         KeyboardInterrupt: after clean-up, if it was interrupted.
+        CancelledError: `main` was cancelled by somebody else.
     """
     interrupted = False
 

@@ -24,7 +24,11 @@ class NetworkJobs:
         self._free = list(range(min(SLOTS // pace.window, LAST_UDP_PORT - FIRST_UDP_PORT + 1)))
 
     async def grant(self, hosts: tuple[str, ...]) -> NetworkJob:
-        """A job of `hosts`, by rank. ControllerError: there is no room, or a switch refuses."""
+        """A job of `hosts`, by rank.
+
+        Raises:
+            ControllerError: there is no room, or a switch refuses.
+        """
         if not self._free:
             raise ControllerError("all slots are in use; wait until another job has ended")
         place = self._free.pop(0)

@@ -121,7 +121,7 @@ def sum_vectors(vectors: Vectors, task: Task, collective: Collective) -> None:
 
 
 def reporting(all_reduce: Callable[[Vector], Vector]) -> Callable[[Vector], Vector]:
-    """`all_reduce`, with an event after each."""
+    """`all_reduce` of a vector [elements], with an event after each."""
     step = 0
 
     def reported(vector: Vector) -> Vector:

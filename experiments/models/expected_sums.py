@@ -60,11 +60,11 @@ class QuantizedSum:
 
     @property
     def result(self) -> Vector:
-        """The float32 next to S / f."""
+        """The float32 next to S / f [elements]."""
         return self._flat(self._results())
 
     def wrong(self, output: Vector) -> _Flags:
-        """Which elements of what a worker has got are not as promised."""
+        """Which elements of what a worker has got, `output` [elements], are not as promised: [elements]."""
         flat = np.zeros(self.integers.size, np.float32)
         flat[: self.length] = output
         y = flat.reshape(self.integers.shape)
@@ -110,7 +110,7 @@ class QuantizedSums:
         self._expected: dict[int, _Integers] = {}  # exponents, by the vectors' length
 
     def next(self, inputs: Sequence[Vector]) -> QuantizedSum:
-        """The next one."""
+        """The next one, of each worker's vector [elements]."""
         length, counted = len(inputs[0]), self._counted
         floats = [_floats(_blocks(x, self._values)) for x in inputs]
         own = np.array([_block_exponents(x, counted) for x in floats])
@@ -151,13 +151,13 @@ class QuantizedSums:
 
 
 def expected_sum(spec: JobSpec, inputs: Sequence[Vector]) -> Vector:
-    """Of a job between hosts, bit for bit."""
+    """Of a job between hosts [elements], bit for bit."""
     assert spec.algorithm != "in-network"
     return float32_sum(spec.algorithm, inputs, spec.shards)
 
 
 def wrong(spec: JobSpec, inputs: Sequence[Vector], output: Vector) -> NDArray[np.bool_]:
-    """Which elements of a job's first all-reduce are not as promised."""
+    """Which elements of a job's first all-reduce, `output` [elements], are not as promised: [elements]."""
     if spec.algorithm == "in-network":
         return QuantizedSums(spec.values, spec.window, spec.counted or len(inputs)).next(inputs).wrong(output)
     same: NDArray[np.bool_] = output.view(np.int32) == expected_sum(spec, inputs).view(np.int32)

@@ -48,11 +48,11 @@ class Promise:
 
     @staticmethod
     def of(inputs: Sequence[Vector], error_bound: ErrorBound) -> Promise:
-        """From what all workers put in."""
+        """From what all workers put in, [elements] each."""
         return Promise(_exact_sum(inputs), error_bound(inputs))
 
     def hold(self, outputs: Iterable[Vector]) -> Errors:
-        """Hold the results of all workers against it."""
+        """Hold the results of all workers, [elements] each, against it."""
         largest, violations = 0.0, 0
         for output in outputs:
             error = np.abs(output - self.exact)
@@ -79,14 +79,15 @@ def error_bound(algorithm: Algorithm, values: int, window: int) -> ErrorBound:
 
 
 def float32_sum_bound(inputs: Sequence[Vector]) -> NDArray[np.float64]:
-    """The promise of all-reduces that add float32, from the inputs alone."""
+    """The promise of all-reduces that add float32, for each element [elements], from the inputs alone."""
     return summation.error_bound(len(inputs), _exact_sum(np.abs(x) for x in inputs))
 
 
 def quantized_sum_bound(inputs: Sequence[Vector], values: int = 256, window: int = 0) -> NDArray[np.float64]:
     """The promise of block floating point with blocks of `values` (workers/quantization.py), from the inputs alone.
 
-    Vectors of up to `window` blocks may have been scaled after earlier ones (workers/scaling.py).
+    For each element [elements]. Vectors of up to `window` blocks may have been scaled after earlier ones
+    (workers/scaling.py).
     """
     workers, elements = len(inputs), len(inputs[0])
 

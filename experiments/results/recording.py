@@ -51,7 +51,7 @@ class Recording:
         )
 
     def wrap(self, all_reduce: Callable[[Vector], Vector]) -> Callable[[Vector], Vector]:
-        """`all_reduce`, each call of it recorded as the next step."""
+        """`all_reduce` of a vector [elements], each call of it recorded as the next step."""
         step = 0
 
         def recorded(vector: Vector) -> Vector:

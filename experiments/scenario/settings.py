@@ -43,7 +43,11 @@ class LeafSpine(Table):
     oversubscription: Annotated[float, Field(gt=0)] | None = None
 
     def build(self, offload: bool) -> Topology:
-        """TopologyError: a number that is out of range, or two that exclude one another."""
+        """The network.
+
+        Raises:
+            TopologyError: a number is out of range, or two exclude one another.
+        """
         uplink_rate = self.uplink_rate
         if self.oversubscription is not None:
             if self.rate is None or not self.spines or uplink_rate is not None:

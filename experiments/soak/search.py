@@ -326,7 +326,11 @@ class World:
         return {0: (2,) if begun else (1, 2), 1: (0, 2 if same else 3), 2: (), 3: (2,)}[installed]
 
     def arrival(self, state: State, number: int) -> tuple[State, int]:
-        """The state after a packet's arrival, and what switches send then."""
+        """The state after a packet's arrival, and what switches send then.
+
+        Raises:
+            WrongSumError: a worker takes a wrong sum.
+        """
         cells, tables, had, lost = state
         packet = self._packets[number]
         if packet.worker < 0:
@@ -371,7 +375,11 @@ def _bits(mask: int) -> Iterator[int]:
 
 
 def explore(world: World) -> dict[State, int]:
-    """Every state that can be reached, and what may be on its way then. WrongSumError: a worker takes a wrong sum."""
+    """Every state that can be reached, and what may be on its way then.
+
+    Raises:
+        WrongSumError: a worker takes a wrong sum.
+    """
     start = world.start()
     on_their_way = {start: 0}
     handled: dict[State, int] = {}

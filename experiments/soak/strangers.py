@@ -50,7 +50,7 @@ class Stranger:
         self.forged = 0
 
     def out_of(self, batches: list[Frames]) -> list[Frames]:
-        """What it sends besides these updates, each in a batch of its own."""
+        """What it sends besides these updates (frames [m, length] each), each in a batch of its own."""
         for frames in batches:
             for chunk, exponent in zip(
                 _chunks(frames).tolist(), frames[:, _E0].view(np.int8).tolist(), strict=True
@@ -59,7 +59,7 @@ class Stranger:
         return self._forge(batches, _UPDATES)
 
     def into(self, frames: Frames) -> list[Frames]:
-        """What arrives besides these results, as from an earlier time."""
+        """What arrives besides these results (frames [m, length]), as from an earlier time."""
         if frames.shape[1] < _VALUES:
             return []
         return self._forge([frames], _RESULTS)

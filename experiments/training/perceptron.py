@@ -35,7 +35,7 @@ class Perceptron:
         return hidden, exponentials / exponentials.sum(axis=1, keepdims=True)
 
     def loss_and_gradient(self, images: Vector, labels: NDArray[np.int64]) -> tuple[float, Vector]:
-        """Cross-entropy summed over the samples, and its gradient, float32 [size]."""
+        """Cross-entropy summed over the samples, and its gradient, float32 [size]; `images` [samples, inputs]."""
         hidden, probabilities = self._forward(images)
         rows = np.arange(len(labels))
         loss = -np.log(probabilities[rows, labels] + 1e-12).sum()
@@ -54,5 +54,5 @@ class Perceptron:
         return float(loss), gradient.astype(np.float32)
 
     def accuracy(self, images: Vector, labels: NDArray[np.int64]) -> float:
-        """The share of samples whose likeliest class is the label."""
+        """The share of samples whose likeliest class is the label; `images` [samples, inputs], `labels` [samples]."""
         return float((self._forward(images)[1].argmax(axis=1) == labels).mean())

@@ -33,7 +33,7 @@ class TrainingConfig:
         return perceptron_for(self, digits).parameters.size + 1
 
     def batches(self, samples: int) -> Iterator[NDArray[np.int64]]:
-        """The indices of each batch, the samples shuffled anew in each epoch; a short last batch is left out."""
+        """The indices [batch] of each batch, the samples shuffled anew in each epoch; a short last one is left out."""
         rng = np.random.default_rng(self.seed)
         for _ in range(self.epochs):
             order = rng.permutation(samples)
@@ -62,7 +62,7 @@ def train(
     workers: int,
     all_reduce: Callable[[Vector], Vector],
 ) -> Curve:
-    """Train as worker `rank` of `workers`; `all_reduce` returns the sum of everybody's float32 vector."""
+    """Train as worker `rank` of `workers`; `all_reduce` returns the sum of everybody's float32 vector [size]."""
     model = perceptron_for(config, digits)
     velocity = np.zeros_like(model.parameters)
     curve = Curve()

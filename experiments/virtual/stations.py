@@ -37,14 +37,14 @@ class Port(Protocol[_P_co]):
         """Whose datagrams go in and out."""
 
     def receive(self, frames: Frames, now: float) -> int:
-        """Take frames of one length; how many were not for the participant."""
+        """Take frames [m, length] of one length; how many were not for the participant."""
 
     def frames_to_send(self, now: float) -> list[Frames]:
-        """Batches of frames."""
+        """Batches of frames [m, length]."""
 
 
 class WorkerStation(Generic[_P_co]):
-    """A Station: the participant at `port` does all-reduces of `inputs` one after the other.
+    """A Station: the participant at `port` does all-reduces of `inputs` ([elements] each) one after the other.
 
     start: when it begins, in seconds. outputs: the sums so far. began, ended: when it began and finished each.
     not_ours: frames that came and were for somebody else.
@@ -224,7 +224,7 @@ class Flow:
         self._made: dict[int, NDArray[np.uint8]] = {}
 
     def frames(self, datagrams: NDArray[np.uint8]) -> Frames:
-        """The datagrams [m, size] in frames."""
+        """The datagrams [m, size] in frames [m, HEADERS + size]."""
         count, size = datagrams.shape
         headers = self._made.get(size)
         if headers is None:

@@ -14,7 +14,10 @@ from p4compiler.source import CompileError, error
 
 
 class BlockChecker:
-    """Checks parsers and controls with everything they declare."""
+    """Checks parsers and controls with everything they declare.
+
+    What is wrong in the program is a CompileError.
+    """
 
     def __init__(
         self,

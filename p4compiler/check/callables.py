@@ -13,7 +13,10 @@ from p4compiler.source import error
 
 
 class CallableChecker:
-    """Checks what has parameters and a body of statements."""
+    """Checks what has parameters and a body of statements.
+
+    What is wrong in the program is a CompileError.
+    """
 
     def __init__(self, scopes: Scopes, expressions: ExpressionChecker, statements: StatementChecker) -> None:
         self.scopes = scopes

@@ -16,7 +16,10 @@ _STACK_METHODS = ("push_front", "pop_front")
 
 
 class CallChecker:
-    """Resolves calls and their arguments; `evaluate` gives expressions their types."""
+    """Resolves calls and their arguments; `evaluate` gives expressions their types.
+
+    What is wrong in the program is a CompileError.
+    """
 
     def __init__(
         self,
@@ -274,7 +277,11 @@ def is_packet(of: types.Type) -> bool:
 def ordered(
     node: nodes.Call | nodes.ActionRef, name: str, parameters: list[str], optional: Collection[str] = ()
 ) -> list[nodes.Argument | None]:
-    """The arguments in the order of the parameters (they may be given by name), each once; None: an optional one."""
+    """The arguments in the order of the parameters (they may be given by name), each once; None: an optional one.
+
+    Raises:
+        CompileError: one is missing, given twice, or has no parameter.
+    """
     given: dict[str, nodes.Argument] = {}
     arguments = node.arguments or ()
     for position, argument in enumerate(arguments):

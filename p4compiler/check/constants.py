@@ -11,7 +11,10 @@ from p4compiler.source import CompileError, error
 
 
 class ConstantChecker:
-    """Evaluates what must be known when compiling; `evaluate` gives expressions their types."""
+    """Evaluates what must be known when compiling; `evaluate` gives expressions their types.
+
+    What is wrong in the program is a CompileError.
+    """
 
     def __init__(self, conversions: Conversions, evaluate: Callable[[nodes.Expr], ir.Expr]) -> None:
         self.conversions = conversions

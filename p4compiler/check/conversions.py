@@ -10,7 +10,10 @@ from p4compiler.source import Reporter, Span, error
 
 
 class Conversions:
-    """Converts values; numbers that do not fit are reported as warnings."""
+    """Converts values; numbers that do not fit are reported as warnings.
+
+    What is wrong in the program is a CompileError.
+    """
 
     def __init__(self, reporter: Reporter) -> None:
         self.reporter = reporter
@@ -106,7 +109,11 @@ def arithmetic_operand(operand: ir.Expr) -> ir.Expr:
 
 
 def check_assignable(target: ir.Expr) -> None:
-    """Raise an error unless the expression can be written."""
+    """Check that the expression can be written.
+
+    Raises:
+        CompileError: it cannot.
+    """
     match target:
         case ir.Ref(variable=variable):
             if variable.parameter and variable.direction in ("in", ""):

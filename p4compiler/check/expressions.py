@@ -16,7 +16,10 @@ _ORDER = ("<", "<=", ">", ">=")
 
 
 class ExpressionChecker:
-    """Gives every expression its type, resolves names, folds constants."""
+    """Gives every expression its type, resolves names, folds constants.
+
+    What is wrong in the program is a CompileError.
+    """
 
     def __init__(self, scopes: Scopes) -> None:
         self.scopes = scopes

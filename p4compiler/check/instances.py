@@ -11,7 +11,10 @@ from p4compiler.source import error
 
 
 class InstanceChecker:
-    """Makes instances; `declared` is what the block around declares so far, None at the top level."""
+    """Makes instances; `declared` is what the block around declares so far, None at the top level.
+
+    What is wrong in the program is a CompileError.
+    """
 
     def __init__(self, scopes: Scopes, expressions: ExpressionChecker) -> None:
         self.scopes = scopes

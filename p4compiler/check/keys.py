@@ -11,7 +11,11 @@ from p4compiler.source import Span, error
 def key_values(
     constants: ConstantChecker, written: tuple[nodes.Expr, ...], subjects: list[ir.Expr], span: Span
 ) -> tuple[ir.KeyValue, ...]:
-    """The keys of an entry or a select case; one `_` stands for all of them."""
+    """The keys of an entry or a select case; one `_` stands for all of them.
+
+    Raises:
+        CompileError: there are too many or too few, or one cannot be matched.
+    """
     if len(written) == 1 and isinstance(written[0], nodes.Tuple):
         written = written[0].elements
     written = spread(written, len(subjects))

@@ -19,7 +19,11 @@ _ARCHITECTURE_FILES = ("core.p4", "v1model.p4")
 
 
 def check(program: nodes.Program, reporter: Reporter) -> ir.Program:
-    """The typed program; raises CompileError with every error found."""
+    """The typed program.
+
+    Raises:
+        CompileError: with every error found.
+    """
     checker = _ProgramChecker(reporter)
     for node in program.declarations:
         try:

@@ -60,7 +60,11 @@ class Scopes:
             self.current = before
 
     def declare(self, name: str, span: Span, symbol: Symbol) -> None:
-        """Give a name its meaning in the current scope."""
+        """Give a name its meaning in the current scope.
+
+        Raises:
+            CompileError: it has one already.
+        """
         old = self.current.names.get(name)
         if isinstance(old, list) and isinstance(symbol, list):
             old += symbol  # another signature of the same extern function
@@ -70,7 +74,11 @@ class Scopes:
         self.current.names[name] = symbol
 
     def lookup(self, name: str, span: Span, rooted: bool = False, what: str = "name") -> Symbol:
-        """What a name means; an error if it means nothing."""
+        """What a name means.
+
+        Raises:
+            CompileError: it means nothing; without a text if its declaration is what is wrong, and reported.
+        """
         scope = self.top if rooted else self.current
         symbol = scope.find(name)
         if symbol is None and name in self.broken:

@@ -11,7 +11,10 @@ from p4compiler.source import CompileError, error
 
 
 class StatementChecker:
-    """Checks statements. One error does not hide those in other statements."""
+    """Checks statements. One error does not hide those in other statements.
+
+    What is wrong in the program is a CompileError.
+    """
 
     def __init__(self, scopes: Scopes, expressions: ExpressionChecker, instances: InstanceChecker) -> None:
         self.scopes = scopes

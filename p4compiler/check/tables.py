@@ -24,7 +24,10 @@ _ATTACHED = {
 
 
 class TableChecker:
-    """Checks tables."""
+    """Checks tables.
+
+    What is wrong in the program is a CompileError.
+    """
 
     def __init__(self, scopes: Scopes, expressions: ExpressionChecker, instances: InstanceChecker) -> None:
         self.scopes = scopes

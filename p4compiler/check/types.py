@@ -21,7 +21,10 @@ MAX_WIDTH = 1 << 16
 
 
 class TypeChecker:
-    """Resolves types and declares them; keeps the errors, match kinds, enums and headers that were declared."""
+    """Resolves types and declares them; keeps the errors, match kinds, enums and headers that were declared.
+
+    What is wrong in the program is a CompileError.
+    """
 
     def __init__(self, scopes: Scopes, constants: ConstantChecker) -> None:
         self.scopes = scopes
@@ -77,7 +80,11 @@ class TypeChecker:
         raise error(span, f"'{name}' is not a type")
 
     def check_count(self, span: Span, name: str, wanted: int, given: int) -> None:
-        """Raise an error unless the number of type arguments is right."""
+        """Check that the number of type arguments is right.
+
+        Raises:
+            CompileError: it is not.
+        """
         if wanted != given:
             plural = "s" * (wanted != 1)
             raise error(span, f"'{name}' takes {wanted} type argument{plural}, not {given}")

@@ -20,7 +20,10 @@ _CLONES = {0: "clone_ingress_pkt_to_egress", 1: "clone_egress_pkt_to_egress"}  #
 
 
 class ActionWriter:
-    """Writes the bodies of a block's actions; `field_lists` are the numbers of the lists that calls preserve."""
+    """Writes the bodies of a block's actions; `field_lists` are the numbers of the lists that calls preserve.
+
+    What the target cannot do is a CompileError.
+    """
 
     def __init__(
         self,

@@ -48,7 +48,10 @@ def literal(value: int, width: int = 0) -> Json:
 
 
 class ExpressionWriter:
-    """Writes expressions; `data` are the places of actions' parameters in their data."""
+    """Writes expressions; `data` are the places of actions' parameters in their data.
+
+    What the target cannot do is a CompileError.
+    """
 
     def __init__(self, layout: Layout, standard_metadata: ir.Variable, data: dict[ir.Variable, int]) -> None:
         self.layout = layout

@@ -54,7 +54,11 @@ class Layout:
 
 
 def lay_out(program: GraphProgram) -> Layout:
-    """The layout of the architecture's headers and metadata, then of local variables in the order of their use."""
+    """The layout of the architecture's headers and metadata, then of local variables in the order of their use.
+
+    Raises:
+        CompileError: headers or metadata are not such structs as the target has.
+    """
     layout = Layout()
     headers, metadata, standard = program.flat.roots
     for root in (headers, metadata):

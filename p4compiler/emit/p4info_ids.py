@@ -82,7 +82,11 @@ def _given_id(kind: int, annotations: nodes.Annotations) -> int | None:
 
 
 def annotation_number(annotations: nodes.Annotations, name: str) -> int | None:
-    """The number that an annotation like @id(1) has, or None."""
+    """The number that an annotation like @id(1) has, or None.
+
+    Raises:
+        CompileError: what it has is no number.
+    """
     for annotation in annotations:
         if annotation.name == name and annotation.arguments:
             value = annotation.arguments[0]

@@ -11,7 +11,10 @@ MAX_RANGE_CASES = 1024  # cases of a select that ranges may become
 
 
 class ParserWriter:
-    """Writes the parser's states."""
+    """Writes the parser's states.
+
+    What the target cannot do is a CompileError.
+    """
 
     def __init__(self, actions: ActionWriter, reporter: Reporter) -> None:
         self.actions = actions

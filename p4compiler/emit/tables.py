@@ -171,7 +171,11 @@ class PipelineWriter:
 
 
 def attached_tables(program: GraphProgram) -> dict[ir.Instance, ir.Table]:
-    """The tables of direct counters and meters; raises CompileError if one belongs to two tables."""
+    """The tables of direct counters and meters.
+
+    Raises:
+        CompileError: one belongs to two tables.
+    """
     result: dict[ir.Instance, ir.Table] = {}
     for graph in program.graphs.values():
         for table in graph.tables:
@@ -188,7 +192,11 @@ def extern_name(instance: ir.Instance) -> str:
 
 
 def constant(e: ir.Expr) -> int:
-    """The value of an expression that instantiation has made a constant."""
+    """The value of an expression that instantiation has made a constant.
+
+    Raises:
+        CompileError: it is none.
+    """
     if not isinstance(e, ir.Constant):
         raise error(e.span, "this must be known when compiling")
     return e.value

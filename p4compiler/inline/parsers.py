@@ -17,7 +17,10 @@ Enter = Callable[
 
 
 class ParserInliner:
-    """Writes parsers out as states; `enter` writes a block out, one inside a parser too."""
+    """Writes parsers out as states; `enter` writes a block out, one inside a parser too.
+
+    What the target cannot do is a CompileError.
+    """
 
     def __init__(self, values: ValueInliner, enter: Enter) -> None:
         self.values = values

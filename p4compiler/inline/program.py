@@ -18,7 +18,11 @@ from p4compiler.source import Span, error
 
 
 def inline(program: ir.Program) -> ir.FlatProgram:
-    """The program with everything inlined; raises CompileError where that is not possible on this target."""
+    """The program with everything inlined.
+
+    Raises:
+        CompileError: that is not possible on this target.
+    """
     parser = program.blocks[ir.Role.PARSER].block
     assert parser is not None
     roots = ir.Roots(

@@ -32,7 +32,11 @@ _LEVELS: tuple[dict[str, Callable[[int, int], int]], ...] = (
 
 
 def evaluate(tokens: list[Token], place: Span) -> int:
-    """The value of the expression; names that are no macros count as 0. Raises CompileError if it has none."""
+    """The value of the expression; names that are no macros count as 0.
+
+    Raises:
+        CompileError: it has none.
+    """
     reader = _Reader(tokens, place)
     value = reader.ternary()
     if reader.at < len(tokens):

@@ -34,7 +34,10 @@ _LEVEL = {op: level for level, ops in enumerate(_OPERATORS) for op in ops}
 
 
 class ExpressionParser:
-    """Reads types and expressions from a list of tokens; knows which names are types, as P4's grammar needs it."""
+    """Reads types and expressions from a list of tokens; knows which names are types, as P4's grammar needs it.
+
+    What is not P4 is a CompileError.
+    """
 
     def __init__(self, tokens: list[Token], end: Span) -> None:
         self.tokens = [*tokens, Token(END, "end of file", end)]

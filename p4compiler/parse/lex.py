@@ -49,7 +49,8 @@ _TOKEN = re.compile(
 def tokenize(file: SourceFile) -> list[Token]:
     """All tokens of a file, comments and white space left out, each line ended by a NEWLINE token.
 
-    Raises CompileError at an unfinished comment.
+    Raises:
+        CompileError: a comment is unfinished.
     """
     text = "\n".join(file.lines) + "\n"
     tokens: list[Token] = []
@@ -103,7 +104,11 @@ class Number(NamedTuple):
 
 
 def parse_number(token: Token) -> Number:
-    """The meaning of a NUMBER token (P4_16 specification, 6.4.3.2); raises CompileError if it has none."""
+    """The meaning of a NUMBER token (P4_16 specification, 6.4.3.2).
+
+    Raises:
+        CompileError: it has none.
+    """
     match = _NUMBER.fullmatch(token.text)
     if match is None:
         raise error(

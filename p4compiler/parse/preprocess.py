@@ -44,7 +44,10 @@ def preprocess(
     """The tokens of `path` after preprocessing.
 
     `#include "x"` looks beside the including file first, then in `include_dirs`; `#include <x>` only in `include_dirs`.
-    Raises CompileError; OSError if `path` itself cannot be read.
+
+    Raises:
+        CompileError: a directive is wrong, or what it includes cannot be read.
+        OSError: `path` itself cannot be read.
     """
     preprocessor = _Preprocessor(tuple(include_dirs), reporter)
     for name, value in defines.items():

@@ -14,7 +14,11 @@ _NOT_SUPPORTED = {
 
 
 def parse(tokens: list[Token]) -> nodes.Program:
-    """The syntax tree of a preprocessed program; raises CompileError at the first thing that is not P4."""
+    """The syntax tree of a preprocessed program.
+
+    Raises:
+        CompileError: at the first thing that is not P4.
+    """
     end = tokens[-1].span if tokens else Span(SourceFile("", ()), 1, 0, 1, 0)
     end = Span(end.file, end.end_line, end.end_column, end.end_line, end.end_column + 1)
     parser = _Parser(tokens, end)

@@ -66,7 +66,11 @@ PRIMITIVES: dict[str, tuple[str, ...]] = {
 
 
 def check_call(op: str, arguments: tuple[Argument, ...], where: str) -> None:
-    """Raises ProgramError for a primitive that does not exist here, or arguments that it does not take."""
+    """Check a primitive's name and arguments.
+
+    Raises:
+        ProgramError: it does not exist here, or does not take these arguments.
+    """
     if op not in PRIMITIVES:
         raise ProgramError(f"{where}: primitive {op} is not supported")
     needed = PRIMITIVES[op]

@@ -501,7 +501,11 @@ class Program:
         return [c.name for c in self.calculations.values() if c.algorithm in REMEMBERING]
 
     def field_type(self, reference: Field) -> FieldType:
-        """The type of a field; raises ProgramError for a name that does not exist."""
+        """The type of a field.
+
+        Raises:
+            ProgramError: the name does not exist.
+        """
         header = self.headers.get(reference.header)
         found = header.type.field(reference.name) if header else None
         if found is None:

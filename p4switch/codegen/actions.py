@@ -128,7 +128,10 @@ class ActionWriter:
 
 
 class PrimitiveWriter:
-    """Writes the primitives of one function."""
+    """Writes the primitives of one function.
+
+    What the switch cannot run is a ProgramError.
+    """
 
     def __init__(self, actions: ActionWriter, where: str, parameters: tuple[tuple[str, int], ...]) -> None:
         self.layout = actions.layout

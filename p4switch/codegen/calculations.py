@@ -39,7 +39,10 @@ def append_function(width: int) -> str:
 
 
 class Calculations:
-    """A C function for each calculation of the program."""
+    """A C function for each calculation of the program.
+
+    What the switch cannot run is a ProgramError.
+    """
 
     def __init__(self, layout: Layout, names: Names) -> None:
         self.layout = layout

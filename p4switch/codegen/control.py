@@ -13,7 +13,10 @@ from p4switch.codegen.writer import Writer
 
 
 class ControlWriter:
-    """Writes one pipeline as a function."""
+    """Writes one pipeline as a function.
+
+    What the switch cannot run is a ProgramError.
+    """
 
     def __init__(
         self, layout: Layout, tables: TableWriter, actions: ActionWriter, names: Names, pipeline: Pipeline

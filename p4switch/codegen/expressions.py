@@ -64,7 +64,11 @@ MAX_EXPRESSION = 1 << 20  # characters of C
 
 @dataclass(frozen=True, slots=True)
 class CValue:
-    """A C expression of type `type`, whose value lies in `low`..`high`."""
+    """A C expression of type `type`, whose value lies in `low`..`high`.
+
+    Raises:
+        ProgramError: it is too long.
+    """
 
     code: str
     low: int
@@ -177,6 +181,8 @@ class ExpressionWriter:
     """Turns expressions into C, inside one function; `where` names the element in errors.
 
     `parameters` are the C names and widths of the enclosing action's parameters.
+
+    What the switch cannot run is a ProgramError.
     """
 
     def __init__(self, layout: Layout, where: str, parameters: tuple[tuple[str, int], ...] = ()) -> None:
@@ -347,7 +353,11 @@ class ExpressionWriter:
         return self.leaf(expression)
 
     def fitting(self, low: int, high: int) -> str:
-        """A type for the range, or an error."""
+        """A type for the range.
+
+        Raises:
+            ProgramError: there is none.
+        """
         kind = type_for(low, high)
         if kind == WIDE:
             bits = 64 * wide_words(self.layout.program)

@@ -71,7 +71,10 @@ QUEUEING = ("enq_timestamp", "enq_qdepth", "deq_timedelta", "deq_qdepth")
 
 
 class Layout:
-    """C names and types of headers, fields and metadata."""
+    """C names and types of headers, fields and metadata.
+
+    What the switch cannot run is a ProgramError.
+    """
 
     def __init__(self, program: Program, names: Names, uses: Uses, advancing: set[str]) -> None:
         """`advancing`: headers that loops point at; even invalid ones must not overlap."""
@@ -301,7 +304,11 @@ class Layout:
 
 
 def packet_headers(program: Program) -> list[Header]:
-    """The headers of packets, those of a stack or union one behind the other."""
+    """The headers of packets, those of a stack or union one behind the other.
+
+    Raises:
+        ProgramError: those of a stack or union are metadata, or belong to several.
+    """
     grouped: list[str] = []
     groups: list[HeaderStack | HeaderUnion] = [*program.stacks.values(), *program.unions.values()]
     for group in groups:

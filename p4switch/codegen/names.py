@@ -96,7 +96,8 @@ def _escaped(character: str) -> str:
 def check(code: str) -> str:
     """The code, if it is a line of what the translation writes: no comment, no directive but two, no line joined.
 
-    Raises ProgramError: then a text of the program came so far without having been made an identifier.
+    Raises:
+        ProgramError: a text of the program came so far without having been made an identifier.
     """
     if _DIRECTIVE.fullmatch(code) or _CODE.fullmatch(code):
         return code

@@ -27,7 +27,10 @@ class Row:
 
 
 class StateMembers:
-    """C names of registers, counters and tables."""
+    """C names of registers, counters and tables.
+
+    A name that does not exist is a ProgramError.
+    """
 
     def __init__(self, program: Program, names: Names, rows: list[tuple[str, ...]]) -> None:
         self.program = program

@@ -24,9 +24,12 @@ from p4switch.codegen.writer import Writer
 
 
 def translate(program: Program, *, traced: bool = False) -> str:
-    """The C source of a program; raises ProgramError naming what cannot be run.
+    """The C source of a program.
 
     A traced program does the same on the same state, and records what happens to each packet (tracing.py).
+
+    Raises:
+        ProgramError: names what cannot be run.
     """
     try:
         return _translate(program, traced)

@@ -24,6 +24,9 @@ class ProfileState:
 
     Where an entry has a group of its own, there are no members (P4Runtime specification, "One Shot Action Selector
     Programming").
+
+    Writes raise TableError: ALREADY_EXISTS, NOT_FOUND, INVALID_ARGUMENT, RESOURCE_EXHAUSTED, or FAILED_PRECONDITION for
+    what is in use.
     """
 
     def __init__(self, switch: RunningSwitch, profile: ActionProfile) -> None:
@@ -91,13 +94,21 @@ class ProfileState:
         del self.groups[number]
 
     def member(self, number: int) -> ActionCall:
-        """A member's action; TableError: NOT_FOUND."""
+        """A member's action.
+
+        Raises:
+            TableError: NOT_FOUND.
+        """
         if number not in self.members:
             raise self._error(TableErrorCode.NOT_FOUND, f"member {number} does not exist")
         return self.members[number]
 
     def group(self, number: int) -> list[ActionCall]:
-        """A group's actions in the order of its members, each as often as its weight says; TableError: NOT_FOUND."""
+        """A group's actions in the order of its members, each as often as its weight says.
+
+        Raises:
+            TableError: NOT_FOUND.
+        """
         if number not in self.groups:
             raise self._error(TableErrorCode.NOT_FOUND, f"group {number} does not exist")
         return [self.members[m] for m, weight in sorted(self.groups[number]) for _ in range(weight)]

@@ -13,7 +13,7 @@ from p4switch.engine.switch import RunningSwitch, locked
 class CounterCells:
     """The cells of one counter, which begin `offset` bytes behind the switch's state.
 
-    TableError: INVALID_ARGUMENT for an index that does not exist.
+    An index that does not exist is a TableError, INVALID_ARGUMENT.
     """
 
     def __init__(self, switch: RunningSwitch, counter: CounterArray, offset: int) -> None:
@@ -42,7 +42,7 @@ class CounterCells:
 class MeterCells:
     """The cells of one meter, which begin `offset` bytes behind the switch's state.
 
-    TableError: INVALID_ARGUMENT for an index that does not exist, or rates that are none.
+    An index that does not exist, and rates that are none, are a TableError, INVALID_ARGUMENT.
     """
 
     def __init__(self, switch: RunningSwitch, meter: MeterArray, offset: int) -> None:
@@ -79,7 +79,8 @@ class MeterCells:
 class RegisterCells:
     """The cells of one register: of `cell_bytes`, from `offset` behind the switch's state, one each `step` bytes.
 
-    Values are unsigned. TableError: INVALID_ARGUMENT for an index that does not exist, or a value that does not fit.
+    Values are unsigned. An index that does not exist, and a value that does not fit, are a TableError,
+    INVALID_ARGUMENT.
     """
 
     def __init__(

@@ -50,8 +50,8 @@ class Engine:
 
     `multicast` and `sessions` are its multicast groups and mirroring sessions, `base` is where its state begins in
     memory. Every method of it and its parts is safe against a running forwarding loop; what a thread writes while it
-    holds `lock`, packets see all of or nothing. Names are those of the JSON; one that does not exist raises
-    TableError(NOT_FOUND).
+    holds `lock`, packets see all of or nothing. Names are those of the JSON; one that does not exist is a TableError,
+    NOT_FOUND.
     """
 
     def __init__(
@@ -113,7 +113,8 @@ class Engine:
     ) -> Engine:
         """Translates BMv2 JSON, compiles it (or takes it from the cache) and loads it; `seed` is that of random().
 
-        Raises ProgramError (what is malformed or unsupported) and ToolchainError (no C compiler).
+        Raises:
+            ProgramError: names what is malformed or unsupported. ToolchainError: there is no C compiler.
         """
         with ThreadPoolExecutor(1) as executor:
             making = executor.submit(runtime)  # which is compiled at the same time, if it has to be
@@ -128,7 +129,11 @@ class Engine:
         return Engine(self.program, self._config, self._library, self._cpu_port, self._drop_port, seed)
 
     def process(self, port: int, packet: bytes, now: int = 0) -> list[tuple[int, bytes]]:
-        """One packet through the program; `now` in microseconds; the outputs in order as (port, packet)."""
+        """One packet through the program; `now` in microseconds; the outputs in order as (port, packet).
+
+        Raises:
+            ValueError: the packet is longer than the longest.
+        """
         if len(packet) > LONGEST_PACKET:
             raise ValueError(f"a packet has at most {LONGEST_PACKET} bytes, not {len(packet)}")
         out = self._collected
@@ -144,7 +149,11 @@ class Engine:
     ) -> Departures:
         """Packets through the program one after the other, as by process(); rows of `packets` [count, room] hold them.
 
-        `times` in microseconds. ValueError: a packet that comes or leaves is longer than `room`.
+        `ports`, `lengths` (bytes) and `times` (microseconds) are [count].
+
+        Raises:
+            ValueError: a packet that comes or leaves is longer than `room`, or there are not as many of each.
+            MemoryError: there is no room for what leaves.
         """
         return self._batches.process(ports, packets, lengths, times)
 
@@ -153,7 +162,10 @@ class Engine:
         """Traces packets for the time of a `with` block, all or those that meet the conditions (trace/conditions.py).
 
         Meanwhile another library of the same program works on the same state; otherwise tracing costs nothing.
-        Raises ConditionError, TraceError (somebody else traces this switch) and ToolchainError.
+
+        Raises:
+            ConditionError: the conditions are none. TraceError: somebody else traces this switch.
+            ToolchainError: there is no C compiler.
         """
         wanted = parse_conditions(self.program, conditions)
         translated = compile_program(
@@ -204,7 +216,11 @@ class Engine:
             self.priority_queues = count
 
     def set_hash_key(self, calculation: str, key: bytes) -> None:
-        """Sets the key of a calculation by toeplitz; TableError: NOT_FOUND, or INVALID_ARGUMENT for the key."""
+        """Sets the key of a calculation by toeplitz.
+
+        Raises:
+            TableError: NOT_FOUND, or INVALID_ARGUMENT for the key.
+        """
         found = self.program.calculations.get(calculation)
         if found is None or found.algorithm != "toeplitz":
             raise TableError(
@@ -269,7 +285,10 @@ class Engine:
         """Opens the interfaces and forwards in a thread; packets to the CPU port go to `packet_in`, in another.
 
         `offload`: packets that leave one behind the other may go as one superframe. `links` are emulated at their
-        ports. Raises PortError.
+        ports.
+
+        Raises:
+            PortError: ports are open already, or one cannot be opened.
         """
         if self._switch.live:
             raise PortError("the ports are open already")
@@ -283,7 +302,8 @@ class Engine:
     def packet_out(self, packet: bytes, port: int) -> None:
         """Processes a packet as if it had come in at `port` (the CPU port); what leaves goes out of the live ports.
 
-        Raises PortError if they are not open.
+        Raises:
+            PortError: they are not open, there is no CPU port, or the packet is too long.
         """
         if not self._switch.live:
             raise PortError("packet-out needs open ports")
@@ -294,7 +314,11 @@ class Engine:
         return self._switch.live[0].statistics() if self._switch.live else {}
 
     def set_link(self, port: int, direction: Direction, properties: LinkProperties) -> None:
-        """Emulates a link at a live port from now on; raises PortError."""
+        """Emulates a link at a live port from now on.
+
+        Raises:
+            PortError: the port is not open, or there is no memory.
+        """
         if not self._switch.live:
             raise PortError("emulated links need open ports")
         with self.lock:

@@ -20,7 +20,11 @@ class HashState(ctypes.Structure):
     )
 
     def set_key(self, key: bytes) -> None:
-        """Sets toeplitz's key; TableError: INVALID_ARGUMENT if it is not made of so many words of 4 bytes."""
+        """Sets toeplitz's key.
+
+        Raises:
+            TableError: INVALID_ARGUMENT if it is not made of so many words of 4 bytes.
+        """
         count, rest = divmod(len(key), 4)
         if rest or not 0 < count <= MAX_KEY_WORDS:
             raise TableError(

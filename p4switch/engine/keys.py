@@ -105,7 +105,11 @@ class KeyLayout:
         return self.kind in ("ternary", "range")
 
     def pack(self, key: EntryKey) -> PackedKey:
-        """The words of an entry's key; raises TableError(INVALID_ARGUMENT) naming the field that does not fit."""
+        """The words of an entry's key.
+
+        Raises:
+            TableError: INVALID_ARGUMENT, naming the field that does not fit.
+        """
         if len(key.match) != len(self.table.keys):
             raise self._invalid(f"{len(self.table.keys)} match fields are needed, not {len(key.match)}")
         words, mask, high = [0] * self.words, [0] * self.words, [0] * self.ranges

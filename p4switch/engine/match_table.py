@@ -227,7 +227,11 @@ class MatchTable:
     # For its action profile
 
     def check_action(self, call: ActionCall) -> None:
-        """Refuses an action that no entry of this table could have."""
+        """Check that an entry of this table could have an action.
+
+        Raises:
+            TableError: INVALID_ARGUMENT, if none could.
+        """
         self._action(call)
 
     def refresh(self) -> None:

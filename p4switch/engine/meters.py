@@ -39,7 +39,11 @@ class Meter(ctypes.Structure):
     _fields_ = (("rates", c_uint64), ("excess", c_uint64), ("rate", MeterRate * 2), ("count", Counter * 3))
 
     def configure(self, config: MeterConfig | None, rates: int) -> None:
-        """Sets its rates, with full buckets; None: everything is green. TableError: rates that are none."""
+        """Sets its rates, with full buckets; None: everything is green.
+
+        Raises:
+            TableError: INVALID_ARGUMENT for rates that are none.
+        """
         if config is None:
             self.rates = self.excess = 0
             return

@@ -13,7 +13,8 @@ MAX_REPLICAS = 4096  # of a group: all of them are made while nothing else happe
 class ReplicaGroups:
     """All multicast groups of a switch, or all its mirroring sessions.
 
-    TableError: ALREADY_EXISTS, NOT_FOUND, INVALID_ARGUMENT (a number or replica out of range), RESOURCE_EXHAUSTED.
+    Methods raise TableError: ALREADY_EXISTS, NOT_FOUND, INVALID_ARGUMENT (a number or replica out of range),
+    RESOURCE_EXHAUSTED.
     """
 
     def __init__(self, switch: RunningSwitch, *, sessions: bool) -> None:

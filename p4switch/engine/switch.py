@@ -39,7 +39,10 @@ class SwitchLock:
 class RunningSwitch:
     """State of a program that begins at `base`; closed with the last part of the switch that refers to it.
 
-    `live` holds one item while the ports are open. Raises MemoryError.
+    `live` holds one item while the ports are open.
+
+    Raises:
+        MemoryError: there is no room for its state.
     """
 
     def __init__(self, program: Program, library: ctypes.CDLL, drop_port: int, seed: int) -> None:

@@ -36,7 +36,11 @@ class ValueSetState:
 
     @locked
     def write(self, members: list[EntryKey]) -> None:
-        """Replaces all members; TableError: INVALID_ARGUMENT, ALREADY_EXISTS (one twice), RESOURCE_EXHAUSTED."""
+        """Replaces all members.
+
+        Raises:
+            TableError: INVALID_ARGUMENT, ALREADY_EXISTS (one twice), RESOURCE_EXHAUSTED.
+        """
         if len(members) > self._size:
             raise self._error(TableErrorCode.RESOURCE_EXHAUSTED, f"full: {self._size} members")
         if len(set(members)) < len(members):

@@ -48,9 +48,12 @@ def fuzz(
     results: Path,
     show: Callable[[Fuzzed], None],
 ) -> Fuzzed:
-    """Runs cases from a seed on, so many or for so long, `jobs` at a time; raises NoSanitizersError.
+    """Runs cases from a seed on, so many or for so long, `jobs` at a time.
 
     Stops at the first that fails, and writes it to `results`.
+
+    Raises:
+        NoSanitizersError: the compiler has none here.
     """
     done, lock = Fuzzed(), Lock()
     until = None if seconds is None else time.monotonic() + seconds
@@ -89,7 +92,11 @@ def fuzz(
 
 
 def repeat(path: Path) -> str | None:
-    """Runs a case that was written; what its process said if it fails; raises NoSanitizersError."""
+    """Runs a case that was written; what its process said if it fails.
+
+    Raises:
+        NoSanitizersError: the compiler has none here.
+    """
     with _cache() as cache:
         return _run_file(path, _environment(cache))
 

@@ -89,7 +89,11 @@ class Case:
         path.write_text(json.dumps(item, indent=1) + "\n")
 
     def run(self) -> bool:
-        """Whether the switch takes the program; then all packets went through it. Raises WrongError."""
+        """Whether the switch takes the program; then all packets went through it.
+
+        Raises:
+            WrongError: the switch is wrong.
+        """
         try:
             engine = Engine.load(self.program, cpu_port=CPU)
         except ProgramError:

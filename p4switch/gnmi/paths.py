@@ -23,7 +23,11 @@ class Selected(NamedTuple):
 
 
 def absolute(prefix: gnmi.Path, path: gnmi.Path) -> list[gnmi.PathElem]:
-    """The elements of a path behind those of its prefix; INVALID_ARGUMENT for what is not a path here."""
+    """The elements of a path behind those of its prefix.
+
+    Raises:
+        P4RuntimeError: INVALID_ARGUMENT for what is not a path here.
+    """
     for part in prefix, path:
         if part.origin not in _ORIGINS:
             raise invalid(f"{text(part.elem)}: origin {part.origin!r} is unknown; there is 'openconfig'")
@@ -39,7 +43,8 @@ def absolute(prefix: gnmi.Path, path: gnmi.Path) -> list[gnmi.PathElem]:
 def select(elements: Sequence[gnmi.PathElem], names: Iterable[str]) -> list[Selected]:
     """What a path selects: its node and everything below, of each port; wildcards are *, … (written ...) and no key.
 
-    NOT_FOUND if no port could have such a node.
+    Raises:
+        P4RuntimeError: NOT_FOUND if no port could have such a node.
     """
     depths = [(leaf, _depth(elements, (*LIST, *leaf.path), None)) for leaf in LEAVES]
     fitting = [leaf for leaf, depth in depths if depth is not None]

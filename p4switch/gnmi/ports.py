@@ -42,7 +42,11 @@ class SwitchPorts:
         return states
 
     def set_up(self, name: str, up: bool) -> None:
-        """Brings a port's interface up or down; OSError as set_interface_up."""
+        """Brings a port's interface up or down.
+
+        Raises:
+            OSError: see set_interface_up.
+        """
         set_interface_up(name, up)
 
     @contextmanager

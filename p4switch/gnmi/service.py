@@ -73,7 +73,11 @@ class GnmiService:
         )
 
     def get(self, request: gnmi.GetRequest) -> gnmi.GetResponse:
-        """A notification for each path: its leaves, or in JSON its node as a whole."""
+        """A notification for each path: its leaves, or in JSON its node as a whole.
+
+        Raises:
+            P4RuntimeError: INVALID_ARGUMENT, NOT_FOUND or UNIMPLEMENTED for what cannot be answered.
+        """
         check_encoding(request.encoding)
         if request.type not in _TYPES:
             raise invalid(f"there is no data type {request.type}")

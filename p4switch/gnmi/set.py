@@ -24,7 +24,11 @@ _Element = gnmi.PathElem
 
 
 def apply(request: gnmi.SetRequest, ports: SwitchPorts) -> None:
-    """Does what a request says: deletes, then replaces, then updates."""
+    """Does what a request says: deletes, then replaces, then updates.
+
+    Raises:
+        P4RuntimeError: what it says cannot be done; then nothing is.
+    """
     if request.union_replace:
         raise unimplemented("union_replace is not supported; write replace or update")
     states = ports.read(ports.names)

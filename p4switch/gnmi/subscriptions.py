@@ -68,7 +68,11 @@ class Watch:
 
 
 def watches(subscription: gnmi.Subscription, selected: Sequence[Selected]) -> Iterator[Watch]:
-    """What a subscription of a stream comes to; TARGET_DEFINED is ON_CHANGE."""
+    """What a subscription of a stream comes to; TARGET_DEFINED is ON_CHANGE.
+
+    Raises:
+        P4RuntimeError: INVALID_ARGUMENT for a mode that does not exist.
+    """
     heartbeat = subscription.heartbeat_interval or None
     if heartbeat is not None:
         heartbeat = max(heartbeat, SHORTEST_INTERVAL)

@@ -15,7 +15,11 @@ ENCODINGS = (gnmi.JSON, gnmi.JSON_IETF, gnmi.PROTO)
 
 
 def check_encoding(encoding: int) -> None:
-    """UNIMPLEMENTED for one that is not ours."""
+    """Check that an encoding is ours.
+
+    Raises:
+        P4RuntimeError: UNIMPLEMENTED, if it is not.
+    """
     if encoding not in ENCODINGS:
         known = ", ".join(map(gnmi.Encoding.Name, ENCODINGS))
         name = gnmi.Encoding.Name(encoding) if encoding in gnmi.Encoding.values() else encoding
@@ -74,7 +78,11 @@ def node(ports: Mapping[str, Sequence[tuple[Leaf, LeafValue]]], depth: int, enco
 
 
 def decode(value: gnmi.TypedValue, where: str) -> Any:
-    """What a client writes, as JSON has it; INVALID_ARGUMENT if it is none, UNIMPLEMENTED for other encodings."""
+    """What a client writes, as JSON has it.
+
+    Raises:
+        P4RuntimeError: INVALID_ARGUMENT if it is none, UNIMPLEMENTED for other encodings.
+    """
     kind = value.WhichOneof("value")
     match kind:
         case "bool_val" | "string_val" | "uint_val" | "int_val":

@@ -11,7 +11,10 @@ from p4switch.management.service import ManagementError, Method
 
 
 def hash_calls(running: Callable[[], Engine | None]) -> dict[str, Method]:
-    """SetHashKey: {"calculation": NAME, "key": HEX} gives {}. It lasts until another pipeline is set."""
+    """SetHashKey: {"calculation": NAME, "key": HEX} gives {}. It lasts until another pipeline is set.
+
+    What cannot be done is a ManagementError of the call.
+    """
 
     def set_hash_key(request: dict[str, Any]) -> dict[str, Any]:
         match request:

@@ -16,6 +16,8 @@ def link_calls(device: Device) -> dict[str, Method]:
     Links: {} gives {"ports": [...]}, as Device.ports has it; {"port": 1} that port alone.
     SetLink: {"port": 1, "direction": "egress" or "ingress", "properties": {...}} gives what Links then does for that
     port; properties as links.changed has them; those not named stay.
+
+    What cannot be done is a ManagementError of the call.
     """
 
     def links(request: dict[str, Any]) -> dict[str, Any]:

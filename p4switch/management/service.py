@@ -81,7 +81,11 @@ class ManagementClient:
         self.close()
 
     def call(self, method: str, request: dict[str, Any]) -> dict[str, Any]:
-        """One answer; raises ManagementError."""
+        """One answer.
+
+        Raises:
+            ManagementError: the switch refuses, does not know the method, or does not answer.
+        """
         rpc = self._channel.unary_unary(f"/{SERVICE}/{method}", **self._form)
         try:
             return _unpacked(rpc(_packed(request), timeout=_PATIENCE))
@@ -89,7 +93,11 @@ class ManagementClient:
             raise self._explained(method, error) from None
 
     def stream(self, method: str, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Messages until the switch ends the stream, or the caller closes it; raises ManagementError."""
+        """Messages until the switch ends the stream, or the caller closes it.
+
+        Raises:
+            ManagementError: the switch refuses, does not know the method, or does not answer.
+        """
         rpc = self._channel.unary_stream(f"/{SERVICE}/{method}", **self._form)
         messages = rpc(_packed(request))
         try:

@@ -67,7 +67,8 @@ class Arbitration:
     def update(self, client: Client, message: p4r.MasterArbitrationUpdate) -> None:
         """A client's announcement of itself, its first or a later one; an error ends the client's stream.
 
-        Raises NOT_FOUND, INVALID_ARGUMENT or FAILED_PRECONDITION as the specification lists them.
+        Raises:
+            P4RuntimeError: NOT_FOUND, INVALID_ARGUMENT or FAILED_PRECONDITION, as the specification lists them.
         """
         if client.has_left:
             return
@@ -116,7 +117,12 @@ class Arbitration:
     def require_primary(
         self, request: p4r.WriteRequest | p4r.SetForwardingPipelineConfigRequest
     ) -> RoleAccess:
-        """What the role may do; PERMISSION_DENIED unless the request bears the election id of its primary."""
+        """What the role may do.
+
+        Raises:
+            P4RuntimeError: PERMISSION_DENIED unless the request bears the election id of its primary;
+                NOT_FOUND if there is no such role.
+        """
         role = self._roles.get(request.role)
         if role is None:
             raise not_found(f"the device has no role {request.role!r}")

@@ -88,12 +88,18 @@ class Device:
     def boot(self, device_config: bytes) -> None:
         """Forward with a BMv2 JSON alone; without P4Info no controller can write to it.
 
-        Raises ProgramError, ToolchainError or PortError as the engine does.
+        Raises:
+            ProgramError, ToolchainError, PortError: as the engine does.
         """
         self._run(self._engine(device_config), _discard)
 
     def load(self, config: p4r.ForwardingPipelineConfig) -> LoadedPipeline:
-        """Realise a config beside the present one; INVALID_ARGUMENT (or INTERNAL: no C compiler) says why not."""
+        """Realise a config beside the present one.
+
+        Raises:
+            P4RuntimeError: INVALID_ARGUMENT for what cannot be loaded, RESOURCE_EXHAUSTED for what is too large,
+                INTERNAL without a C compiler.
+        """
         if not config.HasField("p4info") or not config.p4_device_config:
             raise invalid("the config needs both a P4Info and a device config (BMv2 JSON)")
         try:
@@ -117,13 +123,21 @@ class Device:
         self._saved = pipeline
 
     def commit_saved(self) -> None:
-        """Forward with the saved pipeline; NOT_FOUND if there is none."""
+        """Forward with the saved pipeline.
+
+        Raises:
+            P4RuntimeError: NOT_FOUND if there is none; else see commit.
+        """
         if self._saved is None:
             raise P4RuntimeError(grpc.StatusCode.NOT_FOUND, "no config has been saved by VERIFY_AND_SAVE")
         self.commit(self._saved)
 
     def commit(self, pipeline: LoadedPipeline) -> None:
-        """Forward with a pipeline instead of the present one; FAILED_PRECONDITION if a port does not open."""
+        """Forward with a pipeline instead of the present one.
+
+        Raises:
+            P4RuntimeError: FAILED_PRECONDITION if a port does not open.
+        """
 
         def deliver(packet: bytes) -> None:
             try:
@@ -154,8 +168,10 @@ class Device:
     def reconcile(self, pipeline: LoadedPipeline) -> None:
         """Commit a pipeline that takes over the present one's table entries and multicast groups.
 
-        INVALID_ARGUMENT if one of them has no place in it. Counters and registers start at zero, unless the
-        config is the present one: then nothing but the cookie changes.
+        Counters and registers start at zero, unless the config is the present one: then nothing but the cookie changes.
+
+        Raises:
+            P4RuntimeError: INVALID_ARGUMENT if one of them has no place in it; else see commit.
         """
         present = self._committed
         if present is not None and self._saved is None and _same_program(present.config, pipeline.config):
@@ -166,7 +182,12 @@ class Device:
         self.commit(pipeline)
 
     def packet_out(self, message: p4r.PacketOut) -> None:
-        """Run a controller's packet through the pipeline as one that came in by the CPU port."""
+        """Run a controller's packet through the pipeline as one that came in by the CPU port.
+
+        Raises:
+            P4RuntimeError: UNIMPLEMENTED without a CPU port, FAILED_PRECONDITION without a pipeline, INVALID_ARGUMENT
+                for a packet that has not its header's fields, or is too long.
+        """
         if self._cpu_port is None:
             raise unimplemented("packet I/O needs a CPU port: start the switch with --cpu-port")
         if self._committed is None:
@@ -178,7 +199,11 @@ class Device:
             raise invalid(f"packet-out: {error}") from None
 
     def set_link(self, port: int, direction: Direction, given: Mapping[str, Any]) -> None:
-        """Change properties of an emulated link at once, and for pipelines to come; raises LinkError."""
+        """Change properties of an emulated link at once, and for pipelines to come.
+
+        Raises:
+            LinkError: there is no such port or property, or it is out of range.
+        """
         if port not in self._ports:
             raise LinkError(f"the switch has no port {port}; there are {', '.join(map(str, self._ports))}")
         with self._linking:

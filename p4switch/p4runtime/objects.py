@@ -17,7 +17,10 @@ class PipelineObjects:
     """The actions and tables of one pipeline, and what else its entities share.
 
     `wakeup` is for what the notifier has to know. Only what the program has is here, too: a compiler may have dropped
-    from the device config what the program never uses. INVALID_ARGUMENT if P4Info and program do not belong together.
+    from the device config what the program never uses.
+
+    Raises:
+        P4RuntimeError: INVALID_ARGUMENT if P4Info and program do not belong together.
     """
 
     def __init__(self, p4info: p4i.P4Info, engine: Engine, ports: WatchedPorts) -> None:

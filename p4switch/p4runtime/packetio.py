@@ -28,7 +28,9 @@ class ControllerHeader:
     """The header that P4Info describes as "packet_in" or "packet_out"; none is a header of no bits.
 
     `types` are the program's: P4Info has no fields that are `@hidden`, and of translated ones another width.
-    INVALID_ARGUMENT if none of them is as P4Info says, and its fields have no widths of their own.
+
+    Raises:
+        P4RuntimeError: INVALID_ARGUMENT if none of them is as P4Info says, and its fields have no widths of their own.
     """
 
     def __init__(
@@ -56,7 +58,11 @@ class ControllerHeader:
                 self._fields.append(_MetadataField(field.id, field_name, width, rest, codec))
 
     def unpack(self, packet: bytes) -> p4r.PacketIn:
-        """A packet from the data plane as PacketIn; INVALID_ARGUMENT if it is shorter than the header."""
+        """A packet from the data plane as PacketIn.
+
+        Raises:
+            P4RuntimeError: INVALID_ARGUMENT if it is shorter than the header.
+        """
         if len(packet) < self.size:
             raise invalid(f"a packet of {len(packet)} bytes for the controller lacks its {self.name} header")
         header = int.from_bytes(packet[: self.size], "big")
@@ -67,7 +73,11 @@ class ControllerHeader:
         return message
 
     def pack(self, message: p4r.PacketOut) -> bytes:
-        """A PacketOut as the data plane sees it; INVALID_ARGUMENT unless each field is given and fits."""
+        """A PacketOut as the data plane sees it.
+
+        Raises:
+            P4RuntimeError: INVALID_ARGUMENT unless each field is given and fits.
+        """
         given = {metadata.metadata_id: metadata.value for metadata in message.metadata}
         if len(given) < len(message.metadata):
             raise invalid(f"{self.name}: a metadata field is given more than once")

@@ -17,7 +17,8 @@ from p4switch.p4runtime.proto import p4r, stratum
 class RoleAccess:
     """A role's access; without a configuration to everything.
 
-    INVALID_ARGUMENT for a configuration of another type, or with an id both exclusive and shared.
+    Raises:
+        P4RuntimeError: INVALID_ARGUMENT for a configuration of another type, or with an id both exclusive and shared.
     """
 
     def __init__(self, config: Any | None = None) -> None:

@@ -280,7 +280,9 @@ def serve(
     """Start serving it and `others` at `address` (host:port, port 0 for any free one); the server and its port.
 
     With credentials over TLS.
-    Raises OSError if the address cannot be bound.
+
+    Raises:
+        OSError: the address cannot be bound.
     """
     server = grpc.server(
         ThreadPoolExecutor(_MAX_STREAMS + _OTHER_THREADS, "p4runtime"),

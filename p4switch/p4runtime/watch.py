@@ -25,9 +25,10 @@ class WatchedPorts:
     down: frozenset[int] = frozenset()
 
     def skips(self, member: Watching, what: str) -> bool:
-        """Whether a member is skipped now: the port that it watches is down.
+        """Whether a member is skipped now: the port that it watches is down. `what` names the group.
 
-        INVALID_ARGUMENT if it watches a port that does not exist; `what` names the group.
+        Raises:
+            P4RuntimeError: INVALID_ARGUMENT if it watches a port that does not exist.
         """
         port = self._port(member, what)
         if port is not None and port not in self.known:

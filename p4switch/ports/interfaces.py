@@ -65,7 +65,11 @@ def read_interface(name: str) -> Interface | None:
 
 
 def set_interface_up(name: str, up: bool) -> None:
-    """Brings an interface up or down; OSError: it is not there, or the process may not (CAP_NET_ADMIN)."""
+    """Brings an interface up or down.
+
+    Raises:
+        OSError: it is not there, or the process may not (CAP_NET_ADMIN).
+    """
     _ask(_RTM_NEWLINK, _NLM_F_ACK, _LINK.pack(0, 0, 0, _IFF_UP if up else 0, _IFF_UP) + _name(name))
 
 

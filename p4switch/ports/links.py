@@ -98,7 +98,8 @@ def _data(value: Any) -> Any:
 def changed(properties: LinkProperties, given: Mapping[str, Any]) -> LinkProperties:
     """Properties with some of them changed: numbers, or texts with units such as `100M`, `1ms` and `1%`; None: default.
 
-    Raises LinkError.
+    Raises:
+        LinkError: one does not exist, or is out of range.
     """
     values: dict[str, Any] = {}
     for name, value in given.items():
@@ -119,7 +120,11 @@ def changed(properties: LinkProperties, given: Mapping[str, Any]) -> LinkPropert
 
 
 def link_option(text: str) -> tuple[int, Direction, dict[str, str]]:
-    """Port, direction and properties in `PORT[:ingress]:NAME=VALUE,…`; raises LinkError."""
+    """Port, direction and properties in `PORT[:ingress]:NAME=VALUE,…`.
+
+    Raises:
+        LinkError: it is not written so.
+    """
     place, _, listed = text.rpartition(":")
     number, _, direction = place.partition(":")
     pairs = [item.partition("=") for item in listed.split(",")]

@@ -29,7 +29,11 @@ class PortError(Exception):
 
 
 class LivePorts:
-    """Open ports and the threads behind them."""
+    """Open ports and the threads behind them.
+
+    Raises:
+        PortError: one of them cannot be opened.
+    """
 
     def __init__(
         self,
@@ -110,7 +114,11 @@ class LivePorts:
             thread.start()
 
     def packet_out(self, packet: bytes, port: int) -> None:
-        """Hands a packet to the forwarding thread."""
+        """Hands a packet to the forwarding thread.
+
+        Raises:
+            PortError: there is no CPU port, or the packet is too long.
+        """
         if self._control is None:
             raise PortError("packet-out needs a CPU port")
         if len(packet) > LONGEST_PACKET:
@@ -132,7 +140,11 @@ class LivePorts:
         return found
 
     def set_link(self, number: int, direction: Direction, properties: LinkProperties) -> None:
-        """What happens to packets at a port from now on. Under the switch's lock."""
+        """What happens to packets at a port from now on. Under the switch's lock.
+
+        Raises:
+            PortError: the port is not open, or there is no memory.
+        """
         settings = properties.for_runtime()
         index, ingress = self._index(number), direction == Direction.INGRESS
         if not runtime().forwarder_set_link(self._forwarder, index, ingress, ctypes.byref(settings)):

@@ -68,7 +68,11 @@ class StfRunner:
         }
 
     def run(self, text: str) -> list[str]:
-        """The whole test; the differences. StfError: a line that cannot be run."""
+        """The whole test; the differences.
+
+        Raises:
+            StfError: a line cannot be run.
+        """
         for command in parse_stf(text):
             try:
                 self._do[command.verb](command)
@@ -390,7 +394,12 @@ def _rates(words: tuple[str, ...], line: int) -> MeterConfig:
 
 
 def run_stf(config: bytes, text: str) -> StfRunner:
-    """A STF test on a fresh switch with this BMv2 JSON. Raises ProgramError, ToolchainError, StfError."""
+    """A STF test on a fresh switch with this BMv2 JSON.
+
+    Raises:
+        ProgramError: it cannot be run. ToolchainError: there is no C compiler.
+        StfError: a line cannot be run.
+    """
     runner = StfRunner(Engine.load(config))
     runner.run(text)
     return runner

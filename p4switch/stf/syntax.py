@@ -77,7 +77,11 @@ WORDS = {  # how many words each of the other commands takes
 
 
 def parse_stf(text: str) -> Iterator[Command]:
-    """The commands of a test, line by line; raises StfError."""
+    """The commands of a test, line by line.
+
+    Raises:
+        StfError: a line is none.
+    """
     for number, whole in enumerate(text.splitlines(), 1):
         found = _LINE.match(whole)
         line = found[0].strip() if found else ""
@@ -87,7 +91,11 @@ def parse_stf(text: str) -> Iterator[Command]:
 
 
 def number(text: str, line: int) -> int:
-    """A number, in decimal or with 0x, 0b or 0o."""
+    """A number, in decimal or with 0x, 0b or 0o.
+
+    Raises:
+        StfError: it is none.
+    """
     try:
         return int(text, 10 if text.isdigit() else 0)
     except ValueError:

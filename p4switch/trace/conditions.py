@@ -38,7 +38,10 @@ class TraceCondition(ctypes.Structure):
 def parse_conditions(program: Program, text: str) -> list[TraceCondition]:
     """Conditions separated by commas, all of which a packet has to meet; a field is one that the parser extracts.
 
-    Values: numbers, IPv4, IPv6 and MAC addresses, each with a prefix length if wanted. Raises ConditionError.
+    Values: numbers, IPv4, IPv6 and MAC addresses, each with a prefix length if wanted.
+
+    Raises:
+        ConditionError: one is none.
     """
     found = list(_conditions(program, text))
     if len(found) > TRACE_CONDITIONS:

@@ -49,7 +49,11 @@ def number_text(program: Program, field: Field | None, width: int, number: int) 
 
 
 def parse_number(text: str) -> int:
-    """The number that is meant: 17, 0x11, 10.1.0.1, 2001:db8::1, 02:00:00:00:00:01; ValueError: none."""
+    """The number that is meant: 17, 0x11, 10.1.0.1, 2001:db8::1, 02:00:00:00:00:01.
+
+    Raises:
+        ValueError: it is none.
+    """
     if text.count(".") == 3:
         return int(IPv4Address(text))
     if re.fullmatch(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}", text):

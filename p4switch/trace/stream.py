@@ -22,6 +22,8 @@ def trace_stream(running: Callable[[], Engine | None]) -> Stream:
 
     Request: `filter` (trace/conditions.py), `json`, `verbose`. Messages: `trace`, a packet's as text or as JSON; or
     `lost`, how many more there was no room for.
+
+    What cannot be traced is a ManagementError of the stream.
     """
 
     def stream(request: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -26,7 +26,9 @@ class Tracer:
     """The trace of a switch whose state begins at `base`, until it is closed.
 
     `lock` is the switch's; `ports` are those that are open, None if there are none at all.
-    Raises TraceError: somebody else is tracing it.
+
+    Raises:
+        TraceError: somebody else is tracing it.
     """
 
     def __init__(

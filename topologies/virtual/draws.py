@@ -22,7 +22,7 @@ def _mix(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def stream_keys(seed: int, streams: int) -> NDArray[np.uint64]:
-    """A key for each of `streams` independent streams, uint64."""
+    """A key for each of `streams` independent streams, uint64 [streams]."""
     start = _mix(np.array([seed % 2**64], np.uint64) + _GOLDEN)
     return _mix(start ^ _mix(np.arange(1, streams + 1, dtype=np.uint64) * _GOLDEN))
 

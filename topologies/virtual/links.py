@@ -42,14 +42,17 @@ class LinkCounts:
 
 @dataclass(frozen=True, slots=True)
 class Transit:
-    """Packets on links: the number of the link, the time (of sending or of arrival), and the packet's number."""
+    """Packets on links: the number of the link, the time (picoseconds; of sending or of arrival), the packet's number.
+
+    Each is [packets].
+    """
 
     links: NDArray[np.int64]
     times: NDArray[np.int64]
     packets: NDArray[np.int64]
 
     def take(self, which: NDArray[np.int64] | NDArray[np.bool_] | slice) -> "Transit":
-        """Some of them."""
+        """Some of them: their indices, a mask [packets] or a slice."""
         return Transit(self.links[which], self.times[which], self.packets[which])
 
     @staticmethod

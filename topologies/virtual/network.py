@@ -27,7 +27,10 @@ LONGEST_FRAME = 1514  # Ethernet, without its frame check sequence
 
 
 class Departures(Protocol):
-    """Packets that left a switch, in their order: `sources` number the packets of the batch that caused them."""
+    """Packets that left a switch, in their order: `sources` number the packets of the batch that caused them.
+
+    `sources`, `ports` and `lengths` (bytes) are [count], `packets` is [count, room].
+    """
 
     @property
     def sources(self) -> NDArray[np.uint32]: ...  # noqa: D102
@@ -49,7 +52,7 @@ class SwitchProgram(Protocol):
         lengths: NDArray[np.uint32],
         times: NDArray[np.uint64],
     ) -> Departures:
-        """Packets [m, room] one after the other; times in microseconds."""
+        """Packets [m, room] one after the other; `ports`, `lengths` (bytes) and `times` (microseconds) are [m]."""
         ...
 
 

@@ -33,7 +33,11 @@ class PacketStore:
         lengths: NDArray[np.int64] | int,
         came_by: NDArray[np.int64] | int = NO_LINK,
     ) -> NDArray[np.int64]:
-        """Store packets, rows of `frames` [m, at most room], and return their numbers."""
+        """Store packets, rows of `frames` [m, at most room] bytes, and return their numbers [m].
+
+        Raises:
+            ValueError: a frame is longer than the network's longest.
+        """
         count, width = frames.shape
         if width > self._room:
             raise ValueError(f"a frame of {width} bytes does not fit the network's longest, {self._room}")
@@ -47,7 +51,7 @@ class PacketStore:
         return numbers
 
     def free(self, numbers: NDArray[np.int64]) -> None:
-        """Forget packets."""
+        """Forget packets, by their numbers [m]."""
         self._free[self._left : self._left + len(numbers)] = numbers
         self._left += len(numbers)
 

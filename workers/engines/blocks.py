@@ -9,10 +9,10 @@ from workers.tensor import Tensor, span
 
 
 class Blocks:
-    """The blocks of the flat vector `x`, which are summed into `out`, as the tensor says.
+    """The blocks of the flat vector `x` [elements], which are summed into `out` [elements], as the tensor says.
 
-    factors: room for one of each block, kept by who calls. accepted: by chunk, whose results are there. missed: blocks
-    whose exponents are not as expected, ascending. unquantizable: how many of the blocks are.
+    factors: room for one of each block [blocks], kept by who calls. accepted: by chunk, whose results are there.
+    missed: blocks whose exponents are not as expected, ascending. unquantizable: how many of the blocks are.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Blocks:
 
     @property
     def quantizable(self) -> NDArray[np.bool_]:
-        """Which of them are."""
+        """Which of the blocks are: [blocks]."""
         return self._e1[: self.tensor.blocks] < wire.NOT_QUANTIZABLE
 
     @property
@@ -49,7 +49,7 @@ class Blocks:
         return vector.reshape(self.tensor.blocks, self.tensor.values)
 
     def write(self, chunks: NDArray[np.int64], packets: NDArray[np.void]) -> None:
-        """Fill exponents and values of `packets` for these chunks: all among the first B, or none."""
+        """Fill exponents and values of `packets` [m] for these chunks [m]: all among the first B, or none."""
         packets["e0"] = self._e0[chunks]
         packets["e1"] = self._e1[chunks] | self.tensor.tag
         if chunks[0] < self.tensor.bare:
@@ -67,13 +67,16 @@ class Blocks:
     def possible(
         self, chunks: NDArray[np.int64], e0: NDArray[np.int8], e1: NDArray[np.uint8]
     ) -> NDArray[np.bool_]:
-        """Of which of these chunks that can be the result: what this worker has announced is in the maxima."""
+        """Of which of these chunks [m] that can be the result: what this worker has announced is in the maxima.
+
+        `e0` and `e1`, the maxima, and what is returned are [m], too.
+        """
         own = self._e1[chunks]
         same: NDArray[np.bool_] = (e1 & (own | wire.MAX_TAG)) == (own | self.tensor.tag)
         return same & (e0 >= self._e0[chunks])
 
     def read(self, chunks: NDArray[np.int64], packets: NDArray[np.void]) -> None:
-        """Take over the results of these chunks, each once."""
+        """Take over the results of these chunks [m], each once; their packets [m]."""
         announcing = chunks < self.tensor.blocks
         carrying = chunks >= self.tensor.lead
         if np.count_nonzero(announcing):

@@ -127,7 +127,11 @@ class Socket(Protocol):
         """See Engine, in Python."""
 
     def check(self, error: int, size: int) -> None:
-        """Raises OSError unless `error`, about a datagram of `size` bytes, is 0."""
+        """Check that `error`, about a datagram of `size` bytes, is 0.
+
+        Raises:
+            OSError: it is not.
+        """
 
 
 class Engine(Protocol):
@@ -139,27 +143,30 @@ class Engine(Protocol):
     def begin(
         self, tensor: Tensor, x: NDArray[np.float32], out: NDArray[np.float32], first_chunk: int
     ) -> int:
-        """Begin to sum the flat vector `x` into `out`, whose sum is there when nothing is missing.
+        """Begin to sum the flat vector `x` into `out`, both [elements], whose sum is there when nothing is missing.
 
         Neither changes otherwise until finish(). How many of its blocks cannot be quantized; no result is missing yet.
         """
 
     @property
     def quantizable(self) -> NDArray[np.bool_]:
-        """Which blocks of the vector begun last are."""
+        """Which blocks of the vector begun last are: [blocks]."""
 
     @property
     def factors(self) -> NDArray[np.float64]:
-        """What the integers were multiplied by, by block, once its exponent is known."""
+        """What the integers were multiplied by, by block [blocks], once its exponent is known."""
 
     def pack(self, chunks: NDArray[np.int64], now: float) -> NDArray[np.void]:
-        """The packets of chunks that are sent for the first time: all among the first B, or none."""
+        """The packets [m] of chunks [m] that are sent for the first time: all among the first B, or none."""
 
     def receive(self, datagrams: NDArray[np.uint8], now: float) -> NDArray[np.int64] | None:
-        """Take a batch [m, size]; the chunks that may be sent then, if there are any."""
+        """Take a batch [m, size]; the chunks [n] that may be sent then, if there are any."""
 
     def exchange(self, socket: Socket, ready: list[NDArray[np.int64]], until: float) -> None:
-        """Send what is ready, receive and answer until a timer may have expired, all results are there, or `until`."""
+        """Send what is ready, receive and answer until a timer may have expired, all results are there, or `until`.
+
+        `ready`: chunks, [m] each. `until` in seconds.
+        """
 
     def finish(self) -> None:
         """The caller has the result: keep none of its arrays."""

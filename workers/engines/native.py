@@ -100,6 +100,9 @@ def library() -> ctypes.CDLL | None:
     """Both, compiled for this processor by $CC or cc.
 
     None where there is no compiler; and, with a warning, where it fails.
+
+    Raises:
+        SharedError: C and Python do not agree on a number or a struct.
     """
     try:
         loaded = ctypes.CDLL(str(compile_folder(Path(__file__).parent, *OPTIONS)))

@@ -40,6 +40,9 @@ class Group:
     window: most packets outstanding of one worker, over all its streams: what a host's link holds, and its queue.
     shards, chunk: see schedules.schedule(). session: any number of 32 bits that tells this group's datagrams from those
     of others.
+
+    Raises:
+        ValueError: a number is out of range.
     """
 
     rank: int
@@ -112,7 +115,7 @@ class HostBasedWorker:
     # -- one all-reduce --------------------------------------------------------------------------------------
 
     def start(self, x: NDArray[np.float32], now: float, out: NDArray[np.float32] | None = None) -> None:
-        """See Participant. TypeError, ValueError: nothing was sent and the worker can go on."""
+        """See Participant."""
         if not self.finished:
             raise CollectiveError(f"the all-reduce before has not finished: {self.outstanding(now)}")
         flat = collective.flat_input(x)
@@ -149,7 +152,7 @@ class HostBasedWorker:
     def receive(
         self, datagrams: NDArray[np.uint8], now: float, marked: NDArray[np.bool_] | None = None
     ) -> None:
-        """Take a batch [m, size]; `marked`: which came with a congestion mark."""
+        """Take a batch [m, size]; `marked` [m]: which came with a congestion mark."""
         count, size = datagrams.shape
         statistics = self.statistics
         statistics.datagrams_received += count

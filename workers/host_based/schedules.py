@@ -369,7 +369,11 @@ def _binary_tree(places: int) -> tuple[list[int | None], list[list[int]]]:
 
 
 def servers(workers: int, shards: int | None) -> list[int]:
-    """The ranks that sum a shard each, spread evenly. ValueError: there are not so many workers."""
+    """The ranks that sum a shard each, spread evenly.
+
+    Raises:
+        ValueError: there are not so many workers.
+    """
     shards = workers if shards is None else shards
     if not 1 <= shards <= workers:
         raise ValueError(f"shards must be from 1 to {workers}, the number of workers, not {shards}")

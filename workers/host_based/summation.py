@@ -16,14 +16,14 @@ Vector = NDArray[np.float32]
 def error_bound(workers: int, magnitude: NDArray[np.float64]) -> NDArray[np.float64]:
     """How far the sum of `workers` float32, in whatever order, may be from the exact one, given the sum of their |x|.
 
-    (n - 1) u / (1 - (n - 1) u) times `magnitude`, u = 2^-24 (Higham, Accuracy and Stability, 4.2).
+    (n - 1) u / (1 - (n - 1) u) times `magnitude`, of its shape, u = 2^-24 (Higham, Accuracy and Stability, 4.2).
     """
     errors = (workers - 1) * 2.0**-24
     return magnitude * (errors / (1 - errors))
 
 
 def float32_sum(algorithm: HostBasedAlgorithm, inputs: Sequence[Vector], shards: int | None = None) -> Vector:
-    """What every worker gets, given each worker's vector by rank; shards: see schedules.schedule()."""
+    """What every worker gets [elements], given each worker's vector by rank; shards: see schedules.schedule()."""
     match algorithm:
         case "ring":
             return _round_from(list(range(len(inputs))), inputs)

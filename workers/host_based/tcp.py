@@ -41,6 +41,9 @@ class TcpConfig:
 
     shards: of the parameter server (see schedules.schedule()). connect_timeout: for the peers to come up. give_up: an
     all-reduce in which no byte moves for so long fails.
+
+    Raises:
+        ValueError: the rank is not that of an address.
     """
 
     rank: int
@@ -60,9 +63,10 @@ class TcpConfig:
 class TcpAllReduce:
     """A Collective over TCP connections to the peers, made on construction.
 
-    CollectiveError: a peer did not come up in time, or is not the one expected. OSError: cannot listen.
-
     Every worker gets the same sum in every run (see summation.py).
+
+    Raises:
+        CollectiveError: a peer did not come up in time, or is not the one expected. OSError: cannot listen.
     """
 
     def __init__(self, config: TcpConfig) -> None:
@@ -152,8 +156,10 @@ class TcpAllReduce:
     ) -> NDArray[np.float32]:
         """Sum of `x` over all workers; see Collective.
 
-        StallError: no byte moved for `give_up` seconds. CollectiveError: a peer is gone, or sums another size. After
-        either this end is closed.
+        After an error on the way this end is closed.
+
+        Raises:
+            StallError: no byte moved for `give_up` seconds. CollectiveError: a peer is gone, or sums another size.
         """
         flat = flat_input(x)
         result = flat_output(x, out)

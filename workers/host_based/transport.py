@@ -44,7 +44,7 @@ Rows = NDArray[np.uint8]  # [packets, bytes]
 
 
 def packet_numbers(headers: Rows) -> NDArray[np.int64]:
-    """Of datagrams."""
+    """Of datagrams [m, bytes]: [m]."""
     numbers = np.ascontiguousarray(headers[:, _NUMBER]).view(">u8")[:, 0]
     return numbers.astype(np.int64)
 
@@ -58,7 +58,7 @@ class Ends:
     session: int
 
     def header(self, kind: int, number: int = 0, marked: int = 0) -> NDArray[np.uint8]:
-        """As bytes."""
+        """As bytes [HEADER_BYTES]."""
         packed = HEADER.pack(kind, self.source, self.destination, self.session, number, marked)
         return np.frombuffer(packed, np.uint8)
 
@@ -113,7 +113,7 @@ class Sender:
         return self._rtt.smoothed
 
     def write(self, message: NDArray[np.uint8]) -> None:
-        """Send `message` (flat, not empty); it must not change before it has been acknowledged."""
+        """Send `message` [bytes] (not empty); it must not change before it has been acknowledged."""
         self._firsts.append(self._end)
         self._messages.append(message)
         self._end += -(-len(message) // PAYLOAD)
@@ -130,7 +130,7 @@ class Sender:
         return self._next - self._base
 
     def datagrams(self, now: float, most: int) -> list[Rows]:
-        """What to send now, in batches by size; of packets not sent before `most` at most."""
+        """What to send now, in batches [m, bytes] by size; of packets not sent before `most` at most."""
         if self._base < self._next and now >= self.deadline():
             self._backoff = min(self._backoff + 1, MAX_BACKOFF)
             self._timer_began = now
@@ -147,7 +147,10 @@ class Sender:
         return batches
 
     def acknowledge(self, kind: int, number: int, marked: int, bitmap: NDArray[np.uint8], now: float) -> bool:
-        """An ACK or a NAK has come; whether it says something new."""
+        """An ACK or a NAK has come; whether it says something new.
+
+        `bitmap` [bytes]: a bit for each packet beyond the one awaited.
+        """
         if number > self._next:
             self._counts.ignored["malformed"] += 1
             return False
@@ -333,9 +336,9 @@ class Receiver:
         self._answer: int | None = None  # the kind of answer that is due
 
     def accept(self, numbers: NDArray[np.int64], payloads: Rows, marked: int) -> list[Rows]:
-        """Packets have arrived, `marked` of them with a congestion mark; payloads that are in order now.
+        """Packets have arrived, `marked` of them with a congestion mark; payloads [m, bytes] that are in order now.
 
-        What is handed out may be `payloads` itself, or a part of it.
+        `numbers` [m], `payloads` [m, bytes]. What is handed out may be `payloads` itself, or a part of it.
         """
         self._marked += marked
         if self._answer is None:
@@ -348,7 +351,7 @@ class Receiver:
         return self._sort(numbers, payloads)
 
     def answer(self) -> NDArray[np.uint8] | None:
-        """The acknowledgement that is due, a datagram; None: none is."""
+        """The acknowledgement that is due, a datagram [1, bytes]; None: none is."""
         kind, self._answer = self._answer, None
         if kind is None:
             return None

@@ -26,6 +26,9 @@ class UdpGroupConfig:
     """addresses: (IPv4 address, first UDP port) by rank; for a peer a rank has the port of the peer's rank after that.
 
     segments, offload: see udp.InNetworkConfig.
+
+    Raises:
+        ValueError: there is not an address for each worker, or `segments` is out of range.
     """
 
     group: Group
@@ -44,10 +47,13 @@ class UdpGroupConfig:
 
 
 class UdpAllReduce:
-    """A Collective between hosts over UDP. OSError: see udp.UdpSocket.
+    """A Collective between hosts over UDP.
 
     Between all-reduces nobody answers: a peer whose last acknowledgement was lost waits for the next one, or for
     close(), which goes on to answer until all is quiet.
+
+    Raises:
+        OSError: see udp.UdpSocket.
     """
 
     def __init__(self, config: UdpGroupConfig) -> None:
@@ -84,7 +90,11 @@ class UdpAllReduce:
     def all_reduce(
         self, x: NDArray[np.float32], out: NDArray[np.float32] | None = None
     ) -> NDArray[np.float32]:
-        """Sum of `x` over all workers; see Collective. StallError: nothing new came for too long."""
+        """Sum of `x` over all workers; see Collective.
+
+        Raises:
+            StallError: nothing new came for too long.
+        """
         worker = self.worker
         worker.start(x, time.monotonic(), out)
         while True:

@@ -128,7 +128,11 @@ def switch(program: Engine, shape: Shape) -> Engine:
 
 
 def check_sums(shape: Shape, sent: Traffic, interface: str) -> None:
-    """Sends the window once and compares every result that leaves through `interface`; BenchError if one is wrong."""
+    """Sends the window once and compares every result that leaves through `interface`.
+
+    Raises:
+        BenchError: one is wrong.
+    """
     sums = values_of(shape).sum(axis=0)
     found = np.zeros((shape.window, shape.values), np.int64)
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as capture:

@@ -141,14 +141,22 @@ class Traffic:
             yield running
 
     def send(self, bursts: int) -> None:
-        """Sends so many bursts through each interface and waits for the results; BenchError if they do not come."""
+        """Sends so many bursts through each interface and waits for the results.
+
+        Raises:
+            BenchError: they do not come.
+        """
         self._state.limit = bursts
         with _Running(_library().generate, self._state, generator_processor()) as running:
             running.thread.join()
         self.check()
 
     def check(self) -> None:
-        """BenchError, if results have failed to come."""
+        """Check that all results have come.
+
+        Raises:
+            BenchError: some have not.
+        """
         if self._state.stalled:
             raise BenchError(f"after {self._state.sent} packets the results stopped coming")
 

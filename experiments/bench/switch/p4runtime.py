@@ -79,7 +79,11 @@ def _octets(value: int) -> bytes:
 
 @contextmanager
 def running(launcher: SwitchLauncher, interfaces: Sequence[str], log: Path) -> Iterator[Switch]:
-    """A switch on the interfaces, ports 1, 2, …; NetworkError if it does not start."""
+    """A switch on the interfaces, ports 1, 2, ….
+
+    Raises:
+        NetworkError: it does not start.
+    """
     [switch] = leaf_spine(0, 1, len(interfaces)).switches
     process = SwitchProcess(switch, launcher.command(switch, dict(enumerate(interfaces, start=1))), log)
     process.start()

@@ -34,7 +34,11 @@ class Contender:
 
 
 def compare(contenders: Sequence[Contender], rounds: int, seconds: float) -> list[Rate]:
-    """The median rate of each, from windows of so many seconds. BenchError: an aggregation that stood still."""
+    """The median rate of each, from windows of so many seconds.
+
+    Raises:
+        BenchError: an aggregation stood still.
+    """
     found: list[list[Rate]] = [[] for _ in contenders]
     for _ in range(rounds):
         for contender, rates in zip(contenders, found, strict=True):

@@ -55,7 +55,10 @@ NAMED = {"calculation", "counter_array", "register_array", "meter_array", "exter
 
 
 class Expressions:
-    """Reads what computes; `where` names the element in errors."""
+    """Reads what computes; `where` names the element in errors.
+
+    What is malformed or unsupported is a ProgramError.
+    """
 
     def __init__(self, names: Headers) -> None:
         self.names = names

@@ -18,7 +18,10 @@ from p4switch.bmv2json.reader.values import MAX_WIDTH, Json, checked_name, count
 
 
 class Headers:
-    """What expressions refer to by name."""
+    """What expressions refer to by name.
+
+    What is malformed, or does not exist, is a ProgramError.
+    """
 
     def __init__(
         self,

@@ -21,7 +21,10 @@ from p4switch.bmv2json.reader.values import Json, integer, optional_text, text
 
 
 class ParserReader:
-    """Reads a parser."""
+    """Reads a parser.
+
+    What is malformed or unsupported is a ProgramError.
+    """
 
     def __init__(self, expressions: Expressions) -> None:
         self.expressions = expressions

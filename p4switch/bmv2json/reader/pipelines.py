@@ -34,7 +34,10 @@ MATCH_KINDS = {"exact", "lpm", "ternary", "range", "optional", "valid"}
 
 
 class PipelineReader:
-    """Reads pipelines; `actions` are the program's, by id. `profiles` grow with every pipeline."""
+    """Reads pipelines; `actions` are the program's, by id. `profiles` grow with every pipeline.
+
+    What is malformed or unsupported is a ProgramError.
+    """
 
     def __init__(self, expressions: Expressions, actions: dict[int, Action]) -> None:
         self.expressions = expressions

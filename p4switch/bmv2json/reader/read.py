@@ -43,7 +43,11 @@ _PATHS = {"program", "filename"}
 
 
 def read_program(config: bytes) -> Program:
-    """The program in a BMv2 JSON document; raises ProgramError naming what is malformed or unsupported."""
+    """The program in a BMv2 JSON document.
+
+    Raises:
+        ProgramError: names what is malformed or unsupported.
+    """
     if len(config) > MAX_CONFIG_BYTES:
         raise ProgramError(f"the JSON document has {len(config)} bytes, and may have {MAX_CONFIG_BYTES}")
     try:

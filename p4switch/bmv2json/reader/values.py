@@ -17,7 +17,11 @@ _NEVER_IN_NAMES = ("*/", "/*", "//", "??", "\\", '"')
 
 
 def integer(number: Any) -> int:
-    """A number, or its hexadecimal digits."""
+    """A number, or its hexadecimal digits.
+
+    Raises:
+        ProgramError: it is none, or too long.
+    """
     if type(number) is int and number.bit_length() <= 4 * _MAX_DIGITS:
         return number
     if not isinstance(number, str) or len(number) > _MAX_DIGITS:
@@ -26,7 +30,11 @@ def integer(number: Any) -> int:
 
 
 def checked_name(value: Any, what: str) -> str:
-    """A name: printable, and without what would mean something to a reader of C. `what` it is the name of."""
+    """A name: printable, and without what would mean something to a reader of C. `what` it is the name of.
+
+    Raises:
+        ProgramError: it is none.
+    """
     if not isinstance(value, str):
         raise ProgramError(f"{what} is {_shown(value)}, not a name")
     if len(value) > _MAX_NAME:
@@ -44,7 +52,11 @@ def text(item: Json, key: str) -> str:
 
 
 def message(value: Any, where: str) -> str:
-    """A text to be written to the log: printable, in lines."""
+    """A text to be written to the log: printable, in lines.
+
+    Raises:
+        ProgramError: it is none.
+    """
     if not isinstance(value, str) or not all(c.isprintable() or c in "\n\t" for c in value):
         raise ProgramError(f"{where}: {_shown(value)} is not a text that can be logged")
     return value
@@ -62,7 +74,11 @@ def optional_text(item: Json, key: str) -> str | None:
 
 
 def count(item: Json, key: str, default: int | None = None) -> int:
-    """A number that is not negative: an id, a size, a width."""
+    """A number that is not negative: an id, a size, a width.
+
+    Raises:
+        ProgramError: it is none, or above 2^32 - 1.
+    """
     value = item[key] if default is None else item.get(key, default)
     if type(value) is not int or not 0 <= value < 1 << 32:
         named = _shown(item.get("name", "an item"))
@@ -71,7 +87,11 @@ def count(item: Json, key: str, default: int | None = None) -> int:
 
 
 def bit_width(item: Json, key: str) -> int:
-    """The bits of a number."""
+    """The bits of a number.
+
+    Raises:
+        ProgramError: it is no number of bits, or more than the switch has.
+    """
     bits = count(item, key)
     if bits > MAX_WIDTH:
         raise ProgramError(

@@ -30,7 +30,11 @@ COUNTER_BYTES, METER_BYTES = 16, 8 * METER_WORDS
 
 
 def check_limits(program: Program) -> None:
-    """Raises ProgramError with the name of what is too large, and how large it may be."""
+    """Check that nothing in the program is too large.
+
+    Raises:
+        ProgramError: names what is too large, and how large it may be.
+    """
     _check_headers(program)
     for action in program.actions.values():
         bits = sum(parameter.width for parameter in action.parameters)
@@ -59,7 +63,11 @@ def input_bytes(program: Program) -> int:
 
 
 def calculation_bytes(program: Program, calculation: Calculation) -> int:
-    """A calculation's input at its longest, without the payload."""
+    """A calculation's input at its longest, without the payload.
+
+    Raises:
+        ProgramError: metadata are given as a whole.
+    """
     bits = 0
     for piece in calculation.inputs:
         match piece.value:

@@ -15,7 +15,9 @@ class ActionCodec:
     """One action, its parameters' positions looked up by id once.
 
     P4Runtime specification, "Action Specification". `parameters` are the program's own: values must fit them.
-    INVALID_ARGUMENT if they are not as many as P4Info's.
+
+    Raises:
+        P4RuntimeError: INVALID_ARGUMENT if they are not as many as P4Info's.
     """
 
     def __init__(
@@ -37,7 +39,11 @@ class ActionCodec:
             self._slots[param.id] = (position, parameter.width, what, codec)
 
     def decode(self, message: p4r.Action) -> ActionCall:
-        """The call; INVALID_ARGUMENT unless every parameter has exactly one value that fits."""
+        """The call.
+
+        Raises:
+            P4RuntimeError: INVALID_ARGUMENT unless every parameter has exactly one value that fits.
+        """
         slots = self._slots
         values: dict[int, int] = {}
         for param in message.params:

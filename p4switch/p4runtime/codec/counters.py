@@ -8,7 +8,11 @@ from p4switch.p4runtime.proto import p4r
 
 
 def decode_counter(data: p4r.CounterData) -> CounterValue:
-    """A counter's value; INVALID_ARGUMENT if it is negative."""
+    """A counter's value.
+
+    Raises:
+        P4RuntimeError: INVALID_ARGUMENT if it is negative.
+    """
     if data.packet_count < 0 or data.byte_count < 0:
         raise invalid(f"a counter cannot be at {data.packet_count} packets and {data.byte_count} bytes")
     return CounterValue(packets=data.packet_count, bytes=data.byte_count)

@@ -30,7 +30,11 @@ class DataType(Protocol):
         """The message for the next value, or values."""
 
     def decode(self, message: p4d.P4Data, width: int) -> int:
-        """The value in a message, of `width` bits; INVALID_ARGUMENT if it has another type, or does not fit."""
+        """The value in a message, of `width` bits.
+
+        Raises:
+            P4RuntimeError: INVALID_ARGUMENT if it has another type, or does not fit.
+        """
 
 
 class _Single:
@@ -112,9 +116,10 @@ class _Several:
 def data_type(
     spec: p4t.P4DataTypeSpec, types: p4t.P4TypeInfo, translations: Translations, what: str, depth: int = 0
 ) -> DataType:
-    """The type that P4Info specifies; UNIMPLEMENTED for headers and the like. `what` names its values in errors.
+    """The type that P4Info specifies. `what` names its values in errors, `depth` is how many types it stands within.
 
-    INVALID_ARGUMENT if it contains itself: then `depth`, how many types it stands within, has no end.
+    Raises:
+        P4RuntimeError: UNIMPLEMENTED for headers and the like, INVALID_ARGUMENT if it contains itself.
     """
     if depth > _DEEPEST:
         raise invalid(f"{what}: the P4Info has a type that contains itself")

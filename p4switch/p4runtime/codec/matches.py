@@ -38,7 +38,11 @@ class MatchField:
 
     @classmethod
     def of(cls, field: p4i.MatchField, key: TableKey, table: str, translations: Translations) -> MatchField:
-        """From P4Info and the program, which must agree on the kind; values must fit the program's field."""
+        """From P4Info and the program, which must agree on the kind; values must fit the program's field.
+
+        Raises:
+            P4RuntimeError: INVALID_ARGUMENT, if they do not agree; UNIMPLEMENTED for values that cannot be matched so.
+        """
         what = f"key {field.name} of table {table}"
         kind = _KINDS.get(field.match_type, "unspecified")
         # BMv2 has no optional matches: p4c writes them as ternary ones.
@@ -53,7 +57,11 @@ class MatchField:
     def of_value_set(
         cls, field: p4i.MatchField, width: int, value_set: str, translations: Translations
     ) -> MatchField:
-        """One field of a value set, from P4Info; the device config says nothing of its kind."""
+        """One field of a value set, from P4Info; the device config says nothing of its kind.
+
+        Raises:
+            P4RuntimeError: UNIMPLEMENTED for a kind that does not exist here, or values that cannot be matched so.
+        """
         what = f"field {field.id} of value set {value_set}"
         kind = _KINDS.get(field.match_type, "unspecified")
         if kind == "unspecified":
@@ -75,14 +83,22 @@ class MatchField:
         return None
 
     def decode(self, message: p4r.FieldMatch) -> Match:
-        """The match in a message; INVALID_ARGUMENT if it breaks one of the rules of its kind."""
+        """The match in a message.
+
+        Raises:
+            P4RuntimeError: INVALID_ARGUMENT if it breaks one of the rules of its kind.
+        """
         kind = message.WhichOneof("field_match_type")
         if kind != self.kind:
             raise invalid(f"{self.name}: this field has {self.kind} matches, the request a {kind} match")
         return _DECODERS[kind](message, self)
 
     def value(self, data: bytes) -> int:
-        """A value in a message; INVALID_ARGUMENT if it is none of the field's."""
+        """A value in a message.
+
+        Raises:
+            P4RuntimeError: INVALID_ARGUMENT if it is none of the field's.
+        """
         return self.codec.decode(data, self.width, self.name)
 
     def encode(self, match: Match) -> p4r.FieldMatch | None:

@@ -22,7 +22,11 @@ def meter_type(meter: p4i.Meter | p4i.DirectMeter) -> p4i.MeterSpec.Type.ValueTy
 
 
 def decode_meter(message: p4r.MeterConfig, kind: p4i.MeterSpec.Type.ValueType) -> MeterConfig:
-    """A meter's rates; INVALID_ARGUMENT if they are not those of its type."""
+    """A meter's rates.
+
+    Raises:
+        P4RuntimeError: INVALID_ARGUMENT if they are not those of its type.
+    """
     if message.eburst and kind != p4i.MeterSpec.SINGLE_RATE_THREE_COLOR:
         raise invalid("only meters of the type SINGLE_RATE_THREE_COLOR have an eburst: leave it unset")
     if kind != p4i.MeterSpec.TWO_RATE_THREE_COLOR and (message.pir, message.pburst) != (
@@ -50,6 +54,10 @@ def encode_meter_counters(counters: MeterCounters) -> p4r.MeterCounterData:
 
 
 def require_zero(data: p4r.MeterCounterData) -> None:
-    """INVALID_ARGUMENT for counters by colour that are not zero: no others are written (see "Direct Resources")."""
+    """Check that counters by colour are zero: no others are written (see "Direct Resources").
+
+    Raises:
+        P4RuntimeError: INVALID_ARGUMENT, if they are not.
+    """
     if any(value != CounterValue(0, 0) for value in decode_meter_counters(data)):
         raise invalid("counters by colour can only be set to zero: leave their fields unset")

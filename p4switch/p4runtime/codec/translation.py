@@ -37,7 +37,11 @@ NUMBERS = Codec(encode_value, decode_value)
 
 
 class Strings:
-    """The numbers that one type's strings stand for. Thread-safe: packets to the controller have strings, too."""
+    """The numbers that one type's strings stand for. Thread-safe: packets to the controller have strings, too.
+
+    Raises:
+        P4RuntimeError: INVALID_ARGUMENT if a mapping has a string or a number twice.
+    """
 
     def __init__(self, type_name: str, annotations: str) -> None:
         self._type = type_name
@@ -60,7 +64,11 @@ class Strings:
             return self._strings[number].encode()
 
     def decode(self, data: bytes, width: int, what: str) -> int:
-        """The number of a string; INVALID_ARGUMENT, or RESOURCE_EXHAUSTED if no number is left for it."""
+        """The number of a string.
+
+        Raises:
+            P4RuntimeError: INVALID_ARGUMENT, or RESOURCE_EXHAUSTED if no number is left for it.
+        """
         try:
             text = data.decode()
         except UnicodeDecodeError:
@@ -118,7 +126,11 @@ class Translations:
         return self._strings.get(type_name, NUMBERS)
 
     def of(self, described: _Described, what: str) -> Codec:
-        """Of what P4Info describes; UNIMPLEMENTED if it is neither a number nor translated to strings."""
+        """Of what P4Info describes.
+
+        Raises:
+            P4RuntimeError: UNIMPLEMENTED if it is neither a number nor translated to strings.
+        """
         codec = self.named(described.type_name.name)
         if codec is NUMBERS and described.bitwidth == 0:
             raise unimplemented(f"{what}: only numbers, and types translated to strings, can be written")

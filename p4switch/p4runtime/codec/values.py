@@ -18,7 +18,11 @@ def encode_value(value: int) -> bytes:
 
 
 def decode_value(data: bytes, width: int, what: str) -> int:
-    """The unsigned number in `data`; INVALID_ARGUMENT if it is empty or does not fit in `width` bits."""
+    """The unsigned number in `data`.
+
+    Raises:
+        P4RuntimeError: INVALID_ARGUMENT if it is empty or does not fit in `width` bits.
+    """
     value = int.from_bytes(data, "big")
     if not data or value >> width:
         raise _misfit(data, f"bit<{width}>", what)
@@ -32,7 +36,11 @@ def encode_signed(value: int) -> bytes:
 
 
 def decode_signed(data: bytes, width: int, what: str) -> int:
-    """The two's complement number in `data`; INVALID_ARGUMENT if it is empty or does not fit `width` bits."""
+    """The two's complement number in `data`.
+
+    Raises:
+        P4RuntimeError: INVALID_ARGUMENT if it is empty or does not fit in `width` bits.
+    """
     value = int.from_bytes(data, "big", signed=True)
     if not data or not -(1 << width - 1) <= value < 1 << width - 1:
         raise _misfit(data, f"int<{width}>", what)
@@ -42,7 +50,11 @@ def decode_signed(data: bytes, width: int, what: str) -> int:
 def decode_indices(
     message: p4r.CounterEntry | p4r.RegisterEntry | p4r.MeterEntry, size: int, name: str
 ) -> range:
-    """The cells that a message means: one, or all `size` where no index is given; INVALID_ARGUMENT, OUT_OF_RANGE."""
+    """The cells that a message means: one, or all `size` where no index is given.
+
+    Raises:
+        P4RuntimeError: INVALID_ARGUMENT for what is no index, OUT_OF_RANGE for one that is too large.
+    """
     if not message.HasField("index"):
         return range(size)
     index = message.index.index

@@ -20,10 +20,13 @@ def check_weights(
     *,
     by_members: bool | None = None,
 ) -> Sequence[int]:
-    """The weights in the data plane; INVALID_ARGUMENT unless their sum, or number, is at most `max_size` (0: any).
+    """The weights in the data plane.
 
     The profile says whether members or their weights are counted, unless `by_members`
     does, and whether there may be weights at all; without them all weigh the same.
+
+    Raises:
+        P4RuntimeError: INVALID_ARGUMENT unless their sum, or number, is at most `max_size` (0: any).
     """
     if profile.weights_disallowed:
         if any(weights):

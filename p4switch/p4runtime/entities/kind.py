@@ -104,7 +104,11 @@ class StaticKind(EntityKind[_Message]):
 
 
 def lookup(objects: Mapping[int, _Object], object_id: int, what: str) -> _Object:
-    """The object of that P4Info id; INVALID_ARGUMENT if there is none."""
+    """The object of that P4Info id.
+
+    Raises:
+        P4RuntimeError: INVALID_ARGUMENT if there is none.
+    """
     found = objects.get(object_id)
     if found is None:
         raise invalid(f"the pipeline has no {what} with the id {object_id:#x}")
@@ -112,5 +116,9 @@ def lookup(objects: Mapping[int, _Object], object_id: int, what: str) -> _Object
 
 
 def select(objects: Mapping[int, _Object], object_id: int, what: str) -> Iterable[tuple[int, _Object]]:
-    """The object of that P4Info id, with it, or all where it is 0; INVALID_ARGUMENT if there is none."""
+    """The object of that P4Info id, with it, or all where it is 0.
+
+    Raises:
+        P4RuntimeError: INVALID_ARGUMENT if there is none.
+    """
     return [(object_id, lookup(objects, object_id, what))] if object_id else objects.items()

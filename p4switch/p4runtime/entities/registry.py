@@ -113,7 +113,8 @@ class Entities:
     def take_over(self, previous: Entities) -> None:
         """Brings a newly loaded pipeline to what controllers have written to the one before.
 
-        INVALID_ARGUMENT if something of it has no place here.
+        Raises:
+            P4RuntimeError: INVALID_ARGUMENT if something of it has no place here.
         """
         self.of(TableEntries).make_room(previous.of(TableEntries))
         for field, kind in previous._kinds.items():
