@@ -16,7 +16,7 @@ from p4switch.engine import library
 from p4switch.engine.engine import Engine
 from p4switch.engine.library import PACKAGE, TRANSLATION
 
-PROGRAM = Path(__file__).parent / "programs" / "forwarder.p4"
+PROGRAM = Path(__file__).parents[1] / "programs" / "forwarder.p4"
 
 
 def test_a_program_in_another_folder_is_compiled_once(
