@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from p4switch.bmv2json.program import ActionProfile
 from p4switch.engine.entries import (
@@ -15,8 +15,21 @@ from p4switch.engine.entries import (
 )
 from p4switch.engine.switch import RunningSwitch, locked
 
-if TYPE_CHECKING:
-    from p4switch.engine.match_table import MatchTable
+
+class ProfileUser(Protocol):
+    """A table whose entries may name members and groups."""
+
+    def check_action(self, call: ActionCall) -> None:
+        """Refuses what is not an action of the table, or has other arguments."""
+
+    def names(self, reference: MemberReference | GroupReference) -> bool:
+        """Whether an entry names this member or group."""
+
+    def has_action_sets(self) -> bool:
+        """Whether entries have groups of their own."""
+
+    def refresh(self) -> None:
+        """Follows a change of a member or group."""
 
 
 class ProfileState:
@@ -34,7 +47,7 @@ class ProfileState:
         self.members: dict[int, ActionCall] = {}
         self.groups: dict[int, tuple[tuple[int, int], ...]] = {}  # (member, weight)
         # Weak, as they refer to this object: the switch is freed as soon as nobody needs it.
-        self.tables: weakref.WeakSet[MatchTable] = weakref.WeakSet()
+        self.tables: weakref.WeakSet[ProfileUser] = weakref.WeakSet()
         self._switch = switch
 
     @locked

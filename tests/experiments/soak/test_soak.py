@@ -95,19 +95,22 @@ def test_workers_whose_packets_are_c_s_have_the_same_history(switch: Engine) -> 
 # -- mutants of the program
 
 
-def assert_caught(switch: Engine, make_worker: MakeWorker | None = None) -> None:
-    """It works where nothing goes wrong, and some seed catches it."""
+def assert_caught(switch: Engine, make_worker: MakeWorker | None = None, likely: int = 0) -> None:
+    """It works where nothing goes wrong, and some seed catches it; `likely` is tried first."""
     assert not run_scenario(FAULTLESS, switch, make_worker).violations
-    assert any(run_scenario(draw_scenario(s), switch, make_worker).violations for s in range(WITHIN))
+    seeds = (likely, *range(WITHIN))
+    assert any(run_scenario(draw_scenario(s), switch, make_worker).violations for s in seeds)
 
 
 # Those that need lost registers at one moment in many: test_soak_exhaustive.py catches them.
 SEARCHED = {"incomplete chunks kept", "added to a stored result"}
+# The seeds of those that take many; another draw of scenarios only makes the search long again.
+LIKELY = {"an earlier saturation forgotten": 41, "old chunks let through": 184}
 
 
 @pytest.mark.parametrize("name", sorted(set(PROGRAM_MUTANTS) - SEARCHED))
 def test_a_mutant_of_the_program_is_caught(tmp_path: Path, name: str) -> None:
-    assert_caught(mutant(tmp_path, *PROGRAM_MUTANTS[name]))
+    assert_caught(mutant(tmp_path, *PROGRAM_MUTANTS[name]), likely=LIKELY.get(name, 0))
 
 
 # -- mutants of the worker
