@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from itertools import chain
 
 import grpc
 
@@ -40,12 +41,11 @@ def all_or_none(
         if error is None:
             undo.append(before)
             continue
-        for back in reversed(undo):
-            for step in back:
-                try:
-                    entities.restore(step)
-                except (P4RuntimeError, TableError) as failed:
-                    _log.error("an update could not be taken back: %s", failed)
+        for step in chain.from_iterable(reversed(undo)):
+            try:
+                entities.restore(step)
+            except (P4RuntimeError, TableError) as failed:
+                _log.error("an update could not be taken back: %s", failed)
         aborted = P4RuntimeError(
             grpc.StatusCode.ABORTED, f"update {number} of the batch failed: none was done"
         )

@@ -56,9 +56,8 @@ def _rate(contender: Contender, seconds: float) -> Rate:
         time.sleep(_WARM_UP)
         packets, began, before = now()
         more, ended, after = packets, began, before
-        while (
-            more == packets and ended - began < _MAX_WINDOW
-        ):  # a busy machine may give it no time in a short one
+        # A busy machine may give the switch no time in a short window: such a one goes on.
+        while more == packets and ended - began < _MAX_WINDOW:
             time.sleep(seconds)
             more, ended, after = now()
     contender.traffic.check()

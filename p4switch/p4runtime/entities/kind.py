@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from typing import ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, Self, TypeVar
 
 from google.protobuf.message import Message
 
@@ -54,6 +54,9 @@ class EntityKind(ABC, Generic[_Message]):
     def export(self) -> Iterator[tuple[p4r.Update.Type.ValueType, _Message]]:
         """The updates that bring a newly loaded pipeline to what controllers have written to this one."""
         return iter(())
+
+    def make_room(self, previous: Self) -> None:
+        """Removes what is in the way of what the pipeline before this one exports; nothing has been written yet."""
 
     def follow_ports(self) -> None:
         """Follows a change of the ports' status."""

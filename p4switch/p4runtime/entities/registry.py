@@ -116,7 +116,8 @@ class Entities:
         Raises:
             P4RuntimeError: INVALID_ARGUMENT if something of it has no place here.
         """
-        self.of(TableEntries).make_room(previous.of(TableEntries))
+        for field, kind in self._kinds.items():
+            kind.make_room(previous._kinds[field])
         for field, kind in previous._kinds.items():
             for update_type, message in kind.export():
                 try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Self
 
 from p4switch.engine.entries import ActionCall, Entry, EntryAction, EntryKey, GroupReference, MemberReference
 from p4switch.p4runtime.codec.counters import decode_counter, encode_counter
@@ -231,7 +232,7 @@ class TableEntries(DynamicKind[p4r.TableEntry]):
 
     # Another pipeline
 
-    def make_room(self, previous: TableEntries) -> None:
+    def make_room(self, previous: Self) -> None:
         """Removes what the program declares and lets be changed, in the tables whose entries are taken over."""
         for number in self._tables.keys() & previous._tables.keys():
             installed = self._tables[number].table.installed
