@@ -98,7 +98,7 @@ class CValue:
         return operate("!=", self.code, beside(self.type, 0), self.type)
 
 
-Operand = Expression | CValue  # a Value stands for C that is already there
+Operand = Expression | CValue  # a CValue stands for C that is already there
 
 
 def type_for(low: int, high: int) -> str:
