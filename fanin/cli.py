@@ -1,55 +1,115 @@
-"""`fanin`: every verb of the command line."""
+"""`fanin`: every verb of the command line. A verb's module is imported when the verb is called, not before."""
 
 from __future__ import annotations
 
 import os
 from importlib.metadata import version as version_of
-from typing import Annotated
+from pkgutil import resolve_name
+from typing import Annotated, Any, NamedTuple
 
 import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
 
-from fanin.verbs.bench import bench
-from fanin.verbs.clean import clean
-from fanin.verbs.compile import compile_program
-from fanin.verbs.demo import demo
-from fanin.verbs.diff import diff
-from fanin.verbs.doctor import doctor
-from fanin.verbs.fuzz import fuzz
-from fanin.verbs.link import link
-from fanin.verbs.plot import plot
-from fanin.verbs.run import run
-from fanin.verbs.shell import execute, shell
-from fanin.verbs.soak import soak
-from fanin.verbs.stf import stf
-from fanin.verbs.sweep import sweep
-from fanin.verbs.trace import trace
-from fanin.verbs.up import up
-from fanin.verbs.validate import validate
+
+class Verb(NamedTuple):
+    """A verb of the command line: its place in fanin.verbs, and the first paragraph of its help."""
+
+    place: str
+    summary: str
+    passes_options_on: bool = False
+
+
+VERBS = {
+    "demo": Verb(
+        "demo:demo",
+        "Train a model with its gradients added up in emulated switches, and compare it with ring all-reduce.",
+    ),
+    "run": Verb("run:run", "Run a scenario, live or in virtual time: all its points, its table, its figure."),
+    "sweep": Verb(
+        "sweep:sweep",
+        "Run the product of settings on all cores, as in: fanin sweep FILE --set loss=0,0.01 --set workers=2,4,8.",
+    ),
+    "plot": Verb(
+        "plot:plot",
+        "Draw a column of results over another: medians, and from the smallest to the largest of repetitions.",
+    ),
+    "compile": Verb(
+        "compile:compile_program", "Compile a P4_16 program to BMv2 JSON and P4Info, as p4c-bm2-ss would."
+    ),
+    "diff": Verb(
+        "diff:diff",
+        "Compile with p4c and with fanin, run on BMv2 and on fanin's switch, and print the first difference.",
+    ),
+    "doctor": Verb(
+        "doctor:doctor",
+        "Check the machine. The exit status is 1 if something is missing without which fanin does not run.",
+    ),
+    "up": Verb("up:up", "Build a network, program it, and keep it up until Ctrl-C."),
+    "shell": Verb("shell:shell", "Open p4runtime-shell on a running switch, with the P4Info of its program."),
+    "exec": Verb("shell:execute", "Run a command on a host of a network that is up.", passes_options_on=True),
+    "link": Verb(
+        "link:link",
+        "Show what the emulated links of a running switch do and have done, or change it, both ways.",
+    ),
+    "stf": Verb(
+        "stf:stf",
+        "Run a STF test; the exit status is 0 if every packet came out as expected, 1 if not, 2 if it cannot be run.",
+    ),
+    "trace": Verb(
+        "trace:trace",
+        "Print for each packet the parser's path, look-ups, branches, registers, and where it went or why it was "
+        "dropped.",
+    ),
+    "clean": Verb(
+        "clean:clean",
+        "Remove what runs that were killed have left: processes and temporary folders. Runs that go on stay.",
+    ),
+    "soak": Verb(
+        "soak:soak",
+        "Run random scenarios of the protocol under faults, in virtual time, and check all invariants.",
+    ),
+    "fuzz": Verb(
+        "fuzz:fuzz",
+        "Run random P4 programs on hostile packets under AddressSanitizer; stop at the first finding and shrink it.",
+    ),
+    "validate": Verb(
+        "validate:validate",
+        "All-reduce 0.8 MB with 2 to 8 workers live and in virtual time, and compare times, packets and bytes.",
+    ),
+    "bench": Verb("bench:bench", "Measure how fast things are on this machine."),
+}
+
+
+def load(name: str) -> Any:
+    """Import a verb; its command, as typer makes it of a function, or of a Typer with verbs of its own."""
+    verb = VERBS[name]
+    found = resolve_name(f"fanin.verbs.{verb.place}")
+    if not isinstance(found, typer.Typer):
+        function, found = found, typer.Typer(add_completion=False)
+        found.command(name, context_settings={"ignore_unknown_options": verb.passes_options_on})(function)
+    return get_command(found)
+
+
+class _Verbs(TyperGroup):
+    """Lists the verbs from their table, and loads the one that is called."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = {name: TyperCommand(name, help=verb.summary) for name, verb in VERBS.items()}
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, name and load(name), rest
+
 
 app = typer.Typer(
     name="fanin",
+    cls=_Verbs,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command("demo")(demo)
-app.command("run")(run)
-app.command("sweep")(sweep)
-app.command("plot")(plot)
-app.command("compile")(compile_program)
-app.command("diff")(diff)
-app.command("doctor")(doctor)
-app.command("up")(up)
-app.command("shell")(shell)
-app.command("exec", context_settings={"ignore_unknown_options": True})(execute)
-app.command("link")(link)
-app.command("stf")(stf)
-app.command("trace")(trace)
-app.command("clean")(clean)
-app.command("soak")(soak)
-app.command("fuzz")(fuzz)
-app.command("validate")(validate)
-app.add_typer(bench, name="bench")
 
 
 def _show_version(wanted: bool) -> None:

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from experiments.bench.allreduce import Case
     from experiments.bench.virtual import Point
 
-bench = typer.Typer(help="Measure how fast things are on this machine.", no_args_is_help=True)
+bench = typer.Typer(
+    help="Measure how fast things are on this machine.", no_args_is_help=True, add_completion=False
+)
 
 
 @bench.callback()

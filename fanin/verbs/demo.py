@@ -42,7 +42,7 @@ def demo(
     pcap: Captures = None,
     results: Annotated[Path, typer.Option(help="where the results go")] = Path("results/demo"),
 ) -> None:
-    """Train a model with its gradients added up in emulated switches, and hold it against ring all-reduce."""
+    """Train a model with its gradients added up in emulated switches, and compare it with ring all-reduce."""
     in_each = hosts_per_leaf(workers, leaves)
     with failing("demo", SandboxError):
         enter()
