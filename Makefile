@@ -10,6 +10,9 @@ VM ?=
 # Exact versions of the Python packages, as CI installs them: LOCK=requirements.lock
 LOCK ?=
 
+# Some containers keep no bytecode: hundreds of processes would compile the same modules again.
+export PYTHONDONTWRITEBYTECODE =
+
 # A process for each core; live networks one after the other (tests/conftest.py).
 PYTEST = $(VENV)/bin/pytest -n logical --dist loadgroup
 

@@ -34,6 +34,10 @@ class Compiled:
         """The JSON as a file has it."""
         return json.dumps(self.json, indent=2) + "\n"
 
+    def device_config(self) -> bytes:
+        """The JSON as a switch takes it over P4Runtime: compact, for gRPC takes messages of up to 4 MB."""
+        return json.dumps(self.json, separators=(",", ":")).encode()
+
     def p4info_text(self) -> str:
         """The P4Info in protobuf's text format, as a file has it."""
         head = "# proto-file: p4/config/v1/p4info.proto\n# proto-message: p4.config.v1.P4Info\n\n"

@@ -37,8 +37,7 @@ def compile_program(program: Path, compiler: Compiler) -> CompiledProgram:
     match compiler:
         case "embedded":
             compiled = compile_file(program)
-            # Compact: gRPC takes messages of up to 4 MB, and the indented text comes near that.
-            return CompiledProgram(compiled.p4info, json.dumps(compiled.json, separators=(",", ":")).encode())
+            return CompiledProgram(compiled.p4info, compiled.device_config())
         case "p4c":
             return _run_p4c(program)
     assert_never(compiler)

@@ -50,7 +50,7 @@ _LONGEST_FRAME = HEADERS + max(1034, HEADER_BYTES + PAYLOAD)
 
 def load_switch(program: Path = PROGRAM) -> Engine:
     """The compiled program in a switch; `another()` makes more of them at next to no cost."""
-    return Engine.load(compile_file(program).json_text().encode())
+    return Engine.load(compile_file(program).device_config())
 
 
 def install(engine: Engine, items: Iterable[MulticastGroup | TableEntry]) -> None:

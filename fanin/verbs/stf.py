@@ -24,7 +24,7 @@ def stf(
     """Run a STF test; the exit status is 0 if every packet came out as expected, 1 if not, 2 if it cannot be run."""
     try:
         if program.suffix == ".p4":
-            config = compile_file(program, include_dirs=tuple(include or ())).json_text().encode()
+            config = compile_file(program, include_dirs=tuple(include or ())).device_config()
         else:
             config = program.read_bytes()
         runner = run_stf(config, test.read_text())

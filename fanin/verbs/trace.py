@@ -105,7 +105,7 @@ def _of_program(
         if pcap is not None:
             sent += read_packets(pcap, port)
         if program.suffix == ".p4":
-            config = compile_file(program, include_dirs=tuple(include)).json_text().encode()
+            config = compile_file(program, include_dirs=tuple(include)).device_config()
         else:
             config = program.read_bytes()
         for found in traces(config, read_entries(entries) if entries else Entries(), sent, conditions):

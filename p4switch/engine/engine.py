@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import TypeVar
 
 import numpy as np
@@ -43,6 +44,7 @@ from p4switch.trace.conditions import parse_conditions
 from p4switch.trace.tracer import Tracer
 
 _Named = TypeVar("_Named")
+_MAX_KEPT = 4  # programs; a controller that connects again gives a switch the one that it has
 
 
 class Engine:
@@ -56,8 +58,8 @@ class Engine:
 
     def __init__(
         self,
-        program: Program,
         config: bytes,
+        program: Program,
         library: ctypes.CDLL,
         cpu_port: int | None,
         drop_port: int,
@@ -116,17 +118,11 @@ class Engine:
         Raises:
             ProgramError: names what is malformed or unsupported. ToolchainError: there is no C compiler.
         """
-        with ThreadPoolExecutor(1) as executor:
-            making = executor.submit(runtime)  # which is compiled at the same time, if it has to be
-            program = read_program(config)
-            check_limits(program)  # a machine with more memory may have filled the cache
-            library = load_program(compile_program(without_folders(config), lambda: translate(program)))
-            making.result()
-        return cls(program, config, library, cpu_port, drop_port, seed)
+        return cls(config, *_compiled(config), cpu_port, drop_port, seed)
 
     def another(self, seed: int = 0) -> Engine:
         """A switch of the same program with a state of its own, and empty tables."""
-        return Engine(self.program, self._config, self._library, self._cpu_port, self._drop_port, seed)
+        return Engine(self._config, self.program, self._library, self._cpu_port, self._drop_port, seed)
 
     def process(self, port: int, packet: bytes, now: int = 0) -> list[tuple[int, bytes]]:
         """One packet through the program; `now` in microseconds; the outputs in order as (port, packet).
@@ -334,6 +330,18 @@ class Engine:
     def now(self) -> int:
         """The time of the live ports' clock in microseconds; 0 while they are closed."""
         return self._switch.now()
+
+
+@lru_cache(_MAX_KEPT)
+def _compiled(config: bytes) -> tuple[Program, ctypes.CDLL]:
+    """A program and its native code, from the cache or compiled."""
+    with ThreadPoolExecutor(1) as executor:
+        making = executor.submit(runtime)  # which is compiled at the same time, if it has to be
+        program = read_program(config)
+        check_limits(program)  # a machine with more memory may have filled the cache
+        library = load_program(compile_program(without_folders(config), lambda: translate(program)))
+        making.result()
+    return program, library
 
 
 def _named(parts: Mapping[str, _Named], name: str, kind: str) -> _Named:

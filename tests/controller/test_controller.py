@@ -28,7 +28,7 @@ def ledger(tmp_path: Path) -> Ledger:
 
 
 def controller_of(network: Topology, program: Compiled, ledger: Ledger) -> Controller:
-    return Controller(network, program.p4info, program.json_text().encode(), ledger)
+    return Controller(network, program.p4info, program.device_config(), ledger)
 
 
 @pytest.fixture

@@ -72,7 +72,7 @@ def within(fragile: tuple[Topology, dict[str, SwitchProcess]], program: Compiled
             Controller(
                 proxies.network,
                 program.p4info,
-                program.json_text().encode(),
+                program.device_config(),
                 Ledger(tmp_path / "leases.json"),
             ) as controller,
         ):
@@ -342,7 +342,7 @@ def test_a_controller_that_has_left_is_nobody_s_rival(
     async def run() -> None:
         for _ in range(3):
             ledger = Ledger(tmp_path / "leases.json")
-            controller = Controller(network, program.p4info, program.json_text().encode(), ledger)
+            controller = Controller(network, program.p4info, program.device_config(), ledger)
             async with controller:
                 await controller.grant(HOSTS)
 

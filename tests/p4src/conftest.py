@@ -18,7 +18,12 @@ def compiled() -> Compiled:
     return compile_file(PROGRAM)
 
 
+@pytest.fixture(scope="session")
+def engine(compiled: Compiled) -> Engine:
+    return Engine.load(compiled.device_config())
+
+
 @pytest.fixture
-def switch(compiled: Compiled) -> SwitchUnderTest:
+def switch(engine: Engine) -> SwitchUnderTest:
     """A switch with empty tables and fresh registers."""
-    return SwitchUnderTest(Engine.load(compiled.json_text().encode()))
+    return SwitchUnderTest(engine.another())

@@ -6,7 +6,6 @@ import pytest
 from scapy.layers.inet import IP
 from scapy.layers.l2 import Ether
 
-from p4compiler import Compiled
 from p4switch.engine.engine import Engine
 from tests.p4src.switch_under_test import Message, SwitchUnderTest, block
 
@@ -54,9 +53,9 @@ def test_copies_of_one_result_are_lost_independently(switch: SwitchUnderTest) ->
         assert 60 < got.count(outcome) < 140
 
 
-def test_a_seed_repeats_and_another_differs(compiled: Compiled) -> None:
+def test_a_seed_repeats_and_another_differs(engine: Engine) -> None:
     def history(seed: int) -> list[list[int]]:
-        switch = SwitchUnderTest(Engine.load(compiled.json_text().encode()))
+        switch = SwitchUnderTest(engine.another())
         switch.join(2)
         lose(switch, "out", 1, 30 * PERCENT, seed)
         return receivers(switch, 100)

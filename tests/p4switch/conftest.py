@@ -21,7 +21,7 @@ def config() -> Callable[[str], bytes]:
 
     def compiled(name: str) -> bytes:
         if name not in known:
-            known[name] = compile_file(PROGRAMS / f"{name}.p4").json_text().encode()
+            known[name] = compile_file(PROGRAMS / f"{name}.p4").device_config()
         return known[name]
 
     return compiled

@@ -55,7 +55,7 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """The C of every program, traced and not."""
     folder, files = tmp_path_factory.mktemp("generated"), []
     for number, path in enumerate(PROGRAMS):
-        program = read_program(compile_file(path).json_text().encode())
+        program = read_program(compile_file(path).device_config())
         for traced in (False, True):
             files.append(folder / f"{number}-{path.stem}{'-traced' if traced else ''}.c")
             files[-1].write_text(translate(program, traced=traced), encoding="utf-8")

@@ -28,7 +28,7 @@ def fill(switch: Switch, program: Compiled, table: str, entries: Sequence[Entry]
     """
 
     async def fill() -> float:
-        schema = P4Schema(program.p4info, program.json_text().encode())
+        schema = P4Schema(program.p4info, program.device_config())
         connection = Connection(switch, schema, _PATIENCE)
         seconds = 0.0
         try:

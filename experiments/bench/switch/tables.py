@@ -144,7 +144,7 @@ def _distinct(draw: np.random.Generator, count: int, bits: int) -> Numbers:
 
 def switch(routes: Routes) -> Engine:
     """A switch with those routes."""
-    engine = Engine.load(routes.program.json_text().encode())
+    engine = Engine.load(routes.program.device_config())
     with engine.lock:
         for entry in routes.entries():
             engine.table(TABLE).insert(entry)

@@ -20,8 +20,8 @@ def mutant(folder: Path, file: str, old: str, new: str) -> Engine:
     assert count, f"{old} is not in {file}"
     path.write_text(text)
     # Without the folder in it the program is the same each time, and compiled once.
-    text = compile_file(folder / PROGRAM.name).json_text().replace(f"{folder}/", "")
-    return Engine.load(text.encode())
+    config = compile_file(folder / PROGRAM.name).device_config()
+    return Engine.load(config.replace(f"{folder}/".encode(), b""))
 
 
 # The file, what is there, and what takes its place.

@@ -175,7 +175,7 @@ RICH = [TESTS / "programs/entities.p4", *sorted((TESTS / "stf").glob("*.p4"))]
 @cache
 def rich_documents() -> list[bytes]:
     """Programs with every kind of element: unions, varbits, field lists, meters, profiles, value sets, digests."""
-    return [GOOD, *(compile_file(path).json_text().encode() for path in RICH)]
+    return [GOOD, *(compile_file(path).device_config() for path in RICH)]
 
 
 @settings(max_examples=500)

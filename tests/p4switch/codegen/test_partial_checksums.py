@@ -84,7 +84,7 @@ def test_completed_if_it_is_read(
 ) -> None:
     program = tmp_path / "reads.p4"
     program.write_text(PROGRAM.replace("STATEMENT", statement))
-    switch = Engine.load(compile_file(program).json_text().encode())
+    switch = Engine.load(compile_file(program).device_config())
     packet = ETHERNET / IP(id=1) / UDP() / payload(301)
     sent, whole, left = partial(packet), bytes(packet), Left()
     base = ctypes.c_void_p(switch.base)
@@ -189,7 +189,7 @@ def switches(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Engine]:
         text = CHECKING.replace("INGRESS", ingress).replace("EGRESS", egress)
         text = text.replace("VERIFY", VERIFY[verify]).replace("UPDATE", UPDATE[update])
         (folder / "checking.p4").write_text(text)
-        return Engine.load(compile_file(folder / "checking.p4").json_text().encode())
+        return Engine.load(compile_file(folder / "checking.p4").device_config())
 
     return load
 
@@ -255,7 +255,7 @@ def test_the_c_of_a_program_is_always_the_same() -> None:
     program = Path(__file__).parents[1] / "stf/varbit_shifted.p4"
     translating = """
 import sys, pathlib, p4compiler, p4switch.bmv2json.reader, p4switch.codegen
-config = p4compiler.compile_file(pathlib.Path(sys.argv[1])).json_text().encode()
+config = p4compiler.compile_file(pathlib.Path(sys.argv[1])).device_config()
 print(p4switch.codegen.translate(p4switch.bmv2json.reader.read_program(config)))
 """
     command = [sys.executable, "-c", translating, str(program)]

@@ -128,7 +128,7 @@ def program(folder: Path, egress: str, **parts: str) -> Engine:
         text = text.replace(place.upper(), part)
     source = folder / "replayed.p4"
     source.write_text(text)
-    return Engine.load(compile_file(source).json_text().encode())
+    return Engine.load(compile_file(source).device_config())
 
 
 def receiver(kind: int, rid: int, action: str, *arguments: int) -> Entry:

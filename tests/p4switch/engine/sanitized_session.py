@@ -190,10 +190,10 @@ def damage(config: bytes, r: random.Random) -> bytes:
 def main(seed: int) -> None:
     r = random.Random(seed)
     for test in sorted(HERE.parent.glob("stf/*.stf")):
-        config = compile_file(test.with_suffix(".p4")).json_text().encode()
+        config = compile_file(test.with_suffix(".p4")).device_config()
         assert run_stf(config, test.read_text()).differences == []
     for path in (*sorted(HERE.parent.glob("*/**/*.p4")), HERE.parents[2] / "p4src/fanin.p4"):
-        config = compile_file(path).json_text().encode()
+        config = compile_file(path).device_config()
         engine = Engine.load(config)
         fill(engine, r)
         test = path.with_suffix(".stf")
@@ -209,7 +209,7 @@ def main(seed: int) -> None:
     compiled = 0
     while compiled < DAMAGED:
         path = r.choice(sorted(HERE.parent.glob("stf/*.p4")))
-        damaged = damage(compile_file(path).json_text().encode(), r)
+        damaged = damage(compile_file(path).device_config(), r)
         with contextlib.suppress(ProgramError, ToolchainError):
             engine = Engine.load(damaged)
             compiled += 1

@@ -17,7 +17,7 @@ ROOM = 1500
 
 @pytest.fixture(scope="module")
 def program() -> Engine:
-    return Engine.load(compile_file(PROGRAM).json_text().encode())
+    return Engine.load(compile_file(PROGRAM).device_config())
 
 
 def random_packets(switch: SwitchUnderTest, count: int) -> list[tuple[int, bytes]]:

@@ -49,7 +49,7 @@ def allocated() -> int:
 def test_a_million_packets_leave_nothing_allocated(
     program: str, packets: list[bytes], request: pytest.FixtureRequest
 ) -> None:
-    engine = Engine.load(compile_file(TESTS / f"{program}.p4").json_text().encode())
+    engine = Engine.load(compile_file(TESTS / f"{program}.p4").device_config())
     event = os.eventfd(0, os.EFD_NONBLOCK)
     request.addfinalizer(lambda: os.close(event))
     engine.keep_digests(event)

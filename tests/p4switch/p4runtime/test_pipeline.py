@@ -241,7 +241,7 @@ def test_an_action_that_a_control_calls_as_well_has_its_parameters_in_a_table(pr
     )
     compiled = compile_file(path)
     assert [a["runtime_data"] for a in compiled.json["actions"] if a["name"] == "I.forward"] != [[], []]
-    called = Program(compiled.p4info, compiled.json_text().encode())
+    called = Program(compiled.p4info, compiled.device_config())
     primary.set_pipeline(called.config)
     primary.insert(called.entry("t", called.exact(3), action=called.action("forward", b"\x05")))
     assert len(primary.read(called.entry("t"))) == 1
@@ -293,6 +293,8 @@ def test_state_beyond_the_machine_s_memory_is_refused(primary, program):
 def test_a_compilation_beyond_its_limits_is_an_error_of_its_own(primary, program, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr("native.toolchain.MAX_MEMORY", 16 << 20)
-    refused = primary.refusal(primary.set_pipeline, program.config, "VERIFY")
+    another = program.config
+    another.p4_device_config += b" "  # not the very bytes that this process has compiled before
+    refused = primary.refusal(primary.set_pipeline, another, "VERIFY")
     assert refused.code is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert "MiB of memory" in refused.message

@@ -18,12 +18,12 @@ TESTS = sorted(HERE.glob("*.stf"))
 
 @pytest.fixture(scope="module")
 def forwarder() -> bytes:
-    return compile_file(HERE.parent / "programs/tables.p4").json_text().encode()
+    return compile_file(HERE.parent / "programs/tables.p4").device_config()
 
 
 @pytest.mark.parametrize("test", TESTS, ids=lambda path: path.stem)
 def test_programs(test: Path) -> None:
-    config = compile_file(test.with_suffix(".p4")).json_text().encode()
+    config = compile_file(test.with_suffix(".p4")).device_config()
     assert run_stf(config, test.read_text()).differences == []
 
 
@@ -33,7 +33,7 @@ def differences(config: bytes, test: str) -> str:
 
 @pytest.fixture(scope="module")
 def meters() -> bytes:
-    return compile_file(HERE / "meters.p4").json_text().encode()
+    return compile_file(HERE / "meters.p4").device_config()
 
 
 def test_what_differs_is_shown(meters: bytes) -> None:

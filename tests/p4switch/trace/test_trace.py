@@ -287,7 +287,7 @@ def test_values_of_any_width(width: int, signed: bool) -> None:
 @pytest.fixture(scope="module")
 def passes() -> Engine:
     """Clones, resubmission, recirculation, multicast."""
-    switch = Engine.load(compile_file(STF / "passes.p4").json_text().encode())
+    switch = Engine.load(compile_file(STF / "passes.p4").device_config())
     switch.multicast.insert(7, (Replica(1, 3), Replica(4, 3)))
     switch.sessions.insert(5, (Replica(3, 0),))
     switch.sessions.insert(6, ())
