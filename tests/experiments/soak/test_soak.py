@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from controller.telemetry import Event
 from experiments.soak.campaign import soak
 from experiments.soak.run import run_scenario
 from experiments.soak.scenario import (
@@ -43,7 +44,7 @@ from workers.tensor import Tensor
 
 pytestmark = pytest.mark.slow
 
-SCENARIOS = 200
+SCENARIOS = 100  # `fanin soak` runs thousands
 WITHIN = 200  # seeds, in which a mutant must be caught
 FAULTLESS = Scenario(0, (Work((2, 3), elements=(2000, 500)),))
 
@@ -53,17 +54,16 @@ def switch() -> Engine:
     return load_switch()
 
 
-@pytest.mark.parametrize("hundred", range(SCENARIOS // 100))
-def test_whatever_happens_every_sum_is_exact_and_every_worker_finishes(switch: Engine, hundred: int) -> None:
-    for seed in range(100 * hundred, 100 * hundred + 100):
+def test_whatever_happens_every_sum_is_exact_and_every_worker_finishes(switch: Engine) -> None:
+    """And the scenarios meet every kind of fault and every rule."""
+    faults: set[str] = set()
+    events: set[Event] = set()
+    for seed in range(SCENARIOS):
         scenario = draw_scenario(seed)
-        assert not run_scenario(scenario, switch).violations, scenario
-
-
-def test_the_scenarios_meet_every_kind_of_fault_and_every_rule(switch: Engine) -> None:
-    outcomes = [run_scenario(draw_scenario(seed), switch) for seed in range(60)]
-    faults = set().union(*(outcome.faults for outcome in outcomes))
-    events = set().union(*(outcome.events for outcome in outcomes))
+        outcome = run_scenario(scenario, switch)
+        assert not outcome.violations, scenario
+        faults.update(outcome.faults)
+        events.update(outcome.events)
     assert faults >= {
         *("loss", "burst loss", "corruption", "duplication", "reordering", "queue drop", "stall"),
         *("switch restart", "pause", "registers lost", "grant again", "stranger", "mismatch", "gave up"),
@@ -104,8 +104,18 @@ def assert_caught(switch: Engine, make_worker: MakeWorker | None = None, likely:
 
 # Those that need lost registers at one moment in many: test_soak_exhaustive.py catches them.
 SEARCHED = {"incomplete chunks kept", "added to a stored result"}
-# The seeds of those that take many; another draw of scenarios only makes the search long again.
-LIKELY = {"an earlier saturation forgotten": 41, "old chunks let through": 184}
+# The seed that shows one soonest; another draw of scenarios only makes the search long again.
+LIKELY = {
+    "a chunk tag of 16 bits": 16,
+    "admission without the chunk range": 75,
+    "an earlier saturation forgotten": 41,
+    "no re-serve": 7,
+    "not quantizable forgotten": 1,
+    "old chunks let through": 184,
+    "partial sum not sent up again": 9,
+    "saturation ignored": 2,
+    "a negative overflow wraps": 2,
+}
 
 
 @pytest.mark.parametrize("name", sorted(set(PROGRAM_MUTANTS) - SEARCHED))
