@@ -66,12 +66,16 @@ def _excerpt(file: SourceFile, line: int, column: int, width: int) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One error or warning about a place in the source; its string is what the user reads."""
+    """One error or warning about a place in the source; its string is what the user reads.
+
+    `option` is p4c's name for such warnings, as its options --Wwarn and --Werror take it; None where it has none.
+    """
 
     span: Span
     message: str
     hint: str | None = None
     severity: str = "error"
+    option: str | None = None
 
     def __str__(self) -> str:
         span = self.span
@@ -80,7 +84,10 @@ class Diagnostic:
             if span.end_line == span.line
             else len(span.file.lines[span.line - 1])
         )
-        lines = [f"{_place(span.file, span.line, span.column)}: {self.severity}: {self.message}"]
+        head = f"{_place(span.file, span.line, span.column)}: {self.severity}: {self.message}"
+        if self.option is not None:
+            head += f" [--W{'warn' if self.severity == 'warning' else 'error'}={self.option}]"
+        lines = [head]
         lines += _excerpt(span.file, span.line, span.column, width)
         if span.expansion is not None:
             macro, file, line, column = span.expansion
@@ -119,9 +126,9 @@ class Reporter:
         known = {str(d) for d in self.errors}
         self.errors += [d for d in failure.diagnostics if str(d) not in known]
 
-    def warn(self, span: Span, message: str, hint: str | None = None) -> None:
-        """Keep a warning."""
-        warning = Diagnostic(span, message, hint, "warning")
+    def warn(self, span: Span, message: str, hint: str | None = None, *, option: str | None = None) -> None:
+        """Keep a warning; `option` is p4c's name for it."""
+        warning = Diagnostic(span, message, hint, "warning", option)
         if str(warning) not in {str(w) for w in self.warnings}:
             self.warnings.append(warning)
 

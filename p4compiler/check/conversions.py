@@ -65,7 +65,9 @@ class Conversions:
         low, high = fold.limits(target)
         if not low <= value.value <= high:
             wrapped = fold.wrap(value.value, target)
-            self.reporter.warn(value.span, f"{value.value} does not fit in {target}; it becomes {wrapped}")
+            option = "mismatch" if value.value < 0 and not target.signed else "overflow"
+            message = f"{value.value} does not fit in {target}; it becomes {wrapped}"
+            self.reporter.warn(value.span, message, option=option)
         return ir.Constant(target, value.span, fold.wrap(value.value, target), value.base)
 
     def _initializer(self, value: ir.Aggregate, target: types.Type) -> ir.Expr:
