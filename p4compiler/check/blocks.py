@@ -142,6 +142,10 @@ class BlockChecker:
         if not isinstance(transition, nodes.Select):
             target = transition.name if transition is not None else "reject"
             span = transition.span if transition is not None else node.name_span
+            if transition is None:
+                message = f"state '{node.name}' has no transition: it goes to reject, which behaves like accept here"
+                hint = "end it with transition accept; or another state"
+                self.scopes.reporter.warn(span, message, hint, option="parser-transition")
             if target not in targets:
                 raise no_such("state", target, span, targets)
             cases: tuple[ir.SelectCase, ...] = (ir.SelectCase((), target, span),)

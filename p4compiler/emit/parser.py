@@ -126,7 +126,7 @@ class ParserWriter:
 
     def _transitions(self, case: ir.SelectCase, state: ir.State) -> list[Json]:
         target = None if case.target in ("accept", "reject") else case.target
-        if case.target == "reject":
+        if case.target == "reject" and case.span != state.span:  # one that is left out has been warned of
             hint = "the packet is not dropped: ingress runs, with standard_metadata.parser_error as it is"
             message = "a transition to reject behaves like accept on this target"
             self.reporter.warn(case.span, message, hint, option="unsupported")
