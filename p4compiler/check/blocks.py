@@ -46,7 +46,7 @@ class BlockChecker:
         states: tuple[ir.State, ...] = ()
         self.instances.declared = declared
         try:
-            with self.scopes.nested(self.scopes.top):
+            with self.scopes.nested(self.scopes.top), self.scopes.declaring(node.locals):
                 constructor = self.callables.parameters(node.head.constructor or (), constructor=True)
                 parameters = self.callables.parameters(node.head.parameters)
                 for local in node.locals:

@@ -34,6 +34,14 @@ class StatementChecker:
         finally:
             self.result = None
 
+    def action_body(self, nodes_: tuple[nodes.Statement, ...]) -> tuple[ir.Stmt, ...]:
+        """The statements of an action."""
+        self.calls.in_action = True
+        try:
+            return self.statements(nodes_)
+        finally:
+            self.calls.in_action = False
+
     def statements(self, nodes_: tuple[nodes.Statement, ...]) -> tuple[ir.Stmt, ...]:
         """Statements in a scope of their own."""
         result: list[ir.Stmt] = []
@@ -150,6 +158,7 @@ class StatementChecker:
                 return [ir.ApplyTable(node.span, table)]
             instance = self.applied_block(function)
             if instance is not None:
+                self.calls.check_not_in_action(node.span, "a control")
                 values = self.calls.block_arguments(node, instance.name, self._block_parameters(instance))
                 return [ir.ApplyBlock(node.span, instance, values)]
             header = self.calls.header_method(node, function)

@@ -84,6 +84,8 @@ class ExpressionParser:
         token = self.token
         if self.accept(text):
             return token
+        if text == ")" and token.text == "=" and token.kind != STRING:
+            raise error(token.span, "'=' assigns, and cannot stand inside an expression", "compare with ==")
         found = f"'{token.text}'" if token.kind != END else token.text
         raise error(token.span, f"expected '{text}'{f' {what}' if what else ''}, found {found}")
 

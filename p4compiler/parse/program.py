@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from p4compiler import nodes
+from p4compiler.parse.braces import unclosed_brace
 from p4compiler.parse.expressions import RESERVED, ExpressionParser
 from p4compiler.parse.lex import END, NAME, Token
 from p4compiler.source import CompileError, SourceFile, Span, error
@@ -23,9 +24,17 @@ def parse(tokens: list[Token]) -> nodes.Program:
     end = Span(end.file, end.end_line, end.end_column, end.end_line, end.end_column + 1)
     parser = _Parser(tokens, end)
     declarations: list[nodes.Declaration] = []
-    while parser.token.kind != END:
-        if not parser.accept(";"):
-            declarations.append(parser.declaration())
+    try:
+        while parser.token.kind != END:
+            if not parser.accept(";"):
+                declarations.append(parser.declaration())
+    except CompileError as failure:
+        brace = unclosed_brace(tokens, parser.at)
+        if brace is None:
+            raise
+        [wrong] = failure.diagnostics
+        hint = f"end it with }}; without that, what follows is wrong from line {wrong.span.line} on: {wrong.message}"
+        raise error(brace.span, "this '{' is never closed", hint) from None
     return nodes.Program(tuple(declarations))
 
 
@@ -65,6 +74,10 @@ class _Parser(ExpressionParser):
                 return self.typedef(annotations)
             case "for" | "abstract":
                 raise error(start.span, f"{_NOT_SUPPORTED[start.text]} are not supported")
+        if start.text == "}":
+            raise error(
+                start.span, "this '}' closes nothing", "a '{' above it is missing, or a '}' is one too many"
+            )
         if start.kind != NAME and start.text != ".":
             found = f"'{start.text}'" if start.kind != END else start.text
             raise error(start.span, f"expected a declaration, found {found}")
@@ -476,8 +489,6 @@ class _Parser(ExpressionParser):
         statements: list[nodes.Statement] = []
         with self.scope():
             while not self.accept("}"):
-                if self.token.kind == END:
-                    raise error(start, "this block is never closed", "end it with }")
                 statements += self.statement()
         return nodes.Block(start.to(self.last()), tuple(statements))
 

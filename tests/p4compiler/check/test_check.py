@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from p4compiler import Compiled, CompileError, compile_file
-from tests.p4compiler.conftest import source
+from tests.p4compiler.conftest import HEADERS, source
 
 Build = Callable[..., Compiled]
 Complain = Callable[..., str]
@@ -205,6 +205,58 @@ def test_data_parameters_come_last(complain: Complain) -> None:
 )  # fmt: skip
 def test_tables_that_are_wrong(complain: Complain, table: str, message: str) -> None:
     assert first_line(complain(locals=f"action a(bit<16> p) {{ }} table t {{ {table} }}")) == message
+
+
+@pytest.mark.parametrize(
+    ("parts", "message", "hint"),
+    [
+        ({"locals": "action a() { a(); }"}, "'a' is used in its own declaration", "P4 has no recursion"),
+        (
+            {"declarations": HEADERS + "\nbit<8> f(in bit<8> x) { return f(x); }"},
+            "'f' is used in its own declaration",
+            "P4 has no recursion",
+        ),
+        (
+            {"declarations": HEADERS + "\ncontrol C() { C() c; apply {} }"},
+            "'C' is used in its own declaration",
+            "P4 has no recursion",
+        ),
+        (
+            {"locals": "action a() { b(); }\n action b() { a(); }"},
+            "'b' is declared only further down",
+            "move its declaration, test.p4:12, before this",
+        ),
+        (
+            {"declarations": "struct headers { h_t h; }\nheader h_t { bit<8> a; }"},
+            "'h_t' is declared only further down",
+            "move its declaration, test.p4:4, before this",
+        ),
+    ],
+)
+def test_what_is_used_before_it_is_declared(
+    complain: Complain, parts: dict[str, str], message: str, hint: str
+) -> None:
+    found = complain(**parts)
+    assert first_line(found) == message
+    assert f"\n  hint: {hint}" in found
+
+
+@pytest.mark.parametrize(
+    ("body", "what"),
+    [
+        ("t.apply();", "a table"),
+        ("if (t.apply().hit) { meta.y = 1; }", "a table"),
+        ("switch (t.apply().action_run) { NoAction: { meta.y = 1; } }", "a table"),
+        ("c.apply();", "a control"),
+    ],
+)
+def test_what_cannot_be_applied_in_an_action(complain: Complain, body: str, what: str) -> None:
+    found = complain(
+        declarations=HEADERS + "\ncontrol C() { apply {} }",
+        locals=f"C() c; table t {{ actions = {{ NoAction; }} }} action a() {{ {body} }}",
+        apply="a();",
+    )
+    assert first_line(found) == f"{what} cannot be applied in an action"
 
 
 def test_an_unknown_property_is_a_warning(build: Build) -> None:

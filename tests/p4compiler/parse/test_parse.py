@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from p4compiler import nodes
@@ -140,7 +142,11 @@ def test_spans_run_from_the_first_to_the_last_token() -> None:
         ("control c() { apply { foo x; } }", "x.p4:1:23: error: there is no type 'foo'"),
         ("control c() { table t { key = { } } apply { } }", "x.p4:1:21: error: table 't' has no actions"),
         ("struct action { }", "x.p4:1:8: error: expected the struct's name, but 'action' is a reserved word"),
-        ("control c() { apply {", "x.p4:1:21: error: this block is never closed"),
+        ("control c() { apply {", "x.p4:1:21: error: this '{' is never closed"),
+        ("control c() { apply { } } }", "x.p4:1:27: error: this '}' closes nothing"),
+        ("control c() { apply { if (x = 1) { } } }", "x.p4:1:29: error: '=' assigns"),
+        ("control c() { apply { if (y && x = 1) { } } }", "x.p4:1:34: error: '=' assigns"),
+        ("control c() { apply { y = (x = 1); } }", "x.p4:1:30: error: '=' assigns"),
         ("varbit x;", "x.p4:1:1: error: varbit needs its greatest width"),
         ("1", "x.p4:1:1: error: expected a declaration, found '1'"),
     ],
@@ -149,6 +155,61 @@ def test_syntax_errors(text: str, message: str) -> None:
     with pytest.raises(CompileError) as failure:
         program(text)
     assert str(failure.value).startswith(message)
+
+
+BRACES = """\
+struct s {
+    bit<8> x;
+}
+parser p() {
+    state start {
+        transition select(x) {
+            1: accept;
+        }
+    }
+}
+control c() {
+    action a() { x = 1; }
+    table t {
+        key = { x: exact; }
+        actions = {
+            a;
+        }
+    }
+    apply {
+        if (x == 1) {
+            t.apply();
+        }
+        else {
+            x = 2;
+        }
+    }
+}
+"""
+
+
+def closing_braces() -> Iterator[tuple[int, int]]:
+    """Where each `{` of BRACES is (as 1-based line and column), and where its `}` (as a place in the text)."""
+    opened = []
+    for place, character in enumerate(BRACES):
+        if character == "{":
+            line = BRACES.count("\n", 0, place) + 1
+            opened.append((line, place - BRACES.rfind("\n", 0, place)))
+        elif character == "}":
+            yield (*opened.pop(), place)
+
+
+@pytest.mark.parametrize(("line", "column", "place"), list(closing_braces()))
+def test_a_brace_that_is_never_closed_is_the_one_named(line: int, column: int, place: int) -> None:
+    with pytest.raises(CompileError) as failure:
+        program(BRACES[:place] + BRACES[place + 1 :] + "const bit<8> y = 1;\n")
+    assert str(failure.value).startswith(f"x.p4:{line}:{column}: error: this '{{' is never closed")
+
+
+def test_an_unclosed_brace_tells_what_went_wrong_with_it() -> None:
+    with pytest.raises(CompileError) as failure:
+        program("control c() {\n    action a() { x = 1;\n    table t { }\n    apply { }\n}")
+    assert str(failure.value).endswith("what follows is wrong from line 3 on: there is no type 'table'")
 
 
 def test_a_name_that_hides_a_type_is_a_value_until_its_scope_ends() -> None:
