@@ -405,6 +405,24 @@ class Exit(Statement):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Loop(Statement):
+    """The body, then the update, again and again, until a Break (in no inner Loop) leaves it."""
+
+    body: tuple[Stmt, ...]
+    update: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Break(Statement):
+    """Leave the Loop."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Continue(Statement):
+    """Go on with the Loop's update."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class ApplyTable(Statement):
     """Apply a table and go on according to the action that ran: `cases` by action, None is `default`."""
 
@@ -467,8 +485,8 @@ class CallHeader(Statement):
 
 
 Stmt = (
-    Declare | Assign | If | Scope | Return | Exit | ApplyTable | SwitchValue | CallAction | CallFunction | ApplyBlock
-    | CallExtern | CallHeader
+    Declare | Assign | If | Scope | Return | Exit | Loop | Break | Continue | ApplyTable | SwitchValue | CallAction
+    | CallFunction | ApplyBlock | CallExtern | CallHeader
 )  # fmt: skip
 
 

@@ -202,6 +202,8 @@ class _Lowerer:
                     out.append(ir.If(span, test, yes, no))
             case ir.Scope(span=span, body=body):
                 out.append(ir.Scope(span, self.statements(body)))
+            case ir.Loop(span=span, body=body, update=update):
+                out.append(ir.Loop(span, self.statements(body), self.statements(update)))
             case ir.ApplyTable(span=span, table=table, cases=cases):
                 applied = self.applied(table, out)
                 new = tuple(

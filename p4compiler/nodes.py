@@ -236,10 +236,11 @@ class Parameter(Node):
 
 @dataclass(frozen=True, slots=True)
 class Assignment(Node):
-    """`target = value;`."""
+    """`target = value;`, or with an operator (`op`) `target += value;`."""
 
     target: Expr
     value: Expr
+    op: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +276,35 @@ class Return(Node):
 @dataclass(frozen=True, slots=True)
 class Exit(Node):
     """`exit;`."""
+
+
+@dataclass(frozen=True, slots=True)
+class For(Node):
+    """`for (first; condition; update) body`."""
+
+    first: tuple[Statement, ...]
+    condition: Expr
+    update: tuple[Statement, ...]
+    body: Statement
+
+
+@dataclass(frozen=True, slots=True)
+class ForIn(Node):
+    """`for (variable in values) body`; the values are a range or a header stack."""
+
+    variable: Variable
+    values: Expr
+    body: Statement
+
+
+@dataclass(frozen=True, slots=True)
+class Break(Node):
+    """`break;`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Continue(Node):
+    """`continue;`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -515,7 +545,8 @@ class Control(Declaration):
 
 
 Statement = (
-    Assignment | CallStatement | If | Block | Return | Exit | Switch | Variable | Constant | Instance
+    Assignment | CallStatement | If | Block | Return | Exit | For | ForIn | Break | Continue | Switch | Variable
+    | Constant | Instance
 )  # fmt: skip
 
 

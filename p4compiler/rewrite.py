@@ -79,6 +79,11 @@ def walk(e: ir.Expr) -> Iterator[ir.Expr]:
         todo += reversed(children(e))
 
 
+def has_effects(e: ir.Expr) -> bool:
+    """Whether an expression calls something, so that when it is evaluated matters."""
+    return any(isinstance(part, ir.Call | ir.TableHit) for part in walk(e))
+
+
 def same(one: ir.Expr, other: ir.Expr) -> bool:
     """Whether two expressions are written alike, wherever they stand."""
     left, right = children(one), children(other)
@@ -162,6 +167,8 @@ def bodies(s: ir.Stmt) -> tuple[tuple[ir.Stmt, ...], ...]:
             return (chosen, other)
         case ir.Scope(body=body):
             return (body,)
+        case ir.Loop(body=body, update=update):
+            return (body, update)
         case ir.ApplyTable(cases=cases) | ir.SwitchValue(cases=cases):
             return tuple(body for _, body in cases)
     return ()

@@ -33,7 +33,7 @@ class CallChecker:
         self.conversions = conversions
         self.evaluate = evaluate
         self.names = Names(first=1)  # of the variables that `_` stands for
-        self.in_action = False  # whether what is checked is an action's body
+        self.inside = ""  # "an action" or "a loop" of a control, if what is checked is one's body
 
     # Calls for a value
 
@@ -98,19 +98,19 @@ class CallChecker:
             if isinstance(table, ir.Table):
                 if call.arguments:
                     raise error(call.arguments[0].span, "a table is applied without arguments")
-                self.check_not_in_action(call.span, "a table")
+                self.check_may_apply(call.span, "a table")
                 return table
         return None
 
-    def check_not_in_action(self, span: Span, what: str) -> None:
-        """Check that this is not an action's body.
+    def check_may_apply(self, span: Span, what: str) -> None:
+        """Check that a table or control may be applied here.
 
         Raises:
-            CompileError: it is.
+            CompileError: it may not.
         """
-        if self.in_action:
-            hint = "apply it in a control's apply block, before or after the action"
-            raise error(span, f"{what} cannot be applied in an action", hint)
+        if self.inside:
+            hint = f"apply it in a control's apply block, before or after the {self.inside.split()[-1]}"
+            raise error(span, f"{what} cannot be applied in {self.inside}", hint)
 
     # Methods
 

@@ -179,8 +179,10 @@ class ExpressionChecker:
 
     def binary(self, node: nodes.Binary) -> ir.Expr:
         """An operator between two operands."""
-        op, span = node.op, node.span
-        left, right = self.expr(node.left), self.expr(node.right)
+        return self.operation(node.span, node.op, self.expr(node.left), self.expr(node.right))
+
+    def operation(self, span: Span, op: str, left: ir.Expr, right: ir.Expr) -> ir.Expr:
+        """The same of operands whose types are known."""
         if op in ("&&", "||"):
             for operand in (left, right):
                 if not isinstance(operand.type, types.Bool):

@@ -25,6 +25,8 @@ class Flow(ABC):
     def __init__(self) -> None:
         self.exits: list[Facts] = []  # what holds where `exit` leaves the control
         self._returns: list[list[Facts]] = []
+        self._leaving: list[list[Facts]] = []  # the loops around, by `break`
+        self._continuing: list[list[Facts]] = []
 
     # What a subclass says
 
@@ -99,6 +101,14 @@ class Flow(ABC):
             case ir.Return(value=value):
                 self._returns[-1].append(self.value(value, facts) if value is not None else facts)
                 return None
+            case ir.Loop(body=inner, update=update):
+                return self.loop(inner, update, facts)
+            case ir.Break():
+                self._leaving[-1].append(facts)
+                return None
+            case ir.Continue():
+                self._continuing[-1].append(facts)
+                return None
             case ir.Exit():
                 self.exits.append(facts)
                 return None
@@ -121,6 +131,19 @@ class Flow(ABC):
                 return self.extern(s, facts)
             case ir.CallHeader(header=header):
                 return self.header(s, self.indices(header, facts))
+
+    def loop(self, body: tuple[ir.Stmt, ...], update: tuple[ir.Stmt, ...], facts: Facts) -> Facts | None:
+        """What holds after a loop, of whose rounds any may be the last."""
+        begin = facts
+        while True:
+            self._leaving.append([])
+            self._continuing.append([])
+            end = self.merged([self.statements(body, begin), *self._continuing.pop()])
+            again = self.merged([facts, self.statements(update, end)])
+            left = self._leaving.pop()
+            if again is None or again == begin:
+                return self.merged(left)
+            begin = again
 
     def action(self, action: ir.Action, arguments: tuple[ir.Expr, ...], facts: Facts) -> Facts | None:
         """What holds after an action; `arguments` are those of its parameters with a direction, if it is a table's."""

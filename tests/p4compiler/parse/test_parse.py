@@ -136,8 +136,10 @@ def test_spans_run_from_the_first_to_the_last_token() -> None:
             "control c() { bit<8> x; }",
             "x.p4:1:25: error: expected an apply block before the end of the control",
         ),
-        ("control c() { apply { for (;;) { } } }", "x.p4:1:23: error: loops are not supported"),
-        ("control c() { apply { x += 1; } }", "x.p4:1:25: error: '+=' is not supported"),
+        ("control c() { apply { for (;;) { } } }", "x.p4:1:29: error: expected an expression, found ';'"),
+        ("control c() { apply { while (x) { } } }", "x.p4:1:23: error: P4 has no while"),
+        ("control c() { apply { for (h x in y) { } } }", "x.p4:1:28: error: there is no type 'h'"),
+        ("control c() { apply { if (x += 1) { } } }", "x.p4:1:29: error: expected ')', found '+='"),
         ("control c() { apply { x; } }", "x.p4:1:23: error: this is not a statement"),
         ("control c() { apply { foo x; } }", "x.p4:1:23: error: there is no type 'foo'"),
         ("control c() { table t { key = { } } apply { } }", "x.p4:1:21: error: table 't' has no actions"),
@@ -155,6 +157,37 @@ def test_syntax_errors(text: str, message: str) -> None:
     with pytest.raises(CompileError) as failure:
         program(text)
     assert str(failure.value).startswith(message)
+
+
+def test_loops() -> None:
+    text = """control c() { apply {
+        for (bit<8> i = 0, bit<8> j = 1; i < 3; i = i + 1, j <<= 1) { break; }
+        for (; x > 1; ) continue;
+        for (bit<8> k in 1 .. 2) { } } }"""
+    (control,) = program(text)
+    assert isinstance(control, nodes.Control)
+    classic, bare, ranged = control.body.statements
+    assert isinstance(classic, nodes.For)
+    assert [type(s) for s in classic.first] == [nodes.Variable, nodes.Variable]
+    assert shape(classic.condition) == ("<", "i", 3)
+    assert [s.op for s in classic.update if isinstance(s, nodes.Assignment)] == ["", "<<"]
+    assert isinstance(classic.body, nodes.Block)
+    assert [type(s) for s in classic.body.statements] == [nodes.Break]
+    assert isinstance(bare, nodes.For)
+    assert (bare.first, bare.update, type(bare.body)) == ((), (), nodes.Continue)
+    assert isinstance(ranged, nodes.ForIn)
+    assert (ranged.variable.name, shape(ranged.values)) == ("k", ("..", 1, 2))
+
+
+@pytest.mark.parametrize(
+    "op", ["", "+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>", "|+|", "|-|"], ids=lambda op: op or "plain"
+)
+def test_assignments_with_an_operator(op: str) -> None:
+    (control,) = program(f"control c() {{ apply {{ x {op}= y; }} }}")
+    assert isinstance(control, nodes.Control)
+    [assignment] = control.body.statements
+    assert isinstance(assignment, nodes.Assignment)
+    assert (assignment.op, shape(assignment.target), shape(assignment.value)) == (op, "x", "y")
 
 
 BRACES = """\
