@@ -1,5 +1,4 @@
 // Loops and assignments with an operator. A packet says which loop runs (`kind`) and how often (`count`).
-// The loops over a range are ours alone: p4c's BMv2 back end has no for-in.
 #include <core.p4>
 #include <v1model.p4>
 
@@ -93,11 +92,11 @@ control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metad
         if (hdr.request.kind == 3) {
             hdr.request.result = triangle(hdr.request.count);
         } else if (hdr.request.kind == 4) {
-            for (bit<8> i in hdr.request.count .. 255) {
-                add((bit<16>)i);
+            for (bit<8> i = hdr.request.count; i != 0; i += 1) {
+                hdr.request.result += (bit<16>)i;
             }
         } else if (hdr.request.kind == 5) {
-            for (bit<32> i in 0 .. 3) {
+            for (bit<32> i = 0; i < 4; i += 1) {
                 if (hdr.bytes[i].value == hdr.request.count) {
                     meta.seen |= 1;
                     break;
@@ -107,9 +106,9 @@ control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metad
             }
             hdr.request.result = meta.seen;
         } else if (hdr.request.kind == 6) {
-            for (; true; ) {
-                add(1);
-                if (hdr.request.result == (bit<16>)hdr.request.count) {
+            for (bit<8> i = 1; true; i += 1) {
+                hdr.request.result += 1;
+                if (i == hdr.request.count) {
                     exit;
                 }
             }
