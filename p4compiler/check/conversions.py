@@ -45,6 +45,8 @@ class Conversions:
         match source, target:
             case types.Int(), types.Bits():
                 return self._fit(value, target)
+            case types.Int(), types.NewType(base=base):  # not in the specification; p4c does it
+                return fold.cast(value.span, target, self.coerce(value, base))
             case types.Enum(underlying=types.Bits() as bits), types.Bits() if bits == target:
                 return fold.cast(value.span, target, value)
             case types.Tuple() | types.Record(), types.Fields() | types.Tuple() if isinstance(

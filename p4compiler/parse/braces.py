@@ -35,6 +35,6 @@ def _is_further_left(closing: Token, opening: Token) -> bool:
     file = opening.span.file
     if closing.span.file is not file:
         return False
-    above, below = file.lines[opening.span.line - 1], file.lines[closing.span.line - 1]
+    above, below = file.line(opening.span.line), file.line(closing.span.line)
     begins = len(below) - len(below.lstrip())
     return closing.span.column == begins < len(above) - len(above.lstrip())

@@ -259,6 +259,43 @@ def test_what_cannot_be_applied_in_an_action(complain: Complain, body: str, what
     assert first_line(found) == f"{what} cannot be applied in an action"
 
 
+@pytest.mark.parametrize(
+    ("property_", "made"),
+    [
+        ("counters = direct_counter(CounterType.packets);", "direct_counters"),
+        ("implementation = action_profile(4);", "action_profiles"),
+    ],
+)
+def test_an_object_that_nothing_names_is_named_after_its_table(
+    build: Build, property_: str, made: str
+) -> None:
+    kind = property_.split()[0]
+    table = f"table t {{ key = {{ meta.y: exact; }} actions = {{ NoAction; }} {property_} }}"
+    compiled = build(locals=table, apply="t.apply();")
+    assert [x.preamble.name for x in getattr(compiled.p4info, made)] == [f"I.t_{kind}"]
+    assert [w.message for w in compiled.warnings] == [
+        f"an object that nothing names is 't_{kind}' for the control plane; p4c makes no P4Info of it"
+    ]
+
+
+def test_a_number_without_a_width_becomes_a_new_type(build: Build) -> None:
+    compiled = build(
+        declarations=HEADERS + "\ntype bit<16> vrf_t; const vrf_t DEFAULT = 7;",
+        locals="""vrf_t v; action a(vrf_t to) { v = to; }
+        table t { key = { v: exact; } actions = { a; } const default_action = a(5); const entries = { 3: a(4); } }""",
+        apply="v = 2; t.apply(); if (v == DEFAULT) { meta.x = (bit<16>)v; }",
+    )
+    assert compiled.warnings == ()
+    [table] = [t for t in compiled.json["pipelines"][0]["tables"] if t["name"] == "I.t"]
+    assert [k["key"] for k in table["entries"][0]["match_key"]] == ["0x0003"]
+    assert table["entries"][0]["action_entry"]["action_data"] == ["0x4"]
+
+
+def test_a_number_without_a_width_is_not_compared_with_a_new_type(complain: Complain) -> None:
+    found = complain(declarations=HEADERS + "\ntype bit<16> t;", apply="t v = 1; if (v == 1) {}")
+    assert first_line(found) == "'==' cannot compare t with int"
+
+
 def test_an_unknown_property_is_a_warning(build: Build) -> None:
     compiled = build(locals="table t { actions = { NoAction; } siz = 4; }", apply="t.apply();")
     assert [w.message for w in compiled.warnings] == ["table property 'siz' is unknown and has no effect"]
