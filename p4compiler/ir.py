@@ -330,6 +330,11 @@ class Aggregate(Expression):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Invalid(Expression):
+    """An invalid header."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Call(Expression):
     """A function's result."""
 
@@ -346,7 +351,7 @@ class TableHit(Expression):
 
 Expr = (
     Constant | Text | Ref | Object | Field | Element | StackPart | Slice | Unary | Binary | Mux | Cast | IsValid
-    | Lookahead | Aggregate | Call | TableHit
+    | Lookahead | Aggregate | Invalid | Call | TableHit
 )  # fmt: skip
 
 

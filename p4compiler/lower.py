@@ -127,8 +127,10 @@ class _Lowerer:
         boolean = types.Bool()
         match left.type:
             case types.Header(fields=fields):
-                if isinstance(left, ir.Aggregate):
+                if isinstance(left, ir.Aggregate | ir.Invalid):
                     left, right = right, left
+                if isinstance(right, ir.Invalid):
+                    return fold.unary(span, "!", ir.IsValid(boolean, span, left))
                 parts = [
                     self.equal(span, field_of(left, f.name, f.type, i), field_of(right, f.name, f.type, i))
                     for i, f in enumerate(fields)
@@ -227,6 +229,8 @@ class _Lowerer:
         of = target.type
         if isinstance(target, ir.Slice):
             self.assign_slice(span, target, value, out)
+        elif isinstance(value, ir.Invalid):
+            out.append(ir.CallHeader(span, "setInvalid", target))
         elif isinstance(of, types.Header) and not isinstance(value, ir.Aggregate | ir.Mux):
             out.append(ir.Assign(span, target, value))
         elif isinstance(of, types.Struct | types.Tuple | types.Header):

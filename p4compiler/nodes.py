@@ -128,16 +128,23 @@ class Call(Node):
 
 @dataclass(frozen=True, slots=True)
 class Tuple(Node):
-    """`{ a, b }`."""
+    """`{ a, b }`; `rest`: it ends with `...`, and what is not given has its default value."""
 
     elements: tuple[Expr, ...]
+    rest: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Record(Node):
-    """`{ x = a, y = b }`."""
+    """`{ x = a, y = b }`; `rest` as in a Tuple."""
 
     fields: tuple[tuple[str, Expr], ...]
+    rest: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Invalid(Node):
+    """`{#}`: an invalid header."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +161,7 @@ class TypeExpr(Node):
 
 Expr = (
     Integer | Boolean | String | Name | Member | Index | Slice | Unary | Binary | Ternary | Cast | Call | Tuple | Record
-    | Anything | TypeExpr
+    | Invalid | Anything | TypeExpr
 )  # fmt: skip
 
 

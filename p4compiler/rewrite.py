@@ -14,7 +14,9 @@ Path = tuple[object, ...]  # a variable, then fields' names and elements' number
 def map_children(e: ir.Expr, f: Callable[[ir.Expr], ir.Expr]) -> ir.Expr:
     """The expression with `f` applied to its operands, constants folded; the same object if nothing changed."""
     match e:
-        case ir.Ref() | ir.Object() | ir.Constant() | ir.Text() | ir.Lookahead() | ir.TableHit():
+        case (
+            ir.Ref() | ir.Object() | ir.Constant() | ir.Text() | ir.Lookahead() | ir.Invalid() | ir.TableHit()
+        ):
             return e
         case ir.Field(type=of, span=span, base=base, name=name):
             new = f(base)

@@ -197,6 +197,9 @@ class CallChecker:
         """The arguments in the parameters' order, converted; type variables they decide are put into `bindings`."""
         given = ordered(node, name, [p.name for p in parameters])
         found = [self.evaluate(a.value) if a is not None and a.value is not None else None for a in given]
+        for parameter, value in zip(parameters, found, strict=True):
+            if value is not None and isinstance(parameter.type, types.TypeVariable) and _is_open(value.type):
+                raise error(value.span, "this does not say of which type it is", "cast it: (T){ ... }")
         for literals in (False, True):  # a literal without a width decides only what nothing else decides
             for parameter, value in zip(parameters, found, strict=True):
                 if value is not None and isinstance(value.type, types.Int) == literals:
@@ -279,6 +282,11 @@ class CallChecker:
         if direction != "out" or isinstance(of, types.TypeVariable):
             raise error(span, "'_' stands only for an out argument whose type is known", "give a variable")
         return ir.Ref(of, span, ir.Variable(self.names.serial("unused"), of, span))
+
+
+def _is_open(of: types.Type) -> bool:
+    """Whether only what it initializes gives a value of this type its type."""
+    return isinstance(of, types.InvalidHeader) or (isinstance(of, types.Tuple | types.Record) and of.rest)
 
 
 def is_packet(of: types.Type) -> bool:

@@ -68,6 +68,8 @@ class _Invalid(Flow):
     def assigned(self, target: ir.Expr, value: ir.Expr, facts: Facts) -> Facts:
         after = self.written(target, facts)
         to, source = path(target), path(value)
+        if isinstance(value, ir.Invalid) and to is not None and is_fixed(target):
+            return after | {to}
         if to is None or source is None or not (is_fixed(target) and is_fixed(value)):
             return after
         copied = (p[len(source) :] for p in facts if p[: len(source)] == source)
