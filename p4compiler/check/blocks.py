@@ -157,7 +157,7 @@ class BlockChecker:
     def subject(self, node: nodes.Expr) -> ir.Expr:
         """What a select looks at."""
         value = self.expressions.expr(node)
-        if isinstance(value.type, types.Int) or types.width(value.type) is None:
+        if isinstance(value.type, types.Int) or not types.width(value.type):
             raise error(node.span, f"a select over {value.type} is not supported", "select over its fields")
         return value
 

@@ -41,8 +41,8 @@ class ExpressionChecker:
             case nodes.Integer(span, value, width, signed, base):
                 if width is None:
                     return ir.Constant(types.Int(), span, value, base)
-                if width == 0:
-                    raise error(span, "a literal of width 0")
+                if width == 0 and signed:
+                    raise error(span, "a literal of width 0", "only bit<> has this width: 0w0")
                 literal = ir.Constant(types.Int(), span, value, base)
                 return self.conversions.coerce(literal, types.Bits(width, signed))
             case nodes.Call():

@@ -73,7 +73,7 @@ class TableChecker:
         if node.match_kind not in self.types.match_kinds:
             raise no_such("match kind", node.match_kind, node.match_span, self.types.match_kinds)
         value = self.expressions.expr(node.expression)
-        if isinstance(value.type, types.Int) or types.width(value.type) is None:
+        if isinstance(value.type, types.Int) or not types.width(value.type):
             raise error(node.expression.span, f"a value of type {value.type} cannot be a key")
         given = annotation_text(node.annotations, "name")
         name = given if given is not None else key_name(value)

@@ -42,7 +42,7 @@ class ActionWriter:
     def action(self, action: ir.Action) -> Json:
         """An action."""
         for parameter in action.parameters:
-            if not isinstance(types.scalar(parameter.type), types.Bits):
+            if not isinstance(types.scalar(parameter.type), types.Bits) or not types.width(parameter.type):
                 hint = "use bit<1>"
                 raise error(
                     parameter.span,

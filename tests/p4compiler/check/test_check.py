@@ -119,7 +119,8 @@ def test_statements_that_are_p4(build: Build, statement: str) -> None:
         ("hdr.h.isValid();", "isValid() without using its value"),
         ("meta.flag = error.Nope == error.NoError;", "there is no error 'Nope'"),
         ("int x = 5;", "a variable cannot be of type int"),
-        ("bit<0> x;", "bit<0>: a width is between 1 and 65536"),
+        ("int<0> x;", "int<0>: a width is between 1 and 65536"),
+        ("bit<65537> x;", "bit<65537>: a width is between 0 and 65536"),
         ("const bit<8> c = meta.y;", "a constant's value must be known when compiling"),
         ("meta.x = 1; return 5;", "nothing is returned here"),
         ("static_assert(1 == 2, \"so it is\");", "static assertion failed: so it is"),
@@ -276,6 +277,34 @@ def test_an_object_that_nothing_names_is_named_after_its_table(
     assert [w.message for w in compiled.warnings] == [
         f"an object that nothing names is 't_{kind}' for the control plane; p4c makes no P4Info of it"
     ]
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        (
+            {"locals": "table t { key = { zero: exact; } actions = { NoAction; } }"},
+            "a value of type bit<0> cannot be a key",
+        ),
+        (
+            {"locals": "action a(bit<0> x) {} table t { actions = { a; } }"},
+            "an action's data cannot be of type bit<0> on this target",
+        ),
+        (
+            {"parser": "state start { bit<0> x = 0; transition select(x) { 0: accept; } }"},
+            "a select over bit<0> is not supported",
+        ),
+        ({"apply": "meta.y = meta.y ++ 0s0;"}, "a literal of width 0"),
+    ],
+)
+def test_where_nothing_can_be_of_width_0(complain: Complain, parts: dict[str, str], message: str) -> None:
+    parts = {"locals": "", "apply": "t.apply();" * ("locals" in parts)} | parts
+    assert first_line(complain(**(parts | {"locals": "bit<0> zero = 0; " + parts["locals"]}))) == message
+
+
+def test_a_literal_of_width_0_is_0(build: Build) -> None:
+    [warning] = build(apply="meta.y = meta.y ++ 0w1;").warnings
+    assert warning.message == "1 does not fit in bit<0>; it becomes 0"
 
 
 def test_a_number_without_a_width_becomes_a_new_type(build: Build) -> None:
