@@ -83,6 +83,11 @@ class Diagnostic:
     severity: str = "error"
     option: str | None = None
 
+    @property
+    def identity(self) -> tuple[str, int, int, str]:
+        """What makes it another diagnostic than others: its place, and what it says there."""
+        return self.span.file.path, self.span.line, self.span.column, self.message
+
     def __str__(self) -> str:
         span = self.span
         width = (
@@ -127,13 +132,13 @@ class Reporter:
 
     def add(self, failure: CompileError) -> None:
         """Keep the diagnostics of an error and go on."""
-        known = {str(d) for d in self.errors}
-        self.errors += [d for d in failure.diagnostics if str(d) not in known]
+        known = {d.identity for d in self.errors}
+        self.errors += [d for d in failure.diagnostics if d.identity not in known]
 
     def warn(self, span: Span, message: str, hint: str | None = None, *, option: str | None = None) -> None:
         """Keep a warning; `option` is p4c's name for it."""
         warning = Diagnostic(span, message, hint, "warning", option)
-        if str(warning) not in {str(w) for w in self.warnings}:
+        if all(warning.identity != w.identity for w in self.warnings):
             self.warnings.append(warning)
 
     def check(self) -> None:

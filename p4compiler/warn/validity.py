@@ -58,7 +58,7 @@ class _Invalid(Flow):
     def written(self, target: ir.Expr, facts: Facts) -> Facts:
         self._access(target, facts, is_written=True)
         where = path(target)
-        if where is None:
+        if where is None or types.width(target.type) is not None:  # a number has no headers in it
             return facts
         return frozenset(p for p in facts if p[: len(where)] != where)
 
@@ -67,6 +67,8 @@ class _Invalid(Flow):
 
     def assigned(self, target: ir.Expr, value: ir.Expr, facts: Facts) -> Facts:
         after = self.written(target, facts)
+        if after is facts:
+            return facts
         to, source = path(target), path(value)
         if isinstance(value, ir.Invalid) and to is not None and is_fixed(target):
             return after | {to}
