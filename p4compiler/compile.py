@@ -24,7 +24,7 @@ INCLUDE = Path(__file__).parent / "include"
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A compiled program: BMv2's JSON, its P4Info, and the warnings that came up."""
+    """A compiled program: BMv2's JSON, its P4Info, and its warnings in the order of their places."""
 
     json: dict[str, Any]
     p4info: P4Info
@@ -61,7 +61,8 @@ def compile_file(
         for phase in phases.PHASES:
             tree = phase.run(tree, reporter)
         made = emit_json(tree, str(path), reporter)
-        return Compiled(made, emit_p4info(tree), tuple(reporter.warnings))
+        warnings = sorted(reporter.warnings, key=lambda w: (w.span.file.path, w.span.line, w.span.column))
+        return Compiled(made, emit_p4info(tree), tuple(warnings))
 
 
 def dump_after(

@@ -13,6 +13,7 @@ from pathlib import PurePath
 
 from p4compiler import ir
 from p4compiler.names import Names
+from p4compiler.rewrite import bodies, has_return
 from p4compiler.source import Span, error
 
 
@@ -130,7 +131,7 @@ class _Builder:
                         node.by_action[label] = target
                 self.nodes.append(node)
                 return node
-            case ir.Scope(body=body):
+            case ir.Scope(body=body) if not _returns_from_loop(body):
                 return self.sequence(body, after, [*exits, after])
             case ir.Return():
                 return exits[-1] if exits else None
@@ -196,6 +197,15 @@ def _groups(statements: tuple[ir.Stmt, ...]) -> list[list[ir.Stmt]]:
         if isinstance(s, ir.Return | ir.Exit):
             break
     return groups
+
+
+def _returns_from_loop(statements: tuple[ir.Stmt, ...]) -> bool:
+    """Whether a Return of this scope stands in a loop: then the scope is an action as a whole, as the loop is one."""
+    return any(
+        has_return((s,)) if isinstance(s, ir.Loop) else any(map(_returns_from_loop, bodies(s)))
+        for s in statements
+        if not isinstance(s, ir.Scope)
+    )
 
 
 def _place_name(span: Span) -> str:

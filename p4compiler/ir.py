@@ -330,6 +330,11 @@ class Aggregate(Expression):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Invalid(Expression):
+    """An invalid header."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Call(Expression):
     """A function's result."""
 
@@ -346,7 +351,7 @@ class TableHit(Expression):
 
 Expr = (
     Constant | Text | Ref | Object | Field | Element | StackPart | Slice | Unary | Binary | Mux | Cast | IsValid
-    | Lookahead | Aggregate | Call | TableHit
+    | Lookahead | Aggregate | Invalid | Call | TableHit
 )  # fmt: skip
 
 
@@ -402,6 +407,24 @@ class Return(Statement):
 @dataclass(frozen=True, slots=True, eq=False)
 class Exit(Statement):
     """Leave the pipeline."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loop(Statement):
+    """The body, then the update, again and again, until a Break (in no inner Loop) leaves it."""
+
+    body: tuple[Stmt, ...]
+    update: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Break(Statement):
+    """Leave the Loop."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Continue(Statement):
+    """Go on with the Loop's update."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -467,8 +490,8 @@ class CallHeader(Statement):
 
 
 Stmt = (
-    Declare | Assign | If | Scope | Return | Exit | ApplyTable | SwitchValue | CallAction | CallFunction | ApplyBlock
-    | CallExtern | CallHeader
+    Declare | Assign | If | Scope | Return | Exit | Loop | Break | Continue | ApplyTable | SwitchValue | CallAction
+    | CallFunction | ApplyBlock | CallExtern | CallHeader
 )  # fmt: skip
 
 

@@ -127,8 +127,10 @@ class _Lowerer:
         boolean = types.Bool()
         match left.type:
             case types.Header(fields=fields):
-                if isinstance(left, ir.Aggregate):
+                if isinstance(left, ir.Aggregate | ir.Invalid):
                     left, right = right, left
+                if isinstance(right, ir.Invalid):
+                    return fold.unary(span, "!", ir.IsValid(boolean, span, left))
                 parts = [
                     self.equal(span, field_of(left, f.name, f.type, i), field_of(right, f.name, f.type, i))
                     for i, f in enumerate(fields)
@@ -202,6 +204,8 @@ class _Lowerer:
                     out.append(ir.If(span, test, yes, no))
             case ir.Scope(span=span, body=body):
                 out.append(ir.Scope(span, self.statements(body)))
+            case ir.Loop(span=span, body=body, update=update):
+                out.append(ir.Loop(span, self.statements(body), self.statements(update)))
             case ir.ApplyTable(span=span, table=table, cases=cases):
                 applied = self.applied(table, out)
                 new = tuple(
@@ -225,6 +229,8 @@ class _Lowerer:
         of = target.type
         if isinstance(target, ir.Slice):
             self.assign_slice(span, target, value, out)
+        elif isinstance(value, ir.Invalid):
+            out.append(ir.CallHeader(span, "setInvalid", target))
         elif isinstance(of, types.Header) and not isinstance(value, ir.Aggregate | ir.Mux):
             out.append(ir.Assign(span, target, value))
         elif isinstance(of, types.Struct | types.Tuple | types.Header):

@@ -128,16 +128,23 @@ class Call(Node):
 
 @dataclass(frozen=True, slots=True)
 class Tuple(Node):
-    """`{ a, b }`."""
+    """`{ a, b }`; `rest`: it ends with `...`, and what is not given has its default value."""
 
     elements: tuple[Expr, ...]
+    rest: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Record(Node):
-    """`{ x = a, y = b }`."""
+    """`{ x = a, y = b }`; `rest` as in a Tuple."""
 
     fields: tuple[tuple[str, Expr], ...]
+    rest: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Invalid(Node):
+    """`{#}`: an invalid header."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +161,7 @@ class TypeExpr(Node):
 
 Expr = (
     Integer | Boolean | String | Name | Member | Index | Slice | Unary | Binary | Ternary | Cast | Call | Tuple | Record
-    | Anything | TypeExpr
+    | Invalid | Anything | TypeExpr
 )  # fmt: skip
 
 
@@ -236,10 +243,11 @@ class Parameter(Node):
 
 @dataclass(frozen=True, slots=True)
 class Assignment(Node):
-    """`target = value;`."""
+    """`target = value;`, or with an operator (`op`) `target += value;`."""
 
     target: Expr
     value: Expr
+    op: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +283,35 @@ class Return(Node):
 @dataclass(frozen=True, slots=True)
 class Exit(Node):
     """`exit;`."""
+
+
+@dataclass(frozen=True, slots=True)
+class For(Node):
+    """`for (first; condition; update) body`."""
+
+    first: tuple[Statement, ...]
+    condition: Expr
+    update: tuple[Statement, ...]
+    body: Statement
+
+
+@dataclass(frozen=True, slots=True)
+class ForIn(Node):
+    """`for (variable in values) body`; the values are a range or a header stack."""
+
+    variable: Variable
+    values: Expr
+    body: Statement
+
+
+@dataclass(frozen=True, slots=True)
+class Break(Node):
+    """`break;`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Continue(Node):
+    """`continue;`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -515,7 +552,8 @@ class Control(Declaration):
 
 
 Statement = (
-    Assignment | CallStatement | If | Block | Return | Exit | Switch | Variable | Constant | Instance
+    Assignment | CallStatement | If | Block | Return | Exit | For | ForIn | Break | Continue | Switch | Variable
+    | Constant | Instance
 )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from p4compiler import ir
 from p4compiler.check.program import check
 from p4compiler.dump.graph import dump_graphs
 from p4compiler.dump.syntax import dump_syntax
@@ -19,6 +20,7 @@ from p4compiler.verify.flat import verify_flat, verify_lowered
 from p4compiler.verify.graph import verify_graphs
 from p4compiler.verify.syntax import verify_syntax
 from p4compiler.verify.typed import verify_checked
+from p4compiler.warn.program import warn
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +33,17 @@ class Phase:
     verify: Callable[[Any], Iterator[str]]
 
 
+def _inline(program: ir.Program, reporter: Reporter) -> ir.FlatProgram:
+    flat = inline(program)
+    warn(flat, reporter)
+    return flat
+
+
 # In the order in which a program passes through them. The first takes the tokens of the preprocessed source.
 PHASES = (
     Phase("parse", lambda tokens, _: parse(tokens), dump_syntax, verify_syntax),
     Phase("check", check, dump_checked, verify_checked),
-    Phase("inline", lambda program, _: inline(program), dump_flat, verify_flat),
+    Phase("inline", _inline, dump_flat, verify_flat),
     Phase("lower", lambda program, _: lower(program), dump_flat, verify_lowered),
     Phase("graph", lambda program, _: build_graphs(program), dump_graphs, verify_graphs),
 )

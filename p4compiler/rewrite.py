@@ -14,7 +14,9 @@ Path = tuple[object, ...]  # a variable, then fields' names and elements' number
 def map_children(e: ir.Expr, f: Callable[[ir.Expr], ir.Expr]) -> ir.Expr:
     """The expression with `f` applied to its operands, constants folded; the same object if nothing changed."""
     match e:
-        case ir.Ref() | ir.Object() | ir.Constant() | ir.Text() | ir.Lookahead() | ir.TableHit():
+        case (
+            ir.Ref() | ir.Object() | ir.Constant() | ir.Text() | ir.Lookahead() | ir.Invalid() | ir.TableHit()
+        ):
             return e
         case ir.Field(type=of, span=span, base=base, name=name):
             new = f(base)
@@ -77,6 +79,11 @@ def walk(e: ir.Expr) -> Iterator[ir.Expr]:
         e = todo.pop()
         yield e
         todo += reversed(children(e))
+
+
+def has_effects(e: ir.Expr) -> bool:
+    """Whether an expression calls something, so that when it is evaluated matters."""
+    return any(isinstance(part, ir.Call | ir.TableHit) for part in walk(e))
 
 
 def same(one: ir.Expr, other: ir.Expr) -> bool:
@@ -162,6 +169,8 @@ def bodies(s: ir.Stmt) -> tuple[tuple[ir.Stmt, ...], ...]:
             return (chosen, other)
         case ir.Scope(body=body):
             return (body,)
+        case ir.Loop(body=body, update=update):
+            return (body, update)
         case ir.ApplyTable(cases=cases) | ir.SwitchValue(cases=cases):
             return tuple(body for _, body in cases)
     return ()

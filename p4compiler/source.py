@@ -8,10 +8,16 @@ from typing import NamedTuple
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SourceFile:
-    """One file's text: its path as the user named it, and its lines without line ends."""
+    """One file's text: its path as the user named it, its lines without line ends, and the number of the first."""
 
     path: str
     lines: tuple[str, ...] = field(repr=False)
+    first: int = 1
+
+    def line(self, number: int) -> str:
+        """The text of a line; nothing if there is no such line."""
+        index = number - self.first
+        return self.lines[index] if 0 <= index < len(self.lines) else ""
 
 
 class Expansion(NamedTuple):
@@ -45,7 +51,7 @@ class Span(NamedTuple):
 
     def fragment(self) -> str:
         """The text of the span, its first line only (then with ` ...`)."""
-        text = self.file.lines[self.line - 1] if self.line <= len(self.file.lines) else ""
+        text = self.file.line(self.line)
         if self.end_line > self.line:
             return text[self.column :] + " ..."
         return text[self.column : self.end_column]
@@ -56,9 +62,9 @@ def _place(file: SourceFile, line: int, column: int) -> str:
 
 
 def _excerpt(file: SourceFile, line: int, column: int, width: int) -> list[str]:
-    if not 1 <= line <= len(file.lines):
+    text = file.line(line)
+    if not text:
         return []
-    text = file.lines[line - 1]
     # A caret line copies the tabs of the line above it, so that the caret stands below its character at any tab width.
     indent = "".join("\t" if c == "\t" else " " for c in text[:column])
     return [f"  {text}", f"  {indent}^" + "~" * (max(min(width, len(text) - column), 1) - 1)]
@@ -66,21 +72,31 @@ def _excerpt(file: SourceFile, line: int, column: int, width: int) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One error or warning about a place in the source; its string is what the user reads."""
+    """One error or warning about a place in the source; its string is what the user reads.
+
+    `option` is p4c's name for such warnings, as its options --Wwarn and --Werror take it; None where it has none.
+    """
 
     span: Span
     message: str
     hint: str | None = None
     severity: str = "error"
+    option: str | None = None
+
+    @property
+    def identity(self) -> tuple[str, int, int, str]:
+        """What makes it another diagnostic than others: its place, and what it says there."""
+        return self.span.file.path, self.span.line, self.span.column, self.message
 
     def __str__(self) -> str:
         span = self.span
         width = (
-            span.end_column - span.column
-            if span.end_line == span.line
-            else len(span.file.lines[span.line - 1])
+            span.end_column - span.column if span.end_line == span.line else len(span.file.line(span.line))
         )
-        lines = [f"{_place(span.file, span.line, span.column)}: {self.severity}: {self.message}"]
+        head = f"{_place(span.file, span.line, span.column)}: {self.severity}: {self.message}"
+        if self.option is not None:
+            head += f" [--W{'warn' if self.severity == 'warning' else 'error'}={self.option}]"
+        lines = [head]
         lines += _excerpt(span.file, span.line, span.column, width)
         if span.expansion is not None:
             macro, file, line, column = span.expansion
@@ -116,13 +132,13 @@ class Reporter:
 
     def add(self, failure: CompileError) -> None:
         """Keep the diagnostics of an error and go on."""
-        known = {str(d) for d in self.errors}
-        self.errors += [d for d in failure.diagnostics if str(d) not in known]
+        known = {d.identity for d in self.errors}
+        self.errors += [d for d in failure.diagnostics if d.identity not in known]
 
-    def warn(self, span: Span, message: str, hint: str | None = None) -> None:
-        """Keep a warning."""
-        warning = Diagnostic(span, message, hint, "warning")
-        if str(warning) not in {str(w) for w in self.warnings}:
+    def warn(self, span: Span, message: str, hint: str | None = None, *, option: str | None = None) -> None:
+        """Keep a warning; `option` is p4c's name for it."""
+        warning = Diagnostic(span, message, hint, "warning", option)
+        if all(warning.identity != w.identity for w in self.warnings):
             self.warnings.append(warning)
 
     def check(self) -> None:

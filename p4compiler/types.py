@@ -77,9 +77,10 @@ class Tuple(Type):
     """`tuple<...>`, and the type of `{ a, b }` until it is known what it initializes."""
 
     elements: tuple[Type, ...]
+    rest: bool = False  # of `{ a, ... }`: more are to follow
 
     def __str__(self) -> str:
-        return f"tuple<{', '.join(map(str, self.elements))}>"
+        return f"tuple<{', '.join([*map(str, self.elements), *['...'] * self.rest])}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +88,20 @@ class Record(Type):
     """The type of `{ x = a, y = b }` until it is known what it initializes."""
 
     fields: tuple[tuple[str, Type], ...]
+    rest: bool = False  # of `{ x = a, ... }`: there are more
 
     def __str__(self) -> str:
-        return f"{{{', '.join(f'{name} = {value}' for name, value in self.fields)}}}"
+        return (
+            f"{{{', '.join([*(f'{name} = {value}' for name, value in self.fields), *['...'] * self.rest])}}}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class InvalidHeader(Type):
+    """The type of `{#}` until it is known of which header it is one."""
+
+    def __str__(self) -> str:
+        return "{#}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

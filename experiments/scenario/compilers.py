@@ -13,7 +13,7 @@ from finsy.proto import p4i
 from google.protobuf import text_format
 
 from experiments.scenario.tools import P4C, Compiler, ToolError
-from p4compiler import compile_file
+from p4compiler import Diagnostic, compile_file
 from topologies.runs import scratch
 
 # The data plane that experiments are about.
@@ -22,10 +22,11 @@ PROGRAM = Path(__file__).parents[2] / "p4src" / "fanin.p4"
 
 @dataclass(frozen=True, slots=True)
 class CompiledProgram:
-    """A program as a switch takes it: P4Info and BMv2 JSON."""
+    """A program as a switch takes it: P4Info and BMv2 JSON; and what our compiler warned of."""
 
     p4info: p4i.P4Info
     device_config: bytes
+    warnings: tuple[Diagnostic, ...] = ()
 
 
 def compile_program(program: Path, compiler: Compiler) -> CompiledProgram:
@@ -37,7 +38,7 @@ def compile_program(program: Path, compiler: Compiler) -> CompiledProgram:
     match compiler:
         case "embedded":
             compiled = compile_file(program)
-            return CompiledProgram(compiled.p4info, compiled.device_config())
+            return CompiledProgram(compiled.p4info, compiled.device_config(), compiled.warnings)
         case "p4c":
             return _run_p4c(program)
     assert_never(compiler)

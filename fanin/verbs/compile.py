@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from fanin.failing import failing, failure
+from fanin.programs import show_warnings
 from p4compiler import PHASE_NAMES, CompileError, compile_file, dump_after
 from p4switch.bmv2json.program import ProgramError
 from p4switch.bmv2json.reader import read_program
@@ -20,10 +22,14 @@ def compile_program(
         typer.Argument(exists=True, dir_okay=False, help="P4_16 source for the v1model architecture"),
     ],
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="BMv2 JSON [default: PROGRAM.json]")
+        Path | None, typer.Option("-o", "--output", help="BMv2 JSON", show_default="PROGRAM.json")
     ] = None,
     p4info: Annotated[
-        Path | None, typer.Option(help="P4Info in protobuf text format [default: PROGRAM.p4info.txtpb]")
+        Path | None,
+        typer.Option(
+            help="P4Info in protobuf text format",
+            show_default="beside the JSON, with the suffix .p4info.txtpb",
+        ),
     ] = None,
     c: Annotated[
         Path | None,
@@ -33,6 +39,7 @@ def compile_program(
     define: Annotated[
         list[str] | None, typer.Option("-D", help="NAME or NAME=VALUE for the preprocessor")
     ] = None,
+    werror: Annotated[bool, typer.Option("--werror", help="warnings are errors: nothing is written")] = False,
     dump: Annotated[
         str | None,
         typer.Option(
@@ -53,11 +60,13 @@ def compile_program(
     except CompileError as error:
         typer.echo(error, err=True)
         raise typer.Exit(1) from None
+    if werror and compiled.warnings:
+        typer.echo(CompileError([replace(w, severity="error") for w in compiled.warnings]), err=True)
+        raise typer.Exit(1)
+    show_warnings(compiled.warnings)
     config = compiled.json_text()
-    files = {
-        output or Path(program.name).with_suffix(".json"): config,
-        p4info or Path(program.name).with_suffix(".p4info.txtpb"): compiled.p4info_text(),
-    }
+    output = output or Path(program.name).with_suffix(".json")
+    files = {output: config, p4info or output.with_suffix(".p4info.txtpb"): compiled.p4info_text()}
     if c is not None:
         with failing("compile", ProgramError):
             files[c] = translate(read_program(config.encode()))

@@ -49,8 +49,12 @@ def diff(
     from experiments.differential.packets import PacketSource, read_packets
     from experiments.scenario.compilers import CompiledProgram
     from experiments.scenario.tools import ToolMissingError
+    from fanin.programs import show_warnings
 
     compiled = compile_both(program)
+    for made in compiled.values():
+        if isinstance(made, CompiledProgram):
+            show_warnings(made.warnings)
     usable = next((made for made in compiled.values() if isinstance(made, CompiledProgram)), None)
     if usable is None:
         typer.echo("\n".join(str(said) for said in compiled.values()), err=True)

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
+from fanin.programs import device_config
 from native.toolchain import ToolchainError
-from p4compiler import CompileError, compile_file
+from p4compiler import CompileError
 from p4switch.bmv2json.program import ProgramError
 from p4switch.stf.run import run_stf
 from p4switch.stf.syntax import StfError
@@ -23,11 +24,7 @@ def stf(
 ) -> None:
     """Run a STF test; the exit status is 0 if every packet came out as expected, 1 if not, 2 if it cannot be run."""
     try:
-        if program.suffix == ".p4":
-            config = compile_file(program, include_dirs=tuple(include or ())).device_config()
-        else:
-            config = program.read_bytes()
-        runner = run_stf(config, test.read_text())
+        runner = run_stf(device_config(program, include or ()), test.read_text())
     except (CompileError, ProgramError, ToolchainError) as error:
         typer.echo(error, err=True)
         raise typer.Exit(2) from None

@@ -90,8 +90,9 @@ def _of_program(
     from experiments.differential.entries import Entries, read_entries
     from experiments.differential.packets import read_packets
     from experiments.tracing import trace as traces
+    from fanin.programs import device_config
     from native.toolchain import ToolchainError
-    from p4compiler import CompileError, compile_file
+    from p4compiler import CompileError
     from p4switch.bmv2json.program import ProgramError
     from p4switch.trace import as_text
 
@@ -104,10 +105,7 @@ def _of_program(
     with failing("trace", CompileError, ProgramError, ToolchainError, ValueError, status=2):
         if pcap is not None:
             sent += read_packets(pcap, port)
-        if program.suffix == ".p4":
-            config = compile_file(program, include_dirs=tuple(include)).device_config()
-        else:
-            config = program.read_bytes()
+        config = device_config(program, include)
         for found in traces(config, read_entries(entries) if entries else Entries(), sent, conditions):
             yield json.dumps(found.document()) if as_json else as_text(found, verbose=verbose)
 

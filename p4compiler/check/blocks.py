@@ -46,7 +46,7 @@ class BlockChecker:
         states: tuple[ir.State, ...] = ()
         self.instances.declared = declared
         try:
-            with self.scopes.nested(self.scopes.top):
+            with self.scopes.nested(self.scopes.top), self.scopes.declaring(node.locals):
                 constructor = self.callables.parameters(node.head.constructor or (), constructor=True)
                 parameters = self.callables.parameters(node.head.parameters)
                 for local in node.locals:
@@ -142,6 +142,10 @@ class BlockChecker:
         if not isinstance(transition, nodes.Select):
             target = transition.name if transition is not None else "reject"
             span = transition.span if transition is not None else node.name_span
+            if transition is None:
+                message = f"state '{node.name}' has no transition: it goes to reject, which behaves like accept here"
+                hint = "end it with transition accept; or another state"
+                self.scopes.reporter.warn(span, message, hint, option="parser-transition")
             if target not in targets:
                 raise no_such("state", target, span, targets)
             cases: tuple[ir.SelectCase, ...] = (ir.SelectCase((), target, span),)
@@ -153,7 +157,7 @@ class BlockChecker:
     def subject(self, node: nodes.Expr) -> ir.Expr:
         """What a select looks at."""
         value = self.expressions.expr(node)
-        if isinstance(value.type, types.Int) or types.width(value.type) is None:
+        if isinstance(value.type, types.Int) or not types.width(value.type):
             raise error(node.span, f"a select over {value.type} is not supported", "select over its fields")
         return value
 

@@ -52,11 +52,13 @@ class CallableChecker:
         if node.head.type_parameters:
             raise error(node.name_span, "generic functions are not supported")
         assert node.head.result is not None
+        errors = len(self.scopes.reporter.errors)
         with self.scopes.nested():
             parameters = self.parameters(node.head.parameters)
             result = self.types.resolve(node.head.result)
             body = self.statements.function_body(node.body.statements, result)
-        if not isinstance(result, types.Void) and not _returns(body):
+        sound = len(self.scopes.reporter.errors) == errors  # else a return may be what is missing in the body
+        if sound and not isinstance(result, types.Void) and not _returns(body):
             hint = "every way through the function needs a return"
             raise error(node.name_span, f"function '{node.name}' may end without a value", hint)
         return ir.Function(node.name, parameters, result, body, node.name_span)
@@ -69,7 +71,7 @@ class CallableChecker:
                 if not before.direction and after.direction:
                     hint = "parameters without a direction (the control plane's) come last"
                     raise error(after.span, "a parameter with a direction after one without", hint)
-            body = self.statements.statements(node.body.statements)
+            body = self.statements.action_body(node.body.statements)
         return ir.Action(
             node.name,
             parameters,

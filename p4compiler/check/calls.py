@@ -33,6 +33,7 @@ class CallChecker:
         self.conversions = conversions
         self.evaluate = evaluate
         self.names = Names(first=1)  # of the variables that `_` stands for
+        self.inside = ""  # "an action" or "a loop" of a control, if what is checked is one's body
 
     # Calls for a value
 
@@ -97,8 +98,19 @@ class CallChecker:
             if isinstance(table, ir.Table):
                 if call.arguments:
                     raise error(call.arguments[0].span, "a table is applied without arguments")
+                self.check_may_apply(call.span, "a table")
                 return table
         return None
+
+    def check_may_apply(self, span: Span, what: str) -> None:
+        """Check that a table or control may be applied here.
+
+        Raises:
+            CompileError: it may not.
+        """
+        if self.inside:
+            hint = f"apply it in a control's apply block, before or after the {self.inside.split()[-1]}"
+            raise error(span, f"{what} cannot be applied in {self.inside}", hint)
 
     # Methods
 
@@ -185,6 +197,9 @@ class CallChecker:
         """The arguments in the parameters' order, converted; type variables they decide are put into `bindings`."""
         given = ordered(node, name, [p.name for p in parameters])
         found = [self.evaluate(a.value) if a is not None and a.value is not None else None for a in given]
+        for parameter, value in zip(parameters, found, strict=True):
+            if value is not None and isinstance(parameter.type, types.TypeVariable) and _is_open(value.type):
+                raise error(value.span, "this does not say of which type it is", "cast it: (T){ ... }")
         for literals in (False, True):  # a literal without a width decides only what nothing else decides
             for parameter, value in zip(parameters, found, strict=True):
                 if value is not None and isinstance(value.type, types.Int) == literals:
@@ -267,6 +282,11 @@ class CallChecker:
         if direction != "out" or isinstance(of, types.TypeVariable):
             raise error(span, "'_' stands only for an out argument whose type is known", "give a variable")
         return ir.Ref(of, span, ir.Variable(self.names.serial("unused"), of, span))
+
+
+def _is_open(of: types.Type) -> bool:
+    """Whether only what it initializes gives a value of this type its type."""
+    return isinstance(of, types.InvalidHeader) or (isinstance(of, types.Tuple | types.Record) and of.rest)
 
 
 def is_packet(of: types.Type) -> bool:

@@ -21,7 +21,7 @@ class Conversions:
     def cast(self, span: Span, target: types.Type, operand: ir.Expr) -> ir.Expr:
         """`(target)operand` (specification, 8.9.1)."""
         source = operand.type
-        if isinstance(operand, ir.Aggregate) or (
+        if isinstance(operand, ir.Aggregate | ir.Invalid) or (
             isinstance(source, types.Int) and isinstance(target, types.Bits)
         ):
             if isinstance(operand, ir.Constant):
@@ -45,12 +45,18 @@ class Conversions:
         match source, target:
             case types.Int(), types.Bits():
                 return self._fit(value, target)
+            case types.Int(), types.NewType(base=base):  # not in the specification; p4c does it
+                return fold.cast(value.span, target, self.coerce(value, base))
             case types.Enum(underlying=types.Bits() as bits), types.Bits() if bits == target:
                 return fold.cast(value.span, target, value)
             case types.Tuple() | types.Record(), types.Fields() | types.Tuple() if isinstance(
                 value, ir.Aggregate
             ):
                 return self._initializer(value, target)
+            case types.InvalidHeader(), types.Header():
+                return ir.Invalid(target, value.span)
+            case types.Tuple(elements=(), rest=True), types.Stack():
+                return self.default(value.span, target)
             case _, types.TypeVariable(name="_"):
                 return value
         message = f"a value of type {source} stands where {target} is needed"
@@ -65,10 +71,31 @@ class Conversions:
         low, high = fold.limits(target)
         if not low <= value.value <= high:
             wrapped = fold.wrap(value.value, target)
-            self.reporter.warn(value.span, f"{value.value} does not fit in {target}; it becomes {wrapped}")
+            option = "mismatch" if value.value < 0 and not target.signed else "overflow"
+            message = f"{value.value} does not fit in {target}; it becomes {wrapped}"
+            self.reporter.warn(value.span, message, option=option)
         return ir.Constant(target, value.span, fold.wrap(value.value, target), value.base)
 
+    def default(self, span: Span, of: types.Type) -> ir.Expr:
+        """What stands where `...` leaves a value out (specification, "Default values"): zeros, invalid headers."""
+        match of:
+            case types.Header():
+                return ir.Invalid(of, span)
+            case types.Struct(fields=fields):
+                return ir.Aggregate(of, span, tuple(self.default(span, f.type) for f in fields))
+            case types.Tuple(elements=elements):
+                return ir.Aggregate(of, span, tuple(self.default(span, e) for e in elements))
+            case types.Stack(element=element, size=size):
+                return ir.Aggregate(of, span, tuple(self.default(span, element) for _ in range(size)))
+            case _ if types.width(of) is not None:
+                return ir.Constant(of, span, 0)
+        raise error(span, f"a default value of type {of} is not supported")
+
     def _initializer(self, value: ir.Aggregate, target: types.Type) -> ir.Expr:
+        assert isinstance(value.type, types.Tuple | types.Record)
+        rest = value.type.rest
+        if rest and not value.elements and not isinstance(target, types.Header):  # a header becomes valid
+            return self.default(value.span, target)
         match target:
             case types.Tuple(elements=wanted):
                 fields: tuple[tuple[str | None, types.Type], ...] = tuple((None, t) for t in wanted)
@@ -86,15 +113,17 @@ class Conversions:
             for name in given:
                 if not any(name == f for f, _ in fields):
                     raise no_such(f"field of {target}", name, value.span, [f for f, _ in fields if f])
+            if len(given) != len(elements):
+                raise error(value.span, "a field is given twice")
+            if rest:
+                given |= {f: self.default(value.span, of) for f, of in fields if f and f not in given}
             missing = [f for f, _ in fields if f not in given]
-            if missing or len(given) != len(elements):
-                what = (
-                    f"fields of {target} are missing: {', '.join(map(str, missing))}"
-                    if missing
-                    else "a field is given twice"
-                )
-                raise error(value.span, what)
+            if missing:
+                message = f"fields of {target} are missing: {', '.join(map(str, missing))}"
+                raise error(value.span, message, "write , ... behind the others for their default values")
             elements = tuple(given[f] for f, _ in fields if f is not None)
+        elif rest:
+            elements += tuple(self.default(value.span, of) for _, of in fields[len(elements) :])
         if len(elements) != len(fields):
             raise error(value.span, f"{target} takes {len(fields)} values, not {len(elements)}")
         values = tuple(self.coerce(e, t) for e, (_, t) in zip(elements, fields, strict=True))

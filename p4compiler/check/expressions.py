@@ -13,6 +13,7 @@ from p4compiler.source import Span, error
 _SATURATING = ("|+|", "|-|")
 _ARITHMETIC = ("+", "-", "*", "/", "%", "&", "|", "^", *_SATURATING)
 _ORDER = ("<", "<=", ">", ">=")
+_LITERALS = (ir.Aggregate, ir.Invalid)  # they take the type of what they are compared with
 
 
 class ExpressionChecker:
@@ -40,8 +41,8 @@ class ExpressionChecker:
             case nodes.Integer(span, value, width, signed, base):
                 if width is None:
                     return ir.Constant(types.Int(), span, value, base)
-                if width == 0:
-                    raise error(span, "a literal of width 0")
+                if width == 0 and signed:
+                    raise error(span, "a literal of width 0", "only bit<> has this width: 0w0")
                 literal = ir.Constant(types.Int(), span, value, base)
                 return self.conversions.coerce(literal, types.Bits(width, signed))
             case nodes.Call():
@@ -58,13 +59,15 @@ class ExpressionChecker:
                 return self._index(node)
             case nodes.Ternary():
                 return self.ternary(node)
-            case nodes.Tuple(span, elements):
+            case nodes.Tuple(span, elements, rest):
                 values = tuple(self.expr(e) for e in elements)
-                return ir.Aggregate(types.Tuple(tuple(v.type for v in values)), span, values)
-            case nodes.Record(span, fields):
+                return ir.Aggregate(types.Tuple(tuple(v.type for v in values), rest), span, values)
+            case nodes.Record(span, fields, rest):
                 values = tuple(self.expr(e) for _, e in fields)
                 named = tuple((name, v.type) for (name, _), v in zip(fields, values, strict=True))
-                return ir.Aggregate(types.Record(named), span, values)
+                return ir.Aggregate(types.Record(named, rest), span, values)
+            case nodes.Invalid(span):
+                return ir.Invalid(types.InvalidHeader(), span)
             case nodes.String(span, text):
                 return ir.Text(types.String(), span, text)
             case nodes.Anything(span):
@@ -179,8 +182,10 @@ class ExpressionChecker:
 
     def binary(self, node: nodes.Binary) -> ir.Expr:
         """An operator between two operands."""
-        op, span = node.op, node.span
-        left, right = self.expr(node.left), self.expr(node.right)
+        return self.operation(node.span, node.op, self.expr(node.left), self.expr(node.right))
+
+    def operation(self, span: Span, op: str, left: ir.Expr, right: ir.Expr) -> ir.Expr:
+        """The same of operands whose types are known."""
         if op in ("&&", "||"):
             for operand in (left, right):
                 if not isinstance(operand.type, types.Bool):
@@ -241,9 +246,9 @@ class ExpressionChecker:
         return fold.binary(span, left.type, op, left, right)
 
     def _equality(self, span: Span, op: str, left: ir.Expr, right: ir.Expr) -> ir.Expr:
-        if isinstance(left, ir.Aggregate) and not isinstance(right, ir.Aggregate):
+        if isinstance(left, _LITERALS) and not isinstance(right, _LITERALS):
             left = self.conversions.coerce(left, right.type)
-        elif isinstance(right, ir.Aggregate) and not isinstance(left, ir.Aggregate):
+        elif isinstance(right, _LITERALS) and not isinstance(left, _LITERALS):
             right = self.conversions.coerce(right, left.type)
         if left.type != right.type:
             left, right = arithmetic_operand(left), arithmetic_operand(right)

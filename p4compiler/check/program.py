@@ -25,12 +25,13 @@ def check(program: nodes.Program, reporter: Reporter) -> ir.Program:
         CompileError: with every error found.
     """
     checker = _ProgramChecker(reporter)
-    for node in program.declarations:
-        try:
-            checker.declaration(node)
-        except CompileError as failure:
-            reporter.add(failure)
-            checker.statements.define_for_recovery(node)
+    with checker.scopes.declaring(program.declarations):
+        for node in program.declarations:
+            try:
+                checker.declaration(node)
+            except CompileError as failure:
+                reporter.add(failure)
+                checker.statements.define_for_recovery(node)
     reporter.check()
     if not checker.blocks:
         hint = f"end the program with {_PACKAGE}(...) main;"

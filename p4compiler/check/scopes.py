@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 
-from p4compiler import ir, types
+from p4compiler import ir, nodes, types
 from p4compiler.source import CompileError, Reporter, Span, error
 
 Symbol = (
@@ -48,6 +48,7 @@ class Scopes:
         self.reporter = reporter
         self.top = self.current = Scope()
         self.broken: set[str] = set()  # names whose declarations have errors
+        self.places: dict[str, Span] = {}  # of the declarations of the top level and of the block around
 
     @contextmanager
     def nested(self, outer: Scope | None = None) -> Iterator[Scope]:
@@ -83,9 +84,30 @@ class Scopes:
         symbol = scope.find(name)
         if symbol is None and name in self.broken:
             raise CompileError([])  # the error is in its declaration, and reported there
+        if symbol is None and name in self.places:
+            raise _too_early(name, span, self.places[name])
         if symbol is None:
             raise no_such(what, name, span, scope.all_names())
         return symbol
+
+    @contextmanager
+    def declaring(self, nodes_: Iterable[nodes.Node]) -> Iterator[None]:
+        """While these are checked one after the other, an error for one that is used too early says so."""
+        before = self.places
+        self.places = before | {n.name: n.span for n in nodes_ if isinstance(n, nodes.Declaration)}
+        try:
+            yield
+        finally:
+            self.places = before
+
+
+def _too_early(name: str, use: Span, declaration: Span) -> Exception:
+    """The error for a name that is used inside its own declaration, or before it."""
+    begin, end = (declaration.line, declaration.column), (declaration.end_line, declaration.end_column)
+    if declaration.file is use.file and begin <= (use.line, use.column) < end:
+        return error(use, f"'{name}' is used in its own declaration", "P4 has no recursion")
+    hint = f"move its declaration, {declaration.file.path}:{declaration.line}, before this"
+    return error(use, f"'{name}' is declared only further down", hint)
 
 
 def suggestion(name: str, known: Iterable[str]) -> str | None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from p4compiler import ir, nodes, types
 from p4compiler.check.conversions import check_assignable, is_constant
 from p4compiler.check.expressions import ExpressionChecker
 from p4compiler.check.instances import InstanceChecker
 from p4compiler.check.scopes import Scopes
-from p4compiler.source import CompileError, error
+from p4compiler.rewrite import has_effects, map_children
+from p4compiler.source import CompileError, Span, error
 
 
 class StatementChecker:
@@ -25,6 +28,7 @@ class StatementChecker:
         self.calls = expressions.calls
         self.instances = instances
         self.result: types.Type | None = None  # what the function around returns; None outside of functions
+        self.loops = 0  # how many are around
 
     def function_body(self, nodes_: tuple[nodes.Statement, ...], result: types.Type) -> tuple[ir.Stmt, ...]:
         """The statements of a function that returns `result`."""
@@ -33,6 +37,14 @@ class StatementChecker:
             return self.statements(nodes_)
         finally:
             self.result = None
+
+    def action_body(self, nodes_: tuple[nodes.Statement, ...]) -> tuple[ir.Stmt, ...]:
+        """The statements of an action."""
+        self.calls.inside = "an action"
+        try:
+            return self.statements(nodes_)
+        finally:
+            self.calls.inside = ""
 
     def statements(self, nodes_: tuple[nodes.Statement, ...]) -> tuple[ir.Stmt, ...]:
         """Statements in a scope of their own."""
@@ -66,26 +78,20 @@ class StatementChecker:
     def statement(self, node: nodes.Statement) -> list[ir.Stmt]:
         """One statement; a block becomes its statements."""
         match node:
-            case nodes.Assignment(span, target, value):
-                left = self.expressions.expr(target)
-                check_assignable(left)
-                return [
-                    ir.Assign(
-                        span,
-                        left,
-                        self.conversions.coerce(self.expressions.expr(value), left.type),
-                    )
-                ]
+            case nodes.Assignment():
+                return self.assignment(node)
             case nodes.CallStatement(span, call):
                 return self._call_statement(call)
             case nodes.If(span, condition, chosen, other):
-                test = self.expressions.expr(condition)
-                if not isinstance(test.type, types.Bool):
-                    hint = "compare it with something: x != 0" if isinstance(test.type, types.Bits) else None
-                    self.scopes.reporter.add(
-                        error(condition.span, f"a condition is a bool, not {test.type}", hint)
-                    )
-                return [ir.If(span, test, self.body(chosen), self.body(other))]
+                return [ir.If(span, self.condition(condition), self.body(chosen), self.body(other))]
+            case nodes.For():
+                return self.for_statement(node)
+            case nodes.ForIn():
+                return self.for_in(node)
+            case nodes.Break(span) | nodes.Continue(span):
+                if not self.loops:
+                    raise error(span, f"{span.fragment().rstrip('; ')} outside of a loop")
+                return [ir.Break(span) if isinstance(node, nodes.Break) else ir.Continue(span)]
             case nodes.Block():
                 return list(self.body(node))
             case nodes.Variable():
@@ -93,7 +99,7 @@ class StatementChecker:
             case nodes.Constant():
                 self.declare_constant(node)
                 return []
-            case nodes.Return(span, value):
+            case nodes.Return():
                 return [self._return_(node)]
             case nodes.Exit(span):
                 if self.result is not None:
@@ -105,6 +111,80 @@ class StatementChecker:
                 return [self.switch(node)]
             case nodes.Instance():
                 raise error(node.span, "instances are declared outside of statements", "move it before apply")
+
+    def assignment(self, node: nodes.Assignment) -> list[ir.Stmt]:
+        """An assignment; the place that one with an operator reads and writes is found once."""
+        left = self.expressions.expr(node.target)
+        check_assignable(left)
+        right = self.expressions.expr(node.value)
+        before: list[ir.Stmt] = []
+        if node.op:
+            left = self._found_once(left, before)
+            right = self.expressions.operation(node.span, node.op, left, right)
+        return [*before, ir.Assign(node.span, left, self.conversions.coerce(right, left.type))]
+
+    def _found_once(self, place: ir.Expr, before: list[ir.Stmt]) -> ir.Expr:
+        """The place with indices that call something put into variables."""
+        if isinstance(place, ir.Element) and has_effects(place.index):
+            index = self._new_variable("index", place.index.type, place.index.span)
+            base = self._found_once(place.base, before)
+            before.append(ir.Declare(place.index.span, index.variable, place.index))
+            return ir.Element(place.type, place.span, base, index)
+        return map_children(place, lambda child: self._found_once(child, before))
+
+    def _new_variable(self, name: str, of: types.Type, span: Span) -> ir.Ref:
+        return ir.Ref(of, span, ir.Variable(self.calls.names.serial(name), of, span))
+
+    def condition(self, node: nodes.Expr) -> ir.Expr:
+        """A condition."""
+        test = self.expressions.expr(node)
+        if not isinstance(test.type, types.Bool):
+            hint = "compare it with something: x != 0" if isinstance(test.type, types.Bits) else None
+            self.scopes.reporter.add(error(node.span, f"a condition is a bool, not {test.type}", hint))
+        return test
+
+    # Loops
+
+    def for_statement(self, node: nodes.For) -> list[ir.Stmt]:
+        """`for (...; ...; ...)`."""
+        with self.scopes.nested():
+            first = [s for n in node.first for s in self.statement(n)]
+            test = self.condition(node.condition)
+            update = tuple(s for n in node.update for s in self.statement(n))
+            return [*first, self._loop(node.span, test, node.body, update)]
+
+    def for_in(self, node: nodes.ForIn) -> list[ir.Stmt]:
+        """`for (... in low .. high)`: both ends are computed once, and the last number is never exceeded."""
+        if not (isinstance(node.values, nodes.Binary) and node.values.op == ".."):
+            hint = "loop over its indices: for (bit<32> i in 0 .. 3)"
+            raise error(node.values.span, "only loops over a range are supported", hint)
+        span = node.variable.name_span
+        with self.scopes.nested():
+            high_value = self.expressions.expr(node.values.right)
+            declared = self.variable(replace(node.variable, initial=node.values.left))
+            of = declared.variable.type
+            if not isinstance(of, types.Bits):
+                raise error(node.variable.type.span, f"a range is of bit<> or int<>, not of {of}")
+            high = self._new_variable("last", of, node.values.right.span)
+            last = ir.Declare(high.span, high.variable, self.conversions.coerce(high_value, of))
+            counter = ir.Ref(of, span, declared.variable)
+            test = ir.Binary(types.Bool(), node.values.span, "<=", counter, high)
+            done = ir.Binary(types.Bool(), node.values.span, "==", counter, high)
+            following = ir.Binary(of, span, "+", counter, ir.Constant(of, span, 1))
+            update = (ir.If(span, done, (ir.Break(span),), ()), ir.Assign(span, counter, following))
+            return [declared, last, self._loop(node.span, test, node.body, update)]
+
+    def _loop(self, span: Span, test: ir.Expr, body: nodes.Statement, update: tuple[ir.Stmt, ...]) -> ir.Loop:
+        inside = self.calls.inside
+        if self.result is None:
+            self.calls.inside = inside or "a loop"
+        self.loops += 1
+        try:
+            leave = ir.If(test.span, test, (), (ir.Break(test.span),))
+            return ir.Loop(span, (leave, *self.body(body)), update)
+        finally:
+            self.loops -= 1
+            self.calls.inside = inside
 
     def variable(self, node: nodes.Variable) -> ir.Declare:
         """The declaration of a variable."""
@@ -132,6 +212,9 @@ class StatementChecker:
         self.scopes.declare(node.name, node.name_span, value)
 
     def _return_(self, node: nodes.Return) -> ir.Return:
+        if self.calls.inside == "a loop":
+            hint = "leave the loop with break, and test a variable after it"
+            raise error(node.span, "a return in a loop of an apply block is not supported", hint)
         if node.value is None:
             if self.result is not None and not isinstance(self.result, types.Void):
                 raise error(node.span, f"this function returns {self.result}", "write return value;")
@@ -150,6 +233,7 @@ class StatementChecker:
                 return [ir.ApplyTable(node.span, table)]
             instance = self.applied_block(function)
             if instance is not None:
+                self.calls.check_may_apply(node.span, "a control")
                 values = self.calls.block_arguments(node, instance.name, self._block_parameters(instance))
                 return [ir.ApplyBlock(node.span, instance, values)]
             header = self.calls.header_method(node, function)

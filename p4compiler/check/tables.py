@@ -73,7 +73,7 @@ class TableChecker:
         if node.match_kind not in self.types.match_kinds:
             raise no_such("match kind", node.match_kind, node.match_span, self.types.match_kinds)
         value = self.expressions.expr(node.expression)
-        if isinstance(value.type, types.Int) or types.width(value.type) is None:
+        if isinstance(value.type, types.Int) or not types.width(value.type):
             raise error(node.expression.span, f"a value of type {value.type} cannot be a key")
         given = annotation_text(node.annotations, "name")
         name = given if given is not None else key_name(value)
@@ -159,11 +159,11 @@ class TableChecker:
                 value = self.constants.constant(node.value, types.Bool(), "support_timeout").value
                 return replace(table, support_timeout=bool(value))
             case "counters":
-                return replace(table, counters=self.attached(node))
+                return replace(table, counters=self.attached(node, table.name))
             case "meters":
-                return replace(table, meters=self.attached(node))
+                return replace(table, meters=self.attached(node, table.name))
             case "implementation":
-                return replace(table, implementation=self.attached(node))
+                return replace(table, implementation=self.attached(node, table.name))
             case "largest_priority_wins" | "priority_delta":
                 pass  # of its entries, see there
             case _:
@@ -173,20 +173,23 @@ class TableChecker:
                 )
         return table
 
-    def attached(self, node: nodes.Property) -> ir.Instance:
-        """The extern object that a property names, or makes in place."""
+    def attached(self, node: nodes.Property, table: str) -> ir.Instance:
+        """The extern object that a property names, or makes in place, named after the table if nothing names it."""
         wanted = " or ".join(_ATTACHED[node.name])
         value = node.value
         if isinstance(value, nodes.Call) and isinstance(value.function, nodes.TypeExpr):
             name = annotation_text(node.annotations, "name")
+            annotations = tuple(a for a in node.annotations if a.name != "name")
             if name is None:
-                hint = f"declare the {wanted} above the table and name it here"
-                raise error(value.span, "an object made here has no name for the control plane", hint)
-            # Such an object's name has no control before it.
-            rooted = nodes.Annotation(value.span, "name", (nodes.String(value.span, f".{name}"),), "")
-            others = tuple(a for a in node.annotations if a.name != "name")
+                name = f"{table}_{node.name}"
+                hint = f'name it: @name("...") {node.name} = ...;'
+                message = f"an object that nothing names is '{name}' for the control plane; p4c makes no P4Info of it"
+                self.scopes.reporter.warn(value.span, message, hint)
+            else:  # such a name has no control before it
+                rooted = (nodes.String(value.span, f".{name}"),)
+                annotations = (nodes.Annotation(value.span, "name", rooted, ""), *annotations)
             made = nodes.Instance(
-                value.span, name, value.span, (rooted, *others), value.function.type, value.arguments
+                value.span, name, value.span, annotations, value.function.type, value.arguments
             )
             instance = self.instances.instance(made)
         else:

@@ -39,7 +39,7 @@ class TypeChecker:
         match node:
             case nodes.BitsType(span, kind, width):
                 bits = self.constants.compile_time(width, "a width")
-                least = 0 if kind == "varbit" else 1
+                least = 1 if kind == "int" else 0
                 if not least <= bits <= MAX_WIDTH:
                     raise error(width.span, f"{kind}<{bits}>: a width is between {least} and {MAX_WIDTH}")
                 return types.Varbit(bits) if kind == "varbit" else types.Bits(bits, kind == "int")

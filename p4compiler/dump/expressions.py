@@ -54,6 +54,8 @@ def of_expression(e: ir.Expr) -> str:
         case ir.Aggregate(type=of, elements=elements):
             kind = "" if isinstance(of, types.Tuple | types.Record) else f"({of})"
             return f"{kind}{{{of_arguments(elements)}}}"
+        case ir.Invalid(type=of):
+            return f"({of}){{#}}"
         case ir.Call(function=function, arguments=arguments):
             return f"{function.name}({of_arguments(arguments)})"
         case ir.TableHit(table=table):

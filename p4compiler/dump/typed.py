@@ -155,6 +155,8 @@ def _statement(s: ir.Stmt) -> list[str]:
             return lines + _braces("else", None, inner[1]) if other else lines
         case ir.Scope():
             return _braces("scope", s.span, inner[0])
+        case ir.Loop():
+            return _braces("loop", s.span, inner[0]) + (_braces("update", None, inner[1]) if inner[1] else [])
         case ir.SwitchValue(subject=subject, cases=cases):
             values = [_labels(of_expression(v) if v is not None else None for v in c) for c, _ in cases]
             return _switch(f"switch ({of_expression(subject)})", s.span, values, inner)
@@ -184,8 +186,8 @@ def _simple(s: ir.Stmt) -> str:
             return f"{of_expression(target)} = {of_expression(value)}"
         case ir.Return(value=value):
             return f"return {of_expression(value)}" if value is not None else "return"
-        case ir.Exit():
-            return "exit"
+        case ir.Exit() | ir.Break() | ir.Continue():
+            return type(s).__name__.lower()
         case ir.ApplyTable(table=table):
             return f"{table.name}.apply()"
         case ir.CallAction(action=action, arguments=arguments):

@@ -8,7 +8,7 @@ from p4compiler import ir, types
 from p4compiler.emit.expressions import ExpressionWriter, Json, literal, source_info
 from p4compiler.emit.numbers import Numbers
 from p4compiler.lower import field_of
-from p4compiler.source import error
+from p4compiler.source import Span, error
 
 _HEADER_PRIMITIVES = {
     "setValid": "add_header",
@@ -36,11 +36,13 @@ class ActionWriter:
         self.expressions = expressions
         self.numbers = numbers
         self.field_lists = field_lists
+        # Of the loops around: the jumps out of it, and the jumps to its update.
+        self.loops: list[tuple[list[Json], list[Json]]] = []
 
     def action(self, action: ir.Action) -> Json:
         """An action."""
         for parameter in action.parameters:
-            if not isinstance(types.scalar(parameter.type), types.Bits):
+            if not isinstance(types.scalar(parameter.type), types.Bits) or not types.width(parameter.type):
                 hint = "use bit<1>"
                 raise error(
                     parameter.span,
@@ -77,14 +79,16 @@ class ActionWriter:
                     for jump in leaving:
                         jump["parameters"] = [literal(len(out))]
                 case ir.Return(span=span):
-                    jump = {"op": "_jump", "parameters": [], "source_info": source_info(span)}
-                    returns[-1].append(jump)
-                    out.append(jump)
+                    _jump(span, out, returns[-1])
                 case ir.Exit(span=span):
                     out.append({"op": "exit", "parameters": [], "source_info": source_info(span)})
-                    jump = {"op": "_jump", "parameters": [], "source_info": source_info(span)}
-                    returns[0].append(jump)
-                    out.append(jump)
+                    _jump(span, out, returns[0])
+                case ir.Loop():
+                    self.loop(s, out, returns)
+                case ir.Break(span=span):
+                    _jump(span, out, self.loops[-1][0])
+                case ir.Continue(span=span):
+                    _jump(span, out, self.loops[-1][1])
                 case ir.CallExtern():
                     out += self.extern(s)
                 case ir.CallHeader():
@@ -107,6 +111,21 @@ class ActionWriter:
         skip["parameters"].append(literal(len(out)))
         self.statements(s.other, out, returns)
         end["parameters"].append(literal(len(out)))
+
+    def loop(self, s: ir.Loop, out: list[Json], returns: list[list[Json]]) -> None:
+        """A jump back to where the loop begins."""
+        begin = len(out)
+        leaving: list[Json] = []
+        continuing: list[Json] = []
+        self.loops.append((leaving, continuing))
+        self.statements(s.body, out, returns)
+        for jump in continuing:
+            jump["parameters"] = [literal(len(out))]
+        self.statements(s.update, out, returns)
+        self.loops.pop()
+        out.append({"op": "_jump", "parameters": [literal(begin)], "source_info": source_info(s.span)})
+        for jump in leaving:
+            jump["parameters"] = [literal(len(out))]
 
     def assign(self, s: ir.Assign) -> Json:
         """An assignment."""
@@ -276,6 +295,13 @@ def assignment(of: types.Type) -> str:
         case types.Stack():
             return "assign_header_stack"
     return "assign"
+
+
+def _jump(span: Span, out: list[Json], jumps: list[Json]) -> None:
+    """A jump whose target is not yet known, which is kept in `jumps`."""
+    jump: Json = {"op": "_jump", "parameters": [], "source_info": source_info(span)}
+    jumps.append(jump)
+    out.append(jump)
 
 
 def _object(kind: str, name: str) -> Json:

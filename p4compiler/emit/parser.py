@@ -126,9 +126,10 @@ class ParserWriter:
 
     def _transitions(self, case: ir.SelectCase, state: ir.State) -> list[Json]:
         target = None if case.target in ("accept", "reject") else case.target
-        if case.target == "reject":
+        if case.target == "reject" and case.span != state.span:  # one that is left out has been warned of
             hint = "the packet is not dropped: ingress runs, with standard_metadata.parser_error as it is"
-            self.reporter.warn(case.span, "a transition to reject behaves like accept on this target", hint)
+            message = "a transition to reject behaves like accept on this target"
+            self.reporter.warn(case.span, message, hint, option="unsupported")
         if not case.keys or all(k.anything for k in case.keys):
             return [{"type": "default", "value": None, "mask": None, "next_state": target}]
         if case.keys[0].value_set is not None:

@@ -79,7 +79,9 @@ class PipelineWriter:
             }
         elif table.default.action.name != "NoAction":
             self.reporter.warn(
-                table.default.span, "the default action has no effect in a table with an action profile"
+                table.default.span,
+                "the default action has no effect in a table with an action profile",
+                option="unsupported",
             )
         if table.entries is not None:
             made["entries"] = [self.entry(e, table) for e in table.entries]

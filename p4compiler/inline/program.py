@@ -10,10 +10,10 @@ from dataclasses import replace
 
 from p4compiler import fold, ir, types
 from p4compiler.inline.parsers import ParserInliner, tidy
-from p4compiler.inline.values import Context, ValueInliner, directions, has_effects
+from p4compiler.inline.values import Context, ValueInliner, directions
 from p4compiler.names import Names
 from p4compiler.nodes import Annotations, annotation_text
-from p4compiler.rewrite import scoped
+from p4compiler.rewrite import has_effects, scoped
 from p4compiler.source import Span, error
 
 
@@ -181,6 +181,14 @@ class _Inliner:
                 out.append(ir.Return(span, None))
             case ir.Scope(span=span, body=body):
                 out += scoped(span, self.statements(body, context))
+            case ir.Loop(span=span, body=body, update=update):
+                if context.in_parser:
+                    raise error(span, "a loop in a parser is not supported", "write it with states")
+                # It becomes a part of an action, and so do actions that it calls.
+                inner = replace(context, in_action=True)
+                out.append(ir.Loop(span, self.statements(body, inner), self.statements(update, inner)))
+            case ir.Break() | ir.Continue():
+                out.append(s)
             case ir.Exit():
                 if context.in_parser:
                     raise error(s.span, "exit in a parser", "use a transition")

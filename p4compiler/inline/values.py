@@ -10,13 +10,13 @@ from p4compiler.names import Names
 from p4compiler.rewrite import (
     Path,
     children,
+    has_effects,
     is_fixed,
     map_children,
     overlap,
     path,
     scoped,
     touches,
-    walk,
     writes,
 )
 from p4compiler.source import Span
@@ -251,11 +251,6 @@ def _is_apart(argument: ir.Expr, others: list[Path]) -> bool:
     """Whether the argument is a place that is known when compiling, and none of the others is in it or around it."""
     place = path(argument)
     return is_fixed(argument) and place is not None and not any(overlap(place, other) for other in others)
-
-
-def has_effects(e: ir.Expr) -> bool:
-    """Whether an expression calls something, so that when it is evaluated matters."""
-    return any(isinstance(part, ir.Call | ir.TableHit) for part in walk(e))
 
 
 def directions(parameters: tuple[ir.Variable, ...]) -> tuple[str, ...]:

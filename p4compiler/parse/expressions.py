@@ -84,6 +84,8 @@ class ExpressionParser:
         token = self.token
         if self.accept(text):
             return token
+        if text == ")" and token.text == "=" and token.kind != STRING:
+            raise error(token.span, "'=' assigns, and cannot stand inside an expression", "compare with ==")
         found = f"'{token.text}'" if token.kind != END else token.text
         raise error(token.span, f"expected '{text}'{f' {what}' if what else ''}, found {found}")
 
@@ -254,25 +256,26 @@ class ExpressionParser:
 
     def _braces(self) -> nodes.Expr:
         start = self.expect("{").span
-        if self.token.kind == NAME and self.peek().text == "=":
-            fields = []
-            while not self.accept("}"):
+        if self.accept("#"):
+            self.expect("}")
+            return nodes.Invalid(start.to(self.last()))
+        fields: list[tuple[str, nodes.Expr]] = []
+        elements: list[nodes.Expr] = []
+        named = self.token.kind == NAME and self.peek().text == "="
+        rest = False
+        while not (rest or self.accept("}")):
+            rest = self.accept("...")
+            if named and not rest:
                 name = self.identifier("a field")
                 self.expect("=")
                 fields.append((name.text, self.expression()))
-                if not self.accept(","):
-                    self.expect("}")
-                    break
-            return nodes.Record(start.to(self.last()), tuple(fields))
-        elements = []
-        while not self.accept("}"):
-            if self.token.text == "#":
-                raise error(self.token.span, "{#} is not supported", "use setInvalid()")
-            elements.append(self.expression())
-            if not self.accept(","):
+            elif not rest:
+                elements.append(self.expression())
+            if rest or not self.accept(","):
                 self.expect("}")
                 break
-        return nodes.Tuple(start.to(self.last()), tuple(elements))
+        span = start.to(self.last())
+        return nodes.Record(span, tuple(fields), rest) if named else nodes.Tuple(span, tuple(elements), rest)
 
     def postfix(self, base: nodes.Expr) -> nodes.Expr:
         """Read what follows an operand: members, indices, slices, calls."""

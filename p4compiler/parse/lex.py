@@ -38,8 +38,8 @@ _TOKEN = re.compile(
     | (?P<newline>\n)
     | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
     | (?P<number>[0-9][0-9A-Za-z_]*)
-    | (?P<string>"(?:[^"\\\n]|\\.)*")
-    | (?P<symbol>&&& | \|\+\| | \|-\| | \.\.\. | <<= | \#\# | :: | [-+*/%&|^]= | \+\+ | << | <= | >=
+    | (?P<string>"(?:[^"\\\n]|\\.)*" | "(?:[^"\\]|\\.)*")
+    | (?P<symbol>&&& | \|\+\|= | \|-\|= | \|\+\| | \|-\| | \.\.\. | <<= | \#\# | :: | [-+*/%&|^]= | \+\+ | << | <= | >=
         | == | != | && | \|\| | \.\. | [-+*/%&|^~!<>=(){}\[\];:,.?@\#])
     """,
     re.VERBOSE | re.DOTALL,
@@ -82,7 +82,12 @@ def tokenize(file: SourceFile) -> list[Token]:
             )
         else:
             assert kind is not None
-            append(Token(kind, found.group(), Span(file, line, column, line, end - line_start), glued))
+            begun = line
+            newlines = text.count("\n", position, end) if kind == STRING else 0
+            if newlines:
+                line += newlines
+                line_start = text.rindex("\n", position, end) + 1
+            append(Token(kind, found.group(), Span(file, begun, column, line, end - line_start), glued))
             glued = True
         position = end
     return tokens

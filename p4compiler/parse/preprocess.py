@@ -1,7 +1,8 @@
 """The preprocessor: a P4 file and everything it includes -> one list of tokens, macros expanded.
 
 A subset of C's (ISO C 6.10) over P4's tokens: #include, #define (object- and function-like, # and ##), #undef, #if with
-integer expressions and defined(), #ifdef, #ifndef, #elif, #else, #endif, #error, #warning; #pragma is ignored.
+integer expressions and defined(), #ifdef, #ifndef, #elif, #else, #endif, #error, #warning; #pragma is ignored. Line
+markers of cpp say where what it has preprocessed comes from.
 """
 
 from __future__ import annotations
@@ -11,7 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from p4compiler.parse.conditions import evaluate
-from p4compiler.parse.lex import NAME, NEWLINE, STRAY, STRING, SYMBOL, Token, tokenize
+from p4compiler.parse.lex import (
+    NAME,
+    NEWLINE,
+    NUMBER,
+    STRAY,
+    STRING,
+    SYMBOL,
+    Token,
+    parse_number,
+    tokenize,
+)
 from p4compiler.source import CompileError, Expansion, Reporter, SourceFile, Span, error
 
 MAX_INCLUDE_DEPTH = 64
@@ -72,12 +83,16 @@ class _Preprocessor:
         file = SourceFile(shown, tuple(text.split("\n")))
         conditions: list[_Condition] = []
         pending: list[Token] = []
+        marker: _Marker | None = None
         for line in _lines(tokenize(file)):
             if line[0].text == "#" and line[0].kind == SYMBOL:
                 self.flush(pending)
-                self.directive(line, path, conditions)
+                if _is_marker(line):
+                    marker = _Marker(line, file)
+                else:
+                    self.directive(line, path, conditions)
             elif all(c.reading for c in conditions):
-                pending += line
+                pending += line if marker is None else map(marker.placed, line)
         self.flush(pending)
         if conditions:
             raise error(conditions[-1].opened, "this #if is never closed", "end it with #endif")
@@ -86,7 +101,7 @@ class _Preprocessor:
     def flush(self, pending: list[Token]) -> None:
         for token in pending:
             if token.kind == STRAY:
-                hint = "a string begins and ends on one line" if token.text == '"' else None
+                hint = "this string is never closed" if token.text == '"' else None
                 raise error(token.span, f"unexpected character {token.text!r}", hint)
         self.output += self.expand(pending)
         pending.clear()
@@ -97,6 +112,9 @@ class _Preprocessor:
         if len(line) == 1:
             return
         name, rest = line[1], line[2:]
+        for token in rest:
+            if token.span.end_line > token.span.line:
+                raise error(token.span, "a string in a directive ends on its line", 'is a " missing?')
         reading = all(c.reading for c in conditions)
         match name.text:
             case "if" | "ifdef" | "ifndef":
@@ -295,6 +313,27 @@ class _Preprocessor:
             result += pieces
         result.reverse()
         return result
+
+
+class _Marker:
+    """A line marker of cpp, `# 12 "file"` or `#line 12 "file"`: where the lines that follow come from."""
+
+    def __init__(self, line: list[Token], file: SourceFile) -> None:
+        number, *named = line[2:] if line[1].text == "line" else line[1:]
+        self.shift = parse_number(number).value - (line[0].span.line + 1)
+        path = named[0].text[1:-1] if named and named[0].kind == STRING else file.path
+        self.file = SourceFile(path, file.lines, 1 + self.shift)
+
+    def placed(self, token: Token) -> Token:
+        """The token with the place that it comes from."""
+        span = token.span
+        shifted = (span.line + self.shift, span.column, span.end_line + self.shift, span.end_column)
+        return token._replace(span=Span(self.file, *shifted))
+
+
+def _is_marker(line: list[Token]) -> bool:
+    after = line[2:] if len(line) > 1 and line[1].text == "line" else line[1:]
+    return bool(after) and after[0].kind == NUMBER
 
 
 def _lines(tokens: list[Token]) -> Iterable[list[Token]]:

@@ -1,16 +1,13 @@
-"""Syntax of statements and declarations: tokens -> the syntax tree."""
+"""Syntax of declarations: tokens -> the syntax tree."""
 
 from __future__ import annotations
 
 from p4compiler import nodes
-from p4compiler.parse.expressions import RESERVED, ExpressionParser
+from p4compiler.parse.braces import unclosed_brace
+from p4compiler.parse.expressions import RESERVED
 from p4compiler.parse.lex import END, NAME, Token
+from p4compiler.parse.statements import StatementParser
 from p4compiler.source import CompileError, SourceFile, Span, error
-
-_NOT_SUPPORTED = {
-    "for": "loops",
-    "abstract": "abstract methods",
-}
 
 
 def parse(tokens: list[Token]) -> nodes.Program:
@@ -23,13 +20,21 @@ def parse(tokens: list[Token]) -> nodes.Program:
     end = Span(end.file, end.end_line, end.end_column, end.end_line, end.end_column + 1)
     parser = _Parser(tokens, end)
     declarations: list[nodes.Declaration] = []
-    while parser.token.kind != END:
-        if not parser.accept(";"):
-            declarations.append(parser.declaration())
+    try:
+        while parser.token.kind != END:
+            if not parser.accept(";"):
+                declarations.append(parser.declaration())
+    except CompileError as failure:
+        brace = unclosed_brace(tokens, parser.at)
+        if brace is None:
+            raise
+        [wrong] = failure.diagnostics
+        hint = f"end it with }}; without that, what follows is wrong from line {wrong.span.line} on: {wrong.message}"
+        raise error(brace.span, "this '{' is never closed", hint) from None
     return nodes.Program(tuple(declarations))
 
 
-class _Parser(ExpressionParser):
+class _Parser(StatementParser):
     # Declarations of the top level
 
     def declaration(self) -> nodes.Declaration:
@@ -63,44 +68,28 @@ class _Parser(ExpressionParser):
                 return self.action(annotations)
             case "type" if self.peek().kind == NAME:
                 return self.typedef(annotations)
-            case "for" | "abstract":
-                raise error(start.span, f"{_NOT_SUPPORTED[start.text]} are not supported")
+            case "abstract":
+                raise error(start.span, "abstract methods are not supported")
+        if start.text == "}":
+            raise error(
+                start.span, "this '}' closes nothing", "a '{' above it is missing, or a '}' is one too many"
+            )
         if start.kind != NAME and start.text != ".":
             found = f"'{start.text}'" if start.kind != END else start.text
             raise error(start.span, f"expected a declaration, found {found}")
-        return self.typed_declaration(annotations, functions=True)
+        return self.instance_or_function(annotations)
 
-    def typed_declaration(self, annotations: nodes.Annotations, functions: bool = False) -> nodes.Declaration:
-        """What begins with a type: an instance, a variable, or (at the top level) a function."""
+    def instance_or_function(self, annotations: nodes.Annotations) -> nodes.Instance | nodes.Function:
         start = self.token.span
-        declared = self.type()
+        of = self.type()
         if self.token.text == "(":
-            arguments = self.arguments()
-            name = self.declared("the instance's name")
-            if self.token.text == "=":
-                raise error(self.token.span, "instances with abstract methods are not supported")
-            self.expect(";")
-            span = start.to(self.last())
-            return nodes.Instance(span, name.text, name.span, annotations, declared, arguments)
+            return self.instance(annotations, start, of)
         name = self.declared()
-        if functions:
-            with self.scope():
-                head = self.method_head(start, name, annotations, declared)
-                self.type_names -= {p.name for p in head.parameters}
-                body = self.block()
-            return nodes.Function(start.to(self.last()), name.text, name.span, annotations, head, body)
-        initial = self.expression() if self.accept("=") else None
-        self.expect(";")
-        return nodes.Variable(start.to(self.last()), name.text, name.span, annotations, declared, initial)
-
-    def constant(self, annotations: nodes.Annotations) -> nodes.Constant:
-        start = self.expect("const").span
-        declared = self.type()
-        name = self.declared("the constant's name")
-        self.expect("=", "and the constant's value")
-        value = self.expression()
-        self.expect(";")
-        return nodes.Constant(start.to(self.last()), name.text, name.span, annotations, declared, value)
+        with self.scope():
+            head = self.method_head(start, name, annotations, of)
+            self.type_names -= {p.name for p in head.parameters}
+            body = self.block()
+        return nodes.Function(start.to(self.last()), name.text, name.span, annotations, head, body)
 
     def typedef(self, annotations: nodes.Annotations) -> nodes.Typedef:
         keyword = self.advance()
@@ -161,12 +150,6 @@ class _Parser(ExpressionParser):
                 break
         span = keyword.span.to(self.last())
         return nodes.Names(span, keyword.text, keyword.span, annotations, tuple(members))
-
-    def declared(self, what: str = "a name") -> Token:
-        """Read a name that is being declared; it hides a type of the same name."""
-        name = self.identifier(what)
-        self.type_names.discard(name.text)
-        return name
 
     def type_parameters(self) -> tuple[str, ...]:
         names: list[str] = []
@@ -468,112 +451,3 @@ class _Parser(ExpressionParser):
             entries.append(nodes.Entry(start.to(self.last()), keys, action, before + after, priority))
         self.accept(";")
         return tuple(entries)
-
-    # Statements
-
-    def block(self) -> nodes.Block:
-        start = self.expect("{").span
-        statements: list[nodes.Statement] = []
-        with self.scope():
-            while not self.accept("}"):
-                if self.token.kind == END:
-                    raise error(start, "this block is never closed", "end it with }")
-                statements += self.statement()
-        return nodes.Block(start.to(self.last()), tuple(statements))
-
-    def one(self) -> nodes.Statement:
-        """A statement where there must be exactly one (a branch)."""
-        start = self.token.span
-        statements = self.statement()
-        return statements[0] if statements else nodes.Block(start, ())
-
-    def statement(self) -> list[nodes.Statement]:
-        """A statement as a list: `;` is none."""
-        annotations = self.annotations()
-        start = self.token
-        match start.text:
-            case ";":
-                self.advance()
-                return []
-            case "{":
-                return [self.block()]
-            case "if":
-                return [self.if_statement()]
-            case "switch":
-                return [self.switch()]
-            case "return":
-                self.advance()
-                value = None if self.token.text == ";" else self.expression()
-                self.expect(";")
-                return [nodes.Return(start.span.to(self.last()), value)]
-            case "exit":
-                self.advance()
-                self.expect(";")
-                return [nodes.Exit(start.span.to(self.last()))]
-            case "const":
-                return [self.constant(annotations)]
-            case "for" | "while" if self.peek().text == "(":
-                hint = "P4_16 has loops only in parsers (states); write the body out with macros"
-                raise error(start.span, "loops are not supported", hint)
-        if self.declaration_follows():
-            declared = self.typed_declaration(annotations)
-            assert isinstance(declared, nodes.Variable | nodes.Instance)
-            return [declared]
-        return [self.simple_statement()]
-
-    def simple_statement(self) -> nodes.Statement:
-        start = self.token.span
-        target = self.postfix(self.primary())
-        if self.token.text in ("+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<="):
-            op = self.token.text[:-1]
-            raise error(self.token.span, f"'{self.token.text}' is not supported", f"write x = x {op} y")
-        if self.accept("="):
-            value = self.expression()
-            self.expect(";")
-            return nodes.Assignment(start.to(value.span), target, value)
-        if not isinstance(target, nodes.Call):
-            raise error(target.span, "this is not a statement", "an assignment or a call was expected")
-        self.expect(";")
-        return nodes.CallStatement(target.span, target)
-
-    def declaration_follows(self) -> bool:
-        if self.token.kind != NAME:
-            return False
-        if self.token.text in ("bit", "int", "bool", "varbit", "tuple", "string"):
-            return True
-        if self.token.text == "error" or self.token.text in self.type_names:
-            at = self.at
-            try:
-                self.type()
-                return self.token.kind == NAME or self.token.text == "("
-            except CompileError:
-                return False
-            finally:
-                self.at = at
-        if self.peek().kind == NAME and self.peek().text not in RESERVED:
-            raise error(self.token.span, f"there is no type '{self.token.text}'")
-        return False
-
-    def if_statement(self) -> nodes.If:
-        start = self.expect("if").span
-        self.expect("(")
-        condition = self.expression()
-        self.expect(")")
-        chosen = self.one()
-        other = self.one() if self.accept("else") else None
-        return nodes.If(start.to(self.last()), condition, chosen, other)
-
-    def switch(self) -> nodes.Switch:
-        start = self.expect("switch").span
-        self.expect("(")
-        subject = self.expression()
-        self.expect(")")
-        self.expect("{")
-        cases = []
-        while not self.accept("}"):
-            first = self.token.span
-            label = self.expression()
-            self.expect(":")
-            body = self.block() if self.token.text == "{" else None
-            cases.append(nodes.SwitchCase(first.to(self.last()), label, body))
-        return nodes.Switch(start.to(self.last()), subject, tuple(cases))

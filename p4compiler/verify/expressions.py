@@ -73,6 +73,8 @@ def _is_sound(e: ir.Expr) -> bool:
             return isinstance(header.type, types.Header | types.Union) and isinstance(of, types.Bool)
         case ir.Aggregate(elements=elements):
             return tuple(element.type for element in elements) == _parts(of)
+        case ir.Invalid():
+            return isinstance(of, types.Header)
         case ir.Call(function=function, arguments=arguments):
             return of == function.result and not list(
                 verify_arguments(e.span, function.parameters, arguments)

@@ -9,7 +9,10 @@ from p4compiler.graph import Graph, GraphProgram, Node, TableNode
 from p4compiler.verify.expressions import at
 from p4compiler.verify.statements import verify_statements, verify_table, walk_statements
 
-_IN_ACTIONS = (ir.Assign, ir.If, ir.Scope, ir.Return, ir.Exit, ir.CallExtern, ir.CallHeader)
+_IN_ACTIONS = (
+    *(ir.Assign, ir.CallExtern, ir.CallHeader),
+    *(ir.If, ir.Scope, ir.Return, ir.Exit, ir.Loop, ir.Break, ir.Continue),
+)
 
 
 def verify_graphs(program: GraphProgram) -> Iterator[str]:

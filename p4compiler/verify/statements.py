@@ -17,12 +17,23 @@ def walk_statements(statements: Iterable[ir.Stmt]) -> Iterator[ir.Stmt]:
             yield from walk_statements(body)
 
 
-def verify_statements(statements: Iterable[ir.Stmt]) -> Iterator[str]:
+def verify_statements(statements: tuple[ir.Stmt, ...]) -> Iterator[str]:
     """What is wrong with statements."""
     for s in walk_statements(statements):
         for e in expressions(s):
             yield from verify_expression(e)
         yield from _verify_statement(s)
+    for s in _stray_jumps(statements):
+        yield f"{at(s.span)}: a {type(s).__name__.lower()} outside of every loop"
+
+
+def _stray_jumps(statements: Iterable[ir.Stmt]) -> Iterator[ir.Stmt]:
+    for s in statements:
+        if isinstance(s, ir.Break | ir.Continue):
+            yield s
+        elif not isinstance(s, ir.Loop):
+            for body in bodies(s):
+                yield from _stray_jumps(body)
 
 
 def _verify_statement(s: ir.Stmt) -> Iterator[str]:

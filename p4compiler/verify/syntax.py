@@ -30,5 +30,6 @@ def _nodes(root: nodes.Node) -> Iterator[nodes.Node]:
 
 
 def _is_place(span: Span) -> bool:
+    file = span.file
     begins_before = (span.line, span.column) <= (span.end_line, span.end_column)
-    return begins_before and 1 <= span.line <= span.end_line <= len(span.file.lines) + 1
+    return begins_before and file.first <= span.line <= span.end_line <= file.first + len(file.lines)

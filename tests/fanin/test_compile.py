@@ -71,6 +71,61 @@ def test_an_error_names_place_line_and_mend(program: Path) -> None:
     assert not Path("step.json").exists()
 
 
+OVERFLOW = """\
+{place}: {severity}: 300 does not fit in bit<8>; it becomes 44 [--W{option}=overflow]
+      apply {{ hdr.byte.value = hdr.byte.value + 300; standard_metadata.egress_spec = 3; }}
+                                                ^~~
+"""
+
+
+@pytest.fixture
+def overflowing(program: Path) -> Path:
+    program.write_text(PROGRAM.replace("STEP", "300"))
+    return program
+
+
+def test_warnings_are_shown_with_their_place_and_p4cs_option(overflowing: Path) -> None:
+    done = CliRunner().invoke(app, ["compile", str(overflowing)])
+    assert done.exit_code == 0
+    place = f"{overflowing}:11:47"
+    assert done.stderr == OVERFLOW.format(place=place, severity="warning", option="warn")
+    assert done.stdout == "wrote step.json\nwrote step.p4info.txtpb\n"
+
+
+def test_warnings_as_errors_write_nothing(overflowing: Path) -> None:
+    done = CliRunner().invoke(app, ["compile", str(overflowing), "--werror"])
+    assert done.exit_code == 1
+    place = f"{overflowing}:11:47"
+    assert done.stderr == OVERFLOW.format(place=place, severity="error", option="error")
+    assert not list(Path().glob("step.*[!4]"))
+
+
+def test_a_program_without_warnings_passes_werror(program: Path) -> None:
+    done = CliRunner().invoke(app, ["compile", str(program), "-DSTEP=5", "--werror"])
+    assert (done.exit_code, done.stderr) == (0, "")
+
+
+def test_other_verbs_that_compile_show_warnings(overflowing: Path) -> None:
+    test = overflowing.with_suffix(".stf")
+    test.write_text("packet 1 07\nexpect 3 33\n")
+    warning = OVERFLOW.format(place=f"{overflowing}:11:47", severity="warning", option="warn")
+    for arguments in (["stf", str(overflowing), str(test)], ["trace", str(overflowing), "--packet", "07"]):
+        done = CliRunner().invoke(app, arguments)
+        assert (done.exit_code, done.stderr) == (0, warning), done.output
+
+
+def test_p4info_lies_beside_the_json(program: Path) -> None:
+    Path("made").mkdir()
+    done = CliRunner().invoke(app, ["compile", str(program), "-DSTEP=1", "-o", "made/a.json"])
+    assert done.output == "wrote made/a.json\nwrote made/a.p4info.txtpb\n"
+
+
+def test_help_says_where_files_go() -> None:
+    said = " ".join(CliRunner().invoke(app, ["compile", "--help"]).output.replace("│", " ").split())
+    assert "[default: (PROGRAM.json)]" in said
+    assert "[default: (beside the JSON, with the suffix .p4info.txtpb)]" in said
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [

@@ -214,6 +214,11 @@ BREAKS: dict[str, tuple[str, Break, str]] = {
         with_body(lambda body: (*body, ir.Return(body[-1].span, None))),
         "a return outside of every scope",
     ),
+    "a break that leaves nothing": (
+        "inline",
+        with_body(lambda body: (*body, ir.Break(body[-1].span))),
+        "a break outside of every loop",
+    ),
     "a variable that stays declared": (
         "inline",
         with_body(lambda body: (ir.Declare(body[0].span, variable("x", body).variable, None), *body)),

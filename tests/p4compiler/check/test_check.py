@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from p4compiler import Compiled, CompileError, compile_file
-from tests.p4compiler.conftest import source
+from tests.p4compiler.conftest import HEADERS, source
 
 Build = Callable[..., Compiled]
 Complain = Callable[..., str]
@@ -119,7 +119,8 @@ def test_statements_that_are_p4(build: Build, statement: str) -> None:
         ("hdr.h.isValid();", "isValid() without using its value"),
         ("meta.flag = error.Nope == error.NoError;", "there is no error 'Nope'"),
         ("int x = 5;", "a variable cannot be of type int"),
-        ("bit<0> x;", "bit<0>: a width is between 1 and 65536"),
+        ("int<0> x;", "int<0>: a width is between 1 and 65536"),
+        ("bit<65537> x;", "bit<65537>: a width is between 0 and 65536"),
         ("const bit<8> c = meta.y;", "a constant's value must be known when compiling"),
         ("meta.x = 1; return 5;", "nothing is returned here"),
         ("static_assert(1 == 2, \"so it is\");", "static assertion failed: so it is"),
@@ -205,6 +206,123 @@ def test_data_parameters_come_last(complain: Complain) -> None:
 )  # fmt: skip
 def test_tables_that_are_wrong(complain: Complain, table: str, message: str) -> None:
     assert first_line(complain(locals=f"action a(bit<16> p) {{ }} table t {{ {table} }}")) == message
+
+
+@pytest.mark.parametrize(
+    ("parts", "message", "hint"),
+    [
+        ({"locals": "action a() { a(); }"}, "'a' is used in its own declaration", "P4 has no recursion"),
+        (
+            {"declarations": HEADERS + "\nbit<8> f(in bit<8> x) { return f(x); }"},
+            "'f' is used in its own declaration",
+            "P4 has no recursion",
+        ),
+        (
+            {"declarations": HEADERS + "\ncontrol C() { C() c; apply {} }"},
+            "'C' is used in its own declaration",
+            "P4 has no recursion",
+        ),
+        (
+            {"locals": "action a() { b(); }\n action b() { a(); }"},
+            "'b' is declared only further down",
+            "move its declaration, test.p4:12, before this",
+        ),
+        (
+            {"declarations": "struct headers { h_t h; }\nheader h_t { bit<8> a; }"},
+            "'h_t' is declared only further down",
+            "move its declaration, test.p4:4, before this",
+        ),
+    ],
+)
+def test_what_is_used_before_it_is_declared(
+    complain: Complain, parts: dict[str, str], message: str, hint: str
+) -> None:
+    found = complain(**parts)
+    assert first_line(found) == message
+    assert f"\n  hint: {hint}" in found
+
+
+@pytest.mark.parametrize(
+    ("body", "what"),
+    [
+        ("t.apply();", "a table"),
+        ("if (t.apply().hit) { meta.y = 1; }", "a table"),
+        ("switch (t.apply().action_run) { NoAction: { meta.y = 1; } }", "a table"),
+        ("c.apply();", "a control"),
+    ],
+)
+def test_what_cannot_be_applied_in_an_action(complain: Complain, body: str, what: str) -> None:
+    found = complain(
+        declarations=HEADERS + "\ncontrol C() { apply {} }",
+        locals=f"C() c; table t {{ actions = {{ NoAction; }} }} action a() {{ {body} }}",
+        apply="a();",
+    )
+    assert first_line(found) == f"{what} cannot be applied in an action"
+
+
+@pytest.mark.parametrize(
+    ("property_", "made"),
+    [
+        ("counters = direct_counter(CounterType.packets);", "direct_counters"),
+        ("implementation = action_profile(4);", "action_profiles"),
+    ],
+)
+def test_an_object_that_nothing_names_is_named_after_its_table(
+    build: Build, property_: str, made: str
+) -> None:
+    kind = property_.split()[0]
+    table = f"table t {{ key = {{ meta.y: exact; }} actions = {{ NoAction; }} {property_} }}"
+    compiled = build(locals=table, apply="t.apply();")
+    assert [x.preamble.name for x in getattr(compiled.p4info, made)] == [f"I.t_{kind}"]
+    assert [w.message for w in compiled.warnings] == [
+        f"an object that nothing names is 't_{kind}' for the control plane; p4c makes no P4Info of it"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        (
+            {"locals": "table t { key = { zero: exact; } actions = { NoAction; } }"},
+            "a value of type bit<0> cannot be a key",
+        ),
+        (
+            {"locals": "action a(bit<0> x) {} table t { actions = { a; } }"},
+            "an action's data cannot be of type bit<0> on this target",
+        ),
+        (
+            {"parser": "state start { bit<0> x = 0; transition select(x) { 0: accept; } }"},
+            "a select over bit<0> is not supported",
+        ),
+        ({"apply": "meta.y = meta.y ++ 0s0;"}, "a literal of width 0"),
+    ],
+)
+def test_where_nothing_can_be_of_width_0(complain: Complain, parts: dict[str, str], message: str) -> None:
+    parts = {"locals": "", "apply": "t.apply();" * ("locals" in parts)} | parts
+    assert first_line(complain(**(parts | {"locals": "bit<0> zero = 0; " + parts["locals"]}))) == message
+
+
+def test_a_literal_of_width_0_is_0(build: Build) -> None:
+    [warning] = build(apply="meta.y = meta.y ++ 0w1;").warnings
+    assert warning.message == "1 does not fit in bit<0>; it becomes 0"
+
+
+def test_a_number_without_a_width_becomes_a_new_type(build: Build) -> None:
+    compiled = build(
+        declarations=HEADERS + "\ntype bit<16> vrf_t; const vrf_t DEFAULT = 7;",
+        locals="""vrf_t v; action a(vrf_t to) { v = to; }
+        table t { key = { v: exact; } actions = { a; } const default_action = a(5); const entries = { 3: a(4); } }""",
+        apply="v = 2; t.apply(); if (v == DEFAULT) { meta.x = (bit<16>)v; }",
+    )
+    assert compiled.warnings == ()
+    [table] = [t for t in compiled.json["pipelines"][0]["tables"] if t["name"] == "I.t"]
+    assert [k["key"] for k in table["entries"][0]["match_key"]] == ["0x0003"]
+    assert table["entries"][0]["action_entry"]["action_data"] == ["0x4"]
+
+
+def test_a_number_without_a_width_is_not_compared_with_a_new_type(complain: Complain) -> None:
+    found = complain(declarations=HEADERS + "\ntype bit<16> t;", apply="t v = 1; if (v == 1) {}")
+    assert first_line(found) == "'==' cannot compare t with int"
 
 
 def test_an_unknown_property_is_a_warning(build: Build) -> None:

@@ -57,6 +57,18 @@ def test_what_is_no_number_is_refused(text: str) -> None:
         number(text)
 
 
+def test_a_string_may_go_on_over_lines() -> None:
+    string, semicolon, _, name, _ = tokenize(SourceFile("x", ('"one', 'two" ;', "name")))
+    assert string.text == '"one\ntwo"'
+    assert (string.span.line, string.span.end_line, string.span.end_column) == (1, 2, 4)
+    assert (semicolon.text, semicolon.span.line, semicolon.span.column) == (";", 2, 5)
+    assert (name.text, name.span.line, name.span.column) == ("name", 3, 0)
+
+
+def test_a_string_ends_on_its_line_if_it_can() -> None:
+    assert tokens('"one" x "two\n" "three"') == ['"one"', "x", '"two\n"', '"three"']
+
+
 def test_a_stray_character_is_kept_for_whoever_reads_it() -> None:
     assert tokenize(SourceFile("x", ("'",)))[0].kind == STRAY
 

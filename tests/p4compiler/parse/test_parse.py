@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from p4compiler import nodes
@@ -134,13 +136,19 @@ def test_spans_run_from_the_first_to_the_last_token() -> None:
             "control c() { bit<8> x; }",
             "x.p4:1:25: error: expected an apply block before the end of the control",
         ),
-        ("control c() { apply { for (;;) { } } }", "x.p4:1:23: error: loops are not supported"),
-        ("control c() { apply { x += 1; } }", "x.p4:1:25: error: '+=' is not supported"),
+        ("control c() { apply { for (;;) { } } }", "x.p4:1:29: error: expected an expression, found ';'"),
+        ("control c() { apply { while (x) { } } }", "x.p4:1:23: error: P4 has no while"),
+        ("control c() { apply { for (h x in y) { } } }", "x.p4:1:28: error: there is no type 'h'"),
+        ("control c() { apply { if (x += 1) { } } }", "x.p4:1:29: error: expected ')', found '+='"),
         ("control c() { apply { x; } }", "x.p4:1:23: error: this is not a statement"),
         ("control c() { apply { foo x; } }", "x.p4:1:23: error: there is no type 'foo'"),
         ("control c() { table t { key = { } } apply { } }", "x.p4:1:21: error: table 't' has no actions"),
         ("struct action { }", "x.p4:1:8: error: expected the struct's name, but 'action' is a reserved word"),
-        ("control c() { apply {", "x.p4:1:21: error: this block is never closed"),
+        ("control c() { apply {", "x.p4:1:21: error: this '{' is never closed"),
+        ("control c() { apply { } } }", "x.p4:1:27: error: this '}' closes nothing"),
+        ("control c() { apply { if (x = 1) { } } }", "x.p4:1:29: error: '=' assigns"),
+        ("control c() { apply { if (y && x = 1) { } } }", "x.p4:1:34: error: '=' assigns"),
+        ("control c() { apply { y = (x = 1); } }", "x.p4:1:30: error: '=' assigns"),
         ("varbit x;", "x.p4:1:1: error: varbit needs its greatest width"),
         ("1", "x.p4:1:1: error: expected a declaration, found '1'"),
     ],
@@ -149,6 +157,92 @@ def test_syntax_errors(text: str, message: str) -> None:
     with pytest.raises(CompileError) as failure:
         program(text)
     assert str(failure.value).startswith(message)
+
+
+def test_loops() -> None:
+    text = """control c() { apply {
+        for (bit<8> i = 0, bit<8> j = 1; i < 3; i = i + 1, j <<= 1) { break; }
+        for (; x > 1; ) continue;
+        for (bit<8> k in 1 .. 2) { } } }"""
+    (control,) = program(text)
+    assert isinstance(control, nodes.Control)
+    classic, bare, ranged = control.body.statements
+    assert isinstance(classic, nodes.For)
+    assert [type(s) for s in classic.first] == [nodes.Variable, nodes.Variable]
+    assert shape(classic.condition) == ("<", "i", 3)
+    assert [s.op for s in classic.update if isinstance(s, nodes.Assignment)] == ["", "<<"]
+    assert isinstance(classic.body, nodes.Block)
+    assert [type(s) for s in classic.body.statements] == [nodes.Break]
+    assert isinstance(bare, nodes.For)
+    assert (bare.first, bare.update, type(bare.body)) == ((), (), nodes.Continue)
+    assert isinstance(ranged, nodes.ForIn)
+    assert (ranged.variable.name, shape(ranged.values)) == ("k", ("..", 1, 2))
+
+
+@pytest.mark.parametrize(
+    "op", ["", "+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>", "|+|", "|-|"], ids=lambda op: op or "plain"
+)
+def test_assignments_with_an_operator(op: str) -> None:
+    (control,) = program(f"control c() {{ apply {{ x {op}= y; }} }}")
+    assert isinstance(control, nodes.Control)
+    [assignment] = control.body.statements
+    assert isinstance(assignment, nodes.Assignment)
+    assert (assignment.op, shape(assignment.target), shape(assignment.value)) == (op, "x", "y")
+
+
+BRACES = """\
+struct s {
+    bit<8> x;
+}
+parser p() {
+    state start {
+        transition select(x) {
+            1: accept;
+        }
+    }
+}
+control c() {
+    action a() { x = 1; }
+    table t {
+        key = { x: exact; }
+        actions = {
+            a;
+        }
+    }
+    apply {
+        if (x == 1) {
+            t.apply();
+        }
+        else {
+            x = 2;
+        }
+    }
+}
+"""
+
+
+def closing_braces() -> Iterator[tuple[int, int]]:
+    """Where each `{` of BRACES is (as 1-based line and column), and where its `}` (as a place in the text)."""
+    opened = []
+    for place, character in enumerate(BRACES):
+        if character == "{":
+            line = BRACES.count("\n", 0, place) + 1
+            opened.append((line, place - BRACES.rfind("\n", 0, place)))
+        elif character == "}":
+            yield (*opened.pop(), place)
+
+
+@pytest.mark.parametrize(("line", "column", "place"), list(closing_braces()))
+def test_a_brace_that_is_never_closed_is_the_one_named(line: int, column: int, place: int) -> None:
+    with pytest.raises(CompileError) as failure:
+        program(BRACES[:place] + BRACES[place + 1 :] + "const bit<8> y = 1;\n")
+    assert str(failure.value).startswith(f"x.p4:{line}:{column}: error: this '{{' is never closed")
+
+
+def test_an_unclosed_brace_tells_what_went_wrong_with_it() -> None:
+    with pytest.raises(CompileError) as failure:
+        program("control c() {\n    action a() { x = 1;\n    table t { }\n    apply { }\n}")
+    assert str(failure.value).endswith("what follows is wrong from line 3 on: there is no type 'table'")
 
 
 def test_a_name_that_hides_a_type_is_a_value_until_its_scope_ends() -> None:

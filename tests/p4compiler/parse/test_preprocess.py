@@ -155,3 +155,28 @@ def test_defining_a_macro_anew_with_another_meaning_is_a_warning() -> None:
     Path("x.p4").write_text("#define A 1\n#define A 1\n#define A 2\n")
     preprocess(Path("x.p4"), (), {}, reporter)
     assert [w.span.line for w in reporter.warnings] == [3]
+
+
+@pytest.mark.parametrize("marker", ['# 100 "other.p4"', '#line 100 "other.p4"', '# 100 "other.p4" 2 3'])
+def test_line_markers_say_where_lines_come_from(marker: str) -> None:
+    first, second, third = run(f"a\n{marker}\nb\n  c\n")
+    assert (first.span.file.path, first.span.line) == ("x.p4", 1)
+    assert (second.span.file.path, second.span.line, second.span.fragment()) == ("other.p4", 100, "b")
+    assert (third.span.file.path, third.span.line, third.span.fragment()) == ("other.p4", 101, "c")
+
+
+def test_a_line_marker_without_a_file_numbers_the_lines_of_this_one() -> None:
+    [token] = run("\n#line 7\na")
+    assert (token.span.file.path, token.span.line, token.span.fragment()) == ("x.p4", 7, "a")
+
+
+def test_an_error_behind_a_line_marker_shows_its_line() -> None:
+    assert fails('# 2000000000 "other.p4"\n\n  \'\n') == "\n".join(
+        ['other.p4:2000000001:3: error: unexpected character "\'"', "    '", "    ^"]
+    )
+
+
+def test_a_string_in_a_directive_ends_on_its_line() -> None:
+    assert fails('#include "core.p4\nx "y"').startswith(
+        "x.p4:1:10: error: a string in a directive ends on its line"
+    )

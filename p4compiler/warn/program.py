@@ -1,0 +1,20 @@
+"""All warnings that need the whole program."""
+
+from __future__ import annotations
+
+from p4compiler import ir
+from p4compiler.reach import reachable
+from p4compiler.source import Reporter
+from p4compiler.warn.uninitialized import warn_of_uninitialized
+from p4compiler.warn.unused import warn_of_unused
+from p4compiler.warn.validity import warn_of_invalid_headers
+
+
+def warn(program: ir.FlatProgram, reporter: Reporter) -> None:
+    """Warn of slips in a program that has been checked and inlined."""
+    for callee in reachable(program.source):
+        if not isinstance(callee, ir.Action):
+            warn_of_uninitialized(callee, reporter)
+        if isinstance(callee, ir.Block):
+            warn_of_unused(callee, reporter)
+    warn_of_invalid_headers(program, reporter)

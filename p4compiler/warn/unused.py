@@ -1,0 +1,64 @@
+"""Tables and actions that nothing applies, and parser states that nothing leads to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
+from p4compiler import ir
+from p4compiler.nodes import Annotations, annotation_text
+from p4compiler.reach import calls
+from p4compiler.rewrite import bodies, expressions, walk
+from p4compiler.source import Reporter
+
+
+def warn_of_unused(block: ir.Block, reporter: Reporter) -> None:
+    """Warn of what a parser or control declares and never comes to."""
+    keys = chain.from_iterable(walk(k.expr) for table in block.tables for k in table.key)
+    applied = {*_applied(block.body), *_hits(keys)}
+    called = {*calls(block.body), *(call.action for table in block.tables for call in table.actions)}
+    for action in block.actions:
+        called |= set(calls(action.body))
+    for table in block.tables:
+        if table not in applied and not _meant(table.annotations):
+            hint = f"write {table.name}.apply(); where it belongs, or remove it"
+            reporter.warn(table.span, f"table '{table.name}' is never applied", hint, option="unused")
+    for action in block.actions:
+        if action not in called and not _meant(action.annotations):
+            hint = "list it in a table's actions, call it, or remove it"
+            reporter.warn(action.span, f"action '{action.name}' is never used", hint, option="unused")
+    reached = _reached(block.states)
+    for state in block.states:
+        if state.name not in reached:
+            hint = "no transition leads to it"
+            reporter.warn(state.span, f"state '{state.name}' is never reached", hint, option="unreachable")
+
+
+def _meant(annotations: Annotations) -> bool:
+    """Whether the program says, as to p4c, that this is unused on purpose."""
+    return annotation_text(annotations, "noWarn") == "unused"
+
+
+def _applied(statements: Iterable[ir.Stmt]) -> Iterator[ir.Table]:
+    for s in statements:
+        if isinstance(s, ir.ApplyTable):
+            yield s.table
+        yield from _hits(chain.from_iterable(map(walk, expressions(s))))
+        for body in bodies(s):
+            yield from _applied(body)
+
+
+def _hits(parts: Iterable[ir.Expr]) -> Iterator[ir.Table]:
+    return (part.table for part in parts if isinstance(part, ir.TableHit))
+
+
+def _reached(states: tuple[ir.State, ...]) -> set[str]:
+    targets = {state.name: [case.target for case in state.cases] for state in states}
+    reached: set[str] = set()
+    todo = ["start"]
+    while todo:
+        name = todo.pop()
+        if name not in reached:
+            reached.add(name)
+            todo += targets.get(name, ())
+    return reached

@@ -1,0 +1,142 @@
+"""Fields of headers that are invalid on every way that leads to them, from the parser to the end of egress."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+
+from p4compiler import ir, types
+from p4compiler.rewrite import Path, bodies, is_fixed, path
+from p4compiler.source import Reporter, Span
+from p4compiler.warn.flow import NOTHING, Facts, Flow
+
+_CONDITIONAL = ("verify_checksum", "update_checksum")  # read nothing if their first argument is false
+
+
+def warn_of_invalid_headers(program: ir.FlatProgram, reporter: Reporter) -> None:
+    """Warn of fields whose header is certainly invalid: they have no defined value.
+
+    A header that is valid on some ways only is taken as meant: which way is taken, the control plane may know.
+    """
+    flow = _Invalid()
+    blocks = program.blocks
+    begin = frozenset(p for root in program.roots for p in _headers(root.type, (root,)))
+    ends = flow.states(blocks[ir.Role.PARSER].states, begin)
+    facts = flow.merged(ends.get(name) for name in ("accept", "reject"))
+    for role in (ir.Role.VERIFY_CHECKSUM, ir.Role.INGRESS, ir.Role.EGRESS, ir.Role.COMPUTE_CHECKSUM):
+        if facts is None:
+            return
+        if role is ir.Role.EGRESS and any(map(_clones, blocks.values())):
+            facts = NOTHING  # packets come here as they were elsewhere
+        facts = flow.merged([flow.body(blocks[role].body, facts), *flow.exits])
+        flow.exits.clear()
+    for (span, is_written), header in flow.invalid.items():
+        what = "what is written to it is undefined" if is_written else "its fields have no defined value"
+        message = f"header '{header}' is invalid on every way to here: {what}"
+        hint = f"extract {header}, or call {header}.setValid(), before this"
+        reporter.warn(span, message, hint, option="invalid-header")
+
+
+class _Invalid(Flow):
+    """The facts are the headers that are certainly invalid.
+
+    `invalid` has the places, reads and writes apart, at which a field of such a header was always found.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.invalid: dict[tuple[Span, bool], str] = {}
+        self._sound: set[tuple[Span, bool]] = set()
+
+    def join(self, one: Facts, other: Facts) -> Facts:
+        """Only both ways make it certain."""
+        return one & other
+
+    def read(self, e: ir.Expr, facts: Facts) -> None:
+        self._access(e, facts, is_written=False)
+
+    def written(self, target: ir.Expr, facts: Facts) -> Facts:
+        self._access(target, facts, is_written=True)
+        where = path(target)
+        if where is None or types.width(target.type) is not None:  # a number has no headers in it
+            return facts
+        return frozenset(p for p in facts if p[: len(where)] != where)
+
+    def ended(self, parameters: tuple[ir.Variable, ...], facts: Facts) -> None:
+        """Nothing is asked of headers at the end: what is invalid is not emitted."""
+
+    def assigned(self, target: ir.Expr, value: ir.Expr, facts: Facts) -> Facts:
+        after = self.written(target, facts)
+        if after is facts:
+            return facts
+        to, source = path(target), path(value)
+        if isinstance(value, ir.Invalid) and to is not None and is_fixed(target):
+            return after | {to}
+        if to is None or source is None or not (is_fixed(target) and is_fixed(value)):
+            return after
+        copied = (p[len(source) :] for p in facts if p[: len(source)] == source)
+        return after | {(*to, *rest) for rest in copied}
+
+    def tested(self, header: ir.Expr, facts: Facts) -> tuple[Facts | None, Facts | None]:
+        where = path(header)
+        if where is None or not is_fixed(header) or not isinstance(header.type, types.Header):
+            return facts, facts
+        return (None if where in facts else facts), facts | {where}
+
+    def header(self, s: ir.CallHeader, facts: Facts) -> Facts:
+        where = path(s.header)
+        if s.method == "setInvalid" and where is not None and is_fixed(s.header):
+            return facts | {where}
+        return self.written(s.header, facts)
+
+    def extern(self, s: ir.CallExtern, facts: Facts) -> Facts:
+        if s.name.startswith(_CONDITIONAL):
+            holds, _ = self.branch(s.arguments[0], facts)
+            if holds is not None:
+                super().extern(s, holds)
+            return facts
+        return super().extern(s, facts)
+
+    def _access(self, e: ir.Expr, facts: Facts, *, is_written: bool) -> None:
+        while isinstance(e, ir.Slice):
+            e = e.base
+        if not isinstance(e, ir.Field) or not isinstance(e.base.type, types.Header):
+            return
+        where, site = path(e.base), (e.span, is_written)
+        if not is_fixed(e.base) or where not in facts:
+            self._sound.add(site)
+            self.invalid.pop(site, None)
+        elif site not in self._sound:
+            self.invalid[site] = _header_text(e)
+
+
+def _headers(of: types.Type, where: Path) -> Iterator[Path]:
+    """The places of the headers in a value of this type."""
+    match of:
+        case types.Header():
+            yield where
+        case types.Struct(fields=fields) | types.Union(fields=fields):
+            for field in fields:
+                yield from _headers(field.type, (*where, field.name))
+        case types.Stack(element=element, size=size):
+            for index in range(size):
+                yield from _headers(element, (*where, index))
+
+
+def _clones(block: ir.Block) -> bool:
+    """Whether a block makes packets that go elsewhere."""
+    todo = [*block.body, *chain.from_iterable(action.body for action in block.actions)]
+    while todo:
+        s = todo.pop()
+        if isinstance(s, ir.CallExtern) and s.name.startswith("clone"):
+            return True
+        todo += chain.from_iterable(bodies(s))
+    return False
+
+
+def _header_text(field: ir.Field) -> str:
+    """The header of a field as the program writes it there; what a macro wrote, as it is called in its struct."""
+    text, dot, _ = field.span.fragment().rpartition(".")
+    if dot and field.span.expansion is None:
+        return text
+    return field.base.name if isinstance(field.base, ir.Field) else str(field.base.type)

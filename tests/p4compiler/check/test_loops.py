@@ -1,0 +1,92 @@
+"""Loops and assignments with an operator: tests/p4switch/stf/loops.stf runs those that p4c has for BMv2, too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from p4compiler import Compiled
+from p4switch.engine.engine import Engine
+from tests.p4compiler.conftest import HEADERS
+
+Build = Callable[..., Compiled]
+Complain = Callable[..., str]
+LOOP = "for (bit<8> i in 0 .. 3) {{ {} }}"
+STACK = HEADERS.replace("h_t h;", "h_t h; h_t[2] s;")
+
+
+# Ranges, which p4c refuses for BMv2
+
+
+@pytest.mark.parametrize(
+    ("loop", "total"),
+    [
+        ("for (bit<8> i in 1 .. 4) { hdr.h.a += i; }", 10),
+        ("for (bit<8> i in 253 .. 255) { hdr.h.a += 1; }", 3),  # the counter does not wrap around
+        ("for (bit<8> i in 4 .. 1) { hdr.h.a += 1; }", 0),
+        ("for (bit<8> i in meta.y .. 2) { for (bit<8> j in i .. 2) { hdr.h.a += 1; } }", 6),
+        ("for (int<8> i in -2 .. 1) { hdr.h.a += 1; }", 4),
+        ("for (bit<8> i in 0 .. hdr.h.a + 2) { hdr.h.a += 1; }", 3),  # its end is computed once
+        ("for (bit<8> i in 0 .. 9) { if (i == 2) { continue; } if (i == 5) { break; } hdr.h.a += i; }", 8),
+    ],
+)
+def test_loops_over_a_range(build: Build, loop: str, total: int) -> None:
+    engine = Engine.load(build(apply=f"{loop} standard_metadata.egress_spec = 1;").device_config())
+    assert engine.process(0, bytes(8)) == [(1, bytes([total, *bytes(7)]))]
+
+
+# Mistakes
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"apply": LOOP.format("t.apply();")}, "a table cannot be applied in a loop"),
+        ({"apply": LOOP.format("if (t.apply().hit) {}")}, "a table cannot be applied in a loop"),
+        ({"apply": LOOP.format("c.apply();")}, "a control cannot be applied in a loop"),
+        ({"apply": LOOP.format("return;")}, "a return in a loop of an apply block is not supported"),
+        ({"apply": "break;"}, "break outside of a loop"),
+        ({"apply": LOOP.format("") + "continue;"}, "continue outside of a loop"),
+        ({"apply": "for (; meta.y; ) {}"}, "a condition is a bool, not bit<8>"),
+        ({"apply": "for (bool i in 0 .. 1) {}"}, "a value of type int stands where bool is needed"),
+        ({"apply": "for (h_t i in hdr.s) {}"}, "only loops over a range are supported"),
+        ({"apply": LOOP.format("") + "meta.y = i;"}, "there is no name 'i'"),
+        ({"apply": "meta.y += meta.x;"}, "'+' cannot be applied to bit<8> and bit<16>"),
+        ({"apply": "meta.flag += true;"}, "'+' cannot be applied to bool and bool"),
+        ({"apply": "1 += 2;"}, "this cannot be written"),
+        ({"update": LOOP.format("meta.y += i;")}, "only update_checksum() is supported here"),
+        (
+            {"parser": f"state start {{ {LOOP.format('meta.y = i;')} transition accept; }}"},
+            "a loop in a parser is not supported",
+        ),
+    ],
+)
+def test_what_a_loop_cannot_do(complain: Complain, parts: dict[str, str], message: str) -> None:
+    locals_ = "C() c; table t { actions = { NoAction; } }"
+    declarations = STACK + "\ncontrol C() { apply {} }"
+    found = complain(**({"declarations": declarations, "locals": locals_} | parts))
+    assert found.split("\n")[0].partition(": error: ")[2] == message
+
+
+def test_an_end_of_a_range_that_does_not_fit_is_a_warning(build: Build) -> None:
+    [warning] = build(apply="for (bit<8> i in 0 .. 300) { meta.y = i; }").warnings
+    assert warning.message == "300 does not fit in bit<8>; it becomes 44"
+
+
+@pytest.mark.parametrize(
+    ("apply", "options"),
+    [
+        ("bit<8> s; for (bit<8> i in 0 .. 3) { s = i; } meta.y = s;", ["uninitialized-use"]),
+        ("bit<8> s; for (bit<8> i in 0 .. 3) { meta.y = s; s = i; }", ["uninitialized-use"]),
+        ("bit<8> s = 0; for (bit<8> i in 0 .. 3) { s += i; } meta.y = s;", []),
+        ("bit<8> s; for (; true; ) { s = 1; if (meta.flag) { break; } } meta.y = s;", []),
+        ("bit<8> s; for (; true; ) { if (meta.flag) { break; } s = 1; } meta.y = s;", ["uninitialized-use"]),
+        ("bit<8> s; for (; true; meta.y = s) { if (meta.flag) { continue; } s = 1; }", ["uninitialized-use"]),
+        ("bit<8> s; for (; true; meta.y = s) { if (meta.flag) { break; } s = 1; }", []),
+        ("hdr.h.setInvalid(); for (; meta.flag; ) { meta.y = hdr.h.a; }", ["invalid-header"]),
+        ("hdr.h.setInvalid(); for (; meta.flag; ) { meta.y = hdr.h.a; hdr.h.setValid(); }", []),
+    ],
+)
+def test_warnings_follow_loops(build: Build, apply: str, options: list[str]) -> None:
+    assert [w.option for w in build(apply=apply).warnings] == options
