@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from experiments.scenario.file import ScenarioError, load_scenario
-from fanin.failing import failing, failure
+from fanin.failing import complain, failing, failure
 from topologies.sandbox import SandboxError, enter
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def measure(verb: str, file: Path, changes: Sequence[str], results: Path | None,
     # Not above: what precedes enter() runs twice, and these take a second to import.
     from rich.console import Console
 
+    from experiments.models.timers import mistimed
     from experiments.results.files import Journal, write_results
     from experiments.results.plot import PlotError, draw, series
     from experiments.scenario.tools import ToolError
@@ -53,6 +54,9 @@ def measure(verb: str, file: Path, changes: Sequence[str], results: Path | None,
     from fanin.progress import PointsProgress, console
     from p4compiler import CompileError
 
+    if warnings := [text for point in scenario.points if (text := mistimed(point))]:
+        more = f" (and {len(warnings) - 1} more points like it)" if len(warnings) > 1 else ""
+        complain(verb, f"warning: {file}: {warnings[0]}{more}")
     folder = results or Path("results", scenario.frame.name)
     journal = Journal(folder)
     if afresh:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
@@ -128,7 +129,10 @@ def series(rows: Sequence[Row], plot: Plot) -> list[Series]:
 
 
 def mixed(rows: Sequence[Row], plot: Plot) -> list[str]:
-    """Settings, but for the seed, in which rows differ that the figure takes for repetitions of one another."""
+    """Settings, but for the seed, in which rows differ that the figure takes for repetitions of one another.
+
+    What a scenario leaves out may follow from where the seed has placed the workers: only what it says counts.
+    """
     names = [*KEYS, "topology"]
     groups: defaultdict[tuple[Hashable, ...], list[Row]] = defaultdict(list)
     for row in rows:
@@ -137,8 +141,21 @@ def mixed(rows: Sequence[Row], plot: Plot) -> list[str]:
         name
         for name in names
         if name not in (plot.x, plot.y, *plot.by, "seed")
-        and any(len({row.get(name) for row in group}) > 1 for group in groups.values())
+        and any(
+            len({row.get(name) for row in group}) > 1 and len({_given(row, name) for row in group}) > 1
+            for group in groups.values()
+        )
     ]
+
+
+def _given(row: Row, name: str) -> Hashable:
+    """What the scenario says of a setting, as far as the row tells; None: nothing."""
+    if "settings" not in row or name not in KEYS:
+        return row.get(name)
+    table: Any = json.loads(row["settings"])
+    for part in KEYS[name]:
+        table = table and table.get(part)
+    return json.dumps(table)
 
 
 def draw(lines: Sequence[Series], plot: Plot, path: Path) -> None:

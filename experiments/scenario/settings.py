@@ -93,7 +93,7 @@ class TopologySettings(Table):
 
 
 class Recovery(Table):
-    """Timers of retransmission; left out, those that suit the world and the switch."""
+    """Timers of retransmission; left out, those that suit the links in virtual time, and live the switch."""
 
     initial_rto: Seconds | None = None
     min_rto: Seconds | None = None

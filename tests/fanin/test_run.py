@@ -103,6 +103,14 @@ def test_a_figure_of_what_is_not_there_is_refused_after_the_results_are_written(
     assert len(read_rows(folder)) == 2
 
 
+def test_timers_far_above_the_round_trip_are_warned_of(scenario: str, tmp_path: Path) -> None:
+    changes = ("--set", "loss=0.001", "--set", "min_rto=20 ms", "--results", tmp_path)
+    status, output = invoke("run", scenario, *changes)
+    assert status == 0
+    assert f"fanin run: warning: {scenario}: recovery.min_rto: is 20,000 us where" in output
+    assert "(and 1 more points like it)" in output
+
+
 def test_a_switch_is_chosen_on_the_command_line(scenario: str) -> None:
     status, output = invoke("run", scenario, "--switch", "bmv2")
     assert status == 2

@@ -51,6 +51,16 @@ def test_rows_that_differ_in_more_than_the_seed_are_told() -> None:
     assert mixed(ROWS, Plot(x="workers", y="median_seconds")) == ["algorithm"]
 
 
+def test_rows_that_differ_in_what_the_scenario_left_out_are_repetitions() -> None:
+    given, left_out = '{"recovery": {"min_rto": %s}}', '{"recovery": {"min_rto": null}}'
+    by_seed = {
+        seed: row("ring", 2, 0.1, seed=seed, min_rto=seed * 1e-4, settings=left_out) for seed in (1, 2)
+    }
+    assert mixed(list(by_seed.values()), BY_ALGORITHM) == []
+    said = [one | {"settings": given % one["min_rto"]} for one in by_seed.values()]
+    assert mixed(said, BY_ALGORITHM) == ["min_rto"]
+
+
 @pytest.mark.parametrize(
     ("plot", "where", "words"),
     [
