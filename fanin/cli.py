@@ -32,7 +32,7 @@ VERBS = {
     ),
     "plot": Verb(
         "plot:plot",
-        "Draw a column of results over another: medians, and from the smallest to the largest of repetitions.",
+        "Draw a column of results over another: medians, and how far repetitions are from one another.",
     ),
     "compile": Verb(
         "compile:compile_program", "Compile a P4_16 program to BMv2 JSON and P4Info, as p4c-bm2-ss would."

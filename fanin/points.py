@@ -48,12 +48,20 @@ def measure(verb: str, file: Path, changes: Sequence[str], results: Path | None,
 
     from experiments.models.timers import mistimed
     from experiments.results.files import Journal, write_results
-    from experiments.results.plot import PlotError, draw, series
+    from experiments.results.plot import draw
+    from experiments.results.rehearsal import rehearse
+    from experiments.results.series import PlotError, select, series
     from experiments.scenario.tools import ToolError
     from experiments.sweep import run_points
     from fanin.progress import PointsProgress, console
     from p4compiler import CompileError
 
+    figure = scenario.frame.plot
+    if figure:
+        try:
+            rehearse(scenario.points, figure)
+        except PlotError as error:
+            raise failure(verb, f"{file}: plot: {error}", 2) from None
     if warnings := [text for point in scenario.points if (text := mistimed(point))]:
         more = f" (and {len(warnings) - 1} more points like it)" if len(warnings) > 1 else ""
         complain(verb, f"warning: {file}: {warnings[0]}{more}")
@@ -77,13 +85,13 @@ def measure(verb: str, file: Path, changes: Sequence[str], results: Path | None,
     good = [row for row in rows if row["error"] is None]
     if good:
         Console(width=_WIDEST).print(_table(scenario.varied, good))
-    if good and scenario.frame.plot:
-        figure = folder / f"{scenario.frame.name}.png"
+    if good and figure:
+        path = folder / f"{scenario.frame.name}.png"
         try:
-            draw(series(good, scenario.frame.plot), scenario.frame.plot, figure)
+            draw(series(select(rows, figure.where), figure), figure, path)
         except PlotError as error:
             raise failure(verb, f"{file}: plot: {error}", 2) from None
-        console.print(f"Figure: {figure}")
+        console.print(f"Figure: {path}")
     console.print(f"Results: {folder}/results.json and results.parquet", soft_wrap=True)
     _judge(verb, scenario.varied, rows)
 

@@ -13,6 +13,9 @@ from experiments.scenario.settings import Settings, setting_columns
 from experiments.training.sgd import Curve
 from workers.recovery import Recovery
 
+# What links do to packets, in both worlds; in virtual time they pause, too. BMv2's do nothing.
+LINK_EVENTS = ("lost", "lost_in_bursts", "corrupted", "duplicated", "reordered", "queue_drops", "ecn_marks")
+
 Row = dict[str, Any]  # a column's name: None, or a number, a text, or a list of numbers
 
 
@@ -97,7 +100,7 @@ def _in_effect(settings: Settings) -> Row:
     network, live = settings.network, settings.world == "live"
     properties = [link.properties for link in network.links]
     hosts = {host.name for host in network.hosts}
-    found = {
+    found: dict[str, set[Any]] = {
         "delay": {(one.delay or 0.0) if live else one.virtual_delay for one in properties},
         "overhead": {(one.overhead or 0) if live else one.virtual_overhead for one in properties},
         "uplink_rate": {

@@ -12,25 +12,16 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BaseModel, StringConstraints, ValidationError
 
+from experiments.scenario.figure import Plot
 from experiments.scenario.settings import KEYS, KeyPath, Settings, Table, setting_columns, table_in
 
 
 class ScenarioError(ValueError):
     """An invalid scenario: the message names the file, the key and the fix, a line for each."""
-
-
-class Plot(Table):
-    """A figure of the results: their columns against one another."""
-
-    x: str
-    y: str
-    by: tuple[str, ...] = ()
-    log: tuple[Literal["x", "y"], ...] = ()
-    title: str | None = None
 
 
 class Frame(Table):
