@@ -49,6 +49,22 @@ class Paths:
             self.latency(rank, peer) for rank, others in enumerate(self._receivers) for peer in others
         )
 
+    @property
+    def tree_links(self) -> int:
+        """How many links the tree of switches has."""
+        racks = len(set(self._leaves))
+        return len(self._leaves) + (racks if racks > 1 else 0)
+
+    @property
+    def mean_links(self) -> float:
+        """Between hosts: how many links a packet crosses, on average over all ranks that send to one another."""
+        ways = [
+            2 if self._leaves[rank] == self._leaves[peer] else 4
+            for rank, others in enumerate(self._receivers)
+            for peer in others
+        ]
+        return sum(ways) / len(ways)
+
     def shared(self, window: int) -> float:
         """How long the windows, in packets, of all hosts that share a link take on it, where that is longest."""
         return window * max(

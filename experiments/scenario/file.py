@@ -43,10 +43,15 @@ class Scenario:
     @property
     def varied(self) -> list[str]:
         """The columns in which the points differ."""
-        rows = [setting_columns(point) for point in self.points]
-        # The name of a leaf_spine tells its keys again.
-        names = [*KEYS, "topology"] if rows[0]["leaves"] is None else KEYS
-        return [name for name in names if len({row[name] for row in rows}) > 1]
+        return varied_in(self.points)
+
+
+def varied_in(points: Sequence[Settings]) -> list[str]:
+    """The columns in which points differ."""
+    rows = [setting_columns(point) for point in points]
+    # The name of a leaf_spine tells its keys again.
+    names = [*KEYS, "topology"] if rows[0]["leaves"] is None else KEYS
+    return [name for name in names if len({row[name] for row in rows}) > 1]
 
 
 def load_scenario(path: Path, changes: Sequence[str] = ()) -> Scenario:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import re
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -257,3 +259,72 @@ def test_placed_workers_are_the_only_ones_that_send(fanin: Fanin, tmp_path: Path
     done = fanin("run", str(path), *changes, "--results", str(folder))
     assert done.returncode == 0, done.stderr
     assert [row["hosts"] for row in read_rows(folder)] == ["h1 h2", "h1 h3"]
+
+
+# -- again, or not yet -------------------------------------------------------------------------------------------
+
+
+def test_results_come_as_csv_as_well(scenario: str, tmp_path: Path) -> None:
+    assert invoke("run", scenario, "--set", "repetitions=2", "--results", tmp_path)[0] == 0
+    with (tmp_path / "results.csv").open() as file:
+        table = list(csv.DictReader(file))
+    for text, row in zip(table, read_rows(tmp_path / "results.json"), strict=True):
+        assert list(text) == list(row)
+        assert json.loads(text["seconds"]) == row["seconds"]
+        assert float(text["median_seconds"]) == row["median_seconds"]
+        assert text["placement"] == row["placement"]
+
+
+def test_a_dry_run_says_what_is_left_and_runs_nothing(scenario: str, tmp_path: Path) -> None:
+    folder = tmp_path / "results"
+    status, output = invoke("sweep", scenario, "--dry-run", "--jobs", "3", "--results", folder)
+    assert status == 0
+    assert "2 points, 0 of them already there. The rest takes about" in output
+    assert re.search(r"about \d+ s; 3 at a time, in up to 0\.4 GiB", output)
+    assert not folder.exists()
+    assert invoke("sweep", scenario, "--set", "algorithm=ring", "--results", folder)[0] == 0
+    assert (
+        "2 points, 1 of them already there" in invoke("sweep", scenario, "--dry-run", "--results", folder)[1]
+    )
+
+
+def test_a_rerun_gives_the_same_from_the_rows_alone(scenario: str, tmp_path: Path) -> None:
+    assert invoke("run", scenario, "--set", "loss=0.05", "--results", tmp_path)[0] == 0
+    first, second = read_rows(tmp_path)
+    status, output = invoke("rerun", tmp_path / "results.json", "--point", second["key"])
+    assert status == 0
+    assert "same" in output
+    (again,) = read_rows(tmp_path / "rerun")
+    changed = {name for name in again if again[name] != second[name]}
+    assert changed <= {"run_seconds"}
+    assert again["key"] != first["key"]
+
+
+def test_a_rerun_that_differs_in_virtual_time_is_told(scenario: str, tmp_path: Path) -> None:
+    assert invoke("run", scenario, "--results", tmp_path)[0] == 0
+    path = tmp_path / "results.json"
+    document = json.loads(path.read_text())
+    document["rows"][1] |= {"seconds": [1.0], "median_seconds": 1.0, "commit": "older"}
+    path.write_text(json.dumps(document))
+    status, output = invoke("rerun", path)
+    assert status == 1
+    assert "points in virtual time differ algorithm=ring" in output
+    assert "fanin was older and is" in output
+
+
+def test_what_cannot_be_run_again_is_named(scenario: str, tmp_path: Path) -> None:
+    assert invoke("run", scenario, "--set", "algorithm=ring", "--results", tmp_path)[0] == 0
+    path = tmp_path / "results.json"
+    key = read_rows(path)[0]["key"]
+    assert invoke("rerun", path, "--point", "none") == (
+        2,
+        f"fanin rerun: --point none: no row has this key; there are {key}",
+    )
+    document = json.loads(path.read_text())
+    settings = json.loads(document["rows"][0]["settings"]) | {"hops": 3}
+    document["rows"][0] |= {"settings": json.dumps(settings), "fanin": "9.9"}
+    path.write_text(json.dumps(document))
+    status, output = invoke("rerun", path)
+    assert status == 2
+    assert f"row {key}: this fanin does not take the settings of fanin 9.9" in output
+    assert "hops: Extra inputs" in output
