@@ -13,7 +13,14 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentFormatter
+from matplotlib.ticker import (
+    FixedLocator,
+    FuncFormatter,
+    LogLocator,
+    NullFormatter,
+    NullLocator,
+    PercentFormatter,
+)
 
 from experiments.results.axes import column_label, plain, scale
 from experiments.results.figures import STYLE, save
@@ -26,9 +33,11 @@ _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _DASHES = ("-", "--", ":", "-.")
 _HATCHES = ("", "//", "..", "xx")
 _MAX_TICKS = 14
+_FEW_DECADES = 1000.0  # from the lowest to the highest; of more each has one number beside the axis
 _MAX_INSIDE = 4  # entries of a legend; more have their place below the figure
-_LETTER = 0.6  # how wide one is, as a share of the font's size, in most words
-_HANDLE = 6  # letters that the line or the patch beside a name takes
+_WIDEST_INSIDE = 0.65  # of the figure's width, for what a legend in the axes says
+_LETTER = 0.55  # how wide one is, as a share of the font's size, in most words
+_HANDLE = 5  # letters that the line or the patch beside a name takes
 _DOTTED = (0, (1, 1.2))
 _BAR_TO_BAR = 0.9  # of the room that a bar or a box has
 
@@ -123,8 +132,7 @@ def _draw(figure: Figure, axes: Axes, lines: Sequence[Series], plot: Plot) -> No
         notes = _draw_places(axes, lines, plot, xs, factor)
         axes.set_ylabel(_folded(figure, label))
         if "y" in plot.log:
-            axes.set_yscale("log")
-            axes.yaxis.set_major_formatter(FuncFormatter(plain))
+            _set_log_y(axes)
         else:
             axes.set_ylim(bottom=0)
     axes.set_title(plot.title or "")
@@ -144,16 +152,16 @@ def _draw_legend(figure: Figure, axes: Axes, plot: Plot, notes: Sequence[str]) -
         "alignment": "left",
         "title_fontsize": plt.rcParams["legend.fontsize"],
     }
-    if len(handles) + len(notes) <= _MAX_INSIDE:
+    size = _points(plt.rcParams["legend.fontsize"])
+    letters = int(figure.get_figwidth() * 72 / (_LETTER * size))  # in a line
+    narrow = all(len(note) <= _WIDEST_INSIDE * letters for note in notes)
+    if narrow and len(handles) + len(notes) <= _MAX_INSIDE:
         axes.legend(**looks, title="\n".join(notes))
         return
-    letters = int(
-        figure.get_figwidth() * 72 / (_LETTER * _points(plt.rcParams["legend.fontsize"]))
-    )  # in a line
     widest = max((len(str(handle.get_label())) for handle in handles), default=0)
     columns = max(1, letters // (widest + _HANDLE))
     title = textwrap.fill("; ".join(notes), letters)
-    figure.legend(**looks, title=title, loc="outside lower center", ncols=min(columns, len(handles)))
+    figure.legend(**looks, title=title, loc="outside lower center", ncols=max(1, min(columns, len(handles))))
 
 
 def _folded(figure: Figure, label: str) -> str:
@@ -298,6 +306,15 @@ def _number_x_axis(axes: Axes, values: Sequence[float], logarithmic: bool) -> No
         axes.xaxis.set_major_locator(FixedLocator(values))
         axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_major_formatter(FuncFormatter(plain))
+
+
+def _set_log_y(axes: Axes) -> None:
+    axes.set_yscale("log")
+    low, high = axes.get_ylim()
+    steps = (1.0, 2.0, 5.0) if high < _FEW_DECADES * low else (1.0,)
+    axes.yaxis.set_major_locator(LogLocator(subs=steps))
+    axes.yaxis.set_major_formatter(FuncFormatter(plain))
+    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def _set_log_x(axes: Axes, values: Sequence[float]) -> None:

@@ -217,7 +217,13 @@ def test_fonts_are_embedded_as_truetype_and_text_stays_text(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("given", "inches"), [({}, (6.4, 4.0)), ({"style": "column"}, (3.4, 2.5)), ({"size": "5x3"}, (5, 3))]
+    ("given", "inches"),
+    [
+        ({}, (6.4, 4.0)),
+        ({"style": "column"}, (3.4, 2.5)),
+        ({"style": "column", "kind": "box", "x": "algorithm"}, (3.4, 2.5)),  # whose legend says much
+        ({"size": "5x3"}, (5, 3)),
+    ],
 )
 def test_a_figure_is_as_large_as_its_style_or_its_size(
     tmp_path: Path, given: dict[str, Any], inches: tuple[float, float]
