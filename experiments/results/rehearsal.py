@@ -21,7 +21,8 @@ def rehearse(points: Sequence[Settings], plot: Plot) -> None:
     Raises:
         PlotError: the figure asks for what the rows will not have.
     """
-    rows = [rehearsed_row(point) for point in points]
+    common = provenance()
+    rows = [rehearsed_row(point) | common for point in points]
     names = [name for name in (plot.x, *plot.by) if name in rows[0]]
     if any(setting_columns(point).get(name) is None for point in points for name in names):
         # Only the run will show how lines are called.
@@ -30,7 +31,7 @@ def rehearse(points: Sequence[Settings], plot: Plot) -> None:
 
 
 def rehearsed_row(settings: Settings) -> Row:
-    """The row of a point, with all its columns."""
+    """The row of a point, with all its columns but those of the program and the machine."""
     live = settings.world == "live"
     curve = Curve([1.0], [1.0], [1.0]) if settings.training else None
     events = () if settings.switch == "bmv2" else LINK_EVENTS if live else (*LINK_EVENTS, "pauses")
@@ -52,4 +53,4 @@ def rehearsed_row(settings: Settings) -> Row:
         segments=1 if live else None,
         recovery=Recovery() if live else recovery(settings),
     )
-    return row(settings, measured, run_seconds=1.0, **provenance())
+    return row(settings, measured, run_seconds=1.0)

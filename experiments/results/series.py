@@ -97,7 +97,8 @@ def _one(group: tuple[Hashable, ...], at: Mapping[Any, list[Row]], plot: Plot) -
     label = ", ".join(named)
     samples = [[value for row in good[x] for value in _values(row, plot.measured)] for x in xs]
     bounds = [
-        spread(values, plot.spread, f"{label} at {plot.x}={x}") for x, values in zip(xs, samples, strict=True)
+        spread(values, plot.spread, f"{label} at {plot.x}={x}".removeprefix(" at "))
+        for x, values in zip(xs, samples, strict=True)
     ]
     expected = [_expected(good[x], plot.measured) for x in xs] if plot.closed_form else []
     return Series(

@@ -80,6 +80,10 @@ class Plot(Table):
             raise ValueError("y: a cdf has x only, whose distribution it shows; leave y out")
         if self.kind != "cdf" and not self.y:
             raise ValueError("y: missing; add it")
+        if (linear := {"cdf": "y", "box": "x"}.get(self.kind)) in self.log:
+            raise ValueError(
+                f"log: {linear} of a figure of kind {self.kind} has no logarithmic scale; leave it out"
+            )
         if self.kind != "lines" and "spread" in given:
             raise ValueError(f"spread: a figure of kind {self.kind} shows all there is; leave it out")
         return self

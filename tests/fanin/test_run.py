@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 import experiments.sweep
 from experiments.results.files import read_rows
 from experiments.results.plot import draw
+from experiments.results.provenance import provenance
 from experiments.results.rehearsal import rehearsed_row
 from experiments.results.series import series
 from experiments.scenario.figure import Plot
@@ -134,7 +135,7 @@ def test_a_figure_of_what_will_not_be_there_is_refused_before_the_run(
 
 def test_rows_have_the_columns_that_a_rehearsal_has(scenario: str, tmp_path: Path) -> None:
     assert invoke("run", scenario, "--results", tmp_path)[0] == 0
-    rehearsed = [rehearsed_row(point) for point in load_scenario(Path(scenario)).points]
+    rehearsed = [rehearsed_row(point) | provenance() for point in load_scenario(Path(scenario)).points]
     for row, expected in zip(read_rows(tmp_path / "results.json"), rehearsed, strict=True):
         assert row.keys() == expected.keys()
         assert {name for name, value in row.items() if value is None} == {

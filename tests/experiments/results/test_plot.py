@@ -242,6 +242,7 @@ def test_a_figure_is_as_large_as_its_style_or_its_size(
         ({"size": "5"}, "in inches, as '3.4x2.4'"),
         ({"size": "0x4"}, "must be above 0"),
         ({"kind": "cdf"}, "y: a cdf has x only"),
+        ({"kind": "box", "log": ["x"]}, "log: x of a figure of kind box has no logarithmic scale"),
         ({"kind": "box", "spread": "iqr"}, "spread: a figure of kind box shows all there is"),
     ],
 )
