@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cached_property, lru_cache
 
 from experiments.scenario.settings import Settings
 from topologies.model import Link
 from workers.collective import HostBasedAlgorithm
-from workers.host_based.schedules import peers
+from workers.host_based.schedules import peers, servers
 
 _Direction = tuple[str, str]  # from one node to the next
 
@@ -118,9 +118,16 @@ class Paths:
         """How many hosts' windows may be on a link, by its direction."""
         if self._settings.algorithm == "in-network":  # sums: each link carries one window
             return Counter(set(self._to_the_root()))
+        members, leaves = self._settings.members, self._leaves
         found: Counter[_Direction] = Counter()
         for rank, others in enumerate(self._receivers):
-            found.update({way for peer in others for way in self._ways(rank, peer)})
+            here = leaves[rank]
+            beyond = {leaves[peer] for peer in others} - {here}
+            ways = [(members[rank], here), *((leaves[peer], members[peer]) for peer in others)]
+            if beyond:  # by every spine: all flows may have chosen the same
+                for spine in self._network.spines:
+                    ways += [(here, spine.name), *((spine.name, leaf) for leaf in beyond)]
+            found.update(ways)
         return found
 
     def _to_the_root(self) -> Iterator[_Direction]:
@@ -129,19 +136,15 @@ class Paths:
             if len(set(self._leaves)) > 1:
                 yield from ((leaf, spine.name) for spine in self._network.spines)
 
-    def _ways(self, sender: int, receiver: int) -> Iterable[_Direction]:
-        """By every spine: all flows may have chosen the same."""
-        members, here, there = self._settings.members, self._leaves[sender], self._leaves[receiver]
-        yield members[sender], here
-        if here != there:
-            for spine in self._network.spines:
-                yield here, spine.name
-                yield spine.name, there
-        yield there, members[receiver]
-
 
 @lru_cache
 def _receivers(
     algorithm: HostBasedAlgorithm, workers: int, shards: int | None
 ) -> tuple[tuple[int, ...], ...]:
+    if algorithm == "parameter-server":  # whose schedules are long: a thousand workers, a million pairs
+        everybody, some = range(workers), servers(workers, shards)
+        return tuple(
+            tuple(peer for peer in (everybody if rank in some else some) if peer != rank)
+            for rank in everybody
+        )
     return tuple(tuple(peers(algorithm, rank, workers, shards)[0]) for rank in range(workers))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from controller.telemetry import Reason
-from experiments.models.timers import recovery, virtual_window
+from experiments.models.timers import virtual_window
 from experiments.results.measured import LINK_EVENTS, Measured, Row, row
 from experiments.results.provenance import provenance
 from experiments.results.series import select, series
@@ -51,6 +51,6 @@ def rehearsed_row(settings: Settings) -> Row:
         curve=curve,
         window=1 if live else virtual_window(settings),
         segments=1 if live else None,
-        recovery=Recovery() if live else recovery(settings),
+        recovery=Recovery(),
     )
     return row(settings, measured, run_seconds=1.0)
