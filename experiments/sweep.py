@@ -51,8 +51,11 @@ def run_points(
     journal: Journal,
     logs: Path,
     observer: Observer,
+    jobs: int | None = None,
 ) -> list[Row]:
     """A row for each point, from the journal where it has one without an error.
+
+    jobs: virtual points that run at a time, if memory holds so many; None: as many as there are cores.
 
     A point that fails has a row with its error, and the others go on. Live points need `sandbox.enter`. The
     switches' output goes to `logs`.
@@ -72,7 +75,7 @@ def run_points(
 
     rest = [point for point in points if point.key not in done]
     observer.found(len(points) - len(rest))
-    _run_virtual([point for point in rest if point.world == "virtual"], programs, take)
+    _run_virtual([point for point in rest if point.world == "virtual"], programs, take, jobs or cores())
     for point in rest:
         if point.world == "live":
             take(_run_live(point, programs[point.compiler], logs, observer.begun(point)))
@@ -97,16 +100,19 @@ class _Running:
 
 
 def _run_virtual(
-    points: Sequence[Settings], programs: Mapping[Compiler, CompiledProgram], take: Callable[[Row], None]
+    points: Sequence[Settings],
+    programs: Mapping[Compiler, CompiledProgram],
+    take: Callable[[Row], None],
+    jobs: int,
 ) -> None:
     """A process for each: it dies alone, and its memory is its own."""
     context = _fork_server()
-    cores, memory = len(os.sched_getaffinity(0)), MEMORY_SHARE * _free_memory()
+    memory = MEMORY_SHARE * _free_memory()
     waiting, running = deque(points), dict[Connection, _Running]()
     try:
         while waiting or running:
-            while waiting and len(running) < cores:
-                needed = _memory(waiting[0]) + sum(_memory(other.settings) for other in running.values())
+            while waiting and len(running) < jobs:
+                needed = memory_of(waiting[0]) + sum(memory_of(other.settings) for other in running.values())
                 if running and needed > memory:
                     break
                 point = waiting.popleft()
@@ -178,10 +184,15 @@ def _virtual_process(settings: Settings, device_config: bytes, connection: Conne
     connection.send(_attempt(settings, run))
 
 
-def _memory(settings: Settings) -> float:
+def memory_of(settings: Settings) -> float:
     """What a virtual run is expected to need, in bytes."""
     assert settings.size is not None
     return BASE_BYTES + VECTORS_FACTOR * settings.size * len(settings.members) * settings.repetitions
+
+
+def cores() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0))
 
 
 def _free_memory() -> int:

@@ -30,9 +30,12 @@ VERBS = {
         "sweep:sweep",
         "Run the product of settings on all cores, as in: fanin sweep FILE --set loss=0,0.01 --set workers=2,4,8.",
     ),
+    "rerun": Verb(
+        "rerun:rerun", "Run points of earlier results again, from what their rows say alone, and compare."
+    ),
     "plot": Verb(
         "plot:plot",
-        "Draw a column of results over another: medians, and from the smallest to the largest of repetitions.",
+        "Draw a column of results over another: medians, and how far repetitions are from one another.",
     ),
     "compile": Verb(
         "compile:compile_program", "Compile a P4_16 program to BMv2 JSON and P4Info, as p4c-bm2-ss would."

@@ -1,16 +1,17 @@
-"""What `fanin run` and `fanin sweep` have in common: a scenario's points measured, shown, and written."""
+"""What `fanin run`, `fanin sweep` and `fanin rerun` have in common: points measured, shown, and written."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from experiments.scenario.file import ScenarioError, load_scenario
-from fanin.failing import failing, failure
+from experiments.scenario.file import Scenario, ScenarioError, load_scenario
+from experiments.scenario.settings import Settings
+from fanin.failing import complain, failing, failure
 from topologies.sandbox import SandboxError, enter
 
 if TYPE_CHECKING:
@@ -26,76 +27,172 @@ Changes = Annotated[
 Results = Annotated[
     Path | None, typer.Option(help="where the results go", show_default="results/ and the scenario's name")
 ]
+Jobs = Annotated[
+    int | None, typer.Option(min=1, help="virtual points that run at a time", show_default="all cores")
+]
 
 _WIDEST = 300  # columns of a table: rather beyond the terminal's width than folded
 INTERRUPTED = 130  # as shells have it: 128 and SIGINT's number
 
 
-def measure(verb: str, file: Path, changes: Sequence[str], results: Path | None, *, afresh: bool) -> None:
-    """Run all points, those of earlier results left out unless `afresh`; show and write what came out.
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Points to run, and what is written and said of them.
+
+    about: of the results, in their files. varied: columns in which the points differ. again: the command that goes on
+    where this one was interrupted.
+    """
+
+    name: str
+    points: Sequence[Settings]
+    varied: Sequence[str]
+    folder: Path
+    about: dict[str, Any]
+    again: str
+
+
+def load(verb: str, file: Path, changes: Sequence[str]) -> Scenario:
+    """A scenario, whose figure can be drawn; with a warning, where its timers do not suit its links.
 
     Raises:
-        typer.Exit: 2 for a scenario that cannot be, 1 if a point failed or a sum is wrong, 130 after Ctrl-C.
+        typer.Exit: 2, it cannot be.
     """
     with failing(verb, ScenarioError, status=2):
         scenario = load_scenario(file, changes)
-    if any(point.world == "live" for point in scenario.points):
+    enter_if_live(verb, scenario.points)
+
+    # Not above: what precedes enter() runs twice, and these take a second to import.
+    from experiments.models.timers import mistimed
+    from experiments.results.rehearsal import rehearse
+    from experiments.results.series import PlotError
+
+    if scenario.frame.plot:
+        try:
+            rehearse(scenario.points, scenario.frame.plot)
+        except PlotError as error:
+            raise failure(verb, f"{file}: plot: {error}", 2) from None
+    if warnings := [text for point in scenario.points if (text := mistimed(point))]:
+        more = f" (and {len(warnings) - 1} more points like it)" if len(warnings) > 1 else ""
+        complain(verb, f"warning: {file}: {warnings[0]}{more}")
+    return scenario
+
+
+def enter_if_live(verb: str, points: Sequence[Settings]) -> None:
+    """The sandbox, without which a live point cannot run.
+
+    Raises:
+        typer.Exit: there is none here.
+    """
+    if any(point.world == "live" for point in points):
         with failing(verb, SandboxError):
             enter()
 
-    # Not above: what precedes enter() runs twice, and these take a second to import.
+
+def measure(verb: str, work: Work, *, afresh: bool, jobs: int | None = None) -> list[Row]:
+    """Run all points, those of earlier results left out unless `afresh`; show and write what came out.
+
+    Raises:
+        typer.Exit: 1 if there is no program to run, 130 after Ctrl-C.
+    """
     from rich.console import Console
 
     from experiments.results.files import Journal, write_results
-    from experiments.results.plot import PlotError, draw, series
     from experiments.scenario.tools import ToolError
     from experiments.sweep import run_points
-    from fanin.progress import PointsProgress, console
+    from fanin.progress import PointsProgress
     from p4compiler import CompileError
 
-    folder = results or Path("results", scenario.frame.name)
-    journal = Journal(folder)
+    journal = Journal(work.folder)
     if afresh:
         journal.clear()
     try:
         with (
             failing(verb, ToolError, CompileError),
-            PointsProgress(scenario.frame.name, len(scenario.points)) as progress,
+            PointsProgress(work.name, len(work.points)) as progress,
         ):
-            rows = run_points(scenario.points, journal, folder / "logs", progress)
+            rows = run_points(work.points, journal, work.folder / "logs", progress, jobs)
     except KeyboardInterrupt:
-        where = [] if results is None else ["--results", str(results)]
-        again = shlex.join(["fanin", "sweep", str(file), *(f"--set={change}" for change in changes), *where])
-        message = f"interrupted; what is finished is kept. Go on with: {again}"
+        message = f"interrupted; what is finished is kept. Go on with: {work.again}"
         raise failure(verb, message, INTERRUPTED) from None
-    about = {"name": scenario.frame.name, "scenario": scenario.text, "set": list(changes)}
-    write_results(rows, about, folder)
-    good = [row for row in rows if row["error"] is None]
-    if good:
-        Console(width=_WIDEST).print(_table(scenario.varied, good))
-    if good and scenario.frame.plot:
-        figure = folder / f"{scenario.frame.name}.png"
+    write_results(rows, work.about, work.folder)
+    if good := [row for row in rows if row["error"] is None]:
+        Console(width=_WIDEST).print(_table(work.varied, good))
+    return rows
+
+
+def conclude(verb: str, work: Work, rows: Sequence[Row]) -> None:
+    """Say where the results are, and what is wrong with them.
+
+    Raises:
+        typer.Exit: 1, a point failed or a sum lies outside its bound.
+    """
+    from fanin.progress import console
+
+    console.print(f"Results: {work.folder}/results.json, .parquet and .csv", soft_wrap=True)
+    complaints = []
+    for row in rows:
+        if row["error"] is not None:
+            complaints.append(f"{point_name(work.varied, row)}: {row['error']}")
+        elif row["violations"]:
+            wrong = f"{row['violations']} elements of sums lie outside their bound"
+            complaints.append(f"{point_name(work.varied, row)}: {wrong}")
+    if complaints:
+        raise failure(verb, "\n".join([f"{len(complaints)} of {len(rows)} points failed", *complaints]))
+
+
+def run_scenario(
+    verb: str,
+    file: Path,
+    scenario: Scenario,
+    changes: Sequence[str],
+    results: Path | None,
+    *,
+    afresh: bool,
+    jobs: int | None = None,
+) -> None:
+    """Run a scenario, show and write what came out, and draw its figure.
+
+    Raises:
+        typer.Exit: 1 if a point failed or a sum is wrong, 130 after Ctrl-C.
+    """
+    import shlex
+
+    from experiments.results.plot import draw
+    from experiments.results.series import PlotError, select, series
+    from fanin.progress import console
+
+    where = [] if results is None else ["--results", str(results)]
+    work = Work(
+        name=scenario.frame.name,
+        points=scenario.points,
+        varied=scenario.varied,
+        folder=results or Path("results", scenario.frame.name),
+        about={"name": scenario.frame.name, "scenario": scenario.text, "set": list(changes)},
+        again=shlex.join(["fanin", "sweep", str(file), *(f"--set={change}" for change in changes), *where]),
+    )
+    rows = measure(verb, work, afresh=afresh, jobs=jobs)
+    figure = scenario.frame.plot
+    if figure and any(row["error"] is None for row in rows):
+        path = work.folder / f"{work.name}.png"
         try:
-            draw(series(good, scenario.frame.plot), scenario.frame.plot, figure)
+            draw(series(select(rows, figure.where), figure), figure, path)
         except PlotError as error:
             raise failure(verb, f"{file}: plot: {error}", 2) from None
-        console.print(f"Figure: {figure}")
-    console.print(f"Results: {folder}/results.json and results.parquet", soft_wrap=True)
-    _judge(verb, scenario.varied, rows)
+        console.print(f"Figure: {path}")
+    conclude(verb, work, rows)
+
+
+def point_name(varied: Sequence[str], row: Row) -> str:
+    """By the settings in which points differ."""
+    settings = [f"{name}={short(row[name])}" for name in varied if row[name] is not None]
+    return ", ".join(settings) or "the run"
 
 
 def _table(varied: Sequence[str], rows: Sequence[Row]) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    for name in varied:
-        table.add_column(name)
-    for heading in ("median ms", "p95 ms", "Mb/s", "kB each", "resent", "wrong"):
-        table.add_column(heading, justify="right")
+    table = points_table(varied, "median ms", "p95 ms", "Mb/s", "kB each", "resent", "wrong")
     for row in rows:
         table.add_row(
-            *(_short(row[name]) for name in varied),
+            *(short(row[name]) for name in varied),
             f"{row['median_seconds'] * 1e3:.4g}",
             f"{row['p95_seconds'] * 1e3:.4g}",
             f"{row['goodput_bits_per_second'] / 1e6:,.1f}",
@@ -106,19 +203,19 @@ def _table(varied: Sequence[str], rows: Sequence[Row]) -> Table:
     return table
 
 
-def _judge(verb: str, varied: Sequence[str], rows: Sequence[Row]) -> None:
-    """typer.Exit, if a point failed or a sum lies outside its bound."""
-    complaints = []
-    for row in rows:
-        settings = [f"{name}={_short(row[name])}" for name in varied if row[name] is not None]
-        point = ", ".join(settings) or "the run"
-        if row["error"] is not None:
-            complaints.append(f"{point}: {row['error']}")
-        elif row["violations"]:
-            complaints.append(f"{point}: {row['violations']} elements of sums lie outside their bound")
-    if complaints:
-        raise failure(verb, "\n".join([f"{len(complaints)} of {len(rows)} points failed", *complaints]))
+def points_table(varied: Sequence[str], *numbers: str) -> Table:
+    """A column for each setting in which points differ, and for each number."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for name in varied:
+        table.add_column(name)
+    for heading in numbers:
+        table.add_column(heading, justify="right")
+    return table
 
 
-def _short(value: object) -> str:
+def short(value: object) -> str:
+    """In a table."""
     return f"{value:,.6g}" if isinstance(value, float) else "" if value is None else str(value)

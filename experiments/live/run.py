@@ -105,6 +105,7 @@ class LiveNetwork:
             recordings, error_bound(settings.algorithm, settings.values, pace.window)
         )
         traffic = _host_traffic(settings.network, counts)
+        datagrams = settings.transport != "tcp"
         return Measured(
             seconds=tuple(durations(recordings).tolist()),
             elements=elements,
@@ -118,6 +119,9 @@ class LiveNetwork:
             error_bound=errors.bound,
             closed_form_seconds=predicted_seconds(settings, 4 * elements, pace.window),
             curve=ends[0].curve,
+            window=pace.window if datagrams else None,
+            segments=pace.segments if datagrams else None,
+            recovery=pace.recovery(GIVE_UP * self._network.patience) if datagrams else None,
         )
 
     async def _work(self, settings: Settings, pace: Pace, observe: Observe) -> list[Done]:

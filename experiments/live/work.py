@@ -13,9 +13,9 @@ from typing import Literal
 from pydantic import TypeAdapter
 
 from experiments.training.sgd import Curve, TrainingConfig
-from workers import recovery
 from workers.collective import HostBasedAlgorithm, Transport
 from workers.lease import Lease
+from workers.recovery import G, Recovery
 
 DIGITS_FILE = "digits.npz"
 
@@ -34,7 +34,13 @@ class Pace:
     checksums: bool = True  # of in-network packets
     initial_rto: float = 0.1
     min_rto: float = 0.01
-    granularity: float = recovery.G
+    granularity: float = G
+
+    def recovery(self, give_up: float) -> Recovery:
+        """The timers of a worker that fails after `give_up` seconds without anything new."""
+        return Recovery(
+            initial_rto=self.initial_rto, min_rto=self.min_rto, give_up=give_up, granularity=self.granularity
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ from experiments.live.work import (
     Failed,
     HostBased,
     InNetwork,
-    Pace,
     Progress,
     Ready,
     Task,
@@ -31,7 +30,6 @@ from workers import (
     Group,
     InNetworkAllReduce,
     InNetworkConfig,
-    Recovery,
     TcpAllReduce,
     TcpConfig,
     UdpAllReduce,
@@ -58,7 +56,7 @@ def join(task: Task) -> Collective:
                     segments=pace.segments,
                     offload=pace.offload,
                     checksums=pace.checksums,
-                    recovery=_recovery(pace, task),
+                    recovery=pace.recovery(task.give_up),
                 )
             )
         case HostBased():
@@ -84,17 +82,8 @@ def _between_hosts(task: Task, how: HostBased) -> Collective:
             how.addresses,
             segments=pace.segments,
             offload=pace.offload,
-            recovery=_recovery(pace, task),
+            recovery=pace.recovery(task.give_up),
         )
-    )
-
-
-def _recovery(pace: Pace, task: Task) -> Recovery:
-    return Recovery(
-        initial_rto=pace.initial_rto,
-        min_rto=pace.min_rto,
-        give_up=task.give_up,
-        granularity=pace.granularity,
     )
 
 

@@ -1,71 +1,112 @@
 """How long an all-reduce takes without loss, by algorithm, from latency and bandwidth alone.
 
 Sources: Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH", 2005, for the
-model and for ring and halving-doubling; Sanders, Speck, Träff, 2009, for the double binary tree; SwitchML (NSDI'21),
-section 3, for in-network.
+model and for halving-doubling; Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms", 2009, for ring, whose
+steps overlap here; Sanders, Speck, Träff, 2009, for the double binary tree; SwitchML (NSDI'21), section 3, for
+in-network.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import inf, log2
+from collections.abc import Callable
+from math import log2
 from typing import assert_never
 
-from workers.collective import Algorithm
-from workers.host_based.schedules import CHUNK
+from workers.collective import HostBasedAlgorithm
+from workers.host_based.schedules import CHUNK, neighbours, servers
+
+# Seconds from a rank's sending a packet to another rank's dealing with it: latency(sender, receiver).
+Latency = Callable[[int, int], float]
 
 
-@dataclass(frozen=True, slots=True)
-class Fabric:
-    """What the formulas know of a network.
+def in_network(size: int, round_trip: float, bandwidth: float, window: int, ahead: float) -> float:
+    """Seconds for arrays of `size` bytes.
 
-    latency: seconds from a host's sending to another host's dealing with it (in-network: a round trip by way of the
-    root of the tree), beside the time that the bytes take. bandwidth: bytes of payload a second on a host's link, each
-    way: its rate, less headers.
+    round_trip: seconds, by way of the root of the tree. bandwidth: bytes of payload a second on a host's link, each
+    way. window: bytes outstanding. ahead: seconds that a window of packets without values, which goes first, is on a
+    host's link.
     """
+    turns = max(1.0, size / window) + (ahead > 0)
+    return max(round_trip + ahead + size / bandwidth, turns * round_trip)
 
-    latency: float
-    bandwidth: float
 
-
-def closed_form(
-    algorithm: Algorithm,
+def between_hosts(
+    algorithm: HostBasedAlgorithm,
     workers: int,
     size: int,
-    fabric: Fabric,
-    *,
+    latency: Latency,
+    bandwidth: float,
     shards: int | None = None,
-    window: float = inf,
-    ahead: float = 0.0,
     piece: int = 4 * CHUNK,
 ) -> float:
     """Seconds for arrays of `size` bytes.
 
-    shards: of the parameter server, on workers (None: on all). window: bytes outstanding, in-network; ahead: seconds
-    that a window of packets without values, which goes first, is on a host's link. piece: bytes, of the double binary
-    tree.
+    bandwidth: bytes of payload a second on a host's link, each way: its rate, less headers. shards: of the parameter
+    server, on workers (None: on all). piece: bytes, of the double binary tree.
     """
-    latency, seconds = fabric.latency, size / fabric.bandwidth
-    if workers == 1 and algorithm != "in-network":
+    if workers == 1:
         return 0.0
+    seconds = size / bandwidth
     match algorithm:
         case "ring":
-            return 2 * (workers - 1) * latency + 2 * (workers - 1) / workers * seconds
+            return _ring(workers, seconds, latency)
         case "halving-doubling":
-            levels = workers.bit_length() - 1
-            cores = 1 << levels
-            time = 2 * levels * latency + 2 * (cores - 1) / cores * seconds
-            # The others fold their array into a neighbour's first, and get the sum at the end. In pieces, so that
-            # the halving has begun, and the doubling has not ended, meanwhile: what a neighbour's link carries.
-            return time if cores == workers else time + 2 * latency + 2 * seconds
+            return _halving_doubling(workers, seconds, latency)
         case "double-binary-tree":
             # A node hands on whole pieces.
-            return 2 * log2(workers) * (latency + piece / fabric.bandwidth) + 2 * seconds
+            return 2 * _height(workers, latency) + 2 * log2(workers) * piece / bandwidth + 2 * seconds
         case "parameter-server":
             # A server's link carries its shard for all others, and those of the other servers for its own worker.
-            servers = workers if shards is None else shards
-            return 2 * latency + max(1.0, (workers + servers - 2) / servers) * seconds
-        case "in-network":
-            turns = max(1.0, size / window) + (ahead > 0)
-            return max(latency + ahead + seconds, turns * latency)
+            # Numbers go to it, sums come back, and are acknowledged.
+            ranks = servers(workers, shards)
+            furthest = max(
+                latency(rank, server) for server in ranks for rank in range(workers) if rank != server
+            )
+            return 3 * furthest + max(1.0, (workers + len(ranks) - 2) / len(ranks)) * seconds
     assert_never(algorithm)
+
+
+def _ring(workers: int, seconds: float, latency: Latency) -> float:
+    """A rank hands on what has come of a segment while the rest comes: latencies and bytes overlap.
+
+    Either links are always busy, or a segment goes from rank to rank and waits for nothing but latencies. The last
+    packet is acknowledged.
+    """
+    hops = [latency(rank, (rank + 1) % workers) for rank in range(workers)]
+    # A segment makes 2 (n - 1) hops in a row: twice round, but for two of them.
+    chain = 2 * sum(hops) - min(hops[i - 1] + hops[i] for i in range(workers))
+    return max(2 * (workers - 1) / workers * seconds + max(hops), chain + seconds / workers) + max(hops)
+
+
+def _halving_doubling(workers: int, seconds: float, latency: Latency) -> float:
+    """Each step begins when the one before has ended: the furthest pair of each counts."""
+    levels = workers.bit_length() - 1
+    cores = 1 << levels
+    folded = workers - cores
+    ranks = [2 * core + 1 if core < folded else core + folded for core in range(cores)]
+    steps = (
+        max(latency(ranks[core], ranks[core ^ 1 << level]) for core in range(cores))
+        for level in range(levels)
+    )
+    time = 2 * sum(steps) + 2 * (cores - 1) / cores * seconds
+    if not folded:
+        return time
+    # The others fold their array into a neighbour's first, and get the sum at the end. In pieces, so that
+    # the halving has begun, and the doubling has not ended, meanwhile: what a neighbour's link carries.
+    return time + 2 * max(latency(2 * rank, 2 * rank + 1) for rank in range(folded)) + 2 * seconds
+
+
+def _height(workers: int, latency: Latency) -> float:
+    """Of the two trees: the latencies from the leaf that is furthest from its root."""
+
+    def below(tree: int, rank: int) -> float:
+        children = neighbours(tree, rank, workers)[1]
+        return max((latency(child, rank) + below(tree, child) for child in children), default=0.0)
+
+    roots = [
+        (tree, rank)
+        for tree in (0, 1)
+        for rank in range(workers)
+        if neighbours(tree, rank, workers)[0] is None
+    ]
+    return max(below(tree, root) for tree, root in roots)

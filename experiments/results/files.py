@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +15,7 @@ from pyarrow import parquet
 
 from experiments.results.measured import Row
 
-JOURNAL, JSON, PARQUET = "points.jsonl", "results.json", "results.parquet"
+JOURNAL, JSON, PARQUET, CSV = "points.jsonl", "results.json", "results.parquet", "results.csv"
 
 
 class ResultsError(ValueError):
@@ -55,13 +56,24 @@ class Journal:
 
 
 def write_results(rows: Sequence[Row], about: Mapping[str, Any], folder: Path) -> None:
-    """results.json and results.parquet into `folder`, a row for each run; `about` goes into both."""
+    """results.json, .parquet and .csv into `folder`, a row for each run; `about` goes into the first two.
+
+    In the last, lists are JSON.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     document = {**about, "rows": rows}
     (folder / JSON).write_text(json.dumps(document, indent=1) + "\n")
     table = pa.table({name: pa.array([row.get(name) for row in rows]) for name in columns_of(rows)})
     table = table.replace_schema_metadata({name: json.dumps(value) for name, value in about.items()})
     parquet.write_table(table, folder / PARQUET)
+    with (folder / CSV).open("w", newline="") as file:
+        writer = csv.DictWriter(file, columns_of(rows))
+        writer.writeheader()
+        writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
+
+
+def _cell(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, list | tuple) else value
 
 
 def read_rows(path: Path) -> list[Row]:

@@ -11,6 +11,10 @@ import numpy as np
 
 from experiments.scenario.settings import Settings, setting_columns
 from experiments.training.sgd import Curve
+from workers.recovery import Recovery
+
+# What links do to packets, in both worlds; in virtual time they pause, too. BMv2's do nothing.
+LINK_EVENTS = ("lost", "lost_in_bursts", "corrupted", "duplicated", "reordered", "queue_drops", "ecn_marks")
 
 Row = dict[str, Any]  # a column's name: None, or a number, a text, or a list of numbers
 
@@ -24,6 +28,7 @@ class Measured:
     Retransmissions, drops, link events (what links did to packets, by kind) and violations are of the whole run.
     violations: elements of results outside their bound. closed_form_seconds: what bytes and latencies alone say.
     packet_hops: packets carried over all links. curve: rank 0's, of a training. None: unavailable in this world.
+    window, segments, recovery: as workers had them, whatever the scenario left out. None: TCP's own, or unavailable.
     """
 
     seconds: tuple[float, ...]
@@ -39,6 +44,9 @@ class Measured:
     closed_form_seconds: float | None
     packet_hops: int | None = None
     curve: Curve | None = None
+    window: int | None = None
+    segments: int | None = None
+    recovery: Recovery | None = None
 
     @property
     def median(self) -> float:
@@ -62,12 +70,16 @@ class Measured:
 
 
 def row(settings: Settings, measured: Measured, /, **rest: Any) -> Row:
-    """A flat row: the settings, what was measured, and `rest`."""
+    """A flat row: the settings as they were in effect, what was measured, and `rest`."""
     columns = asdict(measured)
     drops, events = columns.pop("drops"), columns.pop("link_events")
+    effective = {"window": columns.pop("window"), "segments": columns.pop("segments")}
+    effective |= columns.pop("recovery") or {}
     del columns["curve"]
     return {
         **setting_columns(settings),
+        **_in_effect(settings),
+        **effective,
         "median_seconds": measured.median,
         "p95_seconds": measured.p95,
         "min_seconds": min(measured.seconds),
@@ -81,6 +93,24 @@ def row(settings: Settings, measured: Measured, /, **rest: Any) -> Row:
         "error": None,
         **rest,
     }
+
+
+def _in_effect(settings: Settings) -> Row:
+    """What a scenario may leave out, where the whole network has it alike; timers and window: see Measured."""
+    network, live = settings.network, settings.world == "live"
+    properties = [link.properties for link in network.links]
+    hosts = {host.name for host in network.hosts}
+    found: dict[str, set[Any]] = {
+        "delay": {(one.delay or 0.0) if live else one.virtual_delay for one in properties},
+        "overhead": {(one.overhead or 0) if live else one.virtual_overhead for one in properties},
+        "uplink_rate": {
+            link.rate_bits_per_second for link in network.links if not hosts & {link.a.node, link.b.node}
+        },
+    }
+    columns: Row = {name: values.pop() for name, values in found.items() if len(values) == 1}
+    if settings.algorithm == "parameter-server":
+        columns["shards"] = settings.shards or len(settings.members)
+    return columns
 
 
 def failed_row(settings: Settings, error: str, /, **rest: Any) -> Row:

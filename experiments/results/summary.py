@@ -35,7 +35,7 @@ class Run:
     @property
     def columns(self) -> dict[str, Any]:
         """What is told of it; retransmissions and violations are of the whole run, the rest of one all-reduce."""
-        settings, measured = self.settings, self.measured
+        settings, measured, timers = self.settings, self.measured, self.measured.recovery
         return {
             "name": self.name,
             "algorithm": settings.algorithm,
@@ -54,6 +54,11 @@ class Run:
             "reference_accuracy": self.reference_accuracy,
             "engine": settings.switch,
             "link_bits_per_second": settings.host_link.rate_bits_per_second,
+            "window": measured.window,
+            "segments": measured.segments,
+            "initial_rto": timers and timers.initial_rto,
+            "min_rto": timers and timers.min_rto,
+            "granularity": timers and timers.granularity,
         }
 
 

@@ -12,25 +12,16 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BaseModel, StringConstraints, ValidationError
 
+from experiments.scenario.figure import Plot
 from experiments.scenario.settings import KEYS, KeyPath, Settings, Table, setting_columns, table_in
 
 
 class ScenarioError(ValueError):
     """An invalid scenario: the message names the file, the key and the fix, a line for each."""
-
-
-class Plot(Table):
-    """A figure of the results: their columns against one another."""
-
-    x: str
-    y: str
-    by: tuple[str, ...] = ()
-    log: tuple[Literal["x", "y"], ...] = ()
-    title: str | None = None
 
 
 class Frame(Table):
@@ -52,10 +43,15 @@ class Scenario:
     @property
     def varied(self) -> list[str]:
         """The columns in which the points differ."""
-        rows = [setting_columns(point) for point in self.points]
-        # The name of a leaf_spine tells its keys again.
-        names = [*KEYS, "topology"] if rows[0]["leaves"] is None else KEYS
-        return [name for name in names if len({row[name] for row in rows}) > 1]
+        return varied_in(self.points)
+
+
+def varied_in(points: Sequence[Settings]) -> list[str]:
+    """The columns in which points differ."""
+    rows = [setting_columns(point) for point in points]
+    # The name of a leaf_spine tells its keys again.
+    names = [*KEYS, "topology"] if rows[0]["leaves"] is None else KEYS
+    return [name for name in names if len({row[name] for row in rows}) > 1]
 
 
 def load_scenario(path: Path, changes: Sequence[str] = ()) -> Scenario:

@@ -19,6 +19,7 @@ from topologies.link import LinkModel
 from topologies.model import Host, Link, Switch, Topology, TopologyError, leaf_spine, topology_from
 from topologies.units import Rate, Seconds
 from workers.collective import Algorithm, Transport
+from workers.recovery import Recovery as Timers
 
 KeyPath = tuple[str, ...]  # the tables that a key is in, and its name
 
@@ -93,7 +94,7 @@ class TopologySettings(Table):
 
 
 class Recovery(Table):
-    """Timers of retransmission; left out, those that suit the world and the switch."""
+    """Timers of retransmission; left out, those that suit the links in virtual time, and live the switch."""
 
     initial_rto: Seconds | None = None
     min_rto: Seconds | None = None
@@ -236,6 +237,10 @@ class Settings(Table):
             yield "segments: is live only; leave it out, or set world = 'live'"
         if not self.topology.offload:
             yield "topology.offload: is live only; leave it out, or set world = 'live'"
+        try:
+            Timers(**self.recovery.model_dump(exclude_none=True))
+        except ValueError as error:
+            yield f"recovery: {error}"
         if self.transport == "tcp":
             yield "transport: 'tcp' is live only; set 'selective-repeat', 'go-back-n', or world = 'live'"
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from controller.telemetry import Reason
 from experiments.models.prediction import predicted_seconds
+from experiments.models.timers import recovery, virtual_window
 from experiments.results.checking import Errors, Promise, error_bound
 from experiments.results.measured import Measured
 from experiments.results.recording import Vector
@@ -16,9 +17,7 @@ from experiments.virtual.fabric import Cluster, ClusterSpec
 from p4switch.engine.engine import Engine
 from topologies.virtual import HostModel
 from workers.collective import Transport
-from workers.recovery import Recovery
 
-WINDOW = 512
 LIMIT = 600.0  # seconds of virtual time for all all-reduces of a run
 
 # What links do to packets, as columns, by what topologies.virtual calls it.
@@ -47,14 +46,15 @@ def run_virtual(settings: Settings, switch: Engine) -> Measured:
     assert settings.elements is not None
     assert settings.size is not None
     workers = len(settings.members)
-    window = settings.window or WINDOW
+    window = virtual_window(settings)
     bound = error_bound(settings.algorithm, settings.values, window)
     barrier = [np.zeros(1, np.float32) for _ in range(workers)]
     inputs, promises = [], []
     for vectors in _vectors(settings.seed, workers, settings.elements, settings.repetitions):
         promises.append(Promise.of(vectors, bound))
         inputs += [[x.copy() for x in barrier], vectors]
-    cluster = Cluster(cluster_spec(settings), switch, inputs, in_place=True)
+    spec = cluster_spec(settings)
+    cluster = Cluster(spec, switch, inputs, in_place=True)
     if not cluster.run(LIMIT):
         raise UnfinishedError(f"not finished after {LIMIT:g} s of virtual time")
 
@@ -80,20 +80,21 @@ def run_virtual(settings: Settings, switch: Engine) -> Measured:
         error_bound=errors.bound,
         closed_form_seconds=predicted_seconds(settings, settings.size, window),
         packet_hops=network.hops,
+        window=window,
+        recovery=spec.recovery,
     )
 
 
 def cluster_spec(settings: Settings) -> ClusterSpec:
     """The job and its network."""
-    recovery = settings.recovery.model_dump(exclude_none=True)
     transport: Transport = "go-back-n" if settings.transport == "go-back-n" else "selective-repeat"
     return ClusterSpec(
         topology=settings.network,
-        window=settings.window or WINDOW,
+        window=virtual_window(settings),
         values=settings.values,
         hosts=settings.members,
         host=HostModel(settings.coalescing),
-        recovery=Recovery(**recovery),
+        recovery=recovery(settings),
         seed=settings.seed,
         algorithm=settings.algorithm,
         transport=transport,

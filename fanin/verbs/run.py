@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from experiments.scenario.tools import Compiler, Engine
-from fanin.points import Changes, Results, ScenarioFile, measure
+from fanin.points import Changes, Results, ScenarioFile, load, run_scenario
 
 
 def _print_schema(wanted: bool) -> None:
@@ -34,4 +34,5 @@ def run(
 ) -> None:
     """Run a scenario, live or in virtual time: all its points, its table, its figure."""
     chosen = [f"{key}={value}" for key, value in (("switch", switch), ("compiler", compiler)) if value]
-    measure("run", scenario, [*changes, *chosen], results, afresh=True)
+    said = [*changes, *chosen]
+    run_scenario("run", scenario, load("run", scenario, said), said, results, afresh=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fanin.points import Changes, Results, ScenarioFile, measure
+from experiments.scenario.file import Scenario
+from fanin.points import Changes, Jobs, Results, ScenarioFile, load, points_table, run_scenario, short
 
 
 def sweep(
@@ -16,9 +18,63 @@ def sweep(
     restart: Annotated[
         bool, typer.Option("--restart", help="measure again the points that are already there")
     ] = False,
+    jobs: Jobs = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="say what would run, how long, and in how much memory")
+    ] = False,
 ) -> None:
     """Run the product of settings on all cores, as in: fanin sweep FILE --set loss=0,0.01 --set workers=2,4,8.
 
     What earlier sweeps into the same results have finished is not run again.
     """
-    measure("sweep", scenario, changes, results, afresh=restart)
+    found = load("sweep", scenario, changes)
+    if dry_run:
+        _estimate(found, results or Path("results", found.frame.name), restart, jobs)
+    else:
+        run_scenario("sweep", scenario, found, changes, results, afresh=restart, jobs=jobs)
+
+
+def _estimate(scenario: Scenario, folder: Path, restart: bool, jobs: int | None) -> None:
+    """Print the points that would run, and what they would take together."""
+    from math import isnan
+
+    from experiments.estimate import hops_per_second, point_seconds, wall_seconds
+    from experiments.results.files import Journal
+    from experiments.scenario.settings import setting_columns
+    from experiments.sweep import cores, memory_of
+    from fanin.progress import console
+
+    finished = Journal(folder).rows()
+    there = {key for key, row in finished.items() if row["error"] is None and not restart}
+    speed, at_a_time = hops_per_second(finished.values()), jobs or cores()
+    table = points_table(scenario.varied, "about s", "MiB")
+    live, virtual, memory, unknown = 0.0, [], [], 0
+    for point in scenario.points:
+        if point.key in there:
+            continue
+        seconds = point_seconds(point, speed)
+        needed = memory_of(point) if point.world == "virtual" else None
+        if isnan(seconds):
+            unknown += 1
+        elif needed is None:
+            live += seconds
+        else:
+            virtual.append(seconds)
+            memory.append(needed)
+        columns = setting_columns(point)
+        table.add_row(
+            *(short(columns[name]) for name in scenario.varied),
+            "" if isnan(seconds) else f"{seconds:,.0f}",
+            "" if needed is None else f"{needed / 2**20:,.0f}",
+        )
+    console.print(table)
+    count = len(scenario.points)
+    largest = sum(sorted(memory)[-at_a_time:]) / 2**30
+    console.print(
+        f"{count} points, {len(there & {point.key for point in scenario.points})} of them already there. "
+        f"The rest takes about {live + wall_seconds(virtual, at_a_time):,.0f} s"
+        + (f", and {unknown} of which nothing is known" if unknown else "")
+        + (f"; {at_a_time} at a time, in up to {largest:.1f} GiB" if virtual else "")
+        + ". Nothing has been run.",
+        soft_wrap=True,
+    )

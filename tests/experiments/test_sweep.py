@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,21 @@ def test_a_process_that_dies_is_a_failed_point(tmp_path: Path, monkeypatch: pyte
 def test_points_that_need_all_memory_run_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweep, "_free_memory", lambda: 1)
     assert all(row["error"] is None for row in run(tmp_path, points(tmp_path)))
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_as_many_points_run_at_a_time_as_there_are_jobs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
+) -> None:
+    running = []
+
+    def counted(connections: list[Connection]) -> list[Any]:
+        running.append(len(connections))
+        return wait(connections)
+
+    monkeypatch.setattr(sweep, "wait", counted)
+    run_points(points(tmp_path, "seed=1,2,3"), Journal(tmp_path), tmp_path / "logs", Watch(), jobs)
+    assert max(running) == jobs
 
 
 def test_a_torn_line_of_the_journal_is_passed_over(tmp_path: Path) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import re
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +14,15 @@ from typer.testing import CliRunner
 
 import experiments.sweep
 from experiments.results.files import read_rows
+from experiments.results.plot import draw
+from experiments.results.provenance import provenance
+from experiments.results.rehearsal import rehearsed_row
+from experiments.results.series import series
+from experiments.scenario.figure import Plot
+from experiments.scenario.file import load_scenario
 from experiments.scenario.schema import scenario_schema
 from fanin.cli import app
+from fanin.verbs.plot import plot
 from tests.fanin.conftest import Fanin
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
@@ -94,13 +104,51 @@ def test_a_scenario_that_cannot_be_is_refused_with_status_2(scenario: str, verb:
     assert invoke(verb, "none.toml") == (2, f"fanin {verb}: none.toml: No such file or directory")
 
 
-def test_a_figure_of_what_is_not_there_is_refused_after_the_results_are_written(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ('y = "median_secs"', "median_secs: no such column; did you mean 'median_seconds'?"),
+        ('y = "switch"', "switch: is 'embedded', not a number"),
+        ('y = "accuracy"', "no row has workers and accuracy"),
+        (
+            'y = "median_seconds"\nspread = "ci95"',
+            "spread=ci95: needs 6 values at each place, and in-network at",
+        ),
+        ('y = "link_lost"\nclosed_form = true', "closed_form: says nothing of link_lost"),
+        (
+            'y = "median_seconds"\norder = ["rings"]',
+            "order: there is no line 'rings'; there are 'in-network', 'ring'",
+        ),
+        ('y = "median_seconds"\nwhere = {workers = 3}', "workers=3: no row has it; there are 2"),
+    ],
+)
+def test_a_figure_of_what_will_not_be_there_is_refused_before_the_run(
+    tmp_path: Path, wrong: str, words: str
+) -> None:
     path, folder = tmp_path / "try.toml", tmp_path / "results"
-    path.write_text(VIRTUAL.replace("median_seconds", "median_secs"))
+    path.write_text(VIRTUAL.replace('y = "median_seconds"', wrong))
     status, output = invoke("run", path, "--results", folder)
     assert status == 2
-    assert f"{path}: plot: median_secs: no such column; did you mean 'median_seconds'?" in output
-    assert len(read_rows(folder)) == 2
+    assert f"{path}: plot: {words}" in output
+    assert not folder.exists()
+
+
+def test_rows_have_the_columns_that_a_rehearsal_has(scenario: str, tmp_path: Path) -> None:
+    assert invoke("run", scenario, "--results", tmp_path)[0] == 0
+    rehearsed = [rehearsed_row(point) | provenance() for point in load_scenario(Path(scenario)).points]
+    for row, expected in zip(read_rows(tmp_path / "results.json"), rehearsed, strict=True):
+        assert row.keys() == expected.keys()
+        assert {name for name, value in row.items() if value is None} == {
+            name for name, value in expected.items() if value is None
+        }
+
+
+def test_timers_far_above_the_round_trip_are_warned_of(scenario: str, tmp_path: Path) -> None:
+    changes = ("--set", "loss=0.001", "--set", "min_rto=20 ms", "--results", tmp_path)
+    status, output = invoke("run", scenario, *changes)
+    assert status == 0
+    assert f"fanin run: warning: {scenario}: recovery.min_rto: is 20,000 us where" in output
+    assert "(and 1 more points like it)" in output
 
 
 def test_a_switch_is_chosen_on_the_command_line(scenario: str) -> None:
@@ -124,6 +172,51 @@ def test_columns_of_results_are_drawn_against_one_another(scenario: str, tmp_pat
     assert invoke("plot", folder, "--x", "sizes")[0] == 2
     assert "did you mean 'size'?" in invoke("plot", folder, "--x", "sizes")[1]
     assert invoke("plot", folder, "--x", "size", "--log", "z")[1] == "fanin plot: --log z: is x, y or x,y"
+
+
+def test_plot_takes_what_a_scenario_says_of_its_figure(scenario: str, tmp_path: Path) -> None:
+    folder, figure = tmp_path / "results", tmp_path / "figure.svg"
+    assert invoke("run", scenario, "--set", "repetitions=6", "--results", folder)[0] == 0
+    said = Plot.model_validate(
+        {
+            "x": "workers",
+            "y": "median_seconds",
+            "by": ["algorithm"],
+            "spread": "ci95",
+            "closed_form": True,
+            "order": ["ring"],
+            "labels": {"ring": "the ring"},
+            "style": "column",
+            "size": "3x2",
+        }
+    )
+    options = ("--x", "workers", "--by", "algorithm", "--spread", "ci95", "--closed-form", "--order", "ring")
+    more = ("--labels", "ring=the ring", "--style", "column", "--size", "3x2", "-o", figure)
+    assert invoke("plot", folder, *options, *more) == (0, str(figure))
+    draw(series(read_rows(folder), said), said, tmp_path / "same.svg")
+    assert figure.read_bytes() == (tmp_path / "same.svg").read_bytes()
+    cdf = ("--kind", "cdf", "--x", "seconds", "--by", "algorithm")
+    assert invoke("plot", folder, *cdf) == (0, str(folder / "seconds-cdf.png"))
+
+
+def test_every_key_of_a_figure_is_an_option_of_plot() -> None:
+    assert set(Plot.model_fields) == set(signature(plot).parameters) - {"results", "output"}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--size", "3"), "--size 3: write the width and the height in inches"),
+        (("--kind", "box", "--spread", "iqr"), "--spread: a figure of kind box shows all there is"),
+        (("--labels", "ring"), "--labels ring: write LINE=NAME"),
+        (("--where", "seed"), "--where seed: write COLUMN=VALUE"),
+    ],
+)
+def test_options_that_do_not_do_are_named(tmp_path: Path, options: tuple[str, ...], words: str) -> None:
+    (tmp_path / "results.json").write_text('{"rows": [{"workers": 2, "median_seconds": 1.0}]}')
+    status, output = invoke("plot", tmp_path, "--x", "workers", *options)
+    assert status == 2
+    assert words in output
 
 
 def test_the_schema_is_printed_and_shipped() -> None:
@@ -167,3 +260,72 @@ def test_placed_workers_are_the_only_ones_that_send(fanin: Fanin, tmp_path: Path
     done = fanin("run", str(path), *changes, "--results", str(folder))
     assert done.returncode == 0, done.stderr
     assert [row["hosts"] for row in read_rows(folder)] == ["h1 h2", "h1 h3"]
+
+
+# -- again, or not yet -------------------------------------------------------------------------------------------
+
+
+def test_results_come_as_csv_as_well(scenario: str, tmp_path: Path) -> None:
+    assert invoke("run", scenario, "--set", "repetitions=2", "--results", tmp_path)[0] == 0
+    with (tmp_path / "results.csv").open() as file:
+        table = list(csv.DictReader(file))
+    for text, row in zip(table, read_rows(tmp_path / "results.json"), strict=True):
+        assert list(text) == list(row)
+        assert json.loads(text["seconds"]) == row["seconds"]
+        assert float(text["median_seconds"]) == row["median_seconds"]
+        assert text["placement"] == row["placement"]
+
+
+def test_a_dry_run_says_what_is_left_and_runs_nothing(scenario: str, tmp_path: Path) -> None:
+    folder = tmp_path / "results"
+    status, output = invoke("sweep", scenario, "--dry-run", "--jobs", "3", "--results", folder)
+    assert status == 0
+    assert "2 points, 0 of them already there. The rest takes about" in output
+    assert re.search(r"about \d+ s; 3 at a time, in up to 0\.4 GiB", output)
+    assert not folder.exists()
+    assert invoke("sweep", scenario, "--set", "algorithm=ring", "--results", folder)[0] == 0
+    assert (
+        "2 points, 1 of them already there" in invoke("sweep", scenario, "--dry-run", "--results", folder)[1]
+    )
+
+
+def test_a_rerun_gives_the_same_from_the_rows_alone(scenario: str, tmp_path: Path) -> None:
+    assert invoke("run", scenario, "--set", "loss=0.05", "--results", tmp_path)[0] == 0
+    first, second = read_rows(tmp_path)
+    status, output = invoke("rerun", tmp_path / "results.json", "--point", second["key"])
+    assert status == 0
+    assert "same" in output
+    (again,) = read_rows(tmp_path / "rerun")
+    changed = {name for name in again if again[name] != second[name]}
+    assert changed <= {"run_seconds"}
+    assert again["key"] != first["key"]
+
+
+def test_a_rerun_that_differs_in_virtual_time_is_told(scenario: str, tmp_path: Path) -> None:
+    assert invoke("run", scenario, "--results", tmp_path)[0] == 0
+    path = tmp_path / "results.json"
+    document = json.loads(path.read_text())
+    document["rows"][1] |= {"seconds": [1.0], "median_seconds": 1.0, "commit": "older"}
+    path.write_text(json.dumps(document))
+    status, output = invoke("rerun", path)
+    assert status == 1
+    assert "points in virtual time differ algorithm=ring" in output
+    assert "fanin was older and is" in output
+
+
+def test_what_cannot_be_run_again_is_named(scenario: str, tmp_path: Path) -> None:
+    assert invoke("run", scenario, "--set", "algorithm=ring", "--results", tmp_path)[0] == 0
+    path = tmp_path / "results.json"
+    key = read_rows(path)[0]["key"]
+    assert invoke("rerun", path, "--point", "none") == (
+        2,
+        f"fanin rerun: --point none: no row has this key; there are {key}",
+    )
+    document = json.loads(path.read_text())
+    settings = json.loads(document["rows"][0]["settings"]) | {"hops": 3}
+    document["rows"][0] |= {"settings": json.dumps(settings), "fanin": "9.9"}
+    path.write_text(json.dumps(document))
+    status, output = invoke("rerun", path)
+    assert status == 2
+    assert f"row {key}: this fanin does not take the settings of fanin 9.9" in output
+    assert "hops: Extra inputs" in output

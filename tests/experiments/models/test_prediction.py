@@ -8,6 +8,7 @@ from experiments.scenario.settings import Settings
 from experiments.virtual.fabric import load_switch
 from experiments.virtual.point import run_virtual
 from p4switch.engine.engine import Engine
+from topologies.model import leaf_spine
 
 
 @pytest.fixture(scope="module")
@@ -28,3 +29,23 @@ def test_packets_without_values_go_first_unless_a_vector_like_it_went_before(
     )
     measured = run_virtual(settings, switch)
     assert measured.closed_form_seconds == pytest.approx(measured.median, rel=0.06)
+
+
+@pytest.mark.parametrize("placement", ["packed", "spread"])
+@pytest.mark.parametrize("size", ["40 kB", "1 MB"])
+@pytest.mark.parametrize(
+    ("algorithm", "tolerance"),
+    [("ring", 0.06), ("halving-doubling", 0.2), ("parameter-server", 0.2), ("double-binary-tree", 0.3)],
+)
+def test_each_hop_has_its_own_latency(
+    switch: Engine, algorithm: str, tolerance: float, size: str, placement: str
+) -> None:
+    """Long cables between racks: packed, a ring has few hops over them, spread all."""
+    network = leaf_spine(1, 4, 4, 10**11, 4 * 10**11, {"delay": 1e-6}, {"delay": 1e-5}).model_dump(
+        mode="json"
+    )
+    settings = Settings.model_validate(
+        {"topology": network, "size": size, "algorithm": algorithm, "placement": placement}
+    ).settled
+    measured = run_virtual(settings, switch)
+    assert measured.closed_form_seconds == pytest.approx(measured.median, rel=tolerance)

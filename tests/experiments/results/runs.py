@@ -8,6 +8,7 @@ from experiments.results.measured import Measured
 from experiments.results.summary import Run
 from experiments.scenario.settings import Settings
 from experiments.training.sgd import Curve
+from workers.recovery import Recovery
 
 CURVE = Curve([0.1, 0.2, 0.3], [2.3, 1.2, 0.7], [0.1, 0.6, 0.9])
 
@@ -34,6 +35,8 @@ def run(rate: int | None = RATE, violations: int = 0, **settings: Any) -> Run:
         error_bound=2e-8,
         closed_form_seconds=None,
         curve=CURVE if work else None,
+        window=128,
+        recovery=Recovery(min_rto=0.01),
     )
     return Run(point, measured, 0.91 if work else None)
 

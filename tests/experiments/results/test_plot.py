@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from PIL import Image
+from pydantic import ValidationError
 
 from experiments.results.measured import Row
-from experiments.results.plot import PlotError, draw, mixed, select, series
-from experiments.scenario.file import Plot
+from experiments.results.plot import draw
+from experiments.results.series import PlotError, mixed, select, series, spread
+from experiments.scenario.figure import Plot
 
 
 def row(algorithm: str, workers: int, seconds: float | None, **rest: Any) -> Row:
@@ -40,15 +43,28 @@ def test_numbers_in_a_legend_say_what_they_are() -> None:
     assert by_seed[0].label == "ring, seed 1"
 
 
-def test_only_the_rows_asked_for_and_those_with_a_result_are_drawn() -> None:
+def test_only_the_rows_asked_for_are_drawn_and_those_that_failed_marked() -> None:
     rows = [*ROWS, row("ring", 4, None)]
-    assert len(select(rows, {"algorithm": ["ring"], "workers": ["8", "4"]})) == 3
-    assert len(select(rows, {})) == len(ROWS)
+    chosen = select(rows, {"algorithm": ["ring"], "workers": ["8", "4"]})
+    assert len(chosen) == 4
+    (ring,) = series(chosen, BY_ALGORITHM)
+    assert (list(ring.x), ring.samples, ring.failed) == ([8], [[0.004, 0.006, 0.005]], [4])
+    assert len(select(rows, {})) == len(rows)
 
 
 def test_rows_that_differ_in_more_than_the_seed_are_told() -> None:
     assert mixed(ROWS, BY_ALGORITHM) == []
     assert mixed(ROWS, Plot(x="workers", y="median_seconds")) == ["algorithm"]
+
+
+def test_rows_that_differ_in_what_the_scenario_left_out_are_repetitions() -> None:
+    given, left_out = '{"recovery": {"min_rto": %s}}', '{"recovery": {"min_rto": null}}'
+    by_seed = {
+        seed: row("ring", 2, 0.1, seed=seed, min_rto=seed * 1e-4, settings=left_out) for seed in (1, 2)
+    }
+    assert mixed(list(by_seed.values()), BY_ALGORITHM) == []
+    said = [one | {"settings": given % one["min_rto"]} for one in by_seed.values()]
+    assert mixed(said, BY_ALGORITHM) == ["min_rto"]
 
 
 @pytest.mark.parametrize(
@@ -91,3 +107,146 @@ def test_figures_come_in_vector_formats_as_well(tmp_path: Path, ending: str) -> 
 def test_an_unknown_format_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PlotError, match=r"figure\.doc: "):
         draw(series(ROWS, BY_ALGORITHM), BY_ALGORITHM, tmp_path / "figure.doc")
+
+
+# -- spread ------------------------------------------------------------------------------------------------------
+
+
+REPEATED = [
+    {
+        **row("ring", workers, 0.003),
+        "seconds": [0.001 * i for i in range(1, 7)],
+        "elements": 1000,
+        "closed_form_seconds": 0.0005,
+    }
+    for workers in (2, 8)
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "low", "high"),
+    [("minmax", 0.001, 0.006), ("iqr", 0.00225, 0.00475), ("ci95", 0.001, 0.006), ("none", 0.0035, 0.0035)],
+)
+def test_repetitions_in_a_row_have_a_spread(kind: Any, low: float, high: float) -> None:
+    plot = Plot(x="workers", y="median_seconds", spread=kind)
+    (line,) = series(REPEATED, plot)
+    assert line.median == pytest.approx([0.0035] * 2)
+    assert (line.low, line.high) == (pytest.approx([low] * 2), pytest.approx([high] * 2))
+
+
+@pytest.mark.parametrize(("count", "left_out"), [(6, 0), (8, 0), (9, 1), (20, 5), (100, 39)])
+def test_a_confidence_interval_of_the_median_leaves_out_as_many_as_binomial_tables_say(
+    count: int, left_out: int
+) -> None:
+    values = [float(i) for i in range(count)]
+    assert spread(values, "ci95", "here") == (left_out, count - 1 - left_out)
+
+
+def test_a_confidence_interval_of_too_few_values_is_refused() -> None:
+    with pytest.raises(PlotError, match="needs 6 values at each place, and ring at workers=8 has 3"):
+        series(ROWS[:3], Plot(x="workers", y="median_seconds", by=("algorithm",), spread="ci95"))
+
+
+def test_goodput_is_that_of_each_repetition_and_of_the_closed_form() -> None:
+    plot = Plot(x="workers", y="goodput_bits_per_second", closed_form=True)
+    rows = [one | {"goodput_bits_per_second": 1.0} for one in REPEATED]
+    (line,) = series(rows, plot)
+    assert max(line.samples[0]) == pytest.approx(32 * 1000 / 0.001)
+    assert line.closed_form == pytest.approx([32 * 1000 / 0.0005] * 2)
+
+
+# -- what is drawn -----------------------------------------------------------------------------------------------
+
+
+def test_lines_come_in_the_order_asked_for_by_the_names_asked_for(tmp_path: Path) -> None:
+    plot = BY_ALGORITHM.model_copy(update={"order": ("in-network",), "labels": {"ring": "the ring"}})
+    assert [line.label for line in series(ROWS, plot)] == ["in-network", "ring"]
+    text = drawn(tmp_path / "figure.svg", ROWS, plot)
+    assert ">in-network</text>" in text
+    assert ">the ring</text>" in text
+    assert ">ring</text>" not in text
+
+
+def drawn(path: Path, rows: list[Row], plot: Plot) -> str:
+    draw(series(rows, plot), plot, path)
+    return path.read_text()
+
+
+def test_the_legend_says_what_a_shade_and_a_dotted_line_are(tmp_path: Path) -> None:
+    plot = Plot(x="workers", y="median_seconds", by=("algorithm",), spread="iqr", closed_form=True)
+    text = drawn(tmp_path / "figure.svg", REPEATED, plot)
+    assert "shade: middle half of 6" in text
+    assert "dotted: closed form" in text
+
+
+@pytest.mark.parametrize("x", ["workers", "algorithm"])
+def test_a_failed_point_is_marked(tmp_path: Path, x: str) -> None:
+    plot = Plot(x=x, y="median_seconds", by=("algorithm",))
+    assert "a run failed" not in drawn(tmp_path / "good.svg", ROWS, plot)
+    assert "cross: a run failed" in drawn(tmp_path / "failed.svg", [*ROWS, row("ring", 4, None)], plot)
+
+
+@pytest.mark.parametrize("kind", ["box", "cdf"])
+def test_boxes_and_distributions_say_of_how_many_values(tmp_path: Path, kind: Any) -> None:
+    axes = {"x": "median_seconds"} if kind == "cdf" else {"x": "workers", "y": "median_seconds"}
+    plot = Plot.model_validate({"kind": kind, "by": ("algorithm",), "closed_form": True, **axes})
+    text = drawn(tmp_path / "figure.svg", REPEATED, plot)
+    assert ("12 values each" if kind == "cdf" else "box: middle half of 6, and median") in text
+
+
+def test_a_distribution_has_every_repetition() -> None:
+    (line,) = series(REPEATED, Plot(kind="cdf", x="seconds"))
+    assert sorted(line.samples[0]) == sorted(2 * REPEATED[0]["seconds"])
+
+
+@pytest.mark.parametrize("ending", ["png", "pdf", "svg"])
+def test_the_same_results_give_the_same_bytes(tmp_path: Path, ending: str) -> None:
+    plot = Plot(x="workers", y="median_seconds", by=("algorithm",), title="Try")
+    files = [tmp_path / f"{name}.{ending}" for name in "ab"]
+    for path in files:
+        draw(series(ROWS, plot), plot, path)
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def test_fonts_are_embedded_as_truetype_and_text_stays_text(tmp_path: Path) -> None:
+    draw(series(ROWS, BY_ALGORITHM), BY_ALGORITHM, tmp_path / "figure.pdf")
+    pdf = (tmp_path / "figure.pdf").read_bytes()
+    assert b"/Type3" not in pdf
+    assert b"/FontFile2" in pdf
+    assert "time of an all-reduce, median (ms)</text>" in drawn(tmp_path / "figure.svg", ROWS, BY_ALGORITHM)
+
+
+@pytest.mark.parametrize(
+    ("given", "inches"),
+    [
+        ({}, (6.4, 4.0)),
+        ({"style": "column"}, (3.4, 2.5)),
+        ({"style": "column", "kind": "box", "x": "algorithm"}, (3.4, 2.5)),  # whose legend says much
+        ({"size": "5x3"}, (5, 3)),
+    ],
+)
+def test_a_figure_is_as_large_as_its_style_or_its_size(
+    tmp_path: Path, given: dict[str, Any], inches: tuple[float, float]
+) -> None:
+    plot = Plot.model_validate({"x": "workers", "y": "median_seconds", **given})
+    head = drawn(tmp_path / "figure.svg", ROWS, plot)[:2000]
+    found = re.search(r'width="([\d.]+)pt" height="([\d.]+)pt"', head)
+    assert found is not None
+    # Up to the margins that are cut off.
+    assert [float(points) / 72 for points in found.groups()] == pytest.approx(inches, abs=0.3)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"size": "5"}, "in inches, as '3.4x2.4'"),
+        ({"size": "0x4"}, "must be above 0"),
+        ({"kind": "cdf"}, "y: a cdf has x only"),
+        ({"kind": "box", "log": ["x"]}, "log: x of a figure of kind box has no logarithmic scale"),
+        ({"kind": "box", "spread": "iqr"}, "spread: a figure of kind box shows all there is"),
+    ],
+)
+def test_a_figure_that_cannot_be_is_refused(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValidationError) as error:
+        Plot.model_validate({"x": "workers", "y": "median_seconds", **given})
+    assert words in str(error.value)

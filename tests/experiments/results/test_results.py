@@ -24,6 +24,7 @@ COLUMNS = [
     *("name", "algorithm", "workers", "loss", "elements", "all_reduces", "seconds"),
     *("goodput_bits_per_second", "wire_bytes_per_worker", "retransmissions", "max_abs_error", "error_bound"),
     *("violations", "accuracy", "reference_accuracy", "engine", "link_bits_per_second"),
+    *("window", "segments", "initial_rto", "min_rto", "granularity"),
 ]
 
 
@@ -38,6 +39,7 @@ def test_the_summary_holds_each_run_and_the_machine(tmp_path: Path) -> None:
     assert (first["all_reduces"], first["workers"], first["link_bits_per_second"]) == (3, 8, RATE)
     assert first["goodput_bits_per_second"] == pytest.approx(32 * 19211 / 0.012)
     assert list(first) == COLUMNS
+    assert (first["window"], first["min_rto"], first["granularity"]) == (128, 0.01, 0.001)
     assert summary["machine"]["cores"] >= 1
 
 

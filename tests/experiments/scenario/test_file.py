@@ -87,6 +87,15 @@ def test_pauses_leave_what_a_topology_says_of_its_links() -> None:
         assert {link.properties for link in point.network.links} == {properties}
 
 
+def test_timeouts_out_of_order_are_refused(file: Path) -> None:
+    given = HEAD + NETWORK + "[recovery]\nmin_rto = '100 ms'\n"
+    assert (
+        "recovery: timeouts must satisfy 0 < min_rto <= initial_rto <= max_rto, not 0.1, 0.05, 1.0"
+        in complaint(file, given)
+    )
+    assert settings(file, given + "initial_rto = '100 ms'\n")
+
+
 def test_corruption_without_checksums_is_refused(file: Path) -> None:
     live = HEAD + 'world = "live"\nchecksums = false\n' + NETWORK
     assert not settings(file, live)[0].checksums

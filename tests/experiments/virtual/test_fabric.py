@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from experiments.bench.virtual import measure
-from experiments.models.closed_forms import Fabric, closed_form
+from experiments.models.closed_forms import between_hosts
 from experiments.models.expected_sums import QuantizedSums, expected_sum
 from experiments.virtual.fabric import Cluster, ClusterSpec, load_switch
 from experiments.virtual.stations import Vector
@@ -162,14 +162,15 @@ def test_large_arrays_take_the_time_of_the_closed_form(
     rate, delay, coalescing = 10 * GIGABIT, 1e-6, 4e-6
     packet = 8 * PEER_PACKET / rate
     # Two links, of which the second begins when a whole packet has come by the first.
-    fabric = Fabric(2 * delay + packet + coalescing, rate / 8 * PAYLOAD / PEER_PACKET)
+    latency, bandwidth = 2 * delay + packet + coalescing, rate / 8 * PAYLOAD / PEER_PACKET
     elements = 1 << 17
     spec = ClusterSpec(
         leaf_spine(0, 1, 8, rate=rate), host=HostModel(coalescing), algorithm=algorithm, window=64
     )
     cluster = run(spec, switch, inputs(8, elements))
     seconds = max(station.ended[0] for station in cluster.stations)
-    assert seconds == pytest.approx(closed_form(algorithm, 8, 4 * elements, fabric), rel=tolerance)
+    predicted = between_hosts(algorithm, 8, 4 * elements, lambda *_: latency, bandwidth)
+    assert seconds == pytest.approx(predicted, rel=tolerance)
 
 
 def test_the_benchmark_measures_an_exact_all_reduce() -> None:

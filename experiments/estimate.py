@@ -1,0 +1,57 @@
+"""What the points of a scenario will take, before they are run: time and memory, roughly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import nan
+
+from experiments.models.packets import full_frame, full_payload
+from experiments.models.paths import Paths
+from experiments.models.prediction import predicted_seconds
+from experiments.models.timers import virtual_window
+from experiments.results.measured import Row
+from experiments.scenario.settings import Settings
+from experiments.scenario.targets import target
+
+# Of a machine of which no point is known: packets carried over a link, a second. Seconds that a point takes besides.
+HOPS_PER_SECOND = 150_000.0
+VIRTUAL_START, LIVE_START = 1.0, 5.0
+
+
+def hops_per_second(finished: Iterable[Row]) -> float:
+    """What this machine has proved to do, by the rows of finished virtual points, if there are any."""
+    rows = [row for row in finished if row["error"] is None and row.get("packet_hops")]
+    seconds = sum(max(row["run_seconds"] - VIRTUAL_START, 0.1 * row["run_seconds"]) for row in rows)
+    return sum(row["packet_hops"] for row in rows) / seconds if rows else HOPS_PER_SECOND
+
+
+def point_seconds(settings: Settings, speed: float) -> float:
+    """Of the clock, for one point; NaN: of a training, or of live links without a rate, nothing is known.
+
+    speed: hops_per_second().
+    """
+    if settings.world == "virtual":
+        return VIRTUAL_START + packet_hops(settings) / speed
+    if settings.size is None:
+        return nan
+    window = target(settings.switch).pace_of(settings).window
+    once = predicted_seconds(settings, settings.size, window)
+    return nan if once is None else LIVE_START + settings.repetitions * once
+
+
+def packet_hops(settings: Settings) -> float:
+    """Packets of a virtual point over all links, where none is lost."""
+    assert settings.size is not None
+    packets, workers = -(-settings.size // full_payload(settings)), len(settings.members)
+    paths = Paths(settings, full_frame(settings))
+    if settings.algorithm == "in-network":
+        packets += min(virtual_window(settings), packets)
+        return 2.0 * packets * paths.tree_links * settings.repetitions
+    # Each worker sends what it has twice, but for its own part; acknowledgements are few.
+    sent = 2 * (workers - 1) / workers * packets
+    return sent * workers * paths.mean_links * settings.repetitions
+
+
+def wall_seconds(points: Sequence[float], jobs: int) -> float:
+    """Of the clock, for points that take these seconds, as many at a time as there are jobs."""
+    return max(sum(points) / jobs, max(points, default=0.0))

@@ -1,0 +1,30 @@
+"""The packets of a point: bytes of payload in a full one, and of its frame."""
+
+from __future__ import annotations
+
+from experiments.scenario.settings import Settings
+from experiments.virtual.stations import HEADERS
+from workers import wire
+from workers.host_based.transport import HEADER_BYTES, PAYLOAD
+
+# Payload and frame of a full segment of TCP with timestamps, on Ethernet.
+_TCP_PAYLOAD, _TCP_FRAME = 1448, 1514
+
+
+def full_payload(settings: Settings) -> int:
+    """Bytes."""
+    if settings.algorithm == "in-network":
+        return 4 * settings.values
+    return _TCP_PAYLOAD if settings.transport == "tcp" else PAYLOAD
+
+
+def full_frame(settings: Settings) -> int:
+    """Bytes from the Ethernet header on."""
+    if settings.algorithm == "in-network":
+        return in_network_frame(settings.values)
+    return _TCP_FRAME if settings.transport == "tcp" else HEADERS + HEADER_BYTES + PAYLOAD
+
+
+def in_network_frame(values: int) -> int:
+    """Bytes from the Ethernet header on of a packet with so many values."""
+    return HEADERS + wire.packet_dtype(values).itemsize

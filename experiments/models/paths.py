@@ -1,0 +1,150 @@
+"""The links that a job's packets cross: how long a packet takes alone, and how long those take that share a link."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from functools import cached_property, lru_cache
+
+from experiments.scenario.settings import Settings
+from topologies.model import Link
+from workers.collective import HostBasedAlgorithm
+from workers.host_based.schedules import peers, servers
+
+_Direction = tuple[str, str]  # from one node to the next
+
+
+class Paths:
+    """Of a point, with packets of `frame` bytes, Ethernet's overhead not counted. Times in seconds.
+
+    Where a leaf has several spines to choose from, each path takes the slowest. patient: a packet is as late as jitter
+    and reordering can make it.
+    """
+
+    def __init__(self, settings: Settings, frame: int, *, patient: bool = False) -> None:
+        self._settings = settings
+        self._frame = frame
+        self._patient = patient
+        self._network = network = settings.network
+        self._leaves = [network.host(member).leaf for member in settings.members]
+        self._access = [self._alone(network.links_of(member)[0]) for member in settings.members]
+
+    def latency(self, sender: int, receiver: int) -> float:
+        """From a rank's sending a packet to another's dealing with it."""
+        here, there = self._leaves[sender], self._leaves[receiver]
+        trunk = 0.0 if here == there else self._trunks[here] + self._trunks[there]
+        return self._access[sender] + trunk + self._access[receiver] + self._notice
+
+    @property
+    def round_trip(self) -> float:
+        """Of a packet in-network, or between the two ranks furthest from one another that have to do with each other.
+
+        In-network: from the host furthest from the root of the tree up to the root, and down to it again.
+        """
+        if self._settings.algorithm == "in-network":
+            trunks = self._trunks if len(set(self._leaves)) > 1 else dict.fromkeys(self._leaves, 0.0)
+            ways = zip(self._access, self._leaves, strict=True)
+            return 2 * max(access + trunks[leaf] for access, leaf in ways) + self._notice
+        return 2 * max(
+            self.latency(rank, peer) for rank, others in enumerate(self._receivers) for peer in others
+        )
+
+    @property
+    def tree_links(self) -> int:
+        """How many links the tree of switches has."""
+        racks = len(set(self._leaves))
+        return len(self._leaves) + (racks if racks > 1 else 0)
+
+    @property
+    def mean_links(self) -> float:
+        """Between hosts: how many links a packet crosses, on average over all ranks that send to one another."""
+        ways = [
+            2 if self._leaves[rank] == self._leaves[peer] else 4
+            for rank, others in enumerate(self._receivers)
+            for peer in others
+        ]
+        return sum(ways) / len(ways)
+
+    def shared(self, window: int) -> float:
+        """How long the windows, in packets, of all hosts that share a link take on it, where that is longest."""
+        return window * max(
+            count * self._packet_seconds(self._link(*direction))
+            for direction, count in self._senders().items()
+        )
+
+    @property
+    def _notice(self) -> float:
+        """How late a host sees a packet."""
+        return 0.0 if self._settings.world == "live" else self._settings.coalescing
+
+    @cached_property
+    def _trunks(self) -> dict[str, float]:
+        """Between a leaf and a spine."""
+        return {
+            leaf: max(self._alone(self._link(leaf, spine.name)) for spine in self._network.spines)
+            for leaf in set(self._leaves)
+            if self._network.spines
+        }
+
+    def _alone(self, link: Link) -> float:
+        """A packet that waits for no other."""
+        properties = link.properties
+        live = self._settings.world == "live"
+        delay = (properties.delay or 0.0) if live else properties.virtual_delay
+        late = properties.jitter + properties.displacement if self._patient else 0.0
+        return self._packet_seconds(link) + delay + late
+
+    def _packet_seconds(self, link: Link) -> float:
+        """On the wire; 0: the link's rate is unlimited."""
+        properties = link.properties
+        live = self._settings.world == "live"
+        overhead = (properties.overhead or 0) if live else properties.virtual_overhead
+        rate = link.rate_bits_per_second
+        return 0.0 if rate is None else 8 * (self._frame + overhead) / rate
+
+    def _link(self, here: str, there: str) -> Link:
+        return next(link for link in self._network.links_of(here) if link.far_end(here).node == there)
+
+    # -- who sends over the same link
+
+    @cached_property
+    def _receivers(self) -> tuple[tuple[int, ...], ...]:
+        """Between hosts: the ranks that each rank sends to."""
+        settings = self._settings
+        assert settings.algorithm != "in-network"
+        return _receivers(settings.algorithm, len(self._leaves), settings.shards)
+
+    def _senders(self) -> Counter[_Direction]:
+        """How many hosts' windows may be on a link, by its direction."""
+        if self._settings.algorithm == "in-network":  # sums: each link carries one window
+            return Counter(set(self._to_the_root()))
+        members, leaves = self._settings.members, self._leaves
+        found: Counter[_Direction] = Counter()
+        for rank, others in enumerate(self._receivers):
+            here = leaves[rank]
+            beyond = {leaves[peer] for peer in others} - {here}
+            ways = [(members[rank], here), *((leaves[peer], members[peer]) for peer in others)]
+            if beyond:  # by every spine: all flows may have chosen the same
+                for spine in self._network.spines:
+                    ways += [(here, spine.name), *((spine.name, leaf) for leaf in beyond)]
+            found.update(ways)
+        return found
+
+    def _to_the_root(self) -> Iterator[_Direction]:
+        for member, leaf in zip(self._settings.members, self._leaves, strict=True):
+            yield member, leaf
+            if len(set(self._leaves)) > 1:
+                yield from ((leaf, spine.name) for spine in self._network.spines)
+
+
+@lru_cache
+def _receivers(
+    algorithm: HostBasedAlgorithm, workers: int, shards: int | None
+) -> tuple[tuple[int, ...], ...]:
+    if algorithm == "parameter-server":  # whose schedules are long: a thousand workers, a million pairs
+        everybody, some = range(workers), servers(workers, shards)
+        return tuple(
+            tuple(peer for peer in (everybody if rank in some else some) if peer != rank)
+            for rank in everybody
+        )
+    return tuple(tuple(peers(algorithm, rank, workers, shards)[0]) for rank in range(workers))

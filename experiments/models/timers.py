@@ -1,0 +1,56 @@
+"""A worker's window and timers in virtual time: what its scenario says, or what suits the paths of its packets."""
+
+from __future__ import annotations
+
+from experiments.models.packets import full_frame
+from experiments.models.paths import Paths
+from experiments.scenario.settings import Settings
+from workers.recovery import Recovery
+
+WINDOW = 512  # packets
+_FAR_ABOVE = 20  # round trips
+
+
+def virtual_window(settings: Settings) -> int:
+    """Packets in flight of a worker."""
+    return settings.window or WINDOW
+
+
+def recovery(settings: Settings) -> Recovery:
+    """The timers of a virtual point.
+
+    A scenario that sets one of them has the others as workers/recovery.py has them, which suit a live worker. Left out,
+    a silence of twice the longest round trip means that something is lost. The first timeout is what RFC 6298 (2.2)
+    makes of a first measurement as long, R + 4 R/2. The clock is as exact as a host is quick to notice.
+    """
+    if given := settings.recovery.model_dump(exclude_none=True):
+        return Recovery(**given)
+    longest = longest_round_trip(settings)
+    first = 3 * longest
+    return Recovery(
+        initial_rto=first,
+        min_rto=2 * longest,
+        max_rto=max(first, Recovery().max_rto),
+        granularity=settings.coalescing,
+    )
+
+
+def longest_round_trip(settings: Settings) -> float:
+    """Seconds of a packet that finds the windows of all hosts that share a link before it, in that link's queue."""
+    paths = Paths(settings, full_frame(settings), patient=True)
+    return paths.round_trip + paths.shared(virtual_window(settings))
+
+
+def mistimed(settings: Settings) -> str | None:
+    """What to say of a virtual point that loses packets and whose shortest timeout is far above the round trip."""
+    if settings.world == "live" or not settings.recovery.model_dump(exclude_none=True):
+        return None
+    if not any(link.properties.mean_loss for link in settings.network.links):
+        return None
+    shortest, longest = recovery(settings).min_rto, longest_round_trip(settings)
+    if shortest < _FAR_ABOVE * longest:
+        return None
+    return (
+        f"recovery.min_rto: is {1e6 * shortest:,.0f} us where the longest round trip takes {1e6 * longest:,.0f} us: "
+        f"workers wait long for what is lost; leave out [recovery], or set min_rto to about {2e6 * longest:.0f} us"
+    )

@@ -1,0 +1,252 @@
+"""Rows of results as the lines of a figure."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+
+from experiments.results.axes import value_label
+from experiments.results.files import columns_of
+from experiments.results.measured import Row
+from experiments.scenario.figure import Plot, Spread
+from experiments.scenario.settings import KEYS
+
+_TIMES = ("median_seconds", "seconds", "min_seconds", "max_seconds", "p95_seconds")
+_GOODPUT = "goodput_bits_per_second"
+
+
+class PlotError(ValueError):
+    """A figure that cannot be drawn: the message says what there is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A line of a figure: at each x all values there, their median, and their spread from low to high.
+
+    group: what the rows have in the columns `plot.by`. samples: of times and goodput those of every repetition, of
+    other columns one of each row. closed_form: at each x; NaN: not known. failed: each x at which a run failed.
+    """
+
+    group: tuple[Hashable, ...]
+    label: str
+    x: Sequence[Any]
+    samples: Sequence[Sequence[float]]
+    median: Sequence[float]
+    low: Sequence[float]
+    high: Sequence[float]
+    closed_form: Sequence[float]
+    failed: Sequence[Any]
+
+
+def select(rows: Sequence[Row], where: Mapping[str, Sequence[str]]) -> list[Row]:
+    """The rows that have, in each column of `where`, one of its values; those of failed runs among them.
+
+    Raises:
+        PlotError: no such column, no such row, or all of them failed.
+    """
+    for name, wanted in where.items():
+        require(name, columns_of(rows))
+        there = sorted({str(row.get(name)) for row in rows})
+        rows = [row for row in rows if any(_same(row.get(name), text) for text in wanted)]
+        if not rows:
+            raise PlotError(f"{name}={','.join(wanted)}: no row has it; there are {', '.join(there)}")
+    if all(row.get("error") is not None for row in rows):
+        raise PlotError(f"all {len(rows)} rows failed; the first: {rows[0]['error']}")
+    return list(rows)
+
+
+def series(rows: Sequence[Row], plot: Plot) -> list[Series]:
+    """A line for each combination of the columns `plot.by`, in `plot.order` and then in the rows' order; x ascending.
+
+    Raises:
+        PlotError: no such column, what is drawn is not a number, or there are too few values for `plot.spread`.
+    """
+    for name in plot.columns:
+        require(name, columns_of(rows))
+    groups: defaultdict[tuple[Hashable, ...], defaultdict[Any, list[Row]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
+    for row in rows:
+        x = "" if plot.kind == "cdf" else row.get(plot.x)
+        failed = row.get("error") is not None
+        if x is not None and (failed or row.get(plot.measured) is not None):
+            groups[tuple(row.get(name) for name in plot.by)][x].append(row)
+    found = [_one(group, at, plot) for group, at in groups.items()]
+    if not any(line.x for line in found):
+        raise PlotError(f"no row has {' and '.join(dict.fromkeys((plot.x, plot.measured)))}")
+    words = {x for line in found for x in (*line.x, *line.failed) if isinstance(x, str)}
+    _require_lines(plot, [line.label for line in found], words)
+    places = {label: place for place, label in enumerate(plot.order)}
+    return sorted(found, key=lambda line: places.get(line.label, len(places)))
+
+
+def _one(group: tuple[Hashable, ...], at: Mapping[Any, list[Row]], plot: Plot) -> Series:
+    good = {x: [row for row in rows if row.get("error") is None] for x, rows in at.items()}
+    failed = [x for x, rows in at.items() if len(good[x]) < len(rows)]
+    xs = [x for x, rows in good.items() if rows]
+    if all(isinstance(x, int | float) for x in xs):
+        xs.sort()
+    named = [value_label(*pair) for pair in zip(plot.by, group, strict=True) if pair[1] is not None]
+    label = ", ".join(named)
+    samples = [[value for row in good[x] for value in _values(row, plot.measured)] for x in xs]
+    bounds = [
+        spread(values, plot.spread, f"{label} at {plot.x}={x}".removeprefix(" at "))
+        for x, values in zip(xs, samples, strict=True)
+    ]
+    expected = [_expected(good[x], plot.measured) for x in xs] if plot.closed_form else []
+    return Series(
+        group=group,
+        label=label,
+        x=xs,
+        samples=samples,
+        median=[float(np.median(values)) for values in samples],
+        low=[low for low, _ in bounds],
+        high=[high for _, high in bounds],
+        closed_form=expected,
+        failed=failed,
+    )
+
+
+def every_repetition(column: str) -> bool:
+    """Whether a row has a value of this column for each of its all-reduces."""
+    return column in ("median_seconds", "seconds", _GOODPUT)
+
+
+def _values(row: Row, column: str) -> list[float]:
+    """What a row tells of a column."""
+    if every_repetition(column) and (repetitions := row.get("seconds")):
+        if column == _GOODPUT:
+            return [32 * row["elements"] / seconds for seconds in repetitions]
+        return list(repetitions)
+    value = row[column]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise PlotError(f"{column}: is {value!r}, not a number; draw it as --x or --by")
+    return [value]
+
+
+def _expected(rows: Iterable[Row], column: str) -> float:
+    """What the closed form says of a column; NaN: nothing."""
+    found = [seconds for row in rows if (seconds := row.get("closed_form_seconds")) is not None]
+    if column in _TIMES:
+        return float(np.median(found)) if found else math.nan
+    if column != _GOODPUT:
+        raise PlotError(f"closed_form: says nothing of {column}; draw {', '.join((*_TIMES, _GOODPUT))}")
+    sizes = [32 * row["elements"] for row in rows]
+    return float(np.median(sizes) / np.median(found)) if found else math.nan
+
+
+# -- spread ------------------------------------------------------------------------------------------------------
+
+
+def spread(values: Sequence[float], kind: Spread, place: str) -> tuple[float, float]:
+    """From where to where the values at a place of a figure lie.
+
+    ci95: the interval between two of them that holds the median of what they are drawn from with a probability of at
+    least 95 %, whatever its distribution.
+
+    Raises:
+        PlotError: they are too few to say so.
+    """
+    match kind:
+        case "minmax":
+            return min(values), max(values)
+        case "iqr":
+            low, high = np.percentile(values, (25, 75))
+            return float(low), float(high)
+        case "ci95":
+            ordered, rank = sorted(values), _outer_rank(len(values))
+            if rank is None:
+                raise PlotError(
+                    f"spread=ci95: needs 6 values at each place, and {place} has {len(values)}; "
+                    "raise repetitions, add seeds, or set spread=minmax"
+                )
+            return ordered[rank], ordered[-1 - rank]
+        case "none":
+            middle = float(np.median(values))
+            return middle, middle
+
+
+def _outer_rank(count: int) -> int | None:
+    """How many of `count` values on either side can be left out; None: there are too few to leave in.
+
+    Each value is below the median with a probability of one half, so the number of those that are is binomial.
+    """
+    outside, rank = 0.0, None
+    for left_out in range(count // 2):
+        outside += 2 * math.comb(count, left_out) / 2**count
+        if outside > 0.05:
+            break
+        rank = left_out
+    return rank
+
+
+# -- what rows do not have -----------------------------------------------------------------------------------------
+
+
+def mixed(rows: Sequence[Row], plot: Plot) -> list[str]:
+    """Settings, but for the seed, in which rows differ that the figure takes for repetitions of one another.
+
+    What a scenario leaves out may follow from where the seed has placed the workers: only what it says counts.
+    """
+    places = plot.by if plot.kind == "cdf" else (plot.x, *plot.by)
+    groups: defaultdict[tuple[Hashable, ...], list[Row]] = defaultdict(list)
+    for row in rows:
+        if row.get("error") is None:
+            groups[tuple(row.get(name) for name in places)].append(row)
+    return [
+        name
+        for name in (*KEYS, "topology")
+        if name not in (*places, plot.measured, "seed")
+        and any(
+            len({row.get(name) for row in group}) > 1 and len({_given(row, name) for row in group}) > 1
+            for group in groups.values()
+        )
+    ]
+
+
+def _given(row: Row, name: str) -> Hashable:
+    """What the scenario says of a setting, as far as the row tells; None: nothing."""
+    if "settings" not in row or name not in KEYS:
+        return row.get(name)
+    table: Any = json.loads(row["settings"])
+    for part in KEYS[name]:
+        table = table and table.get(part)
+    return json.dumps(table)
+
+
+def require(name: str, there: Sequence[str]) -> None:
+    """Rows must have a column.
+
+    Raises:
+        PlotError: these are the columns that they have, and it is not among them.
+    """
+    if name not in there:
+        close = get_close_matches(name, there, 1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise PlotError(f"{name}: no such column{hint}; there are {', '.join(there)}")
+
+
+def _require_lines(plot: Plot, labels: Sequence[str], words: Iterable[str]) -> None:
+    there = dict.fromkeys(name for name in (*labels, *sorted(words)) if name)
+    for key, names in (("order", plot.order), ("labels", plot.labels)):
+        for name in names:
+            if name not in there:
+                raise PlotError(f"{key}: there is no line {name!r}; there are {', '.join(map(repr, there))}")
+
+
+def _same(value: Any, text: str) -> bool:
+    if isinstance(value, bool):
+        return str(value).lower() == text.lower()
+    if isinstance(value, int | float):
+        try:
+            return math.isclose(value, float(text))
+        except ValueError:
+            return False
+    return str(value) == text

@@ -1,0 +1,114 @@
+"""`fanin rerun`: points of earlier results once more, beside what they gave."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fanin.failing import complain, failure
+from fanin.points import Jobs, Work, conclude, enter_if_live, measure, point_name, points_table, short
+
+if TYPE_CHECKING:
+    from experiments.results.measured import Row
+    from experiments.scenario.settings import Settings
+
+
+def rerun(
+    results: Annotated[Path, typer.Argument(metavar="RESULTS", help="a folder of results, or a file in it")],
+    point: Annotated[
+        list[str], typer.Option(metavar="KEY", help="only the row with this key; may be given several times")
+    ] = [],  # noqa: B006 - typer's way
+    into: Annotated[
+        Path | None, typer.Option("--results", help="where the new ones go", show_default="rerun in RESULTS")
+    ] = None,
+    jobs: Jobs = None,
+) -> None:
+    """Run points of earlier results again, from what their rows say alone, and compare.
+
+    In virtual time a point gives the same, to the last bit, with the same fanin; if it does not, the status is 1.
+    """
+    # Not above: it takes a second, and every verb imports this module.
+    from experiments.results.files import ResultsError, read_rows
+    from experiments.scenario.file import varied_in
+
+    try:
+        old = _chosen(read_rows(results), point)
+    except ResultsError as error:
+        raise failure("rerun", error, 2) from None
+    points = [_settings(row) for row in old.values()]
+    enter_if_live("rerun", points)
+
+    folder = into or (results if results.is_dir() else results.parent) / "rerun"
+    chosen = [f"--point={key}" for key in point]
+    work = Work(
+        name="rerun",
+        points=points,
+        varied=varied_in(points),
+        folder=folder,
+        about={"name": "rerun", "of": str(results)},
+        again=shlex.join(["fanin", "rerun", str(results), *chosen, "--results", str(folder)]),
+    )
+    rows = measure("rerun", work, afresh=True, jobs=jobs)
+    differ = _compare(work.varied, old, rows)
+    conclude("rerun", work, rows)
+    if differ:
+        raise typer.Exit(1)
+
+
+def _chosen(rows: Sequence[Row], keys: Sequence[str]) -> dict[str, Row]:
+    """The rows with these keys, or all, by key."""
+    found = {row["key"]: row for row in rows if "key" in row}
+    for key in keys:
+        if key not in found:
+            there = ", ".join(found)
+            raise failure("rerun", f"--point {key}: no row has this key; there are {there}", 2)
+    return {key: found[key] for key in keys or found}
+
+
+def _settings(row: Row) -> Settings:
+    from pydantic import ValidationError
+
+    from experiments.scenario.settings import Settings
+
+    try:
+        return Settings.model_validate_json(row["settings"])
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        place = ".".join(map(str, wrong["loc"]))
+        writer = f"fanin {row.get('fanin')} (commit {row.get('commit')})"
+        message = (
+            f"row {row['key']}: this fanin does not take the settings of {writer}: {place}: {wrong['msg']}"
+        )
+        raise failure("rerun", message, 2) from None
+
+
+def _compare(varied: Sequence[str], old: Mapping[str, Row], rows: Sequence[Row]) -> bool:
+    """Print both times of each point; whether one in virtual time, where nothing is left to chance, differs."""
+    from fanin.progress import console
+
+    table = points_table(varied, "before ms", "now ms", "")
+    different = []
+    for row in rows:
+        before = old[row["key"]]
+        if row["error"] is not None or before["error"] is not None:
+            continue
+        same = list(row["seconds"]) == list(before["seconds"])
+        change = row["median_seconds"] / before["median_seconds"] - 1
+        table.add_row(
+            *(short(row[name]) for name in varied),
+            f"{before['median_seconds'] * 1e3:.4g}",
+            f"{row['median_seconds'] * 1e3:.4g}",
+            "same" if same else f"{change:+.2%}",
+        )
+        if not same and row["world"] == "virtual":
+            different.append(
+                f"{point_name(varied, row)}: fanin was {before['commit']} and is {row['commit']}"
+            )
+    console.print(table)
+    if different:
+        complain("rerun", "\n".join(["points in virtual time differ", *different]))
+    return bool(different)

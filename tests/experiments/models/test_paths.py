@@ -1,0 +1,38 @@
+"""Who sends to whom, and over which links."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from experiments.models.packets import full_frame
+from experiments.models.paths import Paths
+from experiments.scenario.settings import Settings
+from workers.collective import HostBasedAlgorithm
+from workers.host_based.schedules import peers
+
+
+@pytest.mark.parametrize("shards", [None, 1, 3])
+@pytest.mark.parametrize("algorithm", get_args(HostBasedAlgorithm))
+def test_ranks_send_to_those_of_their_schedules(algorithm: HostBasedAlgorithm, shards: int | None) -> None:
+    shape = {"spines": 1, "leaves": 2, "hosts_per_leaf": 4, "rate": "10 Gb/s"}
+    settings = Settings.model_validate(
+        {
+            "topology": {"leaf_spine": shape},
+            "size": "4 kB",
+            "algorithm": algorithm,
+            "shards": shards,
+            "workers": 7,
+        }
+    ).settled
+    paths = Paths(settings, full_frame(settings))
+    racks = [0, 0, 0, 0, 1, 1, 1]
+    pairs = [(rank, peer) for rank in range(7) for peer in peers(algorithm, rank, 7, settings.shards)[0]]
+    assert paths.round_trip == 2 * max(paths.latency(*pair) for pair in pairs)
+    assert paths.mean_links == sum(2 if racks[a] == racks[b] else 4 for a, b in pairs) / len(pairs)
+    # All links are alike: the most crowded is a host's, or the one to or from a rack.
+    into_host = max(sum(b == rank for _, b in pairs) for rank in range(7))
+    across = max(len({a for a, b in pairs if racks[a] != racks[b] and racks[a] == rack}) for rack in (0, 1))
+    packet = 8 * (full_frame(settings) + 24) / 10e9
+    assert paths.shared(10) == pytest.approx(10 * packet * max(into_host, across))

@@ -1,0 +1,104 @@
+"""Timers of virtual points that say nothing of them: they follow from the paths, and expire for losses only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from experiments.models.timers import longest_round_trip, mistimed, recovery
+from experiments.results.measured import row
+from experiments.scenario.settings import Settings
+from experiments.virtual.fabric import load_switch
+from experiments.virtual.point import run_virtual
+from p4switch.engine.engine import Engine
+from workers.recovery import Recovery
+
+RACKS = {"spines": 1, "leaves": 2, "hosts_per_leaf": 4, "rate": "100 Gb/s", "oversubscription": 4}
+
+
+@pytest.fixture(scope="module")
+def switch() -> Engine:
+    return load_switch()
+
+
+def point(shape: dict[str, Any] = RACKS, **rest: Any) -> Settings:
+    return Settings.model_validate({"topology": {"leaf_spine": shape}, "size": "400 kB"} | rest).settled
+
+
+def test_a_round_trip_has_each_links_bits_and_delay_the_hosts_notice_and_the_windows_before_it() -> None:
+    packet = 8 * (42 + 1034 + 24) / 100e9
+    assert longest_round_trip(point(window=64)) == pytest.approx(
+        4 * packet + 4 * 1e-6 + 4e-6 + 64 * packet,  # the uplink is as fast as a host's link
+        rel=1e-3,
+    )
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "placement", "hosts"),
+    [("ring", "packed", 1), ("ring", "spread", 4), ("parameter-server", "packed", 7)],
+)
+def test_a_queue_holds_a_window_of_each_host_that_sends_over_its_link(
+    algorithm: str, placement: str, hosts: int
+) -> None:
+    few, many = (
+        longest_round_trip(point(algorithm=algorithm, placement=placement, window=window))
+        for window in (100, 200)
+    )
+    packet = 8 * (42 + 22 + 1024 + 24) / 100e9
+    assert many - few == pytest.approx(100 * hosts * packet)
+
+
+@pytest.mark.parametrize(
+    "shape", [RACKS, {"spines": 0, "leaves": 1}, {"spines": 0, "leaves": 1, "rate": "10 kb/s"}]
+)
+def test_timers_are_in_order_whatever_the_links(shape: dict[str, Any]) -> None:
+    timers = recovery(point(shape))
+    assert 0 < timers.min_rto < timers.initial_rto <= timers.max_rto
+
+
+def test_a_scenario_that_sets_a_timer_has_what_it_says_and_the_rest_of_a_live_worker() -> None:
+    assert recovery(point(recovery={"min_rto": "100 us"})) == Recovery(min_rto=1e-4)
+
+
+@pytest.mark.parametrize(
+    "algorithm", ["in-network", "ring", "halving-doubling", "double-binary-tree", "parameter-server"]
+)
+@pytest.mark.parametrize("rest", [{"placement": "spread"}, {"coalescing": 0, "window": 16}])
+def test_nothing_is_sent_again_where_nothing_is_lost(
+    switch: Engine, algorithm: str, rest: dict[str, Any]
+) -> None:
+    assert run_virtual(point(algorithm=algorithm, **rest), switch).retransmissions == 0
+
+
+def test_a_loss_costs_a_few_round_trips(switch: Engine) -> None:
+    """Not the 20 ms of a live worker's shortest timeout."""
+    lossy = run_virtual(point(links={"loss": 0.001}), switch)
+    whole = run_virtual(point(), switch)
+    assert lossy.link_events["lost"] > 0
+    assert lossy.median < whole.median + 6 * longest_round_trip(point())
+
+
+@pytest.mark.parametrize("given", [{}, {"initial_rto": "500 us", "min_rto": "100 us"}])
+def test_rows_have_the_timers_and_the_window_that_were_in_effect(
+    switch: Engine, given: dict[str, str]
+) -> None:
+    settings = point(recovery=given, size="4 kB")
+    timers = recovery(settings)
+    columns = row(settings, run_virtual(settings, switch))
+    assert columns["window"] == 512
+    assert (columns["delay"], columns["overhead"]) == (1e-6, 24)
+    assert columns["uplink_rate"] == 100_000_000_000
+    for name in ("initial_rto", "min_rto", "max_rto", "granularity", "give_up"):
+        assert columns[name] == getattr(timers, name)
+
+
+def test_a_timeout_far_above_the_round_trip_is_told_where_packets_are_lost() -> None:
+    slow = {"recovery": {"min_rto": "20 ms"}}
+    lossy = {"links": {"loss": 0.001}}
+    assert "recovery.min_rto: is 20,000 us where the longest round trip takes 53 us" in (
+        mistimed(point(**slow, **lossy)) or ""
+    )
+    assert mistimed(point(**slow)) is None
+    assert mistimed(point(**lossy)) is None
+    assert mistimed(point(recovery={"min_rto": "100 us"}, **lossy)) is None

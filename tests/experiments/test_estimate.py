@@ -1,0 +1,69 @@
+"""What is said of points before they run, beside what they then take."""
+
+from __future__ import annotations
+
+from math import isnan
+from typing import Any
+
+import pytest
+
+from experiments.estimate import HOPS_PER_SECOND, hops_per_second, packet_hops, point_seconds, wall_seconds
+from experiments.scenario.settings import Settings
+from experiments.virtual.fabric import load_switch
+from experiments.virtual.point import run_virtual
+from p4switch.engine.engine import Engine
+
+RACKS = {"spines": 1, "leaves": 2, "hosts_per_leaf": 4, "rate": "100 Gb/s"}
+
+
+def point(shape: dict[str, Any] = RACKS, **rest: Any) -> Settings:
+    return Settings.model_validate({"topology": {"leaf_spine": shape}, "size": "400 kB"} | rest).settled
+
+
+@pytest.fixture(scope="module")
+def switch() -> Engine:
+    return load_switch()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"workers": 4},
+        {"algorithm": "ring"},
+        {"algorithm": "ring", "placement": "spread"},
+        {"algorithm": "parameter-server"},
+        {"algorithm": "halving-doubling", "repetitions": 2},
+    ],
+)
+def test_packets_are_nearly_as_many_as_expected(switch: Engine, given: dict[str, Any]) -> None:
+    settings = point(**given)
+    assert packet_hops(settings) == pytest.approx(run_virtual(settings, switch).packet_hops, rel=0.35)
+
+
+def test_this_machine_is_as_fast_as_it_has_proved_to_be() -> None:
+    finished = [
+        {"error": None, "packet_hops": 40_000, "run_seconds": 3.0},
+        {"error": None, "packet_hops": 20_000, "run_seconds": 2.0},
+        {"error": "StallError", "packet_hops": 1, "run_seconds": 9.0},
+        {"error": None, "packet_hops": None, "run_seconds": 9.0},  # live
+    ]
+    assert hops_per_second(finished) == pytest.approx(60_000 / 3)
+    assert hops_per_second([]) == HOPS_PER_SECOND
+    settings = point()
+    slow, fast = (point_seconds(settings, speed) for speed in (1000.0, 2000.0))
+    assert slow - fast == pytest.approx(packet_hops(settings) / 2000)
+
+
+def test_a_live_point_takes_its_links_time_and_of_some_nothing_is_known() -> None:
+    live = {"world": "live", "repetitions": 10}
+    slow = RACKS | {"rate": "10 Mb/s"}
+    ten, twenty = (point_seconds(point(slow, **live | {"repetitions": n}), 1.0) for n in (10, 20))
+    assert twenty - ten == pytest.approx(10 * 8 * 400_000 / 10e6, rel=0.2)
+    assert isnan(point_seconds(point(RACKS | {"rate": None}, **live), 1.0))
+    assert isnan(point_seconds(point(size=None, training={}, **live), 1.0))
+
+
+@pytest.mark.parametrize(("jobs", "seconds"), [(1, 9.0), (2, 6.0), (3, 6.0)])
+def test_points_run_side_by_side_as_far_as_there_are_jobs(jobs: int, seconds: float) -> None:
+    assert wall_seconds([6.0, 1.0, 2.0], jobs) == seconds
