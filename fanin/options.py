@@ -1,4 +1,4 @@
-"""Options that several verbs have: the network, and what its switches are."""
+"""Options that several verbs have: the network, what its switches are, and which of those that are up is meant."""
 
 from __future__ import annotations
 
@@ -25,6 +25,10 @@ Offload = Annotated[
 Captures = Annotated[
     Path | None,
     typer.Option("--pcap", help="a folder for a capture of each port; superframes stay whole in it"),
+]
+Run = Annotated[
+    int | None,
+    typer.Option(help="process id of the fanin that runs the network, if there are several (fanin ps)"),
 ]
 
 

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from fanin.failing import complain, failing, failure
-from fanin.verbs.shell import Run
+from fanin.options import Run
 from topologies.errors import NetworkError
 from topologies.running import find_network
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from fanin.verbs.link import _ways
+from fanin.verbs.running.link import _ways
 from tests.fanin.network import Up
 from topologies.errors import NetworkError
 from topologies.patience import setting
-from topologies.running import RunningNetwork, RunningSwitch
+from topologies.running import RunningHost, RunningNetwork, RunningSwitch
 from topologies.runs import Run
 
 TIMEOUT = 30 * setting()
@@ -91,7 +91,7 @@ def test_each_direction_is_emulated_where_it_is_sent_or_at_the_host_s_leaf(tmp_p
         "leaf1": RunningSwitch(1, 9559, {1: "h1", 2: "spine1"}),
         "spine1": RunningSwitch(2, 9560, {1: "leaf1"}),
     }
-    network = RunningNetwork(Run(tmp_path), switches, {"h1": 5})
+    network = RunningNetwork(Run(tmp_path), switches, {"h1": RunningHost(5, "10.1.0.1")})
 
     def ways(*arguments: Any) -> list[tuple[str, str, str, int, str]]:
         return [

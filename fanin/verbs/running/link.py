@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -11,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from fanin.failing import failing
-from fanin.verbs.shell import Run
+from fanin.options import Run
 from topologies.errors import NetworkError
 from topologies.running import RunningNetwork, find_network
 
@@ -55,8 +54,8 @@ def link(
                 raise NetworkError("name the other end of the link that is to change")
             for way in ways:
                 place = {"port": way.port, "direction": way.direction}
-                _call(network, way.switch, "SetLink", place | {"properties": given})
-        ports = {switch: _call(network, switch, "Links", {}) for switch in {way.switch for way in ways}}
+                network.call(way.switch, "SetLink", place | {"properties": given})
+        ports = {switch: network.call(switch, "Links", {}) for switch in {way.switch for way in ways}}
     found = []
     for way in ways:
         [port] = [port for port in ports[way.switch]["ports"] if port["port"] == way.port]
@@ -105,16 +104,6 @@ def _ways(network: RunningNetwork, node: str, other: str | None, one_way: bool) 
                 yield _OneWay(sender, receiver, sender, ends[sender, receiver], "egress")
             else:  # from a host: its leaf emulates the link before the program sees the packet
                 yield _OneWay(sender, receiver, receiver, ends[receiver, sender], "ingress")
-
-
-def _call(network: RunningNetwork, switch: str, method: str, request: dict[str, Any]) -> dict[str, Any]:
-    done = subprocess.run(
-        network.management(switch, method, request), capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        raise NetworkError(f"{switch}: {done.stderr.strip().removeprefix('p4switch.management: ')}")
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
 
 
 def _show(found: list[tuple[_OneWay, dict[str, Any]]]) -> None:

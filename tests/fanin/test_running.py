@@ -1,0 +1,113 @@
+"""Looking into a network that is up, one for all tests of this file."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.fanin.network import SEND, TIMEOUT, Up
+
+pytestmark = pytest.mark.live
+
+STAY = "import signal; print('here', flush=True); signal.pause()"
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    network = Up(tmp_path_factory.mktemp("up"))
+    yield network
+    network.process.kill()
+    network.process.communicate()
+
+
+@pytest.fixture
+def lines(up: Up, fanin: Any) -> Any:
+    """`lines(*arguments)`: what the command prints with --json."""
+
+    def run(*arguments: str) -> list[dict[str, Any]]:
+        done = fanin(*arguments, "--json", **up.environment)
+        assert done.returncode == 0, done.stderr
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    return run
+
+
+def test_networks_are_listed_with_what_runs_on_their_hosts(up: Up, fanin: Any, lines: Any) -> None:
+    staying = up.start("h1", STAY, "a worker")
+    assert staying.stdout is not None
+    assert staying.stdout.readline() == "here\n"
+    try:
+        [network] = lines("ps")
+        shown = fanin("ps", **up.environment).stdout
+    finally:
+        staying.kill()
+        staying.communicate(timeout=TIMEOUT)
+    assert network["process"] == up.process.pid
+    assert 0 < network["seconds"] < 24 * 3600
+    assert network["command"][-2:] == ["--logs", str(up.folder / "logs")]
+    assert network["switches"] == {
+        "leaf1": {"device_id": 1, "grpc_port": 9559, "neighbours": {"1": "h1", "2": "h2"}}
+    }
+    h1, h2 = network["hosts"]["h1"], network["hosts"]["h2"]
+    assert (h1["ip"], h2) == ("10.1.0.1", {"ip": "10.1.0.2", "processes": []})
+    [process] = h1["processes"]
+    assert (process["process"], process["command"][-1]) == (staying.pid, "a worker")
+    assert f"process {up.process.pid}, up for 0:" in shown
+    assert f"{staying.pid} {sys.executable} -c" in shown
+
+
+def test_without_a_network_there_is_nothing_to_list(fanin: Any, tmp_path: Any) -> None:
+    done = fanin("ps", TMPDIR=str(tmp_path))
+    assert (done.returncode, done.stdout) == (
+        0,
+        "No network is up; start one in another terminal: fanin up\n",
+    )
+    assert fanin("ps", "--json", TMPDIR=str(tmp_path)).stdout == ""
+
+
+def test_tables_are_told_by_name(up: Up, fanin: Any, lines: Any) -> None:
+    routes = lines("tables", "leaf1", "ipv4_lpm")
+    assert {route["table"] for route in routes} == {"ingress.forwarding.ipv4_lpm"}
+    to_h1 = {"match": {"hdr.ipv4.destination": "10.1.0.1/32"}, "kind": "entry", "priority": 0}
+    to_h1 |= {"action": "ingress.forwarding.forward", "params": {"mac": "02:00:0a:01:00:01", "port": 1}}
+    assert [route for route in routes if route.items() >= to_h1.items()]
+    assert [route["action"] for route in routes if route["kind"] == "default"] == [
+        "ingress.forwarding.no_route"
+    ]
+    shown = fanin("tables", "leaf1", **up.environment).stdout
+    rows = [line.split(maxsplit=1) for line in shown.splitlines()]
+    route = "ingress.forwarding.forward(mac=02:00:0a:01:00:01, port=1)"
+    assert route in [row[1].strip() for row in rows if row and row[0] == "hdr.ipv4.destination=10.1.0.1/32"]
+    assert "everything else" in shown
+    refused = fanin("tables", "leaf1", "routes", **up.environment)
+    assert "leaf1 has no table routes with entries; there are egress." in refused.stderr
+
+
+def test_counters_are_told_with_the_names_of_reasons_and_neighbours(up: Up, fanin: Any, lines: Any) -> None:
+    def counted() -> dict[tuple[str, str], int]:
+        return {(cell["counter"], cell["name"]): cell["packets"] for cell in lines("counters", "leaf1")}
+
+    before = counted()
+    unknown = SEND.replace("10.1.0.2", "10.9.0.9")
+    for script in (SEND, unknown):
+        assert fanin("exec", "h1", sys.executable, "-c", script, **up.environment).returncode == 0
+    end = time.monotonic() + TIMEOUT
+    wanted = {("ingress.port_in", "h1"): 2, ("egress.port_out", "h2"): 1, ("ingress.drops", "NO_ROUTE"): 1}
+    while any(counted().get(key, 0) - before.get(key, 0) < more for key, more in wanted.items()):
+        assert time.monotonic() < end
+    after = counted()
+    assert {key: after[key] - before.get(key, 0) for key in wanted} == wanted
+    shown = fanin("counters", "leaf1", **up.environment).stdout
+    assert "ingress.drops" in shown
+    assert "NO_ROUTE" in shown
+
+
+@pytest.mark.parametrize("verb", ["tables", "counters"])
+def test_a_host_has_neither_tables_nor_counters(up: Up, fanin: Any, verb: str) -> None:
+    done = fanin(verb, "h1", **up.environment)
+    assert (done.returncode, done.stderr) == (1, f"fanin {verb}: h1 is a host; switches are leaf1\n")
