@@ -57,6 +57,10 @@ VERBS = {
         "running.link:link",
         "Show what the emulated links of a running switch do and have done, or change it, both ways.",
     ),
+    "allreduce": Verb(
+        "running.allreduce:allreduce",
+        "All-reduce vectors through a network that is up, with a worker on each host, and check every sum.",
+    ),
     "tables": Verb(
         "running.tables:tables",
         "Show the table entries and multicast groups of a running switch, in the names of its program.",

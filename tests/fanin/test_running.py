@@ -107,6 +107,39 @@ def test_counters_are_told_with_the_names_of_reasons_and_neighbours(up: Up, fani
     assert "NO_ROUTE" in shown
 
 
+def test_all_reduces_are_timed_and_checked(up: Up, fanin: Any, lines: Any) -> None:
+    small, large = lines("allreduce", "--sizes", "1000 elements,64 kB", "--repetitions", "3")
+    assert (small["bytes"], large["bytes"]) == (4000, 64000)
+    for outcome in (small, large):
+        assert (outcome["workers"], outcome["wrong"], len(outcome["seconds"])) == (2, 0, 3)
+        assert all(seconds > 0 for seconds in outcome["seconds"])
+    shown = fanin("allreduce", "--sizes", "64 kB", "--repetitions", "1", **up.environment)
+    heading, row = shown.stdout.splitlines()
+    assert heading.split() == ["size", "least", "median", "most", "rate", "sent", "again", "sums"]
+    assert row.strip().startswith("64 kB ")
+    assert row.endswith("within their bounds")
+
+
+def test_all_reduces_fail_with_what_their_workers_say(up: Up, fanin: Any) -> None:
+    alone = "import workers; job = workers.join(1); "
+    joined = up.start("h1", alone + STAY)
+    assert joined.stdout is not None
+    assert joined.stdout.readline() == "here\n"
+    try:
+        done = fanin("allreduce", "--sizes", "4 kB", **up.environment)
+    finally:
+        joined.kill()
+        joined.communicate()
+    assert done.returncode == 1
+    assert f"h1: h1 has a worker already, process {joined.pid}" in done.stderr
+
+
+def test_sizes_need_a_unit(fanin: Any) -> None:
+    done = fanin("allreduce", "--sizes", "64 kB,1000")
+    assert done.returncode == 2
+    assert "1000: write a number and its unit, as '4 MB'" in done.stderr
+
+
 @pytest.mark.parametrize("verb", ["tables", "counters"])
 def test_a_host_has_neither_tables_nor_counters(up: Up, fanin: Any, verb: str) -> None:
     done = fanin(verb, "h1", **up.environment)
