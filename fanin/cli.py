@@ -51,7 +51,9 @@ VERBS = {
     ),
     "ps": Verb("running.ps:ps", "List the networks that are up: switches, hosts, and the processes on them."),
     "exec": Verb(
-        "running.execute:execute", "Run a command on a host of a network that is up.", passes_options_on=True
+        "running.execute:execute",
+        "Run a command on a host of a network that is up, or a shell.",
+        passes_options_on=True,
     ),
     "link": Verb(
         "running.link:link",

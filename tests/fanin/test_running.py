@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.fanin.network import SEND, TIMEOUT, Up
+from tests.fanin.network import RUN, SEND, TIMEOUT, Up
 
 pytestmark = pytest.mark.live
 
@@ -138,6 +142,30 @@ def test_sizes_need_a_unit(fanin: Any) -> None:
     done = fanin("allreduce", "--sizes", "64 kB,1000")
     assert done.returncode == 2
     assert "1000: write a number and its unit, as '4 MB'" in done.stderr
+
+
+def test_without_a_command_there_is_a_shell_whose_prompt_names_the_host(up: Up, tmp_path: Path) -> None:
+    (tmp_path / ".bashrc").write_text("PS1='mine$ '; answer=42\n")
+    terminal, end = os.openpty()
+    shell = subprocess.Popen(
+        [sys.executable, "-c", RUN, "exec", "h1"],
+        stdin=end,
+        stdout=end,
+        stderr=end,
+        env=os.environ | up.environment | {"HOME": str(tmp_path), "TERM": "dumb"},
+        start_new_session=True,
+    )
+    os.close(end)
+    os.write(terminal, b"echo the answer of $FANIN_HOST is $answer\nexit\n")
+    said = b""
+    with suppress(OSError):  # which tells that the other end is closed
+        while more := os.read(terminal, 1 << 12):
+            said += more
+    os.close(terminal)
+    assert shell.wait(TIMEOUT) == 0
+    assert b"h1:" in said
+    assert b"the answer of h1 is 42" in said
+    assert b"mine$" not in said
 
 
 @pytest.mark.parametrize("verb", ["tables", "counters"])
