@@ -6,10 +6,11 @@ import json
 import subprocess
 from collections.abc import Generator
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +18,9 @@ from fanin.failing import complain, failing, failure
 from fanin.options import Run
 from topologies.errors import NetworkError
 from topologies.running import find_network
+
+if TYPE_CHECKING:
+    from experiments.differential.entries import Entries
 
 
 def trace(
@@ -54,20 +58,22 @@ def trace(
 ) -> None:
     """Print for each packet the parser's path, look-ups, branches, registers, and where it went or why it was dropped.
 
-    Either of a program and packets of yours, between which the switch keeps its state; or of a running switch (--on),
-    until Ctrl-C.
+    Of a program and packets of yours, between which the switch keeps its state; of the packets of a running switch
+    (--on), until Ctrl-C; or, with --on and packets of yours, of what its program and entries would do with them: these
+    are not sent, and begin with empty registers and counters (fanin packet sends one).
     """
     if (program is None) == (on is None):
         raise _refused("give a program, or --on a running switch")
-    if on is not None:
-        if packet or pcap or entries:
-            raise _refused("with --on the packets and entries are the running switch's own")
+    packets = packet or []
+    if on is not None and entries is not None:
+        raise _refused("with --on the entries are the running switch's own")
+    if on is not None and not packets and pcap is None:
         lines = _of_switch(on, run, conditions, as_json=as_json, verbose=verbose)
+    elif not packets and pcap is None:
+        raise _refused("give packets: --packet HEX, or --pcap FILE")
     else:
-        assert program is not None
-        lines = _of_program(
-            program, packet or [], pcap, port, entries, include or [], conditions, as_json, verbose
-        )
+        source = _File(program, include or [], entries) if program is not None else _Switch(on or "", run)
+        lines = _of_packets(source, packets, pcap, port, conditions, as_json=as_json, verbose=verbose)
     with suppress(KeyboardInterrupt), closing(lines):
         for line in islice(lines, count):
             typer.echo(line)
@@ -76,40 +82,72 @@ def trace(
 _refused = partial(failure, "trace", status=2)
 
 
-def _of_program(
-    program: Path,
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A program in a file, and what its tables are to hold."""
+
+    program: Path
+    include: list[Path]
+    entries: Path | None
+
+    def read(self) -> tuple[bytes, Entries]:
+        from experiments.differential.entries import Entries, read_entries
+        from p4compiler import compile_file
+
+        if self.program.suffix == ".p4":
+            config = compile_file(self.program, include_dirs=tuple(self.include)).json_text().encode()
+        else:
+            config = self.program.read_bytes()
+        return config, read_entries(self.entries) if self.entries else Entries()
+
+
+@dataclass(frozen=True, slots=True)
+class _Switch:
+    """The program of a running switch, and what its tables hold."""
+
+    name: str
+    run: int | None
+
+    def read(self) -> tuple[bytes, Entries]:
+        from experiments.differential.entries import observed
+
+        network = find_network(self.name, self.run)
+        [program] = network.observe(self.name, "program")
+        return json.dumps(program).encode(), observed(network.observe(self.name, "tables"))
+
+
+def _of_packets(
+    source: _File | _Switch,
     packets: list[str],
     pcap: Path | None,
     port: int,
-    entries: Path | None,
-    include: list[Path],
     conditions: str,
+    *,
     as_json: bool,
     verbose: bool,
 ) -> Generator[str, None, None]:
-    from experiments.differential.entries import Entries, read_entries
     from experiments.differential.packets import read_packets
     from experiments.tracing import trace as traces
     from native.toolchain import ToolchainError
-    from p4compiler import CompileError, compile_file
+    from p4compiler import CompileError
     from p4switch.bmv2json.program import ProgramError
     from p4switch.trace import as_text
 
-    if not packets and pcap is None:
-        raise _refused("give packets: --packet HEX, or --pcap FILE")
-    try:
-        sent = [(port, bytes.fromhex(text)) for text in packets]
-    except ValueError as error:
-        raise _refused(f"--packet takes hexadecimal digits: {error}") from None
-    with failing("trace", CompileError, ProgramError, ToolchainError, ValueError, status=2):
+    sent = [(port, _packet(text)) for text in packets]
+    with failing("trace", NetworkError, CompileError, ProgramError, ToolchainError, ValueError, status=2):
         if pcap is not None:
             sent += read_packets(pcap, port)
-        if program.suffix == ".p4":
-            config = compile_file(program, include_dirs=tuple(include)).json_text().encode()
-        else:
-            config = program.read_bytes()
-        for found in traces(config, read_entries(entries) if entries else Entries(), sent, conditions):
+        for found in traces(*source.read(), sent, conditions):
             yield json.dumps(found.document()) if as_json else as_text(found, verbose=verbose)
+
+
+def _packet(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text.removeprefix("0x").replace(":", ""))
+    except ValueError:
+        raise _refused(
+            f"--packet {text} is not a packet: write hexadecimal digits, two for each byte, from the Ethernet header on"
+        ) from None
 
 
 def _of_switch(
@@ -124,7 +162,9 @@ def _of_switch(
         try:
             for line in client.stdout:
                 message = json.loads(line)
-                if "lost" in message:
+                if "ready" in message:
+                    complain("trace", f"{switch} is traced from now on; Ctrl-C ends it")
+                elif "lost" in message:
                     complain("trace", f"{message['lost']} more packets were not traced: the buffer was full")
                 else:
                     yield message["trace"]
