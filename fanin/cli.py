@@ -71,6 +71,10 @@ VERBS = {
         "running.counters:counters",
         "Show what the counters of a running switch's program have counted: all cells that are not 0.",
     ),
+    "packet": Verb(
+        "running.packet:packet",
+        "Send one packet through a running switch, and print its trace as fanin trace does.",
+    ),
     "stf": Verb(
         "stf:stf",
         "Run a STF test; the exit status is 0 if every packet came out as expected, 1 if not, 2 if it cannot be run.",

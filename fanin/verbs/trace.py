@@ -128,26 +128,18 @@ def _of_packets(
 ) -> Generator[str, None, None]:
     from experiments.differential.packets import read_packets
     from experiments.tracing import trace as traces
+    from fanin.packets import packet_from_hex
     from native.toolchain import ToolchainError
     from p4compiler import CompileError
     from p4switch.bmv2json.program import ProgramError
     from p4switch.trace import as_text
 
-    sent = [(port, _packet(text)) for text in packets]
     with failing("trace", NetworkError, CompileError, ProgramError, ToolchainError, ValueError, status=2):
+        sent = [(port, packet_from_hex(text)) for text in packets]
         if pcap is not None:
             sent += read_packets(pcap, port)
         for found in traces(*source.read(), sent, conditions):
             yield json.dumps(found.document()) if as_json else as_text(found, verbose=verbose)
-
-
-def _packet(text: str) -> bytes:
-    try:
-        return bytes.fromhex(text.removeprefix("0x").replace(":", ""))
-    except ValueError:
-        raise _refused(
-            f"--packet {text} is not a packet: write hexadecimal digits, two for each byte, from the Ethernet header on"
-        ) from None
 
 
 def _of_switch(

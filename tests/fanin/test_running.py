@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scapy.utils import rdpcap
 
 from tests.fanin.network import RUN, SEND, TIMEOUT, Up
 
@@ -166,6 +167,64 @@ def test_without_a_command_there_is_a_shell_whose_prompt_names_the_host(up: Up, 
     assert b"h1:" in said
     assert b"the answer of h1 is 42" in said
     assert b"mine$" not in said
+
+
+RECEIVE = """
+import socket
+s = socket.socket(type=socket.SOCK_DGRAM)
+s.bind(("10.1.0.2", 7007))
+print("here", flush=True)
+print(s.recvfrom(100))
+"""
+
+
+def test_a_packet_is_sent_and_traced(up: Up, fanin: Any, lines: Any) -> None:
+    receiving = up.start("h2", RECEIVE)
+    assert receiving.stdout is not None
+    assert receiving.stdout.readline() == "here\n"
+    layers = "Ether()/IP(dst='10.1.0.2')/UDP(sport=6006, dport=7007)/'hello'"
+    sent = fanin("packet", "leaf1", "--layers", layers, **up.environment)
+    assert sent.returncode == 0, sent.stderr
+    assert "entry 1: hdr.ipv4.destination=10.1.0.2/32" in sent.stdout
+    assert sent.stdout.endswith("=> 1 packet out: port 2 (47 bytes)\n")
+    assert receiving.communicate(timeout=TIMEOUT)[0] == "(b'hello', ('10.1.0.1', 6006))\n"
+    [told] = lines("packet", "leaf1", "--port", "2", "--hex", "0x" + "00" * 20)
+    assert (told["port"], told["packet"]) == (2, "00" * 20)
+    [drop] = [
+        event for event in told["events"] if event["event"] == "Access" and event["name"] == "ingress.drops"
+    ]
+    assert drop["constant"] == "REASON_NOT_IP"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "complaint"),
+    [
+        (("--hex", "00"), 1, "leaf1 has no port 3; there are 1, 2"),
+        (("--hex", "0g", "--port", "1"), 2, "0g is not a packet: write hexadecimal digits"),
+        (("--layers", "Ether(", "--port", "1"), 2, "Ether(: write layers with fields, divided by /"),
+        ((), 2, "give the packet, either by --hex or by --layers"),
+    ],
+)
+def test_what_cannot_be_sent_is_said(
+    up: Up, fanin: Any, arguments: tuple[str, ...], status: int, complaint: str
+) -> None:
+    done = fanin("packet", "leaf1", "--port", "3", *arguments, **up.environment)
+    assert (done.returncode, done.stderr.startswith(f"fanin packet: {complaint}")) == (status, True), (
+        done.stderr
+    )
+
+
+def test_captures_can_be_read_while_the_network_is_up(up: Up, fanin: Any) -> None:
+    assert (
+        fanin(
+            "exec", "h1", sys.executable, "-c", SEND.replace("here", "captured"), **up.environment
+        ).returncode
+        == 0
+    )
+    capture = up.folder / "pcap" / "leaf1-eth2.pcap"
+    end = time.monotonic() + TIMEOUT
+    while not any(bytes(packet).endswith(b"fanin was captured") for packet in rdpcap(str(capture))):
+        assert time.monotonic() < end
 
 
 @pytest.mark.parametrize("verb", ["tables", "counters"])

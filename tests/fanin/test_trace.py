@@ -144,7 +144,7 @@ def test_a_capture_a_filter_and_a_count(program, tmp_path):
         (["--on", "leaf1", "--packet", "00"], "fanin up"),
         (
             [str(FANIN), "--packet", "0x012"],
-            "--packet 0x012 is not a packet: write hexadecimal digits, two for each",
+            "0x012 is not a packet: write hexadecimal digits, two for each",
         ),
         (["--on", "leaf1"], "fanin up"),
         ([__file__, "--packet", "00"], "not a JSON document"),
