@@ -75,7 +75,9 @@ def _layer(name: str, keywords: list[ast.keyword], default: Mapping[str, Any]) -
     fields = [field.name for field in known[name].fields_desc]
     for keyword in keywords:
         if keyword.arg is None or keyword.arg not in fields:
-            raise PacketError(f"{name} has no field {keyword.arg or ast.unparse(keyword.value)}; there are {', '.join(fields)}")
+            raise PacketError(
+                f"{name} has no field {keyword.arg or ast.unparse(keyword.value)}; there are {', '.join(fields)}"
+            )
         try:
             given[keyword.arg] = ast.literal_eval(keyword.value)
         except ValueError:

@@ -50,7 +50,8 @@ def measure(verb: str, file: Path, changes: Sequence[str], results: Path | None,
     from experiments.results.plot import PlotError, draw, series
     from experiments.scenario.tools import ToolError
     from experiments.sweep import run_points
-    from fanin.progress import PointsProgress, console
+    from fanin.console import console
+    from fanin.progress import PointsProgress
     from p4compiler import CompileError
 
     folder = results or Path("results", scenario.frame.name)

@@ -34,7 +34,7 @@ def virtual(
     # Not above: it takes a second, and every verb imports this module.
     from experiments.bench.virtual import WORKERS, write
     from experiments.bench.virtual import bench as bench_virtual
-    from fanin.progress import console
+    from fanin.console import console
 
     def show(point: Point) -> None:
         console.print(
@@ -64,7 +64,7 @@ def switch(
     from experiments.bench.switch.bench import Effort, Outcome, write
     from experiments.bench.switch.bench import bench as bench_switch
     from experiments.bench.switch.errors import BenchError
-    from fanin.progress import console
+    from fanin.console import console
 
     def show(outcome: Outcome) -> None:
         case, spent = outcome.case, ""
@@ -137,7 +137,7 @@ def allreduce(
     from controller.errors import ControllerError
     from experiments.bench.allreduce import BenchError, find_torch, write
     from experiments.bench.allreduce import bench as bench_allreduce
-    from fanin.progress import console
+    from fanin.console import console
     from topologies.errors import NetworkError
 
     heading = ""

@@ -54,7 +54,8 @@ def demo(
     from experiments.scenario.compilers import PROGRAM, compile_program
     from experiments.scenario.settings import LeafSpine, TopologySettings
     from experiments.scenario.targets import target
-    from fanin.progress import ProgressObserver, console
+    from fanin.console import console
+    from fanin.progress import ProgressObserver
     from p4compiler import CompileError
 
     errors = (TopologyError, ToolError, CompileError, RunError, NetworkError, ControllerError)
@@ -78,7 +79,7 @@ def demo(
 def show(measured: Demo) -> None:
     """The table, and what the large all-reduce says beside the theory."""
     from experiments.results.report import table
-    from fanin.progress import console
+    from fanin.console import console
 
     in_network, ring = measured.vectors
     ratio = in_network.measured.median / ring.measured.median

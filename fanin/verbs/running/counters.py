@@ -50,7 +50,7 @@ def _cell_name(cell: dict[str, Any], switch: RunningSwitch) -> str | None:
 def _show(cells: list[dict[str, Any]]) -> None:
     from rich.table import Table
 
-    from fanin.progress import console
+    from fanin.console import console
 
     table = Table("counter", "index", "", "packets", "bytes", box=None)
     for column in (1, 3, 4):

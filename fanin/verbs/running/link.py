@@ -109,7 +109,7 @@ def _ways(network: RunningNetwork, node: str, other: str | None, one_way: bool) 
 def _show(found: list[tuple[_OneWay, dict[str, Any]]]) -> None:
     from rich.table import Table
 
-    from fanin.progress import console
+    from fanin.console import console
 
     table = Table(
         "from", "to", "does", "sent", "dropped", "corrupted", "waiting, most", "late by, most", box=None

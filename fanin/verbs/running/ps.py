@@ -46,7 +46,7 @@ def _show(network: RunningNetwork) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from fanin.progress import console
+    from fanin.console import console
 
     process, age = network.run.supervisor, timedelta(seconds=int(network.run.age))
     console.print(

@@ -52,7 +52,7 @@ def _of_table(found: list[dict[str, Any]], switch: str, name: str) -> list[dict[
 def _show(found: list[dict[str, Any]]) -> None:
     from rich.table import Table
 
-    from fanin.progress import console
+    from fanin.console import console
 
     for title, rows in _by_table(found).items():
         used = [column for column in _COLUMNS if any(column in row for row in rows)]

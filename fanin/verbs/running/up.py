@@ -65,7 +65,7 @@ def up(
     from experiments.live.interrupt import run_until_interrupted
     from experiments.scenario.compilers import PROGRAM, compile_program
     from experiments.scenario.targets import target
-    from fanin.progress import console
+    from fanin.console import console
     from p4compiler import CompileError
     from topologies.mininet_net import MininetNetwork
 
@@ -112,7 +112,7 @@ async def _keep_up(network: MininetNetwork, p4info: p4i.P4Info, device_config: b
 def _show(topology: Topology) -> None:
     from rich.table import Table
 
-    from fanin.progress import console
+    from fanin.console import console
 
     switches = Table("switch", "role", "device id", "P4Runtime", "neighbours by port", box=None)
     for switch in topology.switches:
