@@ -130,7 +130,6 @@ app = typer.Typer(
     name="fanin",
     cls=_Verbs,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 

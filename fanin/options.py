@@ -6,13 +6,42 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from pydantic import TypeAdapter, ValidationError
 
 from experiments.scenario.tools import Compiler, Engine
+from topologies.running import running_networks
+from topologies.units import RATES, Probability, quantity
+
+
+def _rate(text: str) -> int:
+    """In bits/s."""
+    try:
+        return round(quantity(text, RATES, "100 Mb/s"))
+    except ValueError as error:
+        raise typer.BadParameter(f"{text}: {error}") from None
+
+
+def probability(text: str) -> float:
+    """What an option such as --loss takes: 0.01 or 1%."""
+    try:
+        return TypeAdapter[float](Probability).validate_python(text)
+    except ValidationError as error:
+        why = error.errors()[0]["msg"].removeprefix("Value error, ")
+        raise typer.BadParameter(f"{text}: {why}") from None
+
 
 Workers = Annotated[int, typer.Option(min=2, help="workers, spread evenly over the leaves")]
 Leaves = Annotated[int, typer.Option(min=1, help="leaf switches, one for each rack")]
 Spines = Annotated[int, typer.Option(min=0, help="spine switches; 0 with a single leaf")]
-Rate = Annotated[float | None, typer.Option(help="of every link, in Mb/s", show_default="100; with BMv2 0.4")]
+Rate = Annotated[
+    int | None,
+    typer.Option(
+        parser=_rate,
+        metavar="RATE",
+        help="of every link, such as '100 Mb/s'",
+        show_default="100 Mb/s; with BMv2 400 kb/s",
+    ),
+]
 Switch = Annotated[
     Engine, typer.Option(help="what runs as a switch: ours, or BMv2's simple_switch_grpc (FANIN_BMV2)")
 ]
@@ -25,6 +54,13 @@ Offload = Annotated[
 Captures = Annotated[
     Path | None,
     typer.Option("--pcap", help="a folder for a capture of each port; superframes stay whole in it"),
+]
+SwitchName = Annotated[
+    str,
+    typer.Argument(
+        help="a switch of a network that is up, such as leaf1",
+        autocompletion=lambda: [name for network in running_networks() for name in network.switches],
+    ),
 ]
 Run = Annotated[
     int | None,

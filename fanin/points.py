@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from experiments.scenario.file import ScenarioError, load_scenario
-from fanin.failing import failing, failure
+from fanin.failing import INTERRUPTED, failing, failure
 from topologies.sandbox import SandboxError, enter
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ Results = Annotated[
 ]
 
 _WIDEST = 300  # columns of a table: rather beyond the terminal's width than folded
-INTERRUPTED = 130  # as shells have it: 128 and SIGINT's number
 
 
 def measure(verb: str, file: Path, changes: Sequence[str], results: Path | None, *, afresh: bool) -> None:

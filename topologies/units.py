@@ -46,6 +46,11 @@ def quantity_text(number: float, units: Mapping[str, Decimal]) -> str:
     return f"{number / scales[unit]:.4g} {unit}"
 
 
+def percent_text(probability: float) -> str:
+    """A probability in four digits, as `Probability` takes it."""
+    return f"{100 * probability:.4g}%"
+
+
 def text_schema(units: Mapping[str, Decimal]) -> dict[str, str]:
     """JSON Schema of what `quantity` takes."""
     names = "|".join(re.escape(unit) for unit in units)
@@ -68,6 +73,15 @@ def _seconds(value: Any) -> Any:
     return float(quantity(value, TIMES, "10 us")) if isinstance(value, str) else value
 
 
+def _probability(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    number, percent, rest = value.strip().partition("%")
+    if rest or not re.fullmatch(_NUMBER, number.strip()):
+        raise ValueError("write a number from 0 to 1, or a percentage, as '1%'")
+    return float(Decimal(number.strip()) / 100 if percent else Decimal(number.strip()))
+
+
 def _schema(kind: str, units: Mapping[str, Decimal]) -> WithJsonSchema:
     return WithJsonSchema({"anyOf": [{"type": kind, "minimum": 0}, text_schema(units)]})
 
@@ -75,3 +89,16 @@ def _schema(kind: str, units: Mapping[str, Decimal]) -> WithJsonSchema:
 Rate = Annotated[int, BeforeValidator(_whole(RATES, "100 Gb/s")), _schema("integer", RATES)]
 Bytes = Annotated[int, BeforeValidator(_whole(BYTES, "64 kB")), Field(ge=0), _schema("integer", BYTES)]
 Seconds = Annotated[float, BeforeValidator(_seconds), Field(ge=0, le=3600), _schema("number", TIMES)]
+Probability = Annotated[
+    float,
+    BeforeValidator(_probability),
+    Field(ge=0, le=1),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "minimum": 0, "maximum": 1},
+                {"type": "string", "pattern": rf"^{_NUMBER}\s*%$"},
+            ]
+        }
+    ),
+]

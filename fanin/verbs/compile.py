@@ -20,10 +20,10 @@ def compile_program(
         typer.Argument(exists=True, dir_okay=False, help="P4_16 source for the v1model architecture"),
     ],
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="BMv2 JSON [default: PROGRAM.json]")
+        Path | None, typer.Option("-o", "--output", help="BMv2 JSON", show_default="PROGRAM.json")
     ] = None,
     p4info: Annotated[
-        Path | None, typer.Option(help="P4Info in protobuf text format [default: PROGRAM.p4info.txtpb]")
+        Path | None, typer.Option(help="P4Info in protobuf text format", show_default="PROGRAM.p4info.txtpb")
     ] = None,
     c: Annotated[
         Path | None,

@@ -134,7 +134,10 @@ def _of_packets(
     from p4switch.bmv2json.program import ProgramError
     from p4switch.trace import as_text
 
-    with failing("trace", NetworkError, CompileError, ProgramError, ToolchainError, ValueError, status=2):
+    with (
+        failing("trace", NetworkError, CompileError, ProgramError, ToolchainError),
+        failing("trace", ValueError, status=2),  # of packets, entries and conditions
+    ):
         sent = [(port, packet_from_hex(text)) for text in packets]
         if pcap is not None:
             sent += read_packets(pcap, port)
@@ -146,7 +149,7 @@ def _of_switch(
     switch: str, run: int | None, conditions: str, *, as_json: bool, verbose: bool
 ) -> Generator[str, None, None]:
     request = {"filter": conditions, "json": as_json, "verbose": verbose}
-    with failing("trace", NetworkError, status=2):
+    with failing("trace", NetworkError):
         command = find_network(switch, run).management(switch, "Trace", request)
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as client:
         assert client.stdout is not None

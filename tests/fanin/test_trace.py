@@ -132,28 +132,29 @@ def test_a_capture_a_filter_and_a_count(program, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "complaint"),
+    ("status", "arguments", "complaint"),
     [
-        ([], "give a program, or --on"),
-        ([str(FANIN), "--on", "leaf1"], "give a program, or --on"),
-        ([str(FANIN)], "give packets"),
-        ([str(FANIN), "--packet", "0g"], "hexadecimal"),
-        (["PROGRAM", "--packet", "00", "--filter", "ipv4.x=1"], "ipv4 has version"),
-        ([str(FANIN), "--packet", "00", "--pcap", str(FANIN)], "not a capture"),
-        (["--on", "leaf1", "--packet", "00", "--entries", str(FANIN)], "the running switch's own"),
-        (["--on", "leaf1", "--packet", "00"], "fanin up"),
+        (2, [], "give a program, or --on"),
+        (2, [str(FANIN), "--on", "leaf1"], "give a program, or --on"),
+        (2, [str(FANIN)], "give packets"),
+        (2, [str(FANIN), "--packet", "0g"], "hexadecimal"),
+        (2, ["PROGRAM", "--packet", "00", "--filter", "ipv4.x=1"], "ipv4 has version"),
+        (2, [str(FANIN), "--packet", "00", "--pcap", str(FANIN)], "not a capture"),
+        (2, ["--on", "leaf1", "--packet", "00", "--entries", str(FANIN)], "the running switch's own"),
+        (1, ["--on", "leaf1", "--packet", "00"], "fanin up"),
         (
+            2,
             [str(FANIN), "--packet", "0x012"],
             "0x012 is not a packet: write hexadecimal digits, two for each",
         ),
-        (["--on", "leaf1"], "fanin up"),
-        ([__file__, "--packet", "00"], "not a JSON document"),
+        (1, ["--on", "leaf1"], "fanin up"),
+        (1, [__file__, "--packet", "00"], "not a JSON document"),
     ],
 )
-def test_what_cannot_be_done_is_said(program, tmp_path, monkeypatch, arguments, complaint):
+def test_what_cannot_be_done_is_said(program, tmp_path, monkeypatch, status, arguments, complaint):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))  # networks that are up are found there
     done = run(*(program if argument == "PROGRAM" else argument for argument in arguments))
-    assert done.exit_code == 2
+    assert done.exit_code == status
     assert complaint in done.stderr
 
 

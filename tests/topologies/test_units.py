@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis.strategies import floats, sampled_from
+from pydantic import TypeAdapter, ValidationError
 
-from topologies.units import BYTES, RATES, TIMES, quantity, quantity_text
+from topologies.units import BYTES, RATES, TIMES, Probability, percent_text, quantity, quantity_text
 
 
 @pytest.mark.parametrize(
@@ -32,3 +33,21 @@ def test_what_is_printed_can_be_read(number: float, units: dict) -> None:
     assert float(quantity(quantity_text(number, units), units, "")) == pytest.approx(
         number, rel=1e-3, abs=1e-300
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "value"), [("1%", 0.01), ("0.5 %", 0.005), ("0.25", 0.25), (0.25, 0.25), ("100%", 1)]
+)
+def test_a_probability_is_a_number_or_a_percentage(given: object, value: float) -> None:
+    assert TypeAdapter(Probability).validate_python(given) == value
+
+
+@pytest.mark.parametrize("given", ["1%%", "%", "101%", "-1%", "one", 2])
+def test_other_probabilities_are_refused(given: object) -> None:
+    with pytest.raises(ValidationError):
+        TypeAdapter(Probability).validate_python(given)
+
+
+@given(floats(min_value=0, max_value=1))
+def test_a_printed_probability_can_be_read(number: float) -> None:
+    assert TypeAdapter(Probability).validate_python(percent_text(number)) == pytest.approx(number, rel=1e-3)

@@ -8,13 +8,13 @@ from typing import Annotated, Any
 import typer
 
 from fanin.failing import failing
-from fanin.options import Run
+from fanin.options import Run, SwitchName
 from topologies.errors import NetworkError
 from topologies.running import RunningSwitch, find_network
 
 
 def counters(
-    switch: Annotated[str, typer.Argument(help="a switch of a network that is up, such as leaf1")],
+    switch: SwitchName,
     as_json: Annotated[bool, typer.Option("--json", help="a line of JSON for each cell")] = False,
     run: Run = None,
 ) -> None:

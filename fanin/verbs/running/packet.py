@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from fanin.failing import failing, failure
-from fanin.options import Run
+from fanin.options import Run, SwitchName
 from topologies.errors import NetworkError
 from topologies.running import RunningHost, find_network
 
@@ -15,7 +15,7 @@ _MAC = "02:00:00:00:00:00"
 
 
 def packet(
-    switch: Annotated[str, typer.Argument(help="a switch of a network that is up, such as leaf1")],
+    switch: SwitchName,
     port: Annotated[int, typer.Option(help="where it comes in, as if its neighbour there had sent it")] = 1,
     digits: Annotated[
         str | None, typer.Option("--hex", help="the packet in hexadecimal, from the Ethernet header on")

@@ -10,7 +10,7 @@ import typer
 
 from fanin import shell_environment
 from fanin.failing import failing
-from fanin.options import Run
+from fanin.options import Run, SwitchName
 from topologies.errors import NetworkError
 from topologies.running import find_network
 
@@ -18,7 +18,7 @@ _ONLY_LOOK = 1  # below the controller's election id
 
 
 def shell(
-    switch: Annotated[str, typer.Argument(help="a switch of a network that is up, such as leaf1")],
+    switch: SwitchName,
     read_only: Annotated[
         bool, typer.Option("--read-only", help="leave the switch to its controller, as while a demo runs")
     ] = False,

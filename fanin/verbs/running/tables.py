@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from fanin.failing import failing
-from fanin.options import Run
+from fanin.options import Run, SwitchName
 from topologies.errors import NetworkError
 from topologies.running import find_network
 
@@ -16,7 +16,7 @@ _COLUMNS = "match", "priority", "action", "group", "replicas", "packets", "bytes
 
 
 def tables(
-    switch: Annotated[str, typer.Argument(help="a switch of a network that is up, such as leaf1")],
+    switch: SwitchName,
     table: Annotated[
         str | None,
         typer.Argument(help="a table, such as ingress.forwarding.ipv4_lpm or ipv4_lpm; left out, all"),

@@ -72,7 +72,7 @@ def up(
     errors = (TopologyError, ToolError, CompileError, NetworkError, ControllerError)
     with failing("up", *errors), suppress(KeyboardInterrupt):
         on = target(switch)
-        link_rate = on.rate if rate is None else round(rate * 1e6)
+        link_rate = on.rate if rate is None else rate
         topology = leaf_spine(spines, leaves, in_each, rate=link_rate, offload=offload)
         program = compile_program(PROGRAM, compiler)
         with (
