@@ -9,6 +9,7 @@ import typer
 from pydantic import TypeAdapter, ValidationError
 
 from experiments.scenario.tools import Compiler, Engine
+from experiments.scenario.units import VectorSize
 from topologies.running import running_networks
 from topologies.units import RATES, Probability, quantity
 
@@ -26,8 +27,22 @@ def probability(text: str) -> float:
     try:
         return TypeAdapter[float](Probability).validate_python(text)
     except ValidationError as error:
-        why = error.errors()[0]["msg"].removeprefix("Value error, ")
-        raise typer.BadParameter(f"{text}: {why}") from None
+        raise typer.BadParameter(f"{text}: {_why(error)}") from None
+
+
+def vector_sizes(text: str) -> list[int]:
+    """What --sizes takes, `64 kB,1000 elements`, in bytes."""
+    found = []
+    for size in text.split(","):
+        try:
+            found.append(TypeAdapter[int](VectorSize).validate_python(size))
+        except ValidationError as error:
+            raise typer.BadParameter(f"{size}: {_why(error)}", param_hint="--sizes") from None
+    return found
+
+
+def _why(error: ValidationError) -> str:
+    return error.errors()[0]["msg"].removeprefix("Value error, ")
 
 
 Workers = Annotated[int, typer.Option(min=2, help="workers, spread evenly over the leaves")]
@@ -55,6 +70,8 @@ Captures = Annotated[
     Path | None,
     typer.Option("--pcap", help="a folder for a capture of each port; superframes stay whole in it"),
 ]
+Include = Annotated[list[Path] | None, typer.Option("-I", help="another folder for #include")]
+Define = Annotated[list[str] | None, typer.Option("-D", help="NAME or NAME=VALUE for the preprocessor")]
 SwitchName = Annotated[
     str,
     typer.Argument(
@@ -66,6 +83,11 @@ Run = Annotated[
     int | None,
     typer.Option(help="process id of the fanin that runs the network, if there are several (fanin ps)"),
 ]
+
+
+def defines(given: list[str] | None) -> dict[str, str]:
+    """The macros of -D by name."""
+    return {name: value or "1" for name, _, value in (item.partition("=") for item in given or ())}
 
 
 def hosts_per_leaf(workers: int, leaves: int) -> int:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fanin.failing import complain, failing, failure
-from fanin.options import Run
+from fanin.options import Define, Include, Run, defines
 from topologies.errors import NetworkError
 from topologies.running import find_network
 
@@ -41,7 +41,8 @@ def trace(
             exists=True, dir_okay=False, help="table entries and multicast groups, as fanin diff reads them"
         ),
     ] = None,
-    include: Annotated[list[Path] | None, typer.Option("-I", help="another folder for #include")] = None,
+    include: Include = None,
+    define: Define = None,
     on: Annotated[
         str | None, typer.Option(help="a switch of a network that is up, such as leaf1, and its packets")
     ] = None,
@@ -72,7 +73,11 @@ def trace(
     elif not packets and pcap is None:
         raise _refused("give packets: --packet HEX, or --pcap FILE")
     else:
-        source = _File(program, include or [], entries) if program is not None else _Switch(on or "", run)
+        source = (
+            _File(program, include or [], defines(define), entries)
+            if program is not None
+            else _Switch(on or "", run)
+        )
         lines = _of_packets(source, packets, pcap, port, conditions, as_json=as_json, verbose=verbose)
     with suppress(KeyboardInterrupt), closing(lines):
         for line in islice(lines, count):
@@ -88,6 +93,7 @@ class _File:
 
     program: Path
     include: list[Path]
+    defines: dict[str, str]
     entries: Path | None
 
     def read(self) -> tuple[bytes, Entries]:
@@ -95,7 +101,8 @@ class _File:
         from p4compiler import compile_file
 
         if self.program.suffix == ".p4":
-            config = compile_file(self.program, include_dirs=tuple(self.include)).json_text().encode()
+            compiled = compile_file(self.program, include_dirs=tuple(self.include), defines=self.defines)
+            config = compiled.json_text().encode()
         else:
             config = self.program.read_bytes()
         return config, read_entries(self.entries) if self.entries else Entries()

@@ -112,6 +112,13 @@ def test_a_number_with_two_names_in_a_place_is_told_without(tmp_path):
     assert constant_names(program) == {Field("ethernet", "type"): {2: "TWO"}}
 
 
+def test_macros_of_the_command_line(tmp_path):
+    source = tmp_path / "hub.p4"
+    source.write_text(HUB.replace("EXTRA", ""))
+    done = run(str(source), "-D", "COUNTED=3", "--packet", PACKET.hex())
+    assert "count ingress.arrivals[3 COUNTED]" in done.stdout, done.stderr
+
+
 def test_state_is_kept_from_packet_to_packet(program):
     done = run(program, "--packet", PACKET.hex(), "--packet", PACKET.hex(), "--json", "--port", "7")
     traces = [json.loads(line) for line in done.stdout.splitlines()]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fanin.failing import failing, failure
-from fanin.options import Run
+from fanin.options import Run, vector_sizes
 from topologies.errors import NetworkError
 from topologies.running import find_network
 
@@ -34,7 +34,7 @@ def allreduce(
     from experiments.bench.allreduce_worker import Order
     from experiments.bench.joined import all_reduce
 
-    orders = [Order(size // 4, repetitions) for size in _bytes(sizes)]
+    orders = [Order(size // 4, repetitions) for size in vector_sizes(sizes)]
     wrong = 0
     with failing("allreduce", NetworkError):
         network = find_network(run=run)
@@ -48,21 +48,6 @@ def allreduce(
 
 
 _HEADING = "{:>12}  {:>10}  {:>10}  {:>10}  {:>12}  {:>10}  {}"
-
-
-def _bytes(sizes: str) -> list[int]:
-    from pydantic import TypeAdapter, ValidationError
-
-    from experiments.scenario.units import VectorSize
-
-    found = []
-    for size in sizes.split(","):
-        try:
-            found.append(TypeAdapter[int](VectorSize).validate_python(size))
-        except ValidationError as error:
-            why = error.errors()[0]["msg"].removeprefix("Value error, ")
-            raise typer.BadParameter(f"{size}: {why}", param_hint="--sizes") from None
-    return found
 
 
 def _row(outcome: Outcome) -> str:
