@@ -15,6 +15,10 @@ from topologies.errors import NetworkError
 from topologies.runs import Run, all_processes, all_runs, command_line, scratch
 
 _FILE = "network.json"
+_MANAGEMENT, _OBSERVER = (
+    "p4switch.management",
+    "controller.observer",
+)  # commands that run where the switches are
 
 JOB_SERVICE = "jobs.sock"  # of a run's folder: where workers on its network join
 
@@ -83,7 +87,7 @@ class RunningNetwork:
         Raises:
             NetworkError: it is a host, or the network is gone.
         """
-        return self._client(switch, "p4switch.management", method, json.dumps(request))
+        return self._client(switch, _MANAGEMENT, method, json.dumps(request))
 
     def call(self, switch: str, method: str, request: Mapping[str, Any]) -> dict[str, Any]:
         """What comes back from a management call that has one answer.
@@ -100,7 +104,7 @@ class RunningNetwork:
         Raises:
             NetworkError: it is a host, the network is gone, or the switch refuses.
         """
-        command = self._client(switch, "controller.observer", str(self.switch(switch).device_id), what)
+        command = self._client(switch, _OBSERVER, str(self.switch(switch).device_id), what)
         return _answers(switch, command)
 
     def switch(self, name: str) -> RunningSwitch:
@@ -115,14 +119,19 @@ class RunningNetwork:
 
     def _client(self, switch: str, module: str, *arguments: str) -> list[str]:
         address = f"127.0.0.1:{self.switch(switch).grpc_port}"
-        return self.inside([sys.executable, "-m", module, address, *arguments])
+        # -P: what lies in the current folder is not ours, whatever it is called.
+        return self.inside([sys.executable, "-P", "-m", module, address, *arguments])
 
 
 def _answers(switch: str, command: Sequence[str]) -> list[dict[str, Any]]:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        _, _, why = done.stderr.strip().partition(": ")  # behind the module's name
-        raise NetworkError(f"{switch}: {why}")
+        said = done.stderr.strip() or f"exit status {done.returncode}"
+        module, _, why = said.partition(": ")
+        # Whatever else ends it tells why last, as Python does.
+        raise NetworkError(
+            f"{switch}: {why if module in (_MANAGEMENT, _OBSERVER) else said.splitlines()[-1]}"
+        )
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 

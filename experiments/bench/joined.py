@@ -54,7 +54,7 @@ class _Worker:
             SERVICE: str(network.run.folder / JOB_SERVICE),
         }
         self.process = subprocess.Popen(
-            network.inside([sys.executable, "-m", "experiments.bench.joined_worker", asked], host),
+            network.inside([sys.executable, "-P", "-m", "experiments.bench.joined_worker", asked], host),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=self._errors,

@@ -17,6 +17,8 @@ from scapy.utils import rdpcap
 
 from tests.fanin.network import RUN, SEND, TIMEOUT, Up
 
+ROOT = Path(__file__).parents[2]
+
 pytestmark = pytest.mark.live
 
 STAY = "import signal; print('here', flush=True); signal.pause()"
@@ -123,6 +125,25 @@ def test_all_reduces_are_timed_and_checked(up: Up, fanin: Any, lines: Any) -> No
     assert heading.split() == ["size", "least", "median", "most", "rate", "sent", "again", "sums"]
     assert row.strip().startswith("64 kB ")
     assert row.endswith("within their bounds")
+
+
+@pytest.mark.parametrize(
+    "arguments", [("tables", "leaf1"), ("link", "leaf1"), ("allreduce", "--sizes", "4 kB")]
+)
+def test_what_lies_in_the_current_folder_does_not_matter(
+    up: Up, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    for name in ("controller", "experiments", "p4switch", "workers", "json"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('not this one')")
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", RUN, *arguments],
+        cwd=tmp_path,
+        env=os.environ | up.environment | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_all_reduces_fail_with_what_their_workers_say(up: Up, fanin: Any) -> None:
