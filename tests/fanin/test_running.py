@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -158,6 +159,28 @@ def test_all_reduces_fail_with_what_their_workers_say(up: Up, fanin: Any) -> Non
         joined.communicate()
     assert done.returncode == 1
     assert f"h1: h1 has a worker already, process {joined.pid}" in done.stderr
+
+
+def test_ctrl_c_ends_all_reduces_and_their_workers(up: Up, lines: Any) -> None:
+    running = subprocess.Popen(
+        [sys.executable, "-c", RUN, "allreduce", "--json", "--sizes", "4 kB,20 MB", "--repetitions", "20"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | up.environment,
+    )
+    assert running.stdout is not None
+    with running.stdout:
+        assert json.loads(running.stdout.readline())["bytes"] == 4000
+        running.send_signal(signal.SIGINT)  # in the middle of the larger one
+        assert running.wait(TIMEOUT) == 130
+    [network] = lines("ps")
+    assert [host["processes"] for host in network["hosts"].values()] == [[], []]
+
+
+def test_a_network_that_there_is_not_is_named_with_those_that_there_are(up: Up, fanin: Any) -> None:
+    done = fanin("allreduce", "--run", "1", **up.environment)
+    said = f"fanin allreduce: process 1 runs no network; there are --run {up.process.pid}\n"
+    assert (done.returncode, done.stderr) == (1, said)
 
 
 def test_sizes_need_a_unit(fanin: Any) -> None:

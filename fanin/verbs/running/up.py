@@ -53,8 +53,10 @@ def up(
 ) -> None:
     """Build a network, program it, and keep it up until Ctrl-C.
 
-    Meanwhile, in another terminal: `fanin shell leaf1` for p4runtime-shell, `fanin exec h1 ping 10.2.0.1` for a
-    command on a host. Python programs on the hosts that call `workers.join()` form a job and get a lease.
+    Meanwhile, in another terminal, `fanin ps`, `fanin tables leaf1`, `fanin counters leaf1` and
+    `fanin trace --on leaf1` look into it; `fanin allreduce` has the hosts all-reduce; `fanin packet leaf1` sends one
+    packet; `fanin shell leaf1` is p4runtime-shell, and `fanin exec h1 ping 10.2.0.1` a command on a host. Python
+    programs on the hosts that call `workers.join()` form a job and get a lease.
     """
     in_each = hosts_per_leaf(workers, leaves)
     with failing("up", SandboxError):
@@ -132,6 +134,8 @@ def _show(topology: Topology) -> None:
     console.print(switches, hosts, sep="\n\n")
     console.print(
         "\nThe network is up until Ctrl-C; in another terminal:\n"
+        "  fanin allreduce\n"
+        f"  fanin tables {topology.leaves[0].name}\n"
         f"  fanin shell {topology.leaves[0].name}\n"
         f"  fanin exec {topology.ranked_hosts[0].name} ping {topology.ranked_hosts[-1].ip}",
         highlight=False,
