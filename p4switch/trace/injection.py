@@ -31,16 +31,19 @@ def inject_call(running: Callable[[], Engine | None]) -> dict[str, Method]:
                 pass
             case _:
                 raise ManagementError("Inject needs a port (a number) and a packet (hexadecimal digits)")
+        try:
+            packet = bytes.fromhex(digits)
+        except ValueError:
+            raise ManagementError(f"packet: {digits!r} is not in hexadecimal digits") from None
         engine = running()
         if engine is None:
             raise ManagementError("the switch has no program")
         ports = sorted(engine.port_statistics())
         if port not in ports:
-            raise ManagementError(f"the switch has no port {port}; there are {', '.join(map(str, ports))}")
+            known = ", ".join(map(str, ports)) or "none"
+            raise ManagementError(f"the switch has no port {port}; there are {known}")
         try:
-            found = _through(engine, port, bytes.fromhex(digits))
-        except ValueError:
-            raise ManagementError(f"packet: {digits!r} is not in hexadecimal digits") from None
+            found = _through(engine, port, packet)
         except (PortError, TraceError, ToolchainError) as error:
             raise ManagementError(str(error)) from None
         if request.get("json"):
