@@ -80,20 +80,23 @@ class SwitchCounts:
         )
 
 
-_PORT_COUNTERS = ("ingress.port_in", "egress.port_out", "ingress.loss_in.lost", "egress.loss_out.lost")
+PORT_COUNTERS = ("ingress.port_in", "egress.port_out", "ingress.loss_in.lost", "egress.loss_out.lost")
 _DROPS = "ingress.drops"
 _EVENTS = "ingress.aggregation.events"
+
+# What the cells of a counter are called, by the counter's name; those of PORT_COUNTERS are ports.
+CELLS: Mapping[str, type[IntEnum]] = {_DROPS: Reason, _EVENTS: Event}
 
 
 async def read_counts(connection: Connection, network: Network) -> SwitchCounts:
     """All that the switch has counted, at its ports that have links."""
     ports = list(network.interfaces(connection.switch.name))
-    cells = [(name, port) for name in _PORT_COUNTERS for port in ports]
+    cells = [(name, port) for name in PORT_COUNTERS for port in ports]
     cells += [(_DROPS, reason) for reason in Reason]
     cells += [(_EVENTS, event) for event in Event]
     read = await connection.read_counters(cells)
     return SwitchCounts(
-        {port: PortCounts(*(read[name, port] for name in _PORT_COUNTERS)) for port in ports},
+        {port: PortCounts(*(read[name, port] for name in PORT_COUNTERS)) for port in ports},
         {reason: read[_DROPS, reason] for reason in Reason},
         {event: read[_EVENTS, event] for event in Event},
     )

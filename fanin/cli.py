@@ -48,12 +48,35 @@ VERBS = {
         "doctor:doctor",
         "Check the machine. The exit status is 1 if something is missing without which fanin does not run.",
     ),
-    "up": Verb("up:up", "Build a network, program it, and keep it up until Ctrl-C."),
-    "shell": Verb("shell:shell", "Open p4runtime-shell on a running switch, with the P4Info of its program."),
-    "exec": Verb("shell:execute", "Run a command on a host of a network that is up.", passes_options_on=True),
+    "up": Verb("running.up:up", "Build a network, program it, and keep it up until Ctrl-C."),
+    "shell": Verb(
+        "running.shell:shell", "Open p4runtime-shell on a running switch, with the P4Info of its program."
+    ),
+    "ps": Verb("running.ps:ps", "List the networks that are up: switches, hosts, and the processes on them."),
+    "exec": Verb(
+        "running.execute:execute",
+        "Run a command on a host of a network that is up, or a shell.",
+        passes_options_on=True,
+    ),
     "link": Verb(
-        "link:link",
+        "running.link:link",
         "Show what the emulated links of a running switch do and have done, or change it, both ways.",
+    ),
+    "allreduce": Verb(
+        "running.allreduce:allreduce",
+        "All-reduce vectors through a network that is up, with a worker on each host, and check every sum.",
+    ),
+    "tables": Verb(
+        "running.tables:tables",
+        "Show the table entries and multicast groups of a running switch, in the names of its program.",
+    ),
+    "counters": Verb(
+        "running.counters:counters",
+        "Show what the counters of a running switch's program have counted: all cells that are not 0.",
+    ),
+    "packet": Verb(
+        "running.packet:packet",
+        "Send one packet through a running switch, and print its trace as fanin trace does.",
     ),
     "stf": Verb(
         "stf:stf",
@@ -110,7 +133,6 @@ app = typer.Typer(
     name="fanin",
     cls=_Verbs,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 
 import typer
 
+INTERRUPTED = 130  # the exit status after Ctrl-C, as shells have it: 128 and SIGINT's number
+
 
 def complain(verb: str, message: object) -> None:
     """Say what is wrong."""
@@ -21,10 +23,13 @@ def failure(verb: str, message: object, status: int = 1) -> typer.Exit:
 
 @contextmanager
 def failing(verb: str, *errors: type[BaseException], status: int = 1) -> Iterator[None]:
-    """These errors end the verb with what they say. KeyboardInterrupt, if among them: of what leaves nothing behind."""
+    """These errors end the verb with what they say and `status`: 1 is for what fails, 2 for what is asked wrongly.
+
+    KeyboardInterrupt, if among them: of what leaves nothing behind.
+    """
     try:
         yield
     except errors as error:
-        interrupted = isinstance(error, KeyboardInterrupt)
-        message = "interrupted; nothing is left behind" if interrupted else error
-        raise failure(verb, message, status) from None
+        if isinstance(error, KeyboardInterrupt):
+            raise failure(verb, "interrupted; nothing is left behind", INTERRUPTED) from None
+        raise failure(verb, error, status) from None

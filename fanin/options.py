@@ -1,4 +1,4 @@
-"""Options that several verbs have: the network, and what its switches are."""
+"""Options that several verbs have: the network, what its switches are, and which of those that are up is meant."""
 
 from __future__ import annotations
 
@@ -6,13 +6,57 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from pydantic import TypeAdapter, ValidationError
 
 from experiments.scenario.tools import Compiler, Engine
+from experiments.scenario.units import VectorSize
+from topologies.running import running_networks
+from topologies.units import RATES, Probability, quantity
+
+
+def _rate(text: str) -> int:
+    """In bits/s."""
+    try:
+        return round(quantity(text, RATES, "100 Mb/s"))
+    except ValueError as error:
+        raise typer.BadParameter(f"{text}: {error}") from None
+
+
+def probability(text: str) -> float:
+    """What an option such as --loss takes: 0.01 or 1%."""
+    try:
+        return TypeAdapter[float](Probability).validate_python(text)
+    except ValidationError as error:
+        raise typer.BadParameter(f"{text}: {_why(error)}") from None
+
+
+def vector_sizes(text: str) -> list[int]:
+    """What --sizes takes, `64 kB,1000 elements`, in bytes."""
+    found = []
+    for size in text.split(","):
+        try:
+            found.append(TypeAdapter[int](VectorSize).validate_python(size))
+        except ValidationError as error:
+            raise typer.BadParameter(f"{size}: {_why(error)}", param_hint="--sizes") from None
+    return found
+
+
+def _why(error: ValidationError) -> str:
+    return error.errors()[0]["msg"].removeprefix("Value error, ")
+
 
 Workers = Annotated[int, typer.Option(min=2, help="workers, spread evenly over the leaves")]
 Leaves = Annotated[int, typer.Option(min=1, help="leaf switches, one for each rack")]
 Spines = Annotated[int, typer.Option(min=0, help="spine switches; 0 with a single leaf")]
-Rate = Annotated[float | None, typer.Option(help="of every link, in Mb/s", show_default="100; with BMv2 0.4")]
+Rate = Annotated[
+    int | None,
+    typer.Option(
+        parser=_rate,
+        metavar="RATE",
+        help="of every link, such as '100 Mb/s'",
+        show_default="100 Mb/s; with BMv2 400 kb/s",
+    ),
+]
 Switch = Annotated[
     Engine, typer.Option(help="what runs as a switch: ours, or BMv2's simple_switch_grpc (FANIN_BMV2)")
 ]
@@ -25,6 +69,17 @@ Offload = Annotated[
 Captures = Annotated[
     Path | None,
     typer.Option("--pcap", help="a folder for a capture of each port; superframes stay whole in it"),
+]
+SwitchName = Annotated[
+    str,
+    typer.Argument(
+        help="a switch of a network that is up, such as leaf1",
+        autocompletion=lambda: [name for network in running_networks() for name in network.switches],
+    ),
+]
+Run = Annotated[
+    int | None,
+    typer.Option(help="process id of the fanin that runs the network, if there are several (fanin ps)"),
 ]
 
 

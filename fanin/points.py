@@ -11,7 +11,7 @@ import typer
 
 from experiments.scenario.file import Scenario, ScenarioError, load_scenario
 from experiments.scenario.settings import Settings
-from fanin.failing import complain, failing, failure
+from fanin.failing import INTERRUPTED, complain, failing, failure
 from topologies.sandbox import SandboxError, enter
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ Jobs = Annotated[
 ]
 
 _WIDEST = 300  # columns of a table: rather beyond the terminal's width than folded
-INTERRUPTED = 130  # as shells have it: 128 and SIGINT's number
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +125,7 @@ def conclude(verb: str, work: Work, rows: Sequence[Row]) -> None:
     Raises:
         typer.Exit: 1, a point failed or a sum lies outside its bound.
     """
-    from fanin.progress import console
+    from fanin.console import console
 
     console.print(f"Results: {work.folder}/results.json, .parquet and .csv", soft_wrap=True)
     complaints = []
@@ -159,7 +158,7 @@ def run_scenario(
 
     from experiments.results.plot import draw
     from experiments.results.series import PlotError, select, series
-    from fanin.progress import console
+    from fanin.console import console
 
     where = [] if results is None else ["--results", str(results)]
     work = Work(

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from p4compiler import Diagnostic, compile_file
+if TYPE_CHECKING:
+    from p4compiler import Diagnostic
+
+Include = Annotated[list[Path] | None, typer.Option("-I", help="another folder for #include")]
+Define = Annotated[list[str] | None, typer.Option("-D", help="NAME or NAME=VALUE for the preprocessor")]
 
 
-def device_config(program: Path, include_dirs: Iterable[Path]) -> bytes:
+def macros(defined: list[str] | None) -> dict[str, str]:
+    """The values of -D by name."""
+    return {name: value or "1" for name, _, value in (item.partition("=") for item in defined or ())}
+
+
+def device_config(program: Path, include: Include, define: Define) -> bytes:
     """A program's BMv2 JSON: a file as it is, or compiled from P4_16 (.p4), its warnings shown.
 
     Raises:
@@ -19,7 +29,9 @@ def device_config(program: Path, include_dirs: Iterable[Path]) -> bytes:
     """
     if program.suffix != ".p4":
         return program.read_bytes()
-    compiled = compile_file(program, include_dirs=include_dirs)
+    from p4compiler import compile_file
+
+    compiled = compile_file(program, include_dirs=include or (), defines=macros(define))
     show_warnings(compiled.warnings)
     return compiled.device_config()
 

@@ -6,15 +6,13 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from experiments.live.crew import Observe
 from experiments.results.measured import Row
 from experiments.results.summary import label, work_name
 from experiments.scenario.settings import Settings
-
-console = Console()
+from fanin.console import console
 
 
 def _observe(progress: Progress, task: TaskID, step: int, awaited: str) -> None:

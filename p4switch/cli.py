@@ -359,6 +359,7 @@ def _run(options: Options) -> None:
     from p4switch.p4runtime.device import Device
     from p4switch.p4runtime.server import P4RuntimeService, serve
     from p4switch.ports.live import PortError
+    from p4switch.trace.injection import inject_call
     from p4switch.trace.stream import trace_stream
 
     device = Device(
@@ -373,7 +374,7 @@ def _run(options: Options) -> None:
     try:
         if options.program is not None:
             device.boot(options.program.read_bytes())
-        calls = link_calls(device) | hash_calls(lambda: device.engine)
+        calls = link_calls(device) | hash_calls(lambda: device.engine) | inject_call(lambda: device.engine)
         streams = {"Trace": trace_stream(lambda: device.engine)}
         gnmi = GnmiService(SwitchPorts(options.ports, device.counters, device.monitor))
         handlers = management.handler(calls, streams), gnmi.handler()

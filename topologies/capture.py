@@ -78,12 +78,14 @@ def _open(interface: str) -> socket.socket:
 
 
 def _copy_waiting(capture: socket.socket, buffer: bytearray, file: BinaryIO) -> None:
+    """Copies the packets that have come into the file, where whoever looks finds them at once."""
     while True:
         try:
             length, ancillary, _, _ = capture.recvmsg_into(
                 [buffer], socket.CMSG_SPACE(16), socket.MSG_DONTWAIT | socket.MSG_TRUNC
             )
         except BlockingIOError:
+            file.flush()
             return
         seconds, nanoseconds = struct.unpack("=qq", ancillary[0][2])
         kept = min(length, len(buffer))
@@ -105,6 +107,7 @@ def main(folder: Path, interfaces: Sequence[str]) -> None:
             capture = stack.enter_context(_open(interface))
             file = stack.enter_context((folder / f"{interface}.pcap").open("wb"))
             file.write(_FILE_HEADER)
+            file.flush()
             captures[capture.fileno()] = capture, file
             poll.register(capture, select.POLLIN)
         poll.register(reader, select.POLLIN)

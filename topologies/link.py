@@ -7,13 +7,11 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from topologies.units import Bytes, Seconds
+from topologies.units import Bytes, Probability, Seconds
 
 ETHERNET_OVERHEAD = 24  # preamble 8, frame check sequence 4, gap 12
 _VIRTUAL_DELAY = 1e-6
 _SHORTEST_DELAY = 1e-9
-
-Probability = Annotated[float, Field(ge=0, le=1)]
 
 
 class _Table(BaseModel):

@@ -17,7 +17,7 @@ from topologies.emulation import emulated_links, for_switch
 from topologies.errors import NetworkError
 from topologies.model import Host, Link, Topology
 from topologies.processes import SwitchLauncher, SwitchProcess
-from topologies.running import RunningSwitch
+from topologies.running import RunningHost, RunningSwitch
 from topologies.shaping import shape
 
 
@@ -92,7 +92,10 @@ class MininetNetwork:
                     s.name: RunningSwitch(s.device_id, s.grpc_port, self.topology.neighbours(s.name))
                     for s in self.topology.switches
                 },
-                {host.name: self._mininet[host.name].pid for host in self.topology.hosts},
+                {
+                    host.name: RunningHost(self._mininet[host.name].pid, str(host.ip))
+                    for host in self.topology.hosts
+                },
             )
         except BaseException:
             self.stop()

@@ -36,24 +36,36 @@ class Run:
         return _name(self.supervisor) == self.folder.name
 
     @property
+    def age(self) -> float:
+        """Seconds since its supervisor has started."""
+        started = int(self.folder.name.split("-")[-1]) / os.sysconf("SC_CLK_TCK")
+        return float(Path("/proc/uptime").read_text().split()[0]) - started
+
+    @property
     def processes(self) -> list[int]:
         """The ids of the processes that inherited it, as this user may see them."""
         entry = f"{VARIABLE}={self.folder}".encode()
         found = []
-        for process in _own(Path("/proc").glob("[0-9]*")):
+        for process in all_processes():
             with suppress(OSError):
-                if entry in (process / "environ").read_bytes().split(b"\0"):
-                    found.append(int(process.name))
+                if entry in Path(f"/proc/{process}/environ").read_bytes().split(b"\0"):
+                    found.append(process)
+        return found
+
+    @property
+    def process_ids(self) -> dict[int, int]:
+        """Those of its processes that are in the sandbox: their ids outside by those inside."""
+        found = {}
+        for process in self.processes:
+            with suppress(OSError):
+                for line in Path(f"/proc/{process}/status").read_text().splitlines():
+                    if line.startswith("NSpid:") and len(line.split()) == 3:
+                        found[int(line.split()[2])] = process
         return found
 
     def process(self, inner: int) -> int | None:
         """The process that has the number `inner` in the sandbox, by its number outside."""
-        for process in self.processes:
-            with suppress(OSError):
-                for line in Path(f"/proc/{process}/status").read_text().splitlines():
-                    if line.startswith("NSpid:") and line.split()[2:] == [str(inner)]:
-                        return process
-        return None
+        return self.process_ids.get(inner)
 
     def remove(self) -> None:
         """Ends its processes, if there are any left, and deletes its folder."""
@@ -85,6 +97,20 @@ def all_runs() -> list[Run]:
     """This user's runs in this namespace of processes, the dead ones as well."""
     mine = Path(tempfile.gettempdir()).glob(f"{_PREFIX}{_namespace()}-*-*")
     return [Run(path) for path in sorted(_own(mine))]
+
+
+def all_processes() -> list[int]:
+    """The ids of this user's processes."""
+    return [int(path.name) for path in _own(Path("/proc").glob("[0-9]*"))]
+
+
+def command_line(process: int) -> tuple[str, ...]:
+    """What a process was started as; empty if it has ended."""
+    try:
+        words = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")[:-1]
+    except OSError:
+        return ()
+    return tuple(word.decode(errors="replace") for word in words)
 
 
 def _own(paths: Iterator[Path]) -> Iterator[Path]:

@@ -14,11 +14,11 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 _DECIMAL = {"": 0, "k": 3, "M": 6, "G": 9, "T": 12}
-_RATES = {f"{prefix}b/s": Decimal(10) ** power for prefix, power in _DECIMAL.items()}
+RATES = {f"{prefix}b/s": Decimal(10) ** power for prefix, power in _DECIMAL.items()}
 BYTES = {f"{prefix}B": Decimal(10) ** power for prefix, power in _DECIMAL.items()}
 BYTES |= {"KiB": Decimal(2**10), "MiB": Decimal(2**20), "GiB": Decimal(2**30)}
-_TIMES = {"s": Decimal(1), "ms": Decimal("1e-3"), "us": Decimal("1e-6"), "µs": Decimal("1e-6")}
-_TIMES |= {"ns": Decimal("1e-9")}
+TIMES = {"s": Decimal(1), "ms": Decimal("1e-3"), "us": Decimal("1e-6"), "µs": Decimal("1e-6")}
+TIMES |= {"ns": Decimal("1e-9")}
 
 _NUMBER = r"\d+(?:\.\d+)?(?:e[+-]?\d+)?"
 _QUANTITY = re.compile(rf"({_NUMBER})\s*(\S+)")
@@ -34,6 +34,21 @@ def quantity(text: str, units: Mapping[str, Decimal], example: str) -> Decimal:
     if match is None or match[2] not in units:
         raise ValueError(f"write a number and its unit, as {example!r}; units are {', '.join(units)}")
     return Decimal(match[1]) * units[match[2]]
+
+
+def quantity_text(number: float, units: Mapping[str, Decimal]) -> str:
+    """A number >= 0 in four digits, as `quantity` takes it, in the largest decimal unit that it is at least one of."""
+    scales = {unit: float(one) for unit, one in units.items() if not unit.startswith(("Ki", "Mi", "Gi", "µ"))}
+    if not number:
+        return f"0 {next(unit for unit, one in scales.items() if one == 1)}"
+    fitting = [unit for unit, one in scales.items() if number >= one]
+    unit = max(fitting, key=scales.__getitem__) if fitting else min(scales, key=scales.__getitem__)
+    return f"{number / scales[unit]:.4g} {unit}"
+
+
+def percent_text(probability: float) -> str:
+    """A probability in four digits, as `Probability` takes it."""
+    return f"{100 * probability:.4g}%"
 
 
 def text_schema(units: Mapping[str, Decimal]) -> dict[str, str]:
@@ -55,13 +70,35 @@ def _whole(units: Mapping[str, Decimal], example: str) -> Callable[[Any], Any]:
 
 
 def _seconds(value: Any) -> Any:
-    return float(quantity(value, _TIMES, "10 us")) if isinstance(value, str) else value
+    return float(quantity(value, TIMES, "10 us")) if isinstance(value, str) else value
+
+
+def _probability(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    number, percent, rest = value.strip().partition("%")
+    if rest or not re.fullmatch(_NUMBER, number.strip()):
+        raise ValueError("write a number from 0 to 1, or a percentage, as '1%'")
+    return float(Decimal(number.strip()) / 100 if percent else Decimal(number.strip()))
 
 
 def _schema(kind: str, units: Mapping[str, Decimal]) -> WithJsonSchema:
     return WithJsonSchema({"anyOf": [{"type": kind, "minimum": 0}, text_schema(units)]})
 
 
-Rate = Annotated[int, BeforeValidator(_whole(_RATES, "100 Gb/s")), _schema("integer", _RATES)]
+Rate = Annotated[int, BeforeValidator(_whole(RATES, "100 Gb/s")), _schema("integer", RATES)]
 Bytes = Annotated[int, BeforeValidator(_whole(BYTES, "64 kB")), Field(ge=0), _schema("integer", BYTES)]
-Seconds = Annotated[float, BeforeValidator(_seconds), Field(ge=0, le=3600), _schema("number", _TIMES)]
+Seconds = Annotated[float, BeforeValidator(_seconds), Field(ge=0, le=3600), _schema("number", TIMES)]
+Probability = Annotated[
+    float,
+    BeforeValidator(_probability),
+    Field(ge=0, le=1),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "minimum": 0, "maximum": 1},
+                {"type": "string", "pattern": rf"^{_NUMBER}\s*%$"},
+            ]
+        }
+    ),
+]

@@ -130,10 +130,11 @@ def join_group(join: Join) -> InNetworkAllReduce | TcpAllReduce | Gloo:
 
 
 class Inputs:
-    """The vectors that all workers put in, and what their sum must be."""
+    """The vectors that all workers put in, and what their sum must be; period_elements: as PERIOD."""
 
-    def __init__(self, rank: int, workers: int, promise: ErrorBound) -> None:
-        period = np.random.default_rng(1).standard_normal(PERIOD, np.float32)
+    def __init__(self, rank: int, workers: int, promise: ErrorBound, period_elements: int = PERIOD) -> None:
+        self._elements = period_elements
+        period = np.random.default_rng(1).standard_normal(period_elements, np.float32)
         every = np.stack([np.roll(period, SHIFT * other) for other in range(workers)])
         self._own = every[rank].copy()
         self._exact = every.sum(axis=0, dtype=np.float64)
@@ -152,12 +153,11 @@ class Inputs:
             count += int(np.count_nonzero(~(error <= self._bound[place])))  # a NaN is outside, too
         return count
 
-    @staticmethod
-    def _parts(vector: Vector, repetition: int) -> Iterator[tuple[Vector, slice]]:
+    def _parts(self, vector: Vector, repetition: int) -> Iterator[tuple[Vector, slice]]:
         """The vector in pieces, and where each is in the period: another block comes first each time."""
-        place, start = repetition * STEP % PERIOD, 0
+        place, start = repetition * STEP % self._elements, 0
         while start < len(vector):
-            part = vector[start : start + PERIOD - place]
+            part = vector[start : start + self._elements - place]
             yield part, slice(place, place + len(part))
             start += len(part)
             place = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -70,6 +70,30 @@ def read_entries(path: Path) -> Entries:
         return TypeAdapter(Entries).validate_python(json.loads(path.read_text()))
     except (ValidationError, json.JSONDecodeError) as error:
         raise ValueError(f"{path}: {error}") from None
+
+
+def observed(found: Iterable[Mapping[str, Any]]) -> Entries:
+    """What was written to a switch, from what `Observer.tables` gives (controller/observer.py).
+
+    Raises:
+        ValueError: an entry has no action of its own, but a member or group of an action profile.
+    """
+    entries, groups = [], {}
+    for each in found:
+        if "multicast_group" in each:
+            groups[each["multicast_group"]] = tuple((port, number) for port, number in each["replicas"])
+        elif each["kind"] == "entry":
+            if "action" not in each:
+                raise ValueError(
+                    f"an entry of table {each['table']} is of an action profile, which is not supported"
+                )
+            match = {name: _observed_match(value) for name, value in each["match"].items()}
+            entries.append(TableEntry(each["table"], match, each["action"], each["params"], each["priority"]))
+    return Entries(entries, groups)
+
+
+def _observed_match(match: Any) -> Match:
+    return tuple(match.values()) if isinstance(match, dict) else match
 
 
 def draw(rng: random.Random, width: int) -> int:

@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fanin.failing import failing, failure
+from fanin.options import vector_sizes
 from topologies.sandbox import SandboxError, enter
+from topologies.units import BYTES, quantity_text
 
 if TYPE_CHECKING:
     from experiments.bench.allreduce import Case
     from experiments.bench.virtual import Point
+
+_LARGEST_SIZE = 10**9  # bytes
 
 bench = typer.Typer(
     help="Measure how fast things are on this machine.", no_args_is_help=True, add_completion=False
@@ -34,7 +38,7 @@ def virtual(
     # Not above: it takes a second, and every verb imports this module.
     from experiments.bench.virtual import WORKERS, write
     from experiments.bench.virtual import bench as bench_virtual
-    from fanin.progress import console
+    from fanin.console import console
 
     def show(point: Point) -> None:
         console.print(
@@ -64,7 +68,7 @@ def switch(
     from experiments.bench.switch.bench import Effort, Outcome, write
     from experiments.bench.switch.bench import bench as bench_switch
     from experiments.bench.switch.errors import BenchError
-    from fanin.progress import console
+    from fanin.console import console
 
     def show(outcome: Outcome) -> None:
         case, spent = outcome.case, ""
@@ -99,16 +103,13 @@ def _workers(text: str) -> list[int]:
 
 
 def _sizes(text: str) -> list[int]:
-    """`1KB,10MB` in bytes."""
-    sizes = []
-    for part in text.split(","):
-        number, unit = part[:-2], part[-2:].upper()
-        if not number.isdigit() or unit not in ("KB", "MB"):
-            raise typer.BadParameter(f"{part} is not a size, as 64KB or 10MB")
-        sizes.append(int(number) * (1 << 10 if unit == "KB" else 10**6))
-    if any(not 0 < size <= 10**9 for size in sizes):
-        raise typer.BadParameter(f"{text}: sizes are from 1KB to 1000MB")
-    return sorted(sizes)
+    """In bytes, the smallest first."""
+    sizes = sorted(vector_sizes(text))
+    if sizes[-1] > _LARGEST_SIZE:
+        raise typer.BadParameter(
+            f"{text}: sizes are up to {quantity_text(_LARGEST_SIZE, BYTES)}", param_hint="--sizes"
+        )
+    return sizes
 
 
 @bench.command("allreduce")
@@ -116,7 +117,7 @@ def allreduce(
     workers: Annotated[str, typer.Option(help="numbers of workers", metavar="N,…")] = "4,8",
     sizes: Annotated[
         str, typer.Option(help="sizes of the vectors", metavar="SIZE,…")
-    ] = "1KB,16KB,64KB,256KB,1MB,10MB,100MB",
+    ] = "1 KiB,16 KiB,64 KiB,256 KiB,1 MB,10 MB,100 MB",
     gloo_python: Annotated[
         Path | None,
         typer.Option(
@@ -137,7 +138,7 @@ def allreduce(
     from controller.errors import ControllerError
     from experiments.bench.allreduce import BenchError, find_torch, write
     from experiments.bench.allreduce import bench as bench_allreduce
-    from fanin.progress import console
+    from fanin.console import console
     from topologies.errors import NetworkError
 
     heading = ""
@@ -165,14 +166,14 @@ def allreduce(
 
 def _row(case: Case) -> str:
     """The size, every algorithm's median, what the others take in multiples of ours, and our goodput."""
-    size = f"{case.bytes / 1024:g} KB" if case.bytes < 10**6 else f"{case.bytes / 10**6:g} MB"
+    size = f"{case.bytes / 1024:g} KiB" if case.bytes < 10**6 else f"{case.bytes / 10**6:g} MB"
     times = ""
     for name, one in case.measured.items():
         ratio = f" ×{case.ratios[name]:<5.2f}" if name in case.ratios else ""
         times += f"  {name} {one.seconds * 1e3:8.2f}{ratio}"
     ours = case.measured["in-network"]
     resent = f", {ours.retransmissions} sent again" if ours.retransmissions else ""
-    return f"{size:>7}{times}  {ours.goodput_bits_per_second / 1e9:.3f}{resent}"
+    return f"{size:>8}{times}  {ours.goodput_bits_per_second / 1e9:.3f}{resent}"
 
 
 def _where(case: Case) -> str:

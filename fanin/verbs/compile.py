@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fanin.failing import failing, failure
-from fanin.programs import show_warnings
+from fanin.programs import Define, Include, macros, show_warnings
 from p4compiler import PHASE_NAMES, CompileError, compile_file, dump_after
 from p4switch.bmv2json.program import ProgramError
 from p4switch.bmv2json.reader import read_program
@@ -35,10 +35,8 @@ def compile_program(
         Path | None,
         typer.Option("--c", help="also the C that fanin's switch generates from it (docs/generated-c.md)"),
     ] = None,
-    include: Annotated[list[Path] | None, typer.Option("-I", help="another folder for #include")] = None,
-    define: Annotated[
-        list[str] | None, typer.Option("-D", help="NAME or NAME=VALUE for the preprocessor")
-    ] = None,
+    include: Include = None,
+    define: Define = None,
     werror: Annotated[bool, typer.Option("--werror", help="warnings are errors: nothing is written")] = False,
     dump: Annotated[
         str | None,
@@ -50,7 +48,7 @@ def compile_program(
     ] = None,
 ) -> None:
     """Compile a P4_16 program to BMv2 JSON and P4Info, as p4c-bm2-ss would."""
-    defines = {name: value or "1" for name, _, value in (item.partition("=") for item in define or ())}
+    defines = macros(define)
     try:
         if dump is not None:
             with failing("compile", ValueError, status=2):

@@ -19,6 +19,7 @@ from fanin.options import (
     Switch,
     Workers,
     hosts_per_leaf,
+    probability,
 )
 from topologies.errors import NetworkError
 from topologies.model import TopologyError
@@ -27,6 +28,8 @@ from topologies.sandbox import SandboxError, enter
 if TYPE_CHECKING:
     from experiments.demo import Demo
 
+_MOST_LOSS = 0.5
+
 
 def demo(
     workers: Workers = 8,
@@ -34,7 +37,12 @@ def demo(
     spines: Spines = 2,
     rate: Rate = None,
     loss: Annotated[
-        float, typer.Option(min=0, max=0.5, help="probability of loss in the lossy run, per packet and link")
+        float,
+        typer.Option(
+            parser=probability,
+            metavar="PROBABILITY",
+            help="of loss in the lossy run, per packet and link, such as 1% or 0.01",
+        ),
     ] = 0.01,
     switch: Switch = "embedded",
     compiler: ProgramCompiler = "embedded",
@@ -43,6 +51,8 @@ def demo(
     results: Annotated[Path, typer.Option(help="where the results go")] = Path("results/demo"),
 ) -> None:
     """Train a model with its gradients added up in emulated switches, and compare it with ring all-reduce."""
+    if loss > _MOST_LOSS:
+        raise typer.BadParameter(f"{loss}: at most {_MOST_LOSS}", param_hint="--loss")
     in_each = hosts_per_leaf(workers, leaves)
     with failing("demo", SandboxError):
         enter()
@@ -54,12 +64,13 @@ def demo(
     from experiments.scenario.compilers import PROGRAM, compile_program
     from experiments.scenario.settings import LeafSpine, TopologySettings
     from experiments.scenario.targets import target
-    from fanin.progress import ProgressObserver, console
+    from fanin.console import console
+    from fanin.progress import ProgressObserver
     from p4compiler import CompileError
 
     errors = (TopologyError, ToolError, CompileError, RunError, NetworkError, ControllerError)
     with failing("demo", *errors, KeyboardInterrupt):
-        link_rate = target(switch).rate if rate is None else round(rate * 1e6)
+        link_rate = target(switch).rate if rate is None else rate
         shape = LeafSpine(spines=spines, leaves=leaves, hosts_per_leaf=in_each, rate=link_rate)
         shape.build(offload)  # names what cannot be as the options are called
         points = demo_points(TopologySettings(leaf_spine=shape, offload=offload), loss, switch, compiler)
@@ -78,7 +89,7 @@ def demo(
 def show(measured: Demo) -> None:
     """The table, and what the large all-reduce says beside the theory."""
     from experiments.results.report import table
-    from fanin.progress import console
+    from fanin.console import console
 
     in_network, ring = measured.vectors
     ratio = in_network.measured.median / ring.measured.median

@@ -7,7 +7,7 @@ from rich.markup import escape
 
 from experiments.scenario.tools import BMV2, P4C, packages
 from fanin.checks import Finding, State, examine
-from fanin.progress import console
+from fanin.console import console
 
 _MARKS: dict[State, str] = {"ok": "[green]✓[/]", "optional": "[yellow]–[/]", "missing": "[red]✗[/]"}
 

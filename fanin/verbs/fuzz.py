@@ -25,7 +25,7 @@ def fuzz(
 ) -> None:
     """Run random P4 programs on hostile packets under AddressSanitizer; stop at the first finding and shrink it."""
     # Not above: it takes a second, and every verb imports this module.
-    from fanin.progress import console
+    from fanin.console import console
     from p4switch.fuzz import campaign
 
     def show(so_far: Fuzzed) -> None:

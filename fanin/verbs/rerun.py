@@ -88,7 +88,7 @@ def _settings(row: Row) -> Settings:
 
 def _compare(varied: Sequence[str], old: Mapping[str, Row], rows: Sequence[Row]) -> bool:
     """Print both times of each point; whether one in virtual time, where nothing is left to chance, differs."""
-    from fanin.progress import console
+    from fanin.console import console
 
     table = points_table(varied, "before ms", "now ms", "")
     different = []

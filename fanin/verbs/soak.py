@@ -24,7 +24,7 @@ def soak(
     """Run random scenarios of the protocol under faults, in virtual time, and check all invariants."""
     # Not above: it takes a second, and every verb imports this module.
     from experiments.soak.campaign import soak as run_soak
-    from fanin.progress import console
+    from fanin.console import console
 
     with Progress(
         TextColumn("scenarios"),

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fanin.programs import device_config
+from fanin.programs import Define, Include, device_config
 from native.toolchain import ToolchainError
 from p4compiler import CompileError
 from p4switch.bmv2json.program import ProgramError
@@ -20,11 +20,12 @@ def stf(
     test: Annotated[
         Path, typer.Argument(help="the test: packets in, table entries, packets out", exists=True)
     ],
-    include: Annotated[list[Path] | None, typer.Option("-I", help="another folder for #include")] = None,
+    include: Include = None,
+    define: Define = None,
 ) -> None:
     """Run a STF test; the exit status is 0 if every packet came out as expected, 1 if not, 2 if it cannot be run."""
     try:
-        runner = run_stf(device_config(program, include or ()), test.read_text())
+        runner = run_stf(device_config(program, include, define), test.read_text())
     except (CompileError, ProgramError, ToolchainError) as error:
         typer.echo(error, err=True)
         raise typer.Exit(2) from None

@@ -42,7 +42,7 @@ def _estimate(scenario: Scenario, folder: Path, restart: bool, jobs: int | None)
     from experiments.results.files import Journal
     from experiments.scenario.settings import setting_columns
     from experiments.sweep import cores, memory_of
-    from fanin.progress import console
+    from fanin.console import console
 
     finished = Journal(folder).rows()
     there = {key for key, row in finished.items() if row["error"] is None and not restart}

@@ -6,17 +6,22 @@ import json
 import subprocess
 from collections.abc import Generator
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fanin.failing import complain, failing, failure
-from fanin.verbs.shell import Run
+from fanin.options import Run
+from fanin.programs import Define, Include, device_config
 from topologies.errors import NetworkError
 from topologies.running import find_network
+
+if TYPE_CHECKING:
+    from experiments.differential.entries import Entries
 
 
 def trace(
@@ -37,7 +42,8 @@ def trace(
             exists=True, dir_okay=False, help="table entries and multicast groups, as fanin diff reads them"
         ),
     ] = None,
-    include: Annotated[list[Path] | None, typer.Option("-I", help="another folder for #include")] = None,
+    include: Include = None,
+    define: Define = None,
     on: Annotated[
         str | None, typer.Option(help="a switch of a network that is up, such as leaf1, and its packets")
     ] = None,
@@ -54,20 +60,22 @@ def trace(
 ) -> None:
     """Print for each packet the parser's path, look-ups, branches, registers, and where it went or why it was dropped.
 
-    Either of a program and packets of yours, between which the switch keeps its state; or of a running switch (--on),
-    until Ctrl-C.
+    Of a program and packets of yours, between which the switch keeps its state; of the packets of a running switch
+    (--on), until Ctrl-C; or, with --on and packets of yours, of what its program and entries would do with them: these
+    are not sent, and begin with empty registers and counters (fanin packet sends one).
     """
     if (program is None) == (on is None):
         raise _refused("give a program, or --on a running switch")
-    if on is not None:
-        if packet or pcap or entries:
-            raise _refused("with --on the packets and entries are the running switch's own")
+    packets = packet or []
+    if on is not None and entries is not None:
+        raise _refused("with --on the entries are the running switch's own")
+    if on is not None and not packets and pcap is None:
         lines = _of_switch(on, run, conditions, as_json=as_json, verbose=verbose)
+    elif not packets and pcap is None:
+        raise _refused("give packets: --packet HEX, or --pcap FILE")
     else:
-        assert program is not None
-        lines = _of_program(
-            program, packet or [], pcap, port, entries, include or [], conditions, as_json, verbose
-        )
+        source = _File(program, include, define, entries) if program is not None else _Switch(on or "", run)
+        lines = _of_packets(source, packets, pcap, port, conditions, as_json=as_json, verbose=verbose)
     with suppress(KeyboardInterrupt), closing(lines):
         for line in islice(lines, count):
             typer.echo(line)
@@ -76,37 +84,63 @@ def trace(
 _refused = partial(failure, "trace", status=2)
 
 
-def _of_program(
-    program: Path,
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A program in a file, and what its tables are to hold."""
+
+    program: Path
+    include: Include
+    define: Define
+    entries: Path | None
+
+    def read(self) -> tuple[bytes, Entries]:
+        from experiments.differential.entries import Entries, read_entries
+
+        config = device_config(self.program, self.include, self.define)
+        return config, read_entries(self.entries) if self.entries else Entries()
+
+
+@dataclass(frozen=True, slots=True)
+class _Switch:
+    """The program of a running switch, and what its tables hold."""
+
+    name: str
+    run: int | None
+
+    def read(self) -> tuple[bytes, Entries]:
+        from experiments.differential.entries import observed
+
+        network = find_network(self.name, self.run)
+        [program] = network.observe(self.name, "program")
+        return json.dumps(program).encode(), observed(network.observe(self.name, "tables"))
+
+
+def _of_packets(
+    source: _File | _Switch,
     packets: list[str],
     pcap: Path | None,
     port: int,
-    entries: Path | None,
-    include: list[Path],
     conditions: str,
+    *,
     as_json: bool,
     verbose: bool,
 ) -> Generator[str, None, None]:
-    from experiments.differential.entries import Entries, read_entries
     from experiments.differential.packets import read_packets
     from experiments.tracing import trace as traces
-    from fanin.programs import device_config
+    from fanin.packets import packet_from_hex
     from native.toolchain import ToolchainError
     from p4compiler import CompileError
     from p4switch.bmv2json.program import ProgramError
     from p4switch.trace import as_text
 
-    if not packets and pcap is None:
-        raise _refused("give packets: --packet HEX, or --pcap FILE")
-    try:
-        sent = [(port, bytes.fromhex(text)) for text in packets]
-    except ValueError as error:
-        raise _refused(f"--packet takes hexadecimal digits: {error}") from None
-    with failing("trace", CompileError, ProgramError, ToolchainError, ValueError, status=2):
+    with (
+        failing("trace", NetworkError, CompileError, ProgramError, ToolchainError),
+        failing("trace", ValueError, status=2),  # of packets, entries and conditions
+    ):
+        sent = [(port, packet_from_hex(text)) for text in packets]
         if pcap is not None:
             sent += read_packets(pcap, port)
-        config = device_config(program, include)
-        for found in traces(config, read_entries(entries) if entries else Entries(), sent, conditions):
+        for found in traces(*source.read(), sent, conditions):
             yield json.dumps(found.document()) if as_json else as_text(found, verbose=verbose)
 
 
@@ -114,7 +148,7 @@ def _of_switch(
     switch: str, run: int | None, conditions: str, *, as_json: bool, verbose: bool
 ) -> Generator[str, None, None]:
     request = {"filter": conditions, "json": as_json, "verbose": verbose}
-    with failing("trace", NetworkError, status=2):
+    with failing("trace", NetworkError):
         command = find_network(switch, run).management(switch, "Trace", request)
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as client:
         assert client.stdout is not None
@@ -122,7 +156,9 @@ def _of_switch(
         try:
             for line in client.stdout:
                 message = json.loads(line)
-                if "lost" in message:
+                if "ready" in message:
+                    complain("trace", f"{switch} is traced from now on; Ctrl-C ends it")
+                elif "lost" in message:
                     complain("trace", f"{message['lost']} more packets were not traced: the buffer was full")
                 else:
                     yield message["trace"]

@@ -29,7 +29,7 @@ def validate(
     from experiments.live.crew import RunError
     from experiments.models.validation import compare, write
     from experiments.scenario.compilers import PROGRAM, compile_program
-    from fanin.progress import console
+    from fanin.console import console
     from p4compiler import CompileError
 
     columns = ("network", "workers", "loss", "live", "virtual", "by", "formula", "packets", "bytes", "")

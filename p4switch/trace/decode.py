@@ -27,6 +27,7 @@ from p4switch.codegen.layout import packet_headers
 from p4switch.codegen.tracing import Numbers, RecordKind, condition_fields
 from p4switch.engine.entries import Entry
 from p4switch.engine.keys import KeyLayout
+from p4switch.trace.constants import constant_names, counted_name
 from p4switch.trace.events import (
     Access,
     ActionRun,
@@ -81,6 +82,7 @@ class Decoder:
         self.ports = ports
         self.numbers = Numbers(program)
         self.headers = packet_headers(program)
+        self.constants = constant_names(program)
         self.errors = {number: name for name, number in program.errors.items()}
 
     def packets(self, data: bytes) -> Iterator[PacketTrace]:
@@ -102,7 +104,8 @@ class Decoder:
         number &= (1 << width) - 1
         if field is not None and field.header and self.program.field_type(field).signed:
             number -= (number >> (width - 1)) << width
-        return NamedValue(name, number, number_text(self.program, field, width, number))
+        constant = self.constants.get(field, {}).get(number, "") if field is not None else ""
+        return NamedValue(name, number, number_text(self.program, field, width, number), constant)
 
 
 class _Packet:
@@ -238,9 +241,12 @@ class _Packet:
                 self._register("read", name, words, source)
             case "register_write", (Named(_, name), _, _):
                 self._register("write", name, words, source)
-            case "count", (Named(_, name), _):
-                size = self.program.counters[name].size
-                self.events.append(Access("count", name, words[0], words[0] < size, None, source))
+            case "count", (Named(_, name), index):
+                in_range = words[0] < self.program.counters[name].size
+                constant = counted_name(source.fragment) if source else ""
+                if isinstance(index, Field):
+                    constant = constant or self.of.constants.get(index, {}).get(words[0], "")
+                self.events.append(Access("count", name, words[0], in_range, None, source, constant))
             case "execute_meter", (Named(_, name), _, _):
                 in_range = words[0] < self.program.meters[name].size
                 colour = self.of.value("colour", 64, words[1]) if in_range and len(words) > 1 else None

@@ -11,11 +11,15 @@ from p4switch.bmv2json.program import Source
 
 @dataclass(frozen=True, slots=True)
 class NamedValue:
-    """A number with the name of what held it, and as people write it (10.1.0.1, 0x0800)."""
+    """A number with the name of what held it, as people write it (10.1.0.1, 0x0800), and what the source calls it."""
 
     name: str
     number: int
     text: str
+    constant: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.text} {self.constant}".rstrip()
 
 
 NamedValues = tuple[NamedValue, ...]
@@ -133,7 +137,7 @@ class Assign:
 class Access:
     """A register read or written, a counter counted, a meter executed: the index, and what is there now.
 
-    `in_range` false: nothing happened.
+    `in_range` false: nothing happened. `constant`: what the source calls the index, "" if nothing.
     """
 
     operation: str
@@ -142,6 +146,7 @@ class Access:
     in_range: bool
     value: NamedValue | None
     source: Source | None
+    constant: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,9 @@ _PAUSE = 0.1  # seconds between looks at a switch
 def trace_stream(running: Callable[[], Engine | None]) -> Stream:
     """Packets of the engine that is running, until its program is replaced.
 
-    Request: `filter` (trace/conditions.py), `json`, `verbose`. Messages: `trace`, a packet's as text or as JSON; or
-    `lost`, how many more there was no room for.
+    Request: `filter` (trace/conditions.py), `json`, `verbose`. Messages: `ready` first, when packets
+    are traced, before which the program may have to be compiled; `trace`, a packet's as text or as JSON; or `lost`, how
+    many more there was no room for.
 
     What cannot be traced is a ManagementError of the stream.
     """
@@ -33,6 +34,7 @@ def trace_stream(running: Callable[[], Engine | None]) -> Stream:
         try:
             with engine.traced(str(request.get("filter", ""))) as tracer:
                 said = 0
+                yield {"ready": True}
                 while engine is running():
                     for packet in tracer.packets():
                         told = (

@@ -157,14 +157,14 @@ def _verdict(events: Sequence[Event]) -> str:
 def _place_text(event: Access | Assign) -> str:
     if isinstance(event, Assign):
         return event.target
-    return f"{event.operation} {event.name}[{event.index}]"
+    return f"{event.operation} {event.name}[{f'{event.index} {event.constant}'.rstrip()}]"
 
 
 def _reached(event: Access | Assign) -> str:
     """What a statement leads to."""
     if isinstance(event, Access) and not event.in_range:
         return ": out of range, nothing happens"
-    return f" = {event.value.text}" if event.value is not None else ""
+    return f" = {event.value}" if event.value is not None else ""
 
 
 def _values_text(values: NamedValues) -> str:
@@ -178,7 +178,7 @@ def _values_text(values: NamedValues) -> str:
         if end - at >= _FEWEST:
             parts.append(f"{_span(values[at].name, values[end - 1].name)}={_list_text(values[at:end])}")
         else:
-            parts += [f"{value.name}={value.text}" for value in values[at:end]]
+            parts += [f"{value.name}={value}" for value in values[at:end]]
         at = end
     return ", ".join(parts)
 

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import inspect
+import os
+import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 from pkgutil import resolve_name
 
 import pytest
-from typer import Typer
+from typer import Exit, Typer
+from typer.exceptions import TyperException
+from typer.main import get_command
 from typer.testing import CliRunner
 
-from fanin.cli import VERBS, app
+from fanin.cli import VERBS, app, load
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("name", VERBS)
@@ -39,3 +49,89 @@ def test_a_verb_that_is_none_is_refused_and_what_is_like_it_named() -> None:
     refused = CliRunner().invoke(app, ["sweeps"])
     assert refused.exit_code == 2
     assert "No such command 'sweeps'. Did you mean 'sweep'?" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        (("fanin", "tr"), ["trace"]),
+        (("fanin", "up", "--le"), ["--leaves"]),
+        (("fanin", "bench", "allreduce", "--si"), ["--sizes"]),
+        (("fanin", "compile", "--p4"), ["--p4info"]),
+    ],
+)
+def test_the_shell_completes_verbs_and_their_options(words: tuple[str, ...], wanted: list[str]) -> None:
+    environment = {
+        "_FANIN_COMPLETE": "complete_bash",
+        "COMP_WORDS": " ".join(words),
+        "COMP_CWORD": str(len(words) - 1),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys; from fanin.cli import main; sys.argv[:] = ['fanin']; main()"],
+        capture_output=True,
+        text=True,
+        env=os.environ | environment,
+        check=True,
+    )
+    assert done.stdout.split() == wanted
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_no_help_is_taken_for_markup(name: str) -> None:
+    command = load(name)
+    for each in (command, *getattr(command, "commands", {}).values()):
+        for parameter in each.params:
+            assert "[" not in (getattr(parameter, "help", None) or ""), parameter.name
+
+
+def commands(text: str) -> Iterator[list[str]]:
+    """The command lines of fanin in a document or help text: in lines of their own, and in backquotes."""
+    lines = re.findall(r"^ {2,}(?:\$ )?fanin (\S.*?)(?:  .*)?$", text, flags=re.M)
+    for line in (*lines, *re.findall(r"`fanin ([^`]+)`", text)):
+        for part in line.split(" & "):
+            yield [
+                word
+                for word in shlex.split(part.removeprefix("fanin "), comments=True)
+                if word not in ("…", "&")
+            ]
+
+
+def documents() -> Iterator[tuple[str, list[str]]]:
+    """Where, and the words behind `fanin`."""
+    for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")):
+        for words in commands(path.read_text()):
+            yield path.name, words
+    for name in VERBS:
+        for words in commands(inspect.getdoc(resolve_name(f"fanin.verbs.{VERBS[name].place}")) or ""):
+            yield f"help of {name}", words
+
+
+def test_commands_in_the_documentation_can_be_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    found = list(documents())
+    assert len(found) > 50
+    wrong = {}
+    for where, words in found:
+        # What stands for a file, such as SCENARIO.toml, is not there.
+        words = ["README.md" if re.match("[A-Z]{2,}", word) else word for word in words]
+        try:
+            parse(words)
+        except TyperException as error:
+            wrong[f"{where}: fanin {' '.join(words)}"] = str(error)
+    assert not wrong
+
+
+def parse(words: list[str]) -> None:
+    """Check that it is a command with its options, without running it."""
+    command, rest = get_command(app), words
+    with suppress(Exit):  # --help and the like
+        while rest and hasattr(command, "resolve_command"):
+            _, command, rest = command.resolve_command(command.make_context("fanin", list(rest)), rest)
+        if rest:
+            command.make_context(words[0], rest)
+
+
+def test_a_command_with_an_option_that_there_is_not_cannot_be_typed() -> None:
+    for words in (["up", "--worker-count", "2"], ["go"], ["demo", "extra"]):
+        with pytest.raises(TyperException):
+            parse(words)

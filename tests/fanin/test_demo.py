@@ -74,7 +74,10 @@ def test_a_run_that_does_not_finish_fails_it_and_says_who_waited(
         (["--leaves", "0"], "--leaves"),
         (["--loss", "2"], "--loss"),
         (["--spines", "0"], "spines: is 0"),
-        (["--rate", "0"], "rate: is 0"),
+        (["--loss", "51%"], "0.51: at most 0.5"),
+        (["--loss", "2%%"], "write a number from 0 to 1, or a percentage, as '1%'"),
+        (["--rate", "0 Mb/s"], "rate: is 0"),
+        (["--rate", "100"], "100: write a number and its unit, as '100 Mb/s'"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(fanin: Fanin, arguments: list[str], complaint: str) -> None:

@@ -22,15 +22,17 @@ from experiments.differential.packets import PacketSource
 from experiments.scenario.compilers import CompiledProgram, compile_program
 from experiments.tracing import fill, trace
 from fanin.cli import app
+from p4switch.bmv2json.expressions import Field
+from p4switch.bmv2json.reader import read_program
 from p4switch.engine.engine import Engine
 from p4switch.engine.entries import ActionCall, Exact, Lpm, Range, Ternary
 from p4switch.trace import as_text
+from p4switch.trace.constants import constant_names
 from p4switch.trace.events import Access, Drop
-from tests.fanin.hub import FANIN, HOST, TABLES, hub
+from tests.fanin.hub import FANIN, HOST, HUB, TABLES, hub
 from tests.fanin.network import RUN, SEND, Up
 from topologies.patience import setting
 
-SEND_AND_SEND = f"import threading\nwhile True:\n  {SEND}\n  threading.Event().wait(0.02)"
 PACKET = bytes(Ether(dst="02:00:00:00:00:01") / IP(src="10.1.0.1", dst="10.2.0.1") / UDP() / b"hello")
 ROUTE = {
     "table": "ingress.forwarding.ipv4_lpm",
@@ -76,6 +78,7 @@ def test_a_packet_in_text(routes):
     assert "entry 0: hdr.ipv4.destination=10.2.0.0/16" in lines
     assert "action ingress.forwarding.forward(mac=02:00:00:00:00:02, port=3)" in lines
     assert lines[-1] == f"=> 1 packet out: port 3 ({len(PACKET)} bytes)"
+    assert "select udp.destination_port=53, udp.length=13: default -> accept" in lines
     [ttl] = [line for line in lines if line.startswith("if hdr.ipv4.ttl <= 1")]
     place = next(
         n
@@ -83,6 +86,37 @@ def test_a_packet_in_text(routes):
         if "ttl <= 1" in text
     )
     assert ttl == f"if hdr.ipv4.ttl <= 1: false (ipv4.ttl=64)  [forwarding.p4:{place}]"
+
+
+def test_numbers_are_told_with_the_constants_of_the_source():
+    done = run(str(FANIN), "--packet", "0x" + PACKET.hex(), "--verbose")
+    lines = [line.strip().partition("  [")[0] for line in done.stdout.splitlines()]
+    assert "metadata_t.reason = 6 REASON_NO_ROUTE" in lines
+    assert "if meta.reason != REASON_NONE: true (metadata_t.reason=6 REASON_NO_ROUTE)" in lines
+    assert "count ingress.drops[6 REASON_NO_ROUTE]" in lines
+    assert (
+        "if standard_metadata.parser_error != error.NoError: false (standard_metadata.parser_error=0 error.NoError)"
+        in lines
+    )
+
+
+def test_a_number_with_two_names_in_a_place_is_told_without(tmp_path):
+    source = tmp_path / "names.p4"
+    compared = "".join(
+        f"if (hdr.ethernet.type == {name}) {{ arrivals.count(2); }} " for name in ("ONE", "UNO", "TWO")
+    )
+    constants = "const bit<16> ONE = 1; const bit<16> UNO = 1; const bit<16> TWO = 2;\n"
+    text = HUB.replace("COUNTED", "1").replace("EXTRA", compared)
+    source.write_text(text.replace("header ethernet_t", constants + "header ethernet_t"))
+    program = read_program(compile_program(source, "embedded").device_config)
+    assert constant_names(program) == {Field("ethernet", "type"): {2: "TWO"}}
+
+
+def test_macros_of_the_command_line(tmp_path):
+    source = tmp_path / "hub.p4"
+    source.write_text(HUB.replace("EXTRA", ""))
+    done = run(str(source), "-D", "COUNTED=3", "--packet", PACKET.hex())
+    assert "count ingress.arrivals[3 COUNTED]" in done.stdout, done.stderr
 
 
 def test_state_is_kept_from_packet_to_packet(program):
@@ -105,23 +139,29 @@ def test_a_capture_a_filter_and_a_count(program, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "complaint"),
+    ("status", "arguments", "complaint"),
     [
-        ([], "give a program, or --on"),
-        ([str(FANIN), "--on", "leaf1"], "give a program, or --on"),
-        ([str(FANIN)], "give packets"),
-        ([str(FANIN), "--packet", "0g"], "hexadecimal"),
-        (["PROGRAM", "--packet", "00", "--filter", "ipv4.x=1"], "ipv4 has version"),
-        ([str(FANIN), "--packet", "00", "--pcap", str(FANIN)], "not a capture"),
-        (["--on", "leaf1", "--packet", "00"], "the running switch's own"),
-        (["--on", "leaf1"], "fanin up"),
-        ([__file__, "--packet", "00"], "not a JSON document"),
+        (2, [], "give a program, or --on"),
+        (2, [str(FANIN), "--on", "leaf1"], "give a program, or --on"),
+        (2, [str(FANIN)], "give packets"),
+        (2, [str(FANIN), "--packet", "0g"], "hexadecimal"),
+        (2, ["PROGRAM", "--packet", "00", "--filter", "ipv4.x=1"], "ipv4 has version"),
+        (2, [str(FANIN), "--packet", "00", "--pcap", str(FANIN)], "not a capture"),
+        (2, ["--on", "leaf1", "--packet", "00", "--entries", str(FANIN)], "the running switch's own"),
+        (1, ["--on", "leaf1", "--packet", "00"], "fanin up"),
+        (
+            2,
+            [str(FANIN), "--packet", "0x012"],
+            "0x012 is not a packet: write hexadecimal digits, two for each",
+        ),
+        (1, ["--on", "leaf1"], "fanin up"),
+        (1, [__file__, "--packet", "00"], "not a JSON document"),
     ],
 )
-def test_what_cannot_be_done_is_said(program, tmp_path, monkeypatch, arguments, complaint):
+def test_what_cannot_be_done_is_said(program, tmp_path, monkeypatch, status, arguments, complaint):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))  # networks that are up are found there
     done = run(*(program if argument == "PROGRAM" else argument for argument in arguments))
-    assert done.exit_code == 2
+    assert done.exit_code == status
     assert complaint in done.stderr
 
 
@@ -264,31 +304,30 @@ def watch(up: Up, *arguments: str) -> subprocess.Popen[str]:
 
 @pytest.mark.live
 def test_packets_of_a_running_switch(up, fanin):
-    def send_until_seen(watching: subprocess.Popen[str]) -> str:
-        """The first line that it prints; it may begin to look only after some of the packets."""
-        sending = subprocess.Popen(
-            [sys.executable, "-c", RUN, "exec", "h1", sys.executable, "-c", SEND_AND_SEND],
-            env=os.environ | up.environment,
-        )
-        try:
-            return watching.stdout.readline()
-        finally:
-            sending.kill()
-            sending.wait()
+    def first_after_ready(watching: subprocess.Popen[str]) -> str:
+        """The first line that it prints, of a packet that is sent once it says that it looks."""
+        assert watching.stderr.readline() == "fanin trace: leaf1 is traced from now on; Ctrl-C ends it\n"
+        assert fanin("exec", "h1", sys.executable, "-c", SEND, **up.environment).returncode == 0
+        return watching.stdout.readline()
 
     wanted = "ipv4.source=10.1.0.1,udp.destination_port=5005"
     with watch(up, "--filter", wanted, "--json", "--count", "1") as first:
-        told = json.loads(send_until_seen(first))
+        told = json.loads(first_after_ready(first))
         assert first.wait(30 * setting()) == 0
     assert bytes.fromhex(told["packet"]).endswith(b"fanin was here")
     [out] = [event for event in told["events"] if event["event"] == "Output"]
     assert (told["port"], out["port"], out["attached"]) == (1, 2, True)
     # Ctrl-C, and somebody else may look.
     second = watch(up)
-    assert send_until_seen(second).startswith("packet on port")
+    assert first_after_ready(second).startswith("packet on port")
     second.send_signal(signal.SIGINT)
     _, errors = second.communicate(timeout=30 * setting())
     assert (second.returncode, "Traceback" in errors) == (0, False)
+    # What it would do with a packet of ours.
+    ours = bytes(Ether() / IP(src="10.1.0.1", dst="10.1.0.2") / UDP() / b"hello").hex()
+    would = fanin("trace", "--on", "leaf1", "--packet", ours, **up.environment)
+    assert "entry 1: hdr.ipv4.destination=10.1.0.2/32" in would.stdout, would.stderr
+    assert would.stdout.endswith(f"=> 1 packet out: port 2 ({len(ours) // 2} bytes)\n")
     refused = fanin("trace", "--on", "leaf1", "--filter", "ipv4.x=1", **up.environment)
     assert refused.returncode == 2
     assert "ipv4 has version" in refused.stderr

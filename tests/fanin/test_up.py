@@ -7,7 +7,6 @@ import select
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy
 import pytest
@@ -45,21 +44,20 @@ print("routes more:", len(list(table_entry["ingress.forwarding.ipv4_lpm"].read()
 """
 
 
-@pytest.fixture
-def up(tmp_path: Path) -> Iterator[Up]:
-    network = Up(tmp_path)
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    """One for all tests of this file; the last one ends it."""
+    network = Up(tmp_path_factory.mktemp("up"))
     yield network
     network.process.kill()
     network.process.communicate()
 
 
-def test_it_says_what_is_where_and_leaves_nothing(up, fanin):
+def test_it_says_what_is_where(up, fanin):
     for text in ("leaf1", "127.0.0.1:9559", "10.1.0.2"):
         assert text in up.said
     listed = fanin("clean", **up.environment).stdout
     assert f"process {up.process.pid}, which goes on" in listed
-    assert "nothing is left behind" in up.end()
-    assert not list(up.folder.glob("fanin-run-*"))
 
 
 def test_each_run_of_a_script_gets_its_own_sums(up):
@@ -72,7 +70,6 @@ def test_each_run_of_a_script_gets_its_own_sums(up):
         assert total == str(numpy.full(4, 3 * scale, numpy.float32))
         leases.add(lease)
     assert len(leases) == 3
-    assert "nothing is left behind" in up.end()
 
 
 def test_a_lease_that_was_not_granted_to_this_run_stalls_and_never_gives_a_sum(up):
@@ -94,19 +91,6 @@ def test_a_second_worker_on_a_host_is_told_which_process_is_the_first(up):
     other = up.start("h2", JOIN, 1)
     assert other.communicate(timeout=TIMEOUT)[0].split()[1:] == ["[3.", "3.", "3.", "3.]"]
     waiting.communicate(timeout=TIMEOUT)
-
-
-def test_a_command_on_a_host_and_the_captures_of_its_packet(up, fanin):
-    done = fanin("exec", "h1", sys.executable, "-c", SEND, **up.environment)
-    assert done.returncode == 0, done.stderr
-    up.end()
-    for port in ("leaf1-eth1", "leaf1-eth2"):
-        payloads = [
-            bytes(packet[UDP].payload)
-            for packet in rdpcap(str(up.folder / "pcap" / f"{port}.pcap"))
-            if UDP in packet
-        ]
-        assert payloads == [b"fanin was here"]
 
 
 def test_nodes_that_are_not_there_are_named(up, fanin):
@@ -135,3 +119,17 @@ def test_a_session_of_p4runtime_shell(up):
         check=False,
     )
     assert "routes more: 1" in done.stdout
+
+
+def test_it_leaves_nothing_but_captures_of_what_was_sent(up, fanin):
+    done = fanin("exec", "h1", sys.executable, "-c", SEND, **up.environment)
+    assert done.returncode == 0, done.stderr
+    assert "nothing is left behind" in up.end()
+    assert not list(up.folder.glob("fanin-run-*"))
+    for port in ("leaf1-eth1", "leaf1-eth2"):
+        payloads = [
+            bytes(packet[UDP].payload)
+            for packet in rdpcap(str(up.folder / "pcap" / f"{port}.pcap"))
+            if UDP in packet and packet[UDP].dport == 5005
+        ]
+        assert payloads == [b"fanin was here"]

@@ -154,8 +154,9 @@ def test_the_file_says_when_gloo_was_not_installed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--sizes", "64"], "is not a size, as 64KB"),
-        (["--sizes", "0KB"], "from 1KB"),
+        (["--sizes", "64"], "64: write a number and its unit, as '4 MB'"),
+        (["--sizes", "0 kB"], "0 kB: must be a multiple of 4 bytes"),
+        (["--sizes", "4 MB,2 GB"], "sizes are up to 1 GB"),
         (["--workers", "many"], "is not a list of numbers"),
         (["--workers", "3"], "even"),
     ],

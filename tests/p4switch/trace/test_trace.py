@@ -256,6 +256,7 @@ def test_a_loop_over_registers_is_one_line_of_text_and_all_of_json() -> None:
         "in_range": True,
         "value": COUNT - 1,
         "source": None,
+        "constant": "",
     }
 
 

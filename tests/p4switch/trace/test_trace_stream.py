@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
@@ -27,9 +27,15 @@ class Switch:
         self.client = ManagementClient(f"127.0.0.1:{self.server.add_insecure_port('127.0.0.1:0')}")
         self.server.start()
 
+    def ready(self, request: dict[str, object]) -> Generator[dict[str, Any], None, None]:
+        """The messages of a trace, once packets are traced."""
+        messages = self.client.stream("Trace", request)
+        assert next(messages) == {"ready": True}
+        return messages
+
     def first(self, request: dict[str, object]) -> dict[str, object]:
         """The first message of a trace that begins while packets come, and is closed then."""
-        messages = self.client.stream("Trace", request)
+        messages = self.ready(request)
         with ThreadPoolExecutor(1) as pool:
             told = pool.submit(next, messages)
             send_until(told, self.engine)
@@ -97,7 +103,7 @@ def test_without_a_program_there_is_nothing_to_trace(switch: Switch) -> None:
 def test_it_ends_when_the_program_is_replaced(switch: Switch) -> None:
     assert switch.engine is not None
     before = switch.engine
-    messages = switch.client.stream("Trace", {})
+    messages = switch.ready({})
     with ThreadPoolExecutor(1) as pool:
         told = pool.submit(next, messages)
         send_until(told, before)

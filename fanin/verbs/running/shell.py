@@ -1,27 +1,24 @@
-"""`fanin shell` and `fanin exec`: into a network that is up."""
+"""`fanin shell`: p4runtime-shell on a switch of a network that is up."""
 
 from __future__ import annotations
 
 import os
 import time
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
 from fanin import shell_environment
 from fanin.failing import failing
+from fanin.options import Run, SwitchName
 from topologies.errors import NetworkError
-from topologies.running import JOB_SERVICE, find_network
+from topologies.running import find_network
 
 _ONLY_LOOK = 1  # below the controller's election id
 
-Run = Annotated[
-    int | None, typer.Option(help="process id of the fanin that runs the network, if there are several")
-]
-
 
 def shell(
-    switch: Annotated[str, typer.Argument(help="a switch of a network that is up, such as leaf1")],
+    switch: SwitchName,
     read_only: Annotated[
         bool, typer.Option("--read-only", help="leave the switch to its controller, as while a demo runs")
     ] = False,
@@ -44,26 +41,4 @@ def shell(
             *("--election-id", f"0,{election}"),
         ]
         command = network.inside(argv)
-    _become(command)
-
-
-def execute(
-    node: Annotated[str, typer.Argument(help="a host, or a switch: all switches are in one namespace")],
-    command: Annotated[list[str], typer.Argument(help="such as: ping 10.2.0.1")],
-    run: Run = None,
-) -> None:
-    """Run a command on a host of a network that is up.
-
-    A Python program there takes part in all-reduces by `workers.join()`.
-    """
-    from workers.membership import HOST, SERVICE  # which imports numpy
-
-    with failing("exec", NetworkError):
-        network = find_network(node, run)
-        argv = network.inside(command, node if node in network.hosts else None)
-        os.environ |= {HOST: node, SERVICE: str(network.run.folder / JOB_SERVICE)}
-    _become(argv)
-
-
-def _become(argv: list[str]) -> NoReturn:
-    os.execvp(argv[0], argv)
+    os.execvp(command[0], command)

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import json
-import subprocess
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
-from fanin.failing import failing
-from fanin.verbs.shell import Run
+from fanin.failing import failing, failure
+from fanin.options import Run
 from topologies.errors import NetworkError
 from topologies.running import RunningNetwork, find_network
+from topologies.units import BYTES, RATES, TIMES, percent_text, quantity_text
+
+_refused = partial(failure, "link", status=2)
+
+# Of these a bare number would be taken for seconds and bits/s, which few mean.
+_NEED_UNITS = {"delay": "5ms", "jitter": "100us", "displacement": "5ms", "rate": "100Mb/s"}
+_BARE = re.compile(r"\d+(\.\d*)?([eE][+-]?\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +54,19 @@ def link(
     Properties: rate, delay, jitter, queue_bytes, ecn_bytes, loss, corruption, duplication, reordering,
     displacement, burst=BEGIN/END/LOSS, overhead, seed. They take effect at once.
     """
-    with failing("link", NetworkError, status=2):
-        given = _given(changes or [], clear)
+    given = _given(changes or [], clear)
+    if given and other is None:
+        raise _refused("name the other end of the link that is to change")
+    with failing("link", NetworkError):
         network = find_network(node, run)
         ways = list(_ways(network, node, other, one_way))
-        if given:
-            if other is None:
-                raise NetworkError("name the other end of the link that is to change")
+    if given:
+        with failing("link", NetworkError, status=2):
             for way in ways:
                 place = {"port": way.port, "direction": way.direction}
-                _call(network, way.switch, "SetLink", place | {"properties": given})
-        ports = {switch: _call(network, switch, "Links", {}) for switch in {way.switch for way in ways}}
+                network.call(way.switch, "SetLink", place | {"properties": given})
+    with failing("link", NetworkError):
+        ports = {switch: network.call(switch, "Links", {}) for switch in {way.switch for way in ways}}
     found = []
     for way in ways:
         [port] = [port for port in ports[way.switch]["ports"] if port["port"] == way.port]
@@ -78,7 +88,9 @@ def _given(changes: list[str], clear: bool) -> dict[str, str | None]:
     for item in ",".join(changes).split(","):
         name, equals, value = item.partition("=")
         if item and not equals:
-            raise NetworkError(f"--set {item}: write NAME=VALUE, for example loss=1%")
+            raise _refused(f"--set {item}: write NAME=VALUE, for example loss=1%")
+        if (example := _NEED_UNITS.get(name.strip())) and _BARE.fullmatch(value.strip()) and float(value):
+            raise _refused(f"--set {item}: write the unit as well, as {name}={example}")
         if item:
             given[name] = value
     return given
@@ -107,42 +119,40 @@ def _ways(network: RunningNetwork, node: str, other: str | None, one_way: bool) 
                 yield _OneWay(sender, receiver, receiver, ends[receiver, sender], "ingress")
 
 
-def _call(network: RunningNetwork, switch: str, method: str, request: dict[str, Any]) -> dict[str, Any]:
-    done = subprocess.run(
-        network.management(switch, method, request), capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        raise NetworkError(f"{switch}: {done.stderr.strip().removeprefix('p4switch.management: ')}")
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
-
-
 def _show(found: list[tuple[_OneWay, dict[str, Any]]]) -> None:
     from rich.table import Table
 
-    from fanin.progress import console
+    from fanin.console import console
 
     table = Table(
         "from", "to", "does", "sent", "dropped", "corrupted", "waiting, most", "late by, most", box=None
     )
     for way, state in found:
-        does = " ".join(f"{name}={_short(value)}" for name, value in sorted(state["properties"].items()))
+        does = ", ".join(
+            f"{name}={_text(name, value)}" for name, value in sorted(state["properties"].items())
+        )
         row = [way.sender, way.receiver, does or "nothing"]
         if "sent" in state:
             drops = ", ".join(f"{count:,} {kind}" for kind, count in state["drops"].items() if count)
-            late = state["lateness"]
-            row += [
-                f"{state['sent']:,}",
-                drops or "0",
-                f"{state['corrupted']:,}",
-                f"{state['queue_bytes']:,}, {state['highest_queue_bytes']:,} B",
-                f"{late['mean'] * 1e6:.0f}, {late['most'] * 1e6:,.0f} us",
-            ]
+            waiting = (quantity_text(state[name], BYTES) for name in ("queue_bytes", "highest_queue_bytes"))
+            late = (quantity_text(state["lateness"][name], TIMES) for name in ("mean", "most"))
+            row += [f"{state['sent']:,}", drops or "0", f"{state['corrupted']:,}"]
+            row += [", ".join(waiting), ", ".join(late)]
         table.add_row(*row)
     console.print(table, highlight=False)
 
 
-def _short(value: Any) -> str:
+def _text(name: str, value: Any) -> str:
+    """As --set takes it."""
     if isinstance(value, dict):  # a burst
-        return f"{value['begin']:g}/{value['end']:g}/{value['loss']:g}"
-    return f"{value:g}"
+        return "/".join(percent_text(value[part]) for part in ("begin", "end", "loss"))
+    match name:
+        case "rate":
+            return quantity_text(value, RATES)
+        case "delay" | "jitter" | "displacement":
+            return quantity_text(value, TIMES)
+        case "queue_bytes" | "ecn_bytes" | "overhead":
+            return quantity_text(value, BYTES)
+        case "seed":
+            return str(value)
+    return percent_text(value)

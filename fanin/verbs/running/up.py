@@ -53,8 +53,10 @@ def up(
 ) -> None:
     """Build a network, program it, and keep it up until Ctrl-C.
 
-    Meanwhile, in another terminal: `fanin shell leaf1` for p4runtime-shell, `fanin exec h1 ping 10.2.0.1` for a
-    command on a host. Python programs on the hosts that call `workers.join()` form a job and get a lease.
+    Meanwhile, in another terminal, `fanin ps`, `fanin tables leaf1`, `fanin counters leaf1` and
+    `fanin trace --on leaf1` look into it; `fanin allreduce` has the hosts all-reduce; `fanin packet leaf1` sends one
+    packet; `fanin shell leaf1` is p4runtime-shell, and `fanin exec h1 ping 10.2.0.1` a command on a host. Python
+    programs on the hosts that call `workers.join()` form a job and get a lease.
     """
     in_each = hosts_per_leaf(workers, leaves)
     with failing("up", SandboxError):
@@ -65,14 +67,14 @@ def up(
     from experiments.live.interrupt import run_until_interrupted
     from experiments.scenario.compilers import PROGRAM, compile_program
     from experiments.scenario.targets import target
-    from fanin.progress import console
+    from fanin.console import console
     from p4compiler import CompileError
     from topologies.mininet_net import MininetNetwork
 
     errors = (TopologyError, ToolError, CompileError, NetworkError, ControllerError)
     with failing("up", *errors), suppress(KeyboardInterrupt):
         on = target(switch)
-        link_rate = on.rate if rate is None else round(rate * 1e6)
+        link_rate = on.rate if rate is None else rate
         topology = leaf_spine(spines, leaves, in_each, rate=link_rate, offload=offload)
         program = compile_program(PROGRAM, compiler)
         with (
@@ -112,7 +114,7 @@ async def _keep_up(network: MininetNetwork, p4info: p4i.P4Info, device_config: b
 def _show(topology: Topology) -> None:
     from rich.table import Table
 
-    from fanin.progress import console
+    from fanin.console import console
 
     switches = Table("switch", "role", "device id", "P4Runtime", "neighbours by port", box=None)
     for switch in topology.switches:
@@ -132,6 +134,8 @@ def _show(topology: Topology) -> None:
     console.print(switches, hosts, sep="\n\n")
     console.print(
         "\nThe network is up until Ctrl-C; in another terminal:\n"
+        "  fanin allreduce\n"
+        f"  fanin tables {topology.leaves[0].name}\n"
         f"  fanin shell {topology.leaves[0].name}\n"
         f"  fanin exec {topology.ranked_hosts[0].name} ping {topology.ranked_hosts[-1].ip}",
         highlight=False,

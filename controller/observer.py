@@ -1,0 +1,230 @@
+"""What a switch holds, in its program's names, for whoever only looks: reads need no primary controller.
+
+    python -m controller.observer HOST:PORT DEVICE_ID tables|counters|program
+
+prints lines of JSON, for processes outside of the switch's network namespace: what the method of `Observer` gives.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from ipaddress import IPv4Address, IPv6Address
+from typing import Any, Self
+
+import grpc
+from finsy.proto import p4i, p4r, p4r_grpc
+
+from controller.errors import ControllerError
+
+_SECONDS = 30.0  # for one answer
+_LONGEST_ANSWER = 1 << 28  # bytes: BMv2 tells all that is read in one message
+
+_NO_PROGRAM = "the switch has no program yet"
+
+_Get = p4r.GetForwardingPipelineConfigRequest
+
+
+class Observer:
+    """Reads a switch at `address` (host:port). A context manager.
+
+    Values are as people write them: numbers, and the text of addresses.
+
+    Raises:
+        ControllerError: as every method does: the switch does not answer, or refuses.
+    """
+
+    def __init__(self, address: str, device_id: int) -> None:
+        self._address = address
+        self._device_id = device_id
+        options = [("grpc.enable_http_proxy", 0), ("grpc.max_receive_message_length", _LONGEST_ANSWER)]
+        self._channel = grpc.insecure_channel(address, options=options)
+        self._stub = p4r_grpc.P4RuntimeStub(self._channel)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._channel.close()
+
+    def program(self) -> Iterator[dict[str, Any]]:
+        """The compiled program, BMv2 JSON."""
+        config: dict[str, Any] = json.loads(self._config(_Get.ALL).p4_device_config)
+        yield config
+
+    def tables(self) -> Iterator[dict[str, Any]]:
+        """Table entries: table, match, priority, the action with its params, kind (entry, const, default), and what
+        direct counters have counted (packets, bytes); then multicast_group, replicas [[port, instance], …].
+
+        A match is a value (exact, optional), "value/length" (lpm), {"value", "mask"} or {"low", "high"}; what an entry
+        leaves open is left out. In place of an action there may be a member or a group of an action
+        profile.
+        """
+        info = self._p4info()
+        names = _Names(info)
+        counted = {counter.direct_table_id for counter in info.direct_counters}
+        wanted = []
+        for table in info.tables:
+            data = p4r.CounterData() if table.preamble.id in counted else None
+            default = not table.implementation_id  # the specification has none for action profiles
+            for is_default in (False, True)[: 1 + default]:
+                entry = p4r.TableEntry(
+                    table_id=table.preamble.id, is_default_action=is_default, counter_data=data
+                )
+                wanted.append(p4r.Entity(table_entry=entry))
+        for entity in self._read(wanted):
+            yield names.entry(entity.table_entry)
+        groups = p4r.PacketReplicationEngineEntry(multicast_group_entry=p4r.MulticastGroupEntry())
+        for entity in self._read([p4r.Entity(packet_replication_engine_entry=groups)]):
+            group = entity.packet_replication_engine_entry.multicast_group_entry
+            replicas = [[r.egress_port or int.from_bytes(r.port), r.instance] for r in group.replicas]
+            yield {"multicast_group": group.multicast_group_id, "replicas": replicas}
+
+    def counters(self) -> Iterator[dict[str, Any]]:
+        """The cells of counters that are not 0: counter, size (how many cells it has), index, packets, bytes."""
+        counters = {counter.preamble.id: counter for counter in self._p4info().counters}
+        wanted = [p4r.Entity(counter_entry=p4r.CounterEntry(counter_id=number)) for number in counters]
+        for entity in self._read(wanted):
+            cell = entity.counter_entry
+            if cell.data.packet_count or cell.data.byte_count:
+                counter = counters[cell.counter_id]
+                place = {"counter": counter.preamble.name, "size": counter.size, "index": cell.index.index}
+                yield place | {"packets": cell.data.packet_count, "bytes": cell.data.byte_count}
+
+    def _p4info(self) -> p4i.P4Info:
+        return self._config(_Get.P4INFO_AND_COOKIE).p4info
+
+    def _config(self, part: _Get.ResponseType.ValueType) -> p4r.ForwardingPipelineConfig:
+        request = _Get(device_id=self._device_id, response_type=part)
+        try:
+            answer = self._stub.GetForwardingPipelineConfig(request, timeout=_SECONDS)
+        except grpc.RpcError as error:
+            raise self._refused(error) from None
+        if not answer.HasField("config"):
+            raise ControllerError(_NO_PROGRAM)
+        return answer.config
+
+    def _read(self, entities: Sequence[p4r.Entity]) -> Iterator[p4r.Entity]:
+        if not entities:  # which would ask for nothing, and BMv2 refuses to
+            return
+        request = p4r.ReadRequest(device_id=self._device_id, entities=entities)
+        try:
+            for response in self._stub.Read(request, timeout=_SECONDS):
+                yield from response.entities
+        except grpc.RpcError as error:
+            raise self._refused(error) from None
+
+    def _refused(self, error: Any) -> ControllerError:
+        match error.code():
+            case grpc.StatusCode.UNAVAILABLE | grpc.StatusCode.DEADLINE_EXCEEDED:
+                return ControllerError(f"no switch answers at {self._address}")
+            case grpc.StatusCode.FAILED_PRECONDITION:  # BMv2
+                return ControllerError(_NO_PROGRAM)
+            case grpc.StatusCode.UNIMPLEMENTED:
+                return ControllerError(
+                    f"the switch at {self._address} cannot be asked for this (BMv2 has less of P4Runtime than the "
+                    f"embedded switch): {error.details()}"
+                )
+            case code:
+                return ControllerError(
+                    f"the switch at {self._address} refuses: {code.name} {error.details()}"
+                )
+
+
+class _Names:
+    """What the numbers of a P4Runtime entity are called."""
+
+    def __init__(self, info: p4i.P4Info) -> None:
+        self._tables: Mapping[int, p4i.Table] = {table.preamble.id: table for table in info.tables}
+        self._actions: Mapping[int, p4i.Action] = {action.preamble.id: action for action in info.actions}
+
+    def entry(self, entry: p4r.TableEntry) -> dict[str, Any]:
+        table = self._tables[entry.table_id]
+        fields = {field.id: field for field in table.match_fields}
+        match = {fields[found.field_id].name: _match(fields[found.field_id], found) for found in entry.match}
+        kind = "default" if entry.is_default_action else "const" if entry.is_const else "entry"
+        told = {"table": table.preamble.name, "kind": kind, "match": match, "priority": entry.priority}
+        told |= self._action(entry.action)
+        if entry.HasField("counter_data"):
+            data = entry.counter_data
+            told |= {"packets": data.packet_count, "bytes": data.byte_count}
+        return told
+
+    def _action(self, action: p4r.TableAction) -> dict[str, Any]:
+        match action.WhichOneof("type"):
+            case "action":
+                described = self._actions[action.action.action_id]
+                params = {param.id: param for param in described.params}
+                given = {
+                    params[found.param_id].name: _value(
+                        params[found.param_id].name, params[found.param_id].bitwidth, found.value
+                    )
+                    for found in action.action.params
+                }
+                return {"action": described.preamble.name, "params": given}
+            case "action_profile_member_id":
+                return {"member": action.action_profile_member_id}
+            case "action_profile_group_id":
+                return {"group": action.action_profile_group_id}
+            case "action_profile_action_set":
+                actions = action.action_profile_action_set.action_profile_actions
+                chosen = (self._action(p4r.TableAction(action=one.action)) for one in actions)
+                return {
+                    "one_of": [one | {"weight": a.weight} for one, a in zip(chosen, actions, strict=True)]
+                }
+            case _:  # a default action that nobody has set, and the program has none
+                return {}
+
+
+def _match(field: p4i.MatchField, match: p4r.FieldMatch) -> int | str | dict[str, int | str]:
+    def value(data: bytes) -> int | str:
+        return _value(field.name, field.bitwidth, data)
+
+    match match.WhichOneof("field_match_type"):
+        case "lpm":
+            return f"{value(match.lpm.value)}/{match.lpm.prefix_len}"
+        case "ternary":
+            return {"value": value(match.ternary.value), "mask": value(match.ternary.mask)}
+        case "range":
+            return {"low": value(match.range.low), "high": value(match.range.high)}
+        case "optional":
+            return value(match.optional.value)
+        case _:
+            return value(match.exact.value)
+
+
+def _value(name: str, width: int, data: bytes) -> int | str:
+    """MAC and IPv6 addresses by their width, IPv4 ones by the header too; P4Info does not say what is one."""
+    if not width:  # a string, as sdn_string in @p4runtime_translation has it
+        return data.decode(errors="replace")
+    number = int.from_bytes(data)
+    header = name.split(".")[-2] if "." in name else ""
+    if width == 48:
+        return number.to_bytes(6).hex(":")
+    if width == 128:
+        return str(IPv6Address(number))
+    if width == 32 and header.startswith(("ip", "arp")):
+        return str(IPv4Address(number))
+    return number
+
+
+def main(address: str, device_id: str, what: str) -> int:
+    """Print what was asked for; the exit status."""
+    try:
+        with Observer(address, int(device_id)) as observer:
+            asked = {
+                "tables": observer.tables,
+                "counters": observer.counters,
+                "program": observer.program,
+            }
+            for found in asked[what]():
+                print(json.dumps(found))
+    except ControllerError as error:
+        print(f"controller.observer: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

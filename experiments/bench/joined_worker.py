@@ -1,0 +1,38 @@
+"""A worker on a host of a network that is up: joins the job of all hosts, and does what its command line asks.
+
+python -m experiments.bench.joined_worker ORDERS, a JSON list of Order; a line of JSON, a Report, comes back for each.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from functools import partial
+
+import workers
+from experiments.bench.allreduce_worker import Inputs, Order, execute
+from experiments.results.checking import quantized_sum_bound
+from topologies.patience import setting
+
+_JOIN_SECONDS = 60.0
+# Fewer than the benchmark's, for networks of many workers; a prime number of blocks as well.
+_PERIOD = 509 * 256
+
+
+def main(orders: str) -> None:
+    """Join, and do them one after the other."""
+    try:
+        with workers.join(timeout=_JOIN_SECONDS * setting()) as job:
+            promise = partial(
+                quantized_sum_bound, window=_PERIOD
+            )  # as vectors that are scaled after earlier ones
+            inputs = Inputs(job.rank, job.workers, promise, _PERIOD)
+            for order in json.loads(orders):
+                print(json.dumps(asdict(execute(Order(**order), job, inputs))), flush=True)
+    except workers.CollectiveError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,64 @@
+"""`fanin allreduce`: all-reduces on a network that is up, timed and checked."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fanin.failing import failing, failure
+from fanin.options import Run, vector_sizes
+from topologies.errors import NetworkError
+from topologies.running import find_network
+
+if TYPE_CHECKING:
+    from experiments.bench.joined import Outcome
+
+
+def allreduce(
+    sizes: Annotated[
+        str, typer.Option(help="sizes of the vectors, as in scenarios", metavar="SIZE,…")
+    ] = "64 kB,1 MB,4 MB",
+    repetitions: Annotated[int, typer.Option(min=1, help="how often each, after once to warm up")] = 10,
+    as_json: Annotated[bool, typer.Option("--json", help="a line of JSON for each size")] = False,
+    run: Run = None,
+) -> None:
+    """All-reduce vectors through a network that is up, with a worker on each host, and check every sum.
+
+    The workers get a lease from the network's controller. The exit status is 1 if an element of a sum is not within
+    its bound.
+    """
+    from experiments.bench.allreduce_worker import Order
+    from experiments.bench.joined import all_reduce
+
+    orders = [Order(size // 4, repetitions) for size in vector_sizes(sizes)]
+    wrong = 0
+    with failing("allreduce", NetworkError):
+        network = find_network(run=run)
+        if not as_json:
+            typer.echo(_HEADING.format("size", "least", "median", "most", "rate", "sent again", "sums"))
+        for outcome in all_reduce(network, orders):
+            wrong += outcome.wrong
+            typer.echo(json.dumps(asdict(outcome)) if as_json else _row(outcome))
+    if wrong:
+        raise failure("allreduce", f"{wrong} elements of sums lie outside their bound")
+
+
+_HEADING = "{:>12}  {:>10}  {:>10}  {:>10}  {:>12}  {:>10}  {}"
+
+
+def _row(outcome: Outcome) -> str:
+    from topologies.units import BYTES, RATES, TIMES, quantity_text
+
+    median = statistics.median(outcome.seconds)
+    times = (min(outcome.seconds), median, max(outcome.seconds))
+    return _HEADING.format(
+        quantity_text(outcome.bytes, BYTES),
+        *(quantity_text(seconds, TIMES) for seconds in times),
+        quantity_text(8 * outcome.bytes / median, RATES),
+        outcome.retransmissions,
+        f"{outcome.wrong} elements outside their bound" if outcome.wrong else "within their bounds",
+    )

@@ -1,0 +1,61 @@
+"""`fanin counters`: what a running switch has counted."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from fanin.failing import failing
+from fanin.options import Run, SwitchName
+from topologies.errors import NetworkError
+from topologies.running import RunningSwitch, find_network
+
+
+def counters(
+    switch: SwitchName,
+    as_json: Annotated[bool, typer.Option("--json", help="a line of JSON for each cell")] = False,
+    run: Run = None,
+) -> None:
+    """Show what the counters of a running switch's program have counted: all cells that are not 0.
+
+    Reads over P4Runtime beside the controller, which stays in charge.
+    """
+    with failing("counters", NetworkError):
+        network = find_network(switch, run)
+        found = network.observe(switch, "counters")
+    named = [cell | {"name": _cell_name(cell, network.switches[switch])} for cell in found]
+    if as_json:
+        for cell in named:
+            typer.echo(json.dumps(cell))
+    elif named:
+        _show(named)
+    else:
+        typer.echo(f"{switch} has counted nothing yet.")
+
+
+def _cell_name(cell: dict[str, Any], switch: RunningSwitch) -> str | None:
+    """What stands for the cell's index in fanin's own program: a reason, an event, what is at the port."""
+    from controller.telemetry import CELLS, PORT_COUNTERS
+
+    index: int = cell["index"]
+    if cell["counter"] in PORT_COUNTERS:
+        return switch.neighbours.get(index)
+    names = CELLS.get(cell["counter"], ())
+    # A program of others may have a counter with the same name.
+    return names(index).name if isinstance(names, type) and len(names) == cell["size"] else None
+
+
+def _show(cells: list[dict[str, Any]]) -> None:
+    from rich.table import Table
+
+    from fanin.console import console
+
+    table = Table("counter", "index", "", "packets", "bytes", box=None)
+    for column in (1, 3, 4):
+        table.columns[column].justify = "right"
+    for cell in cells:
+        counted = (f"{cell[name]:,}" for name in ("packets", "bytes"))
+        table.add_row(cell["counter"], str(cell["index"]), cell["name"] or "", *counted)
+    console.print(table, highlight=False)

@@ -1,0 +1,71 @@
+"""`fanin ps`: which networks are up, and what runs on them."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import asdict
+from datetime import timedelta
+from typing import Annotated
+
+import typer
+
+from topologies.running import RunningNetwork, running_networks
+from topologies.runs import command_line
+
+
+def ps(
+    as_json: Annotated[bool, typer.Option("--json", help="a line of JSON for each network")] = False,
+) -> None:
+    """List the networks that are up: switches, hosts, and the processes on them."""
+    networks = running_networks()
+    for network in networks:
+        if as_json:
+            typer.echo(json.dumps(_document(network)))
+        else:
+            _show(network)
+    if not networks and not as_json:
+        typer.echo("No network is up; start one in another terminal: fanin up")
+
+
+def _document(network: RunningNetwork) -> dict[str, object]:
+    processes = network.processes()
+    return {
+        "process": network.run.supervisor,
+        "seconds": round(network.run.age, 2),
+        "command": command_line(network.run.supervisor),
+        "switches": {name: asdict(switch) for name, switch in network.switches.items()},
+        "hosts": {
+            name: {"ip": host.ip, "processes": [asdict(process) for process in processes[name]]}
+            for name, host in network.hosts.items()
+        },
+    }
+
+
+def _show(network: RunningNetwork) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    from fanin.console import console
+
+    process, age = network.run.supervisor, timedelta(seconds=int(network.run.age))
+    console.print(
+        f"process {process}, up for {age}: {_text(command_line(process))}", highlight=False, markup=False
+    )
+    switches = Table("switch", "device id", "P4Runtime", "neighbours by port", box=None)
+    for name, switch in network.switches.items():
+        neighbours = ", ".join(f"{port}: {peer}" for port, peer in sorted(switch.neighbours.items()))
+        switches.add_row(name, str(switch.device_id), f"127.0.0.1:{switch.grpc_port}", neighbours)
+    hosts = Table("host", "address", "processes", box=None)
+    running = network.processes()
+    for name, host in network.hosts.items():
+        listed = "\n".join(f"{found.process} {_text(found.command)}" for found in running[name])
+        hosts.add_row(name, host.ip, escape(listed))
+    for table in (switches, hosts):
+        console.print(table)
+        console.print()
+
+
+def _text(command: tuple[str, ...]) -> str:
+    """A command line in one line."""
+    return shlex.join(command).replace("\n", "; ").strip()

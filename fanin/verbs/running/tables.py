@@ -1,0 +1,111 @@
+"""`fanin tables`: what the tables of a running switch hold."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from fanin.failing import failing
+from fanin.options import Run, SwitchName
+from topologies.errors import NetworkError
+from topologies.running import find_network
+
+_COLUMNS = "match", "priority", "action", "group", "replicas", "packets", "bytes"
+
+
+def tables(
+    switch: SwitchName,
+    table: Annotated[
+        str | None,
+        typer.Argument(help="a table, such as ingress.forwarding.ipv4_lpm or ipv4_lpm; left out, all"),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="a line of JSON for each entry and multicast group")
+    ] = False,
+    run: Run = None,
+) -> None:
+    """Show the table entries and multicast groups of a running switch, in the names of its program.
+
+    Reads over P4Runtime beside the controller, which stays in charge.
+    """
+    with failing("tables", NetworkError):
+        found = find_network(switch, run).observe(switch, "tables")
+        if table is not None:
+            found = _of_table(found, switch, table)
+    if as_json:
+        for each in found:
+            typer.echo(json.dumps(each))
+    else:
+        _show(found)
+
+
+def _of_table(found: list[dict[str, Any]], switch: str, name: str) -> list[dict[str, Any]]:
+    names = sorted({each["table"] for each in found if "table" in each})
+    meant = [full for full in names if full == name or full.endswith(f".{name}")]
+    if not meant:
+        raise NetworkError(f"{switch} has no table {name} with entries; there are {', '.join(names)}")
+    return [each for each in found if each.get("table") in meant]
+
+
+def _show(found: list[dict[str, Any]]) -> None:
+    from rich.table import Table
+
+    from fanin.console import console
+
+    for title, rows in _by_table(found).items():
+        used = [column for column in _COLUMNS if any(column in row for row in rows)]
+        table = Table(*used, title=title, title_justify="left", box=None)
+        for row in rows:
+            table.add_row(*(row.get(column, "") for column in used))
+        console.print(table, highlight=False, markup=False)
+        console.print()
+
+
+def _by_table(found: list[dict[str, Any]]) -> dict[str, list[dict[str, str]]]:
+    rows: dict[str, list[dict[str, str]]] = {}
+    for each in found:
+        if "multicast_group" in each:
+            rows.setdefault("multicast groups", []).append(_group_row(each))
+        else:
+            rows.setdefault(each["table"], []).append(_entry_row(each))
+    return rows
+
+
+def _entry_row(entry: dict[str, Any]) -> dict[str, str]:
+    match = (
+        ", ".join(f"{name}={_match_text(value)}" for name, value in entry["match"].items()) or "everything"
+    )
+    kinds = {"default": "everything else", "const": f"{match} (const)"}
+    row = {"match": kinds.get(entry["kind"], match), "action": _action_text(entry)}
+    if entry["priority"]:
+        row["priority"] = str(entry["priority"])
+    return row | {name: f"{entry[name]:,}" for name in ("packets", "bytes") if name in entry}
+
+
+def _group_row(group: dict[str, Any]) -> dict[str, str]:
+    replicas = (f"port {port}, instance {instance}" for port, instance in group["replicas"])
+    return {"group": str(group["multicast_group"]), "replicas": "; ".join(replicas)}
+
+
+def _match_text(match: Any) -> str:
+    match match:
+        case {"value": value, "mask": mask}:
+            return f"{value} &&& {mask}"
+        case {"low": low, "high": high}:
+            return f"{low}..{high}"
+    return str(match)
+
+
+def _action_text(entry: dict[str, Any]) -> str:
+    match entry:
+        case {"action": name, "params": params}:
+            return f"{name}({', '.join(f'{param}={value}' for param, value in params.items())})"
+        case {"member": number}:
+            return f"member {number}"
+        case {"group": number}:
+            return f"group {number}"
+        case {"one_of": actions}:
+            return " or ".join(f"{_action_text(action)} weight {action['weight']}" for action in actions)
+    return "none"

@@ -1,0 +1,67 @@
+"""The management call "Inject": a packet of one's own through a running switch, and its trace."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+from native.toolchain import ToolchainError
+from p4switch.engine.engine import Engine
+from p4switch.management.service import ManagementError, Method
+from p4switch.ports.live import PortError
+from p4switch.trace import PacketTrace, as_text
+from p4switch.trace.tracer import TraceError
+
+_PAUSE = 0.01  # seconds between looks at the switch
+_SECONDS = 10.0  # in which the packet is to be through
+
+
+def inject_call(running: Callable[[], Engine | None]) -> dict[str, Method]:
+    """Inject: {"port": 1, "packet": HEX, "json": false, "verbose": false} gives {"trace": text, or JSON as text}.
+
+    The program gets the packet as if it had come in at that port; its emulated link does not. What comes out leaves.
+    What cannot be done is a ManagementError of the call.
+    """
+
+    def inject(request: dict[str, Any]) -> dict[str, Any]:
+        match request:
+            case {"port": int(port), "packet": str(digits)}:
+                pass
+            case _:
+                raise ManagementError("Inject needs a port (a number) and a packet (hexadecimal digits)")
+        try:
+            packet = bytes.fromhex(digits)
+        except ValueError:
+            raise ManagementError(f"packet: {digits!r} is not in hexadecimal digits") from None
+        engine = running()
+        if engine is None:
+            raise ManagementError("the switch has no program")
+        ports = sorted(engine.port_statistics())
+        if port not in ports:
+            known = ", ".join(map(str, ports)) or "none"
+            raise ManagementError(f"the switch has no port {port}; there are {known}")
+        try:
+            found = _through(engine, port, packet)
+        except (PortError, TraceError, ToolchainError) as error:
+            raise ManagementError(str(error)) from None
+        if request.get("json"):
+            return {"trace": json.dumps(found.document())}
+        return {"trace": as_text(found, verbose=bool(request.get("verbose")))}
+
+    return {"Inject": inject}
+
+
+def _through(engine: Engine, port: int, packet: bytes) -> PacketTrace:
+    with engine.traced(f"port={port}") as tracer:
+        engine.packet_out(packet, port)
+        end = time.monotonic() + _SECONDS
+        while time.monotonic() < end:
+            for found in tracer.packets():
+                if (found.port, found.packet) == (port, packet):
+                    return found
+            time.sleep(_PAUSE)
+    raise ManagementError(
+        f"the packet was not seen for {_SECONDS:g} s: is there too much traffic at port {port}?"
+    )
