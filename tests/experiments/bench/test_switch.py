@@ -40,7 +40,7 @@ def test_every_case_runs_and_is_written_down(tmp_path: Path) -> None:
         ("name", "pps", "baseline", "baseline_pps", "ratio")
     }
     assert all(case["pps"] > 0 and case["ratio"] > 0 for case in written["cases"])
-    assert [case["name"] for case in written["cases"]] == [
+    names = [
         "aggregation, plain frames, 2 ports, 64 values",
         "aggregation, superframes, 2 ports, 256 values",
         "aggregation, superframes, 2 ports, 256 values (packets a second)",
@@ -51,7 +51,12 @@ def test_every_case_runs_and_is_written_down(tmp_path: Path) -> None:
         "JSON to running switch, first time (a second)",
         "JSON to running switch, from the cache (a second)",
     ]
-    assert "nowhere/simple_switch_grpc" in written["not_run"][0]
+    *others, bmv2 = written["not_run"]
+    if others:  # a kernel before 6.2
+        assert others[0].startswith("superframes: Linux ")
+        names = [name for name in names if "superframes" not in name]
+    assert [case["name"] for case in written["cases"]] == names
+    assert "nowhere/simple_switch_grpc" in bmv2
     assert written["machine"]["processor"]
     assert written["compiler"]
     assert {"before", "after"} == set(written["load"])

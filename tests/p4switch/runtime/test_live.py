@@ -36,7 +36,10 @@ def run(
         env={**environment, "PYTHONPATH": str(ROOT)},
     )
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1]), done.stderr  # behind what ethtool says
+    seen = json.loads(done.stdout.splitlines()[-1])  # behind what ethtool says
+    if seen is None:
+        pytest.skip("this kernel carries no superframes of UDP, whose packets come at one time")
+    return seen, done.stderr
 
 
 def session(case: str, *configs: Path) -> Any:
