@@ -1,5 +1,5 @@
 # make demo: set everything up and run the main job.   make test: set everything up and pass the tests.
-# make test-fast: those without live networks, sanitizers and soak.
+# make test-fast: all but live networks and what takes long.
 # make test-vm: the demo and the live tests in a virtual machine with another kernel (docs/machines.md).
 
 PYTHON ?= python3

@@ -171,7 +171,7 @@ def _packet_sockets() -> Finding:
 
 
 def _superframes() -> Finding:
-    done = _inside(sys.executable, "-m", "topologies.superframes")
+    done = _inside(sys.executable, "-P", "-m", "topologies.superframes")
     refusal = done.stdout.strip() if done.returncode == 0 else _last_line(done.stderr)
     if not refusal:
         return Finding("superframes", "ok", "pass between hosts and switches, both ways")

@@ -47,7 +47,7 @@ class Capture:
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "topologies.capture", str(self._folder), *self._interfaces],
+            [sys.executable, "-P", "-m", "topologies.capture", str(self._folder), *self._interfaces],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,

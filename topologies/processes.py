@@ -49,7 +49,7 @@ class P4Switch:
     ) -> Sequence[str]:
         """The command line for `switch` with an interface for each port, at which it emulates `links`."""
         emulated = [word for link in links for word in ("--link", link.option)]
-        return [sys.executable, "-m", "p4switch", *emulated, *_simple_switch_options(switch, ports)]
+        return [sys.executable, "-P", "-m", "p4switch", *emulated, *_simple_switch_options(switch, ports)]
 
 
 class Bmv2:

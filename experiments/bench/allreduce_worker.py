@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.live.output import lines_out, write_line
 from experiments.results.checking import ErrorBound, float32_sum_bound, quantized_sum_bound
 from workers import InNetworkAllReduce, InNetworkConfig, Lease, Recovery, TcpAllReduce, TcpConfig
 from workers.collective import CollectiveError, Statistics
@@ -197,6 +198,7 @@ def spent(collective: Any) -> dict[str, float]:
 
 def main() -> None:
     """Join, say so, and do what is asked until the input ends."""
+    lines_out()
     given = json.loads(sys.stdin.readline())
     lease = given["lease"] and Lease(**given["lease"])
     join = Join(**{**given, "lease": lease})
@@ -204,11 +206,11 @@ def main() -> None:
     promise = quantized if join.algorithm == "in-network" else float32_sum_bound
     inputs = Inputs(join.rank, len(join.hosts), promise)
     collective = join_group(join)
-    print(json.dumps({}), flush=True)
+    write_line(b"{}")
     try:
         for line in sys.stdin:
             report = execute(Order(**json.loads(line)), collective, inputs)
-            print(json.dumps(asdict(report)), flush=True)
+            write_line(json.dumps(asdict(report)).encode())
     except CollectiveError as error:
         sys.exit(f"{type(error).__name__}: {error}")
     finally:

@@ -12,6 +12,7 @@ from functools import partial
 
 import workers
 from experiments.bench.allreduce_worker import Inputs, Order, execute
+from experiments.live.output import lines_out, write_line
 from experiments.results.checking import quantized_sum_bound
 from topologies.patience import setting
 
@@ -22,6 +23,7 @@ _PERIOD = 509 * 256
 
 def main(orders: str) -> None:
     """Join, and do them one after the other."""
+    lines_out()
     try:
         with workers.join(timeout=_JOIN_SECONDS * setting()) as job:
             promise = partial(
@@ -29,7 +31,7 @@ def main(orders: str) -> None:
             )  # as vectors that are scaled after earlier ones
             inputs = Inputs(job.rank, job.workers, promise, _PERIOD)
             for order in json.loads(orders):
-                print(json.dumps(asdict(execute(Order(**order), job, inputs))), flush=True)
+                write_line(json.dumps(asdict(execute(Order(**order), job, inputs))).encode())
     except workers.CollectiveError as error:
         sys.exit(str(error))
 

@@ -15,7 +15,7 @@ from topologies.patience import VARIABLE, Starting, computed_seconds
 # work, and saying why.
 SILENCE = 25.0
 # Seconds for the others to say what they waited for, once one has failed.
-GRACE = 3.0
+GRACE = 1.0
 # Seconds between looks at who is waited for.
 LOOK = 1.0
 
@@ -39,7 +39,7 @@ class _Member:
         self.computed = 0.0  # seconds of processor time, while it started
         self._task = task
         self._starting = Starting(self.last_word)
-        argv = [sys.executable, "-m", "experiments.live.worker"]
+        argv = [sys.executable, "-P", "-m", "experiments.live.worker"]
         self._process = WorkerProcess(start, task.rank, argv, task.folder / f"worker-{task.rank}.err")
 
     def begin(self) -> None:
@@ -92,9 +92,15 @@ class _Member:
 
 
 async def run_crew(
-    tasks: Sequence[Task], start: Start, observe: Observe, patience: float = 1.0
+    tasks: Sequence[Task],
+    start: Start,
+    observe: Observe,
+    patience: float = 1.0,
+    check: Callable[[], None] = lambda: None,
 ) -> list[Done]:
     """Run all tasks to their end, one process each; `patience` stretches the time for which all may be silent.
+
+    check: looks about once a second at what else the run needs; what it raises ends the run.
 
     Raises:
         RunError: a worker failed, died or fell silent; every worker has been ended then.
@@ -103,7 +109,7 @@ async def run_crew(
     try:
         for task in tasks:
             crew.append(_Member(task, start))
-        await _listen(crew, observe, max(task.give_up for task in tasks) + SILENCE * patience)
+        await _listen(crew, observe, max(task.give_up for task in tasks) + SILENCE * patience, check)
     finally:
         for member in crew:
             member.kill()
@@ -117,7 +123,9 @@ async def run_crew(
     return ends
 
 
-async def _listen(crew: Sequence[_Member], observe: Observe, silence: float) -> None:
+async def _listen(
+    crew: Sequence[_Member], observe: Observe, silence: float, check: Callable[[], None]
+) -> None:
     """Until every worker has ended, or one has failed and the others have had their time to say why."""
 
     def heard() -> None:
@@ -135,6 +143,7 @@ async def _listen(crew: Sequence[_Member], observe: Observe, silence: float) -> 
             )
             for task in ended:
                 task.result()
+            check()
             now = time.monotonic()
             if any(isinstance(member.end, Failed) for member in crew):
                 failed_at = failed_at or now

@@ -12,7 +12,7 @@ from controller.controller import Controller
 from controller.ledger import Ledger
 from controller.telemetry import Reason, SwitchCounts
 from controller.tree import Job
-from experiments.live.crew import Observe, run_crew
+from experiments.live.crew import Observe, RunError, run_crew
 from experiments.live.interrupt import run_until_interrupted
 from experiments.live.process import start_on
 from experiments.live.work import DIGITS_FILE, GIVE_UP, Done, HostBased, InNetwork, Pace, Task, Vectors
@@ -92,10 +92,17 @@ class LiveNetwork:
         Raises:
             RunError: a worker did not finish. ControllerError: a switch refused. NetworkError: a switch died.
         """
+        self._network.check()
         pace = target(settings.switch).pace_of(settings)
         await self._controller.set_loss(settings.links.loss, settings.seed)
         before, events_before = await self._controller.counts(), self._link_events(settings)
-        ends = await self._work(settings, pace, observe)
+        try:
+            ends = await self._work(settings, pace, observe)
+        except RunError as error:
+            now = await self._controller.counts()
+            raise RunError(
+                f"{error}\n  {dropped({name: now[name] - before[name] for name in now})}"
+            ) from None
         after, events = await self._controller.counts(), self._link_events(settings)
         counts = {name: after[name] - before[name] for name in after}
 
@@ -142,7 +149,8 @@ class LiveNetwork:
             for rank, collective in enumerate(collectives)
         ]
         try:
-            return await run_crew(tasks, start_on(self._network, settings.members), observe, patience)
+            start = start_on(self._network, settings.members)
+            return await run_crew(tasks, start, observe, patience, self._network.check)
         finally:
             self._network.check()
             if grant is not None:
@@ -196,6 +204,17 @@ def _host_traffic(topology: Topology, counts: Mapping[str, SwitchCounts]) -> Cou
         packets += port.received.packets + port.sent.packets
         octets += port.received.bytes + port.sent.bytes
     return Count(packets, octets)
+
+
+def dropped(counts: Mapping[str, SwitchCounts]) -> str:
+    """What each switch has dropped, by reason, for a run that did not finish."""
+    found = [
+        f"{name} {count.packets} {reason.name}"
+        for name, switch in counts.items()
+        for reason, count in switch.drops.items()
+        if reason is not Reason.NONE and count.packets
+    ]
+    return f"switches dropped {', '.join(found) or 'nothing'}"
 
 
 def _drops(counts: Mapping[str, SwitchCounts]) -> dict[str, int]:

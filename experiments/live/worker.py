@@ -1,4 +1,4 @@
-"""A worker process: reads its task from standard input, works, writes events to standard output (see work.py)."""
+"""A worker process: takes its task from standard input, works, and says how it goes on (work.py, output.py)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from experiments.live.output import lines_out, write_line
 from experiments.live.work import (
     DIGITS_FILE,
     EVENT,
@@ -40,8 +41,7 @@ from workers.engines import native
 
 def say(event: Event) -> None:
     """One event to whoever started this process."""
-    sys.stdout.buffer.write(EVENT.dump_json(event) + b"\n")
-    sys.stdout.buffer.flush()
+    write_line(EVENT.dump_json(event))
 
 
 def join(task: Task) -> Collective:
@@ -125,6 +125,7 @@ def reporting(all_reduce: Callable[[Vector], Vector]) -> Callable[[Vector], Vect
 
 def main() -> int:
     """Do the task; the exit status tells whether it was done."""
+    lines_out()
     native.library()  # the first worker on a machine compiles it
     say(Ready())
     task = TASK.validate_json(sys.stdin.buffer.readline())

@@ -141,7 +141,7 @@ def _process(environment: dict[str, str], arguments: list[str]) -> Iterator[_Pro
     """A worker, which is ended with the block."""
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
         errors = Path(folder) / "stderr"
-        command = [sys.executable, "-m", "p4switch.fuzz.worker", *arguments]
+        command = [sys.executable, "-P", "-m", "p4switch.fuzz.worker", *arguments]
         with errors.open("wb") as file:
             running = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=file)
         try:

@@ -19,6 +19,8 @@ from controller.telemetry import Event, Reason
 from p4compiler import Compiled
 from topologies.model import Topology, leaf_spine, topology_from
 
+pytestmark = pytest.mark.slow
+
 Within = Callable[[Callable[[Controller], Awaitable[None]]], None]
 
 

@@ -373,6 +373,7 @@ def served(path: Path) -> Iterator[dict[str, str]]:
         assert serving.returncode == 0
 
 
+@pytest.mark.slow
 def test_scripts_that_join_get_their_ranks_and_another_lease_each_time(tmp_path: Path) -> None:
     with served(tmp_path / ("a long folder" * 8) / "jobs.sock") as environment:
         for lease in (1, 2):

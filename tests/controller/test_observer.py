@@ -19,6 +19,8 @@ from p4compiler import compile_file
 from tests.controller.switches import ROOT, SwitchProcess, running
 from topologies.model import leaf_spine
 
+pytestmark = pytest.mark.slow
+
 MATCHES = ROOT / "tests" / "p4switch" / "programs" / "tables.p4"
 
 

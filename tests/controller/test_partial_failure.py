@@ -30,6 +30,8 @@ from tests.controller.switches import (
 )
 from topologies.model import Topology, leaf_spine
 
+pytestmark = pytest.mark.slow
+
 HOSTS = ["h1", "h2"]
 OTHERS = itertools.count(9000, 10)  # election ids of other controllers
 

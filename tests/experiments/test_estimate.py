@@ -25,6 +25,7 @@ def switch() -> Engine:
     return load_switch()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "given",
     [

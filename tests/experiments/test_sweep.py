@@ -21,6 +21,8 @@ from experiments.scenario.settings import Settings
 from experiments.sweep import run_points
 from tests.experiments.watch import Watch
 
+pytestmark = pytest.mark.slow
+
 SCENARIO = """
 name = "try"
 size = "20 kB"

@@ -51,6 +51,7 @@ def test_a_verb_that_is_none_is_refused_and_what_is_like_it_named() -> None:
     assert "No such command 'sweeps'. Did you mean 'sweep'?" in refused.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [

@@ -17,6 +17,8 @@ from fanin.cli import app
 from tests.experiments.results.runs import BARE, CURVE, RING, RUN, run
 from tests.fanin.conftest import Fanin
 
+pytestmark = pytest.mark.slow
+
 RUNS = [RUN, RING, BARE, run(size="4 MB", algorithm="ring")]
 
 

@@ -20,6 +20,8 @@ from p4switch.p4runtime.device import Device
 from p4switch.p4runtime.server import P4RuntimeService, serve
 from tests.fanin.hub import FANIN, HOST, TABLES, hub
 
+pytestmark = pytest.mark.slow
+
 ELSEWHERE = {"FANIN_BMV2": "/nowhere/simple_switch_grpc", "FANIN_P4C": "/nowhere/p4c-bm2-ss"}
 
 TO_HOST = bytes.fromhex("020000000001 020000000002 0800") + b"payload"

@@ -6,6 +6,8 @@ import pytest
 
 from experiments.scenario import tools
 
+pytestmark = pytest.mark.slow
+
 
 def findings(text: str) -> dict[str, str]:
     """What is said of each thing, by the line that names it."""

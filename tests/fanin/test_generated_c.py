@@ -16,6 +16,8 @@ from p4switch.bmv2json.reader import read_program
 from p4switch.codegen import translate
 from p4switch.trace import as_text
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "generated-c.md").read_text()
 # Assembly depends on the processor.

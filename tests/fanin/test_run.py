@@ -25,6 +25,8 @@ from fanin.cli import app
 from fanin.verbs.plot import plot
 from tests.fanin.conftest import Fanin
 
+pytestmark = pytest.mark.slow
+
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
 VIRTUAL = """
 name = "try"

@@ -88,6 +88,7 @@ def test_a_packet_in_text(routes):
     assert ttl == f"if hdr.ipv4.ttl <= 1: false (ipv4.ttl=64)  [forwarding.p4:{place}]"
 
 
+@pytest.mark.slow
 def test_numbers_are_told_with_the_constants_of_the_source():
     done = run(str(FANIN), "--packet", "0x" + PACKET.hex(), "--verbose")
     lines = [line.strip().partition("  [")[0] for line in done.stdout.splitlines()]
@@ -138,6 +139,7 @@ def test_a_capture_a_filter_and_a_count(program, tmp_path):
     assert len(run(*arguments, "--count", "1").stdout.splitlines()) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("status", "arguments", "complaint"),
     [
@@ -222,6 +224,7 @@ def test_entries_without_a_place_are_named(tmp_path, changes, complaint):
 # The aggregation program
 
 
+@pytest.mark.slow
 def test_tracing_changes_nothing_of_the_aggregation_program(compiled):
     rng = random.Random(5)
     entries = random_entries(compiled.p4info, rng)

@@ -192,6 +192,7 @@ def running(marker: Path) -> bool:
     return not ended
 
 
+@pytest.mark.slow
 def test_a_compiler_that_only_waits_is_stopped_with_all_its_processes(
     cache: Path, tmp_path: Path, compiler: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -203,6 +204,7 @@ def test_a_compiler_that_only_waits_is_stopped_with_all_its_processes(
     assert sorted(path.suffix for path in cache.iterdir()) == [".c", ".lock"]
 
 
+@pytest.mark.slow
 def test_a_compiler_that_computes_for_ever_is_stopped(
     cache: Path, compiler: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,6 +21,7 @@ def tables(compiled: Compiled) -> dict[str, dict[str, Any]]:
     return {t["name"]: t for p in compiled.json["pipelines"] for t in p["tables"]}
 
 
+@pytest.mark.slow
 def test_it_compiles_without_a_warning(compiled: Compiled) -> None:
     assert compiled.warnings == ()
 

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from p4compiler import Compiled, CompileError, compile_file
 from tests.p4compiler.conftest import source
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = source(
     locals="""register<bit<16>>(8) r; counter(4, CounterType.bytes) c;
         action a(bit<16> v) { meta.x = v; r.write(3, v |+| meta.x); }

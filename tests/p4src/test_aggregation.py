@@ -533,6 +533,7 @@ class TestBelowTheRoot:
         assert switch.drops() == {"STALE_RESULT": 1}
 
 
+@pytest.mark.slow
 @given(
     vectors=st.lists(
         st.lists(st.integers(-(2**27), 2**27 - 1), min_size=64, max_size=64).map(tuple),

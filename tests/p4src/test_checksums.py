@@ -107,6 +107,7 @@ def fate(switch: SwitchUnderTest, child: Child, frame: bytes) -> str:
     return (reasons + done)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [64, 256])
 def test_no_bit_that_flips_changes_a_sum(switch: SwitchUnderTest, count: int) -> None:
     """Each bit of an update once: the packet is dropped, but for Ethernet addresses, which no switch port looks at."""

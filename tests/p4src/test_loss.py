@@ -44,6 +44,7 @@ def test_the_asked_share_is_lost(switch: SwitchUnderTest, percent: int) -> None:
     assert switch.engine.counter("egress.loss_out.lost").read(1).packets == lost
 
 
+@pytest.mark.slow
 def test_copies_of_one_result_are_lost_independently(switch: SwitchUnderTest) -> None:
     switch.join(2)
     for port in (1, 2):
@@ -53,6 +54,7 @@ def test_copies_of_one_result_are_lost_independently(switch: SwitchUnderTest) ->
         assert 60 < got.count(outcome) < 140
 
 
+@pytest.mark.slow
 def test_a_seed_repeats_and_another_differs(engine: Engine) -> None:
     def history(seed: int) -> list[list[int]]:
         switch = SwitchUnderTest(engine.another())

@@ -19,6 +19,8 @@ from p4switch.ports.links import Direction, LinkProperties
 from p4switch.tls import TlsFiles
 from topologies.patience import setting
 
+pytestmark = pytest.mark.slow
+
 TIMEOUT = 30 * setting()
 
 

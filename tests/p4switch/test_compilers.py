@@ -14,6 +14,8 @@ from p4switch.bmv2json.reader import read_program
 from p4switch.codegen import translate
 from p4switch.codegen.names import RUNTIME
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 WORKERS = sorted((ROOT / "workers/engines").glob("*.c"))
 PROGRAMS = [ROOT / "p4src" / "fanin.p4", *sorted((ROOT / "tests/p4switch").rglob("*.p4"))]

@@ -17,10 +17,13 @@ LATEST, STABLE = "home:/p4lang:/latest", "home:/p4lang"
 PROGRAMS = {"p4lang-bmv2": "simple_switch_grpc", "p4lang-p4c": "p4c-bm2-ss"}
 WORKS, FAILS = "echo stand-in 1.0", "exit 127"
 
-pytestmark = pytest.mark.skipif(
-    os.geteuid() != 0 or any(shutil.which(tool) is None for tool in TOOLS),
-    reason=f"needs root and {', '.join(TOOLS)}",
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        os.geteuid() != 0 or any(shutil.which(tool) is None for tool in TOOLS),
+        reason=f"needs root and {', '.join(TOOLS)}",
+    ),
+]
 
 # All of this machine, written to in memory only; $1: the repositories, $2: the release's name and number, $3: script.
 COPY = """

@@ -11,7 +11,10 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-pytestmark = pytest.mark.skipif(shutil.which("vagrant") is None, reason="vagrant is not installed")
+pytestmark = [
+    pytest.mark.skipif(shutil.which("vagrant") is None, reason="vagrant is not installed"),
+    pytest.mark.slow,
+]
 
 
 def vagrant(home: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -52,6 +52,7 @@ def answer(worker: Worker, packets: list[Packet], now: float) -> None:
 # -- what must hold whatever happens
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(
     RACKS,
@@ -121,6 +122,7 @@ def outcomes(switch: type[ModelSwitch], faults: Faults) -> Counter[str]:
     return counts
 
 
+@pytest.mark.slow
 def test_without_the_chunk_tag_late_duplicates_corrupt_sums() -> None:
     """The mutant: SwitchML's own algorithm bears loss in order, and not resent packets that overtake each other."""
     in_order = Faults(loss=0.1, delay=(0.0005, 0.0005))

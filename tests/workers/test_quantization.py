@@ -41,6 +41,7 @@ def test_the_exponent_is_the_smallest_that_does_up_to_256_workers(x: NDArray[np.
             assert Fraction(2) ** (int(exponent) - 1) <= Fraction(float(np.abs(row).max()))
 
 
+@pytest.mark.slow
 @given(st.data(), WORKERS)
 def test_the_sum_of_all_workers_integers_never_leaves_int32(data: st.DataObject, workers: int) -> None:
     """The worst case: every worker holds the block's largest value, and nobody has a larger exponent."""
@@ -51,6 +52,7 @@ def test_the_sum_of_all_workers_integers_never_leaves_int32(data: st.DataObject,
     assert (np.abs(integers) * workers <= 2**31 - 1).all()
 
 
+@pytest.mark.slow
 @given(st.data(), st.integers(1, 6))
 def test_the_result_is_within_the_promised_bound_of_the_exact_sum(data: st.DataObject, workers: int) -> None:
     inputs = [data.draw(blocks()) for _ in range(workers)]
@@ -84,6 +86,7 @@ def test_an_all_zero_block_sums_to_exactly_zero() -> None:
     assert (quantization.dequantize(integers, factors, np.ones_like(x)) == 0).all()
 
 
+@pytest.mark.slow
 @given(arrays(np.float32, (1, 8), elements=st.floats(-(2.0**-126), 2.0**-126, width=32)))
 def test_subnormals_of_one_worker_come_back_exactly(x: NDArray[np.float32]) -> None:
     """At the exponents of subnormals int32 is finer than float32."""

@@ -251,6 +251,7 @@ def test_where_little_has_arrived_patience_takes_what_comes_next_in_the_same_bat
     assert waits == [0.25]  # 20 KB were enough
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("patience", "answers"), [(0.001, [2 * 1034]), (0.0, [1034, 1034])])
 def test_with_patience_c_answers_two_results_together_and_without_one_by_one(
     patience: float, answers: list[int]

@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 import subprocess
+import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -28,9 +29,13 @@ from experiments.results.checking import compare_with_exact_sum, float32_sum_bou
 from experiments.results.recording import Recording
 from experiments.training.digits import load_digits
 from experiments.training.sgd import TrainingConfig
+from topologies.errors import NetworkError
 from workers import InNetworkAllReduce, Lease, Recovery
 from workers.collective import HostBasedAlgorithm
 
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[3]
 WORKERS = 3
 SMALL = Vectors(elements=5000, repetitions=4)
 
@@ -152,6 +157,45 @@ def test_a_worker_that_is_killed_is_named_and_no_other_is_left(tmp_path: Path, r
     with pytest.raises(RunError, match="worker 1: killed by SIGKILL"):
         asyncio.run(run_crew(tasks, crew.start, kill_one))
     assert all(process.poll() is not None for process in crew.processes)
+
+
+def test_what_else_a_run_needs_is_looked_at_while_all_goes_well(tmp_path: Path, ring: HostBased) -> None:
+    crew = Crew()
+    steps: list[int] = []
+
+    def check() -> None:
+        if steps and steps[-1] > 1:
+            raise NetworkError("spine1 has ended with signal SIGKILL")
+
+    endless = Vectors(elements=10, repetitions=100_000)
+    tasks = [Task(rank, WORKERS, tmp_path, ring, endless) for rank in range(WORKERS)]
+    with pytest.raises(NetworkError, match="spine1 has ended"):
+        asyncio.run(run_crew(tasks, crew.start, lambda step, _: steps.append(step), check=check))
+    assert all(process.poll() is not None for process in crew.processes)
+
+
+def test_modules_in_the_current_folder_are_none_of_ours(tmp_path: Path, ring: HostBased) -> None:
+    here = tmp_path / "here"
+    for name in ("workers.py", "experiments/__init__.py", "numpy.py"):
+        path = here / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("raise SystemExit('not this one')")
+
+    class Here(Crew):
+        def start(self, rank: int, argv: Sequence[str], options: dict[str, Any]) -> subprocess.Popen[bytes]:
+            environment = options["env"] | {"PYTHONPATH": str(ROOT)}
+            return super().start(rank, argv, options | {"cwd": here, "env": environment})
+
+    tasks = [Task(rank, WORKERS, tmp_path, ring, SMALL) for rank in range(WORKERS)]
+    assert len(asyncio.run(run_crew(tasks, Here().start, lambda *_: None))) == WORKERS
+
+
+def test_what_a_worker_prints_goes_to_its_log() -> None:
+    script = (
+        "from experiments.live.output import write_line as w; w(b'{}'); print('debug', flush=True); w(b'[]')"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, cwd=ROOT)
+    assert (done.stdout, done.stderr) == (b"{}\n[]\n", b"debug\n")
 
 
 def test_who_takes_long_to_start_is_shown_and_costs_the_others_no_patience(

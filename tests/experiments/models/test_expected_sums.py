@@ -4,12 +4,15 @@ import math
 from fractions import Fraction
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiments.models.expected_sums import QuantizedSums
 from tests.workers.faulty_network import ExactSums
 from tests.workers.vectors import SIZES, gradients
+
+pytestmark = pytest.mark.slow
 
 
 @settings(max_examples=50)

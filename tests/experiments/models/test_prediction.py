@@ -10,6 +10,8 @@ from experiments.virtual.point import run_virtual
 from p4switch.engine.engine import Engine
 from topologies.model import leaf_spine
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def switch() -> Engine:

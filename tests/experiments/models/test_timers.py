@@ -14,6 +14,8 @@ from experiments.virtual.point import run_virtual
 from p4switch.engine.engine import Engine
 from workers.recovery import Recovery
 
+pytestmark = pytest.mark.slow
+
 RACKS = {"spines": 1, "leaves": 2, "hosts_per_leaf": 4, "rate": "100 Gb/s", "oversubscription": 4}
 
 

@@ -14,6 +14,8 @@ from experiments.results.measured import Measured
 from experiments.virtual.fabric import load_switch
 from experiments.virtual.point import run_virtual
 
+pytestmark = pytest.mark.slow
+
 BLOCKS = 100
 LIVE = Measured(
     seconds=(0.9, 1.0, 1.1),

@@ -199,6 +199,7 @@ def test_a_distribution_has_every_repetition() -> None:
     assert sorted(line.samples[0]) == sorted(2 * REPEATED[0]["seconds"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["png", "pdf", "svg"])
 def test_the_same_results_give_the_same_bytes(tmp_path: Path, ending: str) -> None:
     plot = Plot(x="workers", y="median_seconds", by=("algorithm",), title="Try")
@@ -208,6 +209,7 @@ def test_the_same_results_give_the_same_bytes(tmp_path: Path, ending: str) -> No
     assert files[0].read_bytes() == files[1].read_bytes()
 
 
+@pytest.mark.slow
 def test_fonts_are_embedded_as_truetype_and_text_stays_text(tmp_path: Path) -> None:
     draw(series(ROWS, BY_ALGORITHM), BY_ALGORITHM, tmp_path / "figure.pdf")
     pdf = (tmp_path / "figure.pdf").read_bytes()

@@ -13,6 +13,8 @@ from experiments.scenario.settings import setting_columns
 from experiments.sweep import run_points
 from tests.experiments.watch import Watch
 
+pytestmark = pytest.mark.slow
+
 FOLDER = Path(__file__).parents[3] / "scenarios"
 SCENARIOS = sorted(FOLDER.rglob("*.toml"))
 

@@ -18,6 +18,7 @@ def digits() -> Digits:
     return load_digits()
 
 
+@pytest.mark.slow
 def test_every_image_is_in_one_part(digits: Digits) -> None:
     assert len(digits.train_labels) + len(digits.test_labels) == 1797
     assert digits.train_images.shape == (len(digits.train_labels), 64)

@@ -19,6 +19,8 @@ from topologies.model import leaf_spine
 from topologies.patience import setting
 from workers.collective import Algorithm
 
+pytestmark = pytest.mark.slow
+
 TOPOLOGY = leaf_spine(1, 2, 2, rate=10**10)
 
 

@@ -17,6 +17,8 @@ from p4switch.engine.engine import Engine
 from topologies.model import leaf_spine
 from workers.protocol import Worker
 
+pytestmark = pytest.mark.slow
+
 GIGABIT = 10**9
 # Two leaves of four hosts each. The first two jobs meet on both leaves, the third is alone on the second.
 TOPOLOGY = leaf_spine(2, 2, 4, rate=10 * GIGABIT, uplink_rate=10 * GIGABIT)

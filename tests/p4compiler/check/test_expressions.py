@@ -241,6 +241,7 @@ def written(directory: Path, statement: str) -> dict[str, Any]:
     return right
 
 
+@pytest.mark.slow
 @settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(term=st.sampled_from(sorted(FIELDS.values())).flatmap(lambda of: bits(*of, 3)), env=environments())
 def test_numbers(tmp_path_factory: pytest.TempPathFactory, term: Term, env: dict[str, int]) -> None:
@@ -249,6 +250,7 @@ def test_numbers(tmp_path_factory: pytest.TempPathFactory, term: Term, env: dict
     assert evaluate(right, env) == term.value(env)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(term=booleans(3), env=environments())
 def test_conditions(tmp_path_factory: pytest.TempPathFactory, term: Term, env: dict[str, int]) -> None:

@@ -258,6 +258,7 @@ def test_clones_come_to_egress_as_they_were(build: Build, tmp_path: Path) -> Non
 # Programs
 
 
+@pytest.mark.slow
 def test_programs_of_the_switchs_tests_get_no_false_warnings() -> None:
     folders = (HERE.parent.parent / "p4switch" / name for name in ("programs", "stf"))
     found = {

@@ -178,6 +178,7 @@ def rich_documents() -> list[bytes]:
     return [GOOD, *(compile_file(path).device_config() for path in RICH)]
 
 
+@pytest.mark.slow
 @settings(max_examples=500)
 @given(st.data())
 def test_damaged_documents(data: st.DataObject) -> None:

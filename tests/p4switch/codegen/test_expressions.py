@@ -15,6 +15,8 @@ from p4switch.engine.engine import Engine
 from tests.p4switch.codegen.oracle import Expressions, Values, cut, evaluate
 from tests.p4switch.documents import assign, document, field, number, operation
 
+pytestmark = pytest.mark.slow
+
 INPUTS: list[list[Any]] = [
     ["u1", 1, False],
     ["u3", 3, False],

@@ -22,6 +22,8 @@ from p4switch.codegen import translate
 from p4switch.codegen.names import check, comment, quoted
 from p4switch.engine.engine import Engine
 
+pytestmark = pytest.mark.slow
+
 FOLDER = Path(__file__).parents[1]
 PROGRAMS = [
     *(FOLDER / "programs" / f"{name}.p4" for name in ("forwarder", "externs", "tables")),

@@ -250,6 +250,7 @@ def test_what_is_verified_and_updated_by_the_pseudo_header_alone_stays_partial(
             assert found == expected, (verify, statements)
 
 
+@pytest.mark.slow
 def test_the_c_of_a_program_is_always_the_same() -> None:
     """Whatever order sets have in a process: two fields may begin at one place, behind and in a varbit."""
     program = Path(__file__).parents[1] / "stf/varbit_shifted.p4"

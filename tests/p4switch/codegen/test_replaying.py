@@ -17,6 +17,8 @@ from p4switch.codegen.names import RUNTIME
 from p4switch.engine.engine import Engine
 from p4switch.engine.entries import ActionCall, Entry, EntryKey, Exact, Replica
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = """
 #include <core.p4>
 #include <v1model.p4>

@@ -39,6 +39,7 @@ def random_packets(switch: SwitchUnderTest, count: int) -> list[tuple[int, bytes
     return packets
 
 
+@pytest.mark.slow
 def test_a_batch_gives_what_its_packets_give_one_by_one(program: Engine) -> None:
     single, batched = SwitchUnderTest(program.another()), SwitchUnderTest(program.another())
     single.join(3)
@@ -75,6 +76,7 @@ def test_packets_longer_than_their_rows_are_refused(program: Engine) -> None:
         program.process_batch(one, np.zeros((1, 50), np.uint8), 60 * one, np.zeros(1, np.uint64))
 
 
+@pytest.mark.slow
 def test_as_many_ports_as_packets_are_needed(program: Engine) -> None:
     with pytest.raises(ValueError, match="2 packets need as many ports"):
         program.process_batch(

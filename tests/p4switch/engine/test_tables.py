@@ -28,6 +28,8 @@ from p4switch.engine.entries import (
     Ternary,
 )
 
+pytestmark = pytest.mark.slow
+
 PROBE = {"a": 8, "b": 16, "c": 16, "d": 4, "e": 4, "f": 128}
 TABLES = {
     "exact": [("a", "exact"), ("c", "exact"), ("e", "exact")],

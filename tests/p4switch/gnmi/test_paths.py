@@ -111,6 +111,7 @@ def test_whatever_is_got(request):
     assert answer is None or len(answer.notification) == len(request.path)
 
 
+@pytest.mark.slow
 @given(
     st.builds(
         gnmi.SetRequest, prefix=PATHS, delete=st.lists(PATHS, max_size=2), replace=UPDATES, update=UPDATES

@@ -224,6 +224,7 @@ def test_a_heartbeat_sends_everything():
     assert watch.deadline == 2 * SHORTEST_INTERVAL
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**64 - 1), st.booleans(), st.lists(st.booleans(), max_size=5))
 def test_a_sample_every_interval(interval, suppress, changes):
     watch = started(COUNTER, mode="SAMPLE", sample_interval=interval, suppress_redundant=suppress)

@@ -203,6 +203,7 @@ def test_only_the_primary_writes(connect, program):
     assert backup.read(program.entry("hosts")) == []
 
 
+@pytest.mark.slow
 def test_the_number_of_streams_is_limited(connect):
     streams = []
     for election_id in range(1, 66):

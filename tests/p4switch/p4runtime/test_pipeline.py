@@ -267,6 +267,7 @@ def test_a_name_cannot_bring_code_along(primary, program, tmp_path):
     assert not canary.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("device_config", "why"),
     [

@@ -302,6 +302,7 @@ def test_reading_one_entry(controller, program):
     assert entries(controller, program.entry("hosts", program.exact(3))) == []
 
 
+@pytest.mark.slow
 def test_a_large_table_arrives_whole(controller, program):
     routes = [program.route(n << 8, 24) for n in range(5000)]
     controller.insert(*routes)
@@ -324,6 +325,7 @@ def test_a_match_is_read_with_every_priority_unless_one_is_given(controller, pro
     assert controller.read(program.entry("acl", program.ternary(6, 7))) == []
 
 
+@pytest.mark.slow
 def test_a_read_shows_one_moment(controller, program):
     """Specification, "Parallelism of Read and Write Requests": a write comes before all of a read, or after it."""
     controller.insert(*(program.route(n << 8, 24) for n in range(5000)), program.host(1))

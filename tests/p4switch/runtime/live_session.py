@@ -480,7 +480,12 @@ def wait_for_tag(link: socket.socket, wanted: bytes) -> int:
             return struct.unpack("=IIIHHHH", auxiliary)[5]  # tpacket_auxdata.tp_vlan_tci
 
 
-AT_ONE_TIME = {"links", "queueing", "traced", "late"}  # cases whose packets have to come together, in a superframe
+AT_ONE_TIME = {
+    "links",
+    "queueing",
+    "traced",
+    "late",
+}  # cases whose packets have to come together, in a superframe
 
 
 def main() -> None:

@@ -79,6 +79,7 @@ def test_each_packet_meets_its_fate_on_time(properties: LinkProperties, packets:
         link.close()
 
 
+@pytest.mark.slow
 @given(
     properties=INTACT,
     packets=PACKETS,

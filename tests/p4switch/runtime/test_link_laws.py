@@ -16,6 +16,8 @@ import pytest
 from p4switch.ports.links import Burst, LinkProperties
 from tests.p4switch.runtime.c_link import MICROSECOND, MILLISECOND, SECOND, CLink, numbered
 
+pytestmark = pytest.mark.slow
+
 COUNT = 20_000
 GAP = 10 * MILLISECOND  # more than anything here delays a packet
 

@@ -90,6 +90,7 @@ def superframe(packet: Packet, gso_type: int, size: int) -> Frame:
     return Frame(whole.data, NEEDS_CHECKSUM, gso_type, 0, size, whole.checksum - offset, offset)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     length=st.integers(1, 65000), size=st.integers(600, 1472), first=st.integers(0, 65535), vlan=st.booleans()
@@ -108,6 +109,7 @@ def test_split_udp(offload: Harness, length: int, size: int, first: int, vlan: b
     assert offload.split(frame) == wanted
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     length=st.integers(1, 65000),
@@ -217,6 +219,7 @@ def packets(draw: st.DrawFn) -> list[Packet]:
     return made
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(packets())
 def test_joined_and_split_again(offload: Harness, sent: list[Packet]) -> None:

@@ -42,6 +42,7 @@ def udp(data: bytes, checksum: int | None) -> bytes:
     )
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(st.binary(max_size=100), st.floats(0, 1, exclude_max=True)), min_size=1, max_size=5)
 )

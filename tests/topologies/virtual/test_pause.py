@@ -23,6 +23,8 @@ from topologies.virtual.packets import PacketStore
 from topologies.virtual.pause import PausableLinks, headroom_bytes
 from topologies.virtual.units import SECOND
 
+pytestmark = pytest.mark.slow
+
 GIGABIT = 10**9
 EVERYBODY = 0
 # Two leaves of two hosts each, joined by a spine: h1 and h2, h3 and h4. A leaf's third port goes up.

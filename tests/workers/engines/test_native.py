@@ -54,6 +54,7 @@ def memory(worker: Worker) -> tuple[Any, ...]:
     return (*map(bytes, structs), *(array.tobytes() for array in arrays), *by_place, tensors)
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(
     RACKS,
@@ -137,6 +138,7 @@ class Pair:
         return outcomes[0]
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(
     st.integers(0, 2**32),

@@ -102,6 +102,7 @@ def test_every_rank_gets_the_sum_in_the_order_promised(
     assert (np.abs(expected - exact) <= error_bound(workers, magnitude)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @settings(max_examples=40)
 @given(workers=st.integers(1, 17), size=st.integers(0, 400), chunk=st.integers(1, 100))
