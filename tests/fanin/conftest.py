@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from tests.fanin.network import RUN, Up
 from topologies.patience import setting
 
 Fanin = Callable[..., "subprocess.CompletedProcess[str]"]
-
-RUN = "import sys; from fanin.cli import main; sys.argv[0] = 'fanin'; main()"
 
 
 @pytest.fixture(scope="session")
@@ -32,3 +31,12 @@ def fanin() -> Fanin:
         )
 
     return run
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    """A network that is up, one for all tests of a file."""
+    network = Up(tmp_path_factory.mktemp("up"))
+    yield network
+    network.process.kill()
+    network.process.communicate()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +24,6 @@ s = socket.socket(type=socket.SOCK_DGRAM)
 for n in range(5):
     s.sendto(b"datagram", ("10.1.0.2", 5005))
 """
-
-
-@pytest.fixture(scope="module")
-def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    network = Up(tmp_path_factory.mktemp("up"))
-    yield network
-    network.process.kill()
-    network.process.communicate()
 
 
 @pytest.mark.live

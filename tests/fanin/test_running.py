@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,14 +22,6 @@ ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.live
 
 STAY = "import signal; print('here', flush=True); signal.pause()"
-
-
-@pytest.fixture(scope="module")
-def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    network = Up(tmp_path_factory.mktemp("up"))
-    yield network
-    network.process.kill()
-    network.process.communicate()
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import os
 import select
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import numpy
 import pytest
@@ -14,7 +13,7 @@ from scapy.layers.inet import UDP
 from scapy.utils import rdpcap
 
 from fanin import shell_environment
-from tests.fanin.network import RUN, SEND, TIMEOUT, Up
+from tests.fanin.network import RUN, SEND, TIMEOUT
 
 pytestmark = pytest.mark.live
 
@@ -42,15 +41,6 @@ before = len(list(table_entry["ingress.forwarding.ipv4_lpm"].read()))
 route.insert()
 print("routes more:", len(list(table_entry["ingress.forwarding.ipv4_lpm"].read())) - before)
 """
-
-
-@pytest.fixture(scope="module")
-def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    """One for all tests of this file; the last one ends it."""
-    network = Up(tmp_path_factory.mktemp("up"))
-    yield network
-    network.process.kill()
-    network.process.communicate()
 
 
 def test_it_says_what_is_where(up, fanin):
