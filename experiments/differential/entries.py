@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from finsy import P4MulticastGroupEntry, P4Schema, P4TableAction, P4TableEntry, P4TableMatch
 from finsy.proto import p4i, p4r
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 _ENTRIES = 12  # in each table
 _GROUPS = range(1, 9)
 _PORTS = range(1, 9)
+
+_STRICT = ConfigDict(extra="forbid")
 
 # A match: a value (exact, optional), or two: value and prefix length, value and mask, lowest and highest.
 Match = int | str | tuple[int | str, int | str]
@@ -24,6 +26,8 @@ Match = int | str | tuple[int | str, int | str]
 @dataclass(frozen=True, slots=True)
 class TableEntry:
     """An entry in the program's names."""
+
+    __pydantic_config__ = _STRICT
 
     table: str
     match: Mapping[str, Match]
@@ -35,6 +39,8 @@ class TableEntry:
 @dataclass(frozen=True, slots=True)
 class Entries:
     """Everything that the control plane is to write; a group's replicas are (port, replication id)."""
+
+    __pydantic_config__ = _STRICT
 
     entries: Sequence[TableEntry] = ()
     groups: Mapping[int, Sequence[tuple[int, int]]] = field(default_factory=dict)
@@ -68,8 +74,28 @@ def read_entries(path: Path) -> Entries:
     """
     try:
         return TypeAdapter(Entries).validate_python(json.loads(path.read_text()))
-    except (ValidationError, json.JSONDecodeError) as error:
+    except ValidationError as error:
+        lines = dict.fromkeys(_explain(error))  # the same of each kind of match
+        raise ValueError("\n".join(f"{path}: {line}" for line in lines)) from None
+    except json.JSONDecodeError as error:
         raise ValueError(f"{path}: {error}") from None
+
+
+def _explain(error: ValidationError) -> Iterator[str]:
+    """A line for each error: the place, what is wrong, the fix."""
+    for one in error.errors():
+        *above, name = one["loc"] or ("the document",)
+        place = ".".join(map(str, (*above, name)))
+        match one["type"]:
+            case "missing" if "match" not in above:
+                yield f"{place}: missing; add it"
+            case "unexpected_keyword_argument":
+                known = fields(TableEntry if above else Entries)
+                yield f"{place}: not known; keys are {', '.join(key.name for key in known)}"
+            case _ if "match" in above:
+                yield f"{'.'.join(map(str, one['loc'][:4]))}: not a match; write a value, or two in brackets"
+            case _:
+                yield f"{place}: is {one['input']!r}; {one['msg'][0].lower()}{one['msg'][1:]}"
 
 
 def observed(found: Iterable[Mapping[str, Any]]) -> Entries:

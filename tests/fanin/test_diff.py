@@ -98,11 +98,29 @@ def test_files_that_are_not_there_are_named(fanin, option):
     assert "/nowhere/file" in done.stderr
 
 
-def test_a_document_of_entries_is_checked(tmp_path):
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"entries": [{"table": "t", "match": {}}]}', "entries.0.action: missing; add it"),
+        ('{"entrys": []}', "entrys: not known; keys are entries, groups"),
+        (
+            '{"entries": [{"table": "t", "match": {}, "action": "a", "prio": 1}]}',
+            "entries.0.prio: not known; keys are table, match, action, params, priority",
+        ),
+        (
+            '{"entries": [{"table": "t", "match": {"hdr.a": [1]}, "action": "a"}]}',
+            "entries.0.match.hdr.a: not a match; write a value, or two in brackets",
+        ),
+        ("[]", "the document: is []; input should be a dictionary or an instance of Entries"),
+        ("{", "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
+    ],
+)
+def test_a_document_of_entries_is_checked(tmp_path, text, said):
     document = tmp_path / "entries.json"
-    document.write_text('{"entries": [{"table": "t", "match": {}}]}')
-    with pytest.raises(ValueError, match=r"entries.json.*(?s:.)*action"):
+    document.write_text(text)
+    with pytest.raises(ValueError, match="entries.json") as refused:
         read_entries(document)
+    assert str(refused.value) == f"{document}: {said}"
 
 
 def test_pairs_that_do_the_same_agree(verdicts, tmp_path):
