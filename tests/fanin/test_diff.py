@@ -118,7 +118,7 @@ def test_files_that_are_not_there_are_named(fanin, option):
 def test_a_document_of_entries_is_checked(tmp_path, text, said):
     document = tmp_path / "entries.json"
     document.write_text(text)
-    with pytest.raises(ValueError, match="entries.json") as refused:
+    with pytest.raises(ValueError, match=r"entries\.json") as refused:
         read_entries(document)
     assert str(refused.value) == f"{document}: {said}"
 
