@@ -31,7 +31,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     # a file goes into one process as well, so that what its tests share is made once.
     for item in items:
         live = item.get_closest_marker("live")
-        item.add_marker(pytest.mark.xdist_group("live" if live else str(item.path)))
+        item.add_marker(pytest.mark.xdist_group("live" if live else item.path.stem))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -390,6 +390,7 @@ def test_scripts_that_join_get_their_ranks_and_another_lease_each_time(tmp_path:
             assert [process.communicate()[0] for process in running] == [f"{lease} 0 2\n", f"{lease} 1 2\n"]
 
 
+@pytest.mark.slow
 def test_a_member_has_all_that_it_was_assigned_and_what_it_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

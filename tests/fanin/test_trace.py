@@ -69,6 +69,7 @@ def routes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # A program
 
 
+@pytest.mark.slow
 def test_a_packet_in_text(routes):
     done = run(str(FANIN), "--packet", PACKET.hex(), "--entries", str(routes))
     assert done.exit_code == 0, done.stderr
