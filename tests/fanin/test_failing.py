@@ -10,6 +10,8 @@ import typer
 
 from fanin.failing import failing
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("error", "status"), [(ValueError("no"), 1), (KeyError("no"), 2), (KeyboardInterrupt(), 130)]

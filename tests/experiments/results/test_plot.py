@@ -15,6 +15,8 @@ from experiments.results.plot import draw
 from experiments.results.series import PlotError, mixed, select, series, spread
 from experiments.scenario.figure import Plot
 
+pytestmark = pytest.mark.slow
+
 
 def row(algorithm: str, workers: int, seconds: float | None, **rest: Any) -> Row:
     error = "StallError: nothing new" if seconds is None else None

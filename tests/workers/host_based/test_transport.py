@@ -29,6 +29,8 @@ from workers.host_based.transport import (
 )
 from workers.recovery import Recovery
 
+pytestmark = pytest.mark.slow
+
 TRANSPORTS: list[Transport] = ["selective-repeat", "go-back-n"]
 ALGORITHMS: list[HostBasedAlgorithm] = ["ring", "halving-doubling", "double-binary-tree", "parameter-server"]
 RECOVERY = Recovery(initial_rto=0.02, min_rto=0.004, max_rto=0.2, give_up=60.0)
