@@ -27,11 +27,10 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist's own, which reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # Live networks one after the other, in one process of pytest-xdist: they share the machine's time. What else is in
-    # a file goes into one process as well, so that what its tests share is made once.
+    # Live networks one after the other, in one process of pytest-xdist: they share the machine's time.
     for item in items:
-        live = item.get_closest_marker("live")
-        item.add_marker(pytest.mark.xdist_group("live" if live else item.path.stem))
+        if item.get_closest_marker("live"):
+            item.add_marker(pytest.mark.xdist_group("live"))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
