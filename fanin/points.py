@@ -38,8 +38,8 @@ _WIDEST = 300  # columns of a table: rather beyond the terminal's width than fol
 class Work:
     """Points to run, and what is written and said of them.
 
-    about: of the results, in their files. varied: columns in which the points differ. again: the command that goes on
-    where this one was interrupted.
+    about: of the results, in their files. varied: columns in which the points differ. again: what to do after an
+    interruption.
     """
 
     name: str
@@ -111,8 +111,7 @@ def measure(verb: str, work: Work, *, afresh: bool, jobs: int | None = None) -> 
         ):
             rows = run_points(work.points, journal, work.folder / "logs", progress, jobs)
     except KeyboardInterrupt:
-        message = f"interrupted; what is finished is kept. Go on with: {work.again}"
-        raise failure(verb, message, INTERRUPTED) from None
+        raise failure(verb, f"interrupted; {work.again}", INTERRUPTED) from None
     write_results(rows, work.about, work.folder)
     if good := [row for row in rows if row["error"] is None]:
         Console(width=_WIDEST).print(_table(work.varied, good))
@@ -161,13 +160,14 @@ def run_scenario(
     from fanin.console import console
 
     where = [] if results is None else ["--results", str(results)]
+    resume = ["fanin", "sweep", str(file), *(f"--set={change}" for change in changes), *where]
     work = Work(
         name=scenario.frame.name,
         points=scenario.points,
         varied=scenario.varied,
         folder=results or Path("results", scenario.frame.name),
         about={"name": scenario.frame.name, "scenario": scenario.text, "set": list(changes)},
-        again=shlex.join(["fanin", "sweep", str(file), *(f"--set={change}" for change in changes), *where]),
+        again=f"what is finished is kept. Go on with: {shlex.join(resume)}",
     )
     rows = measure(verb, work, afresh=afresh, jobs=jobs)
     figure = scenario.frame.plot

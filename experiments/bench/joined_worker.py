@@ -26,9 +26,8 @@ def main(orders: str) -> None:
     lines_out()
     try:
         with workers.join(timeout=_JOIN_SECONDS * setting()) as job:
-            promise = partial(
-                quantized_sum_bound, window=_PERIOD
-            )  # as vectors that are scaled after earlier ones
+            # As of vectors that are scaled after earlier ones.
+            promise = partial(quantized_sum_bound, window=_PERIOD)
             inputs = Inputs(job.rank, job.workers, promise, _PERIOD)
             for order in json.loads(orders):
                 write_line(json.dumps(asdict(execute(Order(**order), job, inputs))).encode())

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from controller.connection import Count
 from controller.controller import Controller
+from controller.errors import ControllerError
 from controller.ledger import Ledger
 from controller.telemetry import Reason, SwitchCounts
 from controller.tree import Job
@@ -99,10 +100,12 @@ class LiveNetwork:
         try:
             ends = await self._work(settings, pace, observe)
         except RunError as error:
-            now = await self._controller.counts()
-            raise RunError(
-                f"{error}\n  {dropped({name: now[name] - before[name] for name in now})}"
-            ) from None
+            try:
+                now = await self._controller.counts()
+                drops = dropped({name: now[name] - before[name] for name in now})
+            except ControllerError as unknown:
+                drops = f"what switches dropped is not known: {unknown}"
+            raise RunError(f"{error}\n  {drops}") from None
         after, events = await self._controller.counts(), self._link_events(settings)
         counts = {name: after[name] - before[name] for name in after}
 

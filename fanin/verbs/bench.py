@@ -35,7 +35,7 @@ def virtual(
     results: Annotated[Path, typer.Option(help="where the results go")] = Path("results/bench"),
 ) -> None:
     """All-reduce 4 MiB in virtual time with 8 to 1,024 workers on links of 100 Gb/s, in racks of 32."""
-    # Not above: it takes a second, and every verb imports this module.
+    # Not above: it takes a second, for which --help and a wrong option should not wait.
     from experiments.bench.virtual import WORKERS, write
     from experiments.bench.virtual import bench as bench_virtual
     from fanin.console import console

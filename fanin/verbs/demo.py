@@ -28,7 +28,7 @@ from topologies.sandbox import SandboxError, enter
 if TYPE_CHECKING:
     from experiments.demo import Demo
 
-_MOST_LOSS = 0.5
+_MAX_LOSS = 0.5
 
 
 def demo(
@@ -51,8 +51,8 @@ def demo(
     results: Annotated[Path, typer.Option(help="where the results go")] = Path("results/demo"),
 ) -> None:
     """Train a model with its gradients added up in emulated switches, and compare it with ring all-reduce."""
-    if loss > _MOST_LOSS:
-        raise typer.BadParameter(f"{loss}: at most {_MOST_LOSS}", param_hint="--loss")
+    if loss > _MAX_LOSS:
+        raise typer.BadParameter(f"{loss}: at most {_MAX_LOSS}", param_hint="--loss")
     in_each = hosts_per_leaf(workers, leaves)
     with failing("demo", SandboxError):
         enter()

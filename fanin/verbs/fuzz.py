@@ -24,7 +24,7 @@ def fuzz(
     repeat: Annotated[Path | None, typer.Option(help="run one that was written")] = None,
 ) -> None:
     """Run random P4 programs on hostile packets under AddressSanitizer; stop at the first finding and shrink it."""
-    # Not above: it takes a second, and every verb imports this module.
+    # Not above: it takes a second, for which --help and a wrong option should not wait.
     from fanin.console import console
     from p4switch.fuzz import campaign
 

@@ -57,7 +57,7 @@ def plot(
     ] = None,
 ) -> None:
     """Draw a column of results over another: medians, and how far repetitions are from one another."""
-    # Not above: it takes a second, and every verb imports this module.
+    # Not above: it takes a second, for which --help and a wrong option should not wait.
     from pydantic import ValidationError
 
     from experiments.results.files import ResultsError, read_rows

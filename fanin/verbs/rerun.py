@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -31,7 +30,7 @@ def rerun(
 
     In virtual time a point gives the same, to the last bit, with the same fanin; if it does not, the status is 1.
     """
-    # Not above: it takes a second, and every verb imports this module.
+    # Not above: it takes a second, for which --help and a wrong option should not wait.
     from experiments.results.files import ResultsError, read_rows
     from experiments.scenario.file import varied_in
 
@@ -43,14 +42,13 @@ def rerun(
     enter_if_live("rerun", points)
 
     folder = into or (results if results.is_dir() else results.parent) / "rerun"
-    chosen = [f"--point={key}" for key in point]
     work = Work(
         name="rerun",
         points=points,
         varied=varied_in(points),
         folder=folder,
         about={"name": "rerun", "of": str(results)},
-        again=shlex.join(["fanin", "rerun", str(results), *chosen, "--results", str(folder)]),
+        again="nothing is compared; run it again",
     )
     rows = measure("rerun", work, afresh=True, jobs=jobs)
     differ = _compare(work.varied, old, rows)

@@ -22,7 +22,7 @@ def soak(
     results: Annotated[Path, typer.Option(help="where the results go")] = Path("results/soak"),
 ) -> None:
     """Run random scenarios of the protocol under faults, in virtual time, and check all invariants."""
-    # Not above: it takes a second, and every verb imports this module.
+    # Not above: it takes a second, for which --help and a wrong option should not wait.
     from experiments.soak.campaign import soak as run_soak
     from fanin.console import console
 
