@@ -46,4 +46,4 @@ $(VENV)/installed: pyproject.toml system-packages.sh $(LOCK)
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-p4runtime-shell build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from native.toolchain import cache_directory
+from native.cache import cache_directory
 from topologies.runs import all_runs
 
 
