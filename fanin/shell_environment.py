@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from native.cache import CacheError, cache_directory, locked
 
 # The stubs of the package p4runtime need a protobuf of the 3.20 series; pip would take a newer one.
 PACKAGES = ("p4runtime-shell==0.0.6", "protobuf==3.20.3")
+_NAME = "p4runtime-shell-"
 
 
 class SetUpError(RuntimeError):
@@ -20,7 +23,7 @@ class SetUpError(RuntimeError):
 def folder() -> Path:
     """Where it is, or will be: another Python, or other packages, have another."""
     made_of = repr((sys.version, sys.base_prefix, PACKAGES))
-    return cache_directory() / f"p4runtime-shell-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}"
+    return cache_directory() / f"{_NAME}{hashlib.sha256(made_of.encode()).hexdigest()[:16]}"
 
 
 def python() -> Path:
@@ -63,3 +66,11 @@ def _make() -> None:
             said = (done.stderr or done.stdout).strip()
             raise SetUpError(f"p4runtime-shell cannot be installed into {folder()}:\n{said}")
     _finished().touch()
+
+
+def remove_all() -> Iterator[Path]:
+    """Removes this one and those of other Pythons; gives the folder of each."""
+    for found in cache_directory().glob(f"{_NAME}*/"):
+        with locked(found):
+            shutil.rmtree(found)
+        yield found

@@ -1,4 +1,4 @@
-"""The environment of p4runtime-shell is made once, whole, in the user's cache; a script stands in for Python and pip."""
+"""The environment of p4runtime-shell is made once, whole, in the user's cache; here a script is Python and pip."""
 
 from __future__ import annotations
 
