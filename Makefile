@@ -46,7 +46,8 @@ setup: $(VENV)/installed
 $(VENV)/installed: pyproject.toml system-packages.sh $(LOCK)
 	./system-packages.sh $(PYTHON)
 	test -x $(VENV)/bin/pip || $(PYTHON) -m venv --clear $(VENV)
-	$(VENV)/bin/pip install --progress-bar off --disable-pip-version-check \
+	@echo "Installing Python packages into $(VENV), which takes a minute or more"
+	@$(VENV)/bin/pip install --progress-bar off --disable-pip-version-check \
 		$(if $(LOCK),--constraint $(LOCK)) --editable '.[test]' | { $(LATEST); }
 	touch $@
 
