@@ -51,7 +51,7 @@ def locked(entry: Path) -> Iterator[IO[str]]:
     folder = entry.parent
     try:
         _check_private(folder)
-        lock = _lock(entry.with_suffix(".lock"), fcntl.LOCK_EX)
+        lock = _lock(entry.with_suffix(".lock"), "a", fcntl.LOCK_EX)
     except OSError as error:
         fix = "name another folder in $XDG_CACHE_HOME"
         if isinstance(error, PermissionError) and os.access(folder, os.W_OK):  # sudo has been there
@@ -67,10 +67,10 @@ def locked(entry: Path) -> Iterator[IO[str]]:
         yield lock
 
 
-def _lock(path: Path, how: int) -> IO[str]:
-    """The lock, held until everybody has closed the file."""
+def _lock(path: Path, mode: str, how: int) -> IO[str]:
+    """The file, opened in this mode, with a lock on it until everybody has closed it."""
     while True:
-        lock = path.open("a")
+        lock = path.open(mode)
         try:
             fcntl.flock(lock, how)
             if os.path.samestat(os.fstat(lock.fileno()), path.stat()):
@@ -94,7 +94,7 @@ class Library:
     def remove(self) -> bool:
         """Whether it is gone: not if it is being made, or has been used since it was looked at."""
         try:
-            with _lock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB) as lock:
+            with _lock(self.lock, "r+", fcntl.LOCK_EX | fcntl.LOCK_NB) as lock:
                 if os.fstat(lock.fileno()).st_mtime > self.used:
                     return False
                 shutil.rmtree(self.lock.with_suffix(".temporary"), ignore_errors=True)

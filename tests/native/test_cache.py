@@ -122,6 +122,14 @@ def test_what_has_been_used_since_it_was_looked_at_stays(folder: Path) -> None:
     assert library.exists()
 
 
+def test_what_another_process_has_removed_meanwhile_stays_gone(folder: Path) -> None:
+    keep(folder, 1, 100, OLD)
+    (looked_at,) = libraries(folder)
+    assert looked_at.remove()
+    assert not looked_at.remove()
+    assert not list(folder.iterdir())
+
+
 def test_who_waits_for_what_is_removed_makes_it_anew(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else two would make one library at a time: the one that waited, and the next, which finds no lock."""
     library = keep(folder, 1, 100, OLD)
