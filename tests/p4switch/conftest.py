@@ -17,7 +17,7 @@ CPU_PORT = 255
 
 @pytest.fixture(autouse=True, scope="module")
 def quickly_compiled(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Hundreds of programs take half as long to compile; those in stf/ and p4src/ are compiled as for users."""
+    """Hundreds of programs take about half as long to compile; those in stf/ are compiled as for users."""
     with pytest.MonkeyPatch.context() as patch:
         if request.path.parent.name != "stf" and "P4SWITCH_CFLAGS" not in os.environ:
             patch.setenv("P4SWITCH_CFLAGS", "-O1")
