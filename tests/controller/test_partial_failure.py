@@ -66,15 +66,15 @@ def fragile() -> Iterator[tuple[Topology, dict[str, SwitchProcess]]]:
 
 
 @pytest.fixture
-def within(fragile: tuple[Topology, dict[str, SwitchProcess]], program: Compiled, tmp_path: Path) -> Within:
+def within(fragile: tuple[Topology, dict[str, SwitchProcess]], fanin_p4: Compiled, tmp_path: Path) -> Within:
     async def run(check: Callable[[Scene], Awaitable[None]]) -> None:
         network, processes = fragile
         async with (
             proxied(network) as proxies,
             Controller(
                 proxies.network,
-                program.p4info,
-                program.device_config(),
+                fanin_p4.p4info,
+                fanin_p4.device_config(),
                 Ledger(tmp_path / "leases.json"),
             ) as controller,
         ):
@@ -337,14 +337,14 @@ def test_what_somebody_else_has_added_outlives_a_grant_and_its_withdrawal(within
 
 
 def test_a_controller_that_has_left_is_nobody_s_rival(
-    fragile: tuple[Topology, dict[str, SwitchProcess]], program: Compiled, tmp_path: Path
+    fragile: tuple[Topology, dict[str, SwitchProcess]], fanin_p4: Compiled, tmp_path: Path
 ) -> None:
     network, _ = fragile
 
     async def run() -> None:
         for _ in range(3):
             ledger = Ledger(tmp_path / "leases.json")
-            controller = Controller(network, program.p4info, program.device_config(), ledger)
+            controller = Controller(network, fanin_p4.p4info, fanin_p4.device_config(), ledger)
             async with controller:
                 await controller.grant(HOSTS)
 

@@ -5,17 +5,11 @@ from __future__ import annotations
 import pytest
 
 from experiments.scenario.settings import Settings
-from experiments.virtual.fabric import load_switch
 from experiments.virtual.point import run_virtual
 from p4switch.engine.engine import Engine
 from topologies.model import leaf_spine
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def switch() -> Engine:
-    return load_switch()
 
 
 @pytest.mark.parametrize("leaves", [1, 2])

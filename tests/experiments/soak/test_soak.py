@@ -27,7 +27,7 @@ from experiments.soak.scenario import (
 )
 from experiments.soak.shrink import shrink
 from experiments.soak.trace import Trace
-from experiments.virtual.fabric import MakeWorker, load_switch
+from experiments.virtual.fabric import MakeWorker
 from p4switch.engine.engine import Engine
 from tests.experiments.soak.program_mutants import PROGRAM_MUTANTS, mutant
 from topologies.link import LinkProperties, Pause
@@ -47,11 +47,6 @@ pytestmark = pytest.mark.slow
 SCENARIOS = 100  # `fanin soak` runs thousands
 WITHIN = 200  # seeds, in which a mutant must be caught
 FAULTLESS = Scenario(0, (Work((2, 3), elements=(2000, 500)),))
-
-
-@pytest.fixture(scope="module")
-def switch() -> Engine:
-    return load_switch()
 
 
 def test_whatever_happens_every_sum_is_exact_and_every_worker_finishes(switch: Engine) -> None:
