@@ -1,0 +1,198 @@
+"""`fanin launch`: a process on each host, its rank, its output and its end; and every example of docs/launch.md."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fanin.network import RUN, TIMEOUT
+
+ROOT = Path(__file__).parents[2]
+live = pytest.mark.live
+
+SAYS = """
+import os, sys
+names = "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT FANIN_HOST PYTHONUNBUFFERED"
+print(*(os.environ[name] for name in names.split()), *sys.argv[1:])
+print("read", repr(sys.stdin.read()), file=sys.stderr)
+"""
+# Rank 0 has a child, of which it tells rank 1 by a pipe; that one writes it down, and fails or stays.
+FAILS = """
+import os, subprocess, sys, time
+pipe, told, then = sys.argv[1:]
+if os.environ["RANK"] == "0":
+    child = subprocess.Popen(["sleep", "1000"])
+    with open(pipe, "w") as other:
+        other.write(f"{os.getpid()} {child.pid}")
+    child.wait()
+with open(pipe) as other, open(told, "w") as file:
+    file.write(other.read())
+if then == "fail":
+    sys.exit(7)
+print("ready")
+time.sleep(1000)
+"""
+LEAVES = """
+import fanin, numpy, sys
+comm = fanin.init()
+comm.barrier()
+if comm.rank == 0:
+    try:
+        comm.allreduce(numpy.ones(3, numpy.float32))
+    except RuntimeError as error:
+        sys.exit(str(error))
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path):
+    """Writes a script; its path."""
+
+    def write(text: str) -> Path:
+        path = tmp_path / "script.py"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def launch(up, *arguments: object, **options) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", RUN, "launch", *map(str, arguments)],
+        env=os.environ | up.environment,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+        **options,
+    )
+
+
+def running(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+@live
+def test_each_process_knows_its_place_and_its_lines_begin_with_its_rank(up, script):
+    done = launch(up, script(SAYS), "--rate", 5, "-n", 3, input="hello")
+    assert done.returncode == 0, done.stderr
+    told = "2 0 1 10.1.0.1 29500"
+    assert sorted(done.stdout.splitlines()) == [
+        f"[0] 0 {told} h1 1 --rate 5 -n 3",
+        f"[1] 1 {told} h2 1 --rate 5 -n 3",
+    ]
+    assert sorted(done.stderr.splitlines()) == ["[0] read 'hello'", "[1] read ''"]
+
+
+@live
+def test_any_command_on_the_first_hosts_only_and_its_output_in_files(up, tmp_path):
+    done = launch(
+        up, "-n", 1, "--output", tmp_path / "said", "sh", "-c", "echo $RANK of $WORLD_SIZE; echo no >&2"
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert {path.name: path.read_text() for path in (tmp_path / "said").iterdir()} == {
+        "rank-0.out": "0 of 1\n",
+        "rank-0.err": "no\n",
+    }
+
+
+@live
+def test_the_first_failure_ends_all_and_children_too_and_is_the_exit_status(up, script, tmp_path):
+    pipe, told = tmp_path / "pipe", tmp_path / "processes"
+    os.mkfifo(pipe)
+    done = launch(up, script(FAILS), pipe, told, "fail")
+    assert done.returncode == 7
+    assert "rank 1 on h2 failed: exit status 7" in done.stderr
+    assert "rank 0 on h1 ended with the others: killed by SIGTERM" in done.stderr
+    assert not any(map(running, map(int, told.read_text().split())))
+
+
+@live
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_ctrl_c_ends_all_and_children_too(up, script, tmp_path, number, status):
+    pipe, told = tmp_path / "pipe", tmp_path / "processes"
+    os.mkfifo(pipe)
+    launched = subprocess.Popen(
+        [sys.executable, "-c", RUN, "launch", *map(str, (script(FAILS), pipe, told, "stay"))],
+        env=os.environ | up.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert launched.stdout is not None
+    assert launched.stdout.readline() == "[1] ready\n"
+    launched.send_signal(number)
+    launched.communicate(timeout=TIMEOUT)
+    assert launched.returncode == status
+    assert not any(map(running, map(int, told.read_text().split())))
+
+
+@live
+def test_the_examples_of_the_manual_print_what_it_says(up, script):
+    blocks = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs/launch.md").read_text(), re.M | re.S)
+    done = launch(up, script("".join(blocks)))
+    assert done.returncode == 0, done.stderr
+    said = [line.removeprefix("[0] ") for line in done.stdout.splitlines() if line.startswith("[0] ")]
+    assert said == re.findall(r"^print\(.*\)  # (.*)$", "".join(blocks), re.M)
+
+
+@live
+def test_who_waits_for_a_rank_that_has_ended_is_told_which(up, script):
+    done = launch(up, script(LEAVES))
+    assert done.returncode == 1
+    assert re.search(
+        r"^\[0\] rank 1 \(process \d+ on h2\) ended while others wait: rank 0 of 2", done.stderr, re.M
+    )
+
+
+@live
+def test_more_processes_than_hosts_are_refused(up):
+    done = launch(up, "-n", 3, "true")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "the network has 2 hosts, too few for 3 processes" in done.stderr
+
+
+@live
+def test_a_network_is_made_for_it_and_goes_with_it(fanin, script, tmp_path):
+    shape = "--workers 2 --leaves 1 --spines 0 --logs " + str(tmp_path / "logs")
+    text = "import fanin, numpy, sys; comm = fanin.init(); comm.barrier(); sys.exit(5 * comm.rank)"
+    done = fanin("launch", "--up", shape, str(script(text)), TMPDIR=str(tmp_path))
+    assert done.returncode == 5, done.stderr
+    assert not list(tmp_path.glob("fanin-run-*"))
+
+
+def test_what_cannot_be_launched_is_said(fanin, tmp_path):
+    for arguments, says in (
+        (("nowhere.py",), "there is no file nowhere.py"),
+        (("--up", "", "--run", "1", "true"), "either --up"),
+        (("-n", "0", "true"), "greater than or equal to 1"),
+    ):
+        done = fanin("launch", *arguments, TMPDIR=str(tmp_path))
+        assert done.returncode == 2
+        assert says in " ".join(done.stderr.replace("│", "").split())
+
+
+def test_a_program_that_was_not_launched_is_told_how_to(monkeypatch):
+    import fanin
+    from workers import JoinError
+
+    for name in ("WORLD_SIZE", "FANIN_HOST", "FANIN_JOB_SERVICE"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(JoinError, match="Start this program with `fanin launch`"):
+        fanin.init()
+
+
+def test_the_package_imports_nothing_heavy() -> None:
+    script = "import sys, fanin; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert not {"numpy", "workers", "typer"} & set(loaded.split())
