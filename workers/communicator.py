@@ -269,12 +269,15 @@ class Communicator:
 
     def _ring(self) -> TcpRing:
         if self._connected is None:
-            self._connected = TcpRing(
-                TcpConfig(
-                    self.rank, self._place.addresses, connect_timeout=self._timeout, give_up=self._timeout
-                )
+            config = TcpConfig(
+                self.rank, self._place.addresses, connect_timeout=self._timeout, give_up=self._timeout
             )
+            self._connected = TcpRing(config, self._check_others)
         return self._connected
+
+    def _check_others(self) -> None:
+        if left := self._place.left():
+            raise LeftError(f"{' and '.join(left)} ended while rank {self.rank} waits for all to connect")
 
     def _reduce_all(
         self, xs: Sequence[Array], op: Operation, outs: Sequence[Array | None], what: str

@@ -126,7 +126,8 @@ class _Rank:
                 out = files.enter_context((launch.output / f"rank-{number}.out").open("wb"))
                 err = files.enter_context((launch.output / f"rank-{number}.err").open("wb"))
             self._process = subprocess.Popen(
-                launch.network.inside(launch.argv, self.host),
+                # Should the launcher be killed, so are they.
+                launch.network.inside(["setpriv", "--pdeathsig", "KILL", "--", *launch.argv], self.host),
                 stdin=None if number == 0 else subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,

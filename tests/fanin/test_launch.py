@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
+import sysconfig
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from tests.fanin.network import RUN, TIMEOUT
+from tests.topologies.conftest import NOBODY, as_nobody
 
 ROOT = Path(__file__).parents[2]
 live = pytest.mark.live
@@ -138,6 +142,24 @@ def test_ctrl_c_ends_all_and_children_too(up, script, tmp_path, number, status):
 
 
 @live
+def test_if_the_launcher_is_killed_so_are_the_processes(up, script):
+    text = "import os, time; print(os.getpid()); time.sleep(1000)"
+    launched = subprocess.Popen(
+        [sys.executable, "-c", RUN, "launch", str(script(text))],
+        env=os.environ | up.environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert launched.stdout is not None
+    processes = [os.pidfd_open(int(launched.stdout.readline().split()[1])) for _ in range(2)]
+    launched.kill()
+    launched.communicate(timeout=TIMEOUT)
+    for process in processes:
+        assert select.select([process], [], [], TIMEOUT)[0]  # it has ended
+        os.close(process)
+
+
+@live
 def test_the_examples_of_the_manual_print_what_it_says(up, script):
     blocks = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs/launch.md").read_text(), re.M | re.S)
     done = launch(up, script("".join(blocks)))
@@ -169,6 +191,30 @@ def test_a_network_is_made_for_it_and_goes_with_it(fanin, script, tmp_path):
     done = fanin("launch", "--up", shape, str(script(text)), TMPDIR=str(tmp_path))
     assert done.returncode == 5, done.stderr
     assert not list(tmp_path.glob("fanin-run-*"))
+
+
+@live
+def test_an_ordinary_user_launches_as_well():
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        if os.getuid() == 0:
+            os.chown(folder, NOBODY, NOBODY)
+        text = "import fanin, numpy; print(fanin.init().allreduce(numpy.ones(2, numpy.float32)))"
+        (folder / "script.py").write_text(text)
+        paths = os.pathsep.join([str(ROOT), sysconfig.get_path("purelib")])
+        shape = "--workers 2 --leaves 1 --spines 0"
+        done = subprocess.run(
+            [*as_nobody(RUN), "launch", "--up", shape, "script.py"],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": paths, "HOME": name, "TMPDIR": name, "XDG_CACHE_HOME": name},
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT,
+            check=False,
+        )
+        assert sorted(done.stdout.splitlines()) == ["[0] [2. 2.]", "[1] [2. 2.]"], done.stderr
+        assert done.returncode == 0
+        assert not list(folder.glob("fanin-run-*"))
 
 
 def test_what_cannot_be_launched_is_said(fanin, tmp_path):

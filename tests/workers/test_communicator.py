@@ -333,6 +333,14 @@ def test_who_has_left_is_named_where_a_connection_ends() -> None:
         everywhere(comms, do)
 
 
+def test_a_ring_is_not_waited_for_if_somebody_has_left() -> None:
+    with job(3) as (comms, gone):
+        gone.append("rank 2 (process 7 on h3)")
+        for comm in comms[:2]:  # the one listens, the other connects
+            with pytest.raises(LeftError, match=r"^rank 2 \(process 7 on h3\) ended while rank [01] waits"):
+                comm.allgather(np.ones(3))
+
+
 def test_with_more_workers_than_sums_are_exact_for_integers_go_round_the_ring(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

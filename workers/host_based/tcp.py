@@ -43,6 +43,7 @@ _HEADER = struct.Struct("!IIQ")
 
 _PIECE = 256 << 10  # bytes a piece: as much is received at once
 _RETRY = 0.05  # seconds between attempts to connect
+_LOOK = 1.0  # seconds, at most, between looks at whether it is still worth waiting for connections
 _TOTAL_RETRANSMISSIONS = 100  # byte offset of tcpi_total_retrans in struct tcp_info (linux/tcp.h)
 
 
@@ -74,12 +75,15 @@ class TcpConfig:
 class TcpGroup:
     """TCP connections to the peers, made on construction, and what carries out a schedule over them.
 
+    watch: called again and again until all are connected; what it raises ends that.
+
     Raises:
         CollectiveError: a peer did not come up in time, or is not the one expected. OSError: cannot listen.
     """
 
-    def __init__(self, config: TcpConfig) -> None:
+    def __init__(self, config: TcpConfig, watch: Callable[[], None] = lambda: None) -> None:
         self.config = config
+        self._watch = watch
         self._statistics = Statistics()
         self._workers = len(config.addresses)
         self._destinations, self._sources = peers(config.algorithm, config.rank, self._workers, config.shards)
@@ -114,8 +118,9 @@ class TcpGroup:
         while True:
             left = deadline - time.monotonic()
             try:
-                return socket.create_connection(address, timeout=max(left, _RETRY))
+                return socket.create_connection(address, timeout=max(min(left, _LOOK), _RETRY))
             except OSError as error:
+                self._watch()
                 if left <= 0:
                     raise CollectiveError(
                         f"{self._who()}: rank {peer} does not answer at {address[0]}:{address[1]} "
@@ -126,14 +131,19 @@ class TcpGroup:
     def _accept(
         self, listener: socket.socket, awaited: set[int], deadline: float
     ) -> tuple[int, socket.socket]:
-        listener.settimeout(max(deadline - time.monotonic(), _RETRY))
         names = _ranks(awaited)
-        try:
-            connection, address = listener.accept()
-        except TimeoutError as error:
-            raise CollectiveError(
-                f"{self._who()}: {names} did not connect within {self.config.connect_timeout:g} s"
-            ) from error
+        while True:
+            left = deadline - time.monotonic()
+            listener.settimeout(max(min(left, _LOOK), _RETRY))
+            try:
+                connection, address = listener.accept()
+                break
+            except TimeoutError as error:
+                self._watch()
+                if left <= 0:
+                    raise CollectiveError(
+                        f"{self._who()}: {names} did not connect within {self.config.connect_timeout:g} s"
+                    ) from error
         try:
             connection.settimeout(max(deadline - time.monotonic(), _RETRY))
             hello = connection.recv(_HELLO.size, socket.MSG_WAITALL)

@@ -67,7 +67,7 @@ def launch(
         )
     argv = _command(program)
     signal.signal(signal.SIGTERM, _exit_on_signal)
-    with failing("launch", NetworkError, KeyboardInterrupt):
+    with failing("launch", NetworkError, OSError, KeyboardInterrupt):
         if options is None and (run is not None or running_networks()):
             status = _run(find_network(run=run), processes, argv, output)
         else:
