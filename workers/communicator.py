@@ -73,7 +73,8 @@ class Handle(Generic[_T]):
 
 
 class Communicator:
-    """One worker's end of a job. Every worker makes the same calls in the same order, with arrays of the same shapes.
+    """One worker's end of a job. Every worker makes the same calls in the same order, with arrays of the same shapes;
+    from one thread at a time.
 
     Where `x` may be a list of arrays, those of one type travel as one vector, and a list comes back. With async_op=True
     a call returns a Handle at once; operations are carried out in the order of the calls. Arguments are checked before
@@ -157,8 +158,8 @@ class Communicator:
         for each in xs:
             if each.dtype.hasobject:
                 raise TypeError(f"broadcast takes arrays of numbers, not of {each.dtype}")
-            if root != self.rank:
-                _check_writable(each, "x")
+            if root != self.rank and not each.flags.writeable:
+                raise ValueError(f"x is written to at all ranks but the root, {root}: it must be writable")
         what = _describe(f"broadcast from {root}", xs)
 
         def work() -> Any:
@@ -365,13 +366,9 @@ def _outputs(x: Array | Sequence[Array], out: Array | Sequence[Array] | None) ->
             raise ValueError(
                 f"out must be of {of.dtype} and shape {of.shape}, not of {each.dtype} and shape {each.shape}"
             )
-        _check_writable(each, "out")
+        if not each.flags.writeable or not each.flags.c_contiguous:
+            raise ValueError("out is written to: it must be writable and C-contiguous")
     return list(outs)
-
-
-def _check_writable(x: Array, name: str) -> None:
-    if not x.flags.writeable or not x.flags.c_contiguous:
-        raise ValueError(f"{name} is written to: it must be writable and C-contiguous")
 
 
 def _check_reducible(x: Array, op: Operation) -> None:

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -70,7 +71,11 @@ async def run(launch: Launch, check: Callable[[], None], report: Callable[[str],
                 ranks.append(_Rank(launch, number, environment, waiting))
             return await _first_failure(ranks, check, report)
         finally:
-            await _end(ranks, report)
+            try:
+                await _end(ranks, report)
+            finally:
+                for rank in ranks:  # a second Ctrl-C does not wait
+                    rank.send(signal.SIGKILL)
 
 
 async def _first_failure(
@@ -102,7 +107,9 @@ async def _end(ranks: Sequence[_Rank], report: Callable[[str], None]) -> None:
                 rank.send(signal.SIGKILL)
         await asyncio.wait(ends)
     if relays := [relay for rank in ranks for relay in rank.relays]:
-        _, open_still = await asyncio.wait(relays, timeout=_DRAIN_SECONDS)
+        drained, open_still = await asyncio.wait(relays, timeout=_DRAIN_SECONDS)
+        for relay in drained:
+            relay.exception()  # after the first, of which all have heard, the others that met the same are no news
         for relay in open_still:
             relay.cancel()
     for rank in ranks:
@@ -119,6 +126,8 @@ class _Rank:
         self.number = number
         self.host = launch.hosts[number]
         self.told = False
+        self._lock = threading.Lock()
+        self._reaped = False
         with contextlib.ExitStack() as files:
             out: int | IO[bytes] = subprocess.PIPE
             err: int | IO[bytes] = subprocess.PIPE
@@ -141,10 +150,11 @@ class _Rank:
         ]
 
     def _wait(self) -> int:
-        # Not reaped before its group is ended: until then nobody else's can have its number.
         os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
         self.send(signal.SIGKILL)
-        return self._process.wait()
+        with self._lock:
+            self._reaped = True
+            return self._process.wait()
 
     @property
     def tasks(self) -> list[asyncio.Future[Any]]:
@@ -157,9 +167,10 @@ class _Rank:
         return self.end.done()
 
     def send(self, number: signal.Signals) -> None:
-        """To it and to what it has started."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, number)
+        """To it, unless it has ended, and to what it has started."""
+        with self._lock, contextlib.suppress(ProcessLookupError):
+            if not self._reaped:  # before that, no other group can have its number
+                os.killpg(self._process.pid, number)
 
     def __str__(self) -> str:
         return f"rank {self.number} on {self.host}"

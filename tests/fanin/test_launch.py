@@ -99,6 +99,26 @@ def test_each_process_knows_its_place_and_its_lines_begin_with_its_rank(up, scri
 
 
 @live
+def test_rank_0_can_listen_for_the_others_at_the_master_s_address(up, script):
+    text = """
+import os, socket
+at = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+if os.environ["RANK"] == "0":
+    print(socket.create_server(at).accept()[0].recv(100, socket.MSG_WAITALL).decode())
+else:
+    while True:
+        try:
+            with socket.create_connection(at) as master:
+                master.sendall(b"here is rank 1")
+            break
+        except ConnectionRefusedError:
+            pass
+"""
+    done = launch(up, script(text))
+    assert (done.returncode, done.stdout) == (0, "[0] here is rank 1\n"), done.stderr
+
+
+@live
 def test_any_command_on_the_first_hosts_only_and_its_output_in_files(up, tmp_path):
     done = launch(
         up, "-n", 1, "--output", tmp_path / "said", "sh", "-c", "echo $RANK of $WORLD_SIZE; echo no >&2"
@@ -122,6 +142,15 @@ def test_the_first_failure_ends_all_and_children_too_and_is_the_exit_status(up, 
 
 
 @live
+def test_who_does_not_end_when_asked_to_is_killed(up, script, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    deaf = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)" + FAILS
+    done = launch(up, script(deaf), tmp_path / "pipe", tmp_path / "processes", "fail")
+    assert done.returncode == 7
+    assert "rank 0 on h1 ended with the others: killed by SIGKILL" in done.stderr
+
+
+@live
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_ctrl_c_ends_all_and_children_too(up, script, tmp_path, number, status):
     pipe, told = tmp_path / "pipe", tmp_path / "processes"
@@ -139,6 +168,28 @@ def test_ctrl_c_ends_all_and_children_too(up, script, tmp_path, number, status):
     launched.communicate(timeout=TIMEOUT)
     assert launched.returncode == status
     assert not any(map(running, map(int, told.read_text().split())))
+
+
+@live
+def test_a_reader_that_has_seen_enough_ends_all_without_a_word_of_python_s(up, script):
+    text = "while True: print('x' * 1000)"
+    with subprocess.Popen(
+        [sys.executable, "-c", RUN, "launch", str(script(text))],
+        env=os.environ | up.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as launched:
+        assert launched.stdout is not None
+        assert launched.stderr is not None
+        launched.stdout.readline()
+        launched.stdout.close()
+        said = launched.stderr.read()
+    assert launched.returncode == 128 + signal.SIGPIPE
+    assert sorted(said.splitlines()) == [
+        f"fanin launch: rank {rank} on h{rank + 1} ended with the others: killed by SIGTERM"
+        for rank in (0, 1)
+    ]
 
 
 @live
@@ -236,6 +287,31 @@ def test_a_program_that_was_not_launched_is_told_how_to(monkeypatch):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(JoinError, match="Start this program with `fanin launch`"):
         fanin.init()
+
+
+def test_a_process_is_in_one_job_of_as_many_as_were_launched(monkeypatch):
+    import fanin
+    from workers import membership
+
+    class Place:
+        rank, workers = 1, 2
+
+        def close(self) -> None:
+            pass
+
+    joined = []
+
+    def join(hosts, **settings):
+        joined.append((hosts, settings))
+        return Place()
+
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr(membership, "join", join)
+    monkeypatch.setattr(fanin, "_communicator", None)
+    comm = fanin.init(timeout=7)
+    assert (comm.rank, comm.size) == (1, 2)
+    assert fanin.init() is comm
+    assert joined == [(2, {"timeout": 7, "give_up": 7})]
 
 
 def test_the_package_imports_nothing_heavy() -> None:

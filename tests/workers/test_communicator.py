@@ -259,6 +259,11 @@ def test_what_goes_wrong_comes_out_of_wait() -> None:
         (lambda comm: comm.allreduce(np.ones(2), out=np.ones(4)[::2]), ValueError, "C-contiguous"),
         (lambda comm: comm.reduce(np.ones(2), 3), ValueError, "root must be a rank from 0 to 2, not 3"),
         (lambda comm: comm.broadcast(np.ones(2), -1), ValueError, "root must be a rank from 0 to 2, not -1"),
+        (
+            lambda comm: comm.broadcast(np.broadcast_to(1, 3), 1),
+            ValueError,
+            "the root, 1: it must be writable",
+        ),
         (lambda comm: comm.broadcast(np.array([{}])), TypeError, "not of object"),
         (lambda comm: comm.allgather(np.array([{}])), TypeError, "not of object"),
         (lambda comm: comm.reduce_scatter(np.ones(4)), ValueError, r"among 3 workers; .* shape \(4,\)"),

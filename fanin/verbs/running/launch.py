@@ -146,4 +146,5 @@ def _network_of(supervisor: int) -> RunningNetwork | None:
 
 
 def _exit_on_signal(number: int, _frame: object) -> NoReturn:
+    signal.signal(number, signal.SIG_IGN)  # a second one would keep the first from ending all
     raise SystemExit(128 + number)
