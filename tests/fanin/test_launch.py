@@ -232,7 +232,10 @@ def test_who_waits_for_a_rank_that_has_ended_is_told_which(up, script):
 def test_more_processes_than_hosts_are_refused(up):
     done = launch(up, "-n", 3, "true")
     assert (done.returncode, done.stdout) == (1, "")
-    assert "the network has 2 hosts, too few for 3 processes" in done.stderr
+    assert (
+        "the network has 2 hosts, too few for 3 processes; --up '--workers 4' makes another one"
+        in done.stderr
+    )
 
 
 @live
@@ -271,6 +274,7 @@ def test_an_ordinary_user_launches_as_well():
 def test_what_cannot_be_launched_is_said(fanin, tmp_path):
     for arguments, says in (
         (("nowhere.py",), "there is no file nowhere.py"),
+        (("--up", "--logs '", "true"), "No closing quotation"),
         (("--up", "", "--run", "1", "true"), "either --up"),
         (("-n", "0", "true"), "greater than or equal to 1"),
     ):

@@ -66,12 +66,13 @@ def launch(
             "either --up, which makes a network, or --run, which names one", param_hint="--up"
         )
     argv = _command(program)
+    shape = _usual_network(processes) if options is None else _up_options(options)
     signal.signal(signal.SIGTERM, _exit_on_signal)
     with failing("launch", NetworkError, OSError, KeyboardInterrupt):
         if options is None and (run is not None or running_networks()):
             status = _run(find_network(run=run), processes, argv, output)
         else:
-            with _new_network(_size(processes) if options is None else shlex.split(options)) as network:
+            with _new_network(shape) as network:
                 status = _run(network, processes, argv, output)
     raise typer.Exit(status)
 
@@ -93,7 +94,7 @@ def _run(network: RunningNetwork, processes: int | None, argv: list[str], output
     if processes is not None and processes > len(hosts):
         raise NetworkError(
             f"the network has {len(hosts)} hosts, too few for {processes} processes; "
-            f"--up '--workers {processes}' makes another one"
+            f"--up '{shlex.join(_usual_network(processes))}' makes another one"
         )
 
     def check() -> None:
@@ -110,9 +111,16 @@ def _run(network: RunningNetwork, processes: int | None, argv: list[str], output
         return 128 + signal.SIGPIPE
 
 
-def _size(processes: int | None) -> list[str]:
-    """The usual network for so many processes: an even number of hosts, over two leaves."""
+def _usual_network(processes: int | None) -> list[str]:
+    """What fanin up is to be told for so many: an even number of hosts spreads over its two leaves."""
     return [] if processes is None else ["--workers", str(processes + processes % 2)]
+
+
+def _up_options(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{text}: {error}", param_hint="--up") from None
 
 
 @contextmanager
