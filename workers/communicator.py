@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import Any, Generic, Literal, Protocol, Self, TypeVar, get_args
+from typing import Any, Generic, Literal, Protocol, Self, TypeVar, get_args, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ _COMBINE = {"sum": np.add, "mean": np.add, "max": np.maximum, "min": np.minimum}
 _NEWS_SECONDS = 1.0  # after which it is known whether a peer that has hung up has ended
 
 _T = TypeVar("_T")
+_X = TypeVar("_X", Array, list[Array])
 
 
 class Place(Protocol):
@@ -96,12 +97,22 @@ class Communicator:
 
     # -- operations ------------------------------------------------------------------------------------------
 
+    @overload
+    def allreduce(
+        self, x: _X, op: Operation = "sum", *, out: _X | None = None, async_op: Literal[False] = False
+    ) -> _X: ...
+
+    @overload
+    def allreduce(
+        self, x: _X, op: Operation = "sum", *, out: _X | None = None, async_op: Literal[True]
+    ) -> Handle[_X]: ...
+
     def allreduce(
         self,
-        x: Array | Sequence[Array],
+        x: Array | list[Array],
         op: Operation = "sum",
         *,
-        out: Array | Sequence[Array] | None = None,
+        out: Array | list[Array] | None = None,
         async_op: bool = False,
     ) -> Any:
         """The sum (mean, max, min) of `x` over all workers, into `out` where given (which may be `x`).
@@ -121,13 +132,29 @@ class Communicator:
         what = _describe(f"allreduce {op}", xs)
         return self._call(lambda: _as_given(x, self._reduce_all(xs, op, outs, what)), async_op)
 
+    @overload
     def reduce(
         self,
-        x: Array | Sequence[Array],
+        x: _X,
         root: int = 0,
         op: Operation = "sum",
         *,
-        out: Array | Sequence[Array] | None = None,
+        out: _X | None = None,
+        async_op: Literal[False] = False,
+    ) -> _X | None: ...
+
+    @overload
+    def reduce(
+        self, x: _X, root: int = 0, op: Operation = "sum", *, out: _X | None = None, async_op: Literal[True]
+    ) -> Handle[_X | None]: ...
+
+    def reduce(
+        self,
+        x: Array | list[Array],
+        root: int = 0,
+        op: Operation = "sum",
+        *,
+        out: Array | list[Array] | None = None,
         async_op: bool = False,
     ) -> Any:
         """As allreduce(), with the result at the worker `root` only; None at the others, whose `out` is left alone.
@@ -147,7 +174,13 @@ class Communicator:
 
         return self._call(work, async_op)
 
-    def broadcast(self, x: Array | Sequence[Array], root: int = 0, *, async_op: bool = False) -> Any:
+    @overload
+    def broadcast(self, x: _X, root: int = 0, *, async_op: Literal[False] = False) -> _X: ...
+
+    @overload
+    def broadcast(self, x: _X, root: int = 0, *, async_op: Literal[True]) -> Handle[_X]: ...
+
+    def broadcast(self, x: Array | list[Array], root: int = 0, *, async_op: bool = False) -> Any:
         """What `x` is at the worker `root`, to the bit, at all of them: written into each one's `x`, and returned.
 
         In the network: `root` sends its bytes, the others zeros, and the sum comes down by multicast. Each worker sends
@@ -172,6 +205,12 @@ class Communicator:
 
         return self._call(work, async_op)
 
+    @overload
+    def allgather(self, x: Array, *, async_op: Literal[False] = False) -> Array: ...
+
+    @overload
+    def allgather(self, x: Array, *, async_op: Literal[True]) -> Handle[Array]: ...
+
     def allgather(self, x: Array, *, async_op: bool = False) -> Any:
         """The `x` of all workers, by rank: [size, *shape].
 
@@ -190,6 +229,16 @@ class Communicator:
             return gathered
 
         return self._call(work, async_op)
+
+    @overload
+    def reduce_scatter(
+        self, x: Array, op: Operation = "sum", *, async_op: Literal[False] = False
+    ) -> Array: ...
+
+    @overload
+    def reduce_scatter(
+        self, x: Array, op: Operation = "sum", *, async_op: Literal[True]
+    ) -> Handle[Array]: ...
 
     def reduce_scatter(self, x: Array, op: Operation = "sum", *, async_op: bool = False) -> Any:
         """This worker's part of what allreduce() gives: of `size` equal parts of the first axis the one of its rank.
@@ -219,6 +268,12 @@ class Communicator:
             return result
 
         return self._call(work, async_op)
+
+    @overload
+    def barrier(self, *, async_op: Literal[False] = False) -> None: ...
+
+    @overload
+    def barrier(self, *, async_op: Literal[True]) -> Handle[None]: ...
 
     def barrier(self, *, async_op: bool = False) -> Any:
         """Return when all workers have called it: the smallest all-reduce, of one element, in the network."""
@@ -290,12 +345,14 @@ class Communicator:
         results = [
             np.empty(x.shape, x.dtype) if out is None else out for x, out in zip(xs, outs, strict=True)
         ]
-        for same in places.values():
+        for dtype, same in places.items():
+            # Vectors of one call may be of one length; what is expected of their exponents is each one's own.
+            call = what if len(places) == 1 else f"{what}: {dtype}"
             if len(same) == 1:
-                self._reduce(_flat(xs[same[0]]), op, results[same[0]].reshape(-1), what)
+                self._reduce(_flat(xs[same[0]]), op, results[same[0]].reshape(-1), call)
                 continue
             packed = np.concatenate([_flat(xs[place]) for place in same])
-            self._reduce(packed, op, packed, what)
+            self._reduce(packed, op, packed, call)
             for place, part in zip(same, _split(packed, [xs[place].size for place in same]), strict=True):
                 results[place].reshape(-1)[:] = part
         return results
@@ -344,8 +401,8 @@ class Communicator:
             raise ValueError(f"root must be a rank from 0 to {self.size - 1}, not {root}")
 
 
-def _listed(x: Array | Sequence[Array]) -> list[Array]:
-    xs: list[Any] = list(x) if isinstance(x, (list, tuple)) else [x]
+def _listed(x: Array | list[Array]) -> list[Array]:
+    xs: list[Any] = list(x) if isinstance(x, list) else [x]
     for each in xs:
         if not isinstance(each, np.ndarray):
             raise TypeError(f"arrays are numpy's, not {type(each).__name__}; numpy.asarray() makes one")
@@ -354,7 +411,7 @@ def _listed(x: Array | Sequence[Array]) -> list[Array]:
     return xs
 
 
-def _outputs(x: Array | Sequence[Array], out: Array | Sequence[Array] | None) -> list[Array | None]:
+def _outputs(x: Array | list[Array], out: Array | list[Array] | None) -> list[Array | None]:
     xs = _listed(x)
     if out is None:
         return [None] * len(xs)
@@ -384,7 +441,7 @@ def _describe(operation: str, xs: Sequence[Array]) -> str:
     return f"{operation} of {', '.join(f'{x.dtype} {x.shape}' for x in xs)}"
 
 
-def _as_given(x: Array | Sequence[Array], results: list[Array]) -> Array | list[Array]:
+def _as_given(x: Array | list[Array], results: list[Array]) -> Array | list[Array]:
     return results[0] if isinstance(x, np.ndarray) else results
 
 
