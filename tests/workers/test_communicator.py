@@ -286,6 +286,7 @@ def test_arguments_are_checked_before_anything_is_sent(
         (lambda comm, x: comm.broadcast(x, 0), lambda comm, x: comm.broadcast(x, 1)),
         (lambda comm, x: comm.allreduce(x.view(np.int32)), lambda comm, x: comm.allreduce(x.view(np.uint32))),
         (lambda comm, x: comm.allreduce(x, "max"), lambda comm, x: comm.allreduce(x, "min")),
+        (lambda comm, x: comm.allreduce(x), lambda comm, x: comm.allreduce(x, "max")),  # network, and ring
         (lambda comm, x: comm.allgather(x), lambda comm, x: comm.allgather(x.view(np.int32))),
     ],
 )
