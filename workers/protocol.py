@@ -87,7 +87,7 @@ class Outstanding:
         times = f"{most} times" if least == most else f"{least} to {most} times"
         hint = (
             "; no result has come at all: either another worker is not there, or it called with a vector of "
-            "another length, or for something else (then the switches count drops of the reason MISMATCH)"
+            "another length or for something else (then the switches count drops of the reason MISMATCH)"
         )
         return (
             f"rank {lease.rank} of {lease.workers}, lease {lease.id}, all-reduce {self.all_reduce} "
