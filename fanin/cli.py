@@ -58,6 +58,10 @@ VERBS = {
         "Run a command on a host of a network that is up, or a shell.",
         passes_options_on=True,
     ),
+    "launch": Verb(
+        "running.launch:app",
+        "Run a program on the hosts of a network, a process on each, as mpirun and torchrun do.",
+    ),
     "link": Verb(
         "running.link:link",
         "Show what the emulated links of a running switch do and have done, or change it, both ways.",

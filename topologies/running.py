@@ -150,7 +150,9 @@ def announce(switches: Mapping[str, RunningSwitch], hosts: Mapping[str, RunningH
             "switches": {name: asdict(switch) for name, switch in switches.items()},
             "hosts": {name: asdict(host) for name, host in hosts.items()},
         }
-        (folder / _FILE).write_text(json.dumps(network))
+        new = folder / f"{_FILE}.new"
+        new.write_text(json.dumps(network))
+        new.replace(folder / _FILE)  # at once: others look for it all the time
 
 
 def withdraw() -> None:

@@ -394,8 +394,8 @@ def _keep_quiet(worker: Worker) -> None:
     """Let it say nothing of what all workers must have alike (workers/agreement.py)."""
     make = worker._make_tensor
 
-    def quiet(elements: int) -> Tensor:
-        tensor = make(elements)
+    def quiet(elements: int, call: str) -> Tensor:
+        tensor = make(elements, call)
         tensor.agreement.digits[:] = 0
         return tensor
 
