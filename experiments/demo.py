@@ -90,6 +90,7 @@ def demo_points(
     loss: float = 0.01,
     switch: Engine = "embedded",
     compiler: Compiler = "embedded",
+    program: Path | None = None,
     work: Work | None = None,
 ) -> list[Settings]:
     """The demo's runs, in order; work: the switch's own where none is given."""
@@ -97,7 +98,14 @@ def demo_points(
 
     def point(**settings: object) -> Settings:
         return Settings.model_validate(
-            {"world": "live", "topology": topology, "switch": switch, "compiler": compiler} | settings
+            {
+                "world": "live",
+                "topology": topology,
+                "switch": switch,
+                "compiler": compiler,
+                "program": program,
+            }
+            | settings
         ).settled
 
     training = {"training": work.training}

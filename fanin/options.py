@@ -63,6 +63,17 @@ Switch = Annotated[
 ProgramCompiler = Annotated[
     Compiler, typer.Option(help="what compiles the P4 program: ours, or p4c-bm2-ss (FANIN_P4C)")
 ]
+Program = Annotated[
+    Path | None,
+    typer.Option(
+        "--program",
+        metavar="FILE.p4",
+        exists=True,
+        dir_okay=False,
+        resolve_path=True,
+        help="a P4 program of yours, in the place of p4src/fanin.p4",
+    ),
+]
 Offload = Annotated[
     bool, typer.Option(help="many UDP datagrams in a frame, where the kernel can; sums are the same without")
 ]

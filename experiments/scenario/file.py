@@ -17,7 +17,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, StringConstraints, ValidationError
 
 from experiments.scenario.figure import Plot
-from experiments.scenario.settings import KEYS, KeyPath, Settings, Table, setting_columns, table_in
+from experiments.scenario.settings import FILES, KEYS, KeyPath, Settings, Table, setting_columns, table_in
 
 
 class ScenarioError(ValueError):
@@ -128,6 +128,7 @@ def _points(document: dict[str, Any], folder: Path) -> Sequence[Settings]:
         for path, value in zip(axes, values, strict=True):
             _set(point, path, value)
         _read_topology(point, folder)
+        _find_files(point, folder)
         try:
             settings = Settings.model_validate(point).settled
             found.setdefault(settings.key, settings)
@@ -158,6 +159,15 @@ def _read_topology(point: dict[str, Any], folder: Path) -> None:
             point["topology"] = tomllib.loads((folder / name).read_text())
         except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ScenarioError(f"topology: {folder / name} cannot be read: {error}") from None
+
+
+def _find_files(point: dict[str, Any], folder: Path) -> None:
+    """A file that the scenario names lies beside it; results then tell where, from whatever folder one looks."""
+    for key in FILES:
+        if isinstance(name := point.get(key), str):
+            path = point[key] = (folder / name).resolve()
+            if not path.is_file():
+                raise ScenarioError(f"{key}: there is no file {path}")
 
 
 # -- errors ------------------------------------------------------------------------------------------------------

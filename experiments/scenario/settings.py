@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -20,6 +21,8 @@ from topologies.model import Host, Link, Switch, Topology, TopologyError, leaf_s
 from topologies.units import Rate, Seconds
 from workers.collective import Algorithm, Transport
 from workers.recovery import Recovery as Timers
+
+FILES = ("program",)  # keys whose values are files that a user brings
 
 KeyPath = tuple[str, ...]  # the tables that a key is in, and its name
 
@@ -145,6 +148,9 @@ class Settings(Table):
     recovery: Recovery = Recovery()
     coalescing: Annotated[Seconds, Field(description="how late a host notices a packet, virtual")] = 4e-6
     switch: Engine = "embedded"
+    program: Annotated[
+        Path | None, Field(description="a P4 program in the place of p4src/fanin.p4, beside the scenario")
+    ] = None
     compiler: Compiler = "embedded"
     seed: Annotated[int, Field(ge=0)] = 1
 
@@ -288,7 +294,7 @@ def setting_columns(settings: Settings) -> dict[str, str | int | float | None]:
         value: Any = settings
         for part in path:
             value = None if value is None else getattr(value, part)
-        columns[name] = value
+        columns[name] = str(value) if isinstance(value, Path) else value
     return columns | {
         "topology": settings.network.name,
         "workers": len(settings.members),

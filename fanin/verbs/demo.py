@@ -13,6 +13,7 @@ from fanin.options import (
     Captures,
     Leaves,
     Offload,
+    Program,
     ProgramCompiler,
     Rate,
     Spines,
@@ -45,6 +46,7 @@ def demo(
         ),
     ] = 0.01,
     switch: Switch = "embedded",
+    program: Program = None,
     compiler: ProgramCompiler = "embedded",
     offload: Offload = True,
     pcap: Captures = None,
@@ -61,10 +63,12 @@ def demo(
     from controller.errors import ControllerError
     from experiments.demo import demo_points, run_demo
     from experiments.live.crew import RunError
-    from experiments.scenario.compilers import PROGRAM, compile_program
+    from experiments.scenario.compilers import PROGRAM
+    from experiments.scenario.own import program_of
     from experiments.scenario.settings import LeafSpine, TopologySettings
     from experiments.scenario.targets import target
     from fanin.console import console
+    from fanin.programs import show_warnings
     from fanin.progress import ProgressObserver
     from p4compiler import CompileError
 
@@ -73,11 +77,14 @@ def demo(
         link_rate = target(switch).rate if rate is None else rate
         shape = LeafSpine(spines=spines, leaves=leaves, hosts_per_leaf=in_each, rate=link_rate)
         shape.build(offload)  # names what cannot be as the options are called
-        points = demo_points(TopologySettings(leaf_spine=shape, offload=offload), loss, switch, compiler)
+        points = demo_points(
+            TopologySettings(leaf_spine=shape, offload=offload), loss, switch, compiler, program
+        )
         with ProgressObserver() as observer:
-            observer.stage(f"compiling p4src/{PROGRAM.name}")
-            program = compile_program(PROGRAM, compiler)
-            measured = run_demo(points, program, results / "logs", observer, pcap)
+            observer.stage(f"compiling {(program or PROGRAM).name}")
+            compiled, *_ = map(program_of, points)  # one program, and what each point needs is in it
+            show_warnings(compiled.warnings)
+            measured = run_demo(points, compiled, results / "logs", observer, pcap)
     measured.write(results)
     show(measured)
     if measured.violations:

@@ -17,6 +17,7 @@ from fanin.options import (
     Captures,
     Leaves,
     Offload,
+    Program,
     ProgramCompiler,
     Rate,
     Spines,
@@ -46,6 +47,7 @@ def up(
     spines: Spines = 2,
     rate: Rate = None,
     switch: Switch = "embedded",
+    program: Program = None,
     compiler: ProgramCompiler = "embedded",
     offload: Offload = True,
     pcap: Captures = None,
@@ -65,9 +67,10 @@ def up(
     # Not above: what precedes enter() runs twice, and these take a second to import.
     from controller.errors import ControllerError
     from experiments.live.interrupt import run_until_interrupted
-    from experiments.scenario.compilers import PROGRAM, compile_program
+    from experiments.scenario.own import program_of_network
     from experiments.scenario.targets import target
     from fanin.console import console
+    from fanin.programs import show_warnings
     from p4compiler import CompileError
     from topologies.mininet_net import MininetNetwork
 
@@ -76,7 +79,8 @@ def up(
         on = target(switch)
         link_rate = on.rate if rate is None else rate
         topology = leaf_spine(spines, leaves, in_each, rate=link_rate, offload=offload)
-        program = compile_program(PROGRAM, compiler)
+        compiled = program_of_network(program, compiler, topology)
+        show_warnings(compiled.warnings)
         with (
             console.status("starting the network") as status,
             MininetNetwork(
@@ -84,7 +88,7 @@ def up(
             ) as network,
         ):
             status.stop()
-            run_until_interrupted(_keep_up(network, program.p4info, program.device_config, on))
+            run_until_interrupted(_keep_up(network, compiled.p4info, compiled.device_config, on))
     typer.echo("The network is down; nothing is left behind.")
 
 
