@@ -63,6 +63,17 @@ Switch = Annotated[
 ProgramCompiler = Annotated[
     Compiler, typer.Option(help="what compiles the P4 program: ours, or p4c-bm2-ss (FANIN_P4C)")
 ]
+TopologyFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--topology",
+        metavar="FILE.toml",
+        exists=True,
+        dir_okay=False,
+        resolve_path=True,
+        help="the network as a file, in the place of --workers, --leaves, --spines, --rate and --offload",
+    ),
+]
 Program = Annotated[
     Path | None,
     typer.Option(
@@ -92,6 +103,14 @@ Run = Annotated[
     int | None,
     typer.Option(help="process id of the fanin that runs the network, if there are several (fanin ps)"),
 ]
+
+
+def refuse_beside_topology(file: Path | None, context: typer.Context) -> None:
+    """typer.BadParameter if there is a topology file and, beside it, an option for what it says."""
+    for name in ("workers", "leaves", "spines", "rate", "offload"):
+        source = context.get_parameter_source(name)
+        if file and source is not None and source.name == "COMMANDLINE":
+            raise typer.BadParameter(f"{file} says that already; leave it out", param_hint=f"--{name}")
 
 
 def hosts_per_leaf(workers: int, leaves: int) -> int:

@@ -17,7 +17,16 @@ from typing import Annotated, Any
 from pydantic import BaseModel, StringConstraints, ValidationError
 
 from experiments.scenario.figure import Plot
-from experiments.scenario.settings import FILES, KEYS, KeyPath, Settings, Table, setting_columns, table_in
+from experiments.scenario.settings import (
+    FILES,
+    KEYS,
+    KeyPath,
+    Settings,
+    Table,
+    TopologySettings,
+    setting_columns,
+    table_in,
+)
 
 
 class ScenarioError(ValueError):
@@ -73,6 +82,21 @@ def load_scenario(path: Path, changes: Sequence[str] = ()) -> Scenario:
         return Scenario(_take_frame(document), text, tuple(_points(document, path.parent)))
     except ScenarioError as error:
         raise ScenarioError("\n".join(f"{path}: {line}" for line in str(error).splitlines())) from None
+
+
+def load_network(path: Path) -> TopologySettings:
+    """The network of a TOML file, as the key `topology` of scenarios takes one.
+
+    Raises:
+        ScenarioError: with everything that is wrong.
+    """
+    point = {"topology": str(path)}
+    _read_topology(point, Path())
+    try:
+        return TopologySettings.model_validate(point["topology"])
+    except ValidationError as error:
+        lines = _explain(error, TopologySettings)
+        raise ScenarioError("\n".join(f"{path}: {line}" for line in lines)) from None
 
 
 def _take_frame(document: dict[str, Any]) -> Frame:

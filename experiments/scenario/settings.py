@@ -16,7 +16,7 @@ from controller.tree import SLOTS, Job, aggregation_tree
 from experiments.scenario.placement import Placement, place
 from experiments.scenario.tools import Compiler, Engine
 from experiments.scenario.units import ELEMENT_BYTES, VectorSize
-from topologies.link import LinkModel
+from topologies.link import PLAIN, LinkModel, LinkProperties
 from topologies.model import Host, Link, Switch, Topology, TopologyError, leaf_spine, topology_from
 from topologies.units import Rate, Seconds
 from workers.collective import Algorithm, Transport
@@ -45,6 +45,10 @@ class LeafSpine(Table):
     rate: Rate | None = None
     uplink_rate: Rate | None = None
     oversubscription: Annotated[float, Field(gt=0)] | None = None
+    properties: Annotated[LinkProperties | None, Field(description="of the hosts' links")] = None
+    uplink_properties: Annotated[
+        LinkProperties | None, Field(description="of the links to spines; left out, as properties")
+    ] = None
 
     def build(self, offload: bool) -> Topology:
         """The network.
@@ -58,7 +62,14 @@ class LeafSpine(Table):
                 raise TopologyError("oversubscription: needs rate and a spine, and no uplink_rate beside it")
             uplink_rate = round(self.rate * self.hosts_per_leaf / self.spines / self.oversubscription)
         return _leaf_spine(
-            self.spines, self.leaves, self.hosts_per_leaf, self.rate, uplink_rate, offload=offload
+            self.spines,
+            self.leaves,
+            self.hosts_per_leaf,
+            self.rate,
+            uplink_rate,
+            self.properties or PLAIN,
+            self.uplink_properties,
+            offload,
         )
 
 
@@ -271,6 +282,10 @@ def _single_valued(table: type[BaseModel], above: KeyPath = ()) -> Iterator[KeyP
         if get_origin(field.annotation) is tuple:
             continue
         inner = table_in(field.annotation)
+        if (
+            inner is LinkProperties
+        ):  # of a topology; keys of these names are those of `links`, for all of them
+            continue
         if inner is None:
             yield (*above, name)
         else:

@@ -18,9 +18,11 @@ from fanin.options import (
     Rate,
     Spines,
     Switch,
+    TopologyFile,
     Workers,
     hosts_per_leaf,
     probability,
+    refuse_beside_topology,
 )
 from topologies.errors import NetworkError
 from topologies.model import TopologyError
@@ -33,10 +35,12 @@ _MAX_LOSS = 0.5
 
 
 def demo(
+    context: typer.Context,
     workers: Workers = 8,
     leaves: Leaves = 2,
     spines: Spines = 2,
     rate: Rate = None,
+    topology: TopologyFile = None,
     loss: Annotated[
         float,
         typer.Option(
@@ -55,6 +59,7 @@ def demo(
     """Train a model with its gradients added up in emulated switches, and compare it with ring all-reduce."""
     if loss > _MAX_LOSS:
         raise typer.BadParameter(f"{loss}: at most {_MAX_LOSS}", param_hint="--loss")
+    refuse_beside_topology(topology, context)
     in_each = hosts_per_leaf(workers, leaves)
     with failing("demo", SandboxError):
         enter()
@@ -64,6 +69,7 @@ def demo(
     from experiments.demo import demo_points, run_demo
     from experiments.live.crew import RunError
     from experiments.scenario.compilers import PROGRAM
+    from experiments.scenario.file import ScenarioError, load_network
     from experiments.scenario.own import program_of
     from experiments.scenario.settings import LeafSpine, TopologySettings
     from experiments.scenario.targets import target
@@ -73,13 +79,15 @@ def demo(
     from p4compiler import CompileError
 
     errors = (TopologyError, ToolError, CompileError, RunError, NetworkError, ControllerError)
-    with failing("demo", *errors, KeyboardInterrupt):
+    with failing("demo", ScenarioError, status=2), failing("demo", *errors, KeyboardInterrupt):
         link_rate = target(switch).rate if rate is None else rate
-        shape = LeafSpine(spines=spines, leaves=leaves, hosts_per_leaf=in_each, rate=link_rate)
-        shape.build(offload)  # names what cannot be as the options are called
-        points = demo_points(
-            TopologySettings(leaf_spine=shape, offload=offload), loss, switch, compiler, program
-        )
+        if topology:
+            network = load_network(topology)
+        else:
+            shape = LeafSpine(spines=spines, leaves=leaves, hosts_per_leaf=in_each, rate=link_rate)
+            shape.build(offload)  # names what cannot be as the options are called
+            network = TopologySettings(leaf_spine=shape, offload=offload)
+        points = demo_points(network, loss, switch, compiler, program)
         with ProgressObserver() as observer:
             observer.stage(f"compiling {(program or PROGRAM).name}")
             compiled, *_ = map(program_of, points)  # one program, and what each point needs is in it

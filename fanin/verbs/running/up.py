@@ -22,8 +22,10 @@ from fanin.options import (
     Rate,
     Spines,
     Switch,
+    TopologyFile,
     Workers,
     hosts_per_leaf,
+    refuse_beside_topology,
 )
 from topologies.errors import NetworkError
 from topologies.model import TopologyError, leaf_spine
@@ -42,10 +44,12 @@ _LOOK_SECONDS = 0.5
 
 
 def up(
+    context: typer.Context,
     workers: Workers = 8,
     leaves: Leaves = 2,
     spines: Spines = 2,
     rate: Rate = None,
+    topology: TopologyFile = None,
     switch: Switch = "embedded",
     program: Program = None,
     compiler: ProgramCompiler = "embedded",
@@ -60,6 +64,7 @@ def up(
     packet; `fanin shell leaf1` is p4runtime-shell, and `fanin exec h1 ping 10.2.0.1` a command on a host. Python
     programs on the hosts that call `workers.join()` form a job and get a lease.
     """
+    refuse_beside_topology(topology, context)
     in_each = hosts_per_leaf(workers, leaves)
     with failing("up", SandboxError):
         enter()
@@ -67,6 +72,7 @@ def up(
     # Not above: what precedes enter() runs twice, and these take a second to import.
     from controller.errors import ControllerError
     from experiments.live.interrupt import run_until_interrupted
+    from experiments.scenario.file import ScenarioError, load_network
     from experiments.scenario.own import program_of_network
     from experiments.scenario.targets import target
     from fanin.console import console
@@ -75,16 +81,19 @@ def up(
     from topologies.mininet_net import MininetNetwork
 
     errors = (TopologyError, ToolError, CompileError, NetworkError, ControllerError)
-    with failing("up", *errors), suppress(KeyboardInterrupt):
+    with failing("up", ScenarioError, status=2), failing("up", *errors), suppress(KeyboardInterrupt):
         on = target(switch)
         link_rate = on.rate if rate is None else rate
-        topology = leaf_spine(spines, leaves, in_each, rate=link_rate, offload=offload)
-        compiled = program_of_network(program, compiler, topology)
+        if topology:
+            wanted = load_network(topology).network
+        else:
+            wanted = leaf_spine(spines, leaves, in_each, rate=link_rate, offload=offload)
+        compiled = program_of_network(program, compiler, wanted)
         show_warnings(compiled.warnings)
         with (
             console.status("starting the network") as status,
             MininetNetwork(
-                topology, on.launcher, logs, pcap, lambda who: status.update(f"waiting for {who}")
+                wanted, on.launcher, logs, pcap, lambda who: status.update(f"waiting for {who}")
             ) as network,
         ):
             status.stop()
