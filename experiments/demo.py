@@ -90,10 +90,10 @@ def demo_points(
     loss: float = 0.01,
     switch: Engine = "embedded",
     compiler: Compiler = "embedded",
-    program: Path | None = None,
     work: Work | None = None,
+    **files: Path | None,
 ) -> list[Settings]:
-    """The demo's runs, in order; work: the switch's own where none is given."""
+    """The demo's runs, in order; work: the switch's own where none is given. files: by the keys that name them."""
     work = work or WORK[switch]
 
     def point(**settings: object) -> Settings:
@@ -103,8 +103,8 @@ def demo_points(
                 "topology": topology,
                 "switch": switch,
                 "compiler": compiler,
-                "program": program,
             }
+            | files
             | settings
         ).settled
 

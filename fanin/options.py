@@ -85,6 +85,17 @@ Program = Annotated[
         help="a P4 program of yours, in the place of p4src/fanin.p4",
     ),
 ]
+ControllerFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--controller",
+        metavar="FILE.py",
+        exists=True,
+        dir_okay=False,
+        resolve_path=True,
+        help="a file of yours that plans what switches are told",
+    ),
+]
 Offload = Annotated[
     bool, typer.Option(help="many UDP datagrams in a frame, where the kernel can; sums are the same without")
 ]

@@ -101,7 +101,7 @@ def measure(verb: str, work: Work, *, afresh: bool, jobs: int | None = None) -> 
     """
     from rich.console import Console
 
-    from controller.errors import ProgramMismatchError
+    from controller.errors import ControllerError
     from experiments.results.files import Journal, write_results
     from experiments.scenario.tools import ToolError
     from experiments.sweep import run_points
@@ -113,7 +113,7 @@ def measure(verb: str, work: Work, *, afresh: bool, jobs: int | None = None) -> 
         journal.clear()
     try:
         with (
-            failing(verb, ToolError, CompileError, ProgramMismatchError),
+            failing(verb, ToolError, CompileError, ControllerError),
             PointsProgress(work.name, len(work.points)) as progress,
         ):
             rows = run_points(work.points, journal, work.folder / "logs", progress, jobs)

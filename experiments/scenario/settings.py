@@ -22,7 +22,7 @@ from topologies.units import Rate, Seconds
 from workers.collective import Algorithm, Transport
 from workers.recovery import Recovery as Timers
 
-FILES = ("program",)  # keys whose values are files that a user brings
+FILES = ("program", "controller")  # keys whose values are files that a user brings
 
 KeyPath = tuple[str, ...]  # the tables that a key is in, and its name
 
@@ -163,6 +163,9 @@ class Settings(Table):
         Path | None, Field(description="a P4 program in the place of p4src/fanin.p4, beside the scenario")
     ] = None
     compiler: Compiler = "embedded"
+    controller: Annotated[
+        Path | None, Field(description="a Python file that plans what switches are told, beside the scenario")
+    ] = None
     seed: Annotated[int, Field(ge=0)] = 1
 
     @cached_property
@@ -236,7 +239,7 @@ class Settings(Table):
             yield "hosts: says who takes part; leave out workers and placement"
         if (self.size is None) == (self.training is None):
             yield "size: give size, as '4 MB', or a table training"
-        if self.hosts or self.algorithm == "in-network":
+        if (self.hosts or self.algorithm == "in-network") and not self.controller:  # which may place more
             try:
                 aggregation_tree(self.network, Job(1, self.members))
             except ControllerError as error:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from controller.planner import OURS, Planner
 from controller.telemetry import Event
 from experiments.soak.checks import check
 from experiments.soak.hosts import SoakHost
@@ -43,7 +44,9 @@ class Outcome:
 class SoakFabric(Fabric):
     """A Fabric with strangers at its hosts. hosts: by name."""
 
-    def __init__(self, scenario: Scenario, switch: Engine, observer: Observer | None) -> None:
+    def __init__(
+        self, scenario: Scenario, switch: Engine, observer: Observer | None, planner: Planner
+    ) -> None:
         self.hosts: dict[str, SoakHost] = {}
         self.lingering = 0.0  # seconds that workers of an earlier grant go on
         self._scenario = scenario
@@ -55,6 +58,7 @@ class SoakFabric(Fabric):
             seed=scenario.seed,
             observer=observer,
             numbers=scenario.numbers,
+            planner=planner,
         )
 
     @property
@@ -100,9 +104,10 @@ def run_scenario(
     switch: Engine,
     make_worker: MakeWorker | None = None,
     observer: Observer | None = None,
+    planner: Planner = OURS,
 ) -> Outcome:
     """Run it on switches like `switch` (see Engine.another), and check everything."""
-    fabric = SoakFabric(scenario, switch, observer)
+    fabric = SoakFabric(scenario, switch, observer, planner)
     inputs = _start(scenario, fabric, make_worker or _worker)
     mishaps = Counter[str]()
     for time, kind, happens in _mishaps(scenario, fabric):

@@ -12,6 +12,7 @@ from experiments.models.timers import recovery, virtual_window
 from experiments.results.checking import Errors, Promise, error_bound
 from experiments.results.measured import Measured
 from experiments.results.recording import Vector
+from experiments.scenario.own import planner_of
 from experiments.scenario.settings import Settings
 from experiments.virtual.fabric import Cluster, ClusterSpec
 from p4switch.engine.engine import Engine
@@ -41,7 +42,7 @@ def run_virtual(settings: Settings, switch: Engine) -> Measured:
     """Run it on switches like `switch`, and check every sum. Before each vector one element, as a barrier, as live.
 
     Raises:
-        CollectiveError, UnfinishedError: it did not come to its end.
+        CollectiveError, UnfinishedError, ControllerError: it did not come to its end.
     """
     assert settings.elements is not None
     assert settings.size is not None
@@ -54,7 +55,7 @@ def run_virtual(settings: Settings, switch: Engine) -> Measured:
         promises.append(Promise.of(vectors, bound))
         inputs += [[x.copy() for x in barrier], vectors]
     spec = cluster_spec(settings)
-    cluster = Cluster(spec, switch, inputs, in_place=True)
+    cluster = Cluster(spec, switch, inputs, in_place=True, planner=planner_of(settings.controller))
     if not cluster.run(LIMIT):
         raise UnfinishedError(f"not finished after {LIMIT:g} s of virtual time")
 

@@ -11,6 +11,7 @@ from experiments.scenario.tools import ToolError
 from fanin.failing import failing, failure
 from fanin.options import (
     Captures,
+    ControllerFile,
     Leaves,
     Offload,
     Program,
@@ -52,6 +53,7 @@ def demo(
     switch: Switch = "embedded",
     program: Program = None,
     compiler: ProgramCompiler = "embedded",
+    controller: ControllerFile = None,
     offload: Offload = True,
     pcap: Captures = None,
     results: Annotated[Path, typer.Option(help="where the results go")] = Path("results/demo"),
@@ -87,7 +89,7 @@ def demo(
             shape = LeafSpine(spines=spines, leaves=leaves, hosts_per_leaf=in_each, rate=link_rate)
             shape.build(offload)  # names what cannot be as the options are called
             network = TopologySettings(leaf_spine=shape, offload=offload)
-        points = demo_points(network, loss, switch, compiler, program)
+        points = demo_points(network, loss, switch, compiler, program=program, controller=controller)
         with ProgressObserver() as observer:
             observer.stage(f"compiling {(program or PROGRAM).name}")
             compiled, *_ = map(program_of, points)  # one program, and what each point needs is in it

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from experiments.scenario.file import Scenario
-from fanin.options import Program
+from fanin.options import ControllerFile, Program
 from fanin.points import (
     Changes,
     Jobs,
@@ -26,6 +26,7 @@ def sweep(
     scenario: ScenarioFile,
     changes: Changes = [],  # noqa: B006 - typer's way
     program: Program = None,
+    controller: ControllerFile = None,
     results: Results = None,
     restart: Annotated[
         bool, typer.Option("--restart", help="measure again the points that are already there")
@@ -39,7 +40,7 @@ def sweep(
 
     What earlier sweeps into the same results have finished is not run again.
     """
-    changes = [*changes, *brought(program=program)]
+    changes = [*changes, *brought(program=program, controller=controller)]
     found = load("sweep", scenario, changes)
     if dry_run:
         _estimate(found, results or Path("results", found.frame.name), restart, jobs)

@@ -15,6 +15,7 @@ from experiments.scenario.tools import ToolError
 from fanin.failing import complain, failing
 from fanin.options import (
     Captures,
+    ControllerFile,
     Leaves,
     Offload,
     Program,
@@ -34,8 +35,8 @@ from topologies.runs import scratch
 from topologies.sandbox import SandboxError, enter
 
 if TYPE_CHECKING:
-    from finsy.proto import p4i
-
+    from controller.planner import Planner
+    from experiments.scenario.compilers import CompiledProgram
     from experiments.scenario.targets import Target
     from topologies.mininet_net import MininetNetwork
     from topologies.model import Topology
@@ -53,6 +54,7 @@ def up(
     switch: Switch = "embedded",
     program: Program = None,
     compiler: ProgramCompiler = "embedded",
+    controller: ControllerFile = None,
     offload: Offload = True,
     pcap: Captures = None,
     logs: Annotated[Path, typer.Option(help="where the switches' output goes")] = Path("results/up"),
@@ -73,7 +75,7 @@ def up(
     from controller.errors import ControllerError
     from experiments.live.interrupt import run_until_interrupted
     from experiments.scenario.file import ScenarioError, load_network
-    from experiments.scenario.own import program_of_network
+    from experiments.scenario.own import planner_of, program_of_network
     from experiments.scenario.targets import target
     from fanin.console import console
     from fanin.programs import show_warnings
@@ -88,7 +90,7 @@ def up(
             wanted = load_network(topology).network
         else:
             wanted = leaf_spine(spines, leaves, in_each, rate=link_rate, offload=offload)
-        compiled = program_of_network(program, compiler, wanted)
+        compiled = program_of_network(program, compiler, wanted, controller)
         show_warnings(compiled.warnings)
         with (
             console.status("starting the network") as status,
@@ -97,11 +99,11 @@ def up(
             ) as network,
         ):
             status.stop()
-            run_until_interrupted(_keep_up(network, compiled.p4info, compiled.device_config, on))
+            run_until_interrupted(_keep_up(network, compiled, planner_of(controller), on))
     typer.echo("The network is down; nothing is left behind.")
 
 
-async def _keep_up(network: MininetNetwork, p4info: p4i.P4Info, device_config: bytes, on: Target) -> None:
+async def _keep_up(network: MininetNetwork, program: CompiledProgram, planner: Planner, on: Target) -> None:
     from controller.controller import Controller
     from controller.ledger import Ledger
     from controller.membership import JobService
@@ -112,7 +114,8 @@ async def _keep_up(network: MininetNetwork, p4info: p4i.P4Info, device_config: b
     folder = scratch()
     assert folder is not None  # as in every sandbox
     ledger = Ledger(folder / "leases.json")
-    async with Controller(topology, p4info, device_config, ledger, network.patience) as controller:
+    made = (program.p4info, program.device_config, ledger, network.patience, planner)
+    async with Controller(topology, *made) as controller:
         jobs = NetworkJobs(controller, topology, on.pace(rate))
         service = JobService(
             [host.name for host in topology.ranked_hosts], jobs.grant, partial(complain, "up")
