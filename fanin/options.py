@@ -96,6 +96,17 @@ ControllerFile = Annotated[
         help="a file of yours that plans what switches are told",
     ),
 ]
+WorkerFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--worker",
+        metavar="FILE.py",
+        exists=True,
+        dir_okay=False,
+        resolve_path=True,
+        help="a file of yours that makes in-network workers",
+    ),
+]
 Offload = Annotated[
     bool, typer.Option(help="many UDP datagrams in a frame, where the kernel can; sums are the same without")
 ]

@@ -189,6 +189,7 @@ def _in_network(host: Host, job: Job, settings: Settings, pace: Pace) -> InNetwo
         local=(str(host.ip), job.udp_port),
         remote=(str(host.gateway), job.udp_port),
         pace=pace,
+        worker=settings.worker,
     )
 
 

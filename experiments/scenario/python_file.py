@@ -6,7 +6,8 @@ import functools
 import hashlib
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from traceback import extract_tb
@@ -75,6 +76,19 @@ def _telling(path: Path, function: Function) -> Function:
             raise told(path, error, function) from error
 
     return call
+
+
+@contextmanager
+def telling(path: Path | None) -> Iterator[None]:
+    """What fails in a file comes as PythonFileError from here, but for what it may raise itself."""
+    try:
+        yield
+    except (ControllerError, CollectiveError):
+        raise
+    except Exception as error:
+        if path and any(frame.filename == str(path) for frame in extract_tb(error.__traceback__)):
+            raise told(path, error) from error
+        raise
 
 
 def told(path: Path, error: Exception, function: Function | None = None) -> PythonFileError:

@@ -22,7 +22,7 @@ from topologies.units import Rate, Seconds
 from workers.collective import Algorithm, Transport
 from workers.recovery import Recovery as Timers
 
-FILES = ("program", "controller")  # keys whose values are files that a user brings
+FILES = ("program", "controller", "worker")  # keys whose values are files that a user brings
 
 KeyPath = tuple[str, ...]  # the tables that a key is in, and its name
 
@@ -166,6 +166,9 @@ class Settings(Table):
     controller: Annotated[
         Path | None, Field(description="a Python file that plans what switches are told, beside the scenario")
     ] = None
+    worker: Annotated[
+        Path | None, Field(description="a Python file with a worker, in-network, beside the scenario")
+    ] = None
     seed: Annotated[int, Field(ge=0)] = 1
 
     @cached_property
@@ -219,7 +222,7 @@ class Settings(Table):
             changes |= {
                 "transport": self.transport or ("tcp" if self.world == "live" else "selective-repeat")
             }
-            changes |= {"checksums": True}
+            changes |= {"checksums": True, "worker": None}
         if self.algorithm != "parameter-server":
             changes |= {"shards": None}
         return self.model_copy(update=changes)

@@ -12,12 +12,13 @@ import numpy as np
 
 from controller.planner import OURS, Planner
 from controller.telemetry import Event
+from experiments.scenario.worker_file import AnyWorker, MakeWorker
 from experiments.soak.checks import check
 from experiments.soak.hosts import SoakHost
 from experiments.soak.inputs import make_inputs
 from experiments.soak.scenario import Scenario, Work
 from experiments.soak.strangers import Stranger
-from experiments.virtual.fabric import Fabric, Job, JobSpec, MakeWorker
+from experiments.virtual.fabric import Fabric, Job, JobSpec
 from experiments.virtual.stations import Vector, WorkerStation
 from p4switch.engine.engine import Engine
 from topologies.virtual import SECOND, HostModel
@@ -191,7 +192,7 @@ def _worker(lease: Lease, recovery: Recovery) -> Worker:
     return Worker(lease, recovery, non_finite="propagate", on_saturation="count")
 
 
-def _with_mismatch(work: Work, make_worker: MakeWorker, lease: Lease, recovery: Recovery) -> Worker:
+def _with_mismatch(work: Work, make_worker: MakeWorker, lease: Lease, recovery: Recovery) -> AnyWorker:
     """Rank 0 has another window, other packets or another number of workers."""
     if lease.rank == 0:
         other = {

@@ -24,6 +24,7 @@ from controller.telemetry import Event, Reason
 from controller.tree import FIRST_UDP_PORT
 from controller.tree import Job as TreeJob
 from experiments.scenario.compilers import PROGRAM
+from experiments.scenario.worker_file import MakeWorker
 from experiments.virtual.stations import HEADERS, PeerPort, SwitchPort, Vector, WorkerStation
 from p4compiler import compile_file
 from p4switch.bmv2json.program import Program
@@ -35,14 +36,11 @@ from topologies.virtual.network import DEFAULT_HOST, Observer
 from workers.collective import Algorithm, Transport
 from workers.host_based.algorithm import Group, HostBasedWorker
 from workers.host_based.transport import HEADER_BYTES, PAYLOAD
-from workers.lease import Lease
 from workers.protocol import Worker
 from workers.recovery import Recovery
 from workers.tensor import Tensor
 
 DEFAULT_RECOVERY = Recovery()
-
-MakeWorker = Callable[[Lease, Recovery], Worker]
 
 _LONGEST_FRAME = HEADERS + max(1034, HEADER_BYTES + PAYLOAD)
 
@@ -380,6 +378,7 @@ class Job:
             lease = replace(lease, workers=spec.counted, rank=rank % spec.counted)
         worker = self._make_worker(lease, spec.recovery)
         if spec.counted:
+            assert isinstance(worker, Worker)  # not of a user's own
             _keep_quiet(worker)
         return SwitchPort(worker, *self._host(rank), self._udp_port)
 

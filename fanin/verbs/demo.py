@@ -20,6 +20,7 @@ from fanin.options import (
     Spines,
     Switch,
     TopologyFile,
+    WorkerFile,
     Workers,
     hosts_per_leaf,
     probability,
@@ -54,6 +55,7 @@ def demo(
     program: Program = None,
     compiler: ProgramCompiler = "embedded",
     controller: ControllerFile = None,
+    worker: WorkerFile = None,
     offload: Offload = True,
     pcap: Captures = None,
     results: Annotated[Path, typer.Option(help="where the results go")] = Path("results/demo"),
@@ -89,7 +91,9 @@ def demo(
             shape = LeafSpine(spines=spines, leaves=leaves, hosts_per_leaf=in_each, rate=link_rate)
             shape.build(offload)  # names what cannot be as the options are called
             network = TopologySettings(leaf_spine=shape, offload=offload)
-        points = demo_points(network, loss, switch, compiler, program=program, controller=controller)
+        points = demo_points(
+            network, loss, switch, compiler, program=program, controller=controller, worker=worker
+        )
         with ProgressObserver() as observer:
             observer.stage(f"compiling {(program or PROGRAM).name}")
             compiled, *_ = map(program_of, points)  # one program, and what each point needs is in it

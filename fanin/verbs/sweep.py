@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from experiments.scenario.file import Scenario
-from fanin.options import ControllerFile, Program
+from fanin.options import ControllerFile, Program, WorkerFile
 from fanin.points import (
     Changes,
     Jobs,
@@ -27,6 +27,7 @@ def sweep(
     changes: Changes = [],  # noqa: B006 - typer's way
     program: Program = None,
     controller: ControllerFile = None,
+    worker: WorkerFile = None,
     results: Results = None,
     restart: Annotated[
         bool, typer.Option("--restart", help="measure again the points that are already there")
@@ -40,7 +41,7 @@ def sweep(
 
     What earlier sweeps into the same results have finished is not run again.
     """
-    changes = [*changes, *brought(program=program, controller=controller)]
+    changes = [*changes, *brought(program=program, controller=controller, worker=worker)]
     found = load("sweep", scenario, changes)
     if dry_run:
         _estimate(found, results or Path("results", found.frame.name), restart, jobs)
