@@ -93,7 +93,7 @@ ControllerFile = Annotated[
         exists=True,
         dir_okay=False,
         resolve_path=True,
-        help="a file of yours that plans what switches are told",
+        help="a file of yours that plans what switches are told (docs/own.md)",
     ),
 ]
 WorkerFile = Annotated[
@@ -104,7 +104,7 @@ WorkerFile = Annotated[
         exists=True,
         dir_okay=False,
         resolve_path=True,
-        help="a file of yours that makes in-network workers",
+        help="a file of yours that makes in-network workers (docs/own.md)",
     ),
 ]
 Offload = Annotated[

@@ -242,7 +242,9 @@ class Settings(Table):
             yield "hosts: says who takes part; leave out workers and placement"
         if (self.size is None) == (self.training is None):
             yield "size: give size, as '4 MB', or a table training"
-        if (self.hosts or self.algorithm == "in-network") and not self.controller:  # which may place more
+        if unknown := sorted(set(self.hosts) - set(names)):
+            yield f"hosts: no host is called {', '.join(unknown)}; there are {', '.join(names)}"
+        elif (self.hosts or self.algorithm == "in-network") and not self.controller:  # which may place more
             try:
                 aggregation_tree(self.network, Job(1, self.members))
             except ControllerError as error:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from experiments.live.crew import RunError, run_crew
 from experiments.live.work import InNetwork, Pace, Task, Vectors
 from experiments.live.worker import join
+from experiments.results.checking import compare_with_exact_sum, error_bound
 from experiments.results.measured import Measured
+from experiments.results.recording import Recording
 from experiments.scenario.file import load_scenario
 from experiments.scenario.python_file import PythonFileError, telling
 from experiments.scenario.settings import Settings
 from experiments.scenario.worker_file import make_worker_of
 from experiments.virtual.fabric import load_switch
 from experiments.virtual.point import run_virtual
+from tests.experiments.live.test_crew import Crew
 from tests.workers.test_udp import HOST, SWITCH, WINDOW, free_port, switch
 from workers.collective import StallError
 from workers.driver import ParticipantAllReduce
@@ -57,6 +63,8 @@ class Mine(Worker):
 
 participant = Mine
 """
+pytestmark = pytest.mark.slow
+
 SCENARIO = """
 name = "try"
 size = "40 kB"
@@ -149,3 +157,31 @@ def test_it_is_for_in_network_points(tmp_path: Path) -> None:
     points = load_scenario(tmp_path / "try.toml", ["algorithm=in-network,ring"]).points
     assert [point.worker for point in points] == [path, None]
     assert Settings.model_validate(points[0].model_dump(mode="json")) == points[0]
+
+
+def run_processes(folder: Path, text: str) -> list[Recording]:
+    path, lease = file(folder, text), Lease(5, 0, 2, WINDOW)
+    workers = [free_port(), free_port()]
+    tasks = [
+        Task(
+            rank,
+            2,
+            folder,
+            InNetwork(replace(lease, rank=rank), workers[rank], SWITCH, Pace(WINDOW, 8), path),
+            Vectors(3000, 2),
+        )
+        for rank in range(2)
+    ]
+    with switch(workers):
+        asyncio.run(run_crew(tasks, Crew().start, lambda *_: None))
+    return [Recording.open(folder, rank) for rank in range(2)]
+
+
+def test_worker_processes_take_it_from_its_file(tmp_path: Path) -> None:
+    recordings = run_processes(tmp_path, WRAPPED.replace("TIMES", "1"))
+    assert compare_with_exact_sum(recordings, error_bound("in-network", 256, WINDOW)).violations == 0
+
+
+def test_a_worker_process_tells_file_and_line(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"workers\.py:5: OSError: no more"):
+        run_processes(tmp_path, FAILING)
