@@ -168,6 +168,14 @@ class Controller:
             self._out_of_step |= names
             await self._on_all(_nothing, names)
 
+    def taken_over(self) -> Mapping[str, int]:
+        """The switches that obey another client now, and its election id; they refuse what is asked of them here."""
+        return {
+            name: connection.taken_over_by
+            for name, connection in self._connections.items()
+            if connection.taken_over_by is not None
+        }
+
     async def counts(self) -> Mapping[str, SwitchCounts]:
         """What each switch has counted since its program was pushed."""
         async with self._alone:
@@ -256,6 +264,8 @@ class Controller:
                     await (
                         connection.open()
                     )  # who took over may have gone, and may have left something worth keeping
+                    if not await connection.runs_program():
+                        self._out_of_step.add(connection.switch.name)
                 except UnavailableError:
                     self._out_of_step.add(connection.switch.name)
                     await asyncio.sleep(pause)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -122,8 +122,17 @@ async def _keep_up(network: MininetNetwork, program: CompiledProgram, planner: P
         )
         async with service.serve(folder / JOB_SERVICE):
             _show(topology)
+            told: Mapping[str, int] = {}
             while True:
                 network.check()
+                taken = controller.taken_over()
+                for switch in taken.keys() - told.keys():
+                    complain(
+                        "up",
+                        f"{switch} obeys another P4Runtime client now, with election id {taken[switch]}; it gets no "
+                        "leases from here until that client has gone",
+                    )
+                told = taken
                 await asyncio.sleep(_LOOK_SECONDS)
 
 
