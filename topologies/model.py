@@ -1,13 +1,11 @@
 """A network as plain data: switches, hosts and links, checked when they are made."""
 
-import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from inspect import signature
 from ipaddress import IPv4Address, IPv4Interface
 from itertools import chain
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
@@ -296,18 +294,6 @@ def topology_from(data: Mapping[str, Any]) -> Topology:
         return Topology.model_validate(data)
     except ValidationError as error:
         raise TopologyError("\n".join(map(_explain, error.errors()))) from None
-
-
-def load_topology(path: Path) -> Topology:
-    """A network from a TOML file that `topology_from` understands.
-
-    Raises:
-        TopologyError: names the file.
-    """
-    try:
-        return topology_from(tomllib.loads(path.read_text()))
-    except (TopologyError, tomllib.TOMLDecodeError) as error:
-        raise TopologyError(f"{path}: {error}") from None
 
 
 _Node = TypeVar("_Node", Switch, Host)

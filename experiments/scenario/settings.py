@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -15,11 +16,13 @@ from controller.tree import SLOTS, Job, aggregation_tree
 from experiments.scenario.placement import Placement, place
 from experiments.scenario.tools import Compiler, Engine
 from experiments.scenario.units import ELEMENT_BYTES, VectorSize
-from topologies.link import LinkModel
+from topologies.link import PLAIN, LinkModel, LinkProperties
 from topologies.model import Host, Link, Switch, Topology, TopologyError, leaf_spine, topology_from
 from topologies.units import Rate, Seconds
 from workers.collective import Algorithm, Transport
 from workers.recovery import Recovery as Timers
+
+FILES = ("program", "controller", "worker")  # keys whose values are files that a user brings
 
 KeyPath = tuple[str, ...]  # the tables that a key is in, and its name
 
@@ -42,6 +45,10 @@ class LeafSpine(Table):
     rate: Rate | None = None
     uplink_rate: Rate | None = None
     oversubscription: Annotated[float, Field(gt=0)] | None = None
+    properties: Annotated[LinkProperties | None, Field(description="of the hosts' links")] = None
+    uplink_properties: Annotated[
+        LinkProperties | None, Field(description="of the links to spines; left out, as properties")
+    ] = None
 
     def build(self, offload: bool) -> Topology:
         """The network.
@@ -55,7 +62,14 @@ class LeafSpine(Table):
                 raise TopologyError("oversubscription: needs rate and a spine, and no uplink_rate beside it")
             uplink_rate = round(self.rate * self.hosts_per_leaf / self.spines / self.oversubscription)
         return _leaf_spine(
-            self.spines, self.leaves, self.hosts_per_leaf, self.rate, uplink_rate, offload=offload
+            self.spines,
+            self.leaves,
+            self.hosts_per_leaf,
+            self.rate,
+            uplink_rate,
+            self.properties or PLAIN,
+            self.uplink_properties,
+            offload,
         )
 
 
@@ -145,7 +159,16 @@ class Settings(Table):
     recovery: Recovery = Recovery()
     coalescing: Annotated[Seconds, Field(description="how late a host notices a packet, virtual")] = 4e-6
     switch: Engine = "embedded"
+    program: Annotated[
+        Path | None, Field(description="a P4 program in the place of p4src/fanin.p4, beside the scenario")
+    ] = None
     compiler: Compiler = "embedded"
+    controller: Annotated[
+        Path | None, Field(description="a Python file that plans what switches are told, beside the scenario")
+    ] = None
+    worker: Annotated[
+        Path | None, Field(description="a Python file with a worker, in-network, beside the scenario")
+    ] = None
     seed: Annotated[int, Field(ge=0)] = 1
 
     @cached_property
@@ -199,7 +222,7 @@ class Settings(Table):
             changes |= {
                 "transport": self.transport or ("tcp" if self.world == "live" else "selective-repeat")
             }
-            changes |= {"checksums": True}
+            changes |= {"checksums": True, "worker": None}
         if self.algorithm != "parameter-server":
             changes |= {"shards": None}
         return self.model_copy(update=changes)
@@ -219,7 +242,9 @@ class Settings(Table):
             yield "hosts: says who takes part; leave out workers and placement"
         if (self.size is None) == (self.training is None):
             yield "size: give size, as '4 MB', or a table training"
-        if self.hosts or self.algorithm == "in-network":
+        if unknown := sorted(set(self.hosts) - set(names)):
+            yield f"hosts: no host is called {', '.join(unknown)}; there are {', '.join(names)}"
+        elif (self.hosts or self.algorithm == "in-network") and not self.controller:  # which may place more
             try:
                 aggregation_tree(self.network, Job(1, self.members))
             except ControllerError as error:
@@ -265,6 +290,10 @@ def _single_valued(table: type[BaseModel], above: KeyPath = ()) -> Iterator[KeyP
         if get_origin(field.annotation) is tuple:
             continue
         inner = table_in(field.annotation)
+        if (
+            inner is LinkProperties
+        ):  # of a topology; keys of these names are those of `links`, for all of them
+            continue
         if inner is None:
             yield (*above, name)
         else:
@@ -288,7 +317,7 @@ def setting_columns(settings: Settings) -> dict[str, str | int | float | None]:
         value: Any = settings
         for part in path:
             value = None if value is None else getattr(value, part)
-        columns[name] = value
+        columns[name] = str(value) if isinstance(value, Path) else value
     return columns | {
         "topology": settings.network.name,
         "workers": len(settings.members),

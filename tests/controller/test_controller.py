@@ -14,7 +14,9 @@ from controller.connection import Count
 from controller.controller import Controller
 from controller.errors import ControllerError
 from controller.ledger import LEASES, Ledger, NumberSpace
-from controller.plan import SwitchPlan, plan_forwarding
+from controller.network import Network
+from controller.plan import Plan, SwitchPlan, plan_forwarding
+from controller.planner import Planner
 from controller.telemetry import Event, Reason
 from p4compiler import Compiled
 from topologies.model import Topology, leaf_spine, topology_from
@@ -284,3 +286,22 @@ async def entries(network: Topology) -> dict[str, int]:
             responses = [r async for r in p4r_grpc.P4RuntimeStub(channel).Read(request)]
             counted[switch.name] = sum(len(response.entities) for response in responses)
     return counted
+
+
+def test_what_switches_are_told_is_the_planners(network: Topology, program: Compiled, ledger: Ledger) -> None:
+    hosts = [host.name for host in network.hosts]
+
+    def only_leaves(network: Network) -> Plan:
+        return {name: part for name, part in plan_forwarding(network).items() if name.startswith("leaf")}
+
+    async def check() -> None:
+        planner = Planner(plan_forwarding=only_leaves)
+        made = (program.p4info, program.device_config(), ledger)
+        async with Controller(network, *made, planner=planner) as controller:
+            held = await entries(network)
+            assert held["leaf1"] == len(only_leaves(network)["leaf1"].entries)
+            assert held["spine1"] == held["spine2"] == 0
+            await (await controller.grant(hosts, slots=64)).withdraw()
+            assert await entries(network) == held
+
+    asyncio.run(check())

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topologies.model import Topology, TopologyError, leaf_spine, load_topology, topology_from
+from topologies.model import Topology, TopologyError, leaf_spine, topology_from
 
 networks = st.builds(
     leaf_spine,
@@ -167,13 +167,7 @@ def test_a_network_without_a_link_between_two_nodes_says_so() -> None:
         leaf_spine().host("h9")
 
 
-def test_toml_gives_the_size_or_every_part(tmp_path: Any) -> None:
-    path = tmp_path / "network.toml"
-    path.write_text("[leaf_spine]\nleaves = 3\nrate = 1_000_000_000\n")
-    assert load_topology(path) == leaf_spine(leaves=3, rate=10**9)
-    path.write_text("[leaf_spine]\nleaves = 300\n")
-    with pytest.raises(TopologyError, match=r"network\.toml: leaves: is 300"):
-        load_topology(path)
-    path.write_text("[leaf_spine\n")
-    with pytest.raises(TopologyError, match=r"network\.toml: "):
-        load_topology(path)
+def test_plain_data_give_the_size_or_every_part() -> None:
+    assert topology_from({"leaf_spine": {"leaves": 3, "rate": 10**9}}) == leaf_spine(leaves=3, rate=10**9)
+    with pytest.raises(TopologyError, match="leaves: is 300"):
+        topology_from({"leaf_spine": {"leaves": 300}})

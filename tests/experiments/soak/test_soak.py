@@ -14,6 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from controller.telemetry import Event
+from experiments.scenario.worker_file import MakeWorker
 from experiments.soak.campaign import soak
 from experiments.soak.run import run_scenario
 from experiments.soak.scenario import (
@@ -27,7 +28,6 @@ from experiments.soak.scenario import (
 )
 from experiments.soak.shrink import shrink
 from experiments.soak.trace import Trace
-from experiments.virtual.fabric import MakeWorker
 from p4switch.engine.engine import Engine
 from tests.experiments.soak.program_mutants import PROGRAM_MUTANTS, mutant
 from topologies.link import LinkProperties, Pause
