@@ -1,4 +1,7 @@
+"""A worker: its rank in four numbers, added to those of the others."""
+
 import numpy as np
+
 import workers
 
 with workers.join() as job:  # returns when a worker has joined on every host
