@@ -121,9 +121,11 @@ SwitchName = Annotated[
         autocompletion=lambda: [name for network in running_networks() for name in network.switches],
     ),
 ]
-Run = Annotated[
+Network = Annotated[
     int | None,
-    typer.Option(help="process id of the fanin that runs the network, if there are several (fanin ps)"),
+    typer.Option(
+        "--network", help="process id of the fanin that runs the network, if there are several (fanin ps)"
+    ),
 ]
 
 

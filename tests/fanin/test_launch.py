@@ -275,7 +275,7 @@ def test_what_cannot_be_launched_is_said(fanin, tmp_path):
     for arguments, says in (
         (("nowhere.py",), "there is no file nowhere.py"),
         (("--up", "--logs '", "true"), "No closing quotation"),
-        (("--up", "", "--run", "1", "true"), "either --up"),
+        (("--up", "", "--network", "1", "true"), "either --up"),
         (("-n", "0", "true"), "greater than or equal to 1"),
     ):
         done = fanin("launch", *arguments, TMPDIR=str(tmp_path))

@@ -14,7 +14,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from fanin.failing import complain, failing
-from fanin.options import Run
+from fanin.options import Network
 from topologies.errors import NetworkError
 from topologies.running import JOB_SERVICE, RunningNetwork, find_network, running_networks
 
@@ -52,7 +52,7 @@ def launch(
             help="make a network for it, with these options of fanin up, such as '--leaves 1 --spines 0'",
         ),
     ] = None,
-    run: Run = None,
+    supervisor: Network = None,
 ) -> None:
     """Run a program on the hosts of a network, a process on each, as mpirun and torchrun do.
 
@@ -61,16 +61,16 @@ def launch(
     one made for it, with --up or if none is up. The first process that fails ends all others, and its exit status is
     launch's; Ctrl-C ends all. Rank 0 has launch's standard input.
     """
-    if options is not None and run is not None:
+    if options is not None and supervisor is not None:
         raise typer.BadParameter(
-            "either --up, which makes a network, or --run, which names one", param_hint="--up"
+            "either --up, which makes a network, or --network, which names one", param_hint="--up"
         )
     argv = _command(program)
     shape = _usual_network(processes) if options is None else _up_options(options)
     signal.signal(signal.SIGTERM, _exit_on_signal)
     with failing("launch", NetworkError, OSError, KeyboardInterrupt):
-        if options is None and (run is not None or running_networks()):
-            status = _run(find_network(run=run), processes, argv, output)
+        if options is None and (supervisor is not None or running_networks()):
+            status = _run(find_network(supervisor=supervisor), processes, argv, output)
         else:
             with _new_network(shape) as network:
                 status = _run(network, processes, argv, output)
