@@ -81,7 +81,7 @@ class Paths:
     def shared(self, window: int) -> float:
         """How long the windows, in packets, of all hosts that share a link take on it, where that is longest."""
         return window * max(
-            count * self._packet_seconds(self._link(*direction))
+            count * self.packet_seconds(self._link(*direction))
             for direction, count in self._senders().items()
         )
 
@@ -112,10 +112,10 @@ class Paths:
         live = self._settings.world == "live"
         delay = (properties.delay or 0.0) if live else properties.virtual_delay
         late = properties.jitter + properties.displacement if self._patient else 0.0
-        return self._packet_seconds(link) + delay + late
+        return self.packet_seconds(link) + delay + late
 
-    def _packet_seconds(self, link: Link) -> float:
-        """On the wire; 0: the link's rate is unlimited."""
+    def packet_seconds(self, link: Link) -> float:
+        """Of one packet on the wire; 0: the link's rate is unlimited."""
         properties = link.properties
         live = self._settings.world == "live"
         overhead = (properties.overhead or 0) if live else properties.virtual_overhead
