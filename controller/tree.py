@@ -91,7 +91,7 @@ def aggregation_tree(network: Network, job: Job) -> Tree:
         if len(hosts) > MAX_CHILDREN:
             raise ControllerError(
                 f"{leaf} would add up {len(hosts)} children; it has bits for {MAX_CHILDREN}: spread the job over "
-                "more leaves"
+                "more switches"
             )
     search = _Search(network, racks, job.udp_port - FIRST_UDP_PORT)
     for root in search.roots():

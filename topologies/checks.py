@@ -12,10 +12,15 @@ if TYPE_CHECKING:
     from topologies.model import Endpoint, Host, Switch, Topology
 
 INTERFACE_NAME_LENGTH = 15  # Linux: IFNAMSIZ - 1
+SWITCHES = 1024  # p4src/forwarding.p4: each keeps the addresses of all
 
 
 def problems(topology: Topology) -> list[str]:
     """All that is wrong; of links between tiers and of ways, what is wrong once the parts are right by themselves."""
+    if len(topology.switches) > SWITCHES:
+        return [
+            f"switches: there are {len(topology.switches)}; {SWITCHES} is the most, as each knows all others"
+        ]
     found = list(chain(_duplicates(topology), _misplaced_hosts(topology), _bad_links(topology)))
     return found or list(chain(_overlapping_racks(topology), _missing_links(topology)))
 

@@ -277,7 +277,7 @@ def fat_tree(
     Raises:
         TopologyError: a number that is out of range.
     """
-    _check_range("k", k, 2, 30)
+    _check_range("k", k, 2, 28)
     if k % 2:
         raise TopologyError(f"k: is {k}, must be even: half of a switch's ports lead up")
     half = k // 2
@@ -497,12 +497,10 @@ def _pods(
     """servers_per_leaf: 0: hosts hang on leaves."""
     hosts_key = "hosts_per_server" if servers_per_leaf else "hosts_per_leaf"
     _check_range("pods", pods, 1, LAST_PORT)
-    _check_range(
-        "leaves", leaves, 1, LAST_PORT // max(1, servers_per_leaf)
-    )  # a pod's racks: 10.p.1.0 to 10.p.254.0
-    _check_range(
-        "spines", spines, 0 if pods * leaves == 1 else 1, LAST_PORT - (leaves if servers_per_leaf else 1)
-    )
+    # Racks of a pod have 10.p.1.0 to 10.p.254.0, its other switches 10.p.0.1 to 10.p.0.254.
+    _check_range("leaves", leaves, 1, LAST_PORT // max(1, servers_per_leaf))
+    fewest, most = int(pods * leaves > 1), LAST_PORT - (leaves if servers_per_leaf else 1)
+    _check_range("spines", spines, fewest, most)
     _check_range("cores", cores, 0 if pods == 1 else spines, LAST_PORT)
     if cores and (not spines or cores % spines):
         raise TopologyError(
@@ -511,8 +509,7 @@ def _pods(
     of_each = cores // spines if cores else 0  # cores above a spine
     if leaves + of_each > LAST_PORT:
         raise TopologyError(f"leaves: a spine would have {leaves + of_each} links; it has {LAST_PORT} ports")
-    most = 253 if servers_per_leaf else min(253, LAST_PORT - spines)
-    _check_range(hosts_key, hosts, 1, most)
+    _check_range(hosts_key, hosts, 1, 253 if servers_per_leaf else min(253, LAST_PORT - spines))
     if servers_per_leaf + spines > LAST_PORT:
         raise TopologyError(
             f"servers_per_leaf: a leaf would have {servers_per_leaf + spines} links; it has {LAST_PORT} ports"

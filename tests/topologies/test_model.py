@@ -256,7 +256,12 @@ def test_each_tiers_links_have_their_rate_and_properties_or_those_below() -> Non
     ("table", "arguments", "complaint"),
     [
         ("fat_tree", {"k": 5}, "k: is 5, must be even"),
-        ("fat_tree", {"k": 32}, "k: is 32, must be a whole number from 2 to 30"),
+        ("fat_tree", {"k": 30}, "k: is 30, must be a whole number from 2 to 28"),
+        (
+            "fat_tree",
+            {"pods": 254, "leaves": 5, "hosts_per_leaf": 1},
+            "switches: there are 1782; 1024 is the most",
+        ),
         ("fat_tree", {"pods": 255}, "pods: is 255, must be a whole number from 1 to 254"),
         ("fat_tree", {"spines": "2"}, "spines: is '2', must be a whole number"),
         ("fat_tree", {"cores": 0}, "cores: is 0, must be a whole number from 2 to 254"),
