@@ -58,8 +58,8 @@ class Scenario:
 def varied_in(points: Sequence[Settings]) -> list[str]:
     """The columns in which points differ."""
     rows = [setting_columns(point) for point in points]
-    # The name of a leaf_spine tells its keys again.
-    names = [*KEYS, "topology"] if rows[0]["leaves"] is None else KEYS
+    # The name of a network that a builder made tells its keys again.
+    names = [*KEYS, "topology"] if points[0].topology.switches else KEYS
     return [name for name in names if len({row[name] for row in rows}) > 1]
 
 

@@ -41,7 +41,9 @@ def launch(
     output: Annotated[
         Path | None,
         typer.Option(
-            help="a folder for rank-0.out, rank-0.err, …; left out, each line is printed behind its rank"
+            "-o",
+            "--output",
+            help="a folder for rank-0.out, rank-0.err, …; left out, each line is printed behind its rank",
         ),
     ] = None,
     options: Annotated[

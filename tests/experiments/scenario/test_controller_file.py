@@ -24,7 +24,7 @@ from controller import tree
 def aggregation_tree(network, job):
     ours = tree.aggregation_tree(network, job)
     *leaves, root = ours.aggregators
-    last = network.spines[-1].name
+    last = network.tiers[1][-1].name
     return replace(ours, aggregators=(*(replace(leaf, parent=last) for leaf in leaves), replace(root, switch=last)))
 """
 NOT_FOR_H2 = """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from controller.telemetry import Event
+from controller.tree import Job, aggregation_tree
 from experiments.scenario.worker_file import MakeWorker
 from experiments.soak.campaign import soak
 from experiments.soak.run import run_scenario
@@ -250,6 +252,17 @@ def test_scenarios_have_one_to_three_jobs_and_every_host_has_one() -> None:
         hosts = [host for of_job in scenario.hosts for host in of_job]
         assert len(hosts) == len(set(hosts)) == sum(scenario.racks)
         assert [len(of_job) for of_job in scenario.hosts] == [job.workers for job in scenario.jobs]
+
+
+def test_scenarios_have_two_to_four_tiers_and_trees_as_deep() -> None:
+    scenarios = [draw_scenario(seed) for seed in range(200)]
+    assert {len(scenario.topology.tiers) for scenario in scenarios} >= {2, 3, 4}
+    depths = Counter(
+        len({scenario.topology.switch(part.switch).role for part in tree.aggregators})
+        for scenario in scenarios
+        for tree in (aggregation_tree(scenario.topology, Job(1, hosts)) for hosts in scenario.hosts)
+    )
+    assert all(depths[tiers] > 10 for tiers in (1, 2, 3, 4))
 
 
 def test_the_stall_of_one_job_does_not_hold_up_another(switch: Engine) -> None:
