@@ -37,6 +37,10 @@ VERBS = {
         "plot:plot",
         "Draw a column of results over another: medians, and how far repetitions are from one another.",
     ),
+    "compare": Verb(
+        "compare:compare",
+        "Compare results point by point: ratios of medians, and which of them are beyond noise.",
+    ),
     "cost": Verb(
         "cost:cost",
         "Say by closed forms which share of their time GPUs wait for gradients, and what that costs.",
