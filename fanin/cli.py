@@ -41,6 +41,9 @@ VERBS = {
         "compare:compare",
         "Compare results point by point: ratios of medians, and which of them are beyond noise.",
     ),
+    "report": Verb(
+        "report:report", "Make one page of HTML of results, which needs no other file and no network."
+    ),
     "cost": Verb(
         "cost:cost",
         "Say by closed forms which share of their time GPUs wait for gradients, and what that costs.",

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 from experiments.results.files import ResultsError
 from experiments.results.measured import Row
-from experiments.results.series import given, values_of
-from experiments.scenario.settings import KEYS, Settings
+from experiments.results.series import given, values_of, varied
+from experiments.scenario.settings import Settings
 
 MEASURES = ("median_seconds", "wire_bytes_per_worker", "retransmissions")
 ENOUGH = 3  # values on either side, below which nothing is said of chance
@@ -88,16 +88,16 @@ def compare(before: Sequence[Row], after: Sequence[Row]) -> Comparison:
     """
     old, new = _points(before), _points(after)
     both = [point for point in old if point in new]
-    varied = tuple(name for name in _names(before) if len(_said((*before, *after), name)) > 1)
+    names = tuple(name for name in varied((*before, *after)) if name != "seed")
     if not both:
-        apart = [name for name in varied if not _said(before, name) & _said(after, name)]
+        apart = [name for name in names if not _said(before, name) & _said(after, name)]
         why = f"they differ in {', '.join(apart)}" if apart else "some failed, or their settings differ"
         raise ResultsError(f"no point is in both, with a result: {why}")
     return Comparison(
         points=tuple(_compare(old[point], new[point]) for point in both),
         only_before=tuple(rows[0] for point, rows in old.items() if point not in new),
         only_after=tuple(rows[0] for point, rows in new.items() if point not in old),
-        varied=varied,
+        varied=names,
     )
 
 
@@ -132,12 +132,6 @@ def _name(text: str) -> str:
     except ValidationError:  # of a fanin that knew others: equal to itself alone
         settings = json.loads(text)
     return json.dumps({name: value for name, value in settings.items() if name != "seed"}, sort_keys=True)
-
-
-def _names(rows: Sequence[Row]) -> list[str]:
-    """Columns that may tell points apart."""
-    names = [name for name in KEYS if name != "seed"]
-    return names if rows[0].get("leaves") is not None else [*names, "topology"]
 
 
 def _said(rows: Sequence[Row], name: str) -> set[object]:

@@ -215,9 +215,16 @@ def mixed(rows: Sequence[Row], plot: Plot) -> list[str]:
     ]
 
 
+def varied(rows: Sequence[Row]) -> list[str]:
+    """The settings in which rows differ, as far as their scenarios say."""
+    # The name of a leaf_spine tells its keys again.
+    names = KEYS if all(row.get("leaves") is not None for row in rows) else (*KEYS, "topology")
+    return [name for name in names if len({given(row, name) for row in rows}) > 1]
+
+
 def given(row: Row, name: str) -> Hashable:
     """What the scenario says of a setting, as far as the row tells; None: nothing."""
-    if "settings" not in row or name not in KEYS:
+    if not row.get("settings") or name not in KEYS:
         return row.get(name)
     table: Any = json.loads(row["settings"])
     for part in KEYS[name]:
