@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from html import escape
 from pathlib import Path
@@ -36,7 +36,7 @@ _MEASURED = {
     "violations": "outside bound",
 }
 
-Cells = Sequence[object]  # of a row of a table: numbers, or texts
+_FEW = 3  # settings that vary, which a figure can show that no scenario has thought of
 
 
 def page(about: Mapping[str, Any], rows: Sequence[Row], place: str) -> str:
@@ -77,29 +77,41 @@ def _good(rows: Sequence[Row]) -> list[Row]:
 
 
 def _measured(rows: Sequence[Row]) -> str:
-    """A row for each point, in the units of figures."""
+    """A row for each point, what is predicted beside what was measured."""
     good = _good(rows)
-    names = [name for name in (*varied(rows), *_MEASURED) if any(row.get(name) is not None for row in good)]
-    columns = {_heading(name, good): _column(name, good) for name in names}
-    if "closed_form_seconds" in names:
+    columns = _columns((*varied(rows), *_MEASURED), good)
+    if any(row.get("closed_form_seconds") for row in good):
         columns["measured / closed form"] = [_ratio(row) for row in good]
     columns["key"] = [row.get("key") for row in good]
-    return _table(list(columns), list(zip(*columns.values(), strict=True)))
+    return _table(columns)
+
+
+def _columns(names: Iterable[str], rows: Sequence[Row]) -> dict[str, list[object]]:
+    """By their headings those in which rows have something."""
+    there = [name for name in names if any(row.get(name) is not None for row in rows)]
+    return {_heading(name, rows): _column(name, rows) for name in there}
 
 
 def _heading(name: str, rows: Sequence[Row]) -> str:
     """With the unit, where it has one."""
-    numbers = [value for row in rows if _is_number(value := row.get(name))]
-    label = column_label(name)
-    unit = scale(name, numbers)[1].removeprefix(label) if numbers else ""
-    return _MEASURED.get(name, label) + unit
+    return _MEASURED.get(name, column_label(name)) + _unit(name, rows)[1]
 
 
 def _column(name: str, rows: Sequence[Row]) -> list[object]:
     """In the unit of the heading."""
+    factor, _ = _unit(name, rows)
     values = [row.get(name) for row in rows]
-    factor, _ = scale(name, [value for value in values if _is_number(value)])
     return [value / factor if _is_number(value) and factor != 1 else value for value in values]
+
+
+def _unit(name: str, rows: Sequence[Row]) -> tuple[float, str]:
+    """What to divide a column by, and what stands behind its name. Times of all-reduces have that of their medians."""
+    source = "median_seconds" if name in ("p95_seconds", "closed_form_seconds") else name
+    numbers = [value for row in rows if _is_number(value := row.get(source))]
+    if not numbers:
+        return 1.0, ""
+    factor, label = scale(source, numbers)
+    return factor, label.removeprefix(column_label(source))
 
 
 def _is_number(value: object) -> TypeGuard[float]:
@@ -112,27 +124,27 @@ def _ratio(row: Row) -> float | None:
 
 
 def _failed(rows: Sequence[Row]) -> str:
-    names = varied(rows)
     failed = [row for row in rows if row.get("error") is not None]
-    cells = [(*(row.get(name) for name in names), row["error"]) for row in failed]
-    return _table([*map(column_label, names), "failed with"], cells) if failed else ""
+    if not failed:
+        return ""
+    return _table(_columns(varied(rows), failed) | {"failed with": [row["error"] for row in failed]})
 
 
 def _prices(compute: object, rows: Sequence[Row]) -> str:
     """Of the time that GPUs would wait, if it is known how many seconds they compute."""
     if not _is_number(compute) or compute <= 0:
         return ""
-    names, lines = varied(rows), []
-    for row in _good(rows):
-        share = idle_share(compute, row["median_seconds"])
-        hourly = [idle_price(share, gpus) for gpus in CLUSTERS]
-        prices = (price for hour in hourly for price in (round(hour), round(24 * hour)))
-        lines.append((*(row.get(name) for name in names), f"{share:.1%}", *prices))
-    headings = [f"{gpus:,} GPUs, $ {time}" for gpus in CLUSTERS for time in ("an hour", "a day")]
+    good = _good(rows)
+    shares = [idle_share(compute, row["median_seconds"]) for row in good]
+    columns = _columns(varied(rows), good) | {"idle": [f"{share:.1%}" for share in shares]}
+    for gpus in CLUSTERS:
+        hourly = [idle_price(share, gpus) for share in shares]
+        columns[f"{gpus:,} GPUs, $ an hour"] = [round(price) for price in hourly]
+        columns[f"{gpus:,} GPUs, $ a day"] = [round(24 * price) for price in hourly]
     return (
         "<h2>The price of waiting</h2>\n"
         f"<p>Of GPUs that compute for {compute:g} s between two all-reduces and then wait for one, at {PRICE:g} $ "
-        "for a GPU and an hour.</p>\n" + _table([*map(column_label, names), "idle", *headings], lines)
+        f"for a GPU and an hour.</p>\n{_table(columns)}"
     )
 
 
@@ -148,15 +160,20 @@ def _different(values: Sequence[object]) -> str:
 
 def _values(values: Mapping[str, str]) -> str:
     """A row for each that there is."""
-    return _table([], [(name, value) for name, value in values.items() if value])
+    there = {name: value for name, value in values.items() if value}
+    return _table({"name": list(there), "value": list(there.values())})
 
 
-def _table(headings: Sequence[str], lines: Sequence[Cells]) -> str:
-    """The only place at which values become HTML: all of them escaped."""
-    head = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
+def _table(columns: Mapping[str, Sequence[object]]) -> str:
+    """By headings. With `_cell` the only place at which values become HTML: all of them escaped."""
+    head = "".join(f"<th>{escape(heading)}</th>" for heading in columns)
+    lines = zip(*columns.values(), strict=True)
     body = "\n".join(f"<tr>{''.join(map(_cell, line))}</tr>" for line in lines)
-    above = f"<thead><tr>{head}</tr></thead>" if headings else ""
-    return f'<div class="scroll"><table>{above}\n<tbody>\n{body}\n</tbody></table></div>\n'
+    return f"""<div class="scroll"><table><thead><tr>{head}</tr></thead>
+<tbody>
+{body}
+</tbody></table></div>
+"""
 
 
 def _cell(value: object) -> str:
@@ -177,10 +194,13 @@ def _text(value: object) -> str:
 
 def _figures(scenario: Mapping[str, Any], rows: Sequence[Row]) -> str:
     """The scenario's own, or times over what is varied first, and bytes over the same."""
-    names = [name for name in varied(rows) if name != "seed"] or ["algorithm"]
-    plot = Plot(x=names[0], y="median_seconds", by=tuple(names[1:]))
-    with suppress(ValidationError, KeyError):
+    try:
         plot = Plot.model_validate(scenario["plot"])
+    except (KeyError, ValidationError):
+        names = [name for name in varied(rows) if name != "seed"] or ["algorithm"]
+        if len(names) > _FEW:
+            return ""
+        plot = Plot(x=names[0], y="median_seconds", by=tuple(names[1:]))
     plots = [plot]
     if plot.kind == "lines" and plot.y != "wire_bytes_per_worker":
         changes = {"y": "wire_bytes_per_worker", "closed_form": False}

@@ -11,6 +11,8 @@ from experiments.results.files import write_results
 from fanin.cli import app
 from tests.experiments.results.runs import made
 
+pytestmark = pytest.mark.slow
+
 
 def invoke(*arguments: str | Path) -> tuple[int, str]:
     done = CliRunner().invoke(app, ["report", *map(str, arguments)])

@@ -18,6 +18,8 @@ from experiments.results.page import page
 from experiments.scenario.settings import Settings
 from tests.experiments.results.runs import made
 
+pytestmark = pytest.mark.slow
+
 HOSTILE = "<script>alert('1' & \"2\")</script>"
 VOID = {"meta", "br"}
 ABOUT = {
@@ -82,6 +84,24 @@ def test_measured_stands_beside_predicted_in_readable_units() -> None:
     assert measured["measured / closed form"] == "1.25"
     assert measured["key"] == ROWS[0]["key"]
     assert dict(zip(heading, second, strict=True))["measured / closed form"] == "1"
+
+
+def test_times_are_all_in_the_unit_of_their_medians() -> None:
+    """0.9 s and 1.1 s, or nobody can compare them: 900 ms and 1,100 ms."""
+    row = made([0.9, 0.9, 0.9, 0.9, 3.0]) | {"closed_form_seconds": 1.1}
+    heading, first = read({}, [row]).cells[:2]
+    measured = dict(zip(heading, first, strict=True))
+    assert (measured["median (ms)"], measured["closed form (ms)"]) == ("900", "1,100")
+    assert measured["95th percentile (ms)"] == "2,580"
+
+
+def test_without_a_scenario_there_is_a_figure_if_few_settings_vary() -> None:
+    assert read({}, ROWS).tags["svg"] == 2
+    many = [
+        ROWS[0],
+        made([1.0], window=64, values=64, coalescing="1 us", links={"loss": 0.1, "jitter": "1 us"}),
+    ]
+    assert read({}, many).tags["svg"] == 0
 
 
 def test_settings_that_are_shared_program_and_commands_are_there() -> None:
