@@ -196,7 +196,7 @@ def run_scenario(
 
 def point_name(varied: Sequence[str], row: Row) -> str:
     """By the settings in which points differ."""
-    settings = [f"{name}={short(row[name])}" for name in varied if row[name] is not None]
+    settings = [f"{name}={short(row[name])}" for name in varied if row.get(name) is not None]
     return ", ".join(settings) or "the run"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -128,10 +129,12 @@ def _points(rows: Sequence[Row]) -> dict[str, Group]:
 def _name(text: str) -> str:
     """Settings without the seed; with what an older fanin did not know yet as it is when left out."""
     try:
-        settings = Settings.model_validate_json(text).model_dump(mode="json")
-    except ValidationError:  # of a fanin that knew others: equal to itself alone
-        settings = json.loads(text)
-    return json.dumps({name: value for name, value in settings.items() if name != "seed"}, sort_keys=True)
+        said = {name: value for name, value in json.loads(text).items() if name != "seed"}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ResultsError(f"settings of a row cannot be read: {error}") from None
+    with suppress(ValidationError):  # of a fanin that knew others: equal to itself alone
+        said = Settings.model_validate_json(text).model_dump(mode="json", exclude={"seed"})
+    return json.dumps(said, sort_keys=True)
 
 
 def _said(rows: Sequence[Row], name: str) -> set[object]:

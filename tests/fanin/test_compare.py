@@ -56,6 +56,15 @@ def test_points_that_are_gone_are_listed_and_fail(before: Path, tmp_path: Path) 
     assert invoke(tmp_path / "less", before, "--fail-if-slower", "10%")[0] == 0
 
 
+def test_a_column_that_older_rows_lack_is_left_out_of_their_names(before: Path, tmp_path: Path) -> None:
+    older = made([1.0] * 4, algorithm="halving-doubling", **LIVE)
+    del older["transport"]
+    write_results([made([1.0] * 4, algorithm="ring", **LIVE), older], {}, tmp_path / "older")
+    status, output = invoke(before, tmp_path / "older" / "results.json")
+    assert status == 0
+    assert output.endswith("Only in B, or failed in A: algorithm=halving-doubling")
+
+
 def test_what_cannot_be_judged_is_not_passed(tmp_path: Path) -> None:
     write_results([made([1.0], **LIVE)], {}, tmp_path / "once")
     assert invoke(tmp_path / "once", tmp_path / "once")[0] == 0

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from experiments.models.cost import Job, costs
 from fanin.cli import app
 
 GPT = ("cost", "--parameters", "175G", "--compute", "2 s", "--nics", "1", "--latency", "0s")
@@ -64,3 +66,16 @@ def test_the_documentation_shows_what_is_printed() -> None:
     printed = CliRunner().invoke(app, shlex.split(first)[1:]).output.splitlines()
     assert len(shown) > 10
     assert not [line for line in shown if line != first and line not in printed]
+
+
+def test_the_table_of_the_documentation_is_what_closed_forms_say() -> None:
+    document = (Path(__file__).parents[2] / "docs/cost.md").read_text()
+    rows = re.findall(r"^\| (\w+) \| (\d) NICs? \| (\d s) \| (.*) \|$", document, re.MULTILINE)
+    assert len(rows) == 8
+    for dtype, nics, compute, cells in rows:
+        job = {"parameters": "175G", "dtype": dtype, "nics": nics, "compute": compute, "gpus": "1024"}
+        said = [
+            (f"{one.communication_seconds:.4g}", f"{one.idle_share:.1%}", f"{one.dollars_per_day:,.0f}")
+            for one in costs(Job.model_validate(job))
+        ]
+        assert cells.split(" | ") == [*said[0], *said[1]]

@@ -109,6 +109,12 @@ def test_rows_that_do_not_tell_their_settings_are_refused() -> None:
         compare([{"median_seconds": 1.0}], [made([1.0])])
 
 
+@pytest.mark.parametrize("settings", ["{", "[]", 5])
+def test_settings_that_cannot_be_read_are_refused(settings: object) -> None:
+    with pytest.raises(ResultsError, match="settings of a row cannot be read"):
+        compare([made([1.0]) | {"settings": settings}], [made([1.0])])
+
+
 def test_slower_is_what_has_grown_beyond_the_limit_and_beyond_noise() -> None:
     before = [made(noisy(1.0, 20), **LIVE), made([1.0, 2.0, 3.0], algorithm="ring", **LIVE)]
     after = [made(noisy(1.2, 20, seed=2), **LIVE), made([2.0, 3.0, 4.0], algorithm="ring", **LIVE)]

@@ -193,3 +193,9 @@ def test_rows_of_others_need_no_more_than_a_number() -> None:
     reader = read({}, [{"workers": 2, "median_seconds": 1.0}])
     assert "1 point." in "".join(reader.texts)
     assert "bound." not in "".join(reader.texts).split("Times are")[0]
+
+
+def test_settings_that_cannot_be_read_leave_the_columns() -> None:
+    rows = [ROWS[0] | {"settings": "{"}, ROWS[1] | {"settings": "[]"}]
+    heading, *cells = read(ABOUT, rows).cells[:3]
+    assert [dict(zip(heading, row, strict=True))["algorithm"] for row in cells] == ["in-network", "ring"]
