@@ -23,6 +23,7 @@ from experiments.results.provenance import provenance
 from experiments.results.series import PlotError, select, series, varied
 from experiments.scenario.figure import Plot
 from experiments.scenario.settings import KEYS
+from topologies.units import TIMES, quantity_text
 
 _TEMPLATE = Path(__file__).with_name("page.html")
 _MEASURED = {
@@ -143,8 +144,8 @@ def _prices(compute: object, rows: Sequence[Row]) -> str:
         columns[f"{gpus:,} GPUs, $ a day"] = [round(24 * price) for price in hourly]
     return (
         "<h2>The price of waiting</h2>\n"
-        f"<p>Of GPUs that compute for {compute:g} s between two all-reduces and then wait for one, at {PRICE:g} $ "
-        f"for a GPU and an hour.</p>\n{_table(columns)}"
+        f"<p>Of GPUs that compute for {quantity_text(compute, TIMES)} between two all-reduces and then wait for one, "
+        f"at {PRICE:g} $ for a GPU and an hour.</p>\n{_table(columns)}"
     )
 
 
@@ -166,7 +167,10 @@ def _values(values: Mapping[str, str]) -> str:
 
 def _table(columns: Mapping[str, Sequence[object]]) -> str:
     """By headings. With `_cell` the only place at which values become HTML: all of them escaped."""
-    head = "".join(f"<th>{escape(heading)}</th>" for heading in columns)
+    head = "".join(
+        f"<th{_style(any(map(_is_number, values)))}>{escape(heading)}</th>"
+        for heading, values in columns.items()
+    )
     lines = zip(*columns.values(), strict=True)
     body = "\n".join(f"<tr>{''.join(map(_cell, line))}</tr>" for line in lines)
     return f"""<div class="scroll"><table><thead><tr>{head}</tr></thead>
@@ -177,8 +181,11 @@ def _table(columns: Mapping[str, Sequence[object]]) -> str:
 
 
 def _cell(value: object) -> str:
-    style = ' class="number"' if _is_number(value) else ""
-    return f"<td{style}>{escape(_text(value))}</td>"
+    return f"<td{_style(_is_number(value))}>{escape(_text(value))}</td>"
+
+
+def _style(number: bool) -> str:
+    return ' class="number"' if number else ""
 
 
 def _text(value: object) -> str:
