@@ -41,6 +41,17 @@ VERBS = {
         "plot:plot",
         "Draw a column of results over another: medians, and how far repetitions are from one another.",
     ),
+    "compare": Verb(
+        "compare:compare",
+        "Compare results point by point: ratios of medians, and which of them are beyond noise.",
+    ),
+    "report": Verb(
+        "report:report", "Make one page of HTML of results, which needs no other file and no network."
+    ),
+    "cost": Verb(
+        "cost:cost",
+        "Say by closed forms which share of their time GPUs wait for gradients, and what that costs.",
+    ),
     "compile": Verb(
         "compile:compile_program", "Compile a P4_16 program to BMv2 JSON and P4Info, as p4c-bm2-ss would."
     ),

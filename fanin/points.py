@@ -180,10 +180,16 @@ def run_scenario(
         points=scenario.points,
         varied=scenario.varied,
         folder=results or Path("results", scenario.frame.name),
-        about={"name": scenario.frame.name, "scenario": scenario.text, "set": list(changes)},
+        about={
+            "name": scenario.frame.name,
+            "scenario": scenario.text,
+            "set": list(changes),
+            "compute_seconds": scenario.frame.compute,
+        },
         again=f"what is finished is kept. Go on with: {shlex.join(resume)}",
     )
     rows = measure(verb, work, afresh=afresh, jobs=jobs)
+    _show_prices(work.varied, rows, scenario.frame.compute)
     figure = scenario.frame.plot
     if figure and any(row["error"] is None for row in rows):
         path = work.folder / f"{work.name}.png"
@@ -197,7 +203,7 @@ def run_scenario(
 
 def point_name(varied: Sequence[str], row: Row) -> str:
     """By the settings in which points differ."""
-    settings = [f"{name}={short(row[name])}" for name in varied if row[name] is not None]
+    settings = [f"{name}={short(row[name])}" for name in varied if row.get(name) is not None]
     return ", ".join(settings) or "the run"
 
 
@@ -214,6 +220,34 @@ def _table(varied: Sequence[str], rows: Sequence[Row]) -> Table:
             f"{row['violations']:,}",
         )
     return table
+
+
+def _show_prices(varied: Sequence[str], rows: Sequence[Row], compute: float | None) -> None:
+    """What GPUs that wait as long as these all-reduces took would cost, if it is known how long they compute."""
+    from rich.console import Console
+
+    from experiments.models.cost import CLUSTERS, PRICE, idle_price, idle_share
+    from topologies.units import TIMES, quantity_text
+
+    if compute is None:
+        if "algorithm" in varied:  # a comparison
+            typer.echo(
+                'What GPUs that wait cost: say how long one computes between two, as --set "compute=50 ms"'
+            )
+        return
+    table = points_table(varied, "idle", *(f"{gpus:,} GPUs" for gpus in CLUSTERS))
+    for row in rows:
+        if row["error"] is None:
+            share = idle_share(compute, row["median_seconds"])
+            hourly = [idle_price(share, gpus) for gpus in CLUSTERS]
+            prices = (f"{price:,.0f} / {24 * price:,.0f}" for price in hourly)
+            table.add_row(*(short(row[name]) for name in varied), f"{share:.1%}", *prices)
+    if table.row_count:
+        typer.echo(
+            f"GPUs that compute for {quantity_text(compute, TIMES)} between two all-reduces idle for this share of "
+            f"their time,\nwhich costs $ an hour / a day, at {PRICE:g} $ for a GPU and an hour:"
+        )
+        Console(width=_WIDEST).print(table, highlight=False)
 
 
 def points_table(varied: Sequence[str], *numbers: str) -> Table:

@@ -1,7 +1,7 @@
 """Quantities as people write them, `100 Gb/s`, `64 KiB`, `10 us`: numbers in bits/s, bytes and seconds in the program.
 
-`b` is a bit, `B` a byte; k, M, G and T are powers of 1000, Ki, Mi and Gi of 1024. Pydantic types for each, too, which
-take bare numbers as well.
+`b` is a bit, `B` a byte; k, M, G, T and P are powers of 1000, Ki, Mi and Gi of 1024. Pydantic types for each, too,
+which take bare numbers as well.
 """
 
 from __future__ import annotations
@@ -19,21 +19,27 @@ BYTES = {f"{prefix}B": Decimal(10) ** power for prefix, power in _DECIMAL.items(
 BYTES |= {"KiB": Decimal(2**10), "MiB": Decimal(2**20), "GiB": Decimal(2**30)}
 TIMES = {"s": Decimal(1), "ms": Decimal("1e-3"), "us": Decimal("1e-6"), "µs": Decimal("1e-6")}
 TIMES |= {"ns": Decimal("1e-9")}
+COUNTS = {prefix: Decimal(10) ** power for prefix, power in _DECIMAL.items()}
+FLOPS = {f"{prefix}FLOP/s": Decimal(10) ** power for prefix, power in (_DECIMAL | {"P": 15}).items()}
 
 _NUMBER = r"\d+(?:\.\d+)?(?:e[+-]?\d+)?"
-_QUANTITY = re.compile(rf"({_NUMBER})\s*(\S+)")
+_QUANTITY = re.compile(rf"({_NUMBER})\s*(\S*)")
 
 
 def quantity(text: str, units: Mapping[str, Decimal], example: str) -> Decimal:
     """The number that `text` stands for.
 
     Raises:
-        ValueError: it is not a number with one of the units.
+        ValueError: it is not a number with one of the units, or too large.
     """
     match = _QUANTITY.fullmatch(text.strip())
     if match is None or match[2] not in units:
-        raise ValueError(f"write a number and its unit, as {example!r}; units are {', '.join(units)}")
-    return Decimal(match[1]) * units[match[2]]
+        there = ", ".join(filter(None, units))
+        raise ValueError(f"write a number and its unit, as {example!r}; units are {there}")
+    try:
+        return Decimal(match[1]) * units[match[2]]
+    except ArithmeticError:
+        raise ValueError("is too large") from None
 
 
 def quantity_text(number: float, units: Mapping[str, Decimal]) -> str:
@@ -63,7 +69,7 @@ def _whole(units: Mapping[str, Decimal], example: str) -> Callable[[Any], Any]:
             return value
         number = quantity(value, units, example)
         if number != int(number):
-            raise ValueError(f"must be a whole number of {next(iter(units))}")
+            raise ValueError(f"must be a whole number of {next(iter(units))}".removesuffix(" of "))
         return int(number)
 
     return parse
@@ -87,6 +93,8 @@ def _schema(kind: str, units: Mapping[str, Decimal]) -> WithJsonSchema:
 
 
 Rate = Annotated[int, BeforeValidator(_whole(RATES, "100 Gb/s")), _schema("integer", RATES)]
+Count = Annotated[int, BeforeValidator(_whole(COUNTS, "7G")), Field(ge=0), _schema("integer", COUNTS)]
+Flops = Annotated[int, BeforeValidator(_whole(FLOPS, "989 TFLOP/s")), _schema("integer", FLOPS)]
 Bytes = Annotated[int, BeforeValidator(_whole(BYTES, "64 kB")), Field(ge=0), _schema("integer", BYTES)]
 Seconds = Annotated[float, BeforeValidator(_seconds), Field(ge=0, le=3600), _schema("number", TIMES)]
 Probability = Annotated[

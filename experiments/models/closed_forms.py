@@ -1,4 +1,4 @@
-"""How long an all-reduce takes without loss, by algorithm, from latency and bandwidth alone.
+"""An all-reduce without loss by algorithm: its seconds, from latency and bandwidth alone, and the bytes it moves.
 
 Sources: Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH", 2005, for the
 model and for halving-doubling; Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms", 2009, for ring, whose
@@ -12,11 +12,13 @@ from collections.abc import Callable
 from math import log2
 from typing import assert_never
 
-from workers.collective import HostBasedAlgorithm
+from workers.collective import Algorithm, HostBasedAlgorithm
 from workers.host_based.schedules import CHUNK, neighbours, servers
 
 # Seconds from a rank's sending a packet to another rank's dealing with it: latency(sender, receiver).
 Latency = Callable[[int, int], float]
+
+PIECE = 4 * CHUNK  # bytes: what a node of a double binary tree hands on at a time
 
 
 def in_network(size: int, round_trip: float, bandwidth: float, window: int, ahead: float) -> float:
@@ -38,7 +40,7 @@ def between_hosts(
     latency: Latency,
     bandwidth: float,
     shards: int | None = None,
-    piece: int = 4 * CHUNK,
+    piece: int = PIECE,
 ) -> float:
     """Seconds for arrays of `size` bytes.
 
@@ -111,3 +113,58 @@ def _height(workers: int, latency: Latency) -> float:
         if neighbours(tree, rank, workers)[0] is None
     ]
     return max(below(tree, root) for tree, root in roots)
+
+
+def bytes_each_way(algorithm: Algorithm, workers: int, size: int) -> float:
+    """Payload that the busiest host sends, and receives, in an all-reduce of arrays of `size` bytes; two hosts or more.
+
+    The parameter server has a shard on each worker.
+    """
+    match algorithm:
+        case "in-network":
+            return float(size)
+        case "ring" | "parameter-server":
+            return 2 * (workers - 1) / workers * size
+        case "halving-doubling":
+            cores = 1 << workers.bit_length() - 1
+            # A neighbour that does not take part hands over its array, and gets the sum.
+            return (2 * (cores - 1) / cores + (workers > cores)) * size
+        case "double-binary-tree":
+            return (
+                size
+                / 2
+                * max(sum(_degree(tree, rank, workers) for tree in (0, 1)) for rank in range(workers))
+            )
+    assert_never(algorithm)
+
+
+def _degree(tree: int, rank: int, workers: int) -> int:
+    """To how many others, in a tree that half of the array goes through, a rank sends."""
+    parent, children = neighbours(tree, rank, workers)
+    return (parent is not None) + len(children)
+
+
+def formula(algorithm: Algorithm, workers: int) -> str:
+    """The closed form where all latencies are alike, for people, and two hosts or more.
+
+    n: workers. S: bytes of an array. B: bytes a second. L: seconds from a host to another, or to the root of the tree
+    and down again. p: PIECE. In-network without limit of the window and without exponents ahead; the parameter server
+    with a shard on each worker.
+    """
+    match algorithm:
+        case "in-network":
+            return "L + S/B"
+        case "ring":
+            return "max(2·(n-1)/n·S/B + L, 2·(n-1)·L + S/(n·B)) + L"
+        case "halving-doubling":
+            cores = 1 << workers.bit_length() - 1
+            if workers == cores:
+                return "2·log2(n)·L + 2·(n-1)/n·S/B"
+            levels = workers.bit_length() - 1
+            return f"2·{levels + 1}·L + 2·({cores}-1)/{cores}·S/B + 2·S/B"
+        case "double-binary-tree":
+            height = _height(workers, lambda *_: 1.0)
+            return f"2·{height:g}·L + 2·log2(n)·p/B + 2·S/B"
+        case "parameter-server":
+            return "3·L + 2·(n-1)/n·S/B"
+    assert_never(algorithm)

@@ -82,26 +82,43 @@ def read_rows(path: Path) -> list[Row]:
     Raises:
         ResultsError: there are none.
     """
+    return read_results(path)[1]
+
+
+def read_results(path: Path) -> tuple[dict[str, Any], list[Row]]:
+    """What the results are about, and the rows, of a folder of results, or of one of its files.
+
+    Raises:
+        ResultsError: there are none.
+    """
     if path.is_dir():
         found = next((path / name for name in (PARQUET, JSON, JOURNAL) if (path / name).exists()), None)
         if found is None:
             raise ResultsError(f"{path}: has no {PARQUET}; make it with fanin run or fanin sweep")
         path = found
+    about: dict[str, Any] = {}
     try:
         match path.suffix:
             case ".parquet":
-                rows: list[Row] = parquet.read_table(path).to_pylist()
+                table = parquet.read_table(path)
+                rows: list[Row] = table.to_pylist()
+                for name, value in (table.schema.metadata or {}).items():
+                    with suppress(ValueError):  # what other programs put there
+                        about[name.decode()] = json.loads(value)
             case ".json":
-                rows = json.loads(path.read_text())["rows"]
+                about = json.loads(path.read_text())
+                rows = about.pop("rows")
             case ".jsonl":
                 rows = list(Journal(path.parent).rows().values())
             case _:
                 raise ResultsError(f"{path}: is not a folder of results, {PARQUET}, {JSON} or {JOURNAL}")
-    except (OSError, pa.ArrowInvalid, json.JSONDecodeError, KeyError, TypeError) as error:
+    except ResultsError:
+        raise
+    except (OSError, pa.ArrowInvalid, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ResultsError(f"{path}: cannot be read as results: {error}") from None
-    if not rows:
+    if not rows or not all(isinstance(row, dict) for row in rows):
         raise ResultsError(f"{path}: has no rows")
-    return rows
+    return about, rows
 
 
 def columns_of(rows: Iterable[Row]) -> list[str]:

@@ -95,7 +95,7 @@ def _one(group: tuple[Hashable, ...], at: Mapping[Any, list[Row]], plot: Plot) -
         xs.sort()
     named = [value_label(*pair) for pair in zip(plot.by, group, strict=True) if pair[1] is not None]
     label = ", ".join(named)
-    samples = [[value for row in good[x] for value in _values(row, plot.measured)] for x in xs]
+    samples = [[value for row in good[x] for value in values_of(row, plot.measured)] for x in xs]
     bounds = [
         spread(values, plot.spread, f"{label} at {plot.x}={x}".removeprefix(" at "))
         for x, values in zip(xs, samples, strict=True)
@@ -119,8 +119,12 @@ def every_repetition(column: str) -> bool:
     return column in ("median_seconds", "seconds", _GOODPUT)
 
 
-def _values(row: Row, column: str) -> list[float]:
-    """What a row tells of a column."""
+def values_of(row: Row, column: str) -> list[float]:
+    """What a row tells of a column: the value of each repetition, or the only one.
+
+    Raises:
+        PlotError: it is not a number.
+    """
     if every_repetition(column) and (repetitions := row.get("seconds")):
         if column == _GOODPUT:
             return [32 * row["elements"] / seconds for seconds in repetitions]
@@ -205,19 +209,29 @@ def mixed(rows: Sequence[Row], plot: Plot) -> list[str]:
         for name in (*KEYS, "topology")
         if name not in (*places, plot.measured, "seed")
         and any(
-            len({row.get(name) for row in group}) > 1 and len({_given(row, name) for row in group}) > 1
+            len({row.get(name) for row in group}) > 1 and len({given(row, name) for row in group}) > 1
             for group in groups.values()
         )
     ]
 
 
-def _given(row: Row, name: str) -> Hashable:
-    """What the scenario says of a setting, as far as the row tells; None: nothing."""
-    if "settings" not in row or name not in KEYS:
+def varied(rows: Sequence[Row]) -> list[str]:
+    """The settings in which rows differ, as far as their scenarios say."""
+    # The name of a leaf_spine tells its keys again.
+    names = KEYS if all(row.get("leaves") is not None for row in rows) else (*KEYS, "topology")
+    return [name for name in names if len({given(row, name) for row in rows}) > 1]
+
+
+def given(row: Row, name: str) -> Hashable:
+    """What the scenario says of a setting, as far as the row tells, or else its column; None: nothing."""
+    if name not in KEYS:
         return row.get(name)
-    table: Any = json.loads(row["settings"])
-    for part in KEYS[name]:
-        table = table and table.get(part)
+    try:
+        table: Any = json.loads(row["settings"])
+        for part in KEYS[name]:
+            table = table and table.get(part)
+    except (KeyError, TypeError, ValueError, AttributeError):  # rows of others, or changed by hand
+        return row.get(name)
     return json.dumps(table)
 
 

@@ -14,7 +14,7 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, StringConstraints, ValidationError
+from pydantic import BaseModel, Field, StringConstraints, ValidationError
 
 from experiments.scenario.figure import Plot
 from experiments.scenario.settings import (
@@ -27,6 +27,9 @@ from experiments.scenario.settings import (
     setting_columns,
     table_in,
 )
+from topologies.units import Seconds
+
+_COMPUTE: KeyPath = ("compute",)  # the only key of Frame that is changed like a setting
 
 
 class ScenarioError(ValueError):
@@ -39,6 +42,10 @@ class Frame(Table):
     name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$")]
     description: str = ""
     plot: Plot | None = None
+    compute: Annotated[
+        Seconds | None,
+        Field(gt=0, description="of a GPU, between two all-reduces: prices its waiting, and changes no run"),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +122,11 @@ def _change(document: dict[str, Any], change: str) -> None:
     if not equals or not values:
         raise ScenarioError(f"--set {change}: write KEY=VALUE or KEY=VALUE,VALUE")
     path = KEYS.get(name) or tuple(name.split("."))
-    if path not in (*KEYS.values(), ("hosts",), ("topology",)):
-        there = ", ".join(KEYS)
-        raise ScenarioError(f"--set {name}: not known{_nearest(name, list(KEYS))}; keys are {there}")
-    _set(document, path, _values(values))
+    if path not in (*KEYS.values(), ("hosts",), ("topology",), _COMPUTE):
+        there = [*KEYS, *_COMPUTE]
+        raise ScenarioError(f"--set {name}: not known{_nearest(name, there)}; keys are {', '.join(there)}")
+    found = _values(values)
+    _set(document, path, found[0] if path == _COMPUTE and len(found) == 1 else found)
 
 
 def _values(text: str) -> list[Any]:

@@ -67,6 +67,35 @@ def test_a_run_leaves_rows_a_table_and_a_figure(fanin: Fanin, scenario: str, tmp
     assert (folder / "try.png").stat().st_size > 0
 
 
+def test_beneath_the_table_stands_what_gpus_that_wait_cost(scenario: str, tmp_path: Path) -> None:
+    status, output = invoke("run", scenario, "--set", "compute=100 us", "--results", tmp_path)
+    assert status == 0
+    for row in read_rows(tmp_path):
+        waiting = row["median_seconds"]
+        idle = waiting / (100e-6 + waiting)
+        assert f" {idle:.1%} {256 * 30 * idle:,.0f} / {24 * 256 * 30 * idle:,.0f} " in output
+        assert f" {4096 * 30 * idle:,.0f} / {24 * 4096 * 30 * idle:,.0f} " in output
+    assert json.loads((tmp_path / "results.json").read_text())["compute_seconds"] == pytest.approx(1e-4)
+
+
+def test_without_the_time_of_computing_no_price_is_told_but_how_to_get_it(
+    scenario: str, tmp_path: Path
+) -> None:
+    status, output = invoke("run", scenario, "--results", tmp_path)
+    assert status == 0
+    assert '--set "compute=50 ms"' in output
+    assert "256 GPUs" not in output
+
+
+def test_the_time_of_computing_changes_no_point(scenario: str, tmp_path: Path) -> None:
+    path = tmp_path / "priced.toml"
+    path.write_text('compute = "50 ms"\n' + VIRTUAL)
+    assert load_scenario(path).frame.compute == 0.05
+    assert load_scenario(path).points == load_scenario(Path(scenario)).points
+    assert invoke("run", path, "--set", "compute=0 s")[0] == 2
+    assert "compute: is ['1 s', '2 s']" in invoke("run", path, "--set", "compute=1 s,2 s")[1]
+
+
 def test_a_sweep_runs_only_what_is_missing(scenario: str, tmp_path: Path) -> None:
     folder = tmp_path / "results"
     assert invoke("sweep", scenario, "--set", "seed=1,2", "--results", folder)[0] == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from experiments.results.measured import Measured
+from experiments.results.measured import Measured, Row, row
 from experiments.results.summary import Run
 from experiments.scenario.settings import Settings
 from experiments.training.sgd import Curve
@@ -42,3 +42,27 @@ def run(rate: int | None = RATE, violations: int = 0, **settings: Any) -> Run:
 
 
 RUN, RING, BARE = run(), run(algorithm="ring"), run(size="4 MB")
+
+LIVE = {"world": "live"}
+
+
+def made(seconds: list[float], wire: float = 1e6, again: int = 0, **settings: Any) -> Row:
+    """Of a point with these times, four workers in a rack."""
+    shape = {"spines": 0, "leaves": 1, "hosts_per_leaf": 4, "rate": "10 Gb/s"}
+    said = {"topology": {"leaf_spine": shape}, "size": "4 MB", "repetitions": len(seconds)} | settings
+    return row(
+        Settings.model_validate(said).settled,
+        Measured(
+            seconds=tuple(seconds),
+            elements=10**6,
+            wire_bytes_per_worker=wire,
+            packets_per_worker=100.0,
+            retransmissions=again,
+            drops={},
+            link_events={},
+            violations=0,
+            max_abs_error=0.0,
+            error_bound=1.0,
+            closed_form_seconds=None,
+        ),
+    )

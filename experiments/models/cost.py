@@ -1,0 +1,156 @@
+"""What GPUs that wait for an all-reduce cost: the share of time in which they idle, and its price."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from experiments.models.closed_forms import between_hosts, bytes_each_way, in_network
+from topologies.units import Count, Flops, Probability, Rate, Seconds
+from workers.collective import Algorithm
+
+PRICE = 30.0  # $ for a GPU and an hour
+CLUSTERS = (256, 1024, 4096)  # GPUs
+
+Dtype = Literal["fp32", "bf16", "fp16", "fp8"]
+_BYTES: dict[Dtype, int] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
+
+
+def _parts(value: Any) -> Any:
+    return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
+
+
+class Job(BaseModel):
+    """A training whose gradients are all-reduced after each step, on servers that are alike.
+
+    parameters: of the model. compute: seconds of a step; or else tokens: of a step, all GPUs' together, flops: of a
+    GPU, a second, and utilization: the share of them that it comes to. gpus: several clusters. rate: bits/s of a NIC,
+    each way. latency: seconds from a server to another, or to the root of the tree of switches and down again.
+    overlap: the share of a step's compute time in which gradients that are ready are sent already. price: $ for a GPU
+    and an hour.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    parameters: Annotated[Count, Field(gt=0, le=10**15)]
+    dtype: Dtype = "fp32"
+    compute: Annotated[Seconds, Field(gt=0)] | None = None
+    tokens: Annotated[Count, Field(gt=0, le=10**15)] | None = None
+    flops: Annotated[Flops, Field(gt=0, le=10**20)] = 989 * 10**12
+    utilization: Annotated[Probability, Field(gt=0)] = 0.4
+    gpus: Annotated[
+        tuple[Annotated[Count, Field(gt=0, le=10**6)], ...], BeforeValidator(_parts), Field(min_length=1)
+    ] = CLUSTERS
+    gpus_per_server: Annotated[int, Field(ge=1)] = 8
+    nics: Annotated[int | None, Field(ge=1)] = None
+    rate: Annotated[Rate, Field(gt=0, le=10**18)] = 400 * 10**9
+    latency: Seconds = 10e-6
+    overlap: Probability = 0.0
+    algorithm: Annotated[tuple[Algorithm, ...], BeforeValidator(_parts)] = ("in-network", "ring")
+    price: Annotated[float, Field(ge=0, allow_inf_nan=False)] = PRICE
+
+    @property
+    def gradient_bytes(self) -> int:
+        """Of a server's vector."""
+        return self.parameters * _BYTES[self.dtype]
+
+    @property
+    def bandwidth(self) -> float:
+        """Bytes a second of a server, each way."""
+        return (self.nics or self.gpus_per_server) * self.rate / 8
+
+    def servers(self, gpus: int) -> int:
+        """Of a cluster: the workers of an all-reduce."""
+        return gpus // self.gpus_per_server
+
+    def compute_seconds(self, gpus: int) -> float:
+        """Of a step.
+
+        Of a transformer, 6 floating-point operations for each parameter and token: Kaplan et al., "Scaling laws for
+        neural language models", 2020, section 2.1.
+        """
+        if self.tokens is None:
+            assert self.compute is not None
+            return self.compute
+        return 6 * self.parameters * self.tokens / (gpus * self.flops * self.utilization)
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if problems := list(self._problems()):
+            raise ValueError("\n".join(problems))
+        return self
+
+    def _problems(self) -> Iterator[str]:
+        if (self.compute is None) == (self.tokens is None):
+            yield "compute: give compute, as '2 s', or tokens, as '4M'"
+        elif self.compute is not None:
+            for name in sorted({"flops", "utilization"} & self.model_fields_set):
+                yield f"{name}: has no effect beside compute; leave it out, or give tokens in the place of compute"
+        for gpus in self.gpus:
+            if gpus % self.gpus_per_server:
+                yield f"gpus: {gpus} do not fill servers of {self.gpus_per_server}; change gpus_per_server"
+            elif self.servers(gpus) < 2:
+                yield f"gpus: {gpus} are in one server, and nothing crosses the network; change gpus_per_server"
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Of a job in a cluster, with an algorithm, in one step.
+
+    bytes_each_way: that the busiest server sends, and receives. Seconds: communication, of the all-reduce; exposed, of
+    it, while GPUs wait.
+    """
+
+    algorithm: Algorithm
+    gpus: int
+    servers: int
+    bytes_each_way: float
+    compute_seconds: float
+    communication_seconds: float
+    exposed_seconds: float
+    idle_share: float
+    dollars_per_hour: float
+
+    @property
+    def dollars_per_day(self) -> float:
+        """Of all GPUs together, for the time in which they idle."""
+        return 24 * self.dollars_per_hour
+
+
+def costs(job: Job) -> list[Cost]:
+    """For each cluster each algorithm."""
+    return [_cost(job, gpus, algorithm) for gpus in job.gpus for algorithm in job.algorithm]
+
+
+def _cost(job: Job, gpus: int, algorithm: Algorithm) -> Cost:
+    size, servers, compute = job.gradient_bytes, job.servers(gpus), job.compute_seconds(gpus)
+    if algorithm == "in-network":
+        seconds = in_network(size, job.latency, job.bandwidth, window=size, ahead=0.0)
+    else:
+        seconds = between_hosts(algorithm, servers, size, lambda *_: job.latency, job.bandwidth)
+    exposed = max(0.0, seconds - job.overlap * compute)
+    share = idle_share(compute, exposed)
+    return Cost(
+        algorithm=algorithm,
+        gpus=gpus,
+        servers=servers,
+        bytes_each_way=bytes_each_way(algorithm, servers, size),
+        compute_seconds=compute,
+        communication_seconds=seconds,
+        exposed_seconds=exposed,
+        idle_share=share,
+        dollars_per_hour=idle_price(share, gpus, job.price),
+    )
+
+
+def idle_share(compute: float, exposed: float) -> float:
+    """Of the time of GPUs that in each step compute for so many seconds, and then wait for so many."""
+    return exposed / (compute + exposed)
+
+
+def idle_price(share: float, gpus: int, price: float = PRICE) -> float:
+    """$ an hour for GPUs that idle for a share of their time; price: $ for a GPU and an hour."""
+    return share * gpus * price

@@ -1,0 +1,161 @@
+"""Two sets of results compared point by point: by how much they differ, and whether by more than by chance."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+from pydantic import ValidationError
+
+from experiments.results.files import ResultsError
+from experiments.results.measured import Row
+from experiments.results.series import given, values_of, varied
+from experiments.scenario.settings import Settings
+
+MEASURES = ("median_seconds", "wire_bytes_per_worker", "retransmissions")
+ENOUGH = 3  # values on either side, below which nothing is said of chance
+_RESAMPLES = 10_000
+_SEED = 1
+
+Group = list[Row]  # rows of a point that differ in their seed only
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A column of a point, before and after: medians, and the ratio of the latter to the former.
+
+    ratio: None, where the median before is 0. interval: with a confidence of 95 %, of the ratio; None: there are fewer
+    than `ENOUGH` values, or some are 0. exact: in virtual time with the same seeds, where nothing is left to chance.
+    """
+
+    column: str
+    before: float
+    after: float
+    ratio: float | None
+    interval: tuple[float, float] | None
+    exact: bool
+
+    @property
+    def beyond_noise(self) -> bool | None:
+        """Whether it is more than chance makes of the same; None: that cannot be said."""
+        if self.interval is not None:
+            return not self.interval[0] <= 1 <= self.interval[1]
+        return self.before != self.after if self.exact else None
+
+
+@dataclass(frozen=True, slots=True)
+class PointComparison:
+    """A point that is in both: a row of it, for its settings, and a difference for each of MEASURES."""
+
+    row: Row
+    differences: tuple[Difference, ...]
+
+    @property
+    def time(self) -> Difference:
+        """Of an all-reduce."""
+        return self.differences[MEASURES.index("median_seconds")]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Points that are in both, and a row of each that is in one alone, or that failed in one alone.
+
+    varied: columns in which points differ.
+    """
+
+    points: tuple[PointComparison, ...]
+    only_before: tuple[Row, ...]
+    only_after: tuple[Row, ...]
+    varied: tuple[str, ...]
+
+    def slower(self, limit: float) -> list[PointComparison]:
+        """Those whose time has grown by more than the share `limit`, and by more than chance makes of it."""
+        return [
+            one
+            for one in self.points
+            if one.time.beyond_noise and one.time.ratio is not None and one.time.ratio > 1 + limit
+        ]
+
+
+def compare(before: Sequence[Row], after: Sequence[Row]) -> Comparison:
+    """Match points by their settings but for the seed, whose values count as repetitions.
+
+    Raises:
+        ResultsError: rows do not tell their settings, or no point is in both.
+    """
+    old, new = _points(before), _points(after)
+    both = [point for point in old if point in new]
+    names = tuple(name for name in varied((*before, *after)) if name != "seed")
+    if not both:
+        apart = [name for name in names if not _said(before, name) & _said(after, name)]
+        why = f"they differ in {', '.join(apart)}" if apart else "some failed, or their settings differ"
+        raise ResultsError(f"no point is in both, with a result: {why}")
+    return Comparison(
+        points=tuple(_compare(old[point], new[point]) for point in both),
+        only_before=tuple(rows[0] for point, rows in old.items() if point not in new),
+        only_after=tuple(rows[0] for point, rows in new.items() if point not in old),
+        varied=names,
+    )
+
+
+def ratio_interval(before: Sequence[float], after: Sequence[float]) -> tuple[float, float]:
+    """From where to where the ratio of medians lies with a confidence of 95 %: bootstrap, percentiles, a fixed seed.
+
+    Efron and Tibshirani, "An introduction to the bootstrap", 1993, chapter 13.
+    """
+    draw = np.random.default_rng(_SEED)
+    old, new = (
+        np.median(draw.choice(values, (_RESAMPLES, len(values))), axis=1) for values in (before, after)
+    )
+    low, high = np.percentile(new / old, (2.5, 97.5))
+    return float(low), float(high)
+
+
+def _points(rows: Sequence[Row]) -> dict[str, Group]:
+    """Rows with a result, by what they have in common."""
+    found: defaultdict[str, Group] = defaultdict(list)
+    for row in rows:
+        if "settings" not in row:
+            raise ResultsError("rows do not tell their settings; compare what fanin run or fanin sweep wrote")
+        if row.get("error") is None:
+            found[_name(row["settings"])].append(row)
+    return found
+
+
+def _name(text: str) -> str:
+    """Settings without the seed; with what an older fanin did not know yet as it is when left out."""
+    try:
+        said = {name: value for name, value in json.loads(text).items() if name != "seed"}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ResultsError(f"settings of a row cannot be read: {error}") from None
+    with suppress(ValidationError):  # of a fanin that knew others: equal to itself alone
+        said = Settings.model_validate_json(text).model_dump(mode="json", exclude={"seed"})
+    return json.dumps(said, sort_keys=True)
+
+
+def _said(rows: Sequence[Row], name: str) -> set[object]:
+    return {given(row, name) for row in rows}
+
+
+def _compare(before: Group, after: Group) -> PointComparison:
+    seeds = [sorted(row["seed"] for row in rows) for rows in (before, after)]
+    exact = before[0].get("world") == "virtual" and seeds[0] == seeds[1]
+    return PointComparison(after[0], tuple(_difference(column, before, after, exact) for column in MEASURES))
+
+
+def _difference(column: str, before: Group, after: Group, exact: bool) -> Difference:
+    old, new = ([value for row in rows for value in values_of(row, column)] for rows in (before, after))
+    middle, then = float(np.median(old)), float(np.median(new))
+    enough = min(len(old), len(new)) >= ENOUGH and min(old) > 0
+    return Difference(
+        column=column,
+        before=middle,
+        after=then,
+        ratio=then / middle if middle else None,
+        interval=ratio_interval(old, new) if enough else None,
+        exact=exact,
+    )

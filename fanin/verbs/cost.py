@@ -1,0 +1,198 @@
+"""`fanin cost`: what GPUs that wait for gradients cost, by closed forms."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from pydantic import ValidationError
+
+from experiments.models.closed_forms import PIECE, formula
+from experiments.models.cost import PRICE, Cost, Job, costs
+from fanin.failing import failure
+from topologies.units import BYTES, TIMES, percent_text, quantity_text
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_WIDEST = 300  # columns of a table: rather beyond the terminal's width than folded
+
+
+def cost(
+    parameters: Annotated[str, typer.Option(metavar="COUNT", help="of the model, as 7G")],
+    dtype: Annotated[
+        str, typer.Option(metavar="TYPE", help="of gradients on the network: fp32, bf16, fp16, fp8")
+    ] = "fp32",
+    compute: Annotated[
+        str | None, typer.Option(metavar="TIME", help="of a step, between two all-reduces, as '2 s'")
+    ] = None,
+    tokens: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COUNT",
+            help="of a step, all GPUs' together, as 4M, in the place of --compute: 6 FLOP each for every parameter",
+        ),
+    ] = None,
+    flops: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RATE", help="of a GPU, with --tokens", show_default="989 TFLOP/s, H100 in bf16"
+        ),
+    ] = None,
+    utilization: Annotated[
+        str | None,
+        typer.Option(metavar="SHARE", help="what the step comes to of that", show_default="40%"),
+    ] = None,
+    gpus: Annotated[str, typer.Option(metavar="COUNT,…", help="of the cluster; several")] = "256,1024,4096",
+    gpus_per_server: Annotated[int, typer.Option(help="which add up among themselves first")] = 8,
+    nics: Annotated[
+        int | None, typer.Option(help="of a server", show_default="one for each of its GPUs")
+    ] = None,
+    rate: Annotated[str, typer.Option(metavar="RATE", help="of a NIC, each way")] = "400 Gb/s",
+    latency: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME", help="from a server to another, or to the root of the tree of switches and back"
+        ),
+    ] = "10 us",
+    overlap: Annotated[
+        str, typer.Option(metavar="SHARE", help="of the compute time, in which gradients are sent already")
+    ] = "0%",
+    algorithm: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME,…",
+            help="in-network, ring, halving-doubling, double-binary-tree, parameter-server",
+        ),
+    ] = "in-network,ring",
+    price: Annotated[float, typer.Option(help="of a GPU for an hour, in $")] = PRICE,
+    as_json: Annotated[bool, typer.Option("--json", help="a line of JSON for each row")] = False,
+) -> None:
+    """Say by closed forms which share of their time GPUs wait for gradients, and what that costs.
+
+    A model of 175 billion parameters, gradients in bf16, a step every 2 s, servers with one NIC:
+
+    fanin cost --parameters 175G --dtype bf16 --compute "2 s" --nics 1
+    """
+    given = {
+        "parameters": parameters,
+        "dtype": dtype,
+        "compute": compute,
+        "tokens": tokens,
+        "flops": flops,
+        "utilization": utilization,
+        "gpus": gpus,
+        "gpus_per_server": gpus_per_server,
+        "nics": nics,
+        "rate": rate,
+        "latency": latency,
+        "overlap": overlap,
+        "algorithm": algorithm,
+        "price": price,
+    }
+    try:
+        job = Job.model_validate({name: value for name, value in given.items() if value is not None})
+    except ValidationError as error:
+        raise failure("cost", "\n".join(_explained(error)), 2) from None
+    found = costs(job)
+    if as_json:
+        for one in found:
+            typer.echo(json.dumps(asdict(one) | {"dollars_per_day": one.dollars_per_day}))
+        return
+    from rich.console import Console
+
+    Console(width=_WIDEST).print(_table(found), highlight=False)
+    for line in (*_formulas(job, found), *_assumptions(job)):
+        typer.echo(line)
+
+
+def _explained(error: ValidationError) -> Iterator[str]:
+    """Each option that does not do, and the fix."""
+    for one in error.errors():
+        text = str(one.get("ctx", {}).get("error", one["msg"]))
+        if one["loc"]:
+            yield f"{_option(str(one['loc'][0]))} {one['input']}: {text}"
+        else:
+            for line in text.splitlines():
+                name, _, rest = line.partition(": ")
+                yield f"{_option(name)}: {rest}"
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _table(found: list[Cost]) -> Table:
+    from fanin.points import points_table
+
+    table = points_table(
+        ["GPUs", "algorithm"], "GB each way", "s", "s exposed", "idle", "$ an hour", "$ a day"
+    )
+    for one in found:
+        table.add_row(
+            f"{one.gpus:,}",
+            one.algorithm,
+            f"{one.bytes_each_way / 1e9:,.4g}",
+            f"{one.communication_seconds:.4g}",
+            f"{one.exposed_seconds:.4g}",
+            f"{one.idle_share:.1%}",
+            f"{one.dollars_per_hour:,.0f}",
+            f"{one.dollars_per_day:,.0f}",
+        )
+    return table
+
+
+def _formulas(job: Job, found: list[Cost]) -> Iterator[str]:
+    """Those of the first cluster, with the numbers put in."""
+
+    def seconds(number: float) -> str:
+        return quantity_text(number, TIMES)
+
+    first = [one for one in found if one.gpus == found[0].gpus]
+    servers, compute = first[0].servers, seconds(first[0].compute_seconds)
+    numbers = {
+        "n": str(servers),
+        "S": f"({quantity_text(job.gradient_bytes, BYTES)})",
+        "B": f"({quantity_text(job.bandwidth, BYTES)}/s)",
+        "L": seconds(job.latency),
+        "p": f"({quantity_text(PIECE, BYTES)})",
+    }
+    yield f"\nWith {first[0].gpus:,} GPUs: n = {servers} servers, S bytes of gradients, B bytes/s, L of latency"
+    for one in first:
+        text = formula(one.algorithm, servers)
+        filled = re.sub(r"\b[nSBLp]\b", lambda symbol: numbers[symbol[0]], text)
+        time, exposed = seconds(one.communication_seconds), seconds(one.exposed_seconds)
+        yield f"\n{one.algorithm}"
+        yield f"  time     {text}"
+        yield f"           = {filled} = {time}"
+        yield f"  exposed  max(0, {time} - {percent_text(job.overlap)} · {compute}) = {exposed}"
+        yield f"  idle     {exposed} / ({compute} + {exposed}) = {one.idle_share:.1%}"
+        yield (
+            f"  price    {one.idle_share:.1%} · {one.gpus:,} GPUs · {job.price:,g} $ "
+            f"= {one.dollars_per_hour:,.0f} $ an hour"
+        )
+
+
+def _assumptions(job: Job) -> Iterator[str]:
+    from controller.tree import SLOTS
+
+    yield "\nTaken for granted:"
+    if job.tokens is not None:
+        yield "- A step computes 6 · parameters · tokens / (GPUs · FLOP/s · utilization)."
+    yield "- Each server has all gradients. Of a model that is split, give the parameters and GPUs of one part."
+    yield "- GPUs of a server add up among themselves in no time."
+    yield "- Links carry nothing else and lose nothing; uplinks are no narrower than all hosts' links together."
+    yield "- Headers and the processors' time are not counted."
+    if "in-network" in job.algorithm:
+        flying = quantity_text(job.bandwidth * job.latency, BYTES)
+        held = quantity_text(SLOTS * 1024, BYTES)
+        yield (
+            f"- In-network: switches hold all that is on its way, here {flying} of each server's "
+            f"(one tree of fanin's: {held})."
+        )
+        if job.dtype != "fp32":
+            yield f"- In-network: switches add {job.dtype} as it is, where fanin's add integers of 32 bits."

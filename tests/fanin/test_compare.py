@@ -1,0 +1,80 @@
+"""`fanin compare`: its table, what is only in one, and exit statuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from experiments.results.files import write_results
+from fanin.cli import app
+from tests.experiments.results.runs import LIVE, made
+
+
+def invoke(*arguments: str | Path) -> tuple[int, str]:
+    done = CliRunner().invoke(app, ["compare", *map(str, arguments)])
+    return done.exit_code, " ".join(done.output.split())
+
+
+@pytest.fixture
+def before(tmp_path: Path) -> Path:
+    rows = [made([1.0, 1.01, 1.02, 1.03], **LIVE), made([1.0] * 4, algorithm="ring", **LIVE)]
+    write_results(rows, {}, tmp_path / "before")
+    return tmp_path / "before"
+
+
+@pytest.fixture
+def after(tmp_path: Path) -> Path:
+    rows = [made([1.2, 1.21, 1.22, 1.23], **LIVE), made([1.0] * 4, algorithm="ring", **LIVE)]
+    write_results(rows, {}, tmp_path / "after")
+    return tmp_path / "after"
+
+
+def test_each_point_has_its_ratios_and_whether_they_are_beyond_noise(before: Path, after: Path) -> None:
+    status, output = invoke(before, after / "results.json")
+    assert status == 0
+    assert "in-network time, ms 1,015 1,215 1.197" in output
+    assert "beyond noise ring" not in output
+    assert "ring tcp time, ms 1,000 1,000 1.000 1.000 to 1.000 within noise" in output
+    assert "Of 6 medians 1 differ beyond noise." in output
+
+
+def test_slower_points_make_the_status_1_where_that_is_asked(before: Path, after: Path) -> None:
+    status, output = invoke(before, after, "--fail-if-slower", "10%")
+    assert status == 1
+    assert "algorithm=in-network: takes 1.197 times as long, beyond noise" in output
+    assert invoke(before, after, "--fail-if-slower", "0.3")[0] == 0
+    assert invoke(after, before, "--fail-if-slower", "10%")[0] == 0
+
+
+def test_points_that_are_gone_are_listed_and_fail(before: Path, tmp_path: Path) -> None:
+    write_results([made([1.0] * 4, algorithm="ring", **LIVE)], {}, tmp_path / "less")
+    status, output = invoke(before, tmp_path / "less")
+    assert (status, "Only in A, or failed in B: algorithm=in-network" in output) == (0, True)
+    assert invoke(before, tmp_path / "less", "--fail-if-slower", "10%")[0] == 1
+    assert invoke(tmp_path / "less", before, "--fail-if-slower", "10%")[0] == 0
+
+
+def test_a_column_that_older_rows_lack_is_left_out_of_their_names(before: Path, tmp_path: Path) -> None:
+    older = made([1.0] * 4, algorithm="halving-doubling", **LIVE)
+    del older["transport"]
+    write_results([made([1.0] * 4, algorithm="ring", **LIVE), older], {}, tmp_path / "older")
+    status, output = invoke(before, tmp_path / "older" / "results.json")
+    assert status == 0
+    assert output.endswith("Only in B, or failed in A: algorithm=halving-doubling")
+
+
+def test_what_cannot_be_judged_is_not_passed(tmp_path: Path) -> None:
+    write_results([made([1.0], **LIVE)], {}, tmp_path / "once")
+    assert invoke(tmp_path / "once", tmp_path / "once")[0] == 0
+    status, output = invoke(tmp_path / "once", tmp_path / "once", "--fail-if-slower", "10%")
+    assert status == 2
+    assert "raise repetitions, or add seeds" in output
+
+
+def test_wrong_files_and_shares_are_asked_wrongly(before: Path, tmp_path: Path) -> None:
+    assert invoke(before, tmp_path / "none")[0] == 2
+    status, output = invoke(before, before, "--fail-if-slower", "ten")
+    assert status == 2
+    assert "write a number from 0 to 1" in output
