@@ -10,6 +10,7 @@ from experiments.results.measured import LINK_EVENTS, Measured, Row, row
 from experiments.results.provenance import provenance
 from experiments.results.series import select, series
 from experiments.scenario.figure import Plot
+from experiments.scenario.own import DIGESTS
 from experiments.scenario.settings import Settings, setting_columns
 from experiments.training.sgd import Curve
 from workers.recovery import Recovery
@@ -21,7 +22,7 @@ def rehearse(points: Sequence[Settings], plot: Plot) -> None:
     Raises:
         PlotError: the figure asks for what the rows will not have.
     """
-    common = provenance()
+    common = provenance() | dict.fromkeys(DIGESTS)
     rows = [rehearsed_row(point) | common for point in points]
     names = [name for name in (plot.x, *plot.by) if name in rows[0]]
     if any(setting_columns(point).get(name) is None for point in points for name in names):

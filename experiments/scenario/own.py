@@ -21,6 +21,8 @@ from experiments.scenario.settings import FILES, Settings
 from experiments.scenario.tools import Compiler
 from topologies.model import Topology
 
+DIGESTS = tuple(f"{name}_sha256" for name in FILES)  # columns of results
+
 _compiled = cache(compile_program)
 
 
@@ -151,12 +153,12 @@ class _Plans:
 def digests(settings: Settings) -> dict[str, Any]:
     """Columns of results: of each file that was brought, by which a change of it is noticed; None: ours."""
     found: dict[str, Any] = {}
-    for name in FILES:
+    for name, column in zip(FILES, DIGESTS, strict=True):
         path: Path | None = getattr(settings, name)
         content = None
         if path and name == "program":  # and what it includes
             content = _compiled(path, settings.compiler).device_config
         elif path:
             content = path.read_bytes()
-        found[f"{name}_sha256"] = content and hashlib.sha256(content).hexdigest()
+        found[column] = content and hashlib.sha256(content).hexdigest()
     return found

@@ -20,6 +20,7 @@ from experiments.results.rehearsal import rehearsed_row
 from experiments.results.series import series
 from experiments.scenario.figure import Plot
 from experiments.scenario.file import load_scenario
+from experiments.scenario.own import DIGESTS
 from experiments.scenario.schema import scenario_schema
 from fanin.cli import app
 from fanin.verbs.plot import plot
@@ -166,7 +167,8 @@ def test_a_figure_of_what_will_not_be_there_is_refused_before_the_run(
 
 def test_rows_have_the_columns_that_a_rehearsal_has(scenario: str, tmp_path: Path) -> None:
     assert invoke("run", scenario, "--results", tmp_path)[0] == 0
-    rehearsed = [rehearsed_row(point) | provenance() for point in load_scenario(Path(scenario)).points]
+    common = provenance() | dict.fromkeys(DIGESTS)
+    rehearsed = [rehearsed_row(point) | common for point in load_scenario(Path(scenario)).points]
     for row, expected in zip(read_rows(tmp_path / "results.json"), rehearsed, strict=True):
         assert row.keys() == expected.keys()
         assert {name for name, value in row.items() if value is None} == {
