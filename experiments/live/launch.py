@@ -65,11 +65,12 @@ async def run(launch: Launch, check: Callable[[], None], report: Callable[[str],
     if launch.output is not None:
         launch.output.mkdir(parents=True, exist_ok=True)
     ranks: list[_Rank] = []
+    unread = asyncio.get_running_loop().create_future()
     with ThreadPoolExecutor(len(launch.hosts)) as waiting:
         try:
             for number in range(len(launch.hosts)):
-                ranks.append(_Rank(launch, number, environment, waiting))
-            return await _first_failure(ranks, check, report)
+                ranks.append(_Rank(launch, number, environment, waiting, unread))
+            return await _first_failure(ranks, check, report, unread)
         finally:
             try:
                 await _end(ranks, report)
@@ -79,13 +80,19 @@ async def run(launch: Launch, check: Callable[[], None], report: Callable[[str],
 
 
 async def _first_failure(
-    ranks: Sequence[_Rank], check: Callable[[], None], report: Callable[[str], None]
+    ranks: Sequence[_Rank],
+    check: Callable[[], None],
+    report: Callable[[str], None],
+    unread: asyncio.Future[None],
 ) -> int:
     while running := [rank for rank in ranks if not rank.ended]:
         tasks = [task for rank in running for task in rank.tasks if not task.done()]
-        done, _ = await asyncio.wait(tasks, timeout=_LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        waited = [*tasks, unread]
+        done, _ = await asyncio.wait(waited, timeout=_LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
-            task.result()  # where the output goes may be closed
+            task.result()  # a disk may be full
+        if unread.done():
+            raise BrokenPipeError
         check()
         for rank in running:
             if rank.ended and (status := rank.end.result()):
@@ -107,9 +114,7 @@ async def _end(ranks: Sequence[_Rank], report: Callable[[str], None]) -> None:
                 rank.send(signal.SIGKILL)
         await asyncio.wait(ends)
     if relays := [relay for rank in ranks for relay in rank.relays]:
-        drained, open_still = await asyncio.wait(relays, timeout=_DRAIN_SECONDS)
-        for relay in drained:
-            relay.exception()  # after the first, of which all have heard, the others that met the same are no news
+        _, open_still = await asyncio.wait(relays, timeout=_DRAIN_SECONDS)
         for relay in open_still:
             relay.cancel()
     for rank in ranks:
@@ -121,7 +126,12 @@ class _Rank:
     """A process and what it says. end: how it ended, as Popen.returncode has it."""
 
     def __init__(
-        self, launch: Launch, number: int, environment: Mapping[str, str], waiting: ThreadPoolExecutor
+        self,
+        launch: Launch,
+        number: int,
+        environment: Mapping[str, str],
+        waiting: ThreadPoolExecutor,
+        unread: asyncio.Future[None],
     ) -> None:
         self.number = number
         self.host = launch.hosts[number]
@@ -146,7 +156,9 @@ class _Rank:
         self.end = asyncio.get_running_loop().run_in_executor(waiting, self._wait)
         pipes = ((self._process.stdout, sys.stdout.buffer), (self._process.stderr, sys.stderr.buffer))
         self.relays = [
-            asyncio.create_task(_relay(pipe, f"[{number}] ".encode(), to)) for pipe, to in pipes if pipe
+            asyncio.create_task(_relay(pipe, f"[{number}] ".encode(), to, unread))
+            for pipe, to in pipes
+            if pipe
         ]
 
     def _wait(self) -> int:
@@ -176,8 +188,12 @@ class _Rank:
         return f"rank {self.number} on {self.host}"
 
 
-async def _relay(pipe: IO[bytes], prefix: bytes, to: BinaryIO) -> None:
-    """Pass on whole lines, so that those of several ranks do not mix."""
+async def _relay(pipe: IO[bytes], prefix: bytes, to: BinaryIO, unread: asyncio.Future[None]) -> None:
+    """Pass on whole lines, so that those of several ranks do not mix.
+
+    Once nobody reads them, which `unread` is told, they are lost: to a closed pipe a process would answer with a word
+    of its own before it is ended.
+    """
     reader = asyncio.StreamReader()
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), pipe
@@ -189,15 +205,20 @@ async def _relay(pipe: IO[bytes], prefix: bytes, to: BinaryIO) -> None:
             if len(rest) >= _LONGEST_LINE:
                 lines.append(rest)
                 rest = b""
-            _write(lines, prefix, to)
-        _write([rest] if rest else [], prefix, to)
+            _write(lines, prefix, to, unread)
+        _write([rest] if rest else [], prefix, to, unread)
     finally:
         transport.close()
 
 
-def _write(lines: Sequence[bytes], prefix: bytes, to: BinaryIO) -> None:
-    to.write(b"".join(prefix + line + b"\n" for line in lines))
-    to.flush()
+def _write(lines: Sequence[bytes], prefix: bytes, to: BinaryIO, unread: asyncio.Future[None]) -> None:
+    if unread.done():
+        return
+    try:
+        to.write(b"".join(prefix + line + b"\n" for line in lines))
+        to.flush()
+    except BrokenPipeError:
+        unread.set_result(None)
 
 
 def _how(status: int) -> str:
