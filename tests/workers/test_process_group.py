@@ -260,7 +260,10 @@ def test_ranks_stay_equal_and_learn_what_one_process_does(comms: list[Communicat
         parallel = DistributedDataParallel(models[comm.rank], process_group=ProcessGroup(comm))
         if hook:
             parallel.register_comm_hook(comm, hook)
-        return train(parallel, x.chunk(N)[comm.rank], y.chunk(N)[comm.rank])
+        before = comm._place.statistics.all_reduces
+        parameters = train(parallel, x.chunk(N)[comm.rank], y.chunk(N)[comm.rank], steps=5)
+        assert comm._place.statistics.all_reduces - before >= 5  # in the network
+        return parameters
 
     first, *others = everywhere(comms, do)
     assert all(torch.equal(first, other) for other in others)
