@@ -133,8 +133,8 @@ class ProcessGroup(dist.ProcessGroup):
         return self._gather(inputs, outputs, _place_all)
 
     def allgather_coalesced(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> Work:
-        """As allgather(), which takes several inputs, too."""
-        return self.allgather(outputs, inputs, opts)
+        """As allgather() of several inputs, with a list of outputs for each rank, not for each input."""
+        return self.allgather(list(zip(*outputs, strict=True)), inputs, opts)
 
     def all_gather_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
         """What each rank has, one after the other."""

@@ -133,6 +133,17 @@ def test_gathers(comms: list[Communicator], dtype: Any) -> None:
     everywhere(comms, do)
 
 
+@pytest.mark.filterwarnings("ignore:.*all_gather_coalesced.*:FutureWarning")
+def test_several_are_gathered_into_a_list_for_each_rank(comms: list[Communicator]) -> None:
+    def do(comm: Communicator) -> Any:
+        xs = [torch.full((2, 2), float(comm.rank)), torch.full((5,), 10.0 + comm.rank)]
+        gathered = [[torch.empty(2, 2), torch.empty(5)] for _ in range(N)]
+        dist.all_gather_coalesced(gathered, xs, group=ProcessGroup(comm))
+        return [[x.flatten()[0].item() for x in of_rank] for of_rank in gathered]
+
+    assert everywhere(comms, do) == [[[0, 10], [1, 11], [2, 12]]] * N
+
+
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_reduce_scatter(comms: list[Communicator], dtype: Any) -> None:
     total = all_of(dtype).sum(0).to(dtype).chunk(N)
