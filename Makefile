@@ -1,5 +1,6 @@
 # make demo: set everything up and run the main job.   make test: set everything up and pass the tests.
 # make test-fast: all but live networks and what takes long.
+# make test-torch: the tests of the PyTorch backend, with PyTorch in an environment of their own.
 # make test-vm: the demo and the live tests in a virtual machine with another kernel (docs/machines.md).
 
 PYTHON ?= python3
@@ -9,6 +10,8 @@ DISTRIBUTION ?= bookworm
 VM ?=
 # Exact versions of the Python packages, as CI installs them: LOCK=requirements.lock
 LOCK ?=
+# Which optional dependencies of pyproject.toml.
+EXTRAS = test
 
 # Some containers keep no bytecode: hundreds of processes would compile the same modules again.
 export PYTHONDONTWRITEBYTECODE =
@@ -21,7 +24,7 @@ LATEST = while read -r line; do [ ! -t 1 ] || printf '\r\033[K%.70s' "$$line"; d
 # A process for each core; live networks one after the other (tests/conftest.py).
 PYTEST = $(VENV)/bin/pytest -n logical --dist loadgroup
 
-.PHONY: demo test test-fast test-vm lint setup clean
+.PHONY: demo test test-fast test-torch test-vm lint setup clean
 
 demo: setup
 	$(VENV)/bin/fanin demo
@@ -32,6 +35,10 @@ test: setup lint
 
 test-fast: setup lint
 	$(PYTEST) -m 'not live and not slow'
+
+test-torch:
+	$(MAKE) setup VENV=$(VENV)-torch EXTRAS=test,torch
+	$(VENV)-torch/bin/pytest -m torch
 
 test-vm: setup
 	vm/test-vm.sh $(DISTRIBUTION) $(KERNEL) $(abspath $(VENV))/bin/pip $(VM)
@@ -48,8 +55,8 @@ $(VENV)/installed: pyproject.toml system-packages.sh $(LOCK)
 	test -x $(VENV)/bin/pip || $(PYTHON) -m venv --clear $(VENV)
 	@echo "Installing Python packages into $(VENV), which takes a minute or more"
 	@$(VENV)/bin/pip install --progress-bar off --disable-pip-version-check \
-		$(if $(LOCK),--constraint $(LOCK)) --editable '.[test]' | { $(LATEST); }
+		$(if $(LOCK),--constraint $(LOCK)) --editable '.[$(EXTRAS)]' | { $(LATEST); }
 	touch $@
 
 clean:
-	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-torch build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

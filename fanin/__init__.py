@@ -34,3 +34,11 @@ def init(*, timeout: float = 120.0) -> Communicator:
         _communicator = Communicator(member, timeout)
         atexit.register(_communicator.close)
     return _communicator
+
+
+def register_with_torch() -> None:
+    """Make `torch.distributed.init_process_group("fanin")` known; PyTorch calls it when it is imported."""
+    import importlib
+
+    # Not a function of that module: it may be what is importing PyTorch just now.
+    importlib.import_module("fanin.torch")

@@ -72,6 +72,10 @@ class Handle(Generic[_T]):
         """What the operation returns, once it is done; or raises."""
         return self._future.result()
 
+    def add_done_callback(self, call: Callable[[], object]) -> None:
+        """Have `call` called once the operation has ended: before the next begins, or at once if it has already."""
+        self._future.add_done_callback(lambda _: call())
+
 
 class Communicator:
     """One worker's end of a job. Every worker makes the same calls in the same order, with arrays of the same shapes;

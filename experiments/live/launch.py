@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
+from topologies.model import Endpoint
 from topologies.running import JOB_SERVICE, RunningNetwork
 from workers.membership import HOST, SERVICE
 
@@ -25,7 +26,12 @@ _DRAIN_SECONDS = 1.0  # for the output of what has left its process group, and g
 _LONGEST_LINE = 1 << 16  # bytes; a longer one is cut
 
 # One thread a rank, as torchrun has it: linear algebra on all cores in each would only make them wait for one another.
-_DEFAULTS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+_DEFAULTS = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "RES_OPTIONS": "timeout:1 attempts:1",  # no name server is there, and PyTorch asks for its peers' names
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +156,13 @@ class _Rank:
                 stdin=None if number == 0 else subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
-                env={**environment, "RANK": str(number), HOST: self.host},
+                env={
+                    **environment,
+                    "RANK": str(number),
+                    HOST: self.host,
+                    # PyTorch's Gloo would look for a name of this machine's, and find an address elsewhere.
+                    "GLOO_SOCKET_IFNAME": Endpoint(node=self.host, port=0).interface,
+                },
                 start_new_session=True,  # a terminal's Ctrl-C is for the launcher, which ends all
             )
         self.end = asyncio.get_running_loop().run_in_executor(waiting, self._wait)

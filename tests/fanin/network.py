@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from topologies.patience import setting
 
@@ -58,3 +59,16 @@ class Up:
         output, errors = self.process.communicate(timeout=TIMEOUT)
         assert self.process.returncode == 0, errors
         return output
+
+
+def launch(up: Up, *arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
+    """`fanin launch` on it."""
+    return subprocess.run(
+        [sys.executable, "-c", RUN, "launch", *map(str, arguments)],
+        env=os.environ | up.environment,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+        **options,
+    )

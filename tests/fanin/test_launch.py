@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fanin.network import RUN, TIMEOUT
+from tests.fanin.network import RUN, TIMEOUT, launch
 from tests.topologies.conftest import NOBODY, as_nobody
 
 ROOT = Path(__file__).parents[2]
@@ -23,6 +23,7 @@ live = pytest.mark.live
 SAYS = """
 import os, sys
 names = "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT FANIN_HOST PYTHONUNBUFFERED"
+names += " GLOO_SOCKET_IFNAME"
 print(*(os.environ[name] for name in names.split()), *sys.argv[1:])
 print("read", repr(sys.stdin.read()), file=sys.stderr)
 """
@@ -54,30 +55,6 @@ if comm.rank == 0:
 """
 
 
-@pytest.fixture
-def script(tmp_path: Path):
-    """Writes a script; its path."""
-
-    def write(text: str) -> Path:
-        path = tmp_path / "script.py"
-        path.write_text(text)
-        return path
-
-    return write
-
-
-def launch(up, *arguments: object, **options) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", RUN, "launch", *map(str, arguments)],
-        env=os.environ | up.environment,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-        check=False,
-        **options,
-    )
-
-
 def running(process: int) -> bool:
     try:
         state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
@@ -92,8 +69,8 @@ def test_each_process_knows_its_place_and_its_lines_begin_with_its_rank(up, scri
     assert done.returncode == 0, done.stderr
     told = "2 0 1 10.1.0.1 29500"
     assert sorted(done.stdout.splitlines()) == [
-        f"[0] 0 {told} h1 1 --rate 5 -n 3",
-        f"[1] 1 {told} h2 1 --rate 5 -n 3",
+        f"[0] 0 {told} h1 1 h1-eth0 --rate 5 -n 3",
+        f"[1] 1 {told} h2 1 h2-eth0 --rate 5 -n 3",
     ]
     assert sorted(done.stderr.splitlines()) == ["[0] read 'hello'", "[1] read ''"]
 

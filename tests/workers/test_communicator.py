@@ -229,6 +229,16 @@ def test_operations_begun_are_carried_out_in_the_order_of_the_calls() -> None:
         assert everywhere(comms, do) == [[3.0, 6.0]] * 2
 
 
+def test_who_is_called_when_an_operation_has_ended_is_called_before_the_next_one_begins() -> None:
+    with job(1) as ([comm], _):
+        x, late = np.ones(3, np.float32), []
+        begun = comm.allreduce(x, out=x, async_op=True)
+        begun.add_done_callback(lambda: x.fill(5))
+        assert comm.allreduce(x, async_op=True).wait()[0] == 5
+        begun.add_done_callback(lambda: late.append(begun.done()))
+        assert late == [True]
+
+
 def test_what_goes_wrong_comes_out_of_wait() -> None:
     with job(1) as ([comm], _):
         begun = comm.allreduce(np.array([np.nan], np.float32), async_op=True)

@@ -1,0 +1,105 @@
+"""The backend under `fanin launch`, as a user of PyTorch writes it."""
+
+from __future__ import annotations
+
+import csv
+import re
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from tests.fanin.network import launch
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'fanin[torch]'")
+
+pytestmark = pytest.mark.torch
+DOCS = Path(__file__).parents[2] / "docs"
+CNN = DOCS / "torch" / "cnn.py"
+
+GROUPS = """
+import torch, torch.distributed as dist
+dist.init_process_group("fanin")
+again = dist.new_group()  # of all
+x = torch.ones(3)
+dist.all_reduce(x, group=again)
+told = [None, None]
+dist.all_gather_object(told, {"rank": dist.get_rank()})
+gloo = dist.new_group(backend="gloo")
+if dist.get_rank() == 0:
+    dist.send(x, 1, group=gloo)
+else:
+    dist.recv(x.zero_(), 0, group=gloo)
+try:
+    dist.new_group([1])
+    refused = ""
+except ValueError as error:
+    refused = str(error)
+print(dist.get_backend(), x.tolist(), told, "all 2 processes" in refused)
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.live
+def test_a_network_learns_the_same_with_fanin_and_with_gloo_and_either_way_of_its_hook(up, tmp_path):
+    curves = []
+    for place, options in enumerate((["--backend", "gloo"], [], ["--backend", "gloo", "--hook"])):
+        curve = tmp_path / f"{place}.csv"
+        done = launch(up, CNN, "--steps", 8, "--curve", curve, *options)
+        assert done.returncode == 0, done.stderr
+        assert "2 ranks, parameters equal" in done.stdout
+        with curve.open() as file:
+            curves.append([(float(row["loss"]), float(row["accuracy"])) for row in csv.DictReader(file)])
+    reference, *others = curves
+    assert len(reference) == 8
+    assert reference[-1][0] < reference[0][0]
+    for curve in others:
+        torch.testing.assert_close(torch.tensor(curve), torch.tensor(reference), atol=3e-3, rtol=1e-3)
+
+
+@pytest.mark.live
+def test_the_example_of_the_manual(up, script):
+    [example] = re.findall(r"^```python\n(.*?)^```$", (DOCS / "torch.md").read_text(), re.M | re.S)
+    looks = "print(model.module.bias.grad.item(), dist.get_backend())"
+    done = launch(up, script(example + looks))
+    assert sorted(done.stdout.splitlines()) == ["[0] 4.0 fanin", "[1] 4.0 fanin"], done.stderr
+
+
+@pytest.mark.live
+def test_groups_of_all_and_objects_and_gloo_beside(up, script):
+    done = launch(up, script(GROUPS))
+    assert done.returncode == 0, done.stderr
+    said = "fanin [2.0, 2.0, 2.0] [{'rank': 0}, {'rank': 1}]"
+    assert sorted(done.stdout.splitlines()) == [f"[0] {said} False", f"[1] {said} True"]
+
+
+def test_a_group_of_some_of_the_processes_is_refused(monkeypatch):
+    import fanin
+    from fanin.torch import _create
+
+    monkeypatch.setattr(fanin, "init", lambda **_: SimpleNamespace(rank=1, size=2))
+    with pytest.raises(ValueError, match=r"all 2 processes .* is 1, not 0 of 1\. .*gloo"):
+        _create(None, 0, 1, timedelta(seconds=5))
+
+
+@pytest.mark.parametrize(
+    "first", ["import torch", "import fanin", "import fanin.torch", "import fanin, torch"]
+)
+def test_the_backend_is_known_whatever_is_imported_first(first):
+    looks = "print(torch.distributed.is_backend_available('fanin'), 'workers' in sys.modules)"
+    text = f"{first}; import sys, torch; {looks}"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert done.stdout == "True False\n"
+
+
+def test_who_was_not_launched_is_told_how_to_be(monkeypatch):
+    from fanin.torch import _create
+    from workers import JoinError
+
+    for name in ("WORLD_SIZE", "FANIN_HOST", "FANIN_JOB_SERVICE"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(JoinError, match="Start this program with `fanin launch`"):
+        _create(None, 0, 1, timedelta(seconds=5))

@@ -1,0 +1,332 @@
+"""torch.distributed's calls among workers on the loopback, DistributedDataParallel among them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.workers.test_communicator import everywhere, job
+from tests.workers.test_udp import SWITCH
+from workers.communicator import Communicator
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'fanin[torch]'")
+import torch.distributed as dist  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.nn.parallel import DistributedDataParallel  # noqa: E402
+
+from fanin.torch import allreduce_hook  # noqa: E402
+from workers.process_group import ProcessGroup, _numbers  # noqa: E402
+
+pytestmark = pytest.mark.torch
+N = 3
+
+
+@pytest.fixture(scope="module")
+def comms() -> Iterator[list[Communicator]]:
+    with job(N, at=(SWITCH[0], SWITCH[1] + 2)) as (members, _):
+        yield members
+
+
+def of(rank: int, dtype: Any, shape: tuple[int, ...] = (6, 50)) -> Any:
+    return (torch.arange(300).reshape(shape) % 7 + rank).to(dtype)
+
+
+def all_of(dtype: Any) -> Any:
+    return torch.stack([of(rank, dtype) for rank in range(N)])
+
+
+def close(x: Any, expected: Any) -> None:
+    torch.testing.assert_close(x, expected, atol=1e-3, rtol=0)
+
+
+FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
+INTEGERS = [torch.int32, torch.int64, torch.uint8]
+
+
+@pytest.mark.parametrize("dtype", FLOATS + INTEGERS)
+def test_all_reduce_in_place(comms: list[Communicator], dtype: Any) -> None:
+    def do(comm: Communicator) -> Any:
+        x = of(comm.rank, dtype)
+        work = dist.all_reduce(x, group=ProcessGroup(comm), async_op=True)
+        assert work.wait()
+        assert work.is_completed()
+        assert work.get_future().value()[0] is x
+        return x
+
+    for x in everywhere(comms, do):
+        close(x, all_of(dtype).sum(0).to(dtype))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("op", ["AVG", "MAX", "MIN"])
+def test_other_reductions(comms: list[Communicator], op: str, dtype: Any) -> None:
+    def do(comm: Communicator) -> Any:
+        x = of(comm.rank, dtype)
+        dist.all_reduce(x, getattr(dist.ReduceOp, op), group=ProcessGroup(comm))
+        return x
+
+    expected = of({"AVG": 1, "MAX": 2, "MIN": 0}[op], dtype)
+    for x in everywhere(comms, do):
+        close(x, expected)
+
+
+@pytest.mark.filterwarnings("ignore:.*all_reduce_coalesced.*:FutureWarning")
+def test_tensors_with_gaps_those_with_gradients_and_several_at_once(comms: list[Communicator]) -> None:
+    def do(comm: Communicator) -> list[Any]:
+        xs = [of(comm.rank, torch.float32).T, nn.Parameter(of(comm.rank, torch.float32)), torch.empty(0)]
+        dist.all_reduce_coalesced(xs, group=ProcessGroup(comm))
+        return xs
+
+    total = all_of(torch.float32).sum(0)
+    for turned, parameter, _ in everywhere(comms, do):
+        close(turned, total.T)
+        close(parameter.data, total)
+        assert parameter.is_leaf
+
+
+def test_a_tensor_that_numpy_can_have_is_summed_where_it_is() -> None:
+    for x in (torch.ones(3), torch.ones(4)[1:], nn.Parameter(torch.ones(2, 2))):
+        assert _numbers(x).ctypes.data == x.data_ptr()
+
+
+def test_reduce_at_the_root_alone(comms: list[Communicator]) -> None:
+    def do(comm: Communicator) -> Any:
+        x = of(comm.rank, torch.bfloat16)
+        dist.reduce(x, group_dst=1, group=ProcessGroup(comm))
+        return x
+
+    first, second, third = everywhere(comms, do)
+    close(first, of(0, torch.bfloat16))
+    close(second, all_of(torch.bfloat16).sum(0))
+    close(third, of(2, torch.bfloat16))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.bool, torch.complex64])
+def test_broadcast_to_the_bit(comms: list[Communicator], dtype: Any) -> None:
+    def do(comm: Communicator) -> Any:
+        x = of(comm.rank, dtype).T
+        dist.broadcast(x, group_src=2, group=ProcessGroup(comm))
+        return x
+
+    assert all(torch.equal(x, of(2, dtype).T) for x in everywhere(comms, do))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.bool])
+def test_gathers(comms: list[Communicator], dtype: Any) -> None:
+    def do(comm: Communicator) -> None:
+        group, x = ProcessGroup(comm), of(comm.rank, dtype)
+        xs = [torch.zeros_like(x) for _ in range(N)]
+        dist.all_gather(xs, x, group=group)
+        assert torch.equal(torch.stack(xs), all_of(dtype))
+        together = torch.zeros(6 * N, 50, dtype=dtype)
+        dist.all_gather_single(together, x, group=group)
+        assert torch.equal(together, all_of(dtype).flatten(0, 1))
+        xs = [torch.zeros_like(x) for _ in range(N)]
+        dist.gather(x, xs if comm.rank == 1 else None, group_dst=1, group=group)
+        assert torch.equal(
+            torch.stack(xs), all_of(dtype) if comm.rank == 1 else torch.zeros_like(all_of(dtype))
+        )
+
+    everywhere(comms, do)
+
+
+@pytest.mark.filterwarnings("ignore:.*all_gather_coalesced.*:FutureWarning")
+def test_several_are_gathered_into_a_list_for_each_rank(comms: list[Communicator]) -> None:
+    def do(comm: Communicator) -> Any:
+        xs = [torch.full((2, 2), float(comm.rank)), torch.full((5,), 10.0 + comm.rank)]
+        gathered = [[torch.empty(2, 2), torch.empty(5)] for _ in range(N)]
+        dist.all_gather_coalesced(gathered, xs, group=ProcessGroup(comm))
+        return [[x.flatten()[0].item() for x in of_rank] for of_rank in gathered]
+
+    assert everywhere(comms, do) == [[[0, 10], [1, 11], [2, 12]]] * N
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_reduce_scatter(comms: list[Communicator], dtype: Any) -> None:
+    total = all_of(dtype).sum(0).to(dtype).chunk(N)
+
+    def do(comm: Communicator) -> None:
+        group, x = ProcessGroup(comm), of(comm.rank, dtype)
+        part = torch.zeros(2, 50, dtype=dtype)
+        dist.reduce_scatter(part, list(x.chunk(N)), group=group)
+        close(part, total[comm.rank])
+        dist.reduce_scatter_single(part.zero_(), x, group=group)
+        close(part, total[comm.rank])
+
+    everywhere(comms, do)
+
+
+def test_operations_of_pytorch_s_compiler(comms: list[Communicator]) -> None:
+    """They call the group from C++."""
+    from torch.distributed.distributed_c10d import _register_process_group, _unregister_process_group
+
+    def do(comm: Communicator) -> None:
+        name = f"test {comm.rank}"
+        group = ProcessGroup(comm)
+        _register_process_group(name, group)
+        ops, x = torch.ops._c10d_functional, of(comm.rank, torch.float32)
+        close(ops.wait_tensor(ops.all_reduce(x, "sum", name)), all_of(torch.float32).sum(0))
+        close(ops.wait_tensor(ops.all_gather_into_tensor(x, N, name)), all_of(torch.float32).flatten(0, 1))
+        part = ops.wait_tensor(ops.reduce_scatter_tensor(x, "sum", N, name))
+        close(part, all_of(torch.float32).sum(0).chunk(N)[comm.rank])
+        _unregister_process_group(name)
+
+    everywhere(comms, do)
+
+
+def test_nobody_passes_a_barrier_before_all_have_come(comms: list[Communicator]) -> None:
+    come: list[int] = []
+
+    def do(comm: Communicator) -> int:
+        come.append(comm.rank)
+        dist.barrier(group=ProcessGroup(comm))
+        return len(come)
+
+    assert everywhere(comms, do) == [N] * N
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "says"),
+    [
+        (
+            lambda group: dist.all_reduce(torch.ones(3), dist.ReduceOp.PRODUCT, group=group),
+            NotImplementedError,
+            "SUM, AVG, MAX and MIN, not with PRODUCT",
+        ),
+        (
+            lambda group: dist.send(torch.ones(3), group_dst=1, group=group),
+            NotImplementedError,
+            "has no send",
+        ),
+        (
+            lambda group: dist.all_to_all_single(torch.ones(3), torch.ones(3), group=group),
+            NotImplementedError,
+            "has no all_to_all_single; .*Gloo",
+        ),
+        (
+            lambda group: dist.all_reduce(torch.ones(3, device="meta"), group=group),
+            TypeError,
+            "main memory, not torch.strided on meta",
+        ),
+        (
+            lambda group: dist.all_reduce(torch.eye(3).to_sparse(), group=group),
+            TypeError,
+            "main memory, not torch.sparse_coo on cpu",
+        ),
+        (lambda group: dist.all_reduce(torch.tensor(torch.nan), group=group), ValueError, "element 0 is nan"),
+    ],
+)
+def test_what_it_cannot_do_it_says(
+    comms: list[Communicator], wrong: Callable[[Any], object], error: type[Exception], says: str
+) -> None:
+    with pytest.raises(error, match=says):
+        wrong(ProcessGroup(comms[0]))
+
+
+def test_a_result_that_does_not_fit_is_an_error(comms: list[Communicator]) -> None:
+    def do(comm: Communicator) -> None:
+        wide = [torch.zeros(3, dtype=torch.float64) for _ in range(N)]
+        work = ProcessGroup(comm).allgather([wide], [torch.ones(3)])
+        with pytest.raises(RuntimeError, match="Cannot cast"):
+            work.wait()
+
+    everywhere(comms, do)
+
+
+# -- DistributedDataParallel ---------------------------------------------------------------------------------
+
+
+def network() -> Any:
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Linear(20, 30), nn.ReLU(), nn.Linear(30, 5))
+
+
+def train(model: Any, x: Any, y: Any, steps: int = 5) -> Any:
+    """The parameters after some steps, as one vector."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+    return nn.utils.parameters_to_vector(model.parameters()).detach()
+
+
+def batch() -> tuple[Any, Any]:
+    numbers = torch.Generator().manual_seed(2)
+    return torch.randn(N * 8, 20, generator=numbers), torch.randint(5, (N * 8,), generator=numbers)
+
+
+@pytest.mark.parametrize("hook", [None, allreduce_hook])
+def test_ranks_stay_equal_and_learn_what_one_process_does(comms: list[Communicator], hook: Any) -> None:
+    x, y = batch()
+    models = [network() for _ in range(N)]  # one after the other: the seed is the process's
+    for model in models[1:]:
+        nn.init.zeros_(model[0].weight)  # DistributedDataParallel begins with what rank 0 has
+    alone = train(network(), x, y)
+
+    def do(comm: Communicator) -> Any:
+        parallel = DistributedDataParallel(models[comm.rank], process_group=ProcessGroup(comm))
+        if hook:
+            parallel.register_comm_hook(comm, hook)
+        before = comm._place.statistics.all_reduces
+        parameters = train(parallel, x.chunk(N)[comm.rank], y.chunk(N)[comm.rank], steps=5)
+        assert comm._place.statistics.all_reduces - before >= 5  # in the network
+        return parameters
+
+    first, *others = everywhere(comms, do)
+    assert all(torch.equal(first, other) for other in others)
+    torch.testing.assert_close(first, alone, atol=1e-5, rtol=1e-4)
+    assert not torch.allclose(first, nn.utils.parameters_to_vector(network().parameters()), atol=1e-2)
+
+
+@pytest.mark.parametrize("hook", [None, allreduce_hook])
+def test_a_gradient_that_cannot_be_summed_fails_the_backward_pass(
+    comms: list[Communicator], hook: Any
+) -> None:
+    models = [network() for _ in range(N)]
+
+    def do(comm: Communicator) -> None:
+        parallel = DistributedDataParallel(models[comm.rank], process_group=ProcessGroup(comm))
+        if hook:
+            parallel.register_comm_hook(comm, hook)
+        with pytest.raises(RuntimeError, match="nan"):
+            parallel(torch.full((2, 20), torch.nan)).sum().backward()
+
+    everywhere(comms, do)
+
+
+def test_buckets_are_reduced_while_the_backward_pass_goes_on(comms: list[Communicator]) -> None:
+    """Which stops before the first layer's gradient until the last layer's has come back from all."""
+    models = [nn.Sequential(nn.Linear(600, 600), nn.Linear(600, 600)) for _ in range(N)]
+
+    def do(comm: Communicator) -> list[str]:
+        said: list[str] = []
+        reduced = threading.Event()
+
+        def hook(state, bucket):
+            said.append(f"bucket of {len(bucket.gradients())} begun")
+            future = allreduce_hook(state, bucket)
+            future.add_done_callback(lambda _: reduced.set())
+            return future
+
+        def stop(gradient: Any) -> Any:
+            said.append("first layer: " + ("goes on" if reduced.wait(20) else "waited in vain"))
+            return gradient
+
+        group = ProcessGroup(comm)
+        parallel = DistributedDataParallel(models[comm.rank], process_group=group, bucket_cap_mb=1)
+        parallel.register_comm_hook(comm, hook)
+        parallel(
+            torch.ones(2, 600)
+        ).sum().backward()  # in one bucket, after which there are as many as should be
+        said.clear()
+        reduced.clear()
+        models[comm.rank][0].weight.register_hook(stop)
+        parallel(torch.ones(2, 600)).sum().backward()
+        return said
+
+    for said in everywhere(comms, do):
+        assert said == ["bucket of 2 begun", "first layer: goes on", "bucket of 2 begun"]

@@ -1,0 +1,240 @@
+"""A process group of PyTorch: the calls of torch.distributed, on tensors in main memory, by those of a Communicator.
+
+Tensors whose numbers numpy has, and that lie in memory without gaps, are summed where they are. Others are copied;
+bfloat16, which numpy has not, is summed as float32 and rounded once.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from numpy.typing import NDArray
+
+from workers.communicator import Communicator, Handle, Operation
+
+Array = NDArray[Any]
+Tensors = Sequence[torch.Tensor]
+
+_OPERATIONS: dict[Any, Operation] = {
+    dist.ReduceOp.SUM: "sum",
+    dist.ReduceOp.AVG: "mean",
+    dist.ReduceOp.MAX: "max",
+    dist.ReduceOp.MIN: "min",
+}
+
+
+class Work(dist.Work):
+    """An operation begun: done once all of `handles` are, and `finish` after them, which has the result in `tensors`.
+
+    What goes wrong comes out of wait(), and as a RuntimeError with the same text out of the future.
+    """
+
+    def __init__(
+        self, handles: Sequence[Handle[Any]], tensors: Tensors, finish: Callable[[], None] = lambda: None
+    ) -> None:
+        super().__init__()
+        self._handles = handles
+        ended: torch.futures.Future[None] = torch.futures.Future()
+
+        # Only what is raised in here, DDP's reducer takes for an error: set_exception() is for Python's eyes.
+        def complete(_: object) -> list[torch.Tensor]:
+            for handle in handles:
+                handle.wait()
+            finish()
+            return list(tensors)
+
+        self._future = ended.then(complete)
+        handles[-1].add_done_callback(lambda: ended.set_result(None))
+
+    def wait(self, timeout: object = None) -> bool:  # noqa: ARG002
+        """Return when it is done; or raise. The time limit is the communicator's, whatever `timeout` says."""
+        for handle in self._handles:
+            handle.wait()
+        self._future.wait()
+        return True
+
+    def get_future(self) -> "torch.futures.Future[list[torch.Tensor]]":
+        """Of the tensors with the result."""
+        return self._future
+
+    def is_completed(self) -> bool:
+        """Whether it has ended, one way or the other."""
+        return bool(self._future.done())
+
+
+def allreduce(communicator: Communicator, tensors: Tensors, op: Operation) -> Work:
+    """Begin to all-reduce tensors in place, those of one type as one vector.
+
+    Raises:
+        TypeError, ValueError: as Communicator.allreduce(), and for tensors on another device.
+    """
+    arrays = [_numbers(tensor) for tensor in tensors]
+    handle = communicator.allreduce(arrays, op, out=arrays, async_op=True)
+    return Work([handle], tensors, lambda: _round_all(arrays, tensors))
+
+
+def _refused(name: str) -> Callable[..., Work]:
+    def refuse(*_: object, **__: object) -> Work:
+        raise NotImplementedError(
+            f'the backend "fanin" has no {name}; for it, make a group of Gloo beside: '
+            'torch.distributed.new_group(backend="gloo")'
+        )
+
+    return refuse
+
+
+class ProcessGroup(dist.ProcessGroup):
+    """The group of all workers of a job, under the names by which torch.distributed and its reducer call it.
+
+    All operations run in the background, one after the other, and return a Work at once.
+    """
+
+    def __init__(self, communicator: Communicator) -> None:
+        super().__init__(communicator.rank, communicator.size)
+        self._communicator = communicator
+
+    def getBackendName(self) -> str:  # noqa: N802
+        """What init_process_group() calls it."""
+        return "fanin"
+
+    # -- summed in the network -------------------------------------------------------------------------------
+
+    def allreduce(self, tensors: Tensors, opts: Any) -> Work:
+        """Each tensor in place."""
+        return allreduce(self._communicator, tensors, _operation(opts))
+
+    def allreduce_coalesced(self, tensors: Tensors, opts: Any) -> Work:
+        """As allreduce(), which takes several tensors, too."""
+        return self.allreduce(tensors, opts)
+
+    def reduce(self, tensors: Tensors, opts: Any) -> Work:
+        """Each tensor in place, at the root; the others' stay as they are."""
+        root = opts.rootRank == self._communicator.rank
+        arrays = [_numbers(tensor) for tensor in tensors]
+        out = arrays if root else None
+        handle = self._communicator.reduce(arrays, opts.rootRank, _operation(opts), out=out, async_op=True)
+        return Work([handle], tensors, lambda: _round_all(arrays, tensors) if root else None)
+
+    def broadcast(self, tensors: Tensors, opts: Any) -> Work:
+        """The root's tensors into the others'."""
+        bits = [_bits(tensor) for tensor in tensors]
+        return Work([self._communicator.broadcast(bits, opts.rootRank, async_op=True)], tensors)
+
+    def barrier(self, opts: Any = None) -> Work:  # noqa: ARG002
+        """Done when all have called it."""
+        return Work([self._communicator.barrier(async_op=True)], [])
+
+    # -- round the ring --------------------------------------------------------------------------------------
+
+    def allgather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> Work:  # noqa: ARG002
+        """Of each input, what each rank has, into one of the outputs."""
+        return self._gather(inputs, outputs, _place_all)
+
+    def allgather_coalesced(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> Work:
+        """As allgather() of several inputs, with a list of outputs for each rank, not for each input."""
+        return self.allgather(list(zip(*outputs, strict=True)), inputs, opts)
+
+    def all_gather_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
+        """What each rank has, one after the other."""
+        return self.all_gather_single_coalesced([output], [input], opts)
+
+    def all_gather_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Work:  # noqa: ARG002
+        """As all_gather_single(), of several."""
+        return self._gather(inputs, outputs, _place)
+
+    def gather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any) -> Work:
+        """As allgather(), with the result at the root only; the traffic is the same."""
+        if opts.rootRank == self._communicator.rank:
+            return self._gather(inputs, outputs, _place_all)
+        return self._gather(inputs, [[]], lambda _gathered, _nowhere: None)
+
+    def reduce_scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any) -> Work:
+        """Of each list of inputs, one for each rank, what all of them have for this rank."""
+        arrays = [np.stack([_numbers(tensor) for tensor in tensors]) for tensors in inputs]
+        return self._reduce_scatter(outputs, arrays, opts)
+
+    def reduce_scatter_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> Work:
+        """This rank's part of the sum."""
+        return self.reduce_scatter_single_coalesced([output], [input], opts)
+
+    def reduce_scatter_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any) -> Work:
+        """As reduce_scatter_single(), of several."""
+        return self._reduce_scatter(outputs, [_numbers(tensor).reshape(-1) for tensor in inputs], opts)
+
+    def _gather(self, inputs: Tensors, outputs: Sequence[Any], place: Callable[[Array, Any], None]) -> Work:
+        handles = [self._communicator.allgather(_bits(tensor), async_op=True) for tensor in inputs]
+
+        def finish() -> None:
+            for handle, output in zip(handles, outputs, strict=True):
+                place(handle.wait(), output)
+
+        return Work(handles, outputs, finish)
+
+    def _reduce_scatter(self, outputs: Tensors, arrays: Sequence[Array], opts: Any) -> Work:
+        op = _operation(opts)
+        handles = [self._communicator.reduce_scatter(array, op, async_op=True) for array in arrays]
+        return Work(handles, outputs, lambda: _round_all([handle.wait() for handle in handles], outputs))
+
+    # -- not at all ------------------------------------------------------------------------------------------
+
+    send = _refused("send")
+    recv = _refused("recv")
+    recv_anysource = _refused("recv from any rank")
+    scatter = _refused("scatter")
+    alltoall = _refused("all_to_all")
+    all_to_all_single = _refused("all_to_all_single")
+
+
+def _operation(opts: Any) -> Operation:
+    operation = _OPERATIONS.get(opts.reduceOp.op)
+    if operation is None:
+        raise NotImplementedError(
+            f'the backend "fanin" reduces with SUM, AVG, MAX and MIN, not with {opts.reduceOp.op.name}'
+        )
+    return operation
+
+
+def _numbers(tensor: torch.Tensor) -> Array:
+    """To calculate with, without gaps: the tensor's own memory where it can be."""
+    tensor = _checked(tensor)
+    if tensor.dtype == torch.bfloat16:
+        tensor = tensor.float()
+    array: Array = tensor.contiguous().numpy()
+    return array
+
+
+def _bits(tensor: torch.Tensor) -> Array:
+    """To pass on unread: the tensor's own memory."""
+    tensor = _checked(tensor)
+    if tensor.dtype == torch.bfloat16:
+        tensor = tensor.view(torch.int16)
+    array: Array = tensor.numpy()
+    return array
+
+
+def _checked(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.device.type != "cpu" or tensor.layout != torch.strided:
+        raise TypeError(
+            f'the backend "fanin" takes dense tensors in main memory, not {tensor.layout} on {tensor.device}; '
+            "tensor.cpu() and tensor.to_dense() make such"
+        )
+    return tensor.detach()
+
+
+def _round_all(arrays: Sequence[Array], tensors: Tensors) -> None:
+    """Results of _numbers() into tensors, of whatever type, unless they are there already."""
+    for array, tensor in zip(arrays, tensors, strict=True):
+        if array.ctypes.data != tensor.data_ptr():
+            tensor.detach().copy_(torch.from_numpy(array).view(tensor.shape))
+
+
+def _place(array: Array, tensor: torch.Tensor) -> None:
+    """What was _bits() into a tensor of the same type."""
+    np.copyto(_bits(tensor), array.reshape(tensor.shape), casting="no")
+
+
+def _place_all(arrays: Array, tensors: Tensors) -> None:
+    for array, tensor in zip(arrays, tensors, strict=True):
+        _place(array, tensor)
