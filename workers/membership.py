@@ -7,6 +7,7 @@ import json
 import os
 import select
 import socket
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -20,6 +21,8 @@ from workers.udp import InNetworkAllReduce, InNetworkConfig
 
 HOST = "FANIN_HOST"  # in the environment of what runs on a host: its name
 SERVICE = "FANIN_JOB_SERVICE"  # and where the network's job service is
+JOB = "FANIN_JOB"  # the job's name, which tells the workers of several jobs on one host apart
+SLOTS = "FANIN_SLOTS"  # how many slots it asks for
 
 _LEFT_SECONDS = (
     1.0  # that what a worker sent before it ended may be on the way, and sent again, without anything new
@@ -144,24 +147,34 @@ class Member(InNetworkAllReduce):
 def join(
     hosts: Sequence[str] | int | None = None,
     *,
+    job: str | None = None,
+    slots: int | None = None,
     timeout: float | None = None,
     give_up: float | None = None,
     **settings: Any,
 ) -> Member:
     """This host's part in a job of `hosts` (names, or how many; None: all of the network), once all have joined.
 
-    timeout: seconds to wait for the others; None: for ever. give_up: seconds without anything new after which an
-    all-reduce fails; settings: fields of InNetworkConfig; both in place of those that suit the network.
+    job: its name, and slots: how many it has in each of its switches; None: as FANIN_JOB and FANIN_SLOTS in the
+    environment have it, or else no name, of which a host is in one job at a time, and as many as suit the network. If
+    others have them, the job waits in a queue. timeout: seconds to wait for the other workers, and in the queue; None:
+    for ever. give_up: seconds without anything new after which an all-reduce fails; settings: fields of
+    InNetworkConfig; both in place of those that suit the network.
 
     Raises:
         JoinError: no network, a place that is taken, or others that did not come.
     """
+    job = os.environ.get(JOB) if job is None else job
+    slots = _slots_of_environment() if slots is None else slots
     service = _Service()
     try:
         asked = hosts if hosts is None or isinstance(hosts, int) else list(hosts)
-        service.say({"host": os.environ[HOST], "process": os.getpid(), "hosts": asked})
+        service.say(
+            {"host": os.environ[HOST], "process": os.getpid(), "hosts": asked, "job": job, "slots": slots}
+        )
         assignment = _assignment(service, timeout)
         addresses = [(str(address), int(port)) for address, port in assignment.pop("addresses")]
+        assignment.pop("job")
         if give_up is not None:
             assignment["recovery"]["give_up"] = give_up
         return Member(_config(assignment, settings), addresses, service)
@@ -172,21 +185,35 @@ def join(
 
 def _assignment(service: _Service, timeout: float | None) -> dict[str, Any]:
     """What the service says in the end."""
-    missing: list[str] = []
+    waits = "the job service says nothing"
     while True:
         try:
             said = service.hear(timeout)
         except TimeoutError:
-            raise JoinError(f"no worker has joined on {', '.join(missing)} for {timeout:g} s") from None
+            raise JoinError(f"{waits} for {timeout:g} s") from None
         match said:
             case {"waiting_for": list(missing)}:
-                pass
+                waits = f"no worker has joined on {', '.join(missing)}"
+            case {"queued": {"rank": int(rank), "place": int(place), "why": str(why)}}:
+                waits = f"the job has been number {place} of those that wait for a lease ({why})"
+                if not rank:
+                    print(f"fanin: number {place} of the jobs that wait for a lease: {why}", file=sys.stderr)
             case {"left": _}:  # and soon it will say that there is no job
                 pass
             case {"error": str(why)}:
                 raise JoinError(why)
             case dict(assignment):
                 return assignment
+
+
+def _slots_of_environment() -> int | None:
+    said = os.environ.get(SLOTS)
+    if said is None:
+        return None
+    try:
+        return int(said)
+    except ValueError:
+        raise JoinError(f"{SLOTS}: is {said!r}, must be a number of slots") from None
 
 
 def _config(assignment: Mapping[str, Any], settings: Mapping[str, Any]) -> InNetworkConfig:

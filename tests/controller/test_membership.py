@@ -14,10 +14,12 @@ from typing import Any, ClassVar
 import pytest
 
 from controller import membership
+from controller.budget import NoRoomError
 from controller.errors import ControllerError
+from controller.jobs import JobRequest
 from controller.membership import JobService
 from workers import Lease, Recovery
-from workers.membership import HOST, SERVICE, JoinError, Member, join
+from workers.membership import HOST, SERVICE, SLOTS, JoinError, Member, join
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,8 +29,26 @@ class FakeJob:
     """Says what it is asked; its lease is its number."""
 
     grants: "FakeGrants"
-    number: int
-    hosts: tuple[str, ...]
+    request: JobRequest
+    number: int = 0
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        return self.request.hosts
+
+    async def grant(self) -> None:
+        grants = self.grants
+        slots = self.request.slots or 0
+        if slots > grants.room:
+            raise NoRoomError(f"leaf1 has {grants.room} slots free; the job needs {slots}")
+        grants.granted.append(self.hosts)
+        number = len(grants.granted)
+        grants.changed.set()
+        await grants.gate.wait()
+        if grants.fails:
+            raise ControllerError("leaf1 refuses")
+        grants.room -= slots
+        self.number = number
 
     def assignment(self, host: str) -> Mapping[str, Any]:
         rank = self.hosts.index(host)
@@ -43,14 +63,22 @@ class FakeJob:
         }
 
     async def withdraw(self) -> None:
+        if not self.number:
+            return
+        self.grants.room += self.request.slots or 0
         self.grants.withdrawn.append(self.number)
+        self.number = 0
         self.grants.changed.set()
         if self.grants.fails:
             raise ControllerError("leaf1 does not answer")
 
+    def close(self) -> None:
+        self.grants.open_jobs.remove(self)
+        self.grants.changed.set()
+
 
 class FakeGrants:
-    """In place of a controller. gate: grants wait for it. fails: whether it refuses."""
+    """In place of a controller. gate: grants wait for it. fails: whether it refuses. room: slots that are free."""
 
     def __init__(self) -> None:
         self.granted: list[tuple[str, ...]] = []
@@ -60,14 +88,12 @@ class FakeGrants:
         self.gate = asyncio.Event()
         self.gate.set()
         self.fails = False
+        self.room = 1024
+        self.open_jobs: list[FakeJob] = []
 
-    async def grant(self, hosts: tuple[str, ...]) -> FakeJob:
-        self.granted.append(hosts)
-        self.changed.set()
-        await self.gate.wait()
-        if self.fails:
-            raise ControllerError("leaf1 refuses")
-        return FakeJob(self, len(self.granted), hosts)
+    def open(self, request: JobRequest) -> FakeJob:
+        self.open_jobs.append(FakeJob(self, request))
+        return self.open_jobs[-1]
 
     async def until(self, happened: Callable[[], bool]) -> None:
         while not happened():
@@ -85,9 +111,11 @@ class Worker:
         self.all.append(self)
 
     @classmethod
-    async def connect(cls, path: Path, host: str, hosts: object = None, process: int = 1) -> "Worker":
+    async def connect(
+        cls, path: Path, host: str, hosts: object = None, process: int = 1, **asked: object
+    ) -> "Worker":
         worker = cls(*await asyncio.open_unix_connection(path))
-        worker.say(json.dumps({"host": host, "process": process, "hosts": hosts}).encode())
+        worker.say(json.dumps({"host": host, "process": process, "hosts": hosts, **asked}).encode())
         return worker
 
     @classmethod
@@ -132,7 +160,7 @@ def service(tmp_path: Path) -> With:
 
     async def run(check: Check) -> None:
         grants = FakeGrants()
-        service = JobService(["h1", "h2", "h3"], grants.grant, grants.reports.append)
+        service = JobService(["h1", "h2", "h3"], grants.open, grants.reports.append)
         async with service.serve(path):
             try:
                 await check(path, grants)
@@ -195,7 +223,8 @@ def test_a_second_worker_on_a_host_is_refused_with_the_first_one_s_process(
         await first.hear()
         again = await Worker.connect(path, "h1", process=4712)
         assert await again.error() == (
-            "h1 has a worker already, process 4711, in a job of h1, h2, h3: end that one first"
+            "h1 has a worker already, process 4711, in a job of h1, h2, h3: end that one first, or give this job a "
+            "name of its own (FANIN_JOB)"
         )
         for host in ("h2", "h3"):
             await Worker.connect(path, host)
@@ -223,7 +252,7 @@ def test_a_worker_that_dies_before_the_job_begins_frees_its_place(service: With)
         assert await h2.hear() == {"waiting_for": ["h1"]}
         for _ in range(3):
             dying = await Worker.connect(path, "h1", 3)
-            assert "all must ask for the same hosts" in await dying.error()
+            assert "all must ask for the same" in await dying.error()
         h3 = await Worker.connect(path, "h3", ["h3"])
         await h3.rank()
         await h2.end()
@@ -305,6 +334,91 @@ def test_a_lease_that_cannot_be_withdrawn_is_reported(service: With) -> None:
     service(check)
 
 
+def test_jobs_with_names_of_their_own_share_hosts(service: With) -> None:
+    async def check(path: Path, _grants: FakeGrants) -> None:
+        a1 = await Worker.connect(path, "h1", 2, job="a")
+        b1 = await Worker.connect(path, "h1", job="b")
+        plain = await Worker.connect(path, "h1", 1)
+        assert await plain.rank() == (1, 0)
+        assert await a1.hear() == {"waiting_for": ["h2"]}
+        assert await b1.hear() == {"waiting_for": ["h2", "h3"]}
+        b3, b2 = [await Worker.connect(path, host, job="b") for host in ("h3", "h2")]
+        assert [await worker.rank() for worker in (b1, b2, b3)] == [(2, 0), (2, 1), (2, 2)]
+        a2 = await Worker.connect(path, "h2", 2, job="a", process=12)
+        assert [await worker.rank() for worker in (a1, a2)] == [(3, 0), (3, 1)]
+        await a2.end()  # of which those of b hear nothing
+        assert await a1.hear() == {"left": {"host": "h2", "rank": 1, "process": 12}}
+        await b2.end()
+        assert await b1.hear() == {"left": {"host": "h2", "rank": 1, "process": 1}}
+
+    service(check)
+
+
+def test_a_name_is_one_job_s(service: With) -> None:
+    async def check(path: Path, _grants: FakeGrants) -> None:
+        first = await Worker.connect(path, "h1", 2, job="a")
+        await first.hear()
+        assert (
+            await (await Worker.connect(path, "h3", ["h3"], job="a")).error()
+            == "h1's worker, process 1, waits for a job of h1, h2, and the one on h3 asks for h3: all must ask "
+            "for the same"
+        )
+        unlike = await Worker.connect(path, "h2", 2, job="a", slots=8)
+        assert (
+            "waits for a job of h1, h2, and the one on h2 asks for h1, h2 with 8 slots"
+            in await unlike.error()
+        )
+        second = await Worker.connect(path, "h2", 2, job="a")
+        assert [await worker.rank() for worker in (first, second)] == [(1, 0), (1, 1)]
+        assert (
+            await (await Worker.connect(path, "h3", ["h3"], job="a")).error()
+            == "there is a job of h1, h2 called a: give this one another name (FANIN_JOB)"
+        )
+
+    service(check)
+
+
+def test_jobs_wait_in_a_queue_and_are_told_their_places(service: With) -> None:
+    async def check(path: Path, grants: FakeGrants) -> None:
+        running = await Worker.connect(path, "h1", 1, job="a", slots=1000)
+        assert await running.rank() == (1, 0)
+        large = await Worker.connect(path, "h1", 1, job="b", slots=512)
+        why = "leaf1 has 24 slots free; the job needs 512"
+        assert await large.hear() == {"queued": {"rank": 0, "place": 1, "why": why}}
+        # It would find room, but were it let in, and the next one, too, the large one might wait for ever.
+        small = await Worker.connect(path, "h2", ["h2"], job="c", slots=24)
+        assert await small.hear() == {"queued": {"rank": 0, "place": 2, "why": "b waits for its lease"}}
+        impatient = await Worker.connect(path, "h3", ["h3"], job="d", slots=1024)
+        assert (await impatient.hear())["queued"]["place"] == 3
+        last = await Worker.connect(path, "h3", ["h3"], job="e", slots=8)
+        assert (await last.hear())["queued"]["place"] == 4
+        await impatient.end()
+        assert (await last.hear())["queued"]["place"] == 3
+        await running.end()
+        assert [await worker.rank() for worker in (large, small, last)] == [(2, 0), (3, 0), (4, 0)]
+        assert grants.withdrawn == [1]
+        for worker in (large, small, last):
+            await worker.end()
+        await grants.until(lambda: not grants.open_jobs)
+        assert grants.room == 1024
+
+    service(check)
+
+
+def test_a_worker_that_ends_while_its_job_waits_ends_the_job(service: With) -> None:
+    async def check(path: Path, grants: FakeGrants) -> None:
+        running = await Worker.connect(path, "h1", 1, slots=1000)
+        await running.rank()
+        h1, h2 = [await Worker.connect(path, host, 2, job="a", slots=100) for host in ("h1", "h2")]
+        while "queued" not in await h1.hear():
+            pass
+        await h2.end()
+        assert "h2's worker, process 1, ended before the job began" in await h1.error()
+        await grants.until(lambda: len(grants.open_jobs) == 1)
+
+    service(check)
+
+
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
@@ -326,6 +440,9 @@ def test_a_lease_that_cannot_be_withdrawn_is_reported(service: With) -> None:
         (b'{"host": "h1", "process": 1, "hosts": ["h2"]}', "a job of h2, which h1 is not in"),
         (b'{"host": "h3", "process": 1, "hosts": 2}', "a job of h1, h2, which h3 is not in"),
         (b'{"host": "h1", "process": 1, "hosts": []}', "which h1 is not in"),
+        (b'{"host": "h1", "process": 1, "hosts": 1, "job": 7}', "job is a name, and slots a number"),
+        (b'{"host": "h1", "process": 1, "hosts": 1, "slots": "all"}', "job is a name, and slots a number"),
+        (b'{"host": "h1", "process": 1, "hosts": 1, "slots": true}', "job is a name, and slots a number"),
     ],
 )
 def test_a_request_that_is_none_is_answered_by_what_is_wrong_with_it(
@@ -343,9 +460,7 @@ def test_a_request_that_is_none_is_answered_by_what_is_wrong_with_it(
 def test_a_service_that_ends_hangs_up_on_everybody(tmp_path: Path) -> None:
     async def run() -> None:
         grants = FakeGrants()
-        async with JobService(["h1", "h2"], grants.grant, grants.reports.append).serve(
-            tmp_path / "jobs.sock"
-        ):
+        async with JobService(["h1", "h2"], grants.open, grants.reports.append).serve(tmp_path / "jobs.sock"):
             waiting = await Worker.connect(tmp_path / "jobs.sock", "h1")
             await waiting.hear()
         assert await waiting.hear() is None
@@ -364,7 +479,7 @@ from controller.membership import JobService
 
 async def run():
     grants = FakeGrants()
-    async with JobService(["h1", "h2"], grants.grant, print).serve(Path(sys.argv[1])):
+    async with JobService(["h1", "h2"], grants.open, print).serve(Path(sys.argv[1])):
         print("ready", flush=True)
         await asyncio.to_thread(sys.stdin.read)
 
@@ -443,5 +558,9 @@ def test_without_a_network_a_script_is_told_how_to_get_one(
         join()
     monkeypatch.setenv(HOST, "h1")
     monkeypatch.setenv(SERVICE, str(tmp_path / "jobs.sock"))
+    monkeypatch.setenv(SLOTS, "all")
+    with pytest.raises(JoinError, match="FANIN_SLOTS: is 'all', must be a number of slots"):
+        join()
+    monkeypatch.delenv(SLOTS)
     with pytest.raises(JoinError, match=r"no job service answers at .*jobs\.sock"):
         join()

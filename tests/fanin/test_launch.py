@@ -54,6 +54,23 @@ if comm.rank == 0:
 """
 
 
+# Rank 0 says what it has summed, and stays until it is told to go on.
+STAYS = """
+import fanin, numpy as np, os, sys
+comm = fanin.init()
+def total(factor):
+    return float(comm.allreduce(np.full(1000, factor * (comm.rank + 1), np.float32)).mean())
+def say(what):
+    if comm.rank == 0:
+        print(what)
+say(f"{os.environ['FANIN_JOB']} {total(1)}")
+if comm.rank == 0:
+    sys.stdin.readline()
+comm.barrier()
+say(total(100))
+"""
+
+
 @pytest.fixture
 def script(tmp_path: Path):
     """Writes a script; its path."""
@@ -139,6 +156,28 @@ def test_the_first_failure_ends_all_and_children_too_and_is_the_exit_status(up, 
     assert "rank 1 on h2 failed: exit status 7" in done.stderr
     assert "rank 0 on h1 ended with the others: killed by SIGTERM" in done.stderr
     assert not any(map(running, map(int, told.read_text().split())))
+
+
+@live
+def test_two_programs_at_once_share_hosts_and_switches(up, script):
+    path = script(STAYS)
+    with subprocess.Popen(
+        [sys.executable, "-c", RUN, "launch", "--job", "first", "--slots", "100", str(path)],
+        env=os.environ | up.environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as first:
+        assert first.stdin is not None
+        assert first.stdout is not None
+        assert first.stdout.readline() == "[0] first 3.0\n"
+        second = launch(up, path, input="\n")
+        assert (second.returncode, second.stderr) == (0, "")
+        assert re.fullmatch(r"\[0\] script\.py-\d+ 3\.0\n\[0\] 300\.0\n", second.stdout)
+        first.stdin.write("\n")
+        first.stdin.close()
+        assert first.stdout.read() == "[0] 300.0\n"
+    assert first.returncode == 0
 
 
 @live

@@ -102,7 +102,7 @@ async def _keep_up(network: MininetNetwork, p4info: p4i.P4Info, device_config: b
     async with Controller(topology, p4info, device_config, ledger, network.patience) as controller:
         jobs = NetworkJobs(controller, topology, on.pace(rate))
         service = JobService(
-            [host.name for host in topology.ranked_hosts], jobs.grant, partial(complain, "up")
+            [host.name for host in topology.ranked_hosts], jobs.open, partial(complain, "up")
         )
         async with service.serve(folder / JOB_SERVICE):
             _show(topology)
