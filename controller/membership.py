@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from controller.errors import ControllerError
 from controller.jobs import JobRequest, Jobs, Open
 
 _LEAVE_SECONDS = 1.0  # that a process which has just ended may need to be gone for everybody
@@ -39,6 +40,7 @@ class _Member:
     request: JobRequest
     writer: asyncio.StreamWriter
     left: asyncio.Event = field(default_factory=asyncio.Event)
+    finished: Any = None
     mates: "Sequence[_Member]" = ()  # all workers of its job, by rank, once they have joined
 
     @property
@@ -105,24 +107,47 @@ class JobService:
         """From a worker's first word to its end."""
         try:
             line = await reader.readline()
-            member = self._understand(line, writer)
+            asked = json.loads(line)
+            if await self._answer(asked, writer):
+                return
+            member = self._understand(asked, writer)
         except (ValueError, RecursionError) as error:  # too long a line, too
             raise _RefusedError(f"that is not a request to join: {error}") from None
         await self._admit(member)
         try:
             self._gather(member)
-            while await reader.read(1 << 12):
-                pass
+            with suppress(
+                ValueError, KeyError, TypeError, RecursionError
+            ):  # which ends a membership as hanging up does
+                while line := await reader.readline():
+                    member.finished = json.loads(line)["finished"]
+                    self._jobs.hand_over(member)
         finally:
             self._release(member)
 
-    def _understand(self, line: bytes, writer: asyncio.StreamWriter) -> _Member:
-        request = json.loads(line)
+    async def _answer(self, asked: object, writer: asyncio.StreamWriter) -> bool:
+        """Whether that is not a request to join but one of those that are answered in one line."""
+        answer: Mapping[str, Any]
+        match asked:
+            case {"list": _}:
+                answer = {"jobs": self._jobs.documents()}
+            case {"revoke": str(name)}:
+                try:
+                    await self._jobs.revoke(name)
+                except ControllerError as error:
+                    raise _RefusedError(str(error)) from None
+                answer = {"revoked": name}
+            case _:
+                return False
+        writer.write(json.dumps(answer).encode() + b"\n")
+        return True
+
+    def _understand(self, request: Any, writer: asyncio.StreamWriter) -> _Member:
         match request:
             case {"host": str(host), "process": int(process), "hosts": asked}:
                 pass
             case _:
-                raise ValueError(f"it has host, process and hosts, not {line[:200]!r}")
+                raise ValueError(f"it has host, process and hosts, not {json.dumps(request)[:200]}")
         if host not in self._hosts:
             raise _RefusedError(f"no host is called {host}; there are {', '.join(self._hosts)}")
         hosts = self._understand_hosts(asked)
@@ -130,11 +155,13 @@ class JobService:
             raise _RefusedError(
                 f"the worker on {host} asks for a job of {', '.join(hosts)}, which {host} is not in"
             )
-        match request.get("job"), request.get("slots"):
-            case (str() | None) as name, (int() | None) as slots if not isinstance(slots, bool):
-                return _Member(host, process, JobRequest(hosts, name, slots), writer)
+        match request.get("job"), request.get("slots"), request.get("ring", False):
+            case (str() | None) as name, (int() | None) as slots, bool(ring) if not isinstance(slots, bool):
+                return _Member(host, process, JobRequest(hosts, name, slots, ring), writer)
             case other:
-                raise ValueError(f"job is a name, and slots a number, or null: not {json.dumps(other)}")
+                raise ValueError(
+                    f"job is a name, and slots a number, or null; ring is true or false: not {json.dumps(other)}"
+                )
 
     def _understand_hosts(self, asked: object) -> tuple[str, ...]:
         match asked:

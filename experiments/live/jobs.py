@@ -64,13 +64,18 @@ class NetworkJob:
         self._place = place
 
     def assignment(self, name: str) -> Mapping[str, Any]:
-        """What makes the InNetworkConfig of the worker on the host `name`, and where each rank listens for others."""
-        assert self.granted is not None
-        job, pace = self.granted.tree.job, self._jobs.pace
-        topology = self._jobs.topology
-        host = topology.host(name)
-        recovery = Recovery(initial_rto=pace.initial_rto, min_rto=pace.min_rto, granularity=pace.granularity)
+        """The rank of the worker on the host `name`, where each rank listens for others, and its InNetworkConfig."""
+        topology, hosts = self._jobs.topology, self._request.hosts
         port = _FIRST_TCP_PORT + self._number
+        addresses = [(str(topology.host(each).ip), port) for each in hosts]
+        return {"rank": hosts.index(name), "addresses": addresses, "config": self._config(name)}
+
+    def _config(self, name: str) -> Mapping[str, Any] | None:
+        if self.granted is None:
+            return None
+        job, pace = self.granted.tree.job, self._jobs.pace
+        host = self._jobs.topology.host(name)
+        recovery = Recovery(initial_rto=pace.initial_rto, min_rto=pace.min_rto, granularity=pace.granularity)
         return {
             "lease": asdict(job.lease_of(name)),
             "local": (str(host.ip), job.udp_port),
@@ -78,7 +83,19 @@ class NetworkJob:
             "segments": pace.segments,
             "offload": pace.offload,
             "recovery": asdict(recovery),
-            "addresses": [(str(topology.host(each).ip), port) for each in job.hosts],
+        }
+
+    def lease(self) -> Mapping[str, Any]:
+        """Its number, slots, UDP port and switches, the root last; null where there is none."""
+        if self.granted is None:
+            return {"lease": None, "slots": None, "udp_port": None, "switches": []}
+        tree = self.granted.tree
+        job = tree.job
+        return {
+            "lease": job.lease,
+            "slots": [job.base, job.base + job.slots - 1],
+            "udp_port": job.udp_port,
+            "switches": [part.switch for part in tree.aggregators],
         }
 
     async def withdraw(self) -> None:

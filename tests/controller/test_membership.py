@@ -52,15 +52,19 @@ class FakeJob:
 
     def assignment(self, host: str) -> Mapping[str, Any]:
         rank = self.hosts.index(host)
-        return {
-            "lease": asdict(Lease(self.number, rank, len(self.hosts), window=4, first_chunk=100)),
+        config = {
+            "lease": asdict(Lease(self.number or 1, rank, len(self.hosts), window=4, first_chunk=100)),
             "local": ("127.0.0.1", 0),
             "remote": ("127.0.0.1", 0xBEE0),
             "segments": 8,
             "offload": False,
             "recovery": asdict(Recovery(give_up=5.0)),
-            "addresses": [("127.0.0.1", 0) for _ in self.hosts],
         }
+        addresses = [("127.0.0.1", 0) for _ in self.hosts]
+        return {"rank": rank, "addresses": addresses, "config": config if self.number else None}
+
+    def lease(self) -> Mapping[str, Any]:
+        return {"lease": self.number or None}
 
     async def withdraw(self) -> None:
         if not self.number:
@@ -134,9 +138,9 @@ class Worker:
 
     async def rank(self) -> tuple[int, int]:
         """Lease and rank, whatever it was told before."""
-        while "lease" not in (message := await self.hear()):
+        while "config" not in (message := await self.hear()):
             assert "error" not in message, message
-        return message["lease"]["id"], message["lease"]["rank"]
+        return message["config"]["lease"]["id"], message["rank"]
 
     async def error(self) -> str:
         while "error" not in (message := await self.hear()):
@@ -415,6 +419,146 @@ def test_a_worker_that_ends_while_its_job_waits_ends_the_job(service: With) -> N
         await h2.end()
         assert "h2's worker, process 1, ended before the job began" in await h1.error()
         await grants.until(lambda: len(grants.open_jobs) == 1)
+
+    service(check)
+
+
+async def ask(path: Path, request: object) -> Any:
+    worker = Worker(*await asyncio.open_unix_connection(path))
+    worker.say(json.dumps(request).encode())
+    return await worker.hear()
+
+
+async def listed(path: Path) -> dict[str, Any]:
+    return {job.pop("name"): job for job in (await ask(path, {"list": None}))["jobs"]}
+
+
+def test_jobs_are_listed(service: With) -> None:
+    async def check(path: Path, _grants: FakeGrants) -> None:
+        assert await listed(path) == {}
+        plain = await Worker.connect(path, "h1", ["h1"], process=11)
+        await plain.rank()
+        named = [await Worker.connect(path, host, 2, job="a", slots=1000) for host in ("h1", "h2")]
+        for worker in named:
+            await worker.rank()
+        waiting = await Worker.connect(path, "h3", ["h3"], job="b", slots=25)
+        await waiting.hear()
+        jobs = await listed(path)
+        began = [job.pop("since") for job in jobs.values()]
+        assert began == sorted(began)
+        running = {"state": "in network", "place": 0, "why": ""}
+        assert jobs == {
+            "job-1": {"hosts": ["h1"], "processes": [11], **running, "lease": 1},
+            "a": {"hosts": ["h1", "h2"], "processes": [1, 1], **running, "lease": 2},
+            "b": {
+                "hosts": ["h3"],
+                "processes": [1],
+                "state": "queued",
+                "place": 1,
+                "why": "leaf1 has 24 slots free; the job needs 25",
+                "lease": None,
+            },
+        }
+
+    service(check)
+
+
+def test_a_job_that_goes_on_by_ring_does_not_wait(service: With) -> None:
+    async def check(path: Path, grants: FakeGrants) -> None:
+        running = await Worker.connect(path, "h1", 1, slots=1000)
+        await running.rank()
+        pair = [await Worker.connect(path, host, 2, job="a", slots=25, ring=True) for host in ("h1", "h2")]
+        assert await pair[0].hear() == {"waiting_for": ["h2"]}
+        why = "leaf1 has 24 slots free; the job needs 25"
+        for rank, worker in enumerate(pair):
+            said = await worker.hear()
+            assert (said["rank"], said["config"], said["refused"]) == (rank, None, why)
+        assert (await listed(path))["a"]["state"] == "by ring"
+        waiting = await Worker.connect(path, "h3", ["h3"], job="b", slots=25)
+        assert "queued" in await waiting.hear()
+        late = await Worker.connect(path, "h3", ["h3"], job="c", slots=1, ring=True)
+        assert (await late.hear())["refused"] == "b waits for its lease"
+        for worker in (*pair, late):
+            await worker.end()
+        await grants.until(lambda: len(grants.open_jobs) == 2)
+        await running.end()
+        assert await waiting.rank() == (2, 0)
+
+    service(check)
+
+
+def test_a_revoked_lease_is_withdrawn_and_all_learn_what_each_has_finished(service: With) -> None:
+    async def check(path: Path, grants: FakeGrants) -> None:
+        pair = [await Worker.connect(path, host, 2, job="a", slots=1000, ring=True) for host in ("h1", "h2")]
+        for worker in pair:
+            await worker.rank()
+        waiting = await Worker.connect(path, "h1", 1, job="b", slots=1000)
+        await waiting.hear()
+        assert await ask(path, {"revoke": "a"}) == {"revoked": "a"}
+        for worker in pair:
+            assert await worker.hear() == {"revoked": "its lease was revoked"}
+        assert grants.withdrawn == [1]
+        assert await waiting.rank() == (2, 0)
+        pair[1].say(b'{"finished": [8, 4711]}')
+        assert (await listed(path))["a"]["state"] == "by ring"
+        pair[0].say(b'{"finished": [7, 4712]}')
+        for worker in pair:
+            assert await worker.hear() == {"carry_on": [[7, 4712], [8, 4711]]}
+        assert await ask(path, {"revoke": "a"}) == {
+            "error": "a has no lease: it is by ring (its lease was revoked)"
+        }
+        assert await ask(path, {"revoke": "c"}) == {"error": "no job is called c; there are: a, b"}
+        for worker in pair:
+            await worker.end()
+        await grants.until(lambda: len(grants.open_jobs) == 1)
+        assert grants.withdrawn == [1]
+
+    service(check)
+
+
+def test_who_ends_in_the_middle_of_it_is_not_waited_for(service: With) -> None:
+    async def check(path: Path, _grants: FakeGrants) -> None:
+        pair = [await Worker.connect(path, host, 2, job="a", ring=True) for host in ("h1", "h2")]
+        for worker in pair:
+            await worker.rank()
+        await ask(path, {"revoke": "a"})
+        assert "revoked" in await pair[0].hear()
+        pair[0].say(b'{"finished": [7, 4712]}')
+        await pair[1].end()
+        assert "left" in await pair[0].hear()
+        assert await pair[0].hear() == {"carry_on": [[7, 4712], None]}
+
+    service(check)
+
+
+@pytest.mark.parametrize("ring", [False, True])
+def test_a_place_in_the_queue_can_be_revoked(service: With, ring: bool) -> None:
+    async def check(path: Path, grants: FakeGrants) -> None:
+        grants.gate.clear()
+        first = await Worker.connect(path, "h1", 1)
+        await grants.until(lambda: bool(grants.granted))
+        second = await Worker.connect(path, "h2", ["h2"], job="b", ring=ring)
+        while "b" not in await listed(path):
+            pass
+        assert await ask(path, {"revoke": "b"}) == {"revoked": "b"}
+        if ring:
+            assert (await second.hear())["refused"] == "its lease was revoked"
+        else:
+            assert await second.error() == "its lease was revoked"
+        grants.gate.set()
+        assert await first.rank() == (1, 0)
+
+    service(check)
+
+
+@pytest.mark.parametrize("line", [b"nonsense", b"{}", b"[]", b"7", b"[" * 50_000])
+def test_a_worker_that_talks_nonsense_has_ended(service: With, line: bytes) -> None:
+    async def check(path: Path, grants: FakeGrants) -> None:
+        worker = await Worker.connect(path, "h1", 1)
+        await worker.rank()
+        worker.say(line)
+        assert await worker.hear() is None
+        await grants.until(lambda: not grants.open_jobs)
 
     service(check)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import select
@@ -178,6 +179,44 @@ def test_two_programs_at_once_share_hosts_and_switches(up, script):
         first.stdin.close()
         assert first.stdout.read() == "[0] 300.0\n"
     assert first.returncode == 0
+
+
+@live
+def test_jobs_go_on_by_ring_where_they_are_refused_a_lease_or_lose_it(up, script, fanin):
+    path = script(STAYS)
+    with subprocess.Popen(
+        [sys.executable, "-c", RUN, "launch", "--job", "first", "--slots", "1000", str(path)],
+        env=os.environ | up.environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as first:
+        assert first.stdin is not None
+        assert first.stdout is not None
+        assert first.stderr is not None
+        assert first.stdout.readline() == "[0] first 3.0\n"
+        second = launch(up, "--job", "second", path, input="\n")
+        assert (second.returncode, second.stdout) == (0, "[0] second 3.0\n[0] 300.0\n")
+        assert second.stderr == (
+            "[0] fanin: no lease: leaf1 has 24 of 1,024 slots free; the job needs 128; the hosts add up by ring\n"
+        )
+        [job] = map(json.loads, fanin("jobs", "--json", **up.environment).stdout.splitlines())
+        assert (job["name"], job["state"], job["hosts"]) == ("first", "in network", ["h1", "h2"])
+        assert (job["slots"], job["switches"]) == ([0, 999], ["leaf1"])
+        assert "0 to 999" in fanin("jobs", **up.environment).stdout
+        assert fanin("jobs", "--revoke", "first", **up.environment).returncode == 0
+        again = fanin("jobs", "--revoke", "first", **up.environment)
+        assert (again.returncode, again.stderr) == (
+            1,
+            "fanin jobs: first has no lease: it is by ring (its lease was revoked)\n",
+        )
+        first.stdin.write("\n")
+        first.stdin.close()
+        assert first.stdout.read() == "[0] 300.0\n"
+        assert first.stderr.read() == "[0] fanin: its lease was revoked; the hosts add up by ring\n"
+    assert first.returncode == 0
+    assert fanin("jobs", **up.environment).stdout.startswith("No job is on the network")
 
 
 @live

@@ -61,10 +61,12 @@ def grant(jobs: NetworkJobs, *hosts: str, slots: int | None = None) -> NetworkJo
 
 def test_each_worker_is_told_its_rank_the_lease_and_both_ends_of_its_flow() -> None:
     job = grant(grants(FakeController()), "h2", "h3")
-    assigned = job.assignment("h3")
+    said = job.assignment("h3")
+    assigned = said["config"]
     assert Lease(**assigned["lease"]) == Lease(1, 1, 2, 256, first_chunk=1000, last_chunk=1999)
     assert (assigned["local"], assigned["remote"]) == (("10.2.0.1", 0xBEE0), ("10.2.0.254", 0xBEE0))
-    assert assigned["addresses"] == [("10.1.0.2", 28500), ("10.2.0.1", 28500)]
+    assert said["rank"] == 1
+    assert said["addresses"] == [("10.1.0.2", 28500), ("10.2.0.1", 28500)]
     assert (assigned["segments"], assigned["offload"]) == (8, True)
     assert (assigned["recovery"]["initial_rto"], assigned["recovery"]["min_rto"]) == (0.5, 0.2)
 
@@ -89,7 +91,7 @@ def test_jobs_at_the_same_time_have_slots_and_ports_of_their_own_and_then_room_i
 def test_a_job_gets_the_slots_that_it_asks_for() -> None:
     controller = FakeController()
     job = grant(grants(controller), "h1", "h2", slots=16)
-    assert controller.in_force[0].slots == job.assignment("h2")["lease"]["window"] == 16
+    assert controller.in_force[0].slots == job.assignment("h2")["config"]["lease"]["window"] == 16
 
 
 @pytest.mark.parametrize("when", ["grant", "withdraw"])
