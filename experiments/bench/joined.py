@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -21,7 +20,7 @@ from experiments.live.interrupt import run_until_interrupted
 from experiments.live.process import WorkerProcess
 from topologies.errors import NetworkError
 from topologies.running import JOB_SERVICE, RunningNetwork
-from workers.membership import HOST, JOB, SERVICE
+from workers.membership import HOST, SERVICE
 
 _GRACE = 3.0  # seconds for the others to say why they ended, too, once one has
 
@@ -69,7 +68,7 @@ async def _all_reduce(
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="fanin-"))
         workers: dict[str, WorkerProcess] = {}
         for rank, host in enumerate(hosts):
-            environment = {HOST: host, SERVICE: service, JOB: f"allreduce-{os.getpid()}"}
+            environment = {HOST: host, SERVICE: service}
             workers[host] = WorkerProcess(start, rank, argv, Path(folder, f"{host}.err"), environment)
             stack.callback(workers[host].kill)
         for order in orders:
