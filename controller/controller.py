@@ -79,7 +79,7 @@ class Controller:
         planner: Planner = OURS,
     ) -> None:
         self._network = network
-        self._planner = planner
+        self.planner = planner
         self._patience = patience
         self._schema = P4Schema(p4info, device_config)
         self._ledger = ledger
@@ -97,7 +97,7 @@ class Controller:
         try:
             await self._together(Connection.open)
             await self._together(Connection.push_pipeline)
-            await self._install("forwarding", self._planner.plan_forwarding(self._network))
+            await self._install("forwarding", self.planner.plan_forwarding(self._network))
         except BaseException:
             await self.__aexit__(None, None, None)
             raise
@@ -131,11 +131,11 @@ class Controller:
         async with self._alone:
             # With any id, for a job that cannot be placed is to be refused before it takes one.
             job = Job(1, tuple(hosts), udp_port, base, slots)
-            tree = self._planner.aggregation_tree(self._network, job)
+            tree = self.planner.aggregation_tree(self._network, job)
             await self._make_room(tree)
             tree = replace(tree, job=replace(tree.job, **asdict(await self._take(chunks))))
             lease = Grant(tree, self)
-            await self._install(lease.id, self._planner.plan_aggregation(self._network, tree))
+            await self._install(lease.id, self.planner.plan_aggregation(self._network, tree))
             self._leases.append(lease)
             return lease
 
@@ -148,7 +148,7 @@ class Controller:
 
     async def set_loss(self, probability: float, seed: int = 0) -> None:
         """From now on each link loses each packet with `probability`; 0: none."""
-        plan = self._planner.plan_loss(self._network, probability, seed) if probability else {}
+        plan = self.planner.plan_loss(self._network, probability, seed) if probability else {}
         async with self._alone:
             await self._remove("loss", self._intent.get("loss", {}))
             await self._install("loss", plan)
@@ -214,7 +214,7 @@ class Controller:
                 await self._withdraw(lease)  # which did not succeed before
 
     async def _withdraw(self, lease: Grant) -> None:
-        await self._remove(lease.id, self._planner.plan_aggregation(self._network, lease.tree))
+        await self._remove(lease.id, self.planner.plan_aggregation(self._network, lease.tree))
         self._leases.remove(lease)
 
     async def _install(self, key: str | int, plan: Plan) -> None:

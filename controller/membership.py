@@ -1,9 +1,11 @@
 """The job service of a network: a worker joins by its host's name, and each job gets a lease of its own.
 
-On a Unix socket, in lines of JSON. A worker sends one, {"host": "h1", "process": 4711, "hosts": null}: its host, its
-process id, and the hosts of its job: names, how many (the first ones), or null for all. It is told who is missing,
-{"waiting_for": ["h2"]}, whenever that changes, and in the end what the job was granted or {"error": "why not"}. Later
-on it is told who of its job has ended, {"left": {"host": "h2", "rank": 1, "process": 4712}}.
+On a Unix socket, in lines of JSON (docs/jobs.md). A worker sends one, {"host": "h1", "process": 4711, "hosts": null,
+"job": null, "slots": null}: its host, its process id, and what all workers of its job ask for: its hosts (names, how
+many, or null for all), its name, and how many slots. It is told who is missing, {"waiting_for": ["h2"]}; where the job
+stands that has to wait for others, {"queued": {"rank": 0, "place": 1, "why": "…"}}; both whenever that changes; and in
+the end what the job was granted or {"error": "why not"}. Later on it is told who of its job has ended, {"left":
+{"host": "h2", "rank": 1, "process": 4712}}.
 
 The connection is the membership. It stays open for the worker's life; when all of a job's have ended, its lease is
 withdrawn. So what the next job sends and what this one has left on the way are never taken for one another's.
@@ -13,30 +15,16 @@ import asyncio
 import json
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from controller.errors import ControllerError
+from controller.jobs import JobRequest, Jobs, Open
 
 _LEAVE_SECONDS = 1.0  # that a process which has just ended may need to be gone for everybody
-
-
-class GrantedJob(Protocol):
-    """What the service hands to the members of a job."""
-
-    def assignment(self, host: str) -> Mapping[str, Any]:
-        """All that the worker on `host` needs, as JSON has it."""
-
-    async def withdraw(self) -> None:
-        """Nobody uses it any more."""
-
-
-Grant = Callable[
-    [tuple[str, ...]], Awaitable[GrantedJob]
-]  # of the job's hosts, by rank; ControllerError: not now
 
 
 class _RefusedError(Exception):
@@ -45,33 +33,44 @@ class _RefusedError(Exception):
 
 @dataclass(eq=False, slots=True)
 class _Member:
-    """A worker that is connected; `hosts`: its job's, by rank."""
+    """A worker that is connected."""
 
     host: str
     process: int
-    hosts: tuple[str, ...]
+    request: JobRequest
     writer: asyncio.StreamWriter
     left: asyncio.Event = field(default_factory=asyncio.Event)
+    finished: Any = None
+    mates: "Sequence[_Member]" = ()  # all workers of its job, by rank, once they have joined
+
+    @property
+    def place(self) -> tuple[str, str | None]:
+        """What it has alone: its host, in the job of this name."""
+        return self.host, self.request.name
 
     def tell(self, message: Mapping[str, Any]) -> None:
         if not self.writer.is_closing():
             self.writer.write(json.dumps(message).encode() + b"\n")
+
+    def dismiss(self, why: str) -> None:
+        self.tell({"error": why})
+        self.writer.close()
 
     def __str__(self) -> str:
         return f"{self.host}'s worker, process {self.process},"
 
 
 class JobService:
-    """Brings the workers on `hosts` together; `grant` makes a job of them, `report` is told what nobody waits for."""
+    """Brings the workers on `hosts` together; `open_job` makes a job of them.
 
-    def __init__(self, hosts: Sequence[str], grant: Grant, report: Callable[[str], None]) -> None:
+    report: is told what nobody waits for.
+    """
+
+    def __init__(self, hosts: Sequence[str], open_job: Open, report: Callable[[str], None]) -> None:
         self._hosts = tuple(hosts)
-        self._grant = grant
-        self._report = report
-        self._members: dict[str, _Member] = {}  # by host
-        self._forming: dict[str, _Member] = {}  # those whose job has not been granted
-        self._granting = asyncio.Lock()  # a job that ends makes room before the next one is granted
-        self._jobs: set[asyncio.Task[None]] = set()
+        self._jobs = Jobs(open_job, report)
+        self._members: dict[tuple[str, str | None], _Member] = {}  # by place
+        self._forming: dict[tuple[str, str | None], _Member] = {}  # those whose job waits for others to join
         self._connections: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}
 
     @asynccontextmanager
@@ -83,11 +82,10 @@ class JobService:
         finally:
             server.close()
             path.unlink(missing_ok=True)
-            for job in self._jobs:
-                job.cancel()
+            await self._jobs.close()
             for writer in self._connections:
                 writer.close()
-            await asyncio.gather(*self._jobs, *self._connections.values(), return_exceptions=True)
+            await asyncio.gather(*self._connections.values(), return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -109,118 +107,139 @@ class JobService:
         """From a worker's first word to its end."""
         try:
             line = await reader.readline()
-            member = self._understand(line, writer)
+            asked = json.loads(line)
+            if await self._answer(asked, writer):
+                return
+            member = self._understand(asked, writer)
         except (ValueError, RecursionError) as error:  # too long a line, too
             raise _RefusedError(f"that is not a request to join: {error}") from None
         await self._admit(member)
         try:
             self._gather(member)
-            while await reader.read(1 << 12):
-                pass
+            with suppress(
+                ValueError, KeyError, TypeError, RecursionError
+            ):  # which ends a membership as hanging up does
+                while line := await reader.readline():
+                    member.finished = json.loads(line)["finished"]
+                    self._jobs.hand_over(member)
         finally:
             self._release(member)
 
-    def _understand(self, line: bytes, writer: asyncio.StreamWriter) -> _Member:
-        request = json.loads(line)
+    async def _answer(self, asked: object, writer: asyncio.StreamWriter) -> bool:
+        """Whether that is not a request to join but one of those that are answered in one line."""
+        answer: Mapping[str, Any]
+        match asked:
+            case {"list": _}:
+                answer = {"jobs": self._jobs.documents()}
+            case {"revoke": str(name)}:
+                try:
+                    await self._jobs.revoke(name)
+                except ControllerError as error:
+                    raise _RefusedError(str(error)) from None
+                answer = {"revoked": name}
+            case _:
+                return False
+        writer.write(json.dumps(answer).encode() + b"\n")
+        return True
+
+    def _understand(self, request: Any, writer: asyncio.StreamWriter) -> _Member:
         match request:
             case {"host": str(host), "process": int(process), "hosts": asked}:
                 pass
             case _:
-                raise ValueError(f"it has host, process and hosts, not {line[:200]!r}")
+                raise ValueError(f"it has host, process and hosts, not {json.dumps(request)[:200]}")
         if host not in self._hosts:
             raise _RefusedError(f"no host is called {host}; there are {', '.join(self._hosts)}")
-        match asked:
-            case None:
-                hosts = self._hosts
-            case int(count) if not isinstance(count, bool):
-                if 1 <= count <= len(self._hosts):
-                    hosts = self._hosts[:count]
-                else:
-                    raise _RefusedError(f"hosts: is {count}, must be from 1 to {len(self._hosts)}")
-            case list(names) if set(map(str, names)) <= set(self._hosts):
-                hosts = tuple(known for known in self._hosts if known in names)
-            case _:
-                raise _RefusedError(f"hosts: is {asked}; there are {', '.join(self._hosts)}")
+        hosts = self._understand_hosts(asked)
         if host not in hosts:
             raise _RefusedError(
                 f"the worker on {host} asks for a job of {', '.join(hosts)}, which {host} is not in"
             )
-        return _Member(host, process, hosts, writer)
+        match request.get("job"), request.get("slots"), request.get("ring", False):
+            case (str() | None) as name, (int() | None) as slots, bool(ring) if not isinstance(slots, bool):
+                return _Member(host, process, JobRequest(hosts, name, slots, ring), writer)
+            case other:
+                raise ValueError(
+                    f"job is a name, and slots a number, or null; ring is true or false: not {json.dumps(other)}"
+                )
+
+    def _understand_hosts(self, asked: object) -> tuple[str, ...]:
+        match asked:
+            case None:
+                return self._hosts
+            case int(count) if not isinstance(count, bool):
+                if 1 <= count <= len(self._hosts):
+                    return self._hosts[:count]
+                raise _RefusedError(f"hosts: is {count}, must be from 1 to {len(self._hosts)}")
+            case list(names) if set(map(str, names)) <= set(self._hosts):
+                return tuple(known for known in self._hosts if known in names)
+        raise _RefusedError(f"hosts: is {asked}; there are {', '.join(self._hosts)}")
 
     async def _admit(self, member: _Member) -> None:
-        """Gives it its host's place."""
-        while (present := self._members.get(member.host)) is not None:
+        """Gives it its place."""
+        while (present := self._members.get(member.place)) is not None:
             try:
                 async with asyncio.timeout(_LEAVE_SECONDS):
                     await present.left.wait()
             except TimeoutError:
                 raise _RefusedError(
-                    f"{member.host} has a worker already, process {present.process}, in a job of "
-                    f"{', '.join(present.hosts)}: end that one first"
+                    f"{member.host} has a worker already, process {present.process}, in {_job_of(present)}: "
+                    f"end that one first, or give this job a name of its own (FANIN_JOB)"
                 ) from None
-        for other in self._forming.values():
-            if other.hosts != member.hosts and set(other.hosts) & set(member.hosts):
+        asked = member.request
+        for other in self._members.values():
+            theirs = other.request
+            if theirs.name != asked.name or (asked.name is None and not set(theirs.hosts) & set(asked.hosts)):
+                continue
+            if theirs.hosts != asked.hosts and asked.name is not None and other.mates:
+                raise _RefusedError(f"there is {_job_of(other)}: give this one another name (FANIN_JOB)")
+            if theirs != asked and not other.mates:
                 raise _RefusedError(
-                    f"{other} waits for a job of {', '.join(other.hosts)}, and the one on {member.host} asks for "
-                    f"{', '.join(member.hosts)}: all must ask for the same hosts"
+                    f"{other} waits for a job of {theirs}, and the one on {member.host} asks for {asked}: all must "
+                    "ask for the same"
                 )
-        self._members[member.host] = self._forming[member.host] = member
+        self._members[member.place] = self._forming[member.place] = member
 
     def _gather(self, member: _Member) -> None:
         """Forms the job if all are there, or tells those that are who is missing."""
-        waiting = [self._forming[host] for host in member.hosts if host in self._forming]
-        missing = [host for host in member.hosts if host not in self._forming]
-        if missing:
-            for each in waiting:
-                each.tell({"waiting_for": missing})
+        request = member.request
+        waiting = [
+            other for host in request.hosts if (other := self._forming.get((host, request.name))) is not None
+        ]
+        if len(waiting) < len(request.hosts):
+            self._tell_who_is_missing(waiting)
             return
         for each in waiting:
-            del self._forming[each.host]
-        job = asyncio.create_task(self._hold(waiting))
-        self._jobs.add(job)
-        job.add_done_callback(self._jobs.discard)
+            del self._forming[each.place]
+            each.mates = waiting
+        self._jobs.begin(request, waiting)
+
+    def _tell_who_is_missing(self, waiting: Sequence[_Member]) -> None:
+        """To members of one job that has not formed."""
+        there = {member.host for member in waiting}
+        for member in waiting:
+            member.tell({"waiting_for": [host for host in member.request.hosts if host not in there]})
 
     def _release(self, member: _Member) -> None:
         """It has ended, or the service has."""
         member.left.set()
-        del self._members[member.host]
-        if self._forming.pop(member.host, None):
-            waiting = [other for other in self._forming.values() if other.hosts == member.hosts]
-            for other in waiting:
-                other.tell({"waiting_for": [host for host in member.hosts if host not in self._forming]})
+        del self._members[member.place]
+        if self._forming.pop(member.place, None):
+            self._tell_who_is_missing(
+                [other for other in self._forming.values() if other.request == member.request]
+            )
             return
-        left = {"host": member.host, "rank": member.hosts.index(member.host), "process": member.process}
-        for other in self._members.values():
-            # The next job of these hosts forms only when this one's members have all gone.
-            if other.hosts == member.hosts and other.host not in self._forming:
-                other.tell({"left": left})
+        rank = member.request.hosts.index(member.host)
+        for other in member.mates:
+            if not other.left.is_set():
+                other.tell({"left": {"host": member.host, "rank": rank, "process": member.process}})
+        self._jobs.look()
 
-    async def _hold(self, members: Sequence[_Member]) -> None:
-        """One job, from its grant to its end."""
-        hosts = members[0].hosts
-        try:
-            async with self._granting:
-                job = await self._grant(hosts)
-        except ControllerError as error:
-            self._dismiss(members, str(error))
-            return
-        if gone := [member for member in members if member.left.is_set()]:
-            self._dismiss(members, f"{gone[0]} ended before the job began: start all of them again")
-        else:
-            for member in members:
-                member.tell(job.assignment(member.host))
-        for member in members:
-            await member.left.wait()
-        try:
-            async with self._granting:
-                await job.withdraw()
-        except ControllerError as error:
-            self._report(f"the lease of {', '.join(hosts)} is not withdrawn yet: {error}")
 
-    def _dismiss(self, members: Sequence[_Member], why: str) -> None:
-        for member in members:
-            member.tell({"error": why})
-            member.writer.close()
+def _job_of(member: _Member) -> str:
+    request = member.request
+    called = "" if request.name is None else f" called {request.name}"
+    return f"a job of {', '.join(request.hosts)}{called}"
 
 
 def _bind(path: Path) -> socket.socket:

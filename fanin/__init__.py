@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from workers.communicator import Communicator
@@ -12,10 +12,13 @@ __all__ = ["init"]
 _communicator: Communicator | None = None
 
 
-def init(*, timeout: float = 120.0) -> Communicator:
+def init(
+    *, timeout: float = 120.0, in_network: Literal["preferred", "required"] = "preferred"
+) -> Communicator:
     """This process's end of the job that `fanin launch` has started; the same one each time, closed at exit.
 
     timeout: seconds after which the others are no longer waited for, here and in each operation in which nothing moves.
+    in_network: where the job gets no lease, or loses it, it goes on by ring; "required": it waits for one, and fails.
 
     Raises:
         workers.JoinError: this process was not started by `fanin launch`, or others do not come.
@@ -26,12 +29,16 @@ def init(*, timeout: float = 120.0) -> Communicator:
         import atexit
         import os
 
-        from workers.communicator import Communicator
-        from workers.membership import join
+        from workers.communicator import Communicator, Place
+        from workers.membership import join, join_or_ring
 
         size = os.environ.get("WORLD_SIZE")
-        member = join(None if size is None else int(size), timeout=timeout, give_up=timeout)
-        _communicator = Communicator(member, timeout)
+        workers = None if size is None else int(size)
+        if in_network == "required":
+            place: Place = join(workers, timeout=timeout, give_up=timeout)
+        else:
+            place = join_or_ring(workers, timeout)
+        _communicator = Communicator(place, timeout)
         atexit.register(_communicator.close)
     return _communicator
 

@@ -68,6 +68,10 @@ VERBS = {
         "running.shell:shell", "Open p4runtime-shell on a running switch, with the P4Info of its program."
     ),
     "ps": Verb("running.ps:ps", "List the networks that are up: switches, hosts, and the processes on them."),
+    "jobs": Verb(
+        "running.jobs:jobs",
+        "List the jobs of a network that is up: hosts, slots, switches, and those that wait; or revoke a lease.",
+    ),
     "exec": Verb(
         "running.execute:execute",
         "Run a command on a host of a network that is up, or a shell.",

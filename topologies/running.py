@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -106,6 +107,35 @@ class RunningNetwork:
         """
         command = self._client(switch, _OBSERVER, str(self.switch(switch).device_id), what)
         return _answers(switch, command)
+
+    def ask_job_service(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """What the network's job service answers.
+
+        Raises:
+            NetworkError: there is none, or it refuses.
+        """
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as service:
+            try:
+                folder = os.open(self.run.folder, os.O_PATH | os.O_DIRECTORY)
+                try:
+                    # An address holds 107 bytes, and the folder's own path may have more.
+                    service.connect(f"/proc/self/fd/{folder}/{JOB_SERVICE}")
+                finally:
+                    os.close(folder)
+                service.sendall(json.dumps(request).encode() + b"\n")
+                with service.makefile() as said:
+                    line = said.readline()
+            except OSError as error:
+                raise NetworkError(
+                    f"no job service answers on the network of process {self.run.supervisor} ({error.strerror}): only "
+                    "one of `fanin up` has one"
+                ) from None
+        if not line:
+            raise NetworkError(f"the network of process {self.run.supervisor} has just ended")
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise NetworkError(answer["error"])
+        return answer
 
     def switch(self, name: str) -> RunningSwitch:
         """A switch by its name.

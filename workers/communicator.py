@@ -6,6 +6,7 @@ a ring of TCP connections between the hosts, made when it is needed first: float
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workers import exact
-from workers.collective import CollectiveError
+from workers.collective import CollectiveError, flat_input, flat_output
+from workers.handover import LeaseLostError
 from workers.host_based.tcp import TcpConfig, TcpRing
 from workers.membership import LeftError
 
@@ -49,7 +51,11 @@ class Place(Protocol):
     def all_reduce(
         self, x: NDArray[np.float32], out: NDArray[np.float32] | None = None, call: str = ""
     ) -> NDArray[np.float32]:
-        """The sum over all workers."""
+        """The sum over all workers.
+
+        Raises:
+            LeaseLostError: at all of them from the same call on: the ring is to do it.
+        """
 
     def left(self, timeout: float = 0.0) -> list[str]:
         """Which others have ended."""
@@ -96,6 +102,7 @@ class Communicator:
         self._place = place
         self._timeout = timeout
         self._connected: TcpRing | None = None
+        self._by_ring = False
         self._thread: ThreadPoolExecutor | None = None
         self._failure: CollectiveError | None = None
 
@@ -283,7 +290,7 @@ class Communicator:
         """Return when all workers have called it: the smallest all-reduce, of one element, in the network."""
 
         def work() -> None:
-            self._place.all_reduce(np.zeros(1, np.float32), call="barrier")
+            self._sum(np.zeros(1, np.float32), None, "barrier")
 
         return self._call(work, async_op)
 
@@ -332,7 +339,7 @@ class Communicator:
             config = TcpConfig(
                 self.rank, self._place.addresses, connect_timeout=self._timeout, give_up=self._timeout
             )
-            self._connected = TcpRing(config, self._check_others)
+            self._connected = TcpRing(config, self._check_others, self._place.left)
         return self._connected
 
     def _check_others(self) -> None:
@@ -368,13 +375,13 @@ class Communicator:
             np.copyto(out, x)
             self._ring().all_reduce(out, _COMBINE[op], what)
         elif x.dtype == _FLOAT32:
-            self._place.all_reduce(x, out, what)
+            self._sum(x, out, what)
         elif integral:
             limbs = exact.limbs(x)
-            exact.integers(self._place.all_reduce(limbs, limbs, what), out)
+            exact.integers(self._sum(limbs, limbs, what), out)
         else:
             wide = x.astype(np.float32)
-            self._place.all_reduce(wide, wide, what)
+            self._sum(wide, wide, what)
             if op == "mean":
                 wide /= self.size
             with np.errstate(over="ignore"):  # beyond float16: an infinity
@@ -382,6 +389,21 @@ class Communicator:
             return
         if op == "mean":
             out /= self.size
+
+    def _sum(self, x: NDArray[np.float32], out: NDArray[np.float32] | None, what: str) -> NDArray[np.float32]:
+        """In the network, or round the ring from the call on for which no worker has a lease."""
+        if not self._by_ring:
+            try:
+                return self._place.all_reduce(x, out, what)
+            except LeaseLostError as lost:
+                self._by_ring = True
+                if self.rank == 0:
+                    print(f"fanin: {lost}; the hosts add up by ring", file=sys.stderr)
+        result = flat_output(x, out)
+        np.copyto(result, flat_input(x))
+        if result.size:
+            self._ring().all_reduce(result, np.add, what)
+        return result.reshape(x.shape)
 
     def _broadcast(self, sent: NDArray[np.uint8] | None, size: int, what: str) -> NDArray[np.uint8]:
         """The bytes that the root sends, and the others do not."""
@@ -392,7 +414,7 @@ class Communicator:
             self._ring().all_reduce(words, np.add, what)
         else:
             limbs = exact.limbs(words)
-            exact.integers(self._place.all_reduce(limbs, limbs, what), words)
+            exact.integers(self._sum(limbs, limbs, what), words)
         return words.view(np.uint8)[:size]
 
     @property

@@ -7,19 +7,26 @@ import json
 import os
 import select
 import socket
+import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from workers.collective import CollectiveError
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.collective import CollectiveError, StallError, flat_input, flat_output
+from workers.handover import Handover, LeaseLostError
 from workers.lease import Lease
 from workers.recovery import Recovery
 from workers.udp import InNetworkAllReduce, InNetworkConfig
 
 HOST = "FANIN_HOST"  # in the environment of what runs on a host: its name
 SERVICE = "FANIN_JOB_SERVICE"  # and where the network's job service is
+JOB = "FANIN_JOB"  # the job's name, which tells the workers of several jobs on one host apart
+SLOTS = "FANIN_SLOTS"  # how many slots it asks for
 
 _LEFT_SECONDS = (
     1.0  # that what a worker sent before it ended may be on the way, and sent again, without anything new
@@ -86,20 +93,67 @@ class _Service:
         self._socket.close()
 
 
+class _Membership:
+    """What a worker hears from the job service once its job has begun."""
+
+    def __init__(self, service: _Service) -> None:
+        self._service = service
+        self.left: list[str] = []
+        self.left_at = 0.0
+        self.revoked: Callable[[str], None] = lambda _: None
+        self.carry_on: Callable[[Any], None] = lambda _: None
+
+    def listen(self, timeout: float) -> None:
+        """Take what has been said, after waiting `timeout` seconds at most for it.
+
+        Raises:
+            JoinError: the network has ended.
+        """
+        with suppress(TimeoutError):
+            while True:
+                match self._service.hear(timeout):
+                    case {"left": {"rank": rank, "host": host, "process": process}}:
+                        self.left.append(f"rank {rank} (process {process} on {host})")
+                        self.left_at = time.monotonic()
+                    case {"revoked": str(why)}:
+                        self.revoked(why)
+                    case {"carry_on": numbers}:
+                        self.carry_on(numbers)
+                timeout = 0.0
+
+    def say(self, message: Mapping[str, Any]) -> None:
+        """Tell the service something."""
+        self._service.say(message)
+
+    def close(self) -> None:
+        """Leave."""
+        self._service.close()
+
+
 class Member(InNetworkAllReduce):
     """One worker's part in a job, whose lease ends with its last member's.
 
-    addresses: (IPv4 address, TCP port) where each rank may listen for the others, by rank.
+    addresses: (IPv4 address, TCP port) where each rank may listen for the others, by rank. ring: whether the job goes
+    on without its lease: then all_reduce() raises LeaseLostError once it is lost, at all workers from the same call on.
     """
 
     def __init__(
-        self, config: InNetworkConfig, addresses: Sequence[tuple[str, int]], service: _Service
+        self,
+        config: InNetworkConfig,
+        addresses: Sequence[tuple[str, int]],
+        service: _Service,
+        *,
+        ring: bool = False,
     ) -> None:
         super().__init__(config)
         self.addresses = tuple(addresses)
-        self._service = service
-        self._left: list[str] = []
-        self._left_at = 0.0
+        self._membership = _Membership(service)
+        self._membership.revoked = self._revoked
+        self._handover: Handover | None = None
+        if ring:
+            patience = config.recovery.give_up
+            self._handover = Handover(self.rank, self.addresses, self._membership.say, patience)
+            self._membership.carry_on = self._handover.agree
 
     @property
     def rank(self) -> int:
@@ -115,56 +169,158 @@ class Member(InNetworkAllReduce):
         """Which other workers of the job have ended, as far as is known after waiting `timeout` seconds for news.
 
         Raises:
-            JoinError: the network has ended.
+            JoinError: the network has ended. CollectiveError: the lease is revoked.
         """
-        with suppress(TimeoutError):
-            while True:
-                match self._service.hear(0.0 if self._left else timeout):
-                    case {"left": {"rank": rank, "host": host, "process": process}}:
-                        self._left.append(f"rank {rank} (process {process} on {host})")
-                        self._left_at = time.monotonic()
-        return self._left
+        self._membership.listen(0.0 if self._membership.left else timeout)
+        return self._membership.left
+
+    def all_reduce(
+        self, x: NDArray[np.float32], out: NDArray[np.float32] | None = None, call: str = ""
+    ) -> NDArray[np.float32]:
+        """See InNetworkAllReduce.
+
+        Raises:
+            LeaseLostError: this and all that follow are the ring's. LeftError: somebody has ended.
+        """
+        handover = self._handover
+        if handover is None or not x.size:  # without elements it is finished at once, whatever others do
+            return super().all_reduce(x, out, call)
+        flat, result = flat_input(x), flat_output(x, out)
+        self.left()
+        if not handover.why:
+            kept = handover.buffer(flat.size)
+            with suppress(LeaseLostError):
+                # Not into `result`, which may be `x`: without results of all of it, the ring begins with `x`.
+                super().all_reduce(flat, kept, call)
+                handover.finish()
+                result[:] = kept
+                return result.reshape(x.shape)
+        self._agree(handover)
+        if not handover.behind:
+            raise LeaseLostError(handover.why)
+        result[:] = handover.take()
+        return result.reshape(x.shape)
+
+    def _agree(self, handover: Handover) -> None:
+        """Wait until all workers know what all have finished."""
+        deadline = time.monotonic() + self.config.recovery.give_up
+        while not handover.agreed:
+            if (left := deadline - time.monotonic()) <= 0:
+                raise StallError(
+                    f"rank {self.rank} of {self.workers}: {handover.why}, and others have not come to their next call "
+                    f"for {self.config.recovery.give_up:g} s"
+                )
+            self._membership.listen(left)
+
+    def _revoked(self, why: str) -> None:
+        if self._handover is None:
+            raise CollectiveError(f"the job has no lease any more: {why}")
+        self._handover.lose(why)
 
     def _send(self) -> None:
         """Without those who have ended there are no new sums; of what they had sent before, there may be."""
         super()._send()
-        if not self.left():
+        left = self.left()
+        if self._handover is not None and self._handover.why:
+            raise LeaseLostError(self._handover.why)
+        if not left:
             return
         now = time.monotonic()
         waiting = self.worker.outstanding(now)
-        if waiting and min(now - self._left_at, waiting.silent) >= _LEFT_SECONDS:
-            raise LeftError(f"{' and '.join(self._left)} ended while others wait: {waiting}")
+        if waiting and min(now - self._membership.left_at, waiting.silent) >= _LEFT_SECONDS:
+            raise LeftError(f"{' and '.join(left)} ended while others wait: {waiting}")
 
     def close(self) -> None:
         """Release the port, and leave the job."""
         super().close()
-        self._service.close()
+        self._membership.close()
+
+
+class Outsider:
+    """One worker's part in a job that was refused a lease; `why`. For what else there is, see Member."""
+
+    def __init__(self, rank: int, addresses: Sequence[tuple[str, int]], why: str, service: _Service) -> None:
+        self.rank = rank
+        self.workers = len(addresses)
+        self.addresses = tuple(addresses)
+        self._why = why
+        self._membership = _Membership(service)
+
+    def all_reduce(
+        self,
+        x: NDArray[np.float32],  # noqa: ARG002
+        out: NDArray[np.float32] | None = None,  # noqa: ARG002
+        call: str = "",  # noqa: ARG002
+    ) -> NDArray[np.float32]:
+        """Not here.
+
+        Raises:
+            LeaseLostError: always.
+        """
+        raise LeaseLostError(self._why)
+
+    def left(self, timeout: float = 0.0) -> list[str]:
+        """As Member.left()."""
+        self._membership.listen(0.0 if self._membership.left else timeout)
+        return self._membership.left
+
+    def close(self) -> None:
+        """Leave the job."""
+        self._membership.close()
 
 
 def join(
     hosts: Sequence[str] | int | None = None,
     *,
+    job: str | None = None,
+    slots: int | None = None,
     timeout: float | None = None,
     give_up: float | None = None,
     **settings: Any,
 ) -> Member:
     """This host's part in a job of `hosts` (names, or how many; None: all of the network), once all have joined.
 
-    timeout: seconds to wait for the others; None: for ever. give_up: seconds without anything new after which an
-    all-reduce fails; settings: fields of InNetworkConfig; both in place of those that suit the network.
+    job: its name, and slots: how many it has in each of its switches; None: as FANIN_JOB and FANIN_SLOTS in the
+    environment have it, or else no name, of which a host is in one job at a time, and as many as suit the network. If
+    others have them, the job waits in a queue. timeout: seconds to wait for the other workers, and in the queue; None:
+    for ever. give_up: seconds without anything new after which an all-reduce fails; settings: fields of
+    InNetworkConfig; both in place of those that suit the network.
 
     Raises:
         JoinError: no network, a place that is taken, or others that did not come.
     """
+    asked = {
+        "hosts": hosts if hosts is None or isinstance(hosts, int) else list(hosts),
+        "job": job,
+        "slots": slots,
+    }
+    place = _join({**asked, "ring": False}, timeout, give_up, settings)
+    assert isinstance(place, Member)
+    return place
+
+
+def join_or_ring(workers: int | None, timeout: float) -> Member | Outsider:
+    """As join(), of a job that does not wait in a queue but goes on by ring where it has no lease."""
+    return _join({"hosts": workers, "job": None, "slots": None, "ring": True}, timeout, timeout, {})
+
+
+def _join(
+    asked: Mapping[str, Any], timeout: float | None, give_up: float | None, settings: Mapping[str, Any]
+) -> Member | Outsider:
+    job = os.environ.get(JOB) if asked["job"] is None else asked["job"]
+    slots = _slots_of_environment() if asked["slots"] is None else asked["slots"]
     service = _Service()
     try:
-        asked = hosts if hosts is None or isinstance(hosts, int) else list(hosts)
-        service.say({"host": os.environ[HOST], "process": os.getpid(), "hosts": asked})
+        me = {"host": os.environ[HOST], "process": os.getpid()}
+        service.say({**asked, **me, "job": job, "slots": slots})
         assignment = _assignment(service, timeout)
-        addresses = [(str(address), int(port)) for address, port in assignment.pop("addresses")]
+        addresses = [(str(address), int(port)) for address, port in assignment["addresses"]]
+        config = assignment["config"]
+        if config is None:
+            return Outsider(assignment["rank"], addresses, f"no lease: {assignment['refused']}", service)
         if give_up is not None:
-            assignment["recovery"]["give_up"] = give_up
-        return Member(_config(assignment, settings), addresses, service)
+            config["recovery"]["give_up"] = give_up
+        return Member(_config(config, settings), addresses, service, ring=asked["ring"])
     except BaseException:
         service.close()
         raise
@@ -172,21 +328,35 @@ def join(
 
 def _assignment(service: _Service, timeout: float | None) -> dict[str, Any]:
     """What the service says in the end."""
-    missing: list[str] = []
+    waits = "the job service says nothing"
     while True:
         try:
             said = service.hear(timeout)
         except TimeoutError:
-            raise JoinError(f"no worker has joined on {', '.join(missing)} for {timeout:g} s") from None
+            raise JoinError(f"{waits} for {timeout:g} s") from None
         match said:
             case {"waiting_for": list(missing)}:
-                pass
+                waits = f"no worker has joined on {', '.join(missing)}"
+            case {"queued": {"rank": int(rank), "place": int(place), "why": str(why)}}:
+                waits = f"the job has been number {place} of those that wait for a lease ({why})"
+                if not rank:
+                    print(f"fanin: number {place} of the jobs that wait for a lease: {why}", file=sys.stderr)
             case {"left": _}:  # and soon it will say that there is no job
                 pass
             case {"error": str(why)}:
                 raise JoinError(why)
             case dict(assignment):
                 return assignment
+
+
+def _slots_of_environment() -> int | None:
+    said = os.environ.get(SLOTS)
+    if said is None:
+        return None
+    try:
+        return int(said)
+    except ValueError:
+        raise JoinError(f"{SLOTS}: is {said!r}, must be a number of slots") from None
 
 
 def _config(assignment: Mapping[str, Any], settings: Mapping[str, Any]) -> InNetworkConfig:

@@ -1,67 +1,80 @@
-"""Grants for those who join a network that is up: a lease for each job, and slots and a UDP port of its own."""
+"""Jobs of those who join a network that is up: a lease for each, slots and ports of its own, and how to use them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
+from controller.budget import Budget, Place
 from controller.controller import Controller, Grant
-from controller.errors import ControllerError
-from controller.tree import FIRST_UDP_PORT, LAST_UDP_PORT, SLOTS
+from controller.jobs import JobRequest
 from experiments.live.work import Pace
 from topologies.model import Topology
 from workers import Recovery
 
+_FIRST_TCP_PORT = 28500  # below torchrun's, and those that the kernel gives to connections
+
 
 class NetworkJobs:
-    """The jobs on a network whose workers send at `pace`, each with a window of slots that no other job has."""
+    """The jobs on a network whose workers send at `pace`, each with slots that no other job has."""
 
     def __init__(self, controller: Controller, topology: Topology, pace: Pace) -> None:
-        self._controller = controller
-        self._topology = topology
-        self._pace = pace
-        self._free = list(range(min(SLOTS // pace.window, LAST_UDP_PORT - FIRST_UDP_PORT + 1)))
+        self.controller = controller
+        self.topology = topology
+        self.pace = pace
+        self.budget = Budget(topology, controller.planner)
+        self._numbers: set[int] = set()
 
-    async def grant(self, hosts: tuple[str, ...]) -> NetworkJob:
-        """A job of `hosts`, by rank.
+    def open(self, request: JobRequest) -> NetworkJob:
+        """A job that has no lease yet."""
+        number = next(number for number in range(len(self._numbers) + 1) if number not in self._numbers)
+        self._numbers.add(number)
+        return NetworkJob(self, request, number)
+
+    def close(self, number: int) -> None:
+        """Another job may have it."""
+        self._numbers.remove(number)
+
+
+class NetworkJob:
+    """One of them. Until it is closed no other has its `number`, nor, once it is granted, its UDP port."""
+
+    def __init__(self, jobs: NetworkJobs, request: JobRequest, number: int) -> None:
+        self._jobs = jobs
+        self._request = request
+        self._number = number
+        self._place: Place | None = None
+        self.granted: Grant | None = None
+
+    async def grant(self) -> None:
+        """With as many slots as it asks for, or as suit the network's pace.
 
         Raises:
-            ControllerError: there is no room, or a switch refuses.
+            NoRoomError: others have them. ControllerError: it cannot be placed, or a switch refuses.
         """
-        if not self._free:
-            raise ControllerError("all slots are in use; wait until another job has ended")
-        place = self._free.pop(0)
-        window = self._pace.window
+        jobs, hosts = self._jobs, self._request.hosts
+        slots = jobs.pace.window if self._request.slots is None else self._request.slots
+        place = jobs.budget.take(hosts, slots)
         try:
-            grant = await self._controller.grant(hosts, FIRST_UDP_PORT + place, place * window, window)
+            self.granted = await jobs.controller.grant(hosts, place.job.udp_port, place.job.base, slots)
         except BaseException:
-            self.release(place)
+            jobs.budget.give_back(place)
             raise
-        return NetworkJob(self, grant, place, self._topology, self._pace)
-
-    def release(self, place: int) -> None:
-        """For another job."""
-        self._free = sorted([*self._free, place])
-
-
-@dataclass(frozen=True, slots=True)
-class NetworkJob:
-    """One of them, from its grant on."""
-
-    jobs: NetworkJobs
-    granted: Grant
-    place: int
-    topology: Topology
-    pace: Pace
+        self._place = place
 
     def assignment(self, name: str) -> Mapping[str, Any]:
-        """What makes the InNetworkConfig of the worker on the host `name`, and where each rank listens for the others.
+        """The rank of the worker on the host `name`, where each rank listens for others, and its InNetworkConfig."""
+        topology, hosts = self._jobs.topology, self._request.hosts
+        port = _FIRST_TCP_PORT + self._number
+        addresses = [(str(topology.host(each).ip), port) for each in hosts]
+        return {"rank": hosts.index(name), "addresses": addresses, "config": self._config(name)}
 
-        The TCP ports have the number of the job's UDP port, which no other job has.
-        """
-        job, pace = self.granted.tree.job, self.pace
-        host = self.topology.host(name)
+    def _config(self, name: str) -> Mapping[str, Any] | None:
+        if self.granted is None:
+            return None
+        job, pace = self.granted.tree.job, self._jobs.pace
+        host = self._jobs.topology.host(name)
         recovery = Recovery(initial_rto=pace.initial_rto, min_rto=pace.min_rto, granularity=pace.granularity)
         return {
             "lease": asdict(job.lease_of(name)),
@@ -70,10 +83,32 @@ class NetworkJob:
             "segments": pace.segments,
             "offload": pace.offload,
             "recovery": asdict(recovery),
-            "addresses": [(str(self.topology.host(each).ip), job.udp_port) for each in job.hosts],
+        }
+
+    def lease(self) -> Mapping[str, Any]:
+        """Its number, slots, UDP port and switches, the root last; null where there is none."""
+        if self.granted is None:
+            return {"lease": None, "slots": None, "udp_port": None, "switches": []}
+        tree = self.granted.tree
+        job = tree.job
+        return {
+            "lease": job.lease,
+            "slots": [job.base, job.base + job.slots - 1],
+            "udp_port": job.udp_port,
+            "switches": [part.switch for part in tree.aggregators],
         }
 
     async def withdraw(self) -> None:
-        """Its place is free then. After an error, whoever gets it next has the controller try again."""
-        self.jobs.release(self.place)
-        await self.granted.withdraw()
+        """Its slots are free then. After an error, whoever gets them next has the controller try again."""
+        if self.granted is None:
+            return
+        assert self._place is not None
+        granted, self.granted = self.granted, None
+        self._jobs.budget.give_back_slots(self._place)
+        await granted.withdraw()
+
+    def close(self) -> None:
+        """Its ports are free."""
+        if self._place is not None:
+            self._jobs.budget.give_back(self._place)
+        self._jobs.close(self._number)

@@ -17,7 +17,7 @@ from typing import IO, Any, BinaryIO
 
 from topologies.model import Endpoint
 from topologies.running import JOB_SERVICE, RunningNetwork
-from workers.membership import HOST, SERVICE
+from workers.membership import HOST, JOB, SERVICE, SLOTS
 
 _FIRST_MASTER_PORT = 29500  # as torchrun has it
 _GRACE_SECONDS = 3.0  # between SIGTERM and SIGKILL
@@ -38,12 +38,15 @@ _DEFAULTS = {
 class Launch:
     """What to start: `argv` on each of `hosts` (by rank) of a network that is up.
 
-    output: a folder for rank-0.out, rank-0.err and so on; None: standard output and error, each line behind its rank.
+    job: its name on the network. slots: how many it asks for; None: as many as suit the network. output: a folder for
+    rank-0.out, rank-0.err and so on; None: standard output and error, each line behind its rank.
     """
 
     network: RunningNetwork
     hosts: Sequence[str]
     argv: Sequence[str]
+    job: str
+    slots: int | None = None
     output: Path | None = None
 
     def environment(self) -> dict[str, str]:
@@ -58,6 +61,8 @@ class Launch:
             "MASTER_ADDR": self.network.hosts[self.hosts[0]].ip,
             "MASTER_PORT": str(_free_port(self.network, self.hosts[0])),
             SERVICE: str(self.network.run.folder / JOB_SERVICE),
+            JOB: self.job,
+            **({} if self.slots is None else {SLOTS: str(self.slots)}),
         }
 
 

@@ -14,10 +14,12 @@ from typing import Any, ClassVar
 import pytest
 
 from controller import membership
+from controller.budget import NoRoomError
 from controller.errors import ControllerError
+from controller.jobs import JobRequest
 from controller.membership import JobService
 from workers import Lease, Recovery
-from workers.membership import HOST, SERVICE, JoinError, Member, join
+from workers.membership import HOST, SERVICE, SLOTS, JoinError, Member, join
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,30 +29,60 @@ class FakeJob:
     """Says what it is asked; its lease is its number."""
 
     grants: "FakeGrants"
-    number: int
-    hosts: tuple[str, ...]
+    request: JobRequest
+    number: int = 0
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        return self.request.hosts
+
+    async def grant(self) -> None:
+        grants = self.grants
+        slots = self.request.slots or 0
+        if slots > grants.room:
+            raise NoRoomError(f"leaf1 has {grants.room} slots free; the job needs {slots}")
+        grants.granted.append(self.hosts)
+        number = len(grants.granted)
+        grants.changed.set()
+        await grants.gate.wait()
+        if grants.fails:
+            raise ControllerError("leaf1 refuses")
+        grants.room -= slots
+        self.number = number
 
     def assignment(self, host: str) -> Mapping[str, Any]:
         rank = self.hosts.index(host)
-        return {
-            "lease": asdict(Lease(self.number, rank, len(self.hosts), window=4, first_chunk=100)),
+        config = {
+            "lease": asdict(Lease(self.number or 1, rank, len(self.hosts), window=4, first_chunk=100)),
             "local": ("127.0.0.1", 0),
             "remote": ("127.0.0.1", 0xBEE0),
             "segments": 8,
             "offload": False,
             "recovery": asdict(Recovery(give_up=5.0)),
-            "addresses": [("127.0.0.1", 0) for _ in self.hosts],
         }
+        addresses = [("127.0.0.1", 0) for _ in self.hosts]
+        return {"rank": rank, "addresses": addresses, "config": config if self.number else None}
+
+    def lease(self) -> Mapping[str, Any]:
+        return {"lease": self.number or None}
 
     async def withdraw(self) -> None:
+        if not self.number:
+            return
+        self.grants.room += self.request.slots or 0
         self.grants.withdrawn.append(self.number)
+        self.number = 0
         self.grants.changed.set()
         if self.grants.fails:
             raise ControllerError("leaf1 does not answer")
 
+    def close(self) -> None:
+        self.grants.open_jobs.remove(self)
+        self.grants.changed.set()
+
 
 class FakeGrants:
-    """In place of a controller. gate: grants wait for it. fails: whether it refuses."""
+    """In place of a controller. gate: grants wait for it. fails: whether it refuses. room: slots that are free."""
 
     def __init__(self) -> None:
         self.granted: list[tuple[str, ...]] = []
@@ -60,14 +92,12 @@ class FakeGrants:
         self.gate = asyncio.Event()
         self.gate.set()
         self.fails = False
+        self.room = 1024
+        self.open_jobs: list[FakeJob] = []
 
-    async def grant(self, hosts: tuple[str, ...]) -> FakeJob:
-        self.granted.append(hosts)
-        self.changed.set()
-        await self.gate.wait()
-        if self.fails:
-            raise ControllerError("leaf1 refuses")
-        return FakeJob(self, len(self.granted), hosts)
+    def open(self, request: JobRequest) -> FakeJob:
+        self.open_jobs.append(FakeJob(self, request))
+        return self.open_jobs[-1]
 
     async def until(self, happened: Callable[[], bool]) -> None:
         while not happened():
@@ -85,9 +115,11 @@ class Worker:
         self.all.append(self)
 
     @classmethod
-    async def connect(cls, path: Path, host: str, hosts: object = None, process: int = 1) -> "Worker":
+    async def connect(
+        cls, path: Path, host: str, hosts: object = None, process: int = 1, **asked: object
+    ) -> "Worker":
         worker = cls(*await asyncio.open_unix_connection(path))
-        worker.say(json.dumps({"host": host, "process": process, "hosts": hosts}).encode())
+        worker.say(json.dumps({"host": host, "process": process, "hosts": hosts, **asked}).encode())
         return worker
 
     @classmethod
@@ -106,9 +138,9 @@ class Worker:
 
     async def rank(self) -> tuple[int, int]:
         """Lease and rank, whatever it was told before."""
-        while "lease" not in (message := await self.hear()):
+        while "config" not in (message := await self.hear()):
             assert "error" not in message, message
-        return message["lease"]["id"], message["lease"]["rank"]
+        return message["config"]["lease"]["id"], message["rank"]
 
     async def error(self) -> str:
         while "error" not in (message := await self.hear()):
@@ -132,7 +164,7 @@ def service(tmp_path: Path) -> With:
 
     async def run(check: Check) -> None:
         grants = FakeGrants()
-        service = JobService(["h1", "h2", "h3"], grants.grant, grants.reports.append)
+        service = JobService(["h1", "h2", "h3"], grants.open, grants.reports.append)
         async with service.serve(path):
             try:
                 await check(path, grants)
@@ -195,7 +227,8 @@ def test_a_second_worker_on_a_host_is_refused_with_the_first_one_s_process(
         await first.hear()
         again = await Worker.connect(path, "h1", process=4712)
         assert await again.error() == (
-            "h1 has a worker already, process 4711, in a job of h1, h2, h3: end that one first"
+            "h1 has a worker already, process 4711, in a job of h1, h2, h3: end that one first, or give this job a "
+            "name of its own (FANIN_JOB)"
         )
         for host in ("h2", "h3"):
             await Worker.connect(path, host)
@@ -223,7 +256,7 @@ def test_a_worker_that_dies_before_the_job_begins_frees_its_place(service: With)
         assert await h2.hear() == {"waiting_for": ["h1"]}
         for _ in range(3):
             dying = await Worker.connect(path, "h1", 3)
-            assert "all must ask for the same hosts" in await dying.error()
+            assert "all must ask for the same" in await dying.error()
         h3 = await Worker.connect(path, "h3", ["h3"])
         await h3.rank()
         await h2.end()
@@ -305,6 +338,231 @@ def test_a_lease_that_cannot_be_withdrawn_is_reported(service: With) -> None:
     service(check)
 
 
+def test_jobs_with_names_of_their_own_share_hosts(service: With) -> None:
+    async def check(path: Path, _grants: FakeGrants) -> None:
+        a1 = await Worker.connect(path, "h1", 2, job="a")
+        b1 = await Worker.connect(path, "h1", job="b")
+        plain = await Worker.connect(path, "h1", 1)
+        assert await plain.rank() == (1, 0)
+        assert await a1.hear() == {"waiting_for": ["h2"]}
+        assert await b1.hear() == {"waiting_for": ["h2", "h3"]}
+        b3, b2 = [await Worker.connect(path, host, job="b") for host in ("h3", "h2")]
+        assert [await worker.rank() for worker in (b1, b2, b3)] == [(2, 0), (2, 1), (2, 2)]
+        a2 = await Worker.connect(path, "h2", 2, job="a", process=12)
+        assert [await worker.rank() for worker in (a1, a2)] == [(3, 0), (3, 1)]
+        await a2.end()  # of which those of b hear nothing
+        assert await a1.hear() == {"left": {"host": "h2", "rank": 1, "process": 12}}
+        await b2.end()
+        assert await b1.hear() == {"left": {"host": "h2", "rank": 1, "process": 1}}
+
+    service(check)
+
+
+def test_a_name_is_one_job_s(service: With) -> None:
+    async def check(path: Path, _grants: FakeGrants) -> None:
+        first = await Worker.connect(path, "h1", 2, job="a")
+        await first.hear()
+        assert (
+            await (await Worker.connect(path, "h3", ["h3"], job="a")).error()
+            == "h1's worker, process 1, waits for a job of h1, h2, and the one on h3 asks for h3: all must ask "
+            "for the same"
+        )
+        unlike = await Worker.connect(path, "h2", 2, job="a", slots=8)
+        assert (
+            "waits for a job of h1, h2, and the one on h2 asks for h1, h2 with 8 slots"
+            in await unlike.error()
+        )
+        second = await Worker.connect(path, "h2", 2, job="a")
+        assert [await worker.rank() for worker in (first, second)] == [(1, 0), (1, 1)]
+        assert (
+            await (await Worker.connect(path, "h3", ["h3"], job="a")).error()
+            == "there is a job of h1, h2 called a: give this one another name (FANIN_JOB)"
+        )
+
+    service(check)
+
+
+def test_jobs_wait_in_a_queue_and_are_told_their_places(service: With) -> None:
+    async def check(path: Path, grants: FakeGrants) -> None:
+        running = await Worker.connect(path, "h1", 1, job="a", slots=1000)
+        assert await running.rank() == (1, 0)
+        large = await Worker.connect(path, "h1", 1, job="b", slots=512)
+        why = "leaf1 has 24 slots free; the job needs 512"
+        assert await large.hear() == {"queued": {"rank": 0, "place": 1, "why": why}}
+        # It would find room, but were it let in, and the next one, too, the large one might wait for ever.
+        small = await Worker.connect(path, "h2", ["h2"], job="c", slots=24)
+        assert await small.hear() == {"queued": {"rank": 0, "place": 2, "why": "b waits for its lease"}}
+        impatient = await Worker.connect(path, "h3", ["h3"], job="d", slots=1024)
+        assert (await impatient.hear())["queued"]["place"] == 3
+        last = await Worker.connect(path, "h3", ["h3"], job="e", slots=8)
+        assert (await last.hear())["queued"]["place"] == 4
+        await impatient.end()
+        assert (await last.hear())["queued"]["place"] == 3
+        await running.end()
+        assert [await worker.rank() for worker in (large, small, last)] == [(2, 0), (3, 0), (4, 0)]
+        assert grants.withdrawn == [1]
+        for worker in (large, small, last):
+            await worker.end()
+        await grants.until(lambda: not grants.open_jobs)
+        assert grants.room == 1024
+
+    service(check)
+
+
+def test_a_worker_that_ends_while_its_job_waits_ends_the_job(service: With) -> None:
+    async def check(path: Path, grants: FakeGrants) -> None:
+        running = await Worker.connect(path, "h1", 1, slots=1000)
+        await running.rank()
+        h1, h2 = [await Worker.connect(path, host, 2, job="a", slots=100) for host in ("h1", "h2")]
+        while "queued" not in await h1.hear():
+            pass
+        await h2.end()
+        assert "h2's worker, process 1, ended before the job began" in await h1.error()
+        await grants.until(lambda: len(grants.open_jobs) == 1)
+
+    service(check)
+
+
+async def ask(path: Path, request: object) -> Any:
+    worker = Worker(*await asyncio.open_unix_connection(path))
+    worker.say(json.dumps(request).encode())
+    return await worker.hear()
+
+
+async def listed(path: Path) -> dict[str, Any]:
+    return {job.pop("name"): job for job in (await ask(path, {"list": None}))["jobs"]}
+
+
+def test_jobs_are_listed(service: With) -> None:
+    async def check(path: Path, _grants: FakeGrants) -> None:
+        assert await listed(path) == {}
+        plain = await Worker.connect(path, "h1", ["h1"], process=11)
+        await plain.rank()
+        named = [await Worker.connect(path, host, 2, job="a", slots=1000) for host in ("h1", "h2")]
+        for worker in named:
+            await worker.rank()
+        waiting = await Worker.connect(path, "h3", ["h3"], job="b", slots=25)
+        await waiting.hear()
+        jobs = await listed(path)
+        began = [job.pop("since") for job in jobs.values()]
+        assert began == sorted(began)
+        running = {"state": "in network", "place": 0, "why": ""}
+        assert jobs == {
+            "job-1": {"hosts": ["h1"], "processes": [11], **running, "lease": 1},
+            "a": {"hosts": ["h1", "h2"], "processes": [1, 1], **running, "lease": 2},
+            "b": {
+                "hosts": ["h3"],
+                "processes": [1],
+                "state": "queued",
+                "place": 1,
+                "why": "leaf1 has 24 slots free; the job needs 25",
+                "lease": None,
+            },
+        }
+
+    service(check)
+
+
+def test_a_job_that_goes_on_by_ring_does_not_wait(service: With) -> None:
+    async def check(path: Path, grants: FakeGrants) -> None:
+        running = await Worker.connect(path, "h1", 1, slots=1000)
+        await running.rank()
+        pair = [await Worker.connect(path, host, 2, job="a", slots=25, ring=True) for host in ("h1", "h2")]
+        assert await pair[0].hear() == {"waiting_for": ["h2"]}
+        why = "leaf1 has 24 slots free; the job needs 25"
+        for rank, worker in enumerate(pair):
+            said = await worker.hear()
+            assert (said["rank"], said["config"], said["refused"]) == (rank, None, why)
+        assert (await listed(path))["a"]["state"] == "by ring"
+        waiting = await Worker.connect(path, "h3", ["h3"], job="b", slots=25)
+        assert "queued" in await waiting.hear()
+        late = await Worker.connect(path, "h3", ["h3"], job="c", slots=1, ring=True)
+        assert (await late.hear())["refused"] == "b waits for its lease"
+        for worker in (*pair, late):
+            await worker.end()
+        await grants.until(lambda: len(grants.open_jobs) == 2)
+        await running.end()
+        assert await waiting.rank() == (2, 0)
+
+    service(check)
+
+
+def test_a_revoked_lease_is_withdrawn_and_all_learn_what_each_has_finished(service: With) -> None:
+    async def check(path: Path, grants: FakeGrants) -> None:
+        pair = [await Worker.connect(path, host, 2, job="a", slots=1000, ring=True) for host in ("h1", "h2")]
+        for worker in pair:
+            await worker.rank()
+        waiting = await Worker.connect(path, "h1", 1, job="b", slots=1000)
+        await waiting.hear()
+        assert await ask(path, {"revoke": "a"}) == {"revoked": "a"}
+        for worker in pair:
+            assert await worker.hear() == {"revoked": "its lease was revoked"}
+        assert grants.withdrawn == [1]
+        assert await waiting.rank() == (2, 0)
+        pair[1].say(b'{"finished": [8, 4711]}')
+        assert (await listed(path))["a"]["state"] == "by ring"
+        pair[0].say(b'{"finished": [7, 4712]}')
+        for worker in pair:
+            assert await worker.hear() == {"carry_on": [[7, 4712], [8, 4711]]}
+        assert await ask(path, {"revoke": "a"}) == {
+            "error": "a has no lease: it is by ring (its lease was revoked)"
+        }
+        assert await ask(path, {"revoke": "c"}) == {"error": "no job is called c; there are: a, b"}
+        for worker in pair:
+            await worker.end()
+        await grants.until(lambda: len(grants.open_jobs) == 1)
+        assert grants.withdrawn == [1]
+
+    service(check)
+
+
+def test_who_ends_in_the_middle_of_it_is_not_waited_for(service: With) -> None:
+    async def check(path: Path, _grants: FakeGrants) -> None:
+        pair = [await Worker.connect(path, host, 2, job="a", ring=True) for host in ("h1", "h2")]
+        for worker in pair:
+            await worker.rank()
+        await ask(path, {"revoke": "a"})
+        assert "revoked" in await pair[0].hear()
+        pair[0].say(b'{"finished": [7, 4712]}')
+        await pair[1].end()
+        assert "left" in await pair[0].hear()
+        assert await pair[0].hear() == {"carry_on": [[7, 4712], None]}
+
+    service(check)
+
+
+@pytest.mark.parametrize("ring", [False, True])
+def test_a_place_in_the_queue_can_be_revoked(service: With, ring: bool) -> None:
+    async def check(path: Path, grants: FakeGrants) -> None:
+        grants.gate.clear()
+        first = await Worker.connect(path, "h1", 1)
+        await grants.until(lambda: bool(grants.granted))
+        second = await Worker.connect(path, "h2", ["h2"], job="b", ring=ring)
+        while "b" not in await listed(path):
+            pass
+        assert await ask(path, {"revoke": "b"}) == {"revoked": "b"}
+        if ring:
+            assert (await second.hear())["refused"] == "its lease was revoked"
+        else:
+            assert await second.error() == "its lease was revoked"
+        grants.gate.set()
+        assert await first.rank() == (1, 0)
+
+    service(check)
+
+
+@pytest.mark.parametrize("line", [b"nonsense", b"{}", b"[]", b"7", b"[" * 50_000])
+def test_a_worker_that_talks_nonsense_has_ended(service: With, line: bytes) -> None:
+    async def check(path: Path, grants: FakeGrants) -> None:
+        worker = await Worker.connect(path, "h1", 1)
+        await worker.rank()
+        worker.say(line)
+        assert await worker.hear() is None
+        await grants.until(lambda: not grants.open_jobs)
+
+    service(check)
+
+
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
@@ -326,6 +584,9 @@ def test_a_lease_that_cannot_be_withdrawn_is_reported(service: With) -> None:
         (b'{"host": "h1", "process": 1, "hosts": ["h2"]}', "a job of h2, which h1 is not in"),
         (b'{"host": "h3", "process": 1, "hosts": 2}', "a job of h1, h2, which h3 is not in"),
         (b'{"host": "h1", "process": 1, "hosts": []}', "which h1 is not in"),
+        (b'{"host": "h1", "process": 1, "hosts": 1, "job": 7}', "job is a name, and slots a number"),
+        (b'{"host": "h1", "process": 1, "hosts": 1, "slots": "all"}', "job is a name, and slots a number"),
+        (b'{"host": "h1", "process": 1, "hosts": 1, "slots": true}', "job is a name, and slots a number"),
     ],
 )
 def test_a_request_that_is_none_is_answered_by_what_is_wrong_with_it(
@@ -343,9 +604,7 @@ def test_a_request_that_is_none_is_answered_by_what_is_wrong_with_it(
 def test_a_service_that_ends_hangs_up_on_everybody(tmp_path: Path) -> None:
     async def run() -> None:
         grants = FakeGrants()
-        async with JobService(["h1", "h2"], grants.grant, grants.reports.append).serve(
-            tmp_path / "jobs.sock"
-        ):
+        async with JobService(["h1", "h2"], grants.open, grants.reports.append).serve(tmp_path / "jobs.sock"):
             waiting = await Worker.connect(tmp_path / "jobs.sock", "h1")
             await waiting.hear()
         assert await waiting.hear() is None
@@ -364,7 +623,7 @@ from controller.membership import JobService
 
 async def run():
     grants = FakeGrants()
-    async with JobService(["h1", "h2"], grants.grant, print).serve(Path(sys.argv[1])):
+    async with JobService(["h1", "h2"], grants.open, print).serve(Path(sys.argv[1])):
         print("ready", flush=True)
         await asyncio.to_thread(sys.stdin.read)
 
@@ -443,5 +702,9 @@ def test_without_a_network_a_script_is_told_how_to_get_one(
         join()
     monkeypatch.setenv(HOST, "h1")
     monkeypatch.setenv(SERVICE, str(tmp_path / "jobs.sock"))
+    monkeypatch.setenv(SLOTS, "all")
+    with pytest.raises(JoinError, match="FANIN_SLOTS: is 'all', must be a number of slots"):
+        join()
+    monkeypatch.delenv(SLOTS)
     with pytest.raises(JoinError, match=r"no job service answers at .*jobs\.sock"):
         join()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import select
@@ -52,6 +53,23 @@ if comm.rank == 0:
         comm.allreduce(numpy.ones(3, numpy.float32))
     except RuntimeError as error:
         sys.exit(str(error))
+"""
+
+
+# Rank 0 says what it has summed, and stays until it is told to go on.
+STAYS = """
+import fanin, numpy as np, os, sys
+comm = fanin.init()
+def total(factor):
+    return float(comm.allreduce(np.full(1000, factor * (comm.rank + 1), np.float32)).mean())
+def say(what):
+    if comm.rank == 0:
+        print(what)
+say(f"{os.environ['FANIN_JOB']} {total(1)}")
+if comm.rank == 0:
+    sys.stdin.readline()
+comm.barrier()
+say(total(100))
 """
 
 
@@ -116,6 +134,66 @@ def test_the_first_failure_ends_all_and_children_too_and_is_the_exit_status(up, 
     assert "rank 1 on h2 failed: exit status 7" in done.stderr
     assert "rank 0 on h1 ended with the others: killed by SIGTERM" in done.stderr
     assert not any(map(running, map(int, told.read_text().split())))
+
+
+@live
+def test_two_programs_at_once_share_hosts_and_switches(up, script):
+    path = script(STAYS)
+    with subprocess.Popen(
+        [sys.executable, "-c", RUN, "launch", "--job", "first", "--slots", "100", str(path)],
+        env=os.environ | up.environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as first:
+        assert first.stdin is not None
+        assert first.stdout is not None
+        assert first.stdout.readline() == "[0] first 3.0\n"
+        second = launch(up, path, input="\n")
+        assert (second.returncode, second.stderr) == (0, "")
+        assert re.fullmatch(r"\[0\] script\.py-\d+ 3\.0\n\[0\] 300\.0\n", second.stdout)
+        first.stdin.write("\n")
+        first.stdin.close()
+        assert first.stdout.read() == "[0] 300.0\n"
+    assert first.returncode == 0
+
+
+@live
+def test_jobs_go_on_by_ring_where_they_are_refused_a_lease_or_lose_it(up, script, fanin):
+    path = script(STAYS)
+    with subprocess.Popen(
+        [sys.executable, "-c", RUN, "launch", "--job", "first", "--slots", "1000", str(path)],
+        env=os.environ | up.environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as first:
+        assert first.stdin is not None
+        assert first.stdout is not None
+        assert first.stderr is not None
+        assert first.stdout.readline() == "[0] first 3.0\n"
+        second = launch(up, "--job", "second", path, input="\n")
+        assert (second.returncode, second.stdout) == (0, "[0] second 3.0\n[0] 300.0\n")
+        assert second.stderr == (
+            "[0] fanin: no lease: leaf1 has 24 of 1,024 slots free; the job needs 128; the hosts add up by ring\n"
+        )
+        [job] = map(json.loads, fanin("jobs", "--json", **up.environment).stdout.splitlines())
+        assert (job["name"], job["state"], job["hosts"]) == ("first", "in network", ["h1", "h2"])
+        assert (job["slots"], job["switches"]) == ([0, 999], ["leaf1"])
+        assert "0 to 999" in fanin("jobs", **up.environment).stdout
+        assert fanin("jobs", "--revoke", "first", **up.environment).returncode == 0
+        again = fanin("jobs", "--revoke", "first", **up.environment)
+        assert (again.returncode, again.stderr) == (
+            1,
+            "fanin jobs: first has no lease: it is by ring (its lease was revoked)\n",
+        )
+        first.stdin.write("\n")
+        first.stdin.close()
+        assert first.stdout.read() == "[0] 300.0\n"
+        assert first.stderr.read() == "[0] fanin: its lease was revoked; the hosts add up by ring\n"
+    assert first.returncode == 0
+    assert fanin("jobs", **up.environment).stdout.startswith("No job is on the network")
 
 
 @live

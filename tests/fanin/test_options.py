@@ -9,7 +9,18 @@ from typing import Any
 from fanin.cli import VERBS, load
 
 # Verbs that look into a network that is up or change it: which one is meant, where there are several.
-ON_A_NETWORK = {"shell", "exec", "launch", "link", "allreduce", "tables", "counters", "packet", "trace"}
+ON_A_NETWORK = {
+    "shell",
+    "exec",
+    "jobs",
+    "launch",
+    "link",
+    "allreduce",
+    "tables",
+    "counters",
+    "packet",
+    "trace",
+}
 
 
 def options() -> Iterator[tuple[str, Any]]:

@@ -6,7 +6,7 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -41,9 +41,12 @@ def free_port() -> tuple[str, int]:
 
 @contextmanager
 def switch(
-    workers: list[tuple[str, int]], drop_every: int = 0, at: tuple[str, int] = SWITCH
+    workers: list[tuple[str, int]],
+    drop_every: int = 0,
+    at: tuple[str, int] = SWITCH,
+    deaf: Container[int] = (),
 ) -> Iterator[None]:
-    """A switch on a UDP port; a worker's port of the switch is its place in `workers`."""
+    """A switch on a UDP port; a worker's port of the switch is its place in `workers`. deaf: ports without results."""
     model = ModelSwitch(children=len(workers), root=True, lease=5, slots=range(WINDOW))
     wake, stop = socket.socketpair()
 
@@ -56,14 +59,17 @@ def switch(
             if drop_every and received % drop_every == 0:
                 continue
             for port, packet in model.receive(workers.index(source), datagram):
-                udp.sendto(packet, workers[port])
+                if port not in deaf:
+                    udp.sendto(packet, workers[port])
 
     with wake, stop, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp, ThreadPoolExecutor(1) as pool:
         udp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
         udp.bind(at)
         done = pool.submit(forward, udp)
-        yield
-        stop.send(b".")
+        try:
+            yield
+        finally:
+            stop.send(b".")
         done.result()
 
 

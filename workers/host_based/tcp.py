@@ -43,7 +43,7 @@ _HEADER = struct.Struct("!IIQ")
 
 _PIECE = 256 << 10  # bytes a piece: as much is received at once
 _RETRY = 0.05  # seconds between attempts to connect
-_LOOK = 1.0  # seconds, at most, between looks at whether it is still worth waiting for connections
+_LOOK = 1.0  # seconds, at most, between looks at what happens elsewhere
 _TOTAL_RETRANSMISSIONS = 100  # byte offset of tcpi_total_retrans in struct tcp_info (linux/tcp.h)
 
 
@@ -75,15 +75,22 @@ class TcpConfig:
 class TcpGroup:
     """TCP connections to the peers, made on construction, and what carries out a schedule over them.
 
-    watch: called again and again until all are connected; what it raises ends that.
+    watch: called again and again until all are connected; what it raises ends that. meanwhile: called while an
+    all-reduce waits for others.
 
     Raises:
         CollectiveError: a peer did not come up in time, or is not the one expected. OSError: cannot listen.
     """
 
-    def __init__(self, config: TcpConfig, watch: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        config: TcpConfig,
+        watch: Callable[[], object] = lambda: None,
+        meanwhile: Callable[[], object] = lambda: None,
+    ) -> None:
         self.config = config
         self._watch = watch
+        self._meanwhile = meanwhile
         self._statistics = Statistics()
         self._workers = len(config.addresses)
         self._destinations, self._sources = peers(config.algorithm, config.rank, self._workers, config.shards)
@@ -243,13 +250,22 @@ class TcpGroup:
             writing = [sender.connection for sender in outgoing.values() if not sender.done]
             if not (reading or writing):
                 break
-            if not _wait(reading, writing, self.config.give_up):
+            if not self._wait(reading, writing):
                 raise StallError(
                     f"{self._who()}: no byte moved for {self.config.give_up:g} s; "
                     f"{self._describe(outgoing, incoming)}"
                 )
         self._statistics.bytes_sent += sum(sender.sent for sender in outgoing.values())
         self._statistics.bytes_received += sum(receiver.received for receiver in incoming)
+
+    def _wait(self, reading: list[socket.socket], writing: list[socket.socket]) -> bool:
+        """Until one of them is ready: True; False after `give_up` seconds."""
+        deadline = time.monotonic() + self.config.give_up
+        while (left := deadline - time.monotonic()) > 0:
+            if _ready(reading, writing, min(left, _LOOK)):
+                return True
+            self._meanwhile()
+        return False
 
     def _describe(self, outgoing: "dict[int, _Outgoing]", incoming: "list[_Incoming]") -> str:
         sending = {peer for peer, sender in outgoing.items() if not sender.done}
@@ -311,8 +327,8 @@ def _ranks(ranks: set[int]) -> str:
     return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, sorted(ranks)))}"
 
 
-def _wait(reading: list[socket.socket], writing: list[socket.socket], seconds: float) -> bool:
-    """Until one of them is ready: True."""
+def _ready(reading: list[socket.socket], writing: list[socket.socket], seconds: float) -> bool:
+    """Whether one of them is, within so many seconds."""
     poll = select.poll()
     events = dict.fromkeys(reading, select.POLLIN)
     for connection in writing:

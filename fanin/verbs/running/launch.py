@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import signal
 import subprocess
@@ -54,6 +55,18 @@ def launch(
             help="make a network for it, with these options of fanin up, such as '--leaves 1 --spines 0'",
         ),
     ] = None,
+    job: Annotated[
+        str | None,
+        typer.Option(help="the job's name on the network", show_default="the program's, and a number"),
+    ] = None,
+    slots: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="slots of each of its switches that the job asks for",
+            show_default="what suits the links",
+        ),
+    ] = None,
     supervisor: Network = None,
 ) -> None:
     """Run a program on the hosts of a network, a process on each, as mpirun and torchrun do.
@@ -68,14 +81,15 @@ def launch(
             "either --up, which makes a network, or --network, which names one", param_hint="--up"
         )
     argv = _command(program)
+    name = job or f"{Path(program[0]).name}-{os.getpid()}"
     shape = _usual_network(processes) if options is None else _up_options(options)
     signal.signal(signal.SIGTERM, _exit_on_signal)
     with failing("launch", NetworkError, OSError, KeyboardInterrupt):
         if options is None and (supervisor is not None or running_networks()):
-            status = _run(find_network(supervisor=supervisor), processes, argv, output)
+            status = _run(find_network(supervisor=supervisor), processes, argv, name, slots, output)
         else:
             with _new_network(shape) as network:
-                status = _run(network, processes, argv, output)
+                status = _run(network, processes, argv, name, slots, output)
     raise typer.Exit(status)
 
 
@@ -87,7 +101,14 @@ def _command(program: list[str]) -> list[str]:
     return [sys.executable, *program]
 
 
-def _run(network: RunningNetwork, processes: int | None, argv: list[str], output: Path | None) -> int:
+def _run(
+    network: RunningNetwork,
+    processes: int | None,
+    argv: list[str],
+    job: str,
+    slots: int | None,
+    output: Path | None,
+) -> int:
     # Not above: they take longer to import than the verb needs to refuse what it is asked.
     from experiments.live.interrupt import run_until_interrupted
     from experiments.live.launch import Launch, run
@@ -106,7 +127,9 @@ def _run(network: RunningNetwork, processes: int | None, argv: list[str], output
     try:
         return run_until_interrupted(
             run(
-                Launch(network, hosts[:processes], argv, output), check, lambda what: complain("launch", what)
+                Launch(network, hosts[:processes], argv, job, slots, output),
+                check,
+                lambda what: complain("launch", what),
             )
         )
     except BrokenPipeError:  # whoever read the output has seen enough

@@ -118,7 +118,7 @@ async def _keep_up(network: MininetNetwork, program: CompiledProgram, planner: P
     async with Controller(topology, *made) as controller:
         jobs = NetworkJobs(controller, topology, on.pace(rate))
         service = JobService(
-            [host.name for host in topology.ranked_hosts], jobs.grant, partial(complain, "up")
+            [host.name for host in topology.ranked_hosts], jobs.open, partial(complain, "up")
         )
         async with service.serve(folder / JOB_SERVICE):
             _show(topology)

@@ -1,0 +1,112 @@
+"""What of a network's switches its jobs hold: slots, at each switch, and UDP ports, on each host."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from controller.errors import ControllerError
+from controller.network import Network
+from controller.planner import OURS, Planner
+from controller.tree import FIRST_UDP_PORT, LAST_UDP_PORT, SLOTS, Job, Tree
+
+
+class NoRoomError(ControllerError):
+    """A job that would have to wait until others have ended; the text says for what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a job can be granted a lease: its `tree` has hosts, slots and UDP port, and a lease that is none yet."""
+
+    tree: Tree
+
+    @property
+    def job(self) -> Job:
+        """All but the lease."""
+        return self.tree.job
+
+    def slots_at(self, switch: str) -> range:
+        """Its slots there."""
+        job = self.job
+        here = any(part.switch == switch for part in self.tree.aggregators)
+        return range(job.base, job.base + job.slots) if here else range(0)
+
+
+class Budget:
+    """Of `network`, whose trees are those of `planner`: finds places that share nothing, and keeps them until they are
+    given back.
+    """
+
+    def __init__(self, network: Network, planner: Planner = OURS) -> None:
+        self._network = network
+        self._planner = planner
+        self._slots: set[Place] = set()
+        self._ports: set[Place] = set()  # of which the port is in use
+
+    def take(self, hosts: Sequence[str], slots: int) -> Place:
+        """A place with `slots` slots side by side, the same at every switch of its tree.
+
+        Of trees with different roots it takes one whose root has most slots free.
+
+        Raises:
+            NoRoomError: there is none now. ControllerError: there is none, ever.
+        """
+        free_ports = self._free_ports(hosts)
+        # A tree depends on the port, which is what jobs spread over roots by.
+        trees = [
+            self._planner.aggregation_tree(self._network, Job(1, tuple(hosts), port, 0, slots))
+            for port in free_ports
+        ]
+        trees.sort(key=lambda tree: self.held(tree.root.switch))
+        for tree in trees:
+            switches = [part.switch for part in tree.aggregators]
+            if (base := self._first_base(switches, slots)) is not None:
+                place = Place(replace(tree, job=replace(tree.job, base=base)))
+                self._slots.add(place)
+                self._ports.add(place)
+                return place
+        raise NoRoomError(self._shortage([part.switch for part in trees[0].aggregators], slots))
+
+    def give_back_slots(self, place: Place) -> None:
+        """Its lease is withdrawn. May be called twice."""
+        self._slots.discard(place)
+
+    def give_back(self, place: Place) -> None:
+        """Its workers have ended, too. May be called twice."""
+        self._slots.discard(place)
+        self._ports.discard(place)
+
+    def held(self, switch: str) -> int:
+        """How many of the switch's slots are in use."""
+        return sum(len(place.slots_at(switch)) for place in self._slots)
+
+    def _free_ports(self, hosts: Sequence[str]) -> Sequence[int]:
+        of_host = {
+            host: {place.job.udp_port for place in self._ports if host in place.job.hosts} for host in hosts
+        }
+        ports = range(FIRST_UDP_PORT, LAST_UDP_PORT + 1)
+        if free := [port for port in ports if not any(port in used for used in of_host.values())]:
+            return free
+        busiest = max(of_host, key=lambda host: len(of_host[host]))
+        raise NoRoomError(
+            f"the hosts of the job have no UDP port in common that is free; there are {len(ports)}, and {busiest} "
+            f"uses {len(of_host[busiest])} for other jobs"
+        )
+
+    def _first_base(self, switches: Iterable[str], slots: int) -> int | None:
+        base = 0
+        for taken in self._ranges(switches):
+            if base + slots <= taken.start:
+                break
+            base = max(base, taken.stop)
+        return base if base + slots <= SLOTS else None
+
+    def _ranges(self, switches: Iterable[str]) -> Sequence[range]:
+        """What is in use at one of them or another, in order."""
+        found = (place.slots_at(switch) for switch in switches for place in self._slots)
+        return sorted((taken for taken in found if taken), key=lambda taken: taken.start)
+
+    def _shortage(self, switches: Sequence[str], slots: int) -> str:
+        fullest = max(switches, key=self.held)
+        free = SLOTS - self.held(fullest)
+        scattered = "" if free < slots else " side by side, and at all its switches the same"
+        return f"{fullest} has {free:,} of {SLOTS:,} slots free; the job needs {slots:,}{scattered}"
