@@ -33,7 +33,12 @@ def quantity(text: str, units: Mapping[str, Decimal], example: str) -> Decimal:
     match = _QUANTITY.fullmatch(text.strip())
     if match is None or match[2] not in units:
         raise ValueError(f"write a number and its unit, as {example!r}; units are {', '.join(units)}")
-    return Decimal(match[1]) * units[match[2]]
+    try:
+        number = Decimal(match[1]) * units[match[2]]
+        number % 1  # which decimals this large do not have
+    except ArithmeticError:
+        raise ValueError("is too large a number") from None
+    return number
 
 
 def quantity_text(number: float, units: Mapping[str, Decimal]) -> str:

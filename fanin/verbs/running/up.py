@@ -57,7 +57,9 @@ def up(
     controller: ControllerFile = None,
     offload: Offload = True,
     pcap: Captures = None,
-    logs: Annotated[Path, typer.Option(help="where the switches' output goes")] = Path("results/up"),
+    logs: Annotated[Path, typer.Option(file_okay=False, help="where the switches' output goes")] = Path(
+        "results/up"
+    ),
 ) -> None:
     """Build a network, program it, and keep it up until Ctrl-C.
 
@@ -82,8 +84,8 @@ def up(
     from p4compiler import CompileError
     from topologies.mininet_net import MininetNetwork
 
-    errors = (TopologyError, ToolError, CompileError, NetworkError, ControllerError)
-    with failing("up", ScenarioError, status=2), failing("up", *errors), suppress(KeyboardInterrupt):
+    wrong, errors = (ScenarioError, TopologyError), (ToolError, CompileError, NetworkError, ControllerError)
+    with failing("up", *wrong, status=2), failing("up", *errors), suppress(KeyboardInterrupt):
         on = target(switch)
         link_rate = on.rate if rate is None else rate
         if topology:
