@@ -97,7 +97,7 @@ READERS = {
     f"stf FILE {PROGRAM.with_suffix('.stf')}": (".p4", ".json"),
     f"stf {PROGRAM} FILE": (".stf",),
     f"trace FILE --packet {PACKET}": (".p4", ".json"),
-    f"trace {PROGRAM} --pcap FILE": (".pcap",),
+    f"trace {PROGRAM} --read FILE": (".pcap",),
     f"trace {PROGRAM} --packet {PACKET} --entries FILE": (".json",),
     "fuzz --repeat FILE": (".json",),
     "soak --seeds 1 --program FILE": (".p4",),
