@@ -151,6 +151,16 @@ class _Verbs(TyperGroup):
         name, _, rest = super().resolve_command(ctx, args)
         return name, name and load(name), rest
 
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (PermissionError, FileExistsError, NotADirectoryError, IsADirectoryError) as error:
+            if error.filename is None:
+                raise
+            # Of what is written: options say what may not be read, but whole paths may be in the way.
+            typer.echo(f"fanin: {error.filename}: {error.strerror}", err=True)
+            raise typer.Exit(1) from None
+
 
 app = typer.Typer(
     name="fanin",

@@ -112,7 +112,9 @@ Offload = Annotated[
 ]
 Captures = Annotated[
     Path | None,
-    typer.Option("--pcap", help="a folder for a capture of each port; superframes stay whole in it"),
+    typer.Option(
+        "--pcap", file_okay=False, help="a folder for a capture of each port; superframes stay whole in it"
+    ),
 ]
 SwitchName = Annotated[
     str,

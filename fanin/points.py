@@ -33,7 +33,10 @@ Changes = Annotated[
     typer.Option("--set", metavar="KEY=VALUE,…", help="overrides the file; may be given several times"),
 ]
 Results = Annotated[
-    Path | None, typer.Option(help="where the results go", show_default="results/ and the scenario's name")
+    Path | None,
+    typer.Option(
+        file_okay=False, help="where the results go", show_default="results/ and the scenario's name"
+    ),
 ]
 Jobs = Annotated[
     int | None, typer.Option(min=1, help="virtual points that run at a time", show_default="all cores")

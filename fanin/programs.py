@@ -25,13 +25,23 @@ def device_config(program: Path, include: Include, define: Define) -> bytes:
 
     Raises:
         CompileError: the compiler refuses it.
-        OSError: it cannot be read.
+        ProgramError: it cannot be read, or is not BMv2 JSON; with the file's name.
     """
-    if program.suffix != ".p4":
-        return program.read_bytes()
+    # Not above: they take a second, for which --help should not wait.
     from p4compiler import compile_file
+    from p4switch.bmv2json.program import ProgramError
+    from p4switch.bmv2json.reader import read_program
 
-    compiled = compile_file(program, include_dirs=include or (), defines=macros(define))
+    try:
+        if program.suffix != ".p4":
+            config = program.read_bytes()
+            read_program(config)
+            return config
+        compiled = compile_file(program, include_dirs=include or (), defines=macros(define))
+    except OSError as error:
+        raise ProgramError(f"{program}: cannot be read: {error.strerror}") from None
+    except ProgramError as error:
+        raise ProgramError(f"{program}: {error}") from None
     show_warnings(compiled.warnings)
     return compiled.device_config()
 

@@ -16,7 +16,6 @@ from typing import NoReturn
 from topologies import runs
 
 _CONTROL_PIPE = "FANIN_SANDBOX_PIPE"  # in the environment of the command inside, until it has taken it out
-_STOP_SIGNALS = {signal.SIGINT, signal.SIGTERM}
 # What a kernel may forbid user namespaces with: the file, the value that forbids, and what allows them.
 _SYSCTLS = (
     ("kernel.apparmor_restrict_unprivileged_userns", "1", "0"),
@@ -31,6 +30,14 @@ class SandboxError(RuntimeError):
     """Namespaces are unavailable here: the message says why and what to type."""
 
 
+def stop_signals() -> set[signal.Signals]:
+    """What asks a command to end: Ctrl-C, SIGTERM, and a terminal that is closed, unless nohup has it ignored."""
+    found = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+    return {
+        number for number in found if signal.getsignal(number) != signal.SIG_IGN or number == signal.SIGINT
+    }
+
+
 def inside() -> bool:
     """Whether this process is the first of a sandbox, as it is after `enter`."""
     return _inside
@@ -41,7 +48,7 @@ def enter() -> None:
 
     Returns inside only: there this very command has been started again as process 1, which is root and has
     its own /proc, /sys and /run and a loopback interface that is up. The process outside stays as supervisor:
-    it passes SIGINT and SIGTERM on and exits with the status of the inner one. When either ends, by SIGKILL
+    it passes SIGINT, SIGTERM and SIGHUP on and exits with the status of the inner one. When either ends, by SIGKILL
     too, the kernel ends every process inside and removes their interfaces. What precedes the call runs twice.
 
     Raises:
@@ -55,11 +62,12 @@ def enter() -> None:
         _supervise([sys.executable, *sys.orig_argv[1:]])
     _set_up()
     threading.Thread(target=_obey, args=(int(pipe),), name="sandbox", daemon=True).start()
-    signal.signal(signal.SIGTERM, _exit_on_signal)  # process 1 would not get it with the default action
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    stopping = stop_signals()
+    for number in stopping:  # process 1 would not get them with the default action
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else _exit_on_signal)
     _inside = True
     # The thread has inherited the mask: the terminal's signals, too, go to the main one.
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, stopping)
 
 
 def _supervise(argv: Sequence[str]) -> NoReturn:
@@ -68,7 +76,8 @@ def _supervise(argv: Sequence[str]) -> NoReturn:
     reader, writer = os.pipe()
     run = runs.create()
     # Blocked, the signals wait for sigwaitinfo here, and inside until `enter` is ready for them.
-    signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
+    stopping = stop_signals()
+    signal.pthread_sigmask(signal.SIG_BLOCK, stopping)
     process = subprocess.Popen(
         ["setpriv", "--pdeathsig", "KILL", *_unshare(), "--", *argv],
         pass_fds=[reader],
@@ -77,9 +86,10 @@ def _supervise(argv: Sequence[str]) -> NoReturn:
     os.close(reader)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     while process.poll() is None:
-        info = signal.sigwaitinfo(_STOP_SIGNALS | {signal.SIGCHLD})
-        # A terminal's Ctrl-C has gone to the processes inside as well (si_code is positive: from the kernel).
-        if info.si_signo in _STOP_SIGNALS and info.si_code <= 0:
+        info = signal.sigwaitinfo(stopping | {signal.SIGCHLD})
+        # A terminal's Ctrl-C has gone to the processes inside as well (si_code is positive: from the kernel); of one
+        # that is closed, the kernel tells the leader of the session only, which may be this process.
+        if info.si_signo in stopping and (info.si_code <= 0 or info.si_signo == signal.SIGHUP):
             with contextlib.suppress(BrokenPipeError):
                 os.write(writer, bytes([info.si_signo]))
     run.remove()
@@ -138,4 +148,5 @@ def _obey(pipe: int) -> None:
 
 
 def _exit_on_signal(number: int, _frame: FrameType | None) -> NoReturn:
+    signal.signal(number, signal.SIG_IGN)  # a second one would end what cleans up
     raise SystemExit(128 + number)

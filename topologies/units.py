@@ -37,9 +37,11 @@ def quantity(text: str, units: Mapping[str, Decimal], example: str) -> Decimal:
         there = ", ".join(filter(None, units))
         raise ValueError(f"write a number and its unit, as {example!r}; units are {there}")
     try:
-        return Decimal(match[1]) * units[match[2]]
+        number = Decimal(match[1]) * units[match[2]]
+        number % 1  # which decimals this large do not have
     except ArithmeticError:
         raise ValueError("is too large") from None
+    return number
 
 
 def quantity_text(number: float, units: Mapping[str, Decimal]) -> str:

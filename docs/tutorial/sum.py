@@ -2,8 +2,8 @@
 
 import numpy as np
 
-import workers
+import fanin
 
-with workers.join() as job:  # returns when a worker has joined on every host
-    mine = np.full(4, job.rank + 1, np.float32)
-    print(f"rank {job.rank}: {mine} -> {job.all_reduce(mine)}")
+comm = fanin.init()  # returns when this program has been started on every host
+mine = np.full(4, comm.rank + 1, np.float32)
+print(f"rank {comm.rank}: {mine} -> {comm.allreduce(mine)}")

@@ -77,8 +77,8 @@ def read_entries(path: Path) -> Entries:
     except ValidationError as error:
         lines = dict.fromkeys(_explain(error))  # the same of each kind of match
         raise ValueError("\n".join(f"{path}: {line}" for line in lines)) from None
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path}: {error}") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: is not JSON that can be read: {error}") from None
 
 
 def _explain(error: ValidationError) -> Iterator[str]:

@@ -29,7 +29,7 @@ def read_packets(path: Path, port: int) -> list[Packet]:
     try:
         with path.open("rb") as file, RawPcapReader(file) as reader:  # type: ignore[arg-type]
             return [(port, data) for data, _ in reader]
-    except (Scapy_Exception, EOFError) as error:
+    except (OSError, Scapy_Exception, EOFError) as error:
         raise ValueError(f"{path} is not a capture: {error}") from None
 
 

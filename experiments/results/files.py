@@ -32,12 +32,18 @@ class Journal:
         return str(self._path)
 
     def rows(self) -> dict[str, Row]:
-        """The last row of each point by its key; what an interruption cut off is skipped."""
+        """The last row of each point by its key; what an interruption cut off is skipped.
+
+        Raises:
+            ResultsError: it is no journal.
+        """
         found: dict[str, Row] = {}
         if self._path.exists():
-            for line in self._path.read_text().splitlines():
-                with suppress(json.JSONDecodeError):
+            for line in _text(self._path).splitlines():
+                with suppress(json.JSONDecodeError, RecursionError):
                     row = json.loads(line)
+                    if not isinstance(row, dict) or "key" not in row:
+                        raise ResultsError(f"{self._path}: is not a journal of a sweep; remove it")
                     found[row["key"]] = row
         return found
 
@@ -106,7 +112,7 @@ def read_results(path: Path) -> tuple[dict[str, Any], list[Row]]:
                     with suppress(ValueError):  # what other programs put there
                         about[name.decode()] = json.loads(value)
             case ".json":
-                about = json.loads(path.read_text())
+                about = json.loads(_text(path))
                 rows = about.pop("rows")
             case ".jsonl":
                 rows = list(Journal(path.parent).rows().values())
@@ -114,11 +120,33 @@ def read_results(path: Path) -> tuple[dict[str, Any], list[Row]]:
                 raise ResultsError(f"{path}: is not a folder of results, {PARQUET}, {JSON} or {JOURNAL}")
     except ResultsError:
         raise
-    except (OSError, pa.ArrowInvalid, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (
+        OSError,
+        pa.ArrowInvalid,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ) as error:
         raise ResultsError(f"{path}: cannot be read as results: {error}") from None
-    if not rows or not all(isinstance(row, dict) for row in rows):
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise ResultsError(f"{path}: cannot be read as results: its rows are not a list of objects")
+    if not rows:
         raise ResultsError(f"{path}: has no rows")
     return about, rows
+
+
+def _text(path: Path) -> str:
+    """What a file holds.
+
+    Raises:
+        ResultsError: it is no text, or cannot be read.
+    """
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ResultsError(f"{path}: cannot be read as results: {error}") from None
 
 
 def columns_of(rows: Iterable[Row]) -> list[str]:

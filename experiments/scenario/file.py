@@ -76,13 +76,7 @@ def load_scenario(path: Path, changes: Sequence[str] = ()) -> Scenario:
     Raises:
         ScenarioError: with everything that is wrong.
     """
-    try:
-        text = path.read_text()
-        document = tomllib.loads(text)
-    except OSError as error:
-        raise ScenarioError(f"{path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ScenarioError(f"{path}: is not TOML: {error}") from None
+    text, document = _read(path)
     for change in changes:
         _change(document, change)
     try:
@@ -97,13 +91,23 @@ def load_network(path: Path) -> TopologySettings:
     Raises:
         ScenarioError: with everything that is wrong.
     """
-    point = {"topology": str(path)}
-    _read_topology(point, Path())
+    _, document = _read(path)
     try:
-        return TopologySettings.model_validate(point["topology"])
+        return TopologySettings.model_validate(document)
     except ValidationError as error:
         lines = _explain(error, TopologySettings)
         raise ScenarioError("\n".join(f"{path}: {line}" for line in lines)) from None
+
+
+def _read(path: Path) -> tuple[str, dict[str, Any]]:
+    """A file as text, and what TOML makes of it."""
+    try:
+        text = path.read_text()
+        return text, tomllib.loads(text)
+    except OSError as error:
+        raise ScenarioError(f"{path} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ScenarioError(f"{path}: is not TOML and cannot be read: {error}") from None
 
 
 def _take_frame(document: dict[str, Any]) -> Frame:
@@ -187,10 +191,7 @@ def _read_topology(point: dict[str, Any], folder: Path) -> None:
     """What is in the file takes the place of its name: results then tell all."""
     name = point.get("topology")
     if isinstance(name, str):
-        try:
-            point["topology"] = tomllib.loads((folder / name).read_text())
-        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ScenarioError(f"topology: {folder / name} cannot be read: {error}") from None
+        point["topology"] = load_network(folder / name)
 
 
 def _find_files(point: dict[str, Any], folder: Path) -> None:

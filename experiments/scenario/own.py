@@ -19,6 +19,7 @@ from experiments.scenario.compilers import PROGRAM, CompiledProgram, compile_pro
 from experiments.scenario.python_file import Function, PythonFileError, functions
 from experiments.scenario.settings import FILES, Settings
 from experiments.scenario.tools import Compiler
+from experiments.scenario.worker_file import make_worker_of
 from topologies.model import Topology
 
 DIGESTS = tuple(f"{name}_sha256" for name in FILES)  # columns of results
@@ -33,6 +34,7 @@ def program_of(settings: Settings) -> CompiledProgram:
         CompileError, ToolError: there is none. ProgramMismatchError: it lacks what the controller needs for this point.
         ControllerError: the user's controller fails.
     """
+    make_worker_of(settings.worker)
     program = _compiled(settings.program or PROGRAM, settings.compiler)
     if settings.program or settings.controller:
         network, live = settings.network, settings.world == "live"

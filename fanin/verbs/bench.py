@@ -32,7 +32,9 @@ def benchmarks() -> None:
 @bench.command("virtual")
 def virtual(
     most: Annotated[int, typer.Option(help="leave out points with more workers")] = 1024,
-    results: Annotated[Path, typer.Option(help="where the results go")] = Path("results/bench"),
+    results: Annotated[Path, typer.Option(file_okay=False, help="where the results go")] = Path(
+        "results/bench"
+    ),
 ) -> None:
     """All-reduce 4 MiB in virtual time with 8 to 1,024 workers on links of 100 Gb/s, in racks of 32."""
     # Not above: it takes a second, for which --help and a wrong option should not wait.
@@ -57,7 +59,7 @@ def virtual(
 
 @bench.command("switch")
 def switch(
-    results: Annotated[Path, typer.Option(help="where the results go", file_okay=False)] = Path(
+    results: Annotated[Path, typer.Option(file_okay=False, help="where the results go")] = Path(
         "results/bench"
     ),
 ) -> None:
@@ -128,7 +130,9 @@ def allreduce(
         bool,
         typer.Option("--plain-frames", help="each network with plain frames in place of superframes, too"),
     ] = False,
-    results: Annotated[Path, typer.Option(help="where the results go")] = Path("results/bench"),
+    results: Annotated[Path, typer.Option(file_okay=False, help="where the results go")] = Path(
+        "results/bench"
+    ),
 ) -> None:
     """All-reduce in the network, by ring over TCP and by Gloo, on the same hosts and links, round by round."""
     counts, lengths = _workers(workers), _sizes(sizes)

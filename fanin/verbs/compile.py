@@ -58,6 +58,8 @@ def compile_program(
     except CompileError as error:
         typer.echo(error, err=True)
         raise typer.Exit(1) from None
+    except OSError as error:
+        raise failure("compile", f"{program}: cannot be read: {error.strerror}", 2) from None
     if werror and compiled.warnings:
         typer.echo(CompileError([replace(w, severity="error") for w in compiled.warnings]), err=True)
         raise typer.Exit(1)

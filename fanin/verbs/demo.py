@@ -58,7 +58,9 @@ def demo(
     worker: WorkerFile = None,
     offload: Offload = True,
     pcap: Captures = None,
-    results: Annotated[Path, typer.Option(help="where the results go")] = Path("results/demo"),
+    results: Annotated[Path, typer.Option(file_okay=False, help="where the results go")] = Path(
+        "results/demo"
+    ),
 ) -> None:
     """Train a model with its gradients added up in emulated switches, and compare it with ring all-reduce."""
     if loss > _MAX_LOSS:
@@ -82,8 +84,11 @@ def demo(
     from fanin.progress import ProgressObserver
     from p4compiler import CompileError
 
-    errors = (TopologyError, ToolError, CompileError, RunError, NetworkError, ControllerError)
-    with failing("demo", ScenarioError, status=2), failing("demo", *errors, KeyboardInterrupt):
+    errors = (ToolError, CompileError, RunError, NetworkError, ControllerError)
+    with (
+        failing("demo", ScenarioError, TopologyError, status=2),
+        failing("demo", *errors, KeyboardInterrupt),
+    ):
         link_rate = target(switch).rate if rate is None else rate
         if topology:
             network = load_network(topology)

@@ -18,21 +18,25 @@ if TYPE_CHECKING:
 def fuzz(
     minutes: Annotated[float, typer.Option(min=0, help="for how long")] = 10,
     first_seed: Annotated[int, typer.Option(min=0, help="of the first program; the others follow")] = 0,
-    results: Annotated[Path, typer.Option(help="where a program that fails is written")] = Path(
-        "results/fuzz"
-    ),
-    repeat: Annotated[Path | None, typer.Option(help="run one that was written")] = None,
+    results: Annotated[
+        Path, typer.Option(file_okay=False, help="where a program that fails is written")
+    ] = Path("results/fuzz"),
+    repeat: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="run one that was written")
+    ] = None,
 ) -> None:
     """Run random P4 programs on hostile packets under AddressSanitizer; stop at the first finding and shrink it."""
     # Not above: it takes a second, for which --help and a wrong option should not wait.
     from fanin.console import console
     from p4switch.fuzz import campaign
+    from p4switch.fuzz.campaign import NoSanitizersError
+    from p4switch.fuzz.case import CaseError
 
     def show(so_far: Fuzzed) -> None:
         progress.update(task, description=f"{so_far.cases} programs")
 
     with (
-        failing("fuzz", campaign.NoSanitizersError, status=2),
+        failing("fuzz", NoSanitizersError, CaseError, status=2),
         failing("fuzz", KeyboardInterrupt),
     ):
         if repeat is not None:

@@ -91,7 +91,9 @@ def plot(
         draw(series(rows, wanted), wanted, path)
     except ValidationError as error:
         raise failure("plot", _explained(error, log), 2) from None
-    except (PlotError, ResultsError) as error:
+    except PlotError as error:
+        raise failure("plot", f"{results}: {error}", 2) from None
+    except ResultsError as error:
         raise failure("plot", error, 2) from None
     if names := mixed(rows, wanted):
         complain("plot", f"points mix rows that differ in {', '.join(names)}: --by or --where")

@@ -35,9 +35,13 @@ def rerun(
     from experiments.scenario.file import varied_in
 
     try:
-        old = _chosen(read_rows(results), point)
+        rows = read_rows(results)
     except ResultsError as error:
         raise failure("rerun", error, 2) from None
+    old = {row["key"]: row for row in rows if {"key", "settings"} <= row.keys()}
+    if not old:
+        raise failure("rerun", f"{results}: has no rows of fanin run or fanin sweep", 2)
+    old = _chosen(old, point)
     points = [_settings(row) for row in old.values()]
     enter_if_live("rerun", points)
 
@@ -57,9 +61,8 @@ def rerun(
         raise typer.Exit(1)
 
 
-def _chosen(rows: Sequence[Row], keys: Sequence[str]) -> dict[str, Row]:
+def _chosen(found: dict[str, Row], keys: Sequence[str]) -> dict[str, Row]:
     """The rows with these keys, or all, by key."""
-    found = {row["key"]: row for row in rows if "key" in row}
     for key in keys:
         if key not in found:
             there = ", ".join(found)

@@ -23,7 +23,9 @@ def soak(
     first_seed: Annotated[int, typer.Option(min=0, help="the seed of the first; the others follow")] = 0,
     program: Program = None,
     controller: ControllerFile = None,
-    results: Annotated[Path, typer.Option(help="where the results go")] = Path("results/soak"),
+    results: Annotated[Path, typer.Option(file_okay=False, help="where the results go")] = Path(
+        "results/soak"
+    ),
 ) -> None:
     """Run random scenarios of the protocol under faults, in virtual time, and check all invariants."""
     # Not above: it takes a second, for which --help and a wrong option should not wait.

@@ -16,20 +16,24 @@ from p4switch.stf.syntax import StfError
 
 
 def stf(
-    program: Annotated[Path, typer.Argument(help="BMv2 JSON, or P4_16 source to be compiled", exists=True)],
+    program: Annotated[
+        Path, typer.Argument(exists=True, dir_okay=False, help="BMv2 JSON, or P4_16 source to be compiled")
+    ],
     test: Annotated[
-        Path, typer.Argument(help="the test: packets in, table entries, packets out", exists=True)
+        Path,
+        typer.Argument(exists=True, dir_okay=False, help="the test: packets in, table entries, packets out"),
     ],
     include: Include = None,
     define: Define = None,
 ) -> None:
     """Run a STF test; the exit status is 0 if every packet came out as expected, 1 if not, 2 if it cannot be run."""
     try:
-        runner = run_stf(device_config(program, include, define), test.read_text())
+        config = device_config(program, include, define)
+        runner = run_stf(config, test.read_text())
     except (CompileError, ProgramError, ToolchainError) as error:
         typer.echo(error, err=True)
         raise typer.Exit(2) from None
-    except StfError as error:
+    except (StfError, OSError, UnicodeDecodeError) as error:
         typer.echo(f"{test}: {error}", err=True)
         raise typer.Exit(2) from None
     for line in (*runner.notes, *runner.differences):

@@ -32,8 +32,11 @@ def trace(
     packet: Annotated[
         list[str] | None, typer.Option(help="a packet in hexadecimal; again for the next one")
     ] = None,
-    pcap: Annotated[
-        Path | None, typer.Option(exists=True, dir_okay=False, help="a capture whose packets are sent")
+    capture: Annotated[
+        Path | None,
+        typer.Option(
+            "--read", "-r", exists=True, dir_okay=False, help="a capture whose packets are sent (pcap)"
+        ),
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=511, help="where the packets come in")] = 1,
     entries: Annotated[
@@ -69,15 +72,15 @@ def trace(
     packets = packet or []
     if on is not None and entries is not None:
         raise _refused("with --on the entries are the running switch's own")
-    if on is not None and not packets and pcap is None:
+    if on is not None and not packets and capture is None:
         lines = _of_switch(on, supervisor, conditions, as_json=as_json, verbose=verbose)
-    elif not packets and pcap is None:
-        raise _refused("give packets: --packet HEX, or --pcap FILE")
+    elif not packets and capture is None:
+        raise _refused("give packets: --packet HEX, or --read CAPTURE")
     else:
         source = (
             _File(program, include, define, entries) if program is not None else _Switch(on or "", supervisor)
         )
-        lines = _of_packets(source, packets, pcap, port, conditions, as_json=as_json, verbose=verbose)
+        lines = _of_packets(source, packets, capture, port, conditions, as_json=as_json, verbose=verbose)
     with suppress(KeyboardInterrupt), closing(lines):
         for line in islice(lines, count):
             typer.echo(line)
@@ -120,7 +123,7 @@ class _Switch:
 def _of_packets(
     source: _File | _Switch,
     packets: list[str],
-    pcap: Path | None,
+    capture: Path | None,
     port: int,
     conditions: str,
     *,
@@ -140,8 +143,8 @@ def _of_packets(
         failing("trace", ValueError, status=2),  # of packets, entries and conditions
     ):
         sent = [(port, packet_from_hex(text)) for text in packets]
-        if pcap is not None:
-            sent += read_packets(pcap, port)
+        if capture is not None:
+            sent += read_packets(capture, port)
         for found in traces(*source.read(), sent, conditions):
             yield json.dumps(found.document()) if as_json else as_text(found, verbose=verbose)
 

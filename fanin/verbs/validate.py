@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 def validate(
-    results: Annotated[Path, typer.Option(help="where the results go")] = Path("results/validation"),
+    results: Annotated[Path, typer.Option(file_okay=False, help="where the results go")] = Path(
+        "results/validation"
+    ),
 ) -> None:
     """All-reduce 0.8 MB with 2 to 8 workers live and in virtual time, and compare times, packets and bytes."""
     with failing("validate", SandboxError):

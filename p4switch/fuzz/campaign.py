@@ -95,8 +95,10 @@ def repeat(path: Path) -> str | None:
     """Runs a case that was written; what its process said if it fails.
 
     Raises:
+        CaseError: the file is none.
         NoSanitizersError: the compiler has none here.
     """
+    Case.read(path)
     with _cache() as cache:
         return _run_file(path, _environment(cache))
 

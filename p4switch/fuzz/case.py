@@ -46,6 +46,10 @@ TRACED = 5  # a case of so many: it takes another library
 TRACED_PACKETS = 15  # one of so many: a trace of one that multiplies has 100,000 events
 
 
+class CaseError(Exception):
+    """A file is not a case; the message names it."""
+
+
 class WrongError(Exception):
     """What no sanitizer sees: a packet that is too long left, or something of an earlier packet did."""
 
@@ -74,11 +78,18 @@ class Case:
 
     @classmethod
     def read(cls, path: Path) -> Case:
-        """A case that was written."""
-        item = json.loads(path.read_text())
-        arrivals = ({"packets": [], "frames": []} | item)["packets"], item["frames"]
-        packets, frames = (tuple((port, bytes.fromhex(data)) for port, data in part) for part in arrivals)
-        return cls(item["seed"], json.dumps(item["program"]).encode(), packets, frames)
+        """A case that was written.
+
+        Raises:
+            CaseError: the file holds none.
+        """
+        try:
+            item = json.loads(path.read_text())
+            arrivals = ({"packets": [], "frames": []} | item)["packets"], item["frames"]
+            packets, frames = (tuple((port, bytes.fromhex(data)) for port, data in part) for part in arrivals)
+            return cls(item["seed"], json.dumps(item["program"]).encode(), packets, frames)
+        except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+            raise CaseError(f"{path}: is not a case that fanin fuzz wrote: {error}") from None
 
     def write(self, path: Path) -> None:
         """As JSON."""

@@ -37,7 +37,7 @@ def test_the_page_is_beside_the_results_unless_said_otherwise(results: Path, tmp
 def test_what_cannot_be_read_or_written_is_named(results: Path, tmp_path: Path) -> None:
     status, output = invoke(tmp_path / "none")
     assert (status, output.startswith(f"fanin report: {tmp_path / 'none'}: ")) == (2, True)
-    (tmp_path / "empty.json").write_text('{"rows": [1]}')
+    (tmp_path / "empty.json").write_text('{"rows": []}')
     assert invoke(tmp_path / "empty.json") == (2, f"fanin report: {tmp_path / 'empty.json'}: has no rows")
     status, output = invoke(results, "-o", tmp_path)
     assert (status, "Is a directory" in output) == (2, True)

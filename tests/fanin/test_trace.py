@@ -134,7 +134,7 @@ def test_a_capture_a_filter_and_a_count(program, tmp_path):
     capture = tmp_path / "packets.pcap"
     others = [Ether(PACKET) for _ in range(2)]
     wrpcap(str(capture), [Ether(bytes(60)), *others, Ether(bytes(60))])
-    arguments = (program, "--pcap", str(capture), "--json")
+    arguments = (program, "--read", str(capture), "--json")
     assert len(run(*arguments).stdout.splitlines()) == 4
     assert len(run(*arguments, "--filter", "ipv4.source=10.1.0.1").stdout.splitlines()) == 2
     assert len(run(*arguments, "--count", "1").stdout.splitlines()) == 1
@@ -149,7 +149,7 @@ def test_a_capture_a_filter_and_a_count(program, tmp_path):
         (2, [str(FANIN)], "give packets"),
         (2, [str(FANIN), "--packet", "0g"], "hexadecimal"),
         (2, ["PROGRAM", "--packet", "00", "--filter", "ipv4.x=1"], "ipv4 has version"),
-        (2, [str(FANIN), "--packet", "00", "--pcap", str(FANIN)], "not a capture"),
+        (2, [str(FANIN), "--packet", "00", "--read", str(FANIN)], "not a capture"),
         (2, ["--on", "leaf1", "--packet", "00", "--entries", str(FANIN)], "the running switch's own"),
         (1, ["--on", "leaf1", "--packet", "00"], "fanin up"),
         (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import subprocess
 import sys
 
@@ -13,7 +14,7 @@ from scapy.layers.inet import UDP
 from scapy.utils import rdpcap
 
 from fanin import shell_environment
-from tests.fanin.network import RUN, SEND, TIMEOUT
+from tests.fanin.network import RUN, SEND, TIMEOUT, Up
 
 pytestmark = pytest.mark.live
 
@@ -123,3 +124,22 @@ def test_it_leaves_nothing_but_captures_of_what_was_sent(up, fanin):
             if UDP in packet and packet[UDP].dport == 5005
         ]
         assert payloads == [b"fanin was here"]
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_it_ends_alike_however_it_is_asked_to(tmp_path, fanin, number, status):
+    network = Up(tmp_path)
+    network.process.send_signal(number)
+    output, errors = network.process.communicate(timeout=TIMEOUT)
+    assert (network.process.returncode, errors) == (status, "")
+    assert output.endswith("The network is down; nothing is left behind.\n")
+    assert fanin("clean", **network.environment).stdout.startswith("Nothing is left of earlier runs.\n")
+
+
+def test_after_kill_9_clean_removes_the_folder(tmp_path, fanin):
+    network = Up(tmp_path)
+    [folder] = tmp_path.glob("fanin-run-*")
+    network.process.kill()
+    network.process.communicate(timeout=TIMEOUT)
+    assert f"removed {folder} and its processes" in fanin("clean", **network.environment).stdout
+    assert not folder.exists()

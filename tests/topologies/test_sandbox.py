@@ -66,7 +66,7 @@ def test_a_sandbox_may_be_entered_in_a_sandbox_and_twice(run: Run) -> None:
 
 @pytest.mark.live
 @pytest.mark.parametrize("moment", ["building", "up"])
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_a_signal_at_any_moment_leaves_nothing(
     command: Command, environment: dict[str, str], moment: str, sent: signal.Signals
 ) -> None:

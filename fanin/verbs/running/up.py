@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -57,7 +57,9 @@ def up(
     controller: ControllerFile = None,
     offload: Offload = True,
     pcap: Captures = None,
-    logs: Annotated[Path, typer.Option(help="where the switches' output goes")] = Path("results/up"),
+    logs: Annotated[Path, typer.Option(file_okay=False, help="where the switches' output goes")] = Path(
+        "results/up"
+    ),
 ) -> None:
     """Build a network, program it, and keep it up until Ctrl-C.
 
@@ -82,8 +84,8 @@ def up(
     from p4compiler import CompileError
     from topologies.mininet_net import MininetNetwork
 
-    errors = (TopologyError, ToolError, CompileError, NetworkError, ControllerError)
-    with failing("up", ScenarioError, status=2), failing("up", *errors), suppress(KeyboardInterrupt):
+    wrong, errors = (ScenarioError, TopologyError), (ToolError, CompileError, NetworkError, ControllerError)
+    with failing("up", *wrong, status=2), failing("up", *errors), _until_told_to_end():
         on = target(switch)
         link_rate = on.rate if rate is None else rate
         if topology:
@@ -100,7 +102,18 @@ def up(
         ):
             status.stop()
             run_until_interrupted(_keep_up(network, compiled, planner_of(controller), on))
-    typer.echo("The network is down; nothing is left behind.")
+
+
+@contextmanager
+def _until_told_to_end() -> Iterator[None]:
+    """Ctrl-C, SIGTERM and SIGHUP are how it ends, and it says so; the exit status of the latter two is theirs."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit) as told:
+        with suppress(OSError):  # a terminal that was closed
+            typer.echo("The network is down; nothing is left behind.")
+        if isinstance(told, SystemExit):
+            raise
 
 
 async def _keep_up(network: MininetNetwork, program: CompiledProgram, planner: Planner, on: Target) -> None:

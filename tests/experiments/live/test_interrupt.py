@@ -41,6 +41,42 @@ def test_clean_up_goes_on_however_often_it_is_interrupted() -> None:
     assert seen == [0, 1, 2]
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_other_signals_to_stop_clean_up_too_and_say_which_it_was(number: signal.Signals) -> None:
+    seen = []
+
+    async def main() -> None:
+        try:
+            os.kill(os.getpid(), number)
+            await asyncio.Event().wait()
+        finally:
+            os.kill(os.getpid(), number)
+            await asyncio.sleep(0)
+            seen.append("clean")
+
+    before = signal.getsignal(number)
+    try:
+        with pytest.raises(SystemExit) as ended:
+            run_until_interrupted(main())
+        os.kill(os.getpid(), number)  # while the caller cleans up
+    finally:
+        signal.signal(number, before)
+    assert (ended.value.code, seen) == (128 + number, ["clean"])
+
+
+def test_a_signal_that_nohup_ignores_stays_ignored() -> None:
+    async def main() -> int:
+        os.kill(os.getpid(), signal.SIGHUP)
+        await asyncio.sleep(0)
+        return 7
+
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert run_until_interrupted(main()) == 7
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_afterwards_ctrl_c_interrupts_again() -> None:
     async def main() -> None: ...
 

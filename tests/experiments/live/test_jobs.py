@@ -8,8 +8,8 @@ import pytest
 
 from controller.budget import NoRoomError
 from controller.errors import ControllerError
-from controller.planner import OURS, Planner
 from controller.jobs import JobRequest
+from controller.planner import OURS, Planner
 from controller.tree import Job, Tree, aggregation_tree
 from experiments.live.jobs import NetworkJob, NetworkJobs
 from experiments.live.work import Pace
