@@ -1,6 +1,8 @@
 # make demo: set everything up and run the main job.   make test: set everything up and pass the tests.
 # make test-fast: all but live networks and what takes long.
 # make test-vm: the demo and the live tests in a virtual machine with another kernel (docs/machines.md).
+# make test-arm64: the tests that need no network, translated from ARM's instructions by qemu-user.
+# make test-vagrant: vagrant up, the demo, vagrant provision, vagrant destroy, with a box made here.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -16,7 +18,7 @@ export PYTHONDONTWRITEBYTECODE =
 # A process for each core; live networks one after the other (tests/conftest.py).
 PYTEST = $(VENV)/bin/pytest -n logical --dist loadgroup
 
-.PHONY: demo test test-fast test-vm lint setup clean
+.PHONY: demo test test-fast test-vm test-arm64 test-vagrant lint setup clean
 
 demo: setup
 	$(VENV)/bin/fanin demo
@@ -30,6 +32,12 @@ test-fast: setup lint
 
 test-vm: setup
 	vm/test-vm.sh $(DISTRIBUTION) $(KERNEL) $(abspath $(VENV))/bin/pip $(VM)
+
+test-arm64: setup
+	vm/test-arm64.sh $(abspath $(VENV))/bin/pip
+
+test-vagrant: setup
+	vm/test-vagrant.sh $(DISTRIBUTION) $(KERNEL) $(abspath $(VENV))/bin/pip
 
 lint: setup
 	$(VENV)/bin/ruff check .

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes the disk image of a virtual machine from a distribution's packages, as root, and prints its folder: disk.ext4,
-# and for each VERSION a kernel and its initial RAM disk, vmlinuz-VERSION and initrd.img-VERSION, and the same version as
-# a program, user-mode Linux, in uml-VERSION.
+# for each VERSION a kernel and its initial RAM disk, vmlinuz-VERSION and initrd.img-VERSION, and the same version as
+# a program, user-mode Linux, in uml-VERSION; and wheels, all that pip needs for fanin.
 # Made once, it is kept in ${XDG_CACHE_HOME:-~/.cache}/fanin/vm.
 # usage: image.sh DISTRIBUTION PIP     PIP: a pip that reaches the package index, with whatever settings it needs
 #
@@ -17,13 +17,7 @@ fail() {
     exit 1
 }
 
-# Debian's archive as this machine reaches it, if it runs Debian.
-# shellcheck source=/dev/null
-codename=$(. /etc/os-release && [ "$ID" = debian ] && echo "$VERSION_CODENAME") || codename=none
-# shellcheck disable=SC2016
-mirror=${DEBIAN_MIRROR:-$(apt-get indextargets --format '$(RELEASE) $(REPO_URI)' 'Created-By: Packages' |
-    sed -n "s/^$codename //p" | head -n 1)}
-[ -n "$mirror" ] || fail "set DEBIAN_MIRROR to the address of an archive of Debian"
+mirror=$("$here/mirror.sh")
 
 # The suites whose kernels it gets. Debian 11's runs under Debian 12's programs: its own Python is too old for fanin.
 # Backports have no user-mode Linux.
@@ -125,5 +119,6 @@ for kernel in "$work"/root/boot/vmlinuz-*; do
     cp "$work/root/boot/initrd.img-$release" "$work/image/initrd.img-$version"
 done
 mke2fs -q -t ext4 -L fanin -d "$work/root" "$work/image/disk.ext4" 8G >&2
+mv "$work/wheels" "$work/image/wheels" # for box.sh
 mv "$work/image" "$image"
 echo "$image"

@@ -27,12 +27,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 
-# A /dev/kvm that opens may still not be able to run a machine (in a virtual machine itself): one is tried.
-kvm="-accel kvm -cpu host"
 if [ -z "$vm" ]; then
-    # shellcheck disable=SC2086  # a list of options
-    if { echo quit | timeout 20 qemu-system-x86_64 $kvm -S -nodefaults -display none -monitor stdio; } \
-        >"$work/kvm" 2>&1; then
+    if "$here/kvm.sh"; then
         vm=kvm
     else
         vm=uml
@@ -40,7 +36,7 @@ if [ -z "$vm" ]; then
 fi
 # Emulation knows newer vector instructions only in part: with them numpy's own library died under QEMU 7.2 (general
 # protection faults). Nehalem is x86-64-v2 (SSE4.2, no AVX), the least that numpy 2 and pyarrow take.
-processor=$kvm
+processor="-accel kvm -cpu host"
 [ "$vm" != emulated ] || processor="-accel tcg,thread=multi -cpu Nehalem"
 echo "test-vm: $distribution with kernel $kernel, $vm"
 
