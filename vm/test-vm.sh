@@ -34,6 +34,12 @@ if [ -z "$vm" ]; then
         vm=uml
     fi
 fi
+# User-mode Linux maps each page of its processes' memory by itself, and pytest has more than the usual 65,530.
+maps=262144
+if [ "$vm" = uml ] && [ "$(cat /proc/sys/vm/max_map_count)" -lt "$maps" ]; then
+    echo "test-vm: user-mode Linux needs more mappings than this machine allows: sudo sysctl vm.max_map_count=$maps" >&2
+    exit 1
+fi
 # Emulation knows newer vector instructions only in part: with them numpy's own library died under QEMU 7.2 (general
 # protection faults). Nehalem is x86-64-v2 (SSE4.2, no AVX), the least that numpy 2 and pyarrow take.
 processor="-accel kvm -cpu host"
