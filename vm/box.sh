@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes a Vagrant box for libvirt of a distribution with one of its kernels, as root, and prints its file. What pip
-# installs there comes from wheels in the box: a machine made of it needs no network.
+# Makes a Vagrant box for libvirt of an image (image.sh) with one of its kernels, as root, and prints its file. Like the
+# image it needs no network.
 # Made once, it is kept beside the image that it is made of (image.sh).
 # usage: box.sh DISTRIBUTION KERNEL PIP     PIP: see image.sh
 set -eu
@@ -42,7 +42,6 @@ mkdir "$work/root"
 mount -o "loop,offset=$start" "$work/disk" "$work/root"
 cp "$image/vmlinuz-$kernel" "$work/root/boot/vmlinuz"
 cp "$image/initrd.img-$kernel" "$work/root/boot/initrd"
-cp -r "$image/wheels" "$work/root/wheels"
 mkdir "$work/root/boot/extlinux"
 cat >"$work/root/boot/extlinux/extlinux.conf" <<'END'
 DEFAULT fanin
@@ -57,11 +56,6 @@ cat >"$work/root/etc/systemd/network/dhcp.network" <<'END'
 Name=en* eth*
 [Network]
 DHCP=yes
-END
-cat >"$work/root/etc/pip.conf" <<'END'
-[global]
-no-index = true
-find-links = /wheels
 END
 # What Vagrant expects of a box: its user, with the key that it replaces at the first start, and sudo without a password.
 cat >"$work/root/etc/sudoers.d/vagrant" <<'END'

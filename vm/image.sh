@@ -1,12 +1,13 @@
 #!/bin/sh
 # Makes the disk image of a virtual machine from a distribution's packages, as root, and prints its folder: disk.ext4,
-# for each VERSION a kernel and its initial RAM disk, vmlinuz-VERSION and initrd.img-VERSION, and the same version as
-# a program, user-mode Linux, in uml-VERSION; and wheels, all that pip needs for fanin.
+# and for each VERSION a kernel and its initial RAM disk, vmlinuz-VERSION and initrd.img-VERSION, and the same version as
+# a program, user-mode Linux, in uml-VERSION.
 # Made once, it is kept in ${XDG_CACHE_HOME:-~/.cache}/fanin/vm.
 # usage: image.sh DISTRIBUTION PIP     PIP: a pip that reaches the package index, with whatever settings it needs
 #
 # What takes only processor time is done here, at full speed: the system packages that system-packages.sh asks for
-# and the virtual environment. In the virtual machine provision.sh finds both.
+# and the virtual environment. In the virtual machine provision.sh finds both; and, in /wheels, what pip needs, for there is
+# no network.
 set -eu
 distribution=$1 pip=$2
 here=$(cd "$(dirname "$0")" && pwd)
@@ -56,9 +57,10 @@ cat >"$work/prepare" <<'END'
 set -eu
 cd "$1"
 cp -r "$2/wheels" wheels
+printf '[global]\nno-index = true\nfind-links = /wheels\n' >etc/pip.conf
 mkdir project
 cp "$3/pyproject.toml" "$3/system-packages.sh" "$3/Makefile" "$3/README.md" "$3/LICENSE" project
-for package in controller experiments fanin native p4compiler p4src p4switch topologies workers; do
+for package in controller experiments fanin native p4compiler p4src p4switch scenarios topologies workers; do
     mkdir "project/$package" # enough for an editable installation, which only points here
     touch "project/$package/__init__.py"
 done
@@ -74,8 +76,7 @@ systemctl -q enable fanin-test.service
 cd /home/fanin/fanin
 ./system-packages.sh python3
 install -d -o fanin /opt/fanin
-export PIP_NO_INDEX=1 PIP_FIND_LINKS=/wheels
-sudo -H -u fanin --preserve-env=PIP_NO_INDEX,PIP_FIND_LINKS make setup VENV=/opt/fanin/venv
+sudo -H -u fanin make setup VENV=/opt/fanin/venv
 INSIDE
 for suite in $4; do
     DEBIAN_FRONTEND=noninteractive chroot . \
@@ -98,7 +99,7 @@ for suite in $5; do
     rm -r "$2/uml"
 done
 chroot . apt-get clean
-rm -r wheels home/fanin/fanin
+rm -r home/fanin/fanin
 END
 
 echo "test-vm: making an image of $distribution" >&2
@@ -119,6 +120,5 @@ for kernel in "$work"/root/boot/vmlinuz-*; do
     cp "$work/root/boot/initrd.img-$release" "$work/image/initrd.img-$version"
 done
 mke2fs -q -t ext4 -L fanin -d "$work/root" "$work/image/disk.ext4" 8G >&2
-mv "$work/wheels" "$work/image/wheels" # for box.sh
 mv "$work/image" "$image"
 echo "$image"
