@@ -15,6 +15,11 @@ LOCK ?=
 # Some containers keep no bytecode: hundreds of processes would compile the same modules again.
 export PYTHONDONTWRITEBYTECODE =
 
+# Of pip's many lines the latest, in one place, on a terminal; in a log none, but for its errors.
+SHELL = bash
+.SHELLFLAGS = -o pipefail -c
+LATEST = while read -r line; do [ ! -t 1 ] || printf '\r\033[K%.70s' "$$line"; done; [ ! -t 1 ] || printf '\r\033[K'
+
 # A process for each core; live networks one after the other (tests/conftest.py).
 PYTEST = $(VENV)/bin/pytest -n logical --dist loadgroup
 
@@ -49,9 +54,10 @@ setup: $(VENV)/installed
 $(VENV)/installed: pyproject.toml system-packages.sh $(LOCK)
 	./system-packages.sh $(PYTHON)
 	test -x $(VENV)/bin/pip || $(PYTHON) -m venv --clear $(VENV)
-	$(VENV)/bin/pip install --quiet --disable-pip-version-check \
-		$(if $(LOCK),--constraint $(LOCK)) --editable '.[test]'
+	@echo "Installing Python packages into $(VENV), which takes a minute or more"
+	@$(VENV)/bin/pip install --progress-bar off --disable-pip-version-check \
+		$(if $(LOCK),--constraint $(LOCK)) --editable '.[test]' | { $(LATEST); }
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-p4runtime-shell build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

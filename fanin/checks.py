@@ -14,6 +14,7 @@ from typing import Literal
 
 from experiments.scenario.tools import BMV2, P4C, Tool, ToolError
 from fanin import shell_environment
+from native.cache import CacheError
 from native.toolchain import ToolchainError, compile_folder
 from p4switch.codegen.names import RUNTIME
 from topologies import mininet_api, runs, sandbox, superframes
@@ -228,8 +229,11 @@ def _first_line(command: list[str]) -> str:
 
 
 def _shell() -> Finding:
-    if shell_environment.PYTHON.exists():
-        return Finding("p4runtime-shell", "ok", str(shell_environment.FOLDER))
+    try:
+        if shell_environment.ready():
+            return Finding("p4runtime-shell", "ok", str(shell_environment.folder()))
+    except CacheError as error:
+        return Finding("p4runtime-shell", "optional", "no room for it", "fanin shell", str(error))
     return Finding(
         "p4runtime-shell",
         "optional",

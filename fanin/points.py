@@ -11,6 +11,7 @@ import typer
 
 from experiments.scenario.file import Scenario, ScenarioError, load_scenario
 from experiments.scenario.settings import Settings
+from experiments.scenario.shipped import scenario_file
 from fanin.failing import INTERRUPTED, complain, failing, failure
 from topologies.sandbox import SandboxError, enter
 
@@ -19,7 +20,13 @@ if TYPE_CHECKING:
 
     from experiments.results.measured import Row
 
-ScenarioFile = Annotated[Path, typer.Argument(metavar="SCENARIO.toml", help="what to run")]
+ScenarioFile = Annotated[
+    str,
+    typer.Argument(
+        metavar="SCENARIO.toml",
+        help="what to run: a file, or one that comes with fanin, as lesson:loss ('lesson:' lists them)",
+    ),
+]
 Changes = Annotated[
     list[str],
     typer.Option("--set", metavar="KEY=VALUE,…", help="overrides the file; may be given several times"),
@@ -50,14 +57,14 @@ class Work:
     again: str
 
 
-def load(verb: str, file: Path, changes: Sequence[str]) -> Scenario:
+def load(verb: str, file: str, changes: Sequence[str]) -> Scenario:
     """A scenario, whose figure can be drawn; with a warning, where its timers do not suit its links.
 
     Raises:
         typer.Exit: 2, it cannot be.
     """
     with failing(verb, ScenarioError, status=2):
-        scenario = load_scenario(file, changes)
+        scenario = load_scenario(scenario_file(file), changes)
     enter_if_live(verb, scenario.points)
 
     # Not above: what precedes enter() runs twice, and these take a second to import.
@@ -140,7 +147,7 @@ def conclude(verb: str, work: Work, rows: Sequence[Row]) -> None:
 
 def run_scenario(
     verb: str,
-    file: Path,
+    file: str,
     scenario: Scenario,
     changes: Sequence[str],
     results: Path | None,
@@ -160,7 +167,7 @@ def run_scenario(
     from fanin.console import console
 
     where = [] if results is None else ["--results", str(results)]
-    resume = ["fanin", "sweep", str(file), *(f"--set={change}" for change in changes), *where]
+    resume = ["fanin", "sweep", file, *(f"--set={change}" for change in changes), *where]
     work = Work(
         name=scenario.frame.name,
         points=scenario.points,

@@ -1,27 +1,27 @@
 """Compiles C with the system's compiler into shared libraries, and keeps them in a cache by content.
 
 What is compiled may be a stranger's program: the compiler has limits of time, memory and output, an environment of its
-own and, where that is permitted, no network. What is loaded comes from a folder that nobody else can write to.
+own and, where that is permitted, no network. What is loaded comes from a folder that nobody else can write to:
+cache.py.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import logging
 import os
 import re
 import shutil
 import signal
-import stat
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import IO
+
+from native.cache import CacheError, cache_directory, locked, remove_unused
 
 INCLUDE = Path(__file__).parent  # shared.h
 CPUINFO = Path("/proc/cpuinfo")
@@ -97,40 +97,6 @@ def compile_folder(folder: Path, *options: str) -> Path:
     return _library(folder.name, content, lambda _: sources, INCLUDE, *options)
 
 
-def cache_directory() -> Path:
-    """`$XDG_CACHE_HOME/fanin`, usually ~/.cache/fanin."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "fanin"
-
-
-def private_folder(path: Path) -> Path:
-    """The folder, made if need be.
-
-    Raises:
-        ToolchainError: anybody else could put a library into it.
-    """
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = path.stat()
-    trusted = {os.geteuid()} | ({int(os.environ.get("SUDO_UID", 0))} if os.geteuid() == 0 else set())
-    if found.st_uid not in trusted:
-        reason = f"it belongs to user {found.st_uid}, not to {os.geteuid()}"
-    elif found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        reason = f"others may write to it (mode {stat.S_IMODE(found.st_mode):04o})"
-    elif parent := next((p for p in path.resolve().parents if _open_to_all(p)), None):
-        reason = f"anybody may replace it: {parent} is writable by all"
-    else:
-        return path
-    raise ToolchainError(
-        f"{path} cannot be trusted to keep compiled programs: {reason}; remove it, or set $XDG_CACHE_HOME to a "
-        "folder of yours"
-    )
-
-
-def _open_to_all(path: Path) -> bool:
-    mode = path.stat().st_mode
-    return bool(mode & stat.S_IWOTH) and not mode & stat.S_ISVTX
-
-
 def _flags() -> tuple[str, ...]:
     """How everything is compiled; $P4SWITCH_CFLAGS adds to it (a sanitizer, say)."""
     return (*FLAGS, *_accepted()[0], *os.environ.get("P4SWITCH_CFLAGS", "").split())
@@ -143,32 +109,16 @@ def _library(
     key = hashlib.sha256(content + repr((_compiler(), _accepted(), _processor(), _flags(), options)).encode())
     for path in sorted(include.glob("*.h")):
         key.update(path.read_bytes())
-    library = cache_directory() / f"{kind}-{key.hexdigest()[:32]}.so"
-    with _only_one_compiles(library) as lock:
-        if not library.exists():
-            _compile(library, ["-I", str(include), *map(str, sources(library)), *options], lock)
-    return library
-
-
-@contextmanager
-def _only_one_compiles(library: Path) -> Iterator[IO[str]]:
-    """The switches of a network start together and want the same library: one makes it, the others wait."""
-    folder = library.parent
     try:
-        private_folder(folder)
-        lock = library.with_suffix(".lock").open("w")
-    except OSError as error:
-        raise ToolchainError(
-            f"no compiled program can be kept in {folder}: {error.strerror}; name another folder in $XDG_CACHE_HOME"
-        ) from error
-    with lock:
-        if os.statvfs(folder).f_flag & os.ST_NOEXEC:
-            raise ToolchainError(
-                f"no compiled program can be loaded from {folder}, where a file system is mounted with noexec: "
-                "name a folder elsewhere in $XDG_CACHE_HOME"
-            )
-        fcntl.flock(lock, fcntl.LOCK_EX)  # given back when everybody has closed the file
-        yield lock
+        library = cache_directory() / f"{kind}-{key.hexdigest()[:32]}.so"
+        # The switches of a network start together and want the same library.
+        with locked(library) as lock:
+            if not library.exists():
+                _compile(library, ["-I", str(include), *map(str, sources(library)), *options], lock)
+                remove_unused(library.parent)
+    except CacheError as error:
+        raise ToolchainError(str(error)) from error
+    return library
 
 
 def _compile(library: Path, arguments: list[str], lock: IO[str]) -> None:

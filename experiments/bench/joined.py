@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-import os
 import subprocess
 import sys
 import tempfile
-import threading
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
-from queue import SimpleQueue
-from typing import IO
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from experiments.bench.allreduce_worker import Order, Report
+from experiments.live.interrupt import run_until_interrupted
+from experiments.live.process import WorkerProcess
 from topologies.errors import NetworkError
 from topologies.running import JOB_SERVICE, RunningNetwork
 from workers.membership import HOST, SERVICE
@@ -40,79 +40,64 @@ class Outcome:
     wrong: int
 
 
-class _Worker:
-    """The process on a host."""
-
-    def __init__(self, network: RunningNetwork, host: str, orders: Sequence[Order]) -> None:
-        self.host = host
-        self._errors: IO[str] = tempfile.TemporaryFile("w+")  # noqa: SIM115
-        asked = json.dumps([asdict(order) for order in orders])
-        # As many threads as there are workers, and no more: they share this machine's processors.
-        environment = {
-            "OPENBLAS_NUM_THREADS": "1",
-            HOST: host,
-            SERVICE: str(network.run.folder / JOB_SERVICE),
-        }
-        self.process = subprocess.Popen(
-            network.inside([sys.executable, "-P", "-m", "experiments.bench.joined_worker", asked], host),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            text=True,
-            env=os.environ | environment,
-        )
-
-    def listen(self, heard: SimpleQueue[tuple[_Worker, Report | None]]) -> None:
-        """Puts its reports there as they come, and None at its end."""
-        assert self.process.stdout is not None
-        with self.process.stdout as said:
-            for line in said:
-                heard.put((self, Report(**json.loads(line))))
-        heard.put((self, None))
-
-    def failure(self, deadline: float) -> str:
-        """Why it has failed; empty if it has not by `deadline` (on the monotonic clock)."""
-        try:
-            status = self.process.wait(max(0.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            return ""
-        self._errors.seek(0)
-        said = self._errors.read().strip().splitlines()
-        return f"{self.host}: {said[-1] if said else f'exit status {status}'}" if status else ""
-
-    def close(self) -> None:
-        """End it."""
-        self.process.kill()
-        self.process.wait()
-        self._errors.close()
-
-
-def all_reduce(network: RunningNetwork, orders: Sequence[Order]) -> Iterator[Outcome]:
-    """Have all hosts do them; yields what came of each as it is done.
+def all_reduce(
+    network: RunningNetwork, orders: Sequence[Order], done: Callable[[Outcome], None]
+) -> list[Outcome]:
+    """Have all hosts do them; `done` is told what came of each as soon as it is known.
 
     Raises:
         NetworkError: the network is gone, or what each worker says that failed.
+        KeyboardInterrupt: all workers have been ended.
     """
-    heard: SimpleQueue[tuple[_Worker, Report | None]] = SimpleQueue()
-    reports: dict[_Worker, list[Report]] = {}
+    return run_until_interrupted(_all_reduce(network, orders, done))
+
+
+async def _all_reduce(
+    network: RunningNetwork, orders: Sequence[Order], done: Callable[[Outcome], None]
+) -> list[Outcome]:
+    hosts = list(network.hosts)
+
+    def start(rank: int, argv: Sequence[str], options: dict[str, Any]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(network.inside(argv, hosts[rank]), **options)
+
+    asked = json.dumps([asdict(order) for order in orders])
+    argv = [sys.executable, "-P", "-m", "experiments.bench.joined_worker", asked]
+    service = str(network.run.folder / JOB_SERVICE)
+    outcomes = []
     with ExitStack() as stack:
-        for host in network.hosts:
-            worker = _Worker(network, host, orders)
-            listening = threading.Thread(target=worker.listen, args=[heard])
-            stack.callback(listening.join)
-            stack.callback(worker.close)
-            reports[worker] = []
-            listening.start()
-        for index, order in enumerate(orders):
-            while any(len(told) <= index for told in reports.values()):
-                worker, report = heard.get()
-                if report is not None:
-                    reports[worker].append(report)
-                elif worker.process.wait():
-                    deadline = time.monotonic() + _GRACE
-                    reasons = filter(None, (each.failure(deadline) for each in reports))
-                    raise NetworkError("\n  ".join(["the all-reduce failed:", *reasons]))
-            yield _outcome(order, [told[index] for told in reports.values()])
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="fanin-"))
+        workers: dict[str, WorkerProcess] = {}
+        for rank, host in enumerate(hosts):
+            environment = {HOST: host, SERVICE: service}
+            workers[host] = WorkerProcess(start, rank, argv, Path(folder, f"{host}.err"), environment)
+            stack.callback(workers[host].kill)
+        for order in orders:
+            try:
+                reports = await asyncio.gather(*map(_report, workers.values()))
+            except EOFError:
+                reasons = await asyncio.gather(*map(_failure, workers, workers.values()))
+                raise NetworkError("\n  ".join(["the all-reduce failed:", *filter(None, reasons)])) from None
+            outcomes.append(_outcome(order, reports))
+            done(outcomes[-1])
+    return outcomes
+
+
+async def _report(worker: WorkerProcess) -> Report:
+    """The next that it gives; EOFError: it has ended."""
+    line = await worker.hear()
+    if not line:
+        raise EOFError
+    return Report(**json.loads(line))
+
+
+async def _failure(host: str, worker: WorkerProcess) -> str:
+    """Why it has failed; empty if it has not, or not yet."""
+    try:
+        how = await asyncio.wait_for(worker.end(), _GRACE)
+    except TimeoutError:
+        return ""
+    # With status 1 it ends if it can say why itself.
+    return "" if how.startswith("exit status 0") else f"{host}: {how.removeprefix('exit status 1: ')}"
 
 
 def _outcome(order: Order, reports: Sequence[Report]) -> Outcome:

@@ -9,6 +9,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+_ROOT = Path(__file__).parents[2]
+
 
 def machine() -> dict[str, Any]:
     """What the figures depend on beside the program."""
@@ -37,10 +39,14 @@ def provenance() -> dict[str, Any]:
 
 def _commit() -> str | None:
     """Of this program, with a + behind if files differ from it; None: not known."""
+    if not (
+        _ROOT / ".git"
+    ).exists():  # installed, maybe into an environment inside another project's repository
+        return None
     try:
         described = subprocess.run(
             ["git", "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*"],
-            cwd=Path(__file__).parent,
+            cwd=_ROOT,
             capture_output=True,
             text=True,
             check=False,

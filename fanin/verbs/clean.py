@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import Annotated
 
 import typer
 
-from native.toolchain import cache_directory
+from fanin import shell_environment
+from fanin.failing import failing
+from native.cache import MAX_BYTES, CacheError, cache_directory, libraries, remove_unused
 from topologies.runs import all_runs
+from topologies.units import BYTES, quantity_text
 
 
 def clean(
     cache: Annotated[
-        bool, typer.Option("--cache", help="also remove the cache of compiled switch programs")
+        bool,
+        typer.Option(
+            "--cache", help="also empty the cache: compiled programs, p4runtime-shell's environment"
+        ),
     ] = False,
 ) -> None:
     """Remove what runs that were killed have left: processes and temporary folders. Runs that go on stay."""
@@ -26,6 +31,25 @@ def clean(
             typer.echo(f"removed {run.folder} and its processes")
     if all(run.alive for run in runs):
         typer.echo("Nothing is left of earlier runs.")
-    if cache and (folder := cache_directory()).is_dir():
-        shutil.rmtree(folder)
-        typer.echo(f"removed {folder}")
+    with failing("clean", CacheError):
+        _empty_cache() if cache else _tell_of_cache()
+
+
+def _tell_of_cache() -> None:
+    folder = cache_directory()
+    if there := libraries(folder):
+        size = quantity_text(sum(library.bytes for library in there), BYTES)
+        most = quantity_text(MAX_BYTES, BYTES)
+        typer.echo(
+            f"{folder} keeps {len(there)} compiled programs, {size}; of more than {most} those go that have not "
+            "been used for longest. fanin clean --cache removes all."
+        )
+
+
+def _empty_cache() -> None:
+    folder = cache_directory()
+    gone = remove_unused(folder, keep=-1, recent=0.0)  # not even what takes no room
+    size = quantity_text(sum(library.bytes for library in gone), BYTES)
+    typer.echo(f"removed {len(gone)} compiled programs, {size}, from {folder}")
+    for environment in shell_environment.remove_all():
+        typer.echo(f"removed {environment}")

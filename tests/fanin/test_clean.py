@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from native.toolchain import INCLUDE, compile_text
 from topologies import runs
 
 DIES_AFTER = (
@@ -18,12 +19,14 @@ DIES_AFTER = (
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """Where temporary files go."""
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    return tmp_path
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    return folder
 
 
-def clean(fanin, folder):
-    done = fanin("clean", TMPDIR=str(folder))
+def clean(fanin, folder, *options):
+    done = fanin("clean", *options, TMPDIR=str(folder), XDG_CACHE_HOME=str(folder.parent / "cache"))
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -63,3 +66,23 @@ def test_a_run_that_goes_on_stays(fanin, folder):
         assert member.poll() is None
         assert run.processes == [member.pid]
         member.kill()
+
+
+def test_the_cache_is_told_of_and_emptied_when_asked(fanin, folder, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder.parent / "cache"))
+    library = compile_text("program", b"", lambda: "int x;", INCLUDE)
+    cache = library.parent
+    environment, image = cache / "p4runtime-shell-0123456789abcdef", cache / "vm"
+    for other in (environment, image):
+        other.mkdir()
+    said = clean(fanin, folder)
+    assert f"{cache} keeps 1 compiled programs, " in said
+    assert "more than 250 MB" in said
+    assert library.exists()
+    said = clean(fanin, folder, "--cache")
+    assert "removed 1 compiled programs, " in said
+    assert f"removed {environment}\n" in said
+    assert not library.exists()
+    assert not environment.exists()
+    assert image.is_dir()
+    assert "compiled programs" not in clean(fanin, folder)

@@ -168,6 +168,24 @@ def test_ctrl_c_ends_all_reduces_and_their_workers(up: Up, lines: Any) -> None:
     assert [host["processes"] for host in network["hosts"].values()] == [[], []]
 
 
+def test_a_worker_that_is_killed_is_named(up: Up, lines: Any) -> None:
+    running = subprocess.Popen(
+        [sys.executable, "-c", RUN, "allreduce", "--json", "--sizes", "4 kB,20 MB", "--repetitions", "20"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | up.environment,
+    )
+    assert running.stdout is not None
+    assert json.loads(running.stdout.readline())["bytes"] == 4000
+    [network] = lines("ps")
+    [worker] = network["hosts"]["h1"]["processes"]
+    os.kill(worker["process"], signal.SIGKILL)
+    _, said = running.communicate(timeout=TIMEOUT)
+    assert running.returncode == 1
+    assert "fanin allreduce: the all-reduce failed:\n  h1: killed by SIGKILL\n" in said
+
+
 def test_a_network_that_there_is_not_is_named_with_those_that_there_are(up: Up, fanin: Any) -> None:
     done = fanin("allreduce", "--run", "1", **up.environment)
     said = f"fanin allreduce: process 1 runs no network; there are --run {up.process.pid}\n"

@@ -95,7 +95,7 @@ def test_without_a_network_it_says_how_to_start_one(fanin, tmp_path):
 
 
 @pytest.mark.skipif(
-    not shell_environment.PYTHON.exists(),
+    not shell_environment.ready(),
     reason="p4runtime-shell is not set up; the first `fanin shell` does it",
 )
 def test_a_session_of_p4runtime_shell(up):

@@ -35,15 +35,16 @@ def allreduce(
     from experiments.bench.joined import all_reduce
 
     orders = [Order(size // 4, repetitions) for size in vector_sizes(sizes)]
-    wrong = 0
+
+    def show(outcome: Outcome) -> None:
+        typer.echo(json.dumps(asdict(outcome)) if as_json else _row(outcome))
+
     with failing("allreduce", NetworkError):
         network = find_network(run=run)
         if not as_json:
             typer.echo(_HEADING.format("size", "least", "median", "most", "rate", "sent again", "sums"))
-        for outcome in all_reduce(network, orders):
-            wrong += outcome.wrong
-            typer.echo(json.dumps(asdict(outcome)) if as_json else _row(outcome))
-    if wrong:
+        outcomes = all_reduce(network, orders, show)
+    if wrong := sum(outcome.wrong for outcome in outcomes):
         raise failure("allreduce", f"{wrong} elements of sums lie outside their bound")
 
 

@@ -11,6 +11,7 @@ import typer
 from fanin import shell_environment
 from fanin.failing import failing
 from fanin.options import Run, SwitchName
+from native.cache import CacheError
 from topologies.errors import NetworkError
 from topologies.running import find_network
 
@@ -25,18 +26,18 @@ def shell(
     run: Run = None,
 ) -> None:
     """Open p4runtime-shell on a running switch, with the P4Info of its program."""
-    with failing("shell", NetworkError, shell_environment.SetUpError):
+    with failing("shell", NetworkError, CacheError, shell_environment.SetUpError):
         network = find_network(switch, run)
         if switch not in network.switches:
             raise NetworkError(f"{switch} is a host; for a command on it: fanin exec {switch} COMMAND")
-        if not shell_environment.PYTHON.exists():
+        if not shell_environment.ready():
             typer.echo("setting up p4runtime-shell in an environment of its own …", err=True)
         shell_environment.set_up()
         place = network.switches[switch]
         # Above the controller's, which takes the next higher one when it needs the switch again.
         election = _ONLY_LOOK if read_only else int(time.time())
         argv = [
-            *(str(shell_environment.PYTHON), "-m", "p4runtime_sh"),
+            *(str(shell_environment.python()), "-m", "p4runtime_sh"),
             *("--grpc-addr", f"127.0.0.1:{place.grpc_port}", "--device-id", str(place.device_id)),
             *("--election-id", f"0,{election}"),
         ]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from native.toolchain import cache_directory
+from native.cache import cache_directory
 from p4switch.fuzz.sanitizers import sanitized_environment
 
 pytestmark = pytest.mark.slow

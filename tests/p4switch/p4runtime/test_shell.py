@@ -1,27 +1,24 @@
 """p4runtime-shell works on the switch. It pins an old protobuf, so it lives in a virtual environment of its own."""
 
 import json
-import os
 import subprocess
 from pathlib import Path
 
 import pytest
 from google.protobuf import text_format
 
-ROOT = Path(__file__).parents[3]
-PYTHON = Path(os.environ.get("P4RUNTIME_SHELL_PYTHON", ROOT / ".venv-p4runtime-shell" / "bin" / "python"))
+from fanin import shell_environment
 
 
 @pytest.mark.skipif(
-    not PYTHON.exists(),
-    reason="p4runtime-shell is not installed: python3 -m venv .venv-p4runtime-shell && "
-    ".venv-p4runtime-shell/bin/pip install p4runtime-shell, or P4RUNTIME_SHELL_PYTHON=its interpreter",
+    not shell_environment.ready(),
+    reason="p4runtime-shell is not set up; the first `fanin shell` does it, and `make test`",
 )
 def test_a_session(address, program, tmp_path):
     info, blob = tmp_path / "switch.p4info.txtpb", tmp_path / "switch.json"
     info.write_text(text_format.MessageToString(program.p4info))
     blob.write_bytes(program.device_config)
-    command = [PYTHON, Path(__file__).with_name("shell_session.py"), address, info, blob]
+    command = [shell_environment.python(), Path(__file__).with_name("shell_session.py"), address, info, blob]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert result.returncode == 0, result.stderr
     seen = json.loads(result.stdout.splitlines()[-1])

@@ -1,0 +1,39 @@
+"""Scenarios that come with fanin are found by name, and those names that are none are answered with all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from experiments.scenario.file import ScenarioError, load_scenario
+from experiments.scenario.shipped import scenario_file
+
+FOLDER = Path(__file__).parents[3] / "scenarios"
+
+
+def test_each_file_has_a_name() -> None:
+    files = {scenario_file(f"lesson:{path.stem}") for path in FOLDER.glob("lessons/*.toml")}
+    files |= {scenario_file(f"scenario:{path.stem}") for path in FOLDER.glob("*.toml")}
+    assert files == set(FOLDER.rglob("*.toml"))
+
+
+@pytest.mark.parametrize("given", ["try.toml", "lessons/loss.toml", "./lesson:loss", "other:loss"])
+def test_what_is_no_name_is_a_file(given: str) -> None:
+    assert scenario_file(given) == Path(given)
+
+
+@pytest.mark.parametrize(
+    "given", ["lesson:", "lesson:none", "lesson:small-live", "scenario:lessons/loss", "lesson:../small-live"]
+)
+def test_a_name_that_is_none_is_answered_with_all_there_are(given: str) -> None:
+    with pytest.raises(ScenarioError) as refused:
+        scenario_file(given)
+    first, *lines = str(refused.value).splitlines()
+    assert first.startswith(f"{given} is not among")
+    names = [line.split()[0] for line in lines]
+    assert names == sorted(names)
+    assert {load_scenario(scenario_file(name)).frame.description for name in names} == {
+        line.strip().partition("  ")[2] for line in lines
+    }
+    assert len(names) == len(list(FOLDER.rglob("*.toml")))

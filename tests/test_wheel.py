@@ -1,0 +1,127 @@
+"""A source distribution, and the wheel made of it, hold all that fanin needs away from its repository."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from topologies.patience import setting
+
+ROOT = Path(__file__).parents[1]
+STF = ROOT / "tests" / "p4switch" / "stf"
+# Little of the lesson: one point, of a few packets.
+SMALLEST = [
+    f"--set={change}" for change in ("algorithm=in-network", "loss=0", "seed=1", "size=4 kB", "workers=2")
+]
+
+pytestmark = pytest.mark.slow
+
+Installed = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def run(command: list[str | Path], **options: Any) -> subprocess.CompletedProcess[str]:
+    limit = 600 * setting()
+    return subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False, **options)
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment with the wheel; what fanin depends on is this one's."""
+    folder = tmp_path_factory.mktemp("wheel")
+    tools = folder / "tools"
+    fetched = run([sys.executable, "-m", "pip", "install", "--quiet", "--target", tools, "hatchling>=1.26"])
+    if "No matching distribution" in fetched.stderr:
+        pytest.skip("pip has no package index here, from which to fetch hatchling")
+    assert fetched.returncode == 0, fetched.stderr
+
+    def build(source: Path, target: str) -> Path:
+        command = [sys.executable, "-m", "hatchling", "build", "--target", target, "--directory", folder]
+        done = run(command, cwd=source, env=os.environ | {"PYTHONPATH": str(tools)})
+        assert done.returncode == 0, done.stderr
+        (made,) = folder.glob("*.tar.gz" if target == "sdist" else "*.whl")
+        return made
+
+    with tarfile.open(build(ROOT, "sdist")) as archive:
+        archive.extractall(folder, filter="data")
+    (source,) = (path for path in folder.iterdir() if path.name.startswith("fanin-") and path.is_dir())
+    wheel = build(source, "wheel")
+    made = folder / "environment"
+    run([sys.executable, "-m", "venv", "--without-pip", made]).check_returncode()
+    installed = run(
+        [sys.executable, "-m", "pip", "--python", made / "bin" / "python", "install", "--no-deps", wheel]
+    )
+    assert installed.returncode == 0, installed.stderr
+    # Packages beside this fanin; not what leads from there to its repository, which is in other files like this.
+    packages(made).joinpath("dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    return made
+
+
+def packages(environment: Path) -> Path:
+    """Where it keeps them."""
+    (found,) = environment.glob("lib/python*/site-packages")
+    return found
+
+
+@pytest.fixture
+def installed(environment: Path, tmp_path: Path) -> Installed:
+    """`installed(command, *arguments)` runs what is installed there, in an empty folder, with nothing cached."""
+    own = {"HOME": tmp_path / "home", "XDG_CACHE_HOME": tmp_path / "cache", "PYTHONDONTWRITEBYTECODE": "1"}
+    (tmp_path / "here").mkdir()
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+    def call(command: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        done = run(
+            [environment / "bin" / command, *arguments],
+            cwd=tmp_path / "here",
+            env=inherited | {name: str(value) for name, value in own.items()},
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done
+
+    return call
+
+
+def test_nothing_comes_from_the_repository(environment: Path, installed: Installed) -> None:
+    rooms = sorted(path.parent.name for path in ROOT.glob("*/py.typed"))
+    script = f"import sys, {', '.join(rooms)}; print(*({'.__file__, '.join(rooms)}.__file__,), sep='\\n')"
+    places = installed("python", "-c", script).stdout.splitlines()
+    assert places == [str(packages(environment) / room / "__init__.py") for room in rooms]
+    assert all((packages(environment) / room / "py.typed").exists() for room in rooms)
+
+
+def test_every_file_that_is_no_python_is_in_it(environment: Path) -> None:
+    rooms = [path.parent for path in ROOT.glob("*/py.typed")] + [ROOT / "p4src", ROOT / "scenarios"]
+    wanted = {
+        path.relative_to(ROOT)
+        for room in rooms
+        for path in room.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert not {path for path in wanted if not (packages(environment) / path).is_file()}
+
+
+def test_it_compiles_runs_a_lesson_and_tests_a_switch(
+    environment: Path, installed: Installed, tmp_path: Path
+) -> None:
+    def contents() -> list[Path]:
+        return sorted(packages(environment).rglob("*"))
+
+    before = contents()
+    here = tmp_path / "here"
+    installed("fanin", "compile", packages(environment) / "p4src" / "fanin.p4", "--c", "fanin.c")
+    assert {path.name for path in here.iterdir()} == {"fanin.json", "fanin.p4info.txtpb", "fanin.c"}
+    said = installed("fanin", "run", "lesson:loss", *SMALLEST).stdout
+    assert "Results: results/lesson-loss/results.json" in said
+    assert (here / "results" / "lesson-loss" / "lesson-loss.png").stat().st_size > 0
+    said = installed("fanin", "stf", STF / "arithmetic.p4", STF / "arithmetic.stf").stdout
+    assert said.splitlines()[-1].startswith("PASS")
+    assert (tmp_path / "cache" / "fanin").is_dir()
+    assert contents() == before
