@@ -62,7 +62,11 @@ class Connection:
         self._channel = grpc.aio.insecure_channel(f"127.0.0.1:{switch.grpc_port}", options=_CHANNEL_OPTIONS)
         self._stub = p4r_grpc.P4RuntimeStub(self._channel)
         self._stream: Any = None
+        self._listener: asyncio.Task[None] | None = None
         self._election_id = _ELECTION_ID
+        self.taken_over_by: int | None = (
+            None  # the election id of another client that is the switch's primary now
+        )
 
     @property
     def lost(self) -> bool:
@@ -82,6 +86,8 @@ class Connection:
             arbitration = await self._arbitrate()
         if arbitration.status.code != 0:
             raise ControllerError(f"{self.switch.name} has another primary controller; end that one first")
+        self.taken_over_by = None
+        self._listener = asyncio.create_task(self._listen())
 
     async def _arbitrate(self) -> p4r.MasterArbitrationUpdate:
         update = p4r.MasterArbitrationUpdate(
@@ -100,6 +106,15 @@ class Connection:
         finally:
             await self._channel.close()
 
+    async def _listen(self) -> None:
+        """What the switch tells, until the session ends: whether another client has become its primary."""
+        with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            while isinstance(message := await self._stream.read(), p4r.StreamMessageResponse):
+                if message.HasField("arbitration"):
+                    told = message.arbitration
+                    another = told.status.code == grpc.StatusCode.ALREADY_EXISTS.value[0]
+                    self.taken_over_by = U128.decode(told.election_id) if another else None
+
     async def _leave(self) -> None:
         if self._stream is None:
             return
@@ -108,10 +123,13 @@ class Connection:
                 with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError, TimeoutError):
                     async with asyncio.timeout(_LEAVE_SECONDS):
                         await self._stream.done_writing()
-                        while await self._stream.read() is not grpc.aio.EOF:
-                            pass
+                        await (self._listener or self._listen())
         finally:
             self._stream.cancel()
+            if self._listener is not None:
+                self._listener.cancel()
+                await asyncio.wait([self._listener])
+                self._listener = None
 
     async def push_pipeline(self) -> None:
         """Makes the switch run the schema's program, with empty tables and zeroed state."""

@@ -13,9 +13,10 @@ from controller.connection import Connection
 from controller.errors import ControllerError, SupersededError, UnavailableError
 from controller.ledger import GRANT, Identity, Ledger, UsedUpError
 from controller.network import Network
-from controller.plan import Plan, SwitchPlan, plan_aggregation, plan_forwarding, plan_loss
+from controller.plan import Plan, SwitchPlan
+from controller.planner import OURS, Planner
 from controller.telemetry import SwitchCounts, read_counts
-from controller.tree import FIRST_UDP_PORT, SLOTS, Job, Tree, aggregation_tree
+from controller.tree import FIRST_UDP_PORT, SLOTS, Job, Tree
 
 _T = TypeVar("_T")
 
@@ -62,6 +63,7 @@ class Controller:
         device_config: what the switch loads: BMv2 JSON.
         ledger: what this network's packets have carried, kept as long as any of its workers may be alive.
         patience: stretches the time in which a switch is to answer.
+        planner: what switches are told.
 
     Raises:
         ControllerError: as every method does, what each switch that fails says.
@@ -74,8 +76,10 @@ class Controller:
         device_config: bytes,
         ledger: Ledger,
         patience: float = 1.0,
+        planner: Planner = OURS,
     ) -> None:
         self._network = network
+        self._planner = planner
         self._patience = patience
         self._schema = P4Schema(p4info, device_config)
         self._ledger = ledger
@@ -93,7 +97,7 @@ class Controller:
         try:
             await self._together(Connection.open)
             await self._together(Connection.push_pipeline)
-            await self._install("forwarding", plan_forwarding(self._network))
+            await self._install("forwarding", self._planner.plan_forwarding(self._network))
         except BaseException:
             await self.__aexit__(None, None, None)
             raise
@@ -126,11 +130,12 @@ class Controller:
         """
         async with self._alone:
             # With any id, for a job that cannot be placed is to be refused before it takes one.
-            tree = aggregation_tree(self._network, Job(1, tuple(hosts), udp_port, base, slots))
+            job = Job(1, tuple(hosts), udp_port, base, slots)
+            tree = self._planner.aggregation_tree(self._network, job)
             await self._make_room(tree)
             tree = replace(tree, job=replace(tree.job, **asdict(await self._take(chunks))))
             lease = Grant(tree, self)
-            await self._install(lease.id, plan_aggregation(self._network, tree))
+            await self._install(lease.id, self._planner.plan_aggregation(self._network, tree))
             self._leases.append(lease)
             return lease
 
@@ -143,7 +148,7 @@ class Controller:
 
     async def set_loss(self, probability: float, seed: int = 0) -> None:
         """From now on each link loses each packet with `probability`; 0: none."""
-        plan = plan_loss(self._network, probability, seed) if probability else {}
+        plan = self._planner.plan_loss(self._network, probability, seed) if probability else {}
         async with self._alone:
             await self._remove("loss", self._intent.get("loss", {}))
             await self._install("loss", plan)
@@ -162,6 +167,14 @@ class Controller:
                 )
             self._out_of_step |= names
             await self._on_all(_nothing, names)
+
+    def taken_over(self) -> Mapping[str, int]:
+        """The switches that obey another client now, and its election id; they refuse what is asked of them here."""
+        return {
+            name: connection.taken_over_by
+            for name, connection in self._connections.items()
+            if connection.taken_over_by is not None
+        }
 
     async def counts(self) -> Mapping[str, SwitchCounts]:
         """What each switch has counted since its program was pushed."""
@@ -201,7 +214,7 @@ class Controller:
                 await self._withdraw(lease)  # which did not succeed before
 
     async def _withdraw(self, lease: Grant) -> None:
-        await self._remove(lease.id, plan_aggregation(self._network, lease.tree))
+        await self._remove(lease.id, self._planner.plan_aggregation(self._network, lease.tree))
         self._leases.remove(lease)
 
     async def _install(self, key: str | int, plan: Plan) -> None:
@@ -251,6 +264,8 @@ class Controller:
                     await (
                         connection.open()
                     )  # who took over may have gone, and may have left something worth keeping
+                    if not await connection.runs_program():
+                        self._out_of_step.add(connection.switch.name)
                 except UnavailableError:
                     self._out_of_step.add(connection.switch.name)
                     await asyncio.sleep(pause)

@@ -2,7 +2,8 @@
 
 On a Unix socket, in lines of JSON. A worker sends one, {"host": "h1", "process": 4711, "hosts": null}: its host, its
 process id, and the hosts of its job: names, how many (the first ones), or null for all. It is told who is missing,
-{"waiting_for": ["h2"]}, whenever that changes, and in the end what the job was granted or {"error": "why not"}.
+{"waiting_for": ["h2"]}, whenever that changes, and in the end what the job was granted or {"error": "why not"}. Later
+on it is told who of its job has ended, {"left": {"host": "h2", "rank": 1, "process": 4712}}.
 
 The connection is the membership. It stays open for the worker's life; when all of a job's have ended, its lease is
 withdrawn. So what the next job sends and what this one has left on the way are never taken for one another's.
@@ -187,6 +188,12 @@ class JobService:
             waiting = [other for other in self._forming.values() if other.hosts == member.hosts]
             for other in waiting:
                 other.tell({"waiting_for": [host for host in member.hosts if host not in self._forming]})
+            return
+        left = {"host": member.host, "rank": member.hosts.index(member.host), "process": member.process}
+        for other in self._members.values():
+            # The next job of these hosts forms only when this one's members have all gone.
+            if other.hosts == member.hosts and other.host not in self._forming:
+                other.tell({"left": left})
 
     async def _hold(self, members: Sequence[_Member]) -> None:
         """One job, from its grant to its end."""

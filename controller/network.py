@@ -30,25 +30,29 @@ class Host(Protocol):
 
 
 class Network(Protocol):
-    """A leaf-spine network: each host hangs on one leaf, each leaf on every spine."""
+    """A network of tiers: each host hangs on a switch of the lowest one, links join neighbouring tiers."""
 
     @property
     def switches(self) -> Sequence[Switch]:
-        """All leaves and spines."""
+        """All of them."""
+        ...
+
+    @property
+    def tiers(self) -> Sequence[Sequence[Switch]]:
+        """The same by tier, from the hosts up."""
         ...
 
     @property
     def leaves(self) -> Sequence[Switch]:
-        """The switches with hosts."""
-        ...
-
-    @property
-    def spines(self) -> Sequence[Switch]:
-        """The switches that join the leaves."""
+        """The lowest tier: the switches with hosts."""
         ...
 
     def hosts_of(self, leaf: str) -> Sequence[Host]:
         """The hosts below `leaf`, in the order of their ranks."""
+        ...
+
+    def neighbours(self, node: str) -> Mapping[int, str]:
+        """What is at the far end of each port of `node`."""
         ...
 
     def port_towards(self, node: str, neighbour: str) -> int:

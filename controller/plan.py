@@ -4,16 +4,20 @@ The tables are those of p4src/fanin.p4, whose first comment lists them.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from typing import TypeAlias
 
 from controller.errors import ControllerError
 from controller.network import Host, Network, Switch
+from controller.routes import Routes
 from controller.tree import Aggregator, Job, Tree
 
 Value: TypeAlias = int | str | IPv4Address | IPv4Network  # a str is a MAC address
+
+_Racks: TypeAlias = dict[tuple[str, ...], list[IPv4Network]]  # by the neighbours that lead there
 
 PARENT = 0  # the member that a partial sum goes to (p4src/headers.p4)
 
@@ -61,20 +65,25 @@ Plan: TypeAlias = Mapping[str, SwitchPlan]  # by the switch's name
 
 
 def plan_forwarding(network: Network) -> Plan:
-    """IPv4 routing and ARP: a leaf knows its hosts and sends the rest over all spines at equal cost.
+    """IPv4 routing and ARP: down to what is below, up over all shortest ways at equal cost.
 
     Each leaf answers ARP requests for its own address. Hosts, which send everything there, make no others. What is
     addressed to a switch, and is not an update that it adds up, ends there; what comes in the name of one is forged.
     """
+    routes = Routes(network)
     common = [
         _entry("ingress.forwarding.switches", {"hdr.ipv4.source": switch.ip}, "forged", {})
         for switch in network.switches
     ]
-    routes = [(leaf, _leaf_routes(network, leaf)) for leaf in network.leaves]
-    routes += [(spine, _spine_routes(network, spine)) for spine in network.spines]
     return {
-        switch.name: SwitchPlan((*own, _route(IPv4Network(switch.ip), "own_address", {}), *common))
-        for switch, own in routes
+        switch.name: SwitchPlan(
+            (
+                *_Forwarding(network, routes, switch).entries(),
+                _route(IPv4Network(switch.ip), "own_address", {}),
+                *common,
+            )
+        )
+        for switch in network.switches
     }
 
 
@@ -112,33 +121,68 @@ def plan_loss(network: Network, probability: float, seed: int) -> Plan:
     return plan
 
 
-def _leaf_routes(network: Network, leaf: Switch) -> Iterable[TableEntry]:
-    yield _entry("ingress.forwarding.arp_responder", {"hdr.arp.target": leaf.ip}, "answer", {"mac": leaf.mac})
-    hosts = network.hosts_of(leaf.name)
-    for host in hosts:
-        yield _route(IPv4Network(host.ip), "forward", _next_hop(network, leaf, host))
-    if not network.spines:
-        return
-    for rack in _racks(hosts):  # a packet to nobody would go round between leaf and spine
-        yield _route(rack, "no_route", {})
-    yield _route(IPv4Network("0.0.0.0/0"), "ecmp", {"base": 0, "count": len(network.spines)})
-    for index, spine in enumerate(network.spines):
-        path = {"meta.nexthop": index}
-        yield _entry("ingress.forwarding.ecmp_nexthop", path, "forward", _next_hop(network, leaf, spine))
+class _Forwarding:
+    """What one switch is told of hosts, its own and those below others."""
+
+    def __init__(self, network: Network, routes: Routes, switch: Switch) -> None:
+        self._network, self._routes, self._switch = network, routes, switch
+        self._nodes = {other.name: other for other in network.switches}
+        self._paths = 0  # of equal cost, so far
+
+    def entries(self) -> Iterable[TableEntry]:
+        """Down by rack. Up by default, but to racks that only some of the switches above reach."""
+        switch, up = self._switch, self._routes.up(self._switch.name)
+        if switch.name in {leaf.name for leaf in self._network.leaves}:
+            target = {"hdr.arp.target": switch.ip}
+            yield _entry("ingress.forwarding.arp_responder", target, "answer", {"mac": switch.mac})
+        hosts = self._network.hosts_of(switch.name)
+        for host in hosts:
+            yield _route(IPv4Network(host.ip), "forward", self._next_hop(host))
+        if up:
+            for rack in _racks(hosts):  # a packet to nobody would go round between leaf and spine
+                yield _route(rack, "no_route", {})
+        down, climbing = self._racks_by_next_hops()
+        for hops, racks in down.items():
+            if len(hops) > 1:
+                yield from self._equal_paths(hops, racks, down=True)
+                continue
+            for rack in racks:
+                yield _route(rack, "forward", self._next_hop(self._nodes[hops[0]]))
+        if up:
+            usual = max(climbing, key=lambda hops: len(climbing[hops]), default=up)
+            climbing[usual] = [IPv4Network("0.0.0.0/0")]
+        for hops, racks in climbing.items():
+            yield from self._equal_paths(hops, racks, down=False)
+
+    def _racks_by_next_hops(self) -> tuple[_Racks, _Racks]:
+        """Those below, and the others."""
+        down: _Racks = defaultdict(list)
+        climbing: _Racks = defaultdict(list)
+        for leaf in self._network.leaves:
+            if hops := self._routes.next_hops(self._switch.name, leaf.name):
+                below = self._routes.goes_down(self._switch.name, leaf.name)
+                (down if below else climbing)[hops] += _racks(self._network.hosts_of(leaf.name))
+        return down, climbing
+
+    def _equal_paths(
+        self, hops: Sequence[str], racks: Iterable[IPv4Network], *, down: bool
+    ) -> Iterable[TableEntry]:
+        stride = self._routes.stride(self._switch.name, down=down)
+        base, count = self._paths, stride * len(hops)
+        self._paths += count
+        for rack in racks:
+            yield _route(rack, "ecmp", {"base": base, "count": count})
+        for index in range(count):
+            hop = self._next_hop(self._nodes[hops[index // stride]])
+            yield _entry("ingress.forwarding.ecmp_nexthop", {"meta.nexthop": base + index}, "forward", hop)
+
+    def _next_hop(self, neighbour: Host | Switch) -> Mapping[str, Value]:
+        port = self._network.port_towards(self._switch.name, neighbour.name)
+        return {"mac": neighbour.mac, "port": port}
 
 
-def _spine_routes(network: Network, spine: Switch) -> Iterable[TableEntry]:
-    for leaf in network.leaves:
-        for rack in _racks(network.hosts_of(leaf.name)):
-            yield _route(rack, "forward", _next_hop(network, spine, leaf))
-
-
-def _racks(hosts: Iterable[Host]) -> Iterable[IPv4Network]:
+def _racks(hosts: Iterable[Host]) -> Sequence[IPv4Network]:
     return sorted({IPv4Network((host.ip, host.prefix_length), strict=False) for host in hosts})
-
-
-def _next_hop(network: Network, switch: Switch, neighbour: Host | Switch) -> Mapping[str, Value]:
-    return {"mac": neighbour.mac, "port": network.port_towards(switch.name, neighbour.name)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """What the switches have counted, read over P4Runtime: works on BMv2 as well, since no register is read."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -88,13 +88,16 @@ _EVENTS = "ingress.aggregation.events"
 CELLS: Mapping[str, type[IntEnum]] = {_DROPS: Reason, _EVENTS: Event}
 
 
+def cells_read(ports: Iterable[int]) -> list[tuple[str, int]]:
+    """Counters and indices that tell all that a switch with these ports has counted."""
+    cells = [(name, port) for port in ports for name in PORT_COUNTERS]
+    return cells + [(name, int(cell)) for name, kind in CELLS.items() for cell in kind]
+
+
 async def read_counts(connection: Connection, network: Network) -> SwitchCounts:
     """All that the switch has counted, at its ports that have links."""
     ports = list(network.interfaces(connection.switch.name))
-    cells = [(name, port) for name in PORT_COUNTERS for port in ports]
-    cells += [(_DROPS, reason) for reason in Reason]
-    cells += [(_EVENTS, event) for event in Event]
-    read = await connection.read_counters(cells)
+    read = await connection.read_counters(cells_read(ports))
     return SwitchCounts(
         {port: PortCounts(*(read[name, port] for name in PORT_COUNTERS)) for port in ports},
         {reason: read[_DROPS, reason] for reason in Reason},

@@ -1,6 +1,9 @@
 """The aggregation tree of a job: which switch adds up what, and where its sum goes."""
 
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from controller.errors import ControllerError
 from controller.network import Network
@@ -68,9 +71,11 @@ class Tree:
 
 
 def aggregation_tree(network: Network, job: Job) -> Tree:
-    """The tree of `job`: its leaves below one spine, or its one leaf.
+    """The tree of `job`, along links of the network: see "Trees" in docs/protocol.md.
 
-    Jobs spread over the spines by their UDP port, which outlives their leases.
+    Its root is as near as can be to the farthest of the job's leaves, and so the lowest switch above them all, where
+    no switch would have more children than it has bits. Jobs spread over equal roots by their UDP port, which outlives
+    their leases.
 
     Raises:
         ControllerError: a job that the program cannot hold, or hosts that the network lacks.
@@ -82,19 +87,97 @@ def aggregation_tree(network: Network, job: Job) -> Tree:
         for leaf in network.leaves
     }
     racks = {leaf: hosts for leaf, hosts in racks.items() if hosts}
-    parent = None
-    if len(racks) > 1:
-        parent = network.spines[(job.udp_port - FIRST_UDP_PORT) % len(network.spines)].name
-    aggregators = [Aggregator(leaf, hosts, parent) for leaf, hosts in racks.items()]
-    if parent is not None:
-        aggregators.append(Aggregator(parent, tuple(racks), None))
-    for aggregator in aggregators:
-        if len(aggregator.children) > MAX_CHILDREN:
+    for leaf, hosts in racks.items():
+        if len(hosts) > MAX_CHILDREN:
             raise ControllerError(
-                f"{aggregator.switch} would add up {len(aggregator.children)} children; it has bits for "
-                f"{MAX_CHILDREN}: spread the job over more leaves"
+                f"{leaf} would add up {len(hosts)} children; it has bits for {MAX_CHILDREN}: spread the job over "
+                "more switches"
             )
-    return Tree(job, tuple(aggregators))
+    search = _Search(network, racks, job.udp_port - FIRST_UDP_PORT)
+    for root in search.roots():
+        if aggregators := search.tree_below(root):
+            return Tree(job, aggregators)
+    raise ControllerError(
+        f"the job's hosts are below {len(racks)} switches, and those above have bits for {MAX_CHILDREN} children each, "
+        "too few for all: add switches to a tier above, or spread the job over fewer"
+    )
+
+
+class _Search:
+    """Trees of links in which every switch that leads to a job's leaves has children for its bits.
+
+    Greedy, and without a way back: on irregular networks it may miss a tree that there is.
+
+    racks: the job's hosts at each leaf. turn: of jobs, which among switches that will do alike.
+    """
+
+    def __init__(self, network: Network, racks: Mapping[str, tuple[str, ...]], turn: int) -> None:
+        self._racks, self._turn = racks, turn
+        self._tiers = [[switch.name for switch in tier] for tier in network.tiers]
+        names = {name for tier in self._tiers for name in tier}
+        self._neighbours = {
+            name: [other for _, other in sorted(network.neighbours(name).items()) if other in names]
+            for name in chain(*self._tiers)
+        }
+        self._links_to = {leaf: self._links_from(leaf) for leaf in racks}
+        self._found: list[Aggregator] = []
+        self._used: set[str] = set()
+
+    def roots(self) -> Iterable[str]:
+        """All switches, those first whose farthest leaf is nearest, and of these those of the highest tier."""
+        alike: defaultdict[tuple[int, int], list[str]] = defaultdict(list)
+        for tier, names in enumerate(self._tiers):
+            for name in names:
+                farthest = max(links.get(name, len(self._neighbours)) for links in self._links_to.values())
+                alike[farthest, -tier].append(name)
+        for _, names in sorted(alike.items()):
+            yield from self._in_turn(names)
+
+    def tree_below(self, root: str) -> tuple[Aggregator, ...]:
+        """The tree with this root, which is last; empty: there is none."""
+        self._found, self._used = [], set()
+        reached = self._grow(root, None, set(self._racks))
+        return tuple(self._found) if len(reached) == len(self._racks) else ()
+
+    def _grow(self, switch: str, parent: str | None, leaves: set[str]) -> set[str]:
+        """Adds `switch` and what it needs to lead to as many of these leaves as it can, by shortest ways."""
+        self._used.add(switch)
+        hosts = self._racks.get(switch, ())
+        reached = {switch} if hosts else set()
+        missing = leaves - reached
+        nearer = {
+            neighbour: {leaf for leaf in missing if self._is_nearer(neighbour, switch, leaf)}
+            for neighbour in self._in_turn(self._neighbours[switch])
+        }
+        children: list[str] = []
+        while len(hosts) + len(children) < MAX_CHILDREN:
+            free = [neighbour for neighbour in nearer if neighbour not in self._used]
+            child = max(free, key=lambda neighbour: len(nearer[neighbour] & missing), default=None)
+            if child is None or not nearer[child] & missing:
+                break
+            if below := self._grow(child, switch, nearer[child] & missing):
+                children.append(child)
+                reached |= below
+                missing -= below
+        if reached:
+            children.sort(key=self._neighbours[switch].index)
+            self._found.append(Aggregator(switch, (*hosts, *children), parent))
+        return reached
+
+    def _is_nearer(self, neighbour: str, switch: str, leaf: str) -> bool:
+        return self._links_to[leaf][neighbour] < self._links_to[leaf][switch]
+
+    def _in_turn(self, names: Sequence[str]) -> Sequence[str]:
+        first = self._turn % len(names) if names else 0
+        return [*names[first:], *names[:first]]
+
+    def _links_from(self, leaf: str) -> Mapping[str, int]:
+        """How many links each switch is away."""
+        links, edge = {leaf: 0}, [leaf]
+        while edge:
+            edge = list(dict.fromkeys(n for name in edge for n in self._neighbours[name] if n not in links))
+            links |= dict.fromkeys(edge, 1 + max(links.values()))
+        return links
 
 
 def _check(network: Network, job: Job) -> None:

@@ -91,13 +91,21 @@ def demo_points(
     switch: Engine = "embedded",
     compiler: Compiler = "embedded",
     work: Work | None = None,
+    **files: Path | None,
 ) -> list[Settings]:
-    """The demo's runs, in order; work: the switch's own where none is given."""
+    """The demo's runs, in order; work: the switch's own where none is given. files: by the keys that name them."""
     work = work or WORK[switch]
 
     def point(**settings: object) -> Settings:
         return Settings.model_validate(
-            {"world": "live", "topology": topology, "switch": switch, "compiler": compiler} | settings
+            {
+                "world": "live",
+                "topology": topology,
+                "switch": switch,
+                "compiler": compiler,
+            }
+            | files
+            | settings
         ).settled
 
     training = {"training": work.training}

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext
 from multiprocessing.forkserver import ensure_running
@@ -22,15 +22,13 @@ from experiments.live.crew import Observe
 from experiments.results.files import Journal
 from experiments.results.measured import Row, failed_row, row
 from experiments.results.provenance import provenance
-from experiments.scenario.compilers import PROGRAM, CompiledProgram, compile_program
+from experiments.scenario.compilers import CompiledProgram
+from experiments.scenario.own import digests, program_of
 from experiments.scenario.settings import Settings
-from experiments.scenario.tools import Compiler
 
 # Of memory: what a process of an empty run needs, and what the bytes of the workers' vectors multiply by.
 BASE_BYTES, VECTORS_FACTOR = 200 << 20, 2.5
 MEMORY_SHARE = 0.8  # of what is free
-
-_compiled = cache(compile_program)
 
 
 class Observer(Protocol):
@@ -61,14 +59,15 @@ def run_points(
     switches' output goes to `logs`.
 
     Raises:
-        CompileError, ToolError: there is no program to run.
+        CompileError, ToolError, ProgramMismatchError: there is no program to run.
     """
-    done = {key: old for key, old in journal.rows().items() if old["error"] is None}
-    programs = {point.compiler: _compiled(PROGRAM, point.compiler) for point in points}
+    programs = {point.key: program_of(point) for point in points}
+    files = {point.key: digests(point) for point in points}
+    done = finished(journal.rows(), points)
     common = provenance()
 
     def take(new: Row) -> None:
-        new = new | common
+        new = new | common | files[new["key"]]
         journal.append(new)
         done[new["key"]] = new
         observer.finished(new)
@@ -78,8 +77,22 @@ def run_points(
     _run_virtual([point for point in rest if point.world == "virtual"], programs, take, jobs or cores())
     for point in rest:
         if point.world == "live":
-            take(_run_live(point, programs[point.compiler], logs, observer.begun(point)))
+            take(_run_live(point, programs[point.key], logs, observer.begun(point)))
     return [done[point.key] for point in points]
+
+
+def finished(rows: Mapping[str, Row], points: Sequence[Settings]) -> dict[str, Row]:
+    """Those of earlier `rows`, by key, that `points` need not give again: without an error, of the same files.
+
+    Raises:
+        CompileError, ToolError: there is no program to compare.
+    """
+    found = {}
+    for point in points:
+        row = rows.get(point.key)
+        if row and row["error"] is None and all(row.get(k) == digest for k, digest in digests(point).items()):
+            found[point.key] = row
+    return found
 
 
 def _attempt(settings: Settings, run: Callable[[], Row]) -> Row:
@@ -101,7 +114,7 @@ class _Running:
 
 def _run_virtual(
     points: Sequence[Settings],
-    programs: Mapping[Compiler, CompiledProgram],
+    programs: Mapping[str, CompiledProgram],
     take: Callable[[Row], None],
     jobs: int,
 ) -> None:
@@ -118,7 +131,7 @@ def _run_virtual(
                 point = waiting.popleft()
                 with _uninterrupted():
                     ours, theirs = context.Pipe(duplex=False)
-                    arguments = (point, programs[point.compiler].device_config, theirs)
+                    arguments = (point, programs[point.key].device_config, theirs)
                     process = context.Process(target=_virtual_process, args=arguments, daemon=True)
                     process.start()
                     theirs.close()

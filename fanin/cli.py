@@ -25,6 +25,10 @@ VERBS = {
         "demo:demo",
         "Train a model with its gradients added up in emulated switches, and compare it with ring all-reduce.",
     ),
+    "new": Verb(
+        "new:new",
+        "Make a folder with a P4 program, a controller, a worker, a topology, a STF test and a scenario that run.",
+    ),
     "run": Verb("run:run", "Run a scenario, live or in virtual time: all its points, its table, its figure."),
     "sweep": Verb(
         "sweep:sweep",
@@ -57,6 +61,10 @@ VERBS = {
         "running.execute:execute",
         "Run a command on a host of a network that is up, or a shell.",
         passes_options_on=True,
+    ),
+    "launch": Verb(
+        "running.launch:app",
+        "Run a program on the hosts of a network, a process on each, as mpirun and torchrun do.",
     ),
     "link": Verb(
         "running.link:link",

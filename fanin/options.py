@@ -63,6 +63,50 @@ Switch = Annotated[
 ProgramCompiler = Annotated[
     Compiler, typer.Option(help="what compiles the P4 program: ours, or p4c-bm2-ss (FANIN_P4C)")
 ]
+TopologyFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--topology",
+        metavar="FILE.toml",
+        exists=True,
+        dir_okay=False,
+        resolve_path=True,
+        help="the network as a file, in the place of --workers, --leaves, --spines, --rate and --offload",
+    ),
+]
+Program = Annotated[
+    Path | None,
+    typer.Option(
+        "--program",
+        metavar="FILE.p4",
+        exists=True,
+        dir_okay=False,
+        resolve_path=True,
+        help="a P4 program of yours, in the place of p4src/fanin.p4",
+    ),
+]
+ControllerFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--controller",
+        metavar="FILE.py",
+        exists=True,
+        dir_okay=False,
+        resolve_path=True,
+        help="a file of yours that plans what switches are told (docs/own.md)",
+    ),
+]
+WorkerFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--worker",
+        metavar="FILE.py",
+        exists=True,
+        dir_okay=False,
+        resolve_path=True,
+        help="a file of yours that makes in-network workers (docs/own.md)",
+    ),
+]
 Offload = Annotated[
     bool, typer.Option(help="many UDP datagrams in a frame, where the kernel can; sums are the same without")
 ]
@@ -77,10 +121,20 @@ SwitchName = Annotated[
         autocompletion=lambda: [name for network in running_networks() for name in network.switches],
     ),
 ]
-Run = Annotated[
+Network = Annotated[
     int | None,
-    typer.Option(help="process id of the fanin that runs the network, if there are several (fanin ps)"),
+    typer.Option(
+        "--network", help="process id of the fanin that runs the network, if there are several (fanin ps)"
+    ),
 ]
+
+
+def refuse_beside_topology(file: Path | None, context: typer.Context) -> None:
+    """typer.BadParameter if there is a topology file and, beside it, an option for what it says."""
+    for name in ("workers", "leaves", "spines", "rate", "offload"):
+        source = context.get_parameter_source(name)
+        if file and source is not None and source.name == "COMMANDLINE":
+            raise typer.BadParameter(f"{file} says that already; leave it out", param_hint=f"--{name}")
 
 
 def hosts_per_leaf(workers: int, leaves: int) -> int:

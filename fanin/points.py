@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,6 +58,11 @@ class Work:
     again: str
 
 
+def brought(**files: Path | None) -> list[str]:
+    """Options that name a file of the user's, as changes of a scenario: by the key of that name."""
+    return [f"{key}={json.dumps(str(path), ensure_ascii=False)}" for key, path in files.items() if path]
+
+
 def load(verb: str, file: str, changes: Sequence[str]) -> Scenario:
     """A scenario, whose figure can be drawn; with a warning, where its timers do not suit its links.
 
@@ -102,6 +108,7 @@ def measure(verb: str, work: Work, *, afresh: bool, jobs: int | None = None) -> 
     """
     from rich.console import Console
 
+    from controller.errors import ControllerError
     from experiments.results.files import Journal, write_results
     from experiments.scenario.tools import ToolError
     from experiments.sweep import run_points
@@ -113,7 +120,7 @@ def measure(verb: str, work: Work, *, afresh: bool, jobs: int | None = None) -> 
         journal.clear()
     try:
         with (
-            failing(verb, ToolError, CompileError),
+            failing(verb, ToolError, CompileError, ControllerError),
             PointsProgress(work.name, len(work.points)) as progress,
         ):
             rows = run_points(work.points, journal, work.folder / "logs", progress, jobs)

@@ -1,6 +1,6 @@
 // fanin: in-network aggregation in the manner of SwitchML (NSDI'21) beside ordinary IPv4 routing, for v1model.
 //
-// One program serves every switch of the tree; what a switch is (leaf or spine, root or not) is in its tables:
+// One program serves every switch of the tree; what a switch is (its tier, root or not) is in its tables:
 //
 //   ingress.loss_in.links             port                           -> draw(seed, threshold)
 //   ingress.aggregation.admission     ingress port, source address,  -> admit_child(member, member_bit, full, base, slots,

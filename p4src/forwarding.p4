@@ -1,4 +1,4 @@
-// Everything that is not aggregation: IPv4 routing with equal-cost paths over the spines, and ARP.
+// Everything that is not aggregation: IPv4 routing with equal-cost paths, and ARP.
 
 #ifndef FANIN_FORWARDING_P4
 #define FANIN_FORWARDING_P4

@@ -66,7 +66,7 @@ header udp_t {
 #define UDP_LENGTH_64 274
 #define UDP_LENGTH_256 1042
 
-const bit<4> MSG_UPDATE = 0; // from a worker, or from a leaf to its spine
+const bit<4> MSG_UPDATE = 0; // from a worker, or from a switch to its parent
 const bit<4> MSG_RESULT = 1; // down the tree
 
 const bit<3> SIZE_64 = 1;

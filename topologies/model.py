@@ -1,27 +1,25 @@
-"""A network as plain data: switches, hosts and links, checked when they are made."""
+"""A network as plain data: switches, hosts and links, checked when they are made; and the usual shapes of one."""
 
-import tomllib
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from inspect import signature
-from ipaddress import IPv4Address, IPv4Interface
-from itertools import chain
-from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from ipaddress import IPv4Address
+from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
+from topologies.checks import problems
 from topologies.link import PLAIN, LinkProperties
 
 FIRST_GRPC_PORT = 9559  # P4Runtime's, assigned by IANA
 LAST_PORT = 254  # 255 is the CPU port, 511 the drop port
 SLOWEST, FASTEST = 10_000, 10**12  # bits/s
-INTERFACE_NAME_LENGTH = 15  # Linux: IFNAMSIZ - 1
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$", max_length=10)]
 Mac = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{2}(:[0-9a-f]{2}){5}$")]
 Port = Annotated[int, Field(ge=0, le=LAST_PORT)]
+Role = Literal["server", "leaf", "spine", "core"]  # the tiers, from the hosts up
 
 
 class TopologyError(ValueError):
@@ -33,13 +31,13 @@ class _Frozen(BaseModel):
 
 
 class Switch(_Frozen):
-    """A switch: a leaf has hosts below it, a spine joins the leaves.
+    """A switch; `role` says its tier. A server is the switch inside a machine with several hosts (GPUs).
 
-    `ip` is its own address: a leaf's hosts send their updates there, and results come from there.
+    `ip` is its own address: hosts send their updates to that of the switch above them, and results come from there.
     """
 
     name: Name
-    role: Literal["leaf", "spine"]
+    role: Role
     device_id: Annotated[int, Field(ge=1, lt=2**64)]
     ip: IPv4Address
     mac: Mac
@@ -47,7 +45,10 @@ class Switch(_Frozen):
 
 
 class Host(_Frozen):
-    """A host below `leaf`, whose address is its gateway. Ranks count from 0 over the whole network."""
+    """A host below `leaf`, a switch of the lowest tier, whose address is its gateway.
+
+    Ranks count from 0 over the whole network.
+    """
 
     name: Name
     rank: Annotated[int, Field(ge=0)]
@@ -88,7 +89,10 @@ class Link(_Frozen):
 
 
 class Topology(_Frozen):
-    """A leaf-spine network: each host hangs on one leaf, each leaf on every spine.
+    """A network of tiers: each host hangs on a switch of the lowest one, links join neighbouring tiers.
+
+    With leaves and spines alone, each leaf hangs on every spine. With other tiers any links will do by which all hosts
+    reach one another, first up and then down.
 
     offload: whether UDP datagrams may cross it many in a frame (segmentation offload) where it is built for real.
 
@@ -105,22 +109,20 @@ class Topology(_Frozen):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        problems = list(chain(_duplicates(self), _misplaced_hosts(self), _bad_links(self)))
-        if not problems:  # only then can the links be followed
-            problems = list(_missing_links(self))
-        if problems:
-            raise ValueError("\n".join(problems))
+        if found := problems(self):
+            raise ValueError("\n".join(found))
         return self
 
     @cached_property
-    def leaves(self) -> tuple[Switch, ...]:
-        """The leaves, in the order of `switches`."""
-        return tuple(switch for switch in self.switches if switch.role == "leaf")
+    def tiers(self) -> tuple[tuple[Switch, ...], ...]:
+        """The switches of each tier that there is, from the hosts up, in the order of `switches`."""
+        tiers = (tuple(switch for switch in self.switches if switch.role == role) for role in get_args(Role))
+        return tuple(tier for tier in tiers if tier)
 
-    @cached_property
-    def spines(self) -> tuple[Switch, ...]:
-        """The spines, in the order of `switches`."""
-        return tuple(switch for switch in self.switches if switch.role == "spine")
+    @property
+    def leaves(self) -> tuple[Switch, ...]:
+        """The lowest tier, which hosts hang on: where servers have switches, those."""
+        return self.tiers[0] if self.tiers else ()
 
     @cached_property
     def ranked_hosts(self) -> tuple[Host, ...]:
@@ -229,32 +231,206 @@ def leaf_spine(
     _check_range("leaves", leaves, 1, LAST_PORT)
     _check_range("spines", spines, 0 if leaves == 1 else 1, LAST_PORT - 1)
     _check_range("hosts_per_leaf", hosts_per_leaf, 1, min(253, LAST_PORT - spines))
-    for key, value in (("rate", rate), ("uplink_rate", uplink_rate)):
-        if value is not None:
-            _check_range(key, value, SLOWEST, FASTEST)
+    access, uplink = _cables(("", rate, properties), ("uplink_", uplink_rate, uplink_properties))
+    parts = _Parts()
+    racks = [parts.add_switch("leaf", f"10.{leaf}.0.254") for leaf in range(1, leaves + 1)]
+    above = [parts.add_switch("spine", f"10.0.0.{spine}") for spine in range(1, spines + 1)]
+    for leaf in racks:
+        parts.add_hosts(leaf, hosts_per_leaf, access)
+        parts.join(leaf, above, uplink)
+    return parts.topology(f"leaf-spine-{spines}x{leaves}x{hosts_per_leaf}", offload)
 
-    def switch(role: Literal["leaf", "spine"], number: int, device_id: int, ip: IPv4Address) -> Switch:
-        return Switch(
-            name=f"{role}{number}",
+
+def fat_tree(
+    k: int = 4,
+    pods: int | None = None,
+    leaves: int | None = None,
+    spines: int | None = None,
+    cores: int | None = None,
+    hosts_per_leaf: int | None = None,
+    rate: int | None = None,
+    uplink_rate: int | None = None,
+    core_rate: int | None = None,
+    properties: LinkProperties | Mapping[str, Any] = PLAIN,
+    uplink_properties: LinkProperties | Mapping[str, Any] | None = None,
+    core_properties: LinkProperties | Mapping[str, Any] | None = None,
+    offload: bool = True,
+) -> Topology:
+    """A fat tree of three tiers (Al-Fares, SIGCOMM 2008) with everything derived.
+
+    Switches of k ports make k pods of k/2 leaves and k/2 spines each, k/2 hosts at a leaf and (k/2)^2 cores; a number
+    that is given stands in the place of k's. Within a pod each leaf hangs on every spine. The first spine of each pod
+    hangs on the first of the cores, the second on the next as many, and so on.
+
+    Addresses: see `servers`. Ports count hosts, or what is below, and then what is above, in the order of the names.
+
+    Args:
+        leaves, spines: of a pod.
+        cores: of the network, a multiple of `spines`.
+        rate, uplink_rate, core_rate: of the links of hosts, between leaves and spines, and between spines and cores,
+            bits/s; None: as the links below, and those of hosts unlimited.
+        properties, uplink_properties, core_properties: of the same links; None: as the links below.
+        offload: see Topology.
+
+    Raises:
+        TopologyError: a number that is out of range.
+    """
+    _check_range("k", k, 2, 28)
+    if k % 2:
+        raise TopologyError(f"k: is {k}, must be even: half of a switch's ports lead up")
+    half = k // 2
+    spines = half if spines is None else spines
+    return _pods(
+        "fat-tree",
+        pods=k if pods is None else pods,
+        leaves=half if leaves is None else leaves,
+        spines=spines,
+        cores=spines * half if cores is None else cores,
+        servers_per_leaf=0,
+        hosts=half if hosts_per_leaf is None else hosts_per_leaf,
+        cables=_cables(
+            ("", rate, properties),
+            ("uplink_", uplink_rate, uplink_properties),
+            ("core_", core_rate, core_properties),
+        ),
+        offload=offload,
+    )
+
+
+def servers(
+    pods: int = 1,
+    leaves: int = 2,
+    spines: int = 2,
+    cores: int = 0,
+    servers_per_leaf: int = 2,
+    hosts_per_server: int = 4,
+    rate: int | None = None,
+    nic_rate: int | None = None,
+    uplink_rate: int | None = None,
+    core_rate: int | None = None,
+    properties: LinkProperties | Mapping[str, Any] = PLAIN,
+    nic_properties: LinkProperties | Mapping[str, Any] | None = None,
+    uplink_properties: LinkProperties | Mapping[str, Any] | None = None,
+    core_properties: LinkProperties | Mapping[str, Any] | None = None,
+    offload: bool = True,
+) -> Topology:
+    """Servers with a switch inside, whose hosts are GPUs, below leaves, spines and, of several pods, cores.
+
+    Pods and cores are joined as in `fat_tree`. The r-th switch with hosts of pod p has 10.p.r.254, its i-th host
+    10.p.r.i on its port i; the pod's other switches have 10.p.0.1 and on, first leaves, then spines; core c has
+    10.0.0.c. A MAC address is 02:00 and then the IPv4 address.
+
+    Args:
+        leaves, spines: of a pod.
+        cores: of the network, a multiple of `spines`; 0: of a single pod.
+        rate: of the links of hosts, inside servers, bits/s; None leaves them unlimited.
+        nic_rate, uplink_rate, core_rate: of the links from servers to leaves, on to spines, and on to cores; None: as
+            the links below.
+        properties, nic_properties, uplink_properties, core_properties: of the same links; None: as the links below.
+        offload: see Topology.
+
+    Raises:
+        TopologyError: a number that is out of range.
+    """
+    _check_range("servers_per_leaf", servers_per_leaf, 1, LAST_PORT)
+    return _pods(
+        "servers",
+        pods=pods,
+        leaves=leaves,
+        spines=spines,
+        cores=cores,
+        servers_per_leaf=servers_per_leaf,
+        hosts=hosts_per_server,
+        cables=_cables(
+            ("", rate, properties),
+            ("nic_", nic_rate, nic_properties),
+            ("uplink_", uplink_rate, uplink_properties),
+            ("core_", core_rate, core_properties),
+        ),
+        offload=offload,
+    )
+
+
+BUILDERS: Mapping[str, Callable[..., Topology]] = {  # the tables of a topology file
+    "leaf_spine": leaf_spine,
+    "fat_tree": fat_tree,
+    "servers": servers,
+}
+
+
+def topology_from(data: Mapping[str, Any]) -> Topology:
+    """A network from plain data: every part spelled out, or one of BUILDERS with that function's arguments.
+
+    Raises:
+        TopologyError: naming each key at fault.
+    """
+    for name, build in BUILDERS.items():
+        if name not in data:
+            continue
+        for other in ("switches", "hosts", "links", *BUILDERS):
+            if other in data and other != name:
+                raise TopologyError(f"{other}: stands beside {name}, which says all; leave out one of them")
+        known = tuple(signature(build).parameters)
+        for key in data[name]:
+            if key not in known:
+                raise TopologyError(f"{name}.{key}: not known; there are {', '.join(known)}")
+        return build(**data[name])
+    try:
+        return Topology.model_validate(data)
+    except ValidationError as error:
+        raise TopologyError("\n".join(map(_explain, error.errors()))) from None
+
+
+_Node = TypeVar("_Node", Switch, Host)
+
+
+class _Cable(NamedTuple):
+    """What the links between two tiers have."""
+
+    rate: int | None
+    properties: LinkProperties
+
+
+def _cables(*tiers: tuple[str, int | None, LinkProperties | Mapping[str, Any] | None]) -> list[_Cable]:
+    """Of each tier, from the hosts up: how its keys begin, rate, properties; None: as the one below."""
+    cables, below = [], _Cable(None, PLAIN)
+    for key, rate, properties in tiers:
+        if rate is not None:
+            _check_range(f"{key}rate", rate, SLOWEST, FASTEST)
+            below = below._replace(rate=rate)
+        if properties is not None:
+            below = below._replace(properties=_properties(f"{key}properties", properties))
+        cables.append(below)
+    return cables
+
+
+class _Parts:
+    """A network in the making: switches are numbered by role, hosts by rank, ports in the order of their links."""
+
+    def __init__(self) -> None:
+        self._switches: list[Switch] = []
+        self._hosts: list[Host] = []
+        self._links: list[Link] = []
+        self._numbers: Counter[str] = Counter()  # of each role the last, of each switch the last port
+
+    def add_switch(self, role: Role, ip: str) -> Switch:
+        device_id = len(self._switches) + 1
+        switch = Switch(
+            name=f"{role}{self._next(role)}",
             role=role,
             device_id=device_id,
-            ip=ip,
-            mac=_mac(ip),
+            ip=IPv4Address(ip),
+            mac=_mac(IPv4Address(ip)),
             grpc_port=FIRST_GRPC_PORT + device_id - 1,
         )
+        self._switches.append(switch)
+        return switch
 
-    near = _properties("properties", properties)
-    far = near if uplink_properties is None else _properties("uplink_properties", uplink_properties)
-
-    leaf_range, spine_range = range(1, leaves + 1), range(1, spines + 1)
-    leaf_switches = [switch("leaf", leaf, leaf, IPv4Address(f"10.{leaf}.0.254")) for leaf in leaf_range]
-    spine_switches = [switch("spine", s, leaves + s, IPv4Address(f"10.0.0.{s}")) for s in spine_range]
-    hosts: list[Host] = []
-    links: list[Link] = []
-    for number, leaf in enumerate(leaf_switches, start=1):
-        for position in range(1, hosts_per_leaf + 1):
-            rank = len(hosts)
-            ip = IPv4Address(f"10.{number}.0.{position}")
+    def add_hosts(self, leaf: Switch, count: int, cable: _Cable) -> None:
+        """Below `leaf`, in the /24 of its address from 1 on."""
+        for position in range(1, count + 1):
+            rank = len(self._hosts)
+            ip = IPv4Address(leaf.ip.packed[:3] + bytes([position]))
             host = Host(
                 name=f"h{rank + 1}",
                 rank=rank,
@@ -264,64 +440,100 @@ def leaf_spine(
                 gateway=leaf.ip,
                 leaf=leaf.name,
             )
-            hosts.append(host)
-            links.append(_link(host.name, 0, leaf.name, position, rate, near))
-        for s, spine in enumerate(spine_switches, start=1):
-            links.append(_link(leaf.name, hosts_per_leaf + s, spine.name, number, uplink_rate or rate, far))
-    return topology_from(
-        {
-            "name": f"leaf-spine-{spines}x{leaves}x{hosts_per_leaf}",
-            "switches": leaf_switches + spine_switches,
-            "hosts": hosts,
-            "links": links,
-            "offload": offload,
-        }
-    )
+            self._hosts.append(host)
+            self._link(Endpoint(node=host.name, port=0), leaf, cable)
+
+    def join(self, lower: Switch, uppers: Iterable[Switch], cable: _Cable) -> None:
+        """A link to each."""
+        for upper in uppers:
+            self._link(Endpoint(node=lower.name, port=self._next(lower.name)), upper, cable)
+
+    def topology(self, name: str, offload: bool) -> Topology:
+        return topology_from(
+            {
+                "name": name,
+                "switches": self._switches,
+                "hosts": self._hosts,
+                "links": self._links,
+                "offload": offload,
+            }
+        )
+
+    def _link(self, lower: Endpoint, upper: Switch, cable: _Cable) -> None:
+        end = Endpoint(node=upper.name, port=self._next(upper.name))
+        self._links.append(Link(a=lower, b=end, rate_bits_per_second=cable.rate, properties=cable.properties))
+
+    def _next(self, of: str) -> int:
+        self._numbers[of] += 1
+        return self._numbers[of]
 
 
-def topology_from(data: Mapping[str, Any]) -> Topology:
-    """A network from plain data: every part spelled out, or `leaf_spine` with that function's arguments.
+def _pods(
+    name: str,
+    *,
+    pods: int,
+    leaves: int,
+    spines: int,
+    cores: int,
+    servers_per_leaf: int,
+    hosts: int,
+    cables: list[_Cable],
+    offload: bool,
+) -> Topology:
+    """servers_per_leaf: 0: hosts hang on leaves."""
+    hosts_key = "hosts_per_server" if servers_per_leaf else "hosts_per_leaf"
+    _check_range("pods", pods, 1, LAST_PORT)
+    # Racks of a pod have 10.p.1.0 to 10.p.254.0, its other switches 10.p.0.1 to 10.p.0.254.
+    _check_range("leaves", leaves, 1, LAST_PORT // max(1, servers_per_leaf))
+    fewest, most = int(pods * leaves > 1), LAST_PORT - (leaves if servers_per_leaf else 1)
+    _check_range("spines", spines, fewest, most)
+    _check_range("cores", cores, 0 if pods == 1 else spines, LAST_PORT)
+    if cores and (not spines or cores % spines):
+        raise TopologyError(
+            f"cores: is {cores}, must be a multiple of spines, {spines}, which share them evenly"
+        )
+    of_each = cores // spines if cores else 0  # cores above a spine
+    if leaves + of_each > LAST_PORT:
+        raise TopologyError(f"leaves: a spine would have {leaves + of_each} links; it has {LAST_PORT} ports")
+    _check_range(hosts_key, hosts, 1, 253 if servers_per_leaf else min(253, LAST_PORT - spines))
+    if servers_per_leaf + spines > LAST_PORT:
+        raise TopologyError(
+            f"servers_per_leaf: a leaf would have {servers_per_leaf + spines} links; it has {LAST_PORT} ports"
+        )
 
-    Raises:
-        TopologyError: naming each key at fault.
-    """
-    if "leaf_spine" in data:
-        arguments = data["leaf_spine"]
-        known = tuple(signature(leaf_spine).parameters)
-        for key in arguments:
-            if key not in known:
-                raise TopologyError(f"leaf_spine.{key}: not known; there are {', '.join(known)}")
-        return leaf_spine(**arguments)
-    try:
-        return Topology.model_validate(data)
-    except ValidationError as error:
-        raise TopologyError("\n".join(map(_explain, error.errors()))) from None
-
-
-def load_topology(path: Path) -> Topology:
-    """A network from a TOML file that `topology_from` understands.
-
-    Raises:
-        TopologyError: names the file.
-    """
-    try:
-        return topology_from(tomllib.loads(path.read_text()))
-    except (TopologyError, tomllib.TOMLDecodeError) as error:
-        raise TopologyError(f"{path}: {error}") from None
-
-
-_Node = TypeVar("_Node", Switch, Host)
+    parts, every_pod = _Parts(), range(1, pods + 1)
+    inner = [
+        [parts.add_switch("server", f"10.{pod}.{rack + 1}.254") for rack in range(leaves * servers_per_leaf)]
+        for pod in every_pod
+    ]
+    leaf_ip = "10.{}.0.{}" if servers_per_leaf else "10.{}.{}.254"
+    racks = [
+        [parts.add_switch("leaf", leaf_ip.format(pod, leaf + 1)) for leaf in range(leaves)]
+        for pod in every_pod
+    ]
+    first = leaves + 1 if servers_per_leaf else 1
+    above = [
+        [parts.add_switch("spine", f"10.{pod}.0.{first + spine}") for spine in range(spines)]
+        for pod in every_pod
+    ]
+    top = [parts.add_switch("core", f"10.0.0.{core + 1}") for core in range(cores)]
+    access, *rest = cables
+    for i in range(pods):
+        for number, server in enumerate(inner[i]):
+            parts.add_hosts(server, hosts, access)
+            parts.join(server, [racks[i][number // servers_per_leaf]], rest[0])
+        for leaf in racks[i]:
+            if not servers_per_leaf:
+                parts.add_hosts(leaf, hosts, access)
+            parts.join(leaf, above[i], rest[-2])
+        for number, spine in enumerate(above[i]):
+            parts.join(spine, top[number * of_each : (number + 1) * of_each], rest[-1])
+    sizes = [pods, leaves, spines, cores, *([servers_per_leaf] if servers_per_leaf else []), hosts]
+    return parts.topology(f"{name}-{'x'.join(map(str, sizes))}", offload)
 
 
 def _mac(ip: IPv4Address) -> str:
     return "02:00:" + ip.packed.hex(":")  # locally administered, unicast
-
-
-def _link(
-    node_a: str, port_a: int, node_b: str, port_b: int, rate: int | None, properties: LinkProperties
-) -> Link:
-    ends = Endpoint(node=node_a, port=port_a), Endpoint(node=node_b, port=port_b)
-    return Link(a=ends[0], b=ends[1], rate_bits_per_second=rate, properties=properties)
 
 
 def _properties(key: str, value: LinkProperties | Mapping[str, Any]) -> LinkProperties:
@@ -350,7 +562,7 @@ def _explain(error: Any, *above: str) -> str:
     match error["type"]:
         case "missing":
             return f"{place}: missing; add it"
-        case "extra_forbidden" if table in ("properties", "uplink_properties"):
+        case "extra_forbidden" if str(table).endswith("properties"):
             return f"{place}: unknown link property; there are {', '.join(LinkProperties.model_fields)}"
         case "value_error" if isinstance(error["input"], Mapping):  # of a table: it begins with a key
             return f"{place}.{error['ctx']['error']}".lstrip(".")
@@ -358,68 +570,3 @@ def _explain(error: Any, *above: str) -> str:
             return f"{place}: is {error['input']!r}; {error['ctx']['error']}"
         case _:
             return f"{place}: {error['msg']} (is {error['input']!r})"
-
-
-def _duplicates(topology: Topology) -> Iterable[str]:
-    nodes: list[tuple[str, Switch | Host]] = [
-        *((f"switches[{i}]", switch) for i, switch in enumerate(topology.switches)),
-        *((f"hosts[{i}]", host) for i, host in enumerate(topology.hosts)),
-    ]
-    for key in ("name", "ip", "mac", "device_id", "grpc_port", "rank"):
-        first: dict[object, str] = {}
-        for place, node in nodes:
-            value = getattr(node, key, None)
-            if value is not None and first.setdefault(value, place) != place:
-                yield f"{place}.{key}: {value} is taken by {first[value]} already; give each its own"
-    for rank, host in enumerate(sorted(topology.hosts, key=lambda host: host.rank)):
-        if host.rank > rank:
-            yield f"hosts: no host has rank {rank}; ranks count from 0 without a gap"
-            return
-
-
-def _misplaced_hosts(topology: Topology) -> Iterable[str]:
-    leaves = {leaf.name: leaf for leaf in topology.leaves}
-    for i, host in enumerate(topology.hosts):
-        if host.leaf not in leaves:
-            yield f"hosts[{i}].leaf: no leaf is called {host.leaf!r}; there are {', '.join(leaves) or 'none'}"
-        elif host.gateway != leaves[host.leaf].ip:
-            yield f"hosts[{i}].gateway: is {host.gateway}, must be {host.leaf}'s {leaves[host.leaf].ip}"
-        elif host.gateway not in (network := IPv4Interface((host.ip, host.prefix_length)).network):
-            yield f"hosts[{i}].prefix_length: {network} lacks the gateway {host.gateway}; shorten it"
-
-
-def _bad_links(topology: Topology) -> Iterable[str]:
-    roles: dict[str, str] = {switch.name: switch.role for switch in topology.switches}
-    roles |= {host.name: "host" for host in topology.hosts}
-    taken: dict[Endpoint, str] = {}
-    for i, link in enumerate(topology.links):
-        for key, end in (("a", link.a), ("b", link.b)):
-            place = f"links[{i}].{key}"
-            if end.node not in roles:
-                yield f"{place}.node: no switch or host is called {end.node!r}"
-                continue
-            if (roles[end.node] == "host") != (end.port == 0):
-                yield f"{place}.port: is {end.port}; a host has port 0 only, a switch's ports count from 1"
-            if taken.setdefault(end, place) != place:
-                yield f"{place}: port {end.port} of {end.node} is taken by {taken[end]} already"
-            if len(end.interface) > INTERFACE_NAME_LENGTH:
-                yield f"{place}.node: {end.interface} is too long for Linux; shorten the name"
-        joined = {roles.get(link.a.node), roles.get(link.b.node)}
-        if None not in joined and joined not in ({"host", "leaf"}, {"leaf", "spine"}):
-            yield f"links[{i}]: joins {link.a.node} and {link.b.node}; links are host–leaf or leaf–spine"
-
-
-def _missing_links(topology: Topology) -> Iterable[str]:
-    neighbours: defaultdict[str, list[str]] = defaultdict(list)
-    for link in topology.links:
-        neighbours[link.a.node].append(link.b.node)
-        neighbours[link.b.node].append(link.a.node)
-    for i, host in enumerate(topology.hosts):
-        if neighbours[host.name] != [host.leaf]:
-            yield f"hosts[{i}]: {host.name} needs one link, to its leaf {host.leaf}"
-    if len(topology.leaves) > 1 and not topology.spines:
-        yield "switches: several leaves need a spine between them"
-    for leaf in topology.leaves:
-        for spine in topology.spines:
-            if neighbours[leaf.name].count(spine.name) != 1:
-                yield f"links: {leaf.name} and {spine.name} need one link; each leaf has one to every spine"

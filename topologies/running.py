@@ -150,7 +150,9 @@ def announce(switches: Mapping[str, RunningSwitch], hosts: Mapping[str, RunningH
             "switches": {name: asdict(switch) for name, switch in switches.items()},
             "hosts": {name: asdict(host) for name, host in hosts.items()},
         }
-        (folder / _FILE).write_text(json.dumps(network))
+        new = folder / f"{_FILE}.new"
+        new.write_text(json.dumps(network))
+        new.replace(folder / _FILE)  # at once: others look for it all the time
 
 
 def withdraw() -> None:
@@ -176,13 +178,13 @@ def _running_switch(device_id: int, grpc_port: int, neighbours: Mapping[str, str
     return RunningSwitch(device_id, grpc_port, {int(port): node for port, node in neighbours.items()})
 
 
-def find_network(node: str | None = None, run: int | None = None) -> RunningNetwork:
-    """The network that has `node` (None: any); `run` is the supervisor's process id, where there are several.
+def find_network(node: str | None = None, supervisor: int | None = None) -> RunningNetwork:
+    """The network that has `node` (None: any); `supervisor` is its fanin's process id, where there are several.
 
     Raises:
         NetworkError: there is none, or more than one.
     """
-    networks = [network for network in running_networks() if run in (None, network.run.supervisor)]
+    networks = [network for network in running_networks() if supervisor in (None, network.run.supervisor)]
     having = [
         network for network in networks if node is None or node in network.switches or node in network.hosts
     ]
@@ -191,11 +193,11 @@ def find_network(node: str | None = None, run: int | None = None) -> RunningNetw
     if having:
         ids = ", ".join(str(network.run.supervisor) for network in having)
         what = "several networks are up" if node is None else f"{node} is in several networks"
-        raise NetworkError(f"{what}; add --run with one of {ids}")
+        raise NetworkError(f"{what}; add --network with one of {ids}")
     if networks:
         names = sorted({name for network in networks for name in (*network.switches, *network.hosts)})
         raise NetworkError(f"no network that is up has {node}; there are {', '.join(names)}")
-    if run is not None and (others := running_networks()):
+    if supervisor is not None and (others := running_networks()):
         ids = ", ".join(str(network.run.supervisor) for network in others)
-        raise NetworkError(f"process {run} runs no network; there are --run {ids}")
+        raise NetworkError(f"process {supervisor} runs no network; there are --network {ids}")
     raise NetworkError("no network is up; start one in another terminal: fanin up")

@@ -1,11 +1,12 @@
 """Workers: all-reduce through the switches and its host-based baselines."""
 
 from workers.collective import Collective, CollectiveError, StallError, Statistics
+from workers.communicator import Communicator, Handle
 from workers.host_based.algorithm import Group
 from workers.host_based.tcp import TcpAllReduce, TcpConfig
 from workers.host_based.udp import UdpAllReduce, UdpGroupConfig
 from workers.lease import Lease
-from workers.membership import JoinError, Member, join
+from workers.membership import JoinError, LeftError, Member, join
 from workers.protocol import (
     InNetworkStatistics,
     LeaseExhaustedError,
@@ -20,13 +21,16 @@ from workers.udp import InNetworkAllReduce, InNetworkConfig
 __all__ = [
     "Collective",
     "CollectiveError",
+    "Communicator",
     "Group",
+    "Handle",
     "InNetworkAllReduce",
     "InNetworkConfig",
     "InNetworkStatistics",
     "JoinError",
     "Lease",
     "LeaseExhaustedError",
+    "LeftError",
     "Member",
     "MismatchError",
     "Outstanding",

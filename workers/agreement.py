@@ -5,25 +5,30 @@ them up as they do all values: if all workers agree, the sums are `workers` time
 from the mean sees it and stops; one that does not cannot finish without it, since no value has been sent.
 """
 
+from zlib import crc32
+
 import numpy as np
 from numpy.typing import NDArray
 
+_CALL = "call"
 _BITS = 15  # of a digit: the sum over quantization.MAX_WORKERS fits int32
 
 
 class Agreement:
-    """The numbers that one worker has: elements of the vector, and of its lease the rest.
+    """The numbers that one worker has: elements of the vector, what for (`call`), and of its lease the rest.
 
     digits: int32 [DIGITS], what it sends.
     """
 
-    def __init__(self, elements: int, *, workers: int, values: int, window: int) -> None:
+    def __init__(self, elements: int, call: str = "", *, workers: int, values: int, window: int) -> None:
         self._workers = workers
+        self._call = call
         self._numbers = (
             ("elements", elements, 3),
             ("window", window, 2),
             ("values in a packet", values, 1),
             ("workers", workers, 2),
+            (_CALL, crc32(call.encode()) >> 2, 2),
         )
         mask = (1 << _BITS) - 1
         self.digits = np.array(
@@ -40,7 +45,9 @@ class Agreement:
         found, start = [], 0
         for name, number, count in self._numbers:
             total = sum(int(digit) << _BITS * i for i, digit in enumerate(sums[start : start + count]))
-            if total != number * self._workers:
+            if name == _CALL and total != number * self._workers:
+                found.append(f"{self._call or 'an all-reduce'} here, something else on others")
+            elif total != number * self._workers:
                 found.append(
                     f"{name}: {number} here, {total / self._workers:g} on average over {self._workers} workers"
                 )

@@ -87,7 +87,7 @@ class Outstanding:
         times = f"{most} times" if least == most else f"{least} to {most} times"
         hint = (
             "; no result has come at all: either another worker is not there, or it called with a vector of "
-            "another length (then the switches count drops of the reason MISMATCH)"
+            "another length or for something else (then the switches count drops of the reason MISMATCH)"
         )
         return (
             f"rank {lease.rank} of {lease.workers}, lease {lease.id}, all-reduce {self.all_reduce} "
@@ -131,7 +131,9 @@ class Worker:
         self._places = np.arange(lease.window)
 
         self._tensor: Tensor | None = None
-        self._tensors: dict[int, Tensor] = {}  # by length: those that know what to expect
+        self._tensors: dict[
+            tuple[int, str], Tensor
+        ] = {}  # by length and call: those that know what to expect
         self._cached = 0  # how many that have been so far
         self._output = np.zeros(0, np.float32)  # flat
         self._result: NDArray[np.float32] | None = None
@@ -159,10 +161,12 @@ class Worker:
 
     # -- one all-reduce --------------------------------------------------------------------------------------
 
-    def start(self, x: NDArray[np.float32], now: float, out: NDArray[np.float32] | None = None) -> None:
+    def start(
+        self, x: NDArray[np.float32], now: float, out: NDArray[np.float32] | None = None, call: str = ""
+    ) -> None:
         """Begin to sum `x` (float32, any shape) over the workers, into `out` where given (which may be `x`).
 
-        Neither may change before finish().
+        Neither may change before finish(). call: what for, in any words: workers with other ones are not summed with.
 
         Raises:
             TypeError, ValueError: nothing was sent and the worker can go on; see Participant.
@@ -173,7 +177,7 @@ class Worker:
             raise CollectiveError(f"the all-reduce before has not finished: {self.outstanding(now)}")
         flat = collective.flat_input(x)
         result = collective.flat_output(x, out)
-        self._tensor = tensor = self._admit(flat, result) if flat.size else None
+        self._tensor = tensor = self._admit(flat, result, call) if flat.size else None
         if tensor:
             progress.missing = progress.chunks
             self._to_send = [self._places[: tensor.lead]]
@@ -181,9 +185,9 @@ class Worker:
         self._result = result.reshape(x.shape) if out is None else out
         progress.latest = now
 
-    def _admit(self, x: NDArray[np.float32], out: NDArray[np.float32]) -> Tensor:
+    def _admit(self, x: NDArray[np.float32], out: NDArray[np.float32], call: str) -> Tensor:
         lease, progress = self.lease, self._state.progress
-        tensor = self._tensors.get(len(x)) or self._make_tensor(len(x))
+        tensor = self._tensors.get((len(x), call)) or self._make_tensor(len(x), call)
         first_chunk = max(lease.first_chunk, progress.first_chunk + progress.chunks)
         left = lease.last_chunk + 1 - first_chunk
         if tensor.most_chunks > left:
@@ -200,9 +204,9 @@ class Worker:
             )
         return tensor
 
-    def _make_tensor(self, elements: int) -> Tensor:
+    def _make_tensor(self, elements: int, call: str) -> Tensor:
         lease = self.lease
-        return Tensor(elements, workers=lease.workers, values=lease.values, window=lease.window)
+        return Tensor(elements, call, workers=lease.workers, values=lease.values, window=lease.window)
 
     @property
     def finished(self) -> bool:
@@ -236,7 +240,7 @@ class Worker:
         # All workers number the lengths alike; of those remembered together no two have the same tag.
         if tensor.finish(tag=1 + self._cached % scaling.MAX_CACHED_LENGTHS):
             self._cached += 1
-            self._tensors[tensor.elements] = tensor
+            self._tensors[tensor.elements, tensor.call] = tensor
             if len(self._tensors) > scaling.MAX_CACHED_LENGTHS:
                 del self._tensors[next(iter(self._tensors))]
 

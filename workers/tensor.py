@@ -28,12 +28,14 @@ def span(indices: NDArray[np.int64]) -> slice | NDArray[np.int64]:
 class Tensor:
     """The blocks of vectors of `elements` (at least one) float32 numbers, which are summed one after the other.
 
-    expected: exponents by block; None where there are more blocks than the window has slots. delayed: whether the first
-    chunks carry values scaled for those. tag: in every packet; each length that may be delayed has one of its own.
+    call: what for, in words that all workers must have alike. expected: exponents by block; None where there are more
+    blocks than the window has slots. delayed: whether the first chunks carry values scaled for those. tag: in every
+    packet; each length and call that may be delayed has one of its own.
     """
 
-    def __init__(self, elements: int, *, workers: int, values: int, window: int) -> None:
+    def __init__(self, elements: int, call: str = "", *, workers: int, values: int, window: int) -> None:
         self.elements = elements
+        self.call = call
         self.workers = workers
         self.values = values
         self.blocks = -(-elements // values)
@@ -41,7 +43,7 @@ class Tensor:
         self.expected = np.zeros(self.blocks, np.int8) if self.blocks == self.lead else None
         self.delayed = False
         self.tag = 0
-        self.agreement = Agreement(elements, workers=workers, values=values, window=window)
+        self.agreement = Agreement(elements, call, workers=workers, values=values, window=window)
 
     @property
     def bare(self) -> int:

@@ -330,16 +330,16 @@ class InNetworkAllReduce:
         return self.worker.statistics
 
     def all_reduce(
-        self, x: NDArray[np.float32], out: NDArray[np.float32] | None = None
+        self, x: NDArray[np.float32], out: NDArray[np.float32] | None = None, call: str = ""
     ) -> NDArray[np.float32]:
-        """Sum of `x` over all workers; see Collective.
+        """Sum of `x` over all workers; see Collective, and for `call` Worker.start().
 
         Raises:
             ValueError: an element cannot be quantized; nothing was sent.
             StallError, SaturationError, LeaseExhaustedError: see protocol.py.
         """
         worker = self.worker
-        worker.start(x, time.monotonic(), out)
+        worker.start(x, time.monotonic(), out, call)
         self.socket.forget_losses()
         while not worker.finished:
             worker.exchange(self.socket)

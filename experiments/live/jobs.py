@@ -56,7 +56,10 @@ class NetworkJob:
     pace: Pace
 
     def assignment(self, name: str) -> Mapping[str, Any]:
-        """What makes the InNetworkConfig of the worker on the host `name`."""
+        """What makes the InNetworkConfig of the worker on the host `name`, and where each rank listens for the others.
+
+        The TCP ports have the number of the job's UDP port, which no other job has.
+        """
         job, pace = self.granted.tree.job, self.pace
         host = self.topology.host(name)
         recovery = Recovery(initial_rto=pace.initial_rto, min_rto=pace.min_rto, granularity=pace.granularity)
@@ -67,6 +70,7 @@ class NetworkJob:
             "segments": pace.segments,
             "offload": pace.offload,
             "recovery": asdict(recovery),
+            "addresses": [(str(self.topology.host(each).ip), job.udp_port) for each in job.hosts],
         }
 
     async def withdraw(self) -> None:

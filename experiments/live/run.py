@@ -22,6 +22,7 @@ from experiments.results.checking import compare_with_exact_sum, durations, erro
 from experiments.results.measured import Measured
 from experiments.results.recording import Recording
 from experiments.scenario.compilers import CompiledProgram
+from experiments.scenario.own import planner_of
 from experiments.scenario.settings import Settings
 from experiments.scenario.targets import target
 from experiments.training.digits import load_digits
@@ -72,7 +73,8 @@ def run_live(
         async def run_all() -> list[Measured]:
             folder = Path(name)
             made = (program.p4info, program.device_config, Ledger(folder / "leases.json"), network.patience)
-            async with Controller(network.topology, *made) as controller:
+            planner = planner_of(points[0].controller)
+            async with Controller(network.topology, *made, planner) as controller:
                 live = LiveNetwork(network, controller, folder)
                 return [await live.run(point, begun(point)) for point in points]
 
@@ -187,6 +189,7 @@ def _in_network(host: Host, job: Job, settings: Settings, pace: Pace) -> InNetwo
         local=(str(host.ip), job.udp_port),
         remote=(str(host.gateway), job.udp_port),
         pace=pace,
+        worker=settings.worker,
     )
 
 

@@ -45,12 +45,13 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class InNetwork:
-    """All-reduce through the switches: a lease and the two ends of the UDP flow."""
+    """All-reduce through the switches: a lease and the two ends of the UDP flow. worker: a file of the user's."""
 
     lease: Lease
     local: tuple[str, int]
     remote: tuple[str, int]
     pace: Pace
+    worker: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,8 @@ from experiments.live.work import (
     Vectors,
 )
 from experiments.results.recording import Recording, Vector
+from experiments.scenario.python_file import PythonFileError, telling
+from experiments.scenario.worker_file import make_worker_of
 from experiments.training.digits import Digits
 from experiments.training.sgd import Curve, TrainingConfig, train
 from workers import (
@@ -36,7 +38,9 @@ from workers import (
     UdpAllReduce,
     UdpGroupConfig,
 )
+from workers.driver import ParticipantAllReduce
 from workers.engines import native
+from workers.udp import UdpSocket
 
 
 def say(event: Event) -> None:
@@ -47,6 +51,12 @@ def say(event: Event) -> None:
 def join(task: Task) -> Collective:
     """This worker's end of the collective."""
     match task.collective:
+        case InNetwork(lease, local, remote, pace, worker) if worker:
+            participant = make_worker_of(worker)(lease, pace.recovery(task.give_up))
+            socket = UdpSocket(
+                local, remote, segments=pace.segments, offload=pace.offload, checksums=pace.checksums
+            )
+            return ParticipantAllReduce(participant, socket)
         case InNetwork(lease, local, remote, pace):
             return InNetworkAllReduce(
                 InNetworkConfig(
@@ -133,12 +143,13 @@ def main() -> int:
     try:
         collective = join(task)
         curve = None
-        match task.work:
-            case TrainingConfig():
-                curve = train_digits(task.work, task, collective)
-            case Vectors():
-                sum_vectors(task.work, task, collective)
-    except (CollectiveError, OSError, ValueError) as error:
+        with telling(task.collective.worker if isinstance(task.collective, InNetwork) else None):
+            match task.work:
+                case TrainingConfig():
+                    curve = train_digits(task.work, task, collective)
+                case Vectors():
+                    sum_vectors(task.work, task, collective)
+    except (CollectiveError, OSError, ValueError, PythonFileError) as error:
         say(Failed(f"{type(error).__name__}: {error}"))
         return 1
     finally:

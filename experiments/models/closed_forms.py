@@ -22,12 +22,13 @@ Latency = Callable[[int, int], float]
 def in_network(size: int, round_trip: float, bandwidth: float, window: int, ahead: float) -> float:
     """Seconds for arrays of `size` bytes.
 
-    round_trip: seconds, by way of the root of the tree. bandwidth: bytes of payload a second on a host's link, each
-    way. window: bytes outstanding. ahead: seconds that a window of packets without values, which goes first, is on a
-    host's link.
+    round_trip: seconds, by way of the root of the tree. bandwidth: bytes of payload a second on the slowest link,
+    each way. window: bytes outstanding. ahead: seconds that a window of packets without values, which goes first, is on
+    that link.
     """
     turns = max(1.0, size / window) + (ahead > 0)
-    return max(round_trip + ahead + size / bandwidth, turns * round_trip)
+    begun = max(ahead, round_trip) if ahead else 0.0  # values follow when the first packet ahead is back
+    return max(round_trip + begun + size / bandwidth, turns * round_trip)
 
 
 def between_hosts(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
+from controller.routes import Routes
+from controller.tree import Job, Tree, aggregation_tree
 from experiments.scenario.settings import Settings
 from topologies.model import Link
 from workers.collective import HostBasedAlgorithm
@@ -14,10 +16,19 @@ from workers.host_based.schedules import peers, servers
 _Direction = tuple[str, str]  # from one node to the next
 
 
+@dataclass(frozen=True, slots=True)
+class _Trunk:
+    """Between two switches: the time of the slowest way, its links, and the links of all ways."""
+
+    seconds: float
+    links: int
+    directions: frozenset[_Direction]
+
+
 class Paths:
     """Of a point, with packets of `frame` bytes, Ethernet's overhead not counted. Times in seconds.
 
-    Where a leaf has several spines to choose from, each path takes the slowest. patient: a packet is as late as jitter
+    Where a packet may take several ways, it takes the slowest. patient: a packet is as late as jitter
     and reordering can make it.
     """
 
@@ -27,13 +38,14 @@ class Paths:
         self._patient = patient
         self._network = network = settings.network
         self._leaves = [network.host(member).leaf for member in settings.members]
+        self._routes = Routes(network)
+        self._trunks: dict[tuple[str, str], _Trunk] = {}
         self._access = [self._alone(network.links_of(member)[0]) for member in settings.members]
 
     def latency(self, sender: int, receiver: int) -> float:
         """From a rank's sending a packet to another's dealing with it."""
-        here, there = self._leaves[sender], self._leaves[receiver]
-        trunk = 0.0 if here == there else self._trunks[here] + self._trunks[there]
-        return self._access[sender] + trunk + self._access[receiver] + self._notice
+        trunk = self._trunk(self._leaves[sender], self._leaves[receiver])
+        return self._access[sender] + trunk.seconds + self._access[receiver] + self._notice
 
     @property
     def round_trip(self) -> float:
@@ -42,24 +54,25 @@ class Paths:
         In-network: from the host furthest from the root of the tree up to the root, and down to it again.
         """
         if self._settings.algorithm == "in-network":
-            trunks = self._trunks if len(set(self._leaves)) > 1 else dict.fromkeys(self._leaves, 0.0)
-            ways = zip(self._access, self._leaves, strict=True)
-            return 2 * max(access + trunks[leaf] for access, leaf in ways) + self._notice
+            below = {self._tree.root.switch: 0.0}
+            for part in reversed(self._tree.aggregators):
+                for child in part.children:
+                    below[child] = below[part.switch] + self._alone(self._link(child, part.switch))
+            return 2 * max(below.values()) + self._notice
         return 2 * max(
             self.latency(rank, peer) for rank, others in enumerate(self._receivers) for peer in others
         )
 
     @property
     def tree_links(self) -> int:
-        """How many links the tree of switches has."""
-        racks = len(set(self._leaves))
-        return len(self._leaves) + (racks if racks > 1 else 0)
+        """How many links the tree has."""
+        return sum(len(part.children) for part in self._tree.aggregators)
 
     @property
     def mean_links(self) -> float:
         """Between hosts: how many links a packet crosses, on average over all ranks that send to one another."""
         ways = [
-            2 if self._leaves[rank] == self._leaves[peer] else 4
+            2 + self._trunk(self._leaves[rank], self._leaves[peer]).links
             for rank, others in enumerate(self._receivers)
             for peer in others
         ]
@@ -68,7 +81,7 @@ class Paths:
     def shared(self, window: int) -> float:
         """How long the windows, in packets, of all hosts that share a link take on it, where that is longest."""
         return window * max(
-            count * self._packet_seconds(self._link(*direction))
+            count * self.packet_seconds(self._link(*direction))
             for direction, count in self._senders().items()
         )
 
@@ -78,13 +91,20 @@ class Paths:
         return 0.0 if self._settings.world == "live" else self._settings.coalescing
 
     @cached_property
-    def _trunks(self) -> dict[str, float]:
-        """Between a leaf and a spine."""
-        return {
-            leaf: max(self._alone(self._link(leaf, spine.name)) for spine in self._network.spines)
-            for leaf in set(self._leaves)
-            if self._network.spines
-        }
+    def _tree(self) -> Tree:
+        """Of the first job on the network."""
+        return aggregation_tree(self._network, Job(1, self._settings.members))
+
+    def _trunk(self, here: str, there: str) -> _Trunk:
+        """Between two switches."""
+        if (here, there) not in self._trunks:
+            ways = [(hop, self._trunk(hop, there)) for hop in self._routes.next_hops(here, there)]
+            self._trunks[here, there] = _Trunk(
+                max((self._alone(self._link(here, hop)) + rest.seconds for hop, rest in ways), default=0.0),
+                max((1 + rest.links for _, rest in ways), default=0),
+                frozenset((here, hop) for hop, _ in ways).union(*(rest.directions for _, rest in ways)),
+            )
+        return self._trunks[here, there]
 
     def _alone(self, link: Link) -> float:
         """A packet that waits for no other."""
@@ -92,10 +112,10 @@ class Paths:
         live = self._settings.world == "live"
         delay = (properties.delay or 0.0) if live else properties.virtual_delay
         late = properties.jitter + properties.displacement if self._patient else 0.0
-        return self._packet_seconds(link) + delay + late
+        return self.packet_seconds(link) + delay + late
 
-    def _packet_seconds(self, link: Link) -> float:
-        """On the wire; 0: the link's rate is unlimited."""
+    def packet_seconds(self, link: Link) -> float:
+        """Of one packet on the wire; 0: the link's rate is unlimited."""
         properties = link.properties
         live = self._settings.world == "live"
         overhead = (properties.overhead or 0) if live else properties.virtual_overhead
@@ -117,24 +137,17 @@ class Paths:
     def _senders(self) -> Counter[_Direction]:
         """How many hosts' windows may be on a link, by its direction."""
         if self._settings.algorithm == "in-network":  # sums: each link carries one window
-            return Counter(set(self._to_the_root()))
+            return Counter((child, part.switch) for part in self._tree.aggregators for child in part.children)
         members, leaves = self._settings.members, self._leaves
         found: Counter[_Direction] = Counter()
         for rank, others in enumerate(self._receivers):
             here = leaves[rank]
-            beyond = {leaves[peer] for peer in others} - {here}
-            ways = [(members[rank], here), *((leaves[peer], members[peer]) for peer in others)]
-            if beyond:  # by every spine: all flows may have chosen the same
-                for spine in self._network.spines:
-                    ways += [(here, spine.name), *((spine.name, leaf) for leaf in beyond)]
-            found.update(ways)
+            ways = {(members[rank], here), *((leaves[peer], members[peer]) for peer in others)}
+            # All flows may have chosen the same of several ways.
+            found.update(
+                ways.union(*(self._trunk(here, leaf).directions for leaf in {leaves[p] for p in others}))
+            )
         return found
-
-    def _to_the_root(self) -> Iterator[_Direction]:
-        for member, leaf in zip(self._settings.members, self._leaves, strict=True):
-            yield member, leaf
-            if len(set(self._leaves)) > 1:
-                yield from ((leaf, spine.name) for spine in self._network.spines)
 
 
 @lru_cache

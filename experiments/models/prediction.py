@@ -12,24 +12,19 @@ from workers import wire
 def predicted_seconds(settings: Settings, size: int, window: int) -> float | None:
     """Seconds of an all-reduce of `size` bytes with `window` packets in flight; None: its links are unlimited.
 
-    From the rate of the hosts' links, headers, the links between each two hosts that send to one another, and how late
-    hosts notice. Of loss, of what uplinks carry for several hosts and of the processor's time it knows nothing.
+    From headers, the links on the way and how late hosts notice. In-network the slowest link of the tree sets the rate,
+    as each carries every packet once; between hosts, the hosts' own. Of loss, of what other links carry for several
+    hosts and of the processor's time it knows nothing.
     """
-    link, live = settings.host_link, settings.world == "live"
-    if link.rate_bits_per_second is None:
+    if settings.host_link.rate_bits_per_second is None:
         return None
-    properties = link.properties
-    overhead = (properties.overhead or 0) if live else properties.virtual_overhead
-    byte_seconds = 8 / link.rate_bits_per_second
-    payload, frame = full_payload(settings), full_frame(settings)
-    bandwidth = payload / ((frame + overhead) * byte_seconds)
-    paths = Paths(settings, frame)
+    payload, paths = full_payload(settings), Paths(settings, full_frame(settings))
     if settings.algorithm != "in-network":
-        workers = len(settings.members)
+        workers, bandwidth = len(settings.members), payload / paths.packet_seconds(settings.host_link)
         return between_hosts(settings.algorithm, workers, size, paths.latency, bandwidth, settings.shards)
     packets, ahead = -(-size // payload), 0.0
     # Vectors within the window are scaled as the one before let expect, but for the first (workers/scaling.py).
     if packets > window or not (settings.training or settings.repetitions > 1):
-        leading = in_network_frame(min(wire.SIZES)) + overhead
-        ahead = min(window, packets) * leading * byte_seconds
+        ahead = Paths(settings, in_network_frame(min(wire.SIZES))).shared(min(window, packets))
+    bandwidth = payload / paths.shared(1)
     return in_network(packets * payload, paths.round_trip, bandwidth, window * payload, ahead)

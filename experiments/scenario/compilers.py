@@ -33,11 +33,14 @@ def compile_program(program: Path, compiler: Compiler) -> CompiledProgram:
     """Compile a v1model program.
 
     Raises:
-        CompileError: our compiler refuses it. ToolError: p4c is not here, or refuses it.
+        CompileError: our compiler refuses it. ToolError: it cannot be read; p4c is not here, or refuses it.
     """
     match compiler:
         case "embedded":
-            compiled = compile_file(program)
+            try:
+                compiled = compile_file(program)
+            except OSError as error:
+                raise ToolError(f"{program}: cannot be read: {error.strerror}") from None
             return CompiledProgram(compiled.p4info, compiled.device_config(), compiled.warnings)
         case "p4c":
             return _run_p4c(program)

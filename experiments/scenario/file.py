@@ -17,7 +17,16 @@ from typing import Annotated, Any
 from pydantic import BaseModel, StringConstraints, ValidationError
 
 from experiments.scenario.figure import Plot
-from experiments.scenario.settings import KEYS, KeyPath, Settings, Table, setting_columns, table_in
+from experiments.scenario.settings import (
+    FILES,
+    KEYS,
+    KeyPath,
+    Settings,
+    Table,
+    TopologySettings,
+    setting_columns,
+    table_in,
+)
 
 
 class ScenarioError(ValueError):
@@ -49,8 +58,8 @@ class Scenario:
 def varied_in(points: Sequence[Settings]) -> list[str]:
     """The columns in which points differ."""
     rows = [setting_columns(point) for point in points]
-    # The name of a leaf_spine tells its keys again.
-    names = [*KEYS, "topology"] if rows[0]["leaves"] is None else KEYS
+    # The name of a network that a builder made tells its keys again.
+    names = [*KEYS, "topology"] if points[0].topology.switches else KEYS
     return [name for name in names if len({row[name] for row in rows}) > 1]
 
 
@@ -73,6 +82,21 @@ def load_scenario(path: Path, changes: Sequence[str] = ()) -> Scenario:
         return Scenario(_take_frame(document), text, tuple(_points(document, path.parent)))
     except ScenarioError as error:
         raise ScenarioError("\n".join(f"{path}: {line}" for line in str(error).splitlines())) from None
+
+
+def load_network(path: Path) -> TopologySettings:
+    """The network of a TOML file, as the key `topology` of scenarios takes one.
+
+    Raises:
+        ScenarioError: with everything that is wrong.
+    """
+    point = {"topology": str(path)}
+    _read_topology(point, Path())
+    try:
+        return TopologySettings.model_validate(point["topology"])
+    except ValidationError as error:
+        lines = _explain(error, TopologySettings)
+        raise ScenarioError("\n".join(f"{path}: {line}" for line in lines)) from None
 
 
 def _take_frame(document: dict[str, Any]) -> Frame:
@@ -128,6 +152,7 @@ def _points(document: dict[str, Any], folder: Path) -> Sequence[Settings]:
         for path, value in zip(axes, values, strict=True):
             _set(point, path, value)
         _read_topology(point, folder)
+        _find_files(point, folder)
         try:
             settings = Settings.model_validate(point).settled
             found.setdefault(settings.key, settings)
@@ -158,6 +183,15 @@ def _read_topology(point: dict[str, Any], folder: Path) -> None:
             point["topology"] = tomllib.loads((folder / name).read_text())
         except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ScenarioError(f"topology: {folder / name} cannot be read: {error}") from None
+
+
+def _find_files(point: dict[str, Any], folder: Path) -> None:
+    """A file that the scenario names lies beside it; results then tell where, from whatever folder one looks."""
+    for key in FILES:
+        if isinstance(name := point.get(key), str):
+            path = point[key] = (folder / name).resolve()
+            if not path.is_file():
+                raise ScenarioError(f"{key}: there is no file {path}")
 
 
 # -- errors ------------------------------------------------------------------------------------------------------

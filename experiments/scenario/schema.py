@@ -5,12 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from experiments.scenario.file import Frame
-from experiments.scenario.settings import LeafSpine, Recovery, Settings, Training
+from experiments.scenario.settings import FatTree, LeafSpine, Recovery, Servers, Settings, Training
 from topologies.link import Burst, LinkModel, Pause
 
 JsonSchema = dict[str, Any]
 
-_OF_POINTS = (LeafSpine, LinkModel, Burst, Pause, Recovery, Training)  # tables whose values may be lists
+_OF_POINTS = (
+    LeafSpine,
+    FatTree,
+    Servers,
+    LinkModel,
+    Burst,
+    Pause,
+    Recovery,
+    Training,
+)  # tables whose values may be lists
 
 
 class _File(Frame, Settings):

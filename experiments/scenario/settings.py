@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -15,11 +16,24 @@ from controller.tree import SLOTS, Job, aggregation_tree
 from experiments.scenario.placement import Placement, place
 from experiments.scenario.tools import Compiler, Engine
 from experiments.scenario.units import ELEMENT_BYTES, VectorSize
-from topologies.link import LinkModel
-from topologies.model import Host, Link, Switch, Topology, TopologyError, leaf_spine, topology_from
+from topologies.link import PLAIN, LinkModel, LinkProperties
+from topologies.model import (
+    BUILDERS,
+    Host,
+    Link,
+    Switch,
+    Topology,
+    TopologyError,
+    fat_tree,
+    leaf_spine,
+    servers,
+    topology_from,
+)
 from topologies.units import Rate, Seconds
 from workers.collective import Algorithm, Transport
 from workers.recovery import Recovery as Timers
+
+FILES = ("program", "controller", "worker")  # keys whose values are files that a user brings
 
 KeyPath = tuple[str, ...]  # the tables that a key is in, and its name
 
@@ -28,6 +42,11 @@ class Table(BaseModel):
     """A table of a scenario file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def _properties(of: str) -> Any:
+    """A key for those of some links."""
+    return Field(None, description=f"of the links {of}; left out, as those below")
 
 
 class LeafSpine(Table):
@@ -42,6 +61,8 @@ class LeafSpine(Table):
     rate: Rate | None = None
     uplink_rate: Rate | None = None
     oversubscription: Annotated[float, Field(gt=0)] | None = None
+    properties: Annotated[LinkProperties, Field(description="of the hosts' links")] = PLAIN
+    uplink_properties: LinkProperties | None = _properties("between leaves and spines")
 
     def build(self, offload: bool) -> Topology:
         """The network.
@@ -55,17 +76,84 @@ class LeafSpine(Table):
                 raise TopologyError("oversubscription: needs rate and a spine, and no uplink_rate beside it")
             uplink_rate = round(self.rate * self.hosts_per_leaf / self.spines / self.oversubscription)
         return _leaf_spine(
-            self.spines, self.leaves, self.hosts_per_leaf, self.rate, uplink_rate, offload=offload
+            self.spines,
+            self.leaves,
+            self.hosts_per_leaf,
+            self.rate,
+            uplink_rate,
+            self.properties,
+            self.uplink_properties,
+            offload,
         )
 
 
 _leaf_spine = lru_cache(leaf_spine)  # points often share their network
 
 
+class FatTree(Table):
+    """Arguments of `topologies.model.fat_tree`."""
+
+    k: int = 4
+    pods: int | None = None
+    leaves: Annotated[int | None, Field(description="of a pod")] = None
+    spines: Annotated[int | None, Field(description="of a pod")] = None
+    cores: Annotated[int | None, Field(description="of the network, a multiple of spines")] = None
+    hosts_per_leaf: int | None = None
+    rate: Rate | None = None
+    uplink_rate: Annotated[Rate | None, Field(description="between leaves and spines")] = None
+    core_rate: Annotated[Rate | None, Field(description="between spines and cores")] = None
+    properties: Annotated[LinkProperties, Field(description="of the hosts' links")] = PLAIN
+    uplink_properties: LinkProperties | None = _properties("between leaves and spines")
+    core_properties: LinkProperties | None = _properties("between spines and cores")
+
+    def build(self, offload: bool) -> Topology:
+        """The network.
+
+        Raises:
+            TopologyError: a number is out of range.
+        """
+        return _fat_tree(**dict(self), offload=offload)
+
+
+_fat_tree = lru_cache(fat_tree)
+
+
+class Servers(Table):
+    """Arguments of `topologies.model.servers`."""
+
+    pods: int = 1
+    leaves: Annotated[int, Field(description="of a pod")] = 2
+    spines: Annotated[int, Field(description="of a pod")] = 2
+    cores: Annotated[int, Field(description="of the network, a multiple of spines")] = 0
+    servers_per_leaf: int = 2
+    hosts_per_server: int = 4
+    rate: Annotated[Rate | None, Field(description="inside servers")] = None
+    nic_rate: Annotated[Rate | None, Field(description="between servers and leaves")] = None
+    uplink_rate: Annotated[Rate | None, Field(description="between leaves and spines")] = None
+    core_rate: Annotated[Rate | None, Field(description="between spines and cores")] = None
+    properties: Annotated[LinkProperties, Field(description="of the hosts' links")] = PLAIN
+    nic_properties: LinkProperties | None = _properties("between servers and leaves")
+    uplink_properties: LinkProperties | None = _properties("between leaves and spines")
+    core_properties: LinkProperties | None = _properties("between spines and cores")
+
+    def build(self, offload: bool) -> Topology:
+        """The network.
+
+        Raises:
+            TopologyError: a number is out of range.
+        """
+        return _servers(**dict(self), offload=offload)
+
+
+_servers = lru_cache(servers)
+
+
 class TopologySettings(Table):
-    """The network: `leaf_spine`, or every switch, host and link spelled out."""
+    """The network: one of the tables of `topologies.model.BUILDERS`, or every switch, host and link spelled out."""
 
     leaf_spine: LeafSpine | None = None
+    fat_tree: FatTree | None = None
+    servers: Servers | None = None
     name: str = "as spelled out"
     switches: tuple[Switch, ...] = ()
     hosts: tuple[Host, ...] = ()
@@ -77,15 +165,20 @@ class TopologySettings(Table):
     @cached_property
     def network(self) -> Topology:
         """What is described."""
-        if self.leaf_spine is not None:
-            return self.leaf_spine.build(self.offload)
-        return topology_from(self.model_dump(exclude={"leaf_spine"}))
+        for table in self._tables.values():
+            return table.build(self.offload)
+        return topology_from(self.model_dump(exclude=set(BUILDERS)))
+
+    @property
+    def _tables(self) -> dict[str, LeafSpine | FatTree | Servers]:
+        """Those that are given."""
+        return {name: table for name in BUILDERS if (table := getattr(self, name)) is not None}
 
     @model_validator(mode="after")
     def _builds(self) -> Self:
-        if bool(self.leaf_spine) == bool(self.switches):
-            raise ValueError("give leaf_spine, or switches, hosts and links")
-        above = "leaf_spine." if self.leaf_spine else ""
+        if len(self._tables) + bool(self.switches) != 1:
+            raise ValueError(f"give one of {', '.join(BUILDERS)}, or switches, hosts and links")
+        above = "".join(f"{name}." for name in self._tables)
         try:
             assert self.network
         except TopologyError as error:
@@ -145,7 +238,16 @@ class Settings(Table):
     recovery: Recovery = Recovery()
     coalescing: Annotated[Seconds, Field(description="how late a host notices a packet, virtual")] = 4e-6
     switch: Engine = "embedded"
+    program: Annotated[
+        Path | None, Field(description="a P4 program in the place of p4src/fanin.p4, beside the scenario")
+    ] = None
     compiler: Compiler = "embedded"
+    controller: Annotated[
+        Path | None, Field(description="a Python file that plans what switches are told, beside the scenario")
+    ] = None
+    worker: Annotated[
+        Path | None, Field(description="a Python file with a worker, in-network, beside the scenario")
+    ] = None
     seed: Annotated[int, Field(ge=0)] = 1
 
     @cached_property
@@ -199,7 +301,7 @@ class Settings(Table):
             changes |= {
                 "transport": self.transport or ("tcp" if self.world == "live" else "selective-repeat")
             }
-            changes |= {"checksums": True}
+            changes |= {"checksums": True, "worker": None}
         if self.algorithm != "parameter-server":
             changes |= {"shards": None}
         return self.model_copy(update=changes)
@@ -219,7 +321,9 @@ class Settings(Table):
             yield "hosts: says who takes part; leave out workers and placement"
         if (self.size is None) == (self.training is None):
             yield "size: give size, as '4 MB', or a table training"
-        if self.hosts or self.algorithm == "in-network":
+        if unknown := sorted(set(self.hosts) - set(names)):
+            yield f"hosts: no host is called {', '.join(unknown)}; there are {', '.join(names)}"
+        elif (self.hosts or self.algorithm == "in-network") and not self.controller:  # which may place more
             try:
                 aggregation_tree(self.network, Job(1, self.members))
             except ControllerError as error:
@@ -265,6 +369,10 @@ def _single_valued(table: type[BaseModel], above: KeyPath = ()) -> Iterator[KeyP
         if get_origin(field.annotation) is tuple:
             continue
         inner = table_in(field.annotation)
+        if (
+            inner is LinkProperties
+        ):  # of a topology; keys of these names are those of `links`, for all of them
+            continue
         if inner is None:
             yield (*above, name)
         else:
@@ -272,7 +380,7 @@ def _single_valued(table: type[BaseModel], above: KeyPath = ()) -> Iterator[KeyP
 
 
 def _short_name(path: KeyPath) -> str:
-    return "_".join(path[-2:]) if "burst" in path else path[-1]
+    return "_".join(path[-2:]) if {"burst", "fat_tree", "servers"}.intersection(path) else path[-1]
 
 
 # Every key that holds a single value by a short name, which is its column in results, too: loss is links.loss.
@@ -288,7 +396,7 @@ def setting_columns(settings: Settings) -> dict[str, str | int | float | None]:
         value: Any = settings
         for part in path:
             value = None if value is None else getattr(value, part)
-        columns[name] = value
+        columns[name] = str(value) if isinstance(value, Path) else value
     return columns | {
         "topology": settings.network.name,
         "workers": len(settings.members),

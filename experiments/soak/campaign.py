@@ -13,6 +13,9 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from controller.planner import Planner
+from experiments.scenario.compilers import PROGRAM
+from experiments.scenario.own import planner_of
 from experiments.soak.run import Outcome, run_scenario
 from experiments.soak.scenario import draw_scenario
 from experiments.virtual.fabric import load_switch
@@ -52,26 +55,36 @@ class Soak:
 
 
 _switch: Engine  # of a process of the pool
+_planner: Planner
 
 
-def _load() -> None:
-    global _switch
+def _load(program: Path, controller: Path | None) -> None:
+    global _switch, _planner
     # A terminal's Ctrl-C reaches everybody; the parent ends the pool.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _switch = load_switch()
+    _switch, _planner = load_switch(program), planner_of(controller)
 
 
 def _run_seed(seed: int) -> tuple[int, Outcome]:
-    return seed, run_scenario(draw_scenario(seed), _switch)
+    return seed, run_scenario(draw_scenario(seed), _switch, planner=_planner)
 
 
-def soak(first_seed: int, seeds: int, progress: Callable[[Soak], None]) -> Soak:
+def soak(
+    first_seed: int,
+    seeds: int,
+    progress: Callable[[Soak], None],
+    program: Path = PROGRAM,
+    controller: Path | None = None,
+) -> Soak:
     """Run the scenarios of `seeds` seeds on all cores; `progress` is told after each."""
     begun = time.monotonic()
     so_far = Soak()
     # Spawned, not forked: a compiled program is loaded in each, and threads of this one would not come along.
     with ProcessPoolExecutor(
-        min(len(os.sched_getaffinity(0)), seeds), multiprocessing.get_context("spawn"), _load
+        min(len(os.sched_getaffinity(0)), seeds),
+        multiprocessing.get_context("spawn"),
+        _load,
+        (program, controller),
     ) as pool:
         for seed, outcome in pool.map(_run_seed, range(first_seed, first_seed + seeds), chunksize=1):
             so_far.scenarios += 1

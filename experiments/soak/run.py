@@ -10,13 +10,15 @@ from typing import Any
 
 import numpy as np
 
+from controller.planner import OURS, Planner
 from controller.telemetry import Event
+from experiments.scenario.worker_file import AnyWorker, MakeWorker
 from experiments.soak.checks import check
 from experiments.soak.hosts import SoakHost
 from experiments.soak.inputs import make_inputs
 from experiments.soak.scenario import Scenario, Work
 from experiments.soak.strangers import Stranger
-from experiments.virtual.fabric import Fabric, Job, JobSpec, MakeWorker
+from experiments.virtual.fabric import Fabric, Job, JobSpec
 from experiments.virtual.stations import Vector, WorkerStation
 from p4switch.engine.engine import Engine
 from topologies.virtual import SECOND, HostModel
@@ -43,7 +45,9 @@ class Outcome:
 class SoakFabric(Fabric):
     """A Fabric with strangers at its hosts. hosts: by name."""
 
-    def __init__(self, scenario: Scenario, switch: Engine, observer: Observer | None) -> None:
+    def __init__(
+        self, scenario: Scenario, switch: Engine, observer: Observer | None, planner: Planner
+    ) -> None:
         self.hosts: dict[str, SoakHost] = {}
         self.lingering = 0.0  # seconds that workers of an earlier grant go on
         self._scenario = scenario
@@ -55,6 +59,7 @@ class SoakFabric(Fabric):
             seed=scenario.seed,
             observer=observer,
             numbers=scenario.numbers,
+            planner=planner,
         )
 
     @property
@@ -100,9 +105,10 @@ def run_scenario(
     switch: Engine,
     make_worker: MakeWorker | None = None,
     observer: Observer | None = None,
+    planner: Planner = OURS,
 ) -> Outcome:
     """Run it on switches like `switch` (see Engine.another), and check everything."""
-    fabric = SoakFabric(scenario, switch, observer)
+    fabric = SoakFabric(scenario, switch, observer, planner)
     inputs = _start(scenario, fabric, make_worker or _worker)
     mishaps = Counter[str]()
     for time, kind, happens in _mishaps(scenario, fabric):
@@ -186,7 +192,7 @@ def _worker(lease: Lease, recovery: Recovery) -> Worker:
     return Worker(lease, recovery, non_finite="propagate", on_saturation="count")
 
 
-def _with_mismatch(work: Work, make_worker: MakeWorker, lease: Lease, recovery: Recovery) -> Worker:
+def _with_mismatch(work: Work, make_worker: MakeWorker, lease: Lease, recovery: Recovery) -> AnyWorker:
     """Rank 0 has another window, other packets or another number of workers."""
     if lease.rank == 0:
         other = {

@@ -12,7 +12,7 @@ from controller.ledger import CHUNKS as LEASE_CHUNKS
 from controller.ledger import LEASES, NumberSpace
 from controller.tree import SLOTS
 from topologies.link import Burst, LinkProperties, Pause
-from topologies.model import Topology, leaf_spine
+from topologies.model import Topology, fat_tree, leaf_spine, servers
 from topologies.virtual.pause import headroom_bytes
 from workers.recovery import Recovery
 
@@ -109,6 +109,7 @@ class Work(_Brief):
 class Scenario(_Brief):
     """Jobs that share a network; times in seconds, rate of all links in bits/s. See HostModel.
 
+    tiers: of switches: 2, leaves and spines; 3, pods of two leaves, and cores; 4, two servers with switches at a leaf.
     restarts, registers_lost: of switches, with their tables or not. strangers: how often one takes up a batch of
     packets at a host. last_slots: the jobs have the switches' last slots, not the first. first_chunk: of each lease id.
     same_leases: there are only as many ids as jobs, so each further grant has one that was used before.
@@ -117,6 +118,7 @@ class Scenario(_Brief):
     seed: int = 0
     jobs: tuple[Work, ...] = (Work(),)
     spines: int = 1
+    tiers: int = 2
     rate: int | None = 10**10
     links: LinkProperties = LINKS
     coalescing: float = 4e-6
@@ -136,7 +138,14 @@ class Scenario(_Brief):
     @cached_property
     def topology(self) -> Topology:
         """The network, whose leaves have room for as many hosts as the fullest has workers."""
-        return leaf_spine(self.spines, len(self.racks), max(self.racks), self.rate, properties=self.links)
+        links: dict[str, Any] = {"rate": self.rate, "properties": self.links}
+        hosts = max(self.racks)
+        if self.tiers == 2:
+            return leaf_spine(self.spines, len(self.racks), hosts, **links)
+        pods, spines = -(-len(self.racks) // 2), max(1, self.spines)
+        if self.tiers == 3:
+            return fat_tree(pods=pods, leaves=2, spines=spines, cores=spines, hosts_per_leaf=hosts, **links)
+        return servers(pods, 1, spines, spines, servers_per_leaf=2, hosts_per_server=hosts, **links)
 
     @cached_property
     def hosts(self) -> tuple[tuple[str, ...], ...]:
@@ -177,10 +186,10 @@ class Scenario(_Brief):
     def bound(self) -> float:
         """Seconds within which all workers must have finished, but for an accident of one in millions.
 
-        Turns of the windows, one behind the other, each as long as several timeouts: a chunk crosses four links with
-        an update and its result, and an attempt fails if one of them loses it.
+        Turns of the windows, one behind the other, each as long as several timeouts: a chunk crosses a link of each
+        tier with an update and with its result, and an attempt fails if one of them loses it.
         """
-        attempts = 2 + 8 / (1 - self.links.mean_loss) ** 4
+        attempts = 2 + 8 / (1 - self.links.mean_loss) ** (2 * self.tiers)
         turns = sum(job.turns + 10 for job in self.jobs)
         held_up = sum(stall.seconds for job in self.jobs for stall in job.stalls)
         held_up += max(job.skew for job in self.jobs)
@@ -193,7 +202,8 @@ def lossless_queue_bytes(scenario: Scenario) -> int | None:
     pause = scenario.links.pause
     if pause is None or scenario.rate is None:
         return None
-    into_a_switch = max(len(scenario.racks), max(scenario.racks) + scenario.spines)
+    topology = scenario.topology
+    into_a_switch = max(len(topology.links_of(switch.name)) for switch in topology.switches)
     headroom = headroom_bytes(scenario.rate, scenario.links, LONGEST_FRAME)
     return into_a_switch * (pause.xoff_bytes + headroom)
 
@@ -222,6 +232,8 @@ def draw_scenario(seed: int) -> Scenario:
         spines=spines,
         rate=rate,
         links=LinkProperties(**links),
+        # Of its own, so that seeds replay scenarios from before there were more tiers than two.
+        tiers=random.Random(f"soak tiers {seed}").choice((2, 2, 3, 4)),
         coalescing=coalescing,
         restarts=tuple(
             Restart(draw.randrange(8), draw.uniform(0, 2e-3))

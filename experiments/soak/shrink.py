@@ -35,7 +35,14 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
     for change in of_links:
         yield replace(scenario, links=scenario.links.model_copy(update=change))
     plain: tuple[dict[str, Any], ...] = (
-        *({"spines": 1}, {"coalescing": 0.0}, {"rate": None}, {"strangers": 0.0}, {"last_slots": False}),
+        *(
+            {"tiers": 2},
+            {"spines": 1},
+            {"coalescing": 0.0},
+            {"rate": None},
+            {"strangers": 0.0},
+            {"last_slots": False},
+        ),
         *({"first_chunk": 0}, {"same_leases": False}),
     )
     for change in plain:

@@ -18,13 +18,13 @@ from controller.plan import (
     SwitchPlan,
     TableEntry,
     Value,
-    plan_aggregation,
-    plan_forwarding,
 )
+from controller.planner import OURS, Planner
 from controller.telemetry import Event, Reason
-from controller.tree import FIRST_UDP_PORT, aggregation_tree
+from controller.tree import FIRST_UDP_PORT
 from controller.tree import Job as TreeJob
 from experiments.scenario.compilers import PROGRAM
+from experiments.scenario.worker_file import MakeWorker
 from experiments.virtual.stations import HEADERS, PeerPort, SwitchPort, Vector, WorkerStation
 from p4compiler import compile_file
 from p4switch.bmv2json.program import Program
@@ -36,14 +36,11 @@ from topologies.virtual.network import DEFAULT_HOST, Observer
 from workers.collective import Algorithm, Transport
 from workers.host_based.algorithm import Group, HostBasedWorker
 from workers.host_based.transport import HEADER_BYTES, PAYLOAD
-from workers.lease import Lease
 from workers.protocol import Worker
 from workers.recovery import Recovery
 from workers.tensor import Tensor
 
 DEFAULT_RECOVERY = Recovery()
-
-MakeWorker = Callable[[Lease, Recovery], Worker]
 
 _LONGEST_FRAME = HEADERS + max(1034, HEADER_BYTES + PAYLOAD)
 
@@ -128,7 +125,8 @@ class ClusterSpec(JobSpec):
 class Fabric:
     """A network in virtual time whose switches run the program like `switch`, and the jobs that share it.
 
-    numbers: what its packets may carry; None: all that there are, from lease 1 and chunk 0 on.
+    numbers: what its packets may carry; None: all that there are, from lease 1 and chunk 0 on. planner: what switches
+    are told.
     """
 
     def __init__(
@@ -140,6 +138,7 @@ class Fabric:
         seed: int = 0,
         observer: Observer | None = None,
         numbers: NumberSpace | None = None,
+        planner: Planner = OURS,
     ) -> None:
         self.topology = topology
         self.jobs: list[Job] = []
@@ -147,7 +146,8 @@ class Fabric:
         self._switch, self._seed = switch, seed
         self._retired: list[Engine] = []
         self._numbers = numbers or NumberSpace()
-        self.install(plan_forwarding(topology))
+        self.planner = planner
+        self.install(planner.plan_forwarding(topology))
         self.network = VirtualNetwork(
             topology,
             self.engines,
@@ -232,7 +232,7 @@ class Fabric:
         self.engines[name] = self._switch.another(self._seed)
         self.network.replace_switch(name, self.engines[name])
         self.network.run(limit=self.network.now / SECOND + notice)
-        self.install({name: plan_forwarding(self.topology)[name]})
+        self._install_forwarding(name)
         for job in self.jobs:
             job.go_on_after(name)
 
@@ -240,7 +240,7 @@ class Fabric:
         """A switch loses what its registers hold, and keeps its tables; nobody notices."""
         self._retired.append(self.engines[name])
         self.engines[name] = self._switch.another(self._seed)
-        self.install({name: plan_forwarding(self.topology)[name]})
+        self._install_forwarding(name)
         for job in self.jobs:
             job.reinstall(name)
         self.network.replace_switch(name, self.engines[name])
@@ -248,6 +248,9 @@ class Fabric:
     def place(self, host: str, station: WorkerStation[Any], start: float) -> None:
         """Let a station run on a host from `start` on (seconds)."""
         self.network.replace_station(host, station, start)
+
+    def _install_forwarding(self, name: str) -> None:
+        self.install({name: self.planner.plan_forwarding(self.topology).get(name, SwitchPlan(()))})
 
     def install(self, plan: Plan) -> None:
         """Program switches."""
@@ -364,7 +367,8 @@ class Job:
             slots=self.spec.window,
             **asdict(numbers),
         )
-        return plan_aggregation(topology, aggregation_tree(topology, self.granted))
+        planner = self._fabric.planner
+        return planner.plan_aggregation(topology, planner.aggregation_tree(topology, self.granted))
 
     def _switch_port(self, rank: int) -> SwitchPort:
         spec = self.spec
@@ -374,6 +378,7 @@ class Job:
             lease = replace(lease, workers=spec.counted, rank=rank % spec.counted)
         worker = self._make_worker(lease, spec.recovery)
         if spec.counted:
+            assert isinstance(worker, Worker)  # not of a user's own
             _keep_quiet(worker)
         return SwitchPort(worker, *self._host(rank), self._udp_port)
 
@@ -394,8 +399,8 @@ def _keep_quiet(worker: Worker) -> None:
     """Let it say nothing of what all workers must have alike (workers/agreement.py)."""
     make = worker._make_tensor
 
-    def quiet(elements: int) -> Tensor:
-        tensor = make(elements)
+    def quiet(elements: int, call: str) -> Tensor:
+        tensor = make(elements, call)
         tensor.agreement.digits[:] = 0
         return tensor
 
@@ -415,8 +420,11 @@ class Cluster(Fabric):
         observer: Observer | None = None,
         *,
         in_place: bool = False,
+        planner: Planner = OURS,
     ) -> None:
-        super().__init__(spec.topology, switch, host=spec.host, seed=spec.seed, observer=observer)
+        super().__init__(
+            spec.topology, switch, host=spec.host, seed=spec.seed, observer=observer, planner=planner
+        )
         self.spec = spec
         self._job = self.start(spec, inputs, starts, make_worker=make_worker, in_place=in_place)
 

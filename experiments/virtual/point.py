@@ -12,7 +12,10 @@ from experiments.models.timers import recovery, virtual_window
 from experiments.results.checking import Errors, Promise, error_bound
 from experiments.results.measured import Measured
 from experiments.results.recording import Vector
+from experiments.scenario.own import planner_of
+from experiments.scenario.python_file import telling
 from experiments.scenario.settings import Settings
+from experiments.scenario.worker_file import make_worker_of
 from experiments.virtual.fabric import Cluster, ClusterSpec
 from p4switch.engine.engine import Engine
 from topologies.virtual import HostModel
@@ -41,7 +44,7 @@ def run_virtual(settings: Settings, switch: Engine) -> Measured:
     """Run it on switches like `switch`, and check every sum. Before each vector one element, as a barrier, as live.
 
     Raises:
-        CollectiveError, UnfinishedError: it did not come to its end.
+        CollectiveError, UnfinishedError, ControllerError, PythonFileError: it did not come to its end.
     """
     assert settings.elements is not None
     assert settings.size is not None
@@ -54,9 +57,11 @@ def run_virtual(settings: Settings, switch: Engine) -> Measured:
         promises.append(Promise.of(vectors, bound))
         inputs += [[x.copy() for x in barrier], vectors]
     spec = cluster_spec(settings)
-    cluster = Cluster(spec, switch, inputs, in_place=True)
-    if not cluster.run(LIMIT):
-        raise UnfinishedError(f"not finished after {LIMIT:g} s of virtual time")
+    planner, make_worker = planner_of(settings.controller), make_worker_of(settings.worker)
+    with telling(settings.worker):
+        cluster = Cluster(spec, switch, inputs, make_worker=make_worker, in_place=True, planner=planner)
+        if not cluster.run(LIMIT):
+            raise UnfinishedError(f"not finished after {LIMIT:g} s of virtual time")
 
     stations, network = cluster.stations, cluster.network
     began = np.max([station.began[1::2] for station in stations], axis=0)

@@ -13,10 +13,10 @@ from topologies.model import Host
 from topologies.virtual.segments import segments
 from workers.collective import Participant
 from workers.host_based.algorithm import HostBasedWorker
-from workers.protocol import Worker
 
 Vector = NDArray[np.float32]
 Frames = NDArray[np.uint8]  # [m, length]
+SwitchWorker = Participant[NDArray[np.uint8]]
 
 HEADERS = 42  # Ethernet, IPv4, UDP
 
@@ -104,9 +104,9 @@ class WorkerStation(Generic[_P_co]):
 
 
 class SwitchPort:
-    """Between a Worker and its leaf, on one UDP port."""
+    """Between an in-network worker and its leaf, on one UDP port."""
 
-    def __init__(self, worker: Worker, host: Host, gateway_mac: str, udp_port: int) -> None:
+    def __init__(self, worker: SwitchWorker, host: Host, gateway_mac: str, udp_port: int) -> None:
         self.participant = worker
         self._flow = Flow(host, gateway_mac, host.gateway, udp_port, udp_port)
         self._filter = _Filter(host.ip, udp_port, host.gateway)

@@ -11,15 +11,20 @@ from experiments.scenario.tools import ToolError
 from fanin.failing import failing, failure
 from fanin.options import (
     Captures,
+    ControllerFile,
     Leaves,
     Offload,
+    Program,
     ProgramCompiler,
     Rate,
     Spines,
     Switch,
+    TopologyFile,
+    WorkerFile,
     Workers,
     hosts_per_leaf,
     probability,
+    refuse_beside_topology,
 )
 from topologies.errors import NetworkError
 from topologies.model import TopologyError
@@ -32,10 +37,12 @@ _MAX_LOSS = 0.5
 
 
 def demo(
+    context: typer.Context,
     workers: Workers = 8,
     leaves: Leaves = 2,
     spines: Spines = 2,
     rate: Rate = None,
+    topology: TopologyFile = None,
     loss: Annotated[
         float,
         typer.Option(
@@ -45,7 +52,10 @@ def demo(
         ),
     ] = 0.01,
     switch: Switch = "embedded",
+    program: Program = None,
     compiler: ProgramCompiler = "embedded",
+    controller: ControllerFile = None,
+    worker: WorkerFile = None,
     offload: Offload = True,
     pcap: Captures = None,
     results: Annotated[Path, typer.Option(help="where the results go")] = Path("results/demo"),
@@ -53,6 +63,7 @@ def demo(
     """Train a model with its gradients added up in emulated switches, and compare it with ring all-reduce."""
     if loss > _MAX_LOSS:
         raise typer.BadParameter(f"{loss}: at most {_MAX_LOSS}", param_hint="--loss")
+    refuse_beside_topology(topology, context)
     in_each = hosts_per_leaf(workers, leaves)
     with failing("demo", SandboxError):
         enter()
@@ -61,23 +72,33 @@ def demo(
     from controller.errors import ControllerError
     from experiments.demo import demo_points, run_demo
     from experiments.live.crew import RunError
-    from experiments.scenario.compilers import PROGRAM, compile_program
+    from experiments.scenario.compilers import PROGRAM
+    from experiments.scenario.file import ScenarioError, load_network
+    from experiments.scenario.own import program_of
     from experiments.scenario.settings import LeafSpine, TopologySettings
     from experiments.scenario.targets import target
     from fanin.console import console
+    from fanin.programs import show_warnings
     from fanin.progress import ProgressObserver
     from p4compiler import CompileError
 
     errors = (TopologyError, ToolError, CompileError, RunError, NetworkError, ControllerError)
-    with failing("demo", *errors, KeyboardInterrupt):
+    with failing("demo", ScenarioError, status=2), failing("demo", *errors, KeyboardInterrupt):
         link_rate = target(switch).rate if rate is None else rate
-        shape = LeafSpine(spines=spines, leaves=leaves, hosts_per_leaf=in_each, rate=link_rate)
-        shape.build(offload)  # names what cannot be as the options are called
-        points = demo_points(TopologySettings(leaf_spine=shape, offload=offload), loss, switch, compiler)
+        if topology:
+            network = load_network(topology)
+        else:
+            shape = LeafSpine(spines=spines, leaves=leaves, hosts_per_leaf=in_each, rate=link_rate)
+            shape.build(offload)  # names what cannot be as the options are called
+            network = TopologySettings(leaf_spine=shape, offload=offload)
+        points = demo_points(
+            network, loss, switch, compiler, program=program, controller=controller, worker=worker
+        )
         with ProgressObserver() as observer:
-            observer.stage(f"compiling p4src/{PROGRAM.name}")
-            program = compile_program(PROGRAM, compiler)
-            measured = run_demo(points, program, results / "logs", observer, pcap)
+            observer.stage(f"compiling {(program or PROGRAM).name}")
+            compiled, *_ = map(program_of, points)  # one program, and what each point needs is in it
+            show_warnings(compiled.warnings)
+            measured = run_demo(points, compiled, results / "logs", observer, pcap)
     measured.write(results)
     show(measured)
     if measured.violations:

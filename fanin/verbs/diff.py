@@ -27,7 +27,7 @@ def diff(
         ),
     ] = None,
     port: Annotated[int, typer.Option(help="where the packets of a capture come in")] = 1,
-    count: Annotated[int, typer.Option("--random", help="how many random packets", min=1)] = 500,
+    random_packets: Annotated[int, typer.Option("--random", help="how many random packets", min=1)] = 500,
     entries: Annotated[
         Path | None,
         typer.Option(
@@ -39,7 +39,8 @@ def diff(
     """Compile with p4c and with fanin, run on BMv2 and on fanin's switch, and print the first difference.
 
     Packets out, their ports, and counters are compared. The exit status is 1 if a pair differs or fails, 2 if there
-    are not two to compare, else 0: tools that are not here are listed. FANIN_BMV2 and FANIN_P4C name them elsewhere.
+    are not two to compare, else 0: tools that are not installed are listed. FANIN_BMV2 and FANIN_P4C name them
+    elsewhere.
     """
     with failing("diff", SandboxError, status=2):
         enter()  # BMv2's ports on loopback are then nobody else's
@@ -66,7 +67,7 @@ def diff(
             sent = read_packets(packets, port)
         else:
             source = PacketSource(json.loads(usable.device_config), held, rng)
-            sent = [source.packet() for _ in range(count)]
+            sent = [source.packet() for _ in range(random_packets)]
 
     typer.echo(f"{len(held.entries)} table entries, {len(held.groups)} multicast groups, {len(sent)} packets")
     verdicts = []

@@ -86,12 +86,12 @@ def _settings(row: Row) -> Settings:
 
 def _compare(varied: Sequence[str], old: Mapping[str, Row], rows: Sequence[Row]) -> bool:
     """Print both times of each point; whether one in virtual time, where nothing is left to chance, differs."""
+    from experiments.scenario.settings import FILES
     from fanin.console import console
 
     table = points_table(varied, "before ms", "now ms", "")
     different = []
-    for row in rows:
-        before = old[row["key"]]
+    for before, row in zip(old.values(), rows, strict=True):  # keys change where settings get new names
         if row["error"] is not None or before["error"] is not None:
             continue
         same = list(row["seconds"]) == list(before["seconds"])
@@ -103,8 +103,10 @@ def _compare(varied: Sequence[str], old: Mapping[str, Row], rows: Sequence[Row])
             "same" if same else f"{change:+.2%}",
         )
         if not same and row["world"] == "virtual":
+            changed = [name for name in FILES if row[f"{name}_sha256"] != before.get(f"{name}_sha256")]
             different.append(
                 f"{point_name(varied, row)}: fanin was {before['commit']} and is {row['commit']}"
+                + "".join(f"; {row[name]} has changed" for name in changed)
             )
     console.print(table)
     if different:

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from experiments.scenario.tools import Compiler, Engine
-from fanin.points import Changes, Results, ScenarioFile, load, run_scenario
+from fanin.options import ControllerFile, Program, WorkerFile
+from fanin.points import Changes, Results, ScenarioFile, brought, load, run_scenario
 
 
 def _print_schema(wanted: bool) -> None:
@@ -23,7 +24,10 @@ def run(
     scenario: ScenarioFile,
     changes: Changes = [],  # noqa: B006 - typer's way
     switch: Annotated[Engine | None, typer.Option(help="what runs as a switch, as --set switch=…")] = None,
+    program: Program = None,
     compiler: Annotated[Compiler | None, typer.Option(help="what compiles, as --set compiler=…")] = None,
+    controller: ControllerFile = None,
+    worker: WorkerFile = None,
     results: Results = None,
     _schema: Annotated[
         bool,
@@ -34,5 +38,5 @@ def run(
 ) -> None:
     """Run a scenario, live or in virtual time: all its points, its table, its figure."""
     chosen = [f"{key}={value}" for key, value in (("switch", switch), ("compiler", compiler)) if value]
-    said = [*changes, *chosen]
+    said = [*changes, *chosen, *brought(program=program, controller=controller, worker=worker)]
     run_scenario("run", scenario, load("run", scenario, said), said, results, afresh=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +10,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from fanin.failing import failing
+from fanin.options import ControllerFile, Program
 
 if TYPE_CHECKING:
     from experiments.soak.campaign import Soak
@@ -19,13 +21,24 @@ SCENARIOS_A_WRITE = 100  # what an interrupted run has found so far is kept
 def soak(
     seeds: Annotated[int, typer.Option(min=1, help="how many scenarios")] = 200,
     first_seed: Annotated[int, typer.Option(min=0, help="the seed of the first; the others follow")] = 0,
+    program: Program = None,
+    controller: ControllerFile = None,
     results: Annotated[Path, typer.Option(help="where the results go")] = Path("results/soak"),
 ) -> None:
     """Run random scenarios of the protocol under faults, in virtual time, and check all invariants."""
     # Not above: it takes a second, for which --help and a wrong option should not wait.
+    from controller.errors import ControllerError
+    from experiments.scenario.compilers import PROGRAM
+    from experiments.scenario.own import program_of_network
+    from experiments.scenario.tools import ToolError
     from experiments.soak.campaign import soak as run_soak
     from fanin.console import console
+    from p4compiler import CompileError
+    from topologies.model import leaf_spine
 
+    with failing("soak", ToolError, CompileError, ControllerError):
+        # On the smallest network that has whatever theirs have.
+        program_of_network(program, "embedded", leaf_spine(2, 2, 2), controller, counted=True)
     with Progress(
         TextColumn("scenarios"),
         BarColumn(),
@@ -43,20 +56,22 @@ def soak(
                 so_far.write(results)
 
         with failing("soak", KeyboardInterrupt):
-            done = run_soak(first_seed, seeds, show)
+            done = run_soak(first_seed, seeds, show, program or PROGRAM, controller)
     done.write(results)
     faults = ", ".join(f"{count} {kind}" for kind, count in done.faults.most_common())
     console.print(
         f"{done.scenarios} scenarios, {done.packet_hops} packet-hops, {done.seconds:.0f} s; {faults or 'no faults'}"
     )
     if done.failures:
-        explain(done, results)
+        explain(done, results, program, controller)
         raise typer.Exit(1)
     console.print(f"Nothing wrong. {results}/summary.json")
 
 
-def explain(done: Soak, results: Path) -> None:
+def explain(done: Soak, results: Path, program: Path | None = None, controller: Path | None = None) -> None:
     """What failed, and the first failure shrunken, with a trace of it."""
+    from experiments.scenario.compilers import PROGRAM
+    from experiments.scenario.own import planner_of
     from experiments.soak.run import run_scenario
     from experiments.soak.scenario import draw_scenario
     from experiments.soak.shrink import shrink
@@ -66,12 +81,17 @@ def explain(done: Soak, results: Path) -> None:
     for failure in done.failures[:10]:
         typer.echo(f"seed {failure.seed}: {failure.violations[0]}", err=True)
     seed = done.failures[0].seed
-    switch = load_switch()
-    smallest = shrink(draw_scenario(seed), lambda scenario: bool(run_scenario(scenario, switch).violations))
+    switch = load_switch(program or PROGRAM)
+    planner = planner_of(controller)
+    smallest = shrink(
+        draw_scenario(seed), lambda scenario: bool(run_scenario(scenario, switch, planner=planner).violations)
+    )
     path = results / f"trace-{seed}.txt"
     with path.open("w") as file:
-        outcome = run_scenario(smallest, switch, observer=Trace(file, smallest))
+        outcome = run_scenario(smallest, switch, observer=Trace(file, smallest), planner=planner)
     typer.echo(f"\nseed {seed}, shrunken: {smallest}", err=True)
     for violation in outcome.violations:
         typer.echo(f"  {violation}", err=True)
-    typer.echo(f"its packets: {path}\nagain: fanin soak --first-seed {seed} --seeds 1", err=True)
+    files = (("--program", program), ("--controller", controller))
+    brought = "".join(f" {option} {shlex.quote(str(path))}" for option, path in files if path)
+    typer.echo(f"its packets: {path}\nagain: fanin soak{brought} --first-seed {seed} --seeds 1", err=True)

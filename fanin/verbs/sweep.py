@@ -8,12 +8,26 @@ from typing import Annotated
 import typer
 
 from experiments.scenario.file import Scenario
-from fanin.points import Changes, Jobs, Results, ScenarioFile, load, points_table, run_scenario, short
+from fanin.options import ControllerFile, Program, WorkerFile
+from fanin.points import (
+    Changes,
+    Jobs,
+    Results,
+    ScenarioFile,
+    brought,
+    load,
+    points_table,
+    run_scenario,
+    short,
+)
 
 
 def sweep(
     scenario: ScenarioFile,
     changes: Changes = [],  # noqa: B006 - typer's way
+    program: Program = None,
+    controller: ControllerFile = None,
+    worker: WorkerFile = None,
     results: Results = None,
     restart: Annotated[
         bool, typer.Option("--restart", help="measure again the points that are already there")
@@ -27,6 +41,7 @@ def sweep(
 
     What earlier sweeps into the same results have finished is not run again.
     """
+    changes = [*changes, *brought(program=program, controller=controller, worker=worker)]
     found = load("sweep", scenario, changes)
     if dry_run:
         _estimate(found, results or Path("results", found.frame.name), restart, jobs)
@@ -41,12 +56,16 @@ def _estimate(scenario: Scenario, folder: Path, restart: bool, jobs: int | None)
     from experiments.estimate import hops_per_second, point_seconds, wall_seconds
     from experiments.results.files import Journal
     from experiments.scenario.settings import setting_columns
-    from experiments.sweep import cores, memory_of
+    from experiments.scenario.tools import ToolError
+    from experiments.sweep import cores, finished, memory_of
     from fanin.console import console
+    from fanin.failing import failing
+    from p4compiler import CompileError
 
-    finished = Journal(folder).rows()
-    there = {key for key, row in finished.items() if row["error"] is None and not restart}
-    speed, at_a_time = hops_per_second(finished.values()), jobs or cores()
+    rows = Journal(folder).rows()
+    with failing("sweep", ToolError, CompileError):
+        there = set() if restart else set(finished(rows, scenario.points))
+    speed, at_a_time = hops_per_second(rows.values()), jobs or cores()
     table = points_table(scenario.varied, "about s", "MiB")
     live, virtual, memory, unknown = 0.0, [], [], 0
     for point in scenario.points:
@@ -71,7 +90,7 @@ def _estimate(scenario: Scenario, folder: Path, restart: bool, jobs: int | None)
     count = len(scenario.points)
     largest = sum(sorted(memory)[-at_a_time:]) / 2**30
     console.print(
-        f"{count} points, {len(there & {point.key for point in scenario.points})} of them already there. "
+        f"{count} points, {len(there)} of them already there. "
         f"The rest takes about {live + wall_seconds(virtual, at_a_time):,.0f} s"
         + (f", and {unknown} of which nothing is known" if unknown else "")
         + (f"; {at_a_time} at a time, in up to {largest:.1f} GiB" if virtual else "")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fanin.failing import complain, failing, failure
-from fanin.options import Run
+from fanin.options import Network
 from fanin.programs import Define, Include, device_config
 from topologies.errors import NetworkError
 from topologies.running import find_network
@@ -47,7 +47,7 @@ def trace(
     on: Annotated[
         str | None, typer.Option(help="a switch of a network that is up, such as leaf1, and its packets")
     ] = None,
-    run: Run = None,
+    supervisor: Network = None,
     conditions: Annotated[
         str,
         typer.Option("--filter", help="only packets that match all: port=1,ipv4.source=10.1.0.0/16"),
@@ -70,11 +70,13 @@ def trace(
     if on is not None and entries is not None:
         raise _refused("with --on the entries are the running switch's own")
     if on is not None and not packets and pcap is None:
-        lines = _of_switch(on, run, conditions, as_json=as_json, verbose=verbose)
+        lines = _of_switch(on, supervisor, conditions, as_json=as_json, verbose=verbose)
     elif not packets and pcap is None:
         raise _refused("give packets: --packet HEX, or --pcap FILE")
     else:
-        source = _File(program, include, define, entries) if program is not None else _Switch(on or "", run)
+        source = (
+            _File(program, include, define, entries) if program is not None else _Switch(on or "", supervisor)
+        )
         lines = _of_packets(source, packets, pcap, port, conditions, as_json=as_json, verbose=verbose)
     with suppress(KeyboardInterrupt), closing(lines):
         for line in islice(lines, count):
@@ -105,12 +107,12 @@ class _Switch:
     """The program of a running switch, and what its tables hold."""
 
     name: str
-    run: int | None
+    supervisor: int | None
 
     def read(self) -> tuple[bytes, Entries]:
         from experiments.differential.entries import observed
 
-        network = find_network(self.name, self.run)
+        network = find_network(self.name, self.supervisor)
         [program] = network.observe(self.name, "program")
         return json.dumps(program).encode(), observed(network.observe(self.name, "tables"))
 
@@ -145,11 +147,11 @@ def _of_packets(
 
 
 def _of_switch(
-    switch: str, run: int | None, conditions: str, *, as_json: bool, verbose: bool
+    switch: str, supervisor: int | None, conditions: str, *, as_json: bool, verbose: bool
 ) -> Generator[str, None, None]:
     request = {"filter": conditions, "json": as_json, "verbose": verbose}
     with failing("trace", NetworkError):
-        command = find_network(switch, run).management(switch, "Trace", request)
+        command = find_network(switch, supervisor).management(switch, "Trace", request)
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as client:
         assert client.stdout is not None
         assert client.stderr is not None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from p4compiler.parse.conditions import evaluate
@@ -26,6 +27,7 @@ from p4compiler.parse.lex import (
 from p4compiler.source import CompileError, Expansion, Reporter, SourceFile, Span, error
 
 MAX_INCLUDE_DEPTH = 64
+_MAX_KEPT = 16  # files
 
 _Item = tuple[Token, frozenset[str]]  # a token and the macros that must not be expanded in it
 
@@ -69,6 +71,12 @@ def preprocess(
     return preprocessor.output
 
 
+@lru_cache(_MAX_KEPT)
+def _tokens(file: SourceFile) -> tuple[Token, ...]:
+    """Of a file that may have been read before: every program includes core.p4 and v1model.p4."""
+    return tuple(tokenize(file))
+
+
 class _Preprocessor:
     def __init__(self, include_dirs: tuple[Path, ...], reporter: Reporter) -> None:
         self.include_dirs = include_dirs
@@ -84,7 +92,7 @@ class _Preprocessor:
         conditions: list[_Condition] = []
         pending: list[Token] = []
         marker: _Marker | None = None
-        for line in _lines(tokenize(file)):
+        for line in _lines(_tokens(file)):
             if line[0].text == "#" and line[0].kind == SYMBOL:
                 self.flush(pending)
                 if _is_marker(line):
@@ -336,7 +344,7 @@ def _is_marker(line: list[Token]) -> bool:
     return bool(after) and after[0].kind == NUMBER
 
 
-def _lines(tokens: list[Token]) -> Iterable[list[Token]]:
+def _lines(tokens: Iterable[Token]) -> Iterable[list[Token]]:
     line: list[Token] = []
     for token in tokens:
         if token.kind != NEWLINE:

@@ -7,6 +7,7 @@ Source: BMv2's docs/JSON_format.md, format 2.x.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import PurePath
 
 from p4switch.bmv2json.expressions import Constant, Expression, Field, HeaderName
@@ -78,7 +79,7 @@ class FieldType:
     behind_varbit: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class HeaderType:
     """A header or struct type; `width` in bits, a varbit at its longest."""
 
@@ -103,7 +104,11 @@ class HeaderType:
 
     def field(self, name: str) -> FieldType | None:
         """The field of that name, if there is one."""
-        return next((f for f in self.fields if f.name == name), None)
+        return self._by_name.get(name)
+
+    @cached_property
+    def _by_name(self) -> dict[str, FieldType]:
+        return {f.name: f for f in reversed(self.fields)}  # of fields of one name the first
 
 
 @dataclass(frozen=True, slots=True)

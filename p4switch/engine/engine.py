@@ -34,7 +34,7 @@ from p4switch.engine.library import (
     load_program,
     runtime,
 )
-from p4switch.engine.match_table import MatchTable
+from p4switch.engine.match_table import MatchTable, TableShape
 from p4switch.engine.replicas import ReplicaGroups
 from p4switch.engine.switch import RunningSwitch
 from p4switch.engine.value_sets import ValueSetState
@@ -61,6 +61,7 @@ class Engine:
         config: bytes,
         program: Program,
         library: ctypes.CDLL,
+        shapes: Mapping[str, TableShape],
         cpu_port: int | None,
         drop_port: int,
         seed: int,
@@ -70,14 +71,14 @@ class Engine:
         self._cpu_port = cpu_port
         self._drop_port = drop_port
         self._library = library
+        self._shapes = shapes
         self._switch = switch = RunningSwitch(program, library, drop_port, seed)
         self.base, self.lock = switch.base, switch.lock
         self._profiles = {p.name: ProfileState(switch, p) for p in program.profiles.values()}
         self._tables = {
             table.name: MatchTable(
                 switch,
-                program,
-                table,
+                shapes[table.name],
                 runtime().switch_table(switch.base, index),
                 self._profiles.get(table.profile) if table.profile else None,
             )
@@ -122,7 +123,9 @@ class Engine:
 
     def another(self, seed: int = 0) -> Engine:
         """A switch of the same program with a state of its own, and empty tables."""
-        return Engine(self._config, self.program, self._library, self._cpu_port, self._drop_port, seed)
+        return Engine(
+            self._config, self.program, self._library, self._shapes, self._cpu_port, self._drop_port, seed
+        )
 
     def process(self, port: int, packet: bytes, now: int = 0) -> list[tuple[int, bytes]]:
         """One packet through the program; `now` in microseconds; the outputs in order as (port, packet).
@@ -333,15 +336,15 @@ class Engine:
 
 
 @lru_cache(_MAX_KEPT)
-def _compiled(config: bytes) -> tuple[Program, ctypes.CDLL]:
-    """A program and its native code, from the cache or compiled."""
+def _compiled(config: bytes) -> tuple[Program, ctypes.CDLL, Mapping[str, TableShape]]:
+    """A program, its native code, from the cache or compiled, and its tables."""
     with ThreadPoolExecutor(1) as executor:
         making = executor.submit(runtime)  # which is compiled at the same time, if it has to be
         program = read_program(config)
         check_limits(program)  # a machine with more memory may have filled the cache
         library = load_program(compile_program(without_folders(config), lambda: translate(program)))
         making.result()
-    return program, library
+    return program, library, {t.name: TableShape.of(program, t) for t in program.tables.values()}
 
 
 def _named(parts: Mapping[str, _Named], name: str, kind: str) -> _Named:
@@ -359,14 +362,15 @@ def _records(data: bytes) -> Iterator[tuple[int, bytes]]:
         at += 8 + length
 
 
-def _addresses(library: ctypes.CDLL, symbol: str, columns: int) -> list[tuple[int, ...]]:
+@lru_cache(3 * _MAX_KEPT)
+def _addresses(library: ctypes.CDLL, symbol: str, columns: int) -> tuple[tuple[int, ...], ...]:
     """The rows of an array of offsets that a program exports, up to the row of zeros at its end."""
     rows: list[tuple[int, ...]] = []
     address = ctypes.addressof(ctypes.c_uint64.in_dll(library, symbol))
     while True:
         row = tuple((ctypes.c_uint64 * columns).from_address(address + 8 * columns * len(rows)))
         if row[0] == 0:
-            return rows
+            return tuple(rows)
         rows.append(row)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -40,6 +41,37 @@ class _Installed:
     entry: Entry
 
 
+@dataclass(frozen=True, slots=True)
+class TableShape:
+    """What all switches that run a program have alike of a table.
+
+    `numbers`: of its actions, by name. `data_words`: of the longest action data. `entries`: those of the program.
+    """
+
+    table: Table
+    keys: KeyLayout
+    extra: EntryExtra
+    numbers: Mapping[str, int]
+    data_words: int
+    default: ActionCall | None
+    entries: tuple[Entry, ...]
+
+    @classmethod
+    def of(cls, program: Program, table: Table) -> TableShape:
+        """Of a table of the program, or of a value set."""
+        keys = KeyLayout(table)
+        default = table.default
+        return cls(
+            table,
+            keys,
+            EntryExtra.of(program, table),
+            {a.name: n for n, a in reversed(list(enumerate(table.actions)))},
+            max((_words_of(a) for a in table.actions), default=0),
+            None if default is None else ActionCall(program.actions[default.action].name, default.data),
+            tuple(_const_entries(program, table, keys)),
+        )
+
+
 class MatchTable:
     """One table.
 
@@ -50,56 +82,34 @@ class MatchTable:
     def __init__(
         self,
         switch: RunningSwitch,
-        program: Program,
-        table: Table,
+        shape: TableShape,
         address: int,
         profile: ProfileState | None = None,
     ) -> None:
-        self.table = table
+        self.table = shape.table
         self._switch = switch
-        self.keys = KeyLayout(table)
-        self.is_const = table.const_entries is not None
+        self.keys = shape.keys
+        self.is_const = shape.table.const_entries is not None
         self._address = address
         self._installed: dict[PackedKey, _Installed] = {}
-        self._numbers = {a.name: n for n, a in reversed(list(enumerate(table.actions)))}
-        self._data_words = max((_words_of(a) for a in table.actions), default=0)
+        self._numbers = shape.numbers
+        self._data_words = shape.data_words
         self._default: EntryAction | None = None
         self._profile = profile
         self._groups: dict[GroupReference | OneShot, ctypes.Array[ctypes.c_uint64]] = {}
         if profile is not None:
             self._data_words = max(1, self._data_words)  # a group's address
             profile.tables.add(self)
-        meter = next((m for m in program.meters.values() if m.table == table.name), None)
-        self._meter_rates = 0 if meter is None else meter.rates
-        extra = EntryExtra.of(program, table)
+        extra = shape.extra
+        self._meter_rates = 0 if extra.meter is None else extra.meter.rates
         self._hit_at = extra.last_hit
         layout = self.keys
         runtime().table_open(
             address, layout.words, layout.ranges, layout.joined, self._data_words, extra.words
         )
-        if table.default is not None:
-            default = program.actions[table.default.action]
-            self._initial: EntryAction | None = ActionCall(default.name, table.default.data)
-        else:
-            self._initial = None
+        self._initial: EntryAction | None = shape.default
         self._set_default(self._initial)
-        for const in table.const_entries or ():
-            matches: list[Match] = []
-            for match, key in zip(const.matches, table.keys, strict=True):
-                match match.kind:
-                    case "lpm":
-                        outside = (1 << max(0, key.width - match.second)) - 1
-                        matches.append(Lpm(match.value & ~outside, match.second))
-                    case "ternary":
-                        matches.append(Ternary(match.value & match.second, match.second))
-                    case "range":
-                        matches.append(Range(match.value, match.second))
-                    case _:
-                        matches.append(Exact(match.value))
-            # In the JSON a low number wins.
-            priority = max(0, (1 << 31) - 1 - const.priority) if self.keys.has_priority else 0
-            call = ActionCall(program.actions[const.action].name, const.data)
-            entry = Entry(EntryKey(tuple(matches), priority), call, is_const=True)
+        for entry in shape.entries:
             if self.keys.pack(entry.key) not in self._installed:  # else the one before it wins
                 self._add(entry)
 
@@ -368,6 +378,26 @@ class MatchTable:
 
     def _error(self, code: TableErrorCode, message: str) -> TableError:
         return TableError(code, f"table {self.table.name}: {message}")
+
+
+def _const_entries(program: Program, table: Table, keys: KeyLayout) -> Iterator[Entry]:
+    for const in table.const_entries or ():
+        matches: list[Match] = []
+        for match, key in zip(const.matches, table.keys, strict=True):
+            match match.kind:
+                case "lpm":
+                    outside = (1 << max(0, key.width - match.second)) - 1
+                    matches.append(Lpm(match.value & ~outside, match.second))
+                case "ternary":
+                    matches.append(Ternary(match.value & match.second, match.second))
+                case "range":
+                    matches.append(Range(match.value, match.second))
+                case _:
+                    matches.append(Exact(match.value))
+        # In the JSON a low number wins.
+        priority = max(0, (1 << 31) - 1 - const.priority) if keys.has_priority else 0
+        call = ActionCall(program.actions[const.action].name, const.data)
+        yield Entry(EntryKey(tuple(matches), priority), call, is_const=True)
 
 
 def _words_of(action: Action) -> int:

@@ -18,7 +18,7 @@ from p4switch.engine.entries import (
     TableErrorCode,
     Ternary,
 )
-from p4switch.engine.match_table import MatchTable
+from p4switch.engine.match_table import MatchTable, TableShape
 from p4switch.engine.switch import RunningSwitch, locked
 
 _MAX_KEYS = 1 << 16  # that all members together may need: a range is several
@@ -32,7 +32,8 @@ class ValueSetState:
         self.members: list[EntryKey] = []
         self._name = value_set.name
         self._size = value_set.table.max_size
-        self._table = MatchTable(switch, program, replace(value_set.table, max_size=_MAX_KEYS), address)
+        table = replace(value_set.table, max_size=_MAX_KEYS)
+        self._table = MatchTable(switch, TableShape.of(program, table), address)
 
     @locked
     def write(self, members: list[EntryKey]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from pathlib import PurePath
 
 from p4switch.bmv2json.program import Source
@@ -132,7 +133,12 @@ def _count(number: int, one: str, many: str) -> str:
 
 
 def _at(source: Source | None) -> str:
-    return f"  [{PurePath(source.file).name}:{source.line}]" if source else ""
+    return f"  [{_file_name(source.file)}:{source.line}]" if source else ""
+
+
+@lru_cache
+def _file_name(path: str) -> str:
+    return PurePath(path).name
 
 
 def _verdict(events: Sequence[Event]) -> str:

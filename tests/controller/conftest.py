@@ -1,17 +1,11 @@
-"""The program of p4src, and switches without ports that run it."""
+"""Switches without ports."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from p4compiler import Compiled, compile_file
-from tests.controller.switches import ROOT, running
+from tests.controller.switches import running
 from topologies.model import Topology, leaf_spine
-
-
-@pytest.fixture(scope="session")
-def program() -> Compiled:
-    return compile_file(ROOT / "p4src" / "fanin.p4")
 
 
 @pytest.fixture(scope="session")

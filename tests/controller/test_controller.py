@@ -14,7 +14,9 @@ from controller.connection import Count
 from controller.controller import Controller
 from controller.errors import ControllerError
 from controller.ledger import LEASES, Ledger, NumberSpace
-from controller.plan import SwitchPlan, plan_forwarding
+from controller.network import Network
+from controller.plan import Plan, SwitchPlan, plan_forwarding
+from controller.planner import Planner
 from controller.telemetry import Event, Reason
 from p4compiler import Compiled
 from topologies.model import Topology, leaf_spine, topology_from
@@ -29,16 +31,16 @@ def ledger(tmp_path: Path) -> Ledger:
     return Ledger(tmp_path / "leases.json")
 
 
-def controller_of(network: Topology, program: Compiled, ledger: Ledger) -> Controller:
-    return Controller(network, program.p4info, program.device_config(), ledger)
+def controller_of(network: Topology, fanin_p4: Compiled, ledger: Ledger) -> Controller:
+    return Controller(network, fanin_p4.p4info, fanin_p4.device_config(), ledger)
 
 
 @pytest.fixture
-def within(network: Topology, program: Compiled, ledger: Ledger) -> Within:
+def within(network: Topology, fanin_p4: Compiled, ledger: Ledger) -> Within:
     """Calls a coroutine function with a controller of fresh switches."""
 
     async def run(check: Callable[[Controller], Awaitable[None]]) -> None:
-        async with controller_of(network, program, ledger) as controller:
+        async with controller_of(network, fanin_p4, ledger) as controller:
             await check(controller)
 
     return lambda check: asyncio.run(run(check))
@@ -111,7 +113,7 @@ def test_loss_is_set_changed_and_taken_away(within: Within, network: Topology) -
     within(check)
 
 
-def test_there_is_no_end_of_leases(network: Topology, program: Compiled, tmp_path: Path) -> None:
+def test_there_is_no_end_of_leases(network: Topology, fanin_p4: Compiled, tmp_path: Path) -> None:
     """When all numbers have been handed out, the switches are programmed anew, and the first ones come again."""
     path = tmp_path / "leases.json"
     used_up = NumberSpace(LEASES, [2**32] * LEASES)
@@ -119,7 +121,7 @@ def test_there_is_no_end_of_leases(network: Topology, program: Compiled, tmp_pat
     async def run() -> None:
         with Ledger(path) as ledger:
             ledger._write(used_up)
-        async with controller_of(network, program, Ledger(path)) as controller:
+        async with controller_of(network, fanin_p4, Ledger(path)) as controller:
             routes = await entries(network)
             await controller.set_loss(0.1)
             lossy = await entries(network)
@@ -131,14 +133,14 @@ def test_there_is_no_end_of_leases(network: Topology, program: Compiled, tmp_pat
 
 
 def test_numbers_do_not_come_again_while_a_lease_is_in_force(
-    network: Topology, program: Compiled, tmp_path: Path
+    network: Topology, fanin_p4: Compiled, tmp_path: Path
 ) -> None:
     path = tmp_path / "leases.json"
 
     async def run() -> None:
         with Ledger(path) as ledger:
             ledger._write(NumberSpace(0, [2**32 - 2**28] + [2**32] * (LEASES - 1)))
-        async with controller_of(network, program, Ledger(path)) as controller:
+        async with controller_of(network, fanin_p4, Ledger(path)) as controller:
             last = await controller.grant(["h1"], slots=16)
             with pytest.raises(ControllerError, match=r"when no lease is in force: withdraw \[1\]"):
                 await controller.grant(["h2"], base=16, slots=16)
@@ -168,30 +170,30 @@ def test_grants_at_the_same_time_get_slots_of_their_own_or_an_error(within: With
 
 
 def test_a_second_controller_is_refused_by_the_ledger_before_it_touches_a_switch(
-    network: Topology, program: Compiled, ledger: Ledger, tmp_path: Path
+    network: Topology, fanin_p4: Compiled, ledger: Ledger, tmp_path: Path
 ) -> None:
     async def run() -> None:
-        async with controller_of(network, program, ledger) as controller:
+        async with controller_of(network, fanin_p4, ledger) as controller:
             await controller.grant(["h1", "h4"])
             held = await entries(network)
             with pytest.raises(ControllerError, match=r"leases\.json is in use by another controller"):
-                await controller_of(network, program, Ledger(tmp_path / "leases.json")).__aenter__()
+                await controller_of(network, fanin_p4, Ledger(tmp_path / "leases.json")).__aenter__()
             assert await entries(network) == held
 
     asyncio.run(run())
 
 
 def test_entering_again_starts_from_a_fresh_program_and_with_other_numbers(
-    network: Topology, program: Compiled, ledger: Ledger
+    network: Topology, fanin_p4: Compiled, ledger: Ledger
 ) -> None:
     async def run() -> None:
         granted = []
         for _ in range(3):
-            async with controller_of(network, program, ledger) as controller:
+            async with controller_of(network, fanin_p4, ledger) as controller:
                 empty = await entries(network)
                 granted.append((await controller.grant(["h1", "h4"])).tree.job)
         assert len({(job.lease, job.first_chunk) for job in granted}) == 3
-        async with controller_of(network, program, ledger):
+        async with controller_of(network, fanin_p4, ledger):
             assert await entries(network) == empty
 
     asyncio.run(run())
@@ -230,18 +232,18 @@ def test_an_entry_for_which_the_program_has_no_table_is_named(within: Within, ne
 
 
 def test_a_switch_with_another_primary_controller_is_refused(
-    network: Topology, program: Compiled, ledger: Ledger, tmp_path: Path
+    network: Topology, fanin_p4: Compiled, ledger: Ledger, tmp_path: Path
 ) -> None:
     async def run() -> None:
-        async with controller_of(network, program, ledger):
+        async with controller_of(network, fanin_p4, ledger):
             with pytest.raises(ControllerError, match="leaf1 refuses"):
-                await controller_of(network, program, Ledger(tmp_path / "other.json")).__aenter__()
+                await controller_of(network, fanin_p4, Ledger(tmp_path / "other.json")).__aenter__()
 
     asyncio.run(run())
 
 
 def test_a_switch_that_is_not_there_is_named_with_its_port(
-    program: Compiled, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+    fanin_p4: Compiled, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "_ANSWER_SECONDS", 0.2)
     data = leaf_spine(spines=0, leaves=1, hosts_per_leaf=1).model_dump(mode="json")
@@ -252,7 +254,7 @@ def test_a_switch_that_is_not_there_is_named_with_its_port(
         with pytest.raises(
             ControllerError, match=rf"leaf1 has not answered on 127\.0\.0\.1:{port} for 0\.2 s"
         ):
-            await controller_of(topology_from(data), program, ledger).__aenter__()
+            await controller_of(topology_from(data), fanin_p4, ledger).__aenter__()
 
     asyncio.run(run())
 
@@ -284,3 +286,22 @@ async def entries(network: Topology) -> dict[str, int]:
             responses = [r async for r in p4r_grpc.P4RuntimeStub(channel).Read(request)]
             counted[switch.name] = sum(len(response.entities) for response in responses)
     return counted
+
+
+def test_what_switches_are_told_is_the_planners(network: Topology, program: Compiled, ledger: Ledger) -> None:
+    hosts = [host.name for host in network.hosts]
+
+    def only_leaves(network: Network) -> Plan:
+        return {name: part for name, part in plan_forwarding(network).items() if name.startswith("leaf")}
+
+    async def check() -> None:
+        planner = Planner(plan_forwarding=only_leaves)
+        made = (program.p4info, program.device_config(), ledger)
+        async with Controller(network, *made, planner=planner) as controller:
+            held = await entries(network)
+            assert held["leaf1"] == len(only_leaves(network)["leaf1"].entries)
+            assert held["spine1"] == held["spine2"] == 0
+            await (await controller.grant(hosts, slots=64)).withdraw()
+            assert await entries(network) == held
+
+    asyncio.run(check())

@@ -17,10 +17,10 @@ HERE = Path(__file__).parent
 
 
 @pytest.fixture(scope="module")
-def happened(program: Compiled, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def happened(fanin_p4: Compiled, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     directory = tmp_path_factory.mktemp("program")
-    (directory / "fanin.json").write_text(program.json_text())
-    (directory / "fanin.p4info.txtpb").write_text(text_format.MessageToString(program.p4info))
+    (directory / "fanin.json").write_text(fanin_p4.json_text())
+    (directory / "fanin.p4info.txtpb").write_text(text_format.MessageToString(fanin_p4.p4info))
     done = subprocess.run(
         [
             sys.executable,

@@ -39,6 +39,7 @@ class FakeJob:
             "segments": 8,
             "offload": False,
             "recovery": asdict(Recovery(give_up=5.0)),
+            "addresses": [("127.0.0.1", 0) for _ in self.hosts],
         }
 
     async def withdraw(self) -> None:
@@ -240,6 +241,24 @@ def test_who_waits_is_told_that_another_has_gone(service: With) -> None:
         assert await h1.hear() == {"waiting_for": ["h3"]}
         await h2.end()
         assert await h1.hear() == {"waiting_for": ["h2", "h3"]}
+
+    service(check)
+
+
+def test_who_is_left_of_a_job_is_told_who_has_ended(service: With) -> None:
+    async def check(path: Path, _grants: FakeGrants) -> None:
+        pair = [await Worker.connect(path, host, 2, process) for host, process in (("h1", 11), ("h2", 12))]
+        alone = await Worker.connect(path, "h3", ["h3"])
+        for worker in (*pair, alone):
+            await worker.rank()
+        await pair[1].end()
+        assert await pair[0].hear() == {"left": {"host": "h2", "rank": 1, "process": 12}}
+        next_one = await Worker.connect(path, "h2", 2)  # of the next job, which forms when h1 has ended, too
+        assert await next_one.hear() == {"waiting_for": ["h1"]}
+        await pair[0].end()
+        again = await Worker.connect(path, "h1", 2)
+        assert [rank for _, rank in [await worker.rank() for worker in (again, next_one)]] == [0, 1]
+        await alone.end()
 
     service(check)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import finsy as fy
 import grpc
 import pytest
 from finsy.proto import p4r
@@ -17,7 +18,7 @@ from finsy.proto import p4r
 from controller.controller import Controller
 from controller.errors import ControllerError
 from controller.ledger import Ledger
-from p4compiler import Compiled
+from p4compiler import Compiled, compile_file
 from tests.controller.switches import (
     Proxies,
     State,
@@ -66,15 +67,15 @@ def fragile() -> Iterator[tuple[Topology, dict[str, SwitchProcess]]]:
 
 
 @pytest.fixture
-def within(fragile: tuple[Topology, dict[str, SwitchProcess]], program: Compiled, tmp_path: Path) -> Within:
+def within(fragile: tuple[Topology, dict[str, SwitchProcess]], fanin_p4: Compiled, tmp_path: Path) -> Within:
     async def run(check: Callable[[Scene], Awaitable[None]]) -> None:
         network, processes = fragile
         async with (
             proxied(network) as proxies,
             Controller(
                 proxies.network,
-                program.p4info,
-                program.device_config(),
+                fanin_p4.p4info,
+                fanin_p4.device_config(),
                 Ledger(tmp_path / "leases.json"),
             ) as controller,
         ):
@@ -336,15 +337,46 @@ def test_what_somebody_else_has_added_outlives_a_grant_and_its_withdrawal(within
     within(check)
 
 
+def test_a_program_that_finsy_pushes_beside_it_stays_until_this_one_is_asked_for_something(
+    within: Within, tmp_path: Path
+) -> None:
+    other = compile_file(Path(__file__).parents[1] / "p4switch" / "programs" / "forwarder.p4")
+    info, config = tmp_path / "forwarder.p4info.txtpb", tmp_path / "forwarder.json"
+    info.write_text(other.p4info_text())
+    config.write_bytes(other.device_config())
+
+    async def check(scene: Scene) -> None:
+        before = await scene.state()
+        leaf, election = scene.network.switch("leaf1"), next(OTHERS)
+        options = fy.SwitchOptions(
+            p4info=info, p4blob=config, device_id=leaf.device_id, initial_election_id=election
+        )
+        assert scene.controller.taken_over() == {}
+        async with fy.Switch("leaf1", f"127.0.0.1:{leaf.grpc_port}", options) as switch:
+            assert switch.is_primary
+            async with asyncio.timeout(30):
+                while not scene.controller.taken_over():
+                    await asyncio.sleep(0)
+            assert scene.controller.taken_over() == {"leaf1": election}
+            with pytest.raises(ControllerError, match="leaf1 has another primary controller; end that one"):
+                await scene.controller.grant(HOSTS)
+            assert await read_entities(scene.network, "leaf1") == []  # the other's tables, as they are
+        await (await scene.controller.grant(HOSTS)).withdraw()
+        assert scene.controller.taken_over() == {}
+        assert await scene.state() == before
+
+    within(check)
+
+
 def test_a_controller_that_has_left_is_nobody_s_rival(
-    fragile: tuple[Topology, dict[str, SwitchProcess]], program: Compiled, tmp_path: Path
+    fragile: tuple[Topology, dict[str, SwitchProcess]], fanin_p4: Compiled, tmp_path: Path
 ) -> None:
     network, _ = fragile
 
     async def run() -> None:
         for _ in range(3):
             ledger = Ledger(tmp_path / "leases.json")
-            controller = Controller(network, program.p4info, program.device_config(), ledger)
+            controller = Controller(network, fanin_p4.p4info, fanin_p4.device_config(), ledger)
             async with controller:
                 await controller.grant(HOSTS)
 

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from controller.errors import ControllerError
 from controller.plan import Plan, SwitchPlan, TableEntry, plan_aggregation, plan_forwarding, plan_loss
 from controller.tree import Job, Tree, aggregation_tree
-from topologies.model import Topology, leaf_spine
-
-networks = st.builds(leaf_spine, st.integers(1, 3), st.integers(1, 4), st.integers(1, 5))
+from tests.topologies.networks import leaf_spines, networks
+from topologies.model import Topology, fat_tree, leaf_spine, servers, topology_from
 
 
 @st.composite
@@ -29,22 +28,26 @@ def of(plan: SwitchPlan, table: str, action: str = "") -> list[TableEntry]:
     return [entry for entry in plan.entries if entry.table == table and entry.action.endswith(action)]
 
 
-def routed(network: Topology, plan: Plan, source: str, destination: IPv4Address) -> list[str]:
-    """The switches that a packet crosses, taking the first path of each group; the host it reaches is last."""
+def routed(
+    network: Topology, plan: Plan, source: str, destination: IPv4Address, choose: Any = min
+) -> list[str]:
+    """The switches that a packet crosses, by a path of each group that `choose` picks; the host it reaches is last."""
     node = network.host(source).leaf
     way = []
     while node in plan:
         way.append(node)
-        assert len(way) < 5, f"a loop: {way}"
+        assert len(way) < 10, f"a loop: {way}"
         routes = [e for e in of(plan[node], "ingress.forwarding.ipv4_lpm") if destination in prefix(e)]
         if not routes:
             break
         route = max(routes, key=lambda entry: prefix(entry).prefixlen)
         if route.action.endswith("ecmp"):
+            base, count = int(route.params["base"]), int(route.params["count"])  # type: ignore[arg-type]
+            index = choose(range(base, base + count))
             (route,) = [
                 entry
                 for entry in of(plan[node], "ingress.forwarding.ecmp_nexthop")
-                if entry.match["meta.nexthop"] == route.params["base"]
+                if entry.match["meta.nexthop"] == index
             ]
         if route.action.endswith(("no_route", "own_address")):
             break
@@ -68,36 +71,87 @@ def neighbour(network: Topology, node: str, next_hop: Any) -> str:
 
 
 @given(networks, st.data())
-def test_a_packet_reaches_its_host_by_the_shortest_way(network: Topology, data: st.DataObject) -> None:
+def test_a_packet_reaches_its_host_up_and_then_down_and_by_no_longer_way_than_there_is(
+    network: Topology, data: st.DataObject
+) -> None:
     plan = plan_forwarding(network)
     hosts = st.sampled_from(network.hosts)
     source, destination = data.draw(hosts), data.draw(hosts)
-    way = routed(network, plan, source.name, destination.ip)
+    way = routed(network, plan, source.name, destination.ip, lambda paths: data.draw(st.sampled_from(paths)))
     assert way[-1] == destination.name
-    assert len(way) == (2 if source.leaf == destination.leaf else 4)
+    tiers = [{switch.name for switch in tier} for tier in network.tiers]
+    heights = [next(number for number, names in enumerate(tiers) if node in names) for node in way[:-1]]
+    top = max(heights)
+    assert heights == [*range(top), *range(top, -1, -1)]
+    assert top == lowest_common_tier(network, source.leaf, destination.leaf)
+
+
+def lowest_common_tier(network: Topology, leaf: str, other: str) -> int:
+    """Of the switches above both."""
+    reached, others = {leaf}, {other}
+    for number, tier in enumerate(network.tiers):
+        if reached & others:
+            return number
+        above = {switch.name for tier in network.tiers[number + 1 : number + 2] for switch in tier}
+        reached = {n for name in reached for n in network.neighbours(name).values() if n in above}
+        others = {n for name in others for n in network.neighbours(name).values() if n in above}
+    raise AssertionError(f"{leaf} and {other} are apart below {tier}")
 
 
 @given(networks, st.data())
 def test_a_packet_to_nobody_ends_without_a_loop(network: Topology, data: st.DataObject) -> None:
     known = {host.ip for host in network.hosts}
-    nobody = data.draw(
-        st.integers(2**24 * 10, 2**24 * 11 - 1).map(IPv4Address).filter(lambda ip: ip not in known)
-    )
-    way = routed(network, plan_forwarding(network), network.hosts[0].name, nobody)
+    racks = [ip for leaf in network.leaves for ip in IPv4Network((leaf.ip, 24), strict=False)]
+    anywhere = st.integers(2**24 * 10, 2**24 * 11 - 1).map(IPv4Address)
+    nobody = data.draw(st.one_of(anywhere, st.sampled_from(racks)).filter(lambda ip: ip not in known))
+    source = data.draw(st.sampled_from(network.hosts)).name
+    plan = plan_forwarding(network)
+    way = routed(network, plan, source, nobody, lambda paths: data.draw(st.sampled_from(paths)))
     assert way[-1] in {switch.name for switch in network.switches}
 
 
 @given(networks)
+def test_no_two_entries_of_a_table_are_for_the_same_packets(network: Topology) -> None:
+    for part in plan_forwarding(network).values():
+        keys = [(entry.table, *entry.match.values()) for entry in part.entries]
+        assert len(set(keys)) == len(keys)
+
+
+def ways(network: Topology, source: str, destination: str) -> Counter[tuple[str, ...]]:
+    """How often each way is taken by flows whose hashes are 0 to 63; all switches hash alike."""
+    plan, address = plan_forwarding(network), network.host(destination).ip
+    return Counter(
+        tuple(routed(network, plan, source, address, lambda paths, value=value: paths[value % len(paths)]))
+        for value in range(64)
+    )
+
+
+def test_flows_between_pods_use_all_cores_evenly() -> None:
+    taken = ways(fat_tree(4, hosts_per_leaf=1), "h1", "h8")
+    cores = Counter({way[2]: count for way, count in taken.items()})
+    assert cores == {"core1": 16, "core2": 16, "core3": 16, "core4": 16}
+
+
+def test_flows_to_a_server_on_two_leaves_use_both_evenly() -> None:
+    data = servers(leaves=3, spines=2, servers_per_leaf=1, hosts_per_server=1).model_dump(mode="json")
+    data["links"].append({"a": {"node": "server2", "port": 3}, "b": {"node": "leaf3", "port": 4}})
+    taken = ways(topology_from(data), "h1", "h2")
+    assert {way[2:4]: count for way, count in taken.items()} == {
+        (spine, leaf): 16 for spine in ("spine1", "spine2") for leaf in ("leaf2", "leaf3")
+    }
+
+
+@given(leaf_spines)
 def test_every_spine_is_one_of_the_equal_paths(network: Topology) -> None:
     plan = plan_forwarding(network)
     for leaf in network.leaves:
         paths = of(plan[leaf.name], "ingress.forwarding.ecmp_nexthop")
-        assert [path.match["meta.nexthop"] for path in paths] == list(range(len(network.spines)))
+        assert [path.match["meta.nexthop"] for path in paths] == list(range(len(network.tiers[1])))
         assert [neighbour(network, leaf.name, path.params) for path in paths] == [
-            s.name for s in network.spines
+            s.name for s in network.tiers[1]
         ]
         (group,) = of(plan[leaf.name], "ingress.forwarding.ipv4_lpm", "ecmp")
-        assert group.params == {"base": 0, "count": len(network.spines)}
+        assert group.params == {"base": 0, "count": len(network.tiers[1])}
 
 
 @given(networks)
@@ -188,6 +242,20 @@ def test_results_are_copied_to_each_child_at_its_port_and_address(case: tuple[To
             to = sent(plan[part.switch], member)
             assert (to["destination_mac"], to["destination"]) == (nodes[name].mac, nodes[name].ip)
             assert (to["source_mac"], to["source"]) == (nodes[part.switch].mac, nodes[part.switch].ip)
+
+
+@given(networks, st.data())
+def test_what_switches_are_told_of_two_jobs_does_not_collide(network: Topology, data: st.DataObject) -> None:
+    names = [host.name for host in network.hosts]
+    told: Counter[tuple[object, ...]] = Counter()
+    for lease, base in ((1, 0), (2, 512)):
+        hosts = data.draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
+        port = data.draw(st.integers(0xBEE0, 0xBEEF))
+        tree = aggregation_tree(network, Job(lease, tuple(hosts), port, base=base, slots=512))
+        for switch, part in plan_aggregation(network, tree).items():
+            told.update((switch, group.group) for group in part.groups)
+            told.update((switch, entry.table, *entry.match.values()) for entry in part.entries)
+    assert set(told.values()) == {1}
 
 
 def sent(plan: SwitchPlan, member: int) -> Any:

@@ -1,18 +1,21 @@
 """The aggregation tree of a job."""
 
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.errors import ControllerError
-from controller.tree import Job, Tree, aggregation_tree
-from topologies.model import Topology, leaf_spine
+from controller.tree import Aggregator, Job, Tree, aggregation_tree
+from tests.topologies.networks import networks
+from topologies.model import Topology, fat_tree, leaf_spine, topology_from
 
 
 @st.composite
 def trees(draw: st.DrawFn) -> tuple[Topology, Tree]:
     """A network, and the tree of a job of some of its hosts."""
-    network = leaf_spine(draw(st.integers(1, 3)), draw(st.integers(1, 5)), draw(st.integers(1, 6)))
+    network = draw(networks)
     names = [host.name for host in network.hosts]
     hosts = draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
     job = Job(draw(st.integers(1, 255)), tuple(hosts), draw(st.integers(0xBEE0, 0xBEEF)))
@@ -22,26 +25,59 @@ def trees(draw: st.DrawFn) -> tuple[Topology, Tree]:
 @given(trees())
 def test_every_host_is_below_its_own_leaf_once(case: tuple[Topology, Tree]) -> None:
     network, tree = case
-    leaves = [part for part in tree.aggregators if network.switch(part.switch).role == "leaf"]
-    placed = [(child, leaf.switch) for leaf in leaves for child in leaf.children]
+    hosts = {host.name for host in network.hosts}
+    placed = [(child, part.switch) for part in tree.aggregators for child in part.children if child in hosts]
     assert sorted(placed) == sorted((name, network.host(name).leaf) for name in tree.job.hosts)
 
 
 @given(trees())
-def test_every_switch_but_the_root_is_a_child_of_its_parent(case: tuple[Topology, Tree]) -> None:
-    _, tree = case
-    children_of = {part.switch: part.children for part in tree.aggregators}
-    for part in tree.aggregators[:-1]:
-        assert part.parent is not None
-        assert part.switch in children_of[part.parent]
-    assert tree.root.parent is None
+def test_every_switch_but_the_root_is_a_child_of_its_parent_and_of_no_other(
+    case: tuple[Topology, Tree],
+) -> None:
+    tree = case[1]
+    parents = {child: part.switch for part in tree.aggregators for child in part.children}
+    assert sum(len(part.children) for part in tree.aggregators) == len(parents)
+    for part in tree.aggregators:
+        assert part.parent == parents.get(part.switch)
+        assert (part.parent is None) == (part is tree.root)
+    assert len({part.switch for part in tree.aggregators}) == len(tree.aggregators)
+    assert parents.keys() == {*tree.job.hosts, *(part.switch for part in tree.aggregators[:-1])}
 
 
 @given(trees())
-def test_the_root_is_a_spine_where_several_leaves_meet(case: tuple[Topology, Tree]) -> None:
+def test_each_contribution_is_in_the_roots_sum_once(case: tuple[Topology, Tree]) -> None:
+    tree = case[1]
+    sums = {name: Counter([name]) for name in tree.job.hosts}
+    for part in tree.aggregators:  # children come before their parents
+        added: Counter[str] = Counter()
+        for child in part.children:
+            added += sums.pop(child)
+        sums[part.switch] = added
+    assert sums == {tree.root.switch: Counter(tree.job.hosts)}
+
+
+@given(trees())
+def test_no_switch_adds_up_more_than_it_has_bits_or_has_nothing_to_add(case: tuple[Topology, Tree]) -> None:
+    for part in case[1].aggregators:
+        assert 1 <= len(part.children) <= 32
+
+
+@given(trees())
+def test_the_root_is_the_lowest_switch_above_all_members(case: tuple[Topology, Tree]) -> None:
+    """In these networks, which are small."""
     network, tree = case
     leaves = {network.host(name).leaf for name in tree.job.hosts}
-    assert network.switch(tree.root.switch).role == ("spine" if len(leaves) > 1 else "leaf")
+    above = {leaf: {leaf} for leaf in leaves}
+    for number in range(len(network.tiers)):
+        if common := set.intersection(*above.values()):
+            assert tree.root.switch in common
+            return
+        higher = {switch.name for upper in network.tiers[number + 1 : number + 2] for switch in upper}
+        above = {
+            leaf: {n for name in names for n in network.neighbours(name).values() if n in higher}
+            for leaf, names in above.items()
+        }
+    raise AssertionError(f"nothing is above {leaves}")
 
 
 @given(trees())
@@ -59,6 +95,63 @@ def test_jobs_spread_over_the_spines_and_stay_there_from_lease_to_lease() -> Non
     }
     assert sorted(set(roots.values())) == ["spine1", "spine2", "spine3"]
     assert all(roots[1, port] == roots[2, port] for _, port in roots)
+
+
+def test_jobs_between_pods_spread_over_the_cores() -> None:
+    network = fat_tree(4)
+    roots = {aggregation_tree(network, Job(1, ("h1", "h16"), 0xBEE0 + n)).root.switch for n in range(4)}
+    assert roots == {"core1", "core2", "core3", "core4"}
+
+
+def test_a_switch_with_one_child_is_in_the_tree_as_it_takes_results_from_neighbours_only() -> None:
+    tree = aggregation_tree(fat_tree(k=2), Job(1, ("h1", "h2")))
+    parts = [(part.switch, part.children, part.parent) for part in tree.aggregators]
+    assert parts == [
+        ("leaf1", ("h1",), "spine1"),
+        ("spine1", ("leaf1",), "core1"),
+        ("leaf2", ("h2",), "spine2"),
+        ("spine2", ("leaf2",), "core1"),
+        ("core1", ("spine1", "spine2"), None),
+    ]
+
+
+def everybody(network: Topology) -> Job:
+    return Job(1, tuple(host.name for host in network.hosts))
+
+
+def test_64_leaves_are_added_up_by_two_spines_and_those_by_a_core_above_both() -> None:
+    data = fat_tree(pods=1, leaves=64, spines=2, cores=2, hosts_per_leaf=1).model_dump(mode="json")
+    data["links"].append({"a": {"node": "spine2", "port": 66}, "b": {"node": "core1", "port": 2}})
+    network = topology_from(data)
+    tree = aggregation_tree(network, everybody(network))
+    assert tree.root == Aggregator("core1", ("spine1", "spine2"), None)
+    assert {part.switch: len(part.children) for part in tree.aggregators if len(part.children) > 1} == {
+        "spine1": 32,
+        "spine2": 32,
+        "core1": 2,
+    }
+
+
+@pytest.mark.parametrize(("spines", "leaves", "hosts"), [(2, 40, 1), (2, 65, 30), (1, 33, 31), (4, 128, 2)])
+def test_without_a_core_a_leaf_adds_up_the_spines_that_add_up_the_others(
+    spines: int, leaves: int, hosts: int
+) -> None:
+    network = leaf_spine(spines, leaves, hosts)
+    tree = aggregation_tree(network, everybody(network))
+    assert network.switch(tree.root.switch).role == "leaf"
+    assert tree.root.children[:hosts] == tuple(host.name for host in network.hosts_of(tree.root.switch))
+    assert all(network.switch(name).role == "spine" for name in tree.root.children[hosts:])
+    assert len(tree.aggregators) == leaves + -(-(leaves - 1) // 32)
+    assert max(len(part.children) for part in tree.aggregators) <= 32
+
+
+@pytest.mark.parametrize(("spines", "leaves", "hosts"), [(1, 34, 1), (2, 66, 1), (2, 33, 32), (2, 65, 31)])
+def test_more_leaves_than_its_spines_can_add_up_are_refused(spines: int, leaves: int, hosts: int) -> None:
+    network = leaf_spine(spines, leaves, hosts)
+    with pytest.raises(
+        ControllerError, match=f"below {leaves} switches, and those above have bits for 32 child"
+    ):
+        aggregation_tree(network, everybody(network))
 
 
 @pytest.mark.parametrize(

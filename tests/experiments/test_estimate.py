@@ -9,7 +9,6 @@ import pytest
 
 from experiments.estimate import HOPS_PER_SECOND, hops_per_second, packet_hops, point_seconds, wall_seconds
 from experiments.scenario.settings import Settings
-from experiments.virtual.fabric import load_switch
 from experiments.virtual.point import run_virtual
 from p4switch.engine.engine import Engine
 
@@ -18,11 +17,6 @@ RACKS = {"spines": 1, "leaves": 2, "hosts_per_leaf": 4, "rate": "100 Gb/s"}
 
 def point(shape: dict[str, Any] = RACKS, **rest: Any) -> Settings:
     return Settings.model_validate({"topology": {"leaf_spine": shape}, "size": "400 kB"} | rest).settled
-
-
-@pytest.fixture(scope="module")
-def switch() -> Engine:
-    return load_switch()
 
 
 @pytest.mark.slow

@@ -13,16 +13,18 @@ from topologies.patience import setting
 TIMEOUT = 60 * setting()  # seconds
 RUN = "import sys; from fanin.cli import main; sys.argv[0] = 'fanin'; main()"
 
+SMALL = ("--workers", "2", "--leaves", "1", "--spines", "0")
+
 SEND = "import socket; s = socket.socket(type=socket.SOCK_DGRAM); s.sendto(b'fanin was here', ('10.1.0.2', 5005))"
 
 
 class Up:
-    """A running `fanin up` of one leaf and two hosts, its captures in `folder`."""
+    """A running `fanin up`, its captures in `folder`; options: of its network, by default one leaf and two hosts."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *options: str | Path) -> None:
         self.folder = folder
         self.environment = {"TMPDIR": str(folder)}
-        command = ["up", "--workers", "2", "--leaves", "1", "--spines", "0"]
+        command = ["up", *(map(str, options) if options else SMALL)]
         files = ["--pcap", str(folder / "pcap"), "--logs", str(folder / "logs")]
         self.process = subprocess.Popen(
             [sys.executable, "-c", RUN, *command, *files],

@@ -15,7 +15,6 @@ from experiments.results.files import read_rows
 from experiments.results.summary import Run
 from fanin.cli import app
 from tests.experiments.results.runs import BARE, CURVE, RING, RUN, run
-from tests.fanin.conftest import Fanin
 
 pytestmark = pytest.mark.slow
 
@@ -32,7 +31,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[Run]:
 
 
 def demo(*arguments: str | Path) -> tuple[int, str]:
-    done = CliRunner().invoke(app, ["demo", *map(str, arguments)])
+    done = CliRunner().invoke(app, ["demo", *map(str, arguments)], env={"COLUMNS": "200"})
     return done.exit_code, done.output
 
 
@@ -82,7 +81,8 @@ def test_a_run_that_does_not_finish_fails_it_and_says_who_waited(
         (["--rate", "100"], "100: write a number and its unit, as '100 Mb/s'"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(fanin: Fanin, arguments: list[str], complaint: str) -> None:
-    done = fanin("demo", *arguments)
-    assert done.returncode != 0
-    assert complaint in done.stderr
+@pytest.mark.usefixtures("measured")
+def test_what_cannot_be_is_refused_by_name(arguments: list[str], complaint: str) -> None:
+    status, output = demo(*arguments)
+    assert status != 0
+    assert complaint in output

@@ -187,8 +187,8 @@ def test_a_worker_that_is_killed_is_named(up: Up, lines: Any) -> None:
 
 
 def test_a_network_that_there_is_not_is_named_with_those_that_there_are(up: Up, fanin: Any) -> None:
-    done = fanin("allreduce", "--run", "1", **up.environment)
-    said = f"fanin allreduce: process 1 runs no network; there are --run {up.process.pid}\n"
+    done = fanin("allreduce", "--network", "1", **up.environment)
+    said = f"fanin allreduce: process 1 runs no network; there are --network {up.process.pid}\n"
     assert (done.returncode, done.stderr) == (1, said)
 
 

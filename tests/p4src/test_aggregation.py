@@ -388,7 +388,9 @@ class TestStrangers:
         assert result.values == block(3)
 
     @given(noise=st.lists(st.tuples(st.integers(1, 9), st.binary(max_size=1200)), max_size=60))
-    @settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(
+        max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    )
     def test_a_flood_of_anything_changes_no_sum(
         self, switch: SwitchUnderTest, noise: list[tuple[int, bytes]]
     ) -> None:
@@ -542,7 +544,7 @@ class TestBelowTheRoot:
     ),
     data=st.data(),
 )
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_any_order_with_any_duplicates_gives_the_exact_sum(
     switch: SwitchUnderTest, vectors: list[tuple[int, ...]], data: st.DataObject
 ) -> None:

@@ -14,7 +14,8 @@ from p4switch.bmv2json.reader import read_program
 from p4switch.codegen import translate
 from p4switch.codegen.names import RUNTIME
 
-pytestmark = pytest.mark.slow
+# In one process of pytest-xdist: what they compile takes as long to make as one compiler takes for it.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("compilers")]
 
 ROOT = Path(__file__).parents[2]
 WORKERS = sorted((ROOT / "workers/engines").glob("*.c"))

@@ -5,7 +5,6 @@ import math
 import subprocess
 from collections.abc import Callable
 from dataclasses import asdict, fields
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -16,7 +15,7 @@ from p4switch.ports.links import changed, link_option
 from topologies.emulation import SWITCH_PROPERTIES, emulated_links
 from topologies.errors import NetworkError
 from topologies.link import ETHERNET_OVERHEAD, PLAIN, Burst, LinkProperties, Pause
-from topologies.model import TopologyError, leaf_spine, load_topology, topology_from
+from topologies.model import TopologyError, leaf_spine, topology_from
 from topologies.processes import Bmv2, P4Switch
 
 LOSSY = LinkProperties(loss=0.01, corruption=1e-4, delay=1e-3)
@@ -44,12 +43,11 @@ def test_properties_that_cannot_be_are_no_change_either() -> None:
         leaf_spine().with_properties(reordering=0.1)
 
 
-def test_properties_in_toml(tmp_path: Path) -> None:
-    path = tmp_path / "network.toml"
-    path.write_text("[leaf_spine]\nproperties = {loss = 0.01, corruption = 1e-4, delay = 1e-3}\n")
-    assert load_topology(path) == leaf_spine(properties=LOSSY)
-    path.write_text('[leaf_spine]\nproperties = {delay = "1 ms", queue_bytes = "64 KiB"}\n')
-    assert load_topology(path) == leaf_spine(properties=LinkProperties(delay=1e-3, queue_bytes=65536))
+def test_properties_in_plain_data() -> None:
+    lossy = {"loss": 0.01, "corruption": 1e-4, "delay": 1e-3}
+    assert topology_from({"leaf_spine": {"properties": lossy}}) == leaf_spine(properties=LOSSY)
+    short = topology_from({"leaf_spine": {"properties": {"delay": "1 ms", "queue_bytes": "64 KiB"}}})
+    assert short == leaf_spine(properties=LinkProperties(delay=1e-3, queue_bytes=65536))
     data = leaf_spine().model_dump(mode="json")
     data["links"][3]["properties"] = {"burst": {"begin": 0.1, "end": 0.5}}
     assert topology_from(data).links[3].properties.burst == Burst(begin=0.1, end=0.5, loss=1)

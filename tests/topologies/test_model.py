@@ -1,4 +1,4 @@
-"""Networks as plain data: what leaf_spine derives, and what no network may be."""
+"""Networks as plain data: what their builders derive, and what no network may be."""
 
 from ipaddress import ip_network
 from typing import Any
@@ -7,9 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topologies.model import Topology, TopologyError, leaf_spine, load_topology, topology_from
+from tests.topologies.networks import fat_trees, irregular, with_servers
+from topologies.model import (
+    Topology,
+    TopologyError,
+    fat_tree,
+    leaf_spine,
+    servers,
+    topology_from,
+)
 
-networks = st.builds(
+leaf_spines = st.builds(
     leaf_spine,
     spines=st.integers(1, 4),
     leaves=st.integers(1, 6),
@@ -17,6 +25,7 @@ networks = st.builds(
     rate=st.none() | st.integers(1_000_000, 10**11),
     uplink_rate=st.none() | st.integers(1_000_000, 10**11),
 )
+networks = st.one_of(leaf_spines, fat_trees(), with_servers(), irregular())
 
 
 @given(networks)
@@ -41,7 +50,7 @@ def test_hosts_are_ranked_leaf_by_leaf_and_see_their_leaf_as_gateway(network: To
         assert rack.prefixlen <= 24
 
 
-@given(networks)
+@given(leaf_spines)
 def test_ports_lead_to_and_fro(network: Topology) -> None:
     for link in network.links:
         assert network.port_towards(link.a.node, link.b.node) == link.a.port
@@ -49,7 +58,9 @@ def test_ports_lead_to_and_fro(network: Topology) -> None:
         assert link.far_end(link.a.node) == link.b == link.end(link.b.node)
     for leaf in network.leaves:
         neighbours = [link.far_end(leaf.name).node for link in network.links_of(leaf.name)]
-        assert neighbours == [h.name for h in network.hosts_of(leaf.name)] + [s.name for s in network.spines]
+        assert neighbours == [h.name for h in network.hosts_of(leaf.name)] + [
+            s.name for s in network.tiers[1]
+        ]
 
 
 @given(networks)
@@ -124,7 +135,12 @@ def _broken(path: str, value: object) -> dict[str, Any]:
         ("hosts.0.prefix_length", 33, "hosts[0].prefix_length: Input should be less than or equal to 32"),
         ("switches.1.grpc_port", 9559, "switches[1].grpc_port: 9559 is taken by switches[0] already"),
         ("switches.1.device_id", 1, "switches[1].device_id: 1 is taken by switches[0] already"),
-        ("switches.0.role", "core", "switches[0].role: Input should be 'leaf' or 'spine'"),
+        ("switches.0.role", "edge", "switches[0].role: Input should be 'server', 'leaf', 'spine' or 'core'"),
+        (
+            "hosts.0.prefix_length",
+            14,
+            "hosts[0].prefix_length: leaf1's 10.0.0.0/14 holds leaf2's 10.2.0.0/24; leng",
+        ),
         ("switches.0.ip", "10.1.0", "switches[0].ip: Input is not a valid IPv4 address"),
         ("switches.0.mac", None, "switches[0].mac: missing; add it"),
         ("links.0.b.port", 2, "links[1].b: port 2 of leaf1 is taken by links[0].b already"),
@@ -167,13 +183,162 @@ def test_a_network_without_a_link_between_two_nodes_says_so() -> None:
         leaf_spine().host("h9")
 
 
-def test_toml_gives_the_size_or_every_part(tmp_path: Any) -> None:
-    path = tmp_path / "network.toml"
-    path.write_text("[leaf_spine]\nleaves = 3\nrate = 1_000_000_000\n")
-    assert load_topology(path) == leaf_spine(leaves=3, rate=10**9)
-    path.write_text("[leaf_spine]\nleaves = 300\n")
-    with pytest.raises(TopologyError, match=r"network\.toml: leaves: is 300"):
-        load_topology(path)
-    path.write_text("[leaf_spine\n")
-    with pytest.raises(TopologyError, match=r"network\.toml: "):
-        load_topology(path)
+def test_plain_data_give_the_size_or_every_part() -> None:
+    assert topology_from({"leaf_spine": {"leaves": 3, "rate": 10**9}}) == leaf_spine(leaves=3, rate=10**9)
+    with pytest.raises(TopologyError, match="leaves: is 300"):
+        topology_from({"leaf_spine": {"leaves": 300}})
+
+
+def test_racks_that_share_addresses_are_refused_as_routes_could_not_tell_them_apart() -> None:
+    data = leaf_spine(spines=1, leaves=2, hosts_per_leaf=1).model_dump(mode="json")
+    for host in data["hosts"]:
+        host["prefix_length"] = 8
+    with pytest.raises(
+        TopologyError, match=r"hosts\[0\].prefix_length: leaf1's 10.0.0.0/8 holds leaf2's 10.0.0.0/8"
+    ):
+        topology_from(data)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "switches", "hosts", "links"),
+    [
+        ({}, [8, 8, 4], 16, 48),  # of k = 4
+        ({"k": 2, "hosts_per_leaf": 2}, [2, 2, 1], 4, 8),
+        ({"pods": 1, "cores": 0}, [2, 2], 4, 8),
+        ({"pods": 3, "leaves": 4, "spines": 2, "cores": 6, "hosts_per_leaf": 5}, [12, 6, 6], 60, 102),
+    ],
+)
+def test_a_fat_tree_has_pods_of_leaves_and_spines_below_cores(
+    arguments: dict[str, int], switches: list[int], hosts: int, links: int
+) -> None:
+    network = topology_from({"fat_tree": arguments})
+    assert [len(tier) for tier in network.tiers] == switches
+    assert (len(network.hosts), len(network.links)) == (hosts, links)
+
+
+def test_each_core_of_a_fat_tree_is_joined_to_one_spine_of_each_pod() -> None:
+    network = fat_tree(4)
+    below = {core.name: [*network.neighbours(core.name).values()] for core in network.tiers[2]}
+    assert below == {
+        "core1": ["spine1", "spine3", "spine5", "spine7"],
+        "core2": ["spine1", "spine3", "spine5", "spine7"],
+        "core3": ["spine2", "spine4", "spine6", "spine8"],
+        "core4": ["spine2", "spine4", "spine6", "spine8"],
+    }
+
+
+def test_servers_have_a_switch_each_with_hosts_below_and_one_leaf_above() -> None:
+    network = servers(pods=2, leaves=2, spines=1, cores=1, servers_per_leaf=2, hosts_per_server=3)
+    assert [tier[0].role for tier in network.tiers] == ["server", "leaf", "spine", "core"]
+    assert [len(tier) for tier in network.tiers] == [8, 4, 2, 1]
+    assert list(network.neighbours("server3").values()) == ["h7", "h8", "h9", "leaf2"]
+    assert [str(network.host(name).ip) for name in ("h1", "h7", "h13")] == [
+        "10.1.1.1",
+        "10.1.3.1",
+        "10.2.1.1",
+    ]
+    addresses = [str(network.switch(name).ip) for name in ("server3", "leaf2", "spine1", "leaf3", "core1")]
+    assert addresses == ["10.1.3.254", "10.1.0.2", "10.1.0.3", "10.2.0.1", "10.0.0.1"]
+
+
+def test_each_tiers_links_have_their_rate_and_properties_or_those_below() -> None:
+    network = servers(
+        rate=10**9, uplink_rate=10**10, nic_properties={"delay": 1e-5}, core_rate=10**11, pods=2, cores=2
+    )
+    found = {
+        (link.a.node.rstrip("0123456789"), link.rate_bits_per_second, link.properties.delay)
+        for link in network.links
+    }
+    assert found == {
+        ("h", 10**9, None),
+        ("server", 10**9, 1e-5),
+        ("leaf", 10**10, 1e-5),
+        ("spine", 10**11, 1e-5),
+    }
+
+
+@pytest.mark.parametrize(
+    ("table", "arguments", "complaint"),
+    [
+        ("fat_tree", {"k": 5}, "k: is 5, must be even"),
+        ("fat_tree", {"k": 30}, "k: is 30, must be a whole number from 2 to 28"),
+        (
+            "fat_tree",
+            {"pods": 254, "leaves": 5, "hosts_per_leaf": 1},
+            "switches: there are 1782; 1024 is the most",
+        ),
+        ("fat_tree", {"pods": 255}, "pods: is 255, must be a whole number from 1 to 254"),
+        ("fat_tree", {"spines": "2"}, "spines: is '2', must be a whole number"),
+        ("fat_tree", {"cores": 0}, "cores: is 0, must be a whole number from 2 to 254"),
+        ("fat_tree", {"cores": 3}, "cores: is 3, must be a multiple of spines, 2"),
+        ("fat_tree", {"hosts_per_leaf": 253}, "hosts_per_leaf: is 253, must be a whole number from 1 to 252"),
+        ("fat_tree", {"leaves": 253, "cores": 4}, "leaves: a spine would have 255 links; it has 254 ports"),
+        ("fat_tree", {"core_rate": 1}, "core_rate: is 1, must be a whole number from 10000"),
+        ("fat_tree", {"servers": 1}, "fat_tree.servers: not known; there are k, pods, leaves"),
+        (
+            "servers",
+            {"leaves": 2, "servers_per_leaf": 128},
+            "leaves: is 2, must be a whole number from 1 to 1",
+        ),
+        ("servers", {"servers_per_leaf": 0}, "servers_per_leaf: is 0, must be a whole number from 1"),
+        ("servers", {"leaves": 1, "servers_per_leaf": 254}, "servers_per_leaf: a leaf would have 256 links"),
+        (
+            "servers",
+            {"hosts_per_server": 254},
+            "hosts_per_server: is 254, must be a whole number from 1 to 253",
+        ),
+        ("servers", {"nic_properties": {"dely": 1}}, "nic_properties.dely: unknown link property; there are"),
+    ],
+)
+def test_pods_that_cannot_be_are_refused_by_name(
+    table: str, arguments: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(TopologyError) as caught:
+        topology_from({table: arguments})
+    assert complaint in str(caught.value)
+
+
+def test_two_descriptions_of_a_network_are_refused() -> None:
+    with pytest.raises(TopologyError, match="fat_tree: stands beside leaf_spine, which says all"):
+        topology_from({"leaf_spine": {}, "fat_tree": {}})
+    with pytest.raises(TopologyError, match="hosts: stands beside servers"):
+        topology_from({"servers": {}, "hosts": []})
+
+
+@pytest.mark.parametrize(
+    ("removed", "complaint"),
+    [
+        ([("leaf1", "spine1"), ("leaf1", "spine2")], "links: leaf1 and leaf2 have no switch above both; add"),
+        ([("spine1", "core1"), ("spine2", "core2")], "links: leaf1 and leaf3 have no switch above both; add"),
+        (
+            [("leaf1", "spine1"), ("leaf2", "spine1")],
+            "links: spine1 has none down; join it to the tier below",
+        ),
+        ([("h1", "leaf1")], "hosts[0]: h1 needs one link, to its leaf leaf1"),
+    ],
+)
+def test_what_is_out_of_reach_among_pods_is_named(removed: list[tuple[str, str]], complaint: str) -> None:
+    data = fat_tree(pods=2, leaves=2, spines=2, cores=2, hosts_per_leaf=1).model_dump(mode="json")
+    data["links"] = [link for link in data["links"] if (link["a"]["node"], link["b"]["node"]) not in removed]
+    with pytest.raises(TopologyError) as caught:
+        topology_from(data)
+    assert complaint in str(caught.value)
+
+
+def test_among_pods_any_links_will_do_that_join_neighbouring_tiers_once() -> None:
+    data = fat_tree(pods=2, leaves=2, spines=2, cores=2, hosts_per_leaf=1).model_dump(mode="json")
+    links = data["links"]
+    unneeded = {("leaf1", "spine2"), ("spine1", "core1")}
+    data["links"] = [link for link in links if (link["a"]["node"], link["b"]["node"]) not in unneeded]
+    with pytest.raises(TopologyError, match="leaf1 and leaf3 have no switch above both"):
+        topology_from(data)
+    data["links"] = [link for link in links if (link["a"]["node"], link["b"]["node"]) != ("spine1", "core1")]
+    topology_from(data)
+    twice = {"a": {"node": "leaf1", "port": 8}, "b": {"node": "spine1", "port": 8}}
+    over = {"a": {"node": "leaf1", "port": 9}, "b": {"node": "core1", "port": 9}}
+    with pytest.raises(TopologyError, match="links: leaf1 and spine1 have 2; two switches have one at most"):
+        topology_from(data | {"links": [*links, twice]})
+    with pytest.raises(
+        TopologyError, match="joins leaf1 and core1; links are host–leaf or leaf–spine or spine–core"
+    ):
+        topology_from(data | {"links": [*links, over]})

@@ -149,13 +149,13 @@ class Network:
     # -- what tests call
 
     def all_reduce(
-        self, inputs: Sequence[NDArray[np.float32]], skew: float = 0.0
+        self, inputs: Sequence[NDArray[np.float32]], skew: float = 0.0, calls: Sequence[str] | None = None
     ) -> list[NDArray[np.float32]]:
-        """Every worker begins within `skew` seconds; the results, by rank."""
+        """Every worker begins within `skew` seconds; the results, by rank. calls: what each says that it is for."""
         begun = []
 
         def begin(rank: int) -> None:
-            self.workers[rank].start(inputs[rank], self.now)
+            self.workers[rank].start(inputs[rank], self.now, call=calls[rank] if calls else "")
             begun.append(rank)
             self.send(rank)
 

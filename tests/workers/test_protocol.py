@@ -379,6 +379,23 @@ def test_vectors_of_lengths_seen_before_are_not_added_up_if_they_differ(
 
 
 @pytest.mark.parametrize("engine", [NumpyEngine, fastest])
+@pytest.mark.parametrize("length", [100, 1000])  # at most as many blocks as there are slots, and more
+def test_vectors_for_different_things_are_not_added_up(
+    length: int, engine: Callable[[State], Engine]
+) -> None:
+    """The first time all are told what is not the same; later the tags, or the first packets, differ."""
+    inputs = [np.ones(length, np.float32)] * 2
+    with pytest.raises(MismatchError, match=r"do not agree: (this|that) here, something else on others$"):
+        Network([2], window=4, engine=engine).all_reduce(inputs, calls=("this", "that"))
+    network = Network([2], window=4, engine=engine)
+    for call in ("this", "that", "this"):
+        network.all_reduce(inputs, calls=(call, call))
+    with pytest.raises((StallError, MismatchError)):
+        network.all_reduce(inputs, calls=("this", "that"))
+    assert not any(worker.finished for worker in network.workers)
+
+
+@pytest.mark.parametrize("engine", [NumpyEngine, fastest])
 def test_every_length_that_is_remembered_has_a_tag_of_its_own(engine: Callable[[State], Engine]) -> None:
     network = Network([1], window=3, engine=engine)
 

@@ -40,7 +40,9 @@ def free_port() -> tuple[str, int]:
 
 
 @contextmanager
-def switch(workers: list[tuple[str, int]], drop_every: int = 0) -> Iterator[None]:
+def switch(
+    workers: list[tuple[str, int]], drop_every: int = 0, at: tuple[str, int] = SWITCH
+) -> Iterator[None]:
     """A switch on a UDP port; a worker's port of the switch is its place in `workers`."""
     model = ModelSwitch(children=len(workers), root=True, lease=5, slots=range(WINDOW))
     wake, stop = socket.socketpair()
@@ -58,7 +60,7 @@ def switch(workers: list[tuple[str, int]], drop_every: int = 0) -> Iterator[None
 
     with wake, stop, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp, ThreadPoolExecutor(1) as pool:
         udp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
-        udp.bind(SWITCH)
+        udp.bind(at)
         done = pool.submit(forward, udp)
         yield
         stop.send(b".")

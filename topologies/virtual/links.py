@@ -276,34 +276,34 @@ class Links:
             in_burst = self._burst_loss(links, drawn) & ~lost
             faults["burst loss"] += int(np.count_nonzero(in_burst))
             lost |= in_burst
-        corrupted = ~lost & (drawn[_CORRUPTION] < self._corruption[links])
-        faults["corruption"] += int(np.count_nonzero(corrupted))
-        self._corrupt(arriving.take(corrupted), numbers[corrupted])
+        kept = ~lost
+        corrupted = (kept & (drawn[_CORRUPTION] < self._corruption[links])).nonzero()[0]
+        late = (kept & (drawn[_REORDERING] < self._reordering[links])).nonzero()[0]
+        copied = (kept & (drawn[_DUPLICATION] < self._duplication[links])).nonzero()[0]
+        faults["corruption"] += len(corrupted)
+        faults["reordering"] += len(late)
+        faults["duplication"] += len(copied)
 
-        displacement = self._displacement[links]
-        late = ~lost & (drawn[_REORDERING] < self._reordering[links])
-        faults["reordering"] += int(np.count_nonzero(late))
-        later = (drawn[_LATER] * displacement * late).astype(np.int64)
-        twice = ~lost & (drawn[_DUPLICATION] < self._duplication[links])
-        faults["duplication"] += int(np.count_nonzero(twice))
-        copies_later = (drawn[_COPY_LATER] * displacement).astype(np.int64)
-
-        store = self._store
+        store, displacement = self._store, self._displacement
         store.free(arriving.packets[lost])
-        kept, copied = np.flatnonzero(~lost), np.flatnonzero(twice)
-        arriving = Transit(links, arriving.times + later, arriving.packets)
+        if len(corrupted):
+            self._corrupt(arriving.take(corrupted), numbers[corrupted])
+        if len(late):
+            later = (drawn[_LATER, late] * displacement[links[late]]).astype(np.int64)
+            arriving.times[late] += later
+        if not len(copied):
+            return arriving.take(kept)
         originals = arriving.packets[copied]
+        later = (drawn[_COPY_LATER, copied] * displacement[links[copied]]).astype(np.int64)
         copies = Transit(
             links[copied],
-            arriving.times[copied] + copies_later[copied],
+            arriving.times[copied] + later,
             store.add(store.rows[originals], store.lengths[originals]),
         )
         return Transit.joined([arriving.take(kept), copies])
 
     def _corrupt(self, frames: Transit, numbers: NDArray[np.int64]) -> None:
         """Flip a bit in each."""
-        if not len(numbers):
-            return
         store, which = self._store, frames.packets
         drawn = draws.uniform(self._keys[frames.links], numbers, [_BIT])[0]
         store.rows[which] = flip_bits(store.rows[which], store.lengths[which], drawn)

@@ -207,8 +207,8 @@ class VirtualNetwork:
         if self._windows and self._windows[0] * self._window == begin:
             number = heapq.heappop(self._windows)
             self._deliver(Transit.joined(self._arriving.pop(number)))
-        for host in np.flatnonzero(self._wakes < end):
-            self._run_host(int(host), end)
+        for host in (self._wakes < end).nonzero()[0].tolist():
+            self._run_host(host, end)
         if self._sending or self.links.next_time < end:
             sent, self._sending = Transit.joined(self._sending or [NOTHING]), []
             self._schedule(self.links.send(sent, end))
@@ -253,13 +253,13 @@ class VirtualNetwork:
         if not len(departed.ports):
             return
         links = self._link_at[node, np.minimum(departed.ports, self._link_at.shape[1] - 1)]
+        sources, lengths, rows = departed.sources, departed.lengths.astype(np.int64), departed.packets
         known = links >= 0
         if not known.all():
             self.no_link += int(np.count_nonzero(~known))
-        sources = departed.sources[known]
-        lengths = departed.lengths[known].astype(np.int64)
-        sent = store.add(departed.packets[known], lengths, arrived.links[sources])
-        self._sending.append(Transit(links[known], arrived.times[sources], sent))
+            links, sources, lengths, rows = links[known], sources[known], lengths[known], rows[known]
+        sent = store.add(rows, lengths, arrived.links[sources])
+        self._sending.append(Transit(links, arrived.times[sources], sent))
 
     # -- hosts -----------------------------------------------------------------------------------------------
 

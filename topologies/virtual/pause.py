@@ -96,6 +96,10 @@ class PausableLinks(Links):
         Pause frames that arrive until then are taken in.
         """
         due = self._signals.times < end
+        if not due.any():
+            borders = np.full((1, 2, len(self._paused)), end)
+            borders[0, 0, ~self._paused] = 0
+            return borders
         signals, self._signals = self._signals.take(due), self._signals.take(~due)
         signals = signals.take(np.lexsort((signals.times, signals.links)))
         links, times = signals.links, signals.times
@@ -163,7 +167,9 @@ class PausableLinks(Links):
             return
         links, times, size = links[order], times[order], size[order]
         # What happens at one instant counts as one change.
-        starts = np.flatnonzero(np.diff(links, prepend=-1) | np.diff(times, prepend=-1))
+        differs = np.ones(len(links), np.bool_)
+        differs[1:] = (links[1:] != links[:-1]) | (times[1:] != times[:-1])
+        starts = differs.nonzero()[0]
         links, times, change = links[starts], times[starts], np.add.reduceat(size, starts)
         first = segment_starts(links)
         change[first] += self.held[links[first]]
@@ -175,7 +181,8 @@ class PausableLinks(Links):
         told = np.where(held > self._xoff[links], 1, np.where(held <= self._xon[links], 0, -1))
         decided = np.maximum.accumulate(np.where(told >= 0, np.arange(len(told)), -1))
         told = np.where(decided >= np.repeat(first, lengths), told[decided], self._told[links])
-        was = np.roll(told, 1)
+        was = np.empty_like(told)
+        was[1:] = told[:-1]
         was[first] = self._told[links[first]]
         self.held[links], self._told[links] = held, told == 1  # in their order, so that the last stays
         turns = np.flatnonzero(told != was)

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { DIGITS = 8 }; /* agreement.py */
+enum { DIGITS = 10 }; /* agreement.py */
 
 struct header { /* of a packet, in network byte order; wire.py */
     uint8_t kind, lease, tsi[4], pool_index[2];

@@ -56,7 +56,7 @@ def schedule(
     """
     match algorithm:
         case "ring":
-            return _ring(rank, workers, size, chunk)
+            return ring(rank, workers, size, chunk)
         case "halving-doubling":
             return _halving_doubling(rank, workers, size, chunk)
         case "double-binary-tree":
@@ -166,11 +166,29 @@ def _cut(start: int, stop: int, chunk: int) -> Iterator[tuple[int, int]]:
 # -- ring ----------------------------------------------------------------------------------------------------
 
 
-def _ring(rank: int, workers: int, size: int, chunk: int) -> Schedule:
+def ring(rank: int, workers: int, size: int, chunk: int) -> Schedule:
     """Reduce-scatter, then all-gather, n - 1 steps each: Patarasuk and Yuan, "Bandwidth optimal all-reduce
     algorithms", 2009. Segment s is summed in the order of ranks s, s + 1, ... round the ring.
+    """
+    return _around(rank, workers, size, chunk, first=rank, adding=workers - 1, copying=workers - 1)
 
-    What is sent in a step has been received in the step before.
+
+def ring_reduce_scatter(rank: int, workers: int, size: int, chunk: int) -> Schedule:
+    """The first half: each rank has the sum of the segment of its own number then."""
+    return _around(rank, workers, size, chunk, first=rank - 1, adding=workers - 1, copying=0)
+
+
+def ring_all_gather(rank: int, workers: int, size: int, chunk: int) -> Schedule:
+    """The second half, from where each rank has the segment of its own number."""
+    return _around(rank, workers, size, chunk, first=rank, adding=0, copying=workers - 1)
+
+
+def _around(
+    rank: int, workers: int, size: int, chunk: int, *, first: int, adding: int, copying: int
+) -> Schedule:
+    """So many steps round the ring in which what arrives is added, then those in which it is copied.
+
+    first: the segment that `rank` sends first. What is sent in a step has been received in the step before.
     """
     if workers == 1:
         return Schedule({}, {})
@@ -178,22 +196,22 @@ def _ring(rank: int, workers: int, size: int, chunk: int) -> Schedule:
     following, previous = (rank + 1) % workers, (rank - 1) % workers
 
     def pieces(first_segment: int) -> Iterator[tuple[int, int, int]]:
-        """Of 2 (n - 1) steps, each with its step."""
-        for step in range(2 * (workers - 1)):
+        """Of all steps, each with its step."""
+        for step in range(adding + copying):
             segment = (first_segment - step) % workers
             for start, stop in _cut(edges[segment], edges[segment + 1], chunk):
                 yield start, stop, step
 
     def sends() -> Iterator[Piece]:
         received = 0
-        for start, stop, step in pieces(rank):
+        for start, stop, step in pieces(first):
             if step:
                 received += 1
                 yield Piece(start, stop, previous, received)
             else:
                 yield Piece(start, stop)
 
-    receives = (Piece(start, stop, reduce=step < workers - 1) for start, stop, step in pieces(previous))
+    receives = (Piece(start, stop, reduce=step < adding) for start, stop, step in pieces(first - 1))
     return Schedule({following: sends()}, {previous: receives})
 
 

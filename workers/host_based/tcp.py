@@ -1,4 +1,4 @@
-"""All-reduce between hosts over TCP: a schedule on a connection for each two ranks that exchange something."""
+"""Collectives between hosts over TCP: a schedule on a connection for each two ranks that exchange something."""
 
 import contextlib
 import select
@@ -6,9 +6,11 @@ import socket
 import struct
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,17 +23,27 @@ from workers.collective import (
     flat_input,
     flat_output,
 )
-from workers.host_based.schedules import Piece, Progress, peers, schedule
+from workers.host_based.schedules import (
+    Piece,
+    Progress,
+    Schedule,
+    peers,
+    ring,
+    ring_all_gather,
+    ring_reduce_scatter,
+    schedule,
+)
 
 # Sent once on each connection by the higher rank: magic, rank, number of workers.
 _HELLO = struct.Struct("!4sII")
 _MAGIC = b"sum1"
-# Sent before each all-reduce's data: its number and elements, so that workers who disagree find out.
-_HEADER = struct.Struct("!QQ")
+# Sent before each collective's data: its number, a check sum of what it is for, and bytes, so that workers who disagree
+# find out.
+_HEADER = struct.Struct("!IIQ")
 
-_ELEMENT = 4
-_CHUNK = 64 << 10  # elements a piece: as much is received at once
+_PIECE = 256 << 10  # bytes a piece: as much is received at once
 _RETRY = 0.05  # seconds between attempts to connect
+_LOOK = 1.0  # seconds, at most, between looks at whether it is still worth waiting for connections
 _TOTAL_RETRANSMISSIONS = 100  # byte offset of tcpi_total_retrans in struct tcp_info (linux/tcp.h)
 
 
@@ -60,22 +72,23 @@ class TcpConfig:
             )
 
 
-class TcpAllReduce:
-    """A Collective over TCP connections to the peers, made on construction.
+class TcpGroup:
+    """TCP connections to the peers, made on construction, and what carries out a schedule over them.
 
-    Every worker gets the same sum in every run (see summation.py).
+    watch: called again and again until all are connected; what it raises ends that.
 
     Raises:
         CollectiveError: a peer did not come up in time, or is not the one expected. OSError: cannot listen.
     """
 
-    def __init__(self, config: TcpConfig) -> None:
+    def __init__(self, config: TcpConfig, watch: Callable[[], None] = lambda: None) -> None:
         self.config = config
+        self._watch = watch
         self._statistics = Statistics()
         self._workers = len(config.addresses)
         self._destinations, self._sources = peers(config.algorithm, config.rank, self._workers, config.shards)
         # A piece each: several sources may be in the middle of one.
-        self._scratch = {peer: np.empty(_CHUNK, np.float32) for peer in self._sources}
+        self._scratch = {peer: np.empty(_PIECE, np.uint8) for peer in self._sources}
         self._sockets: dict[int, socket.socket] | None = self._connect()
 
     # -- connections
@@ -105,8 +118,9 @@ class TcpAllReduce:
         while True:
             left = deadline - time.monotonic()
             try:
-                return socket.create_connection(address, timeout=max(left, _RETRY))
+                return socket.create_connection(address, timeout=max(min(left, _LOOK), _RETRY))
             except OSError as error:
+                self._watch()
                 if left <= 0:
                     raise CollectiveError(
                         f"{self._who()}: rank {peer} does not answer at {address[0]}:{address[1]} "
@@ -117,14 +131,19 @@ class TcpAllReduce:
     def _accept(
         self, listener: socket.socket, awaited: set[int], deadline: float
     ) -> tuple[int, socket.socket]:
-        listener.settimeout(max(deadline - time.monotonic(), _RETRY))
         names = _ranks(awaited)
-        try:
-            connection, address = listener.accept()
-        except TimeoutError as error:
-            raise CollectiveError(
-                f"{self._who()}: {names} did not connect within {self.config.connect_timeout:g} s"
-            ) from error
+        while True:
+            left = deadline - time.monotonic()
+            listener.settimeout(max(min(left, _LOOK), _RETRY))
+            try:
+                connection, address = listener.accept()
+                break
+            except TimeoutError as error:
+                self._watch()
+                if left <= 0:
+                    raise CollectiveError(
+                        f"{self._who()}: {names} did not connect within {self.config.connect_timeout:g} s"
+                    ) from error
         try:
             connection.settimeout(max(deadline - time.monotonic(), _RETRY))
             hello = connection.recv(_HELLO.size, socket.MSG_WAITALL)
@@ -151,28 +170,22 @@ class TcpAllReduce:
             self._statistics.retransmissions = sum(map(_tcp_retransmissions, self._sockets.values()))
         return self._statistics
 
-    def all_reduce(
-        self, x: NDArray[np.float32], out: NDArray[np.float32] | None = None
-    ) -> NDArray[np.float32]:
-        """Sum of `x` over all workers; see Collective.
+    def run(self, steps: Schedule, array: NDArray[Any], combine: np.ufunc = np.add, call: str = "") -> None:
+        """Carry out `steps` on the flat array, with `combine` for pieces that are to be added; one at a time.
 
-        After an error on the way this end is closed.
+        call: what for, in words that all workers must have alike. After an error on the way this end is closed.
 
         Raises:
-            StallError: no byte moved for `give_up` seconds. CollectiveError: a peer is gone, or sums another size.
+            StallError: no byte moved for `give_up` seconds. CollectiveError: a peer is gone, or does something else.
         """
-        flat = flat_input(x)
-        result = flat_output(x, out)
         if self._sockets is None:
             raise CollectiveError(f"{self._who()} is closed")
-        np.copyto(result, flat)
         try:
-            self._exchange(result, self._sockets)
+            self._exchange(steps, array, combine, call, self._sockets)
         except BaseException:
             self.close()  # the streams are out of step now
             raise
         self._statistics.all_reduces += 1
-        return result.reshape(x.shape)
 
     def close(self) -> None:
         """Close all connections."""
@@ -192,25 +205,22 @@ class TcpAllReduce:
         """Close all connections."""
         self.close()
 
-    # -- one all-reduce
+    # -- one collective
 
-    def _exchange(self, result: NDArray[np.float32], sockets: dict[int, socket.socket]) -> None:
-        """Sum `result` in place."""
-        config = self.config
-        header = _HEADER.pack(self._statistics.all_reduces, result.size)
-        progress = Progress(
-            schedule(
-                config.algorithm,
-                config.rank,
-                self._workers,
-                result.size,
-                chunk=_CHUNK,
-                shards=config.shards,
-            )
-        )
+    def _exchange(
+        self,
+        steps: Schedule,
+        result: NDArray[Any],
+        combine: np.ufunc,
+        call: str,
+        sockets: dict[int, socket.socket],
+    ) -> None:
+        number = self._statistics.all_reduces % (1 << 32)
+        header = _HEADER.pack(number, crc32(call.encode()), result.nbytes)
+        progress = Progress(steps)
         outgoing = {peer: _Outgoing(sockets[peer], header, result) for peer in self._destinations}
         incoming = [
-            _Incoming(peer, sockets[peer], header, progress, result, scratch)
+            _Incoming(peer, sockets[peer], header, progress, result, combine, scratch.view(result.dtype))
             for peer, scratch in self._scratch.items()
         ]
         while True:
@@ -233,9 +243,9 @@ class TcpAllReduce:
             writing = [sender.connection for sender in outgoing.values() if not sender.done]
             if not (reading or writing):
                 break
-            if not _wait(reading, writing, config.give_up):
+            if not _wait(reading, writing, self.config.give_up):
                 raise StallError(
-                    f"{self._who()}: no byte moved for {config.give_up:g} s; "
+                    f"{self._who()}: no byte moved for {self.config.give_up:g} s; "
                     f"{self._describe(outgoing, incoming)}"
                 )
         self._statistics.bytes_sent += sum(sender.sent for sender in outgoing.values())
@@ -250,6 +260,51 @@ class TcpAllReduce:
             if ranks
         ]
         return f"all-reduce {self._statistics.all_reduces + 1}: {', '.join(waits)}"
+
+
+class TcpAllReduce(TcpGroup):
+    """A Collective over TCP.
+
+    Every worker gets the same sum in every run (see summation.py).
+    """
+
+    def all_reduce(
+        self, x: NDArray[np.float32], out: NDArray[np.float32] | None = None
+    ) -> NDArray[np.float32]:
+        """Sum of `x` over all workers; see Collective, and for errors TcpGroup.run()."""
+        flat = flat_input(x)
+        result = flat_output(x, out)
+        np.copyto(result, flat)
+        config = self.config
+        chunk = _PIECE // result.itemsize
+        workers = len(config.addresses)
+        self.run(
+            schedule(config.algorithm, config.rank, workers, result.size, chunk=chunk, shards=config.shards),
+            result,
+        )
+        return result.reshape(x.shape)
+
+
+class TcpRing(TcpGroup):
+    """A ring of connections over which arrays of any type are reduced and gathered in place, each flat.
+
+    The parts of an array are those of schedules.bounds(), by rank.
+    """
+
+    def all_reduce(self, array: NDArray[Any], combine: np.ufunc, call: str) -> None:
+        """`array` of all ranks, combined element by element."""
+        self.run(self._steps(array, ring), array, combine, call)
+
+    def reduce_scatter(self, array: NDArray[Any], combine: np.ufunc, call: str) -> None:
+        """This rank's part of it; the rest is overwritten with what is half done."""
+        self.run(self._steps(array, ring_reduce_scatter), array, combine, call)
+
+    def all_gather(self, array: NDArray[Any], call: str) -> None:
+        """The part of each rank, put there by it."""
+        self.run(self._steps(array, ring_all_gather), array, call=call)
+
+    def _steps(self, array: NDArray[Any], of: Callable[[int, int, int, int], Schedule]) -> Schedule:
+        return of(self.config.rank, self._workers, array.size, _PIECE // array.itemsize)
 
 
 def _ranks(ranks: set[int]) -> str:
@@ -279,9 +334,10 @@ class _OutOfStepError(Exception):
 class _Outgoing:
     """The stream to a peer: a header, then pieces as they are added."""
 
-    def __init__(self, connection: socket.socket, header: bytes, result: NDArray[np.float32]) -> None:
+    def __init__(self, connection: socket.socket, header: bytes, result: NDArray[Any]) -> None:
         self.connection = connection
         self.sent = 0
+        self._element = result.itemsize
         self._header = memoryview(header)
         self._bytes = result.data.cast("B")
         self._ranges: deque[list[int]] = deque()  # of bytes of the array
@@ -293,7 +349,7 @@ class _Outgoing:
 
     def add(self, piece: Piece) -> None:
         """Send `piece` after what was added before; with it in one call where it follows on it."""
-        start, stop = piece.start * _ELEMENT, piece.stop * _ELEMENT
+        start, stop = piece.start * self._element, piece.stop * self._element
         if self._ranges and self._ranges[-1][1] == start:
             self._ranges[-1][1] = stop
         else:
@@ -326,8 +382,9 @@ class _Incoming:
         connection: socket.socket,
         header: bytes,
         progress: Progress,
-        result: NDArray[np.float32],
-        scratch: NDArray[np.float32],
+        result: NDArray[Any],
+        combine: np.ufunc,
+        scratch: NDArray[Any],
     ) -> None:
         self.peer = peer
         self.connection = connection
@@ -335,6 +392,8 @@ class _Incoming:
         self._header = header
         self._progress = progress
         self._result = result
+        self._element = result.itemsize
+        self._combine = combine
         self._bytes = result.data.cast("B")
         self._scratch = scratch
         self._scratch_bytes = scratch.data.cast("B")
@@ -370,32 +429,32 @@ class _Incoming:
         data = self.connection.recv(len(self._header) - self.received)
         if data != self._header[self.received : self.received + len(data)]:
             raise _OutOfStepError(
-                f"rank {self.peer} sums an array of another size, or is in another all-reduce"
+                f"rank {self.peer} has an array of another size, or calls for something else"
             )
         return len(data)
 
     def _add(self, piece: Piece) -> int:
         count = self.connection.recv_into(self._scratch_bytes[self._offset : self._size(piece)])
-        first, last = self._offset // _ELEMENT, (self._offset + count) // _ELEMENT
-        self._result[piece.start + first : piece.start + last] += self._scratch[first:last]
+        first, last = self._offset // self._element, (self._offset + count) // self._element
+        part = self._result[piece.start + first : piece.start + last]
+        self._combine(part, self._scratch[first:last], out=part)
         self._advance(piece, count)
         return count
 
     def _keep(self, piece: Piece) -> int:
-        start = piece.start * _ELEMENT
+        start = piece.start * self._element
         count = self.connection.recv_into(self._bytes[start + self._offset : start + self._size(piece)])
         self._advance(piece, count)
         return count
 
     def _advance(self, piece: Piece, count: int) -> None:
-        before = self._offset // _ELEMENT
+        before = self._offset // self._element
         self._offset += count
         if self._offset < self._size(piece):
-            self._progress.advanced(self.peer, self._offset // _ELEMENT - before)
+            self._progress.advanced(self.peer, self._offset // self._element - before)
             return
         self._offset = 0
         self._progress.received(self.peer)
 
-    @staticmethod
-    def _size(piece: Piece) -> int:
-        return (piece.stop - piece.start) * _ELEMENT
+    def _size(self, piece: Piece) -> int:
+        return (piece.stop - piece.start) * self._element

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fanin.failing import failing, failure
-from fanin.options import Run, vector_sizes
+from fanin.options import Network, vector_sizes
 from topologies.errors import NetworkError
 from topologies.running import find_network
 
@@ -24,7 +24,7 @@ def allreduce(
     ] = "64 kB,1 MB,4 MB",
     repetitions: Annotated[int, typer.Option(min=1, help="how often each, after once to warm up")] = 10,
     as_json: Annotated[bool, typer.Option("--json", help="a line of JSON for each size")] = False,
-    run: Run = None,
+    supervisor: Network = None,
 ) -> None:
     """All-reduce vectors through a network that is up, with a worker on each host, and check every sum.
 
@@ -40,7 +40,7 @@ def allreduce(
         typer.echo(json.dumps(asdict(outcome)) if as_json else _row(outcome))
 
     with failing("allreduce", NetworkError):
-        network = find_network(run=run)
+        network = find_network(supervisor=supervisor)
         if not as_json:
             typer.echo(_HEADING.format("size", "least", "median", "most", "rate", "sent again", "sums"))
         outcomes = all_reduce(network, orders, show)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from fanin.failing import failing
-from fanin.options import Run, SwitchName
+from fanin.options import Network, SwitchName
 from topologies.errors import NetworkError
 from topologies.running import RunningSwitch, find_network
 
@@ -16,14 +16,14 @@ from topologies.running import RunningSwitch, find_network
 def counters(
     switch: SwitchName,
     as_json: Annotated[bool, typer.Option("--json", help="a line of JSON for each cell")] = False,
-    run: Run = None,
+    supervisor: Network = None,
 ) -> None:
     """Show what the counters of a running switch's program have counted: all cells that are not 0.
 
     Reads over P4Runtime beside the controller, which stays in charge.
     """
     with failing("counters", NetworkError):
-        network = find_network(switch, run)
+        network = find_network(switch, supervisor)
         found = network.observe(switch, "counters")
     named = [cell | {"name": _cell_name(cell, network.switches[switch])} for cell in found]
     if as_json:

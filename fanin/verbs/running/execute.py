@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fanin.failing import failing
-from fanin.options import Run
+from fanin.options import Network
 from topologies.errors import NetworkError
 from topologies.running import JOB_SERVICE, find_network
 
@@ -19,7 +19,7 @@ def execute(
         list[str] | None,
         typer.Argument(help="such as: ping 10.2.0.1; left out, a shell whose prompt names the host"),
     ] = None,
-    run: Run = None,
+    supervisor: Network = None,
 ) -> None:
     """Run a command on a host of a network that is up, or a shell.
 
@@ -28,7 +28,7 @@ def execute(
     from workers.membership import HOST, SERVICE  # which imports numpy
 
     with failing("exec", NetworkError):
-        network = find_network(node, run)
+        network = find_network(node, supervisor)
         argv = network.inside(command or _shell(node), node if node in network.hosts else None)
         os.environ |= {HOST: node, SERVICE: str(network.run.folder / JOB_SERVICE)}
     os.execvp(argv[0], argv)

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from fanin.failing import failing, failure
-from fanin.options import Run
+from fanin.options import Network
 from topologies.errors import NetworkError
 from topologies.running import RunningNetwork, find_network
 from topologies.units import BYTES, RATES, TIMES, percent_text, quantity_text
@@ -47,7 +47,7 @@ def link(
     clear: Annotated[bool, typer.Option("--clear", help="forget all other properties")] = False,
     one_way: Annotated[bool, typer.Option("--one-way", help="only from NODE to OTHER")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="a line of JSON for each direction")] = False,
-    run: Run = None,
+    supervisor: Network = None,
 ) -> None:
     """Show what the emulated links of a running switch do and have done, or change it, both ways.
 
@@ -58,7 +58,7 @@ def link(
     if given and other is None:
         raise _refused("name the other end of the link that is to change")
     with failing("link", NetworkError):
-        network = find_network(node, run)
+        network = find_network(node, supervisor)
         ways = list(_ways(network, node, other, one_way))
     if given:
         with failing("link", NetworkError, status=2):

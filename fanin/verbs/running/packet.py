@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from fanin.failing import failing, failure
-from fanin.options import Run, SwitchName
+from fanin.options import Network, SwitchName
 from topologies.errors import NetworkError
 from topologies.running import RunningHost, find_network
 
@@ -31,7 +31,7 @@ def packet(
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="also assignments, and the headers that leave")
     ] = False,
-    run: Run = None,
+    supervisor: Network = None,
 ) -> None:
     """Send one packet through a running switch, and print its trace as fanin trace does.
 
@@ -40,7 +40,7 @@ def packet(
     if (digits is None) == (layers is None):
         raise failure("packet", "give the packet, either by --hex or by --layers", status=2)
     with failing("packet", NetworkError):
-        network = find_network(switch, run)
+        network = find_network(switch, supervisor)
         neighbours = network.switch(switch).neighbours
         if port not in neighbours:
             ports = ", ".join(map(str, sorted(neighbours)))

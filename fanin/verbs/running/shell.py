@@ -10,7 +10,7 @@ import typer
 
 from fanin import shell_environment
 from fanin.failing import failing
-from fanin.options import Run, SwitchName
+from fanin.options import Network, SwitchName
 from native.cache import CacheError
 from topologies.errors import NetworkError
 from topologies.running import find_network
@@ -23,11 +23,11 @@ def shell(
     read_only: Annotated[
         bool, typer.Option("--read-only", help="leave the switch to its controller, as while a demo runs")
     ] = False,
-    run: Run = None,
+    supervisor: Network = None,
 ) -> None:
     """Open p4runtime-shell on a running switch, with the P4Info of its program."""
     with failing("shell", NetworkError, CacheError, shell_environment.SetUpError):
-        network = find_network(switch, run)
+        network = find_network(switch, supervisor)
         if switch not in network.switches:
             raise NetworkError(f"{switch} is a host; for a command on it: fanin exec {switch} COMMAND")
         if not shell_environment.ready():

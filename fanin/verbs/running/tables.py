@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from fanin.failing import failing
-from fanin.options import Run, SwitchName
+from fanin.options import Network, SwitchName
 from topologies.errors import NetworkError
 from topologies.running import find_network
 
@@ -24,14 +24,14 @@ def tables(
     as_json: Annotated[
         bool, typer.Option("--json", help="a line of JSON for each entry and multicast group")
     ] = False,
-    run: Run = None,
+    supervisor: Network = None,
 ) -> None:
     """Show the table entries and multicast groups of a running switch, in the names of its program.
 
     Reads over P4Runtime beside the controller, which stays in charge.
     """
     with failing("tables", NetworkError):
-        found = find_network(switch, run).observe(switch, "tables")
+        found = find_network(switch, supervisor).observe(switch, "tables")
         if table is not None:
             found = _of_table(found, switch, table)
     if as_json:

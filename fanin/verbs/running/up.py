@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -15,14 +15,18 @@ from experiments.scenario.tools import ToolError
 from fanin.failing import complain, failing
 from fanin.options import (
     Captures,
+    ControllerFile,
     Leaves,
     Offload,
+    Program,
     ProgramCompiler,
     Rate,
     Spines,
     Switch,
+    TopologyFile,
     Workers,
     hosts_per_leaf,
+    refuse_beside_topology,
 )
 from topologies.errors import NetworkError
 from topologies.model import TopologyError, leaf_spine
@@ -31,8 +35,8 @@ from topologies.runs import scratch
 from topologies.sandbox import SandboxError, enter
 
 if TYPE_CHECKING:
-    from finsy.proto import p4i
-
+    from controller.planner import Planner
+    from experiments.scenario.compilers import CompiledProgram
     from experiments.scenario.targets import Target
     from topologies.mininet_net import MininetNetwork
     from topologies.model import Topology
@@ -41,12 +45,16 @@ _LOOK_SECONDS = 0.5
 
 
 def up(
+    context: typer.Context,
     workers: Workers = 8,
     leaves: Leaves = 2,
     spines: Spines = 2,
     rate: Rate = None,
+    topology: TopologyFile = None,
     switch: Switch = "embedded",
+    program: Program = None,
     compiler: ProgramCompiler = "embedded",
+    controller: ControllerFile = None,
     offload: Offload = True,
     pcap: Captures = None,
     logs: Annotated[Path, typer.Option(help="where the switches' output goes")] = Path("results/up"),
@@ -58,6 +66,7 @@ def up(
     packet; `fanin shell leaf1` is p4runtime-shell, and `fanin exec h1 ping 10.2.0.1` a command on a host. Python
     programs on the hosts that call `workers.join()` form a job and get a lease.
     """
+    refuse_beside_topology(topology, context)
     in_each = hosts_per_leaf(workers, leaves)
     with failing("up", SandboxError):
         enter()
@@ -65,30 +74,36 @@ def up(
     # Not above: what precedes enter() runs twice, and these take a second to import.
     from controller.errors import ControllerError
     from experiments.live.interrupt import run_until_interrupted
-    from experiments.scenario.compilers import PROGRAM, compile_program
+    from experiments.scenario.file import ScenarioError, load_network
+    from experiments.scenario.own import planner_of, program_of_network
     from experiments.scenario.targets import target
     from fanin.console import console
+    from fanin.programs import show_warnings
     from p4compiler import CompileError
     from topologies.mininet_net import MininetNetwork
 
     errors = (TopologyError, ToolError, CompileError, NetworkError, ControllerError)
-    with failing("up", *errors), suppress(KeyboardInterrupt):
+    with failing("up", ScenarioError, status=2), failing("up", *errors), suppress(KeyboardInterrupt):
         on = target(switch)
         link_rate = on.rate if rate is None else rate
-        topology = leaf_spine(spines, leaves, in_each, rate=link_rate, offload=offload)
-        program = compile_program(PROGRAM, compiler)
+        if topology:
+            wanted = load_network(topology).network
+        else:
+            wanted = leaf_spine(spines, leaves, in_each, rate=link_rate, offload=offload)
+        compiled = program_of_network(program, compiler, wanted, controller)
+        show_warnings(compiled.warnings)
         with (
             console.status("starting the network") as status,
             MininetNetwork(
-                topology, on.launcher, logs, pcap, lambda who: status.update(f"waiting for {who}")
+                wanted, on.launcher, logs, pcap, lambda who: status.update(f"waiting for {who}")
             ) as network,
         ):
             status.stop()
-            run_until_interrupted(_keep_up(network, program.p4info, program.device_config, on))
+            run_until_interrupted(_keep_up(network, compiled, planner_of(controller), on))
     typer.echo("The network is down; nothing is left behind.")
 
 
-async def _keep_up(network: MininetNetwork, p4info: p4i.P4Info, device_config: bytes, on: Target) -> None:
+async def _keep_up(network: MininetNetwork, program: CompiledProgram, planner: Planner, on: Target) -> None:
     from controller.controller import Controller
     from controller.ledger import Ledger
     from controller.membership import JobService
@@ -99,15 +114,25 @@ async def _keep_up(network: MininetNetwork, p4info: p4i.P4Info, device_config: b
     folder = scratch()
     assert folder is not None  # as in every sandbox
     ledger = Ledger(folder / "leases.json")
-    async with Controller(topology, p4info, device_config, ledger, network.patience) as controller:
+    made = (program.p4info, program.device_config, ledger, network.patience, planner)
+    async with Controller(topology, *made) as controller:
         jobs = NetworkJobs(controller, topology, on.pace(rate))
         service = JobService(
             [host.name for host in topology.ranked_hosts], jobs.grant, partial(complain, "up")
         )
         async with service.serve(folder / JOB_SERVICE):
             _show(topology)
+            told: Mapping[str, int] = {}
             while True:
                 network.check()
+                taken = controller.taken_over()
+                for switch in taken.keys() - told.keys():
+                    complain(
+                        "up",
+                        f"{switch} obeys another P4Runtime client now, with election id {taken[switch]}; it gets no "
+                        "leases from here until that client has gone",
+                    )
+                told = taken
                 await asyncio.sleep(_LOOK_SECONDS)
 
 

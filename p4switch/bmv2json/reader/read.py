@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import PurePath
 from typing import Any
 
@@ -39,7 +40,7 @@ from p4switch.bmv2json.reader.values import (
 
 MAX_CONFIG_BYTES = 64 << 20
 
-_PATHS = {"program", "filename"}
+_PATHS = ("program", "filename")
 
 
 def read_program(config: bytes) -> Program:
@@ -68,9 +69,14 @@ def read_program(config: bytes) -> Program:
 def without_folders(config: bytes) -> bytes:
     """What of BMv2 JSON makes a difference to a program's C: all but the folders of its source files."""
 
+    @cache  # a program has few files, and thousands of places in them
+    def file_name(path: str) -> str:
+        return PurePath(path).name
+
     def name_only(item: Json) -> Json:
-        for key in _PATHS & item.keys():
-            item[key] = PurePath(str(item[key])).name
+        for key in _PATHS:
+            if key in item:
+                item[key] = file_name(str(item[key]))
         return item
 
     return json.dumps(json.loads(config, object_hook=name_only)).encode()

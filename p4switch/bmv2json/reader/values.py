@@ -39,7 +39,7 @@ def checked_name(value: Any, what: str) -> str:
         raise ProgramError(f"{what} is {_shown(value)}, not a name")
     if len(value) > _MAX_NAME:
         raise ProgramError(f"{what} is {_shown(value)}: a name has at most {_MAX_NAME} characters")
-    found = next((c for c in value if not c.isprintable()), "")
+    found = "" if value.isprintable() else next(c for c in value if not c.isprintable())
     found = found or next((text for text in _NEVER_IN_NAMES if text in value), "")
     if found:
         raise ProgramError(f"{what} is {_shown(value)}: {_shown(found)} cannot be in a name")
@@ -111,7 +111,8 @@ def source(item: Json) -> Source | None:
 
 def _one_line(value: Any) -> str:
     """Any text of a P4 file, as it can be shown."""
-    return "".join(c if c.isprintable() else "?" for c in " ".join(str(value).split()))
+    line = " ".join(str(value).split())
+    return line if line.isprintable() else "".join(c if c.isprintable() else "?" for c in line)
 
 
 def in_hand(document: Json, error: Exception) -> str:

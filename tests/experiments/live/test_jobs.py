@@ -60,6 +60,7 @@ def test_each_worker_is_told_its_rank_the_lease_and_both_ends_of_its_flow() -> N
     assigned = job.assignment("h3")
     assert Lease(**assigned["lease"]) == Lease(1, 1, 2, 256, first_chunk=1000, last_chunk=1999)
     assert (assigned["local"], assigned["remote"]) == (("10.2.0.1", 0xBEE0), ("10.2.0.254", 0xBEE0))
+    assert assigned["addresses"] == [("10.1.0.2", 0xBEE0), ("10.2.0.1", 0xBEE0)]
     assert (assigned["segments"], assigned["offload"]) == (8, True)
     assert (assigned["recovery"]["initial_rto"], assigned["recovery"]["min_rto"]) == (0.5, 0.2)
 

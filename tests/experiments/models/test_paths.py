@@ -36,3 +36,38 @@ def test_ranks_send_to_those_of_their_schedules(algorithm: HostBasedAlgorithm, s
     across = max(len({a for a, b in pairs if racks[a] != racks[b] and racks[a] == rack}) for rack in (0, 1))
     packet = 8 * (full_frame(settings) + 24) / 10e9
     assert paths.shared(10) == pytest.approx(10 * packet * max(into_host, across))
+
+
+FAT_TREE = {"fat_tree": {"k": 4, "rate": "10 Gb/s", "core_rate": "1 Gb/s"}}  # 2 hosts at a leaf, 4 in a pod
+
+
+@pytest.mark.parametrize(
+    ("hosts", "slow", "fast", "links"),
+    [(("h1", "h2"), 0, 2, 2), (("h1", "h3"), 0, 4, 4), (("h1", "h16"), 2, 4, 6)],
+)
+def test_between_hosts_each_tier_on_the_way_counts(
+    hosts: tuple[str, ...], slow: int, fast: int, links: int
+) -> None:
+    settings = Settings.model_validate(
+        {"topology": FAT_TREE, "size": "4 kB", "algorithm": "ring", "hosts": hosts, "coalescing": 0}
+    ).settled
+    paths = Paths(settings, full_frame(settings))
+    packet, delay = 8 * (full_frame(settings) + 24) / 10e9, 1e-6
+    assert paths.latency(0, 1) == pytest.approx(fast * packet + slow * 10 * packet + links * delay)
+    assert paths.mean_links == links
+
+
+@pytest.mark.parametrize(
+    ("hosts", "links", "slow", "fast"), [(("h1", "h3"), 4, 0, 2), (("h1", "h3", "h16"), 8, 1, 2)]
+)
+def test_in_network_a_packet_crosses_each_tier_up_to_the_root_and_back(
+    hosts: tuple[str, ...], links: int, slow: int, fast: int
+) -> None:
+    settings = Settings.model_validate(
+        {"topology": FAT_TREE, "size": "4 kB", "hosts": hosts, "coalescing": 0}
+    ).settled
+    paths = Paths(settings, full_frame(settings))
+    packet, delay = 8 * (full_frame(settings) + 24) / 10e9, 1e-6
+    assert paths.tree_links == links
+    assert paths.round_trip == pytest.approx(2 * (fast * packet + slow * 10 * packet + (fast + slow) * delay))
+    assert paths.shared(10) == pytest.approx(10 * packet * (10 if slow else 1))

@@ -9,7 +9,6 @@ import pytest
 from experiments.models.timers import longest_round_trip, mistimed, recovery
 from experiments.results.measured import row
 from experiments.scenario.settings import Settings
-from experiments.virtual.fabric import load_switch
 from experiments.virtual.point import run_virtual
 from p4switch.engine.engine import Engine
 from workers.recovery import Recovery
@@ -17,11 +16,6 @@ from workers.recovery import Recovery
 pytestmark = pytest.mark.slow
 
 RACKS = {"spines": 1, "leaves": 2, "hosts_per_leaf": 4, "rate": "100 Gb/s", "oversubscription": 4}
-
-
-@pytest.fixture(scope="module")
-def switch() -> Engine:
-    return load_switch()
 
 
 def point(shape: dict[str, Any] = RACKS, **rest: Any) -> Settings:

@@ -11,8 +11,8 @@ import pytest
 from experiments.models.validation import RATE, Comparison, point, write
 from experiments.results.files import read_rows
 from experiments.results.measured import Measured
-from experiments.virtual.fabric import load_switch
 from experiments.virtual.point import run_virtual
+from p4switch.engine.engine import Engine
 
 pytestmark = pytest.mark.slow
 
@@ -61,9 +61,9 @@ def test_both_worlds_have_the_same_work_and_timers(loss: float) -> None:
     assert one.virtual.network.links[0].properties.loss == loss  # live it is the program's
 
 
-def test_virtual_time_is_that_of_the_closed_form() -> None:
+def test_virtual_time_is_that_of_the_closed_form(switch: Engine) -> None:
     settings = point(0, 1, 2, elements=256 * BLOCKS, repetitions=1).virtual
-    measured = run_virtual(settings, load_switch())
+    measured = run_virtual(settings, switch)
     assert measured.retransmissions == 0
     assert measured.median == pytest.approx(measured.closed_form_seconds, rel=0.02)
     # Both ways, and the barrier: two chunks of one value, the first without values.
@@ -75,9 +75,9 @@ def test_virtual_time_is_that_of_the_closed_form() -> None:
     assert bytes_alone < measured.median < 1.05 * bytes_alone
 
 
-def test_the_links_lose_what_both_ways_send() -> None:
+def test_the_links_lose_what_both_ways_send(switch: Engine) -> None:
     settings = point(0, 1, 2, loss=0.05, elements=256 * BLOCKS, repetitions=1).virtual
-    lossy = run_virtual(settings, load_switch())
+    lossy = run_virtual(settings, switch)
     assert settings.window is not None
     assert lossy.closed_form_seconds is not None
     # A lost update keeps its sum from both workers, a lost result from one: each is sent again.

@@ -8,16 +8,10 @@ from typing import Any
 import pytest
 
 from experiments.soak.search import Grant, Model, State, World, WrongSumError, explore, stuck
-from experiments.virtual.fabric import load_switch
 from p4switch.engine.engine import Engine
 from tests.experiments.soak.program_mutants import PROGRAM_MUTANTS, mutant
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def program() -> Engine:
-    return load_switch()
 
 
 def search(engine: Engine, racks: tuple[int, ...], *grants: Grant, **may: Any) -> tuple[World, list[State]]:
@@ -35,13 +29,13 @@ def search(engine: Engine, racks: tuple[int, ...], *grants: Grant, **may: Any) -
     ("racks", "chunks"), [((1,), 8), ((2,), 8), ((3,), 8), ((1, 1), 8), ((2, 1), 5), ((2, 2), 4)]
 )
 def test_sums_are_right_and_every_state_can_finish(
-    program: Engine, racks: tuple[int, ...], chunks: int
+    switch: Engine, racks: tuple[int, ...], chunks: int
 ) -> None:
-    assert search(program, racks, Grant(chunks=chunks))[1] == []
+    assert search(switch, racks, Grant(chunks=chunks))[1] == []
 
 
-def test_every_rule_is_met_on_the_way(program: Engine) -> None:
-    world, _ = search(program, (2, 1), Grant(chunks=3))
+def test_every_rule_is_met_on_the_way(switch: Engine) -> None:
+    world, _ = search(switch, (2, 1), Grant(chunks=3))
     assert world.events() == {
         *("NEW_CHUNK", "ADDED", "COMPLETED", "RESULT_DOWN", "SERVED_AGAIN", "SENT_UP_AGAIN"),
     }
@@ -63,18 +57,18 @@ def assert_root_lost_it(world: World, states: list[State]) -> None:
 
 @pytest.mark.parametrize(("racks", "chunks"), [((2,), 6), ((3,), 4), ((1, 1), 3)])
 def test_lost_registers_make_no_sum_wrong_and_stop_a_job_only_where_the_root_had_its_result(
-    program: Engine, racks: tuple[int, ...], chunks: int
+    switch: Engine, racks: tuple[int, ...], chunks: int
 ) -> None:
-    world, states = search(program, racks, Grant(chunks=chunks), registers_lost=True)
+    world, states = search(switch, racks, Grant(chunks=chunks), registers_lost=True)
     assert states
     assert_root_lost_it(world, states)
 
 
 @pytest.mark.parametrize("racks", [(2,), (1, 1)])
 def test_neither_does_a_restart_in_which_the_tables_are_lost_too(
-    program: Engine, racks: tuple[int, ...]
+    switch: Engine, racks: tuple[int, ...]
 ) -> None:
-    assert_root_lost_it(*search(program, racks, Grant(chunks=2), restarts=True))
+    assert_root_lost_it(*search(switch, racks, Grant(chunks=2), restarts=True))
 
 
 # -- a second grant, while packets and workers of the first are still there
@@ -91,24 +85,24 @@ SECONDS = {
 @pytest.mark.parametrize("second", SECONDS)
 @pytest.mark.parametrize("racks", [(2,), (1, 1)])
 def test_a_second_grant_gets_its_own_sums_and_can_always_finish(
-    program: Engine, racks: tuple[int, ...], second: str
+    switch: Engine, racks: tuple[int, ...], second: str
 ) -> None:
     """The controller installs it switch by switch; workers begin when the first one's entries are gone."""
-    assert search(program, racks, FIRST, SECONDS[second])[1] == []
+    assert search(switch, racks, FIRST, SECONDS[second])[1] == []
 
 
 @pytest.mark.parametrize("second", SECONDS)
 @pytest.mark.parametrize("may", ["registers_lost", "restarts"])
-def test_so_it_does_where_a_switch_loses_its_state(program: Engine, may: str, second: str) -> None:
-    world, states = search(program, (2,), FIRST, SECONDS[second], **{may: True})
+def test_so_it_does_where_a_switch_loses_its_state(switch: Engine, may: str, second: str) -> None:
+    world, states = search(switch, (2,), FIRST, SECONDS[second], **{may: True})
     assert_root_lost_it(world, states)
 
 
 def test_workers_that_begin_while_an_older_lease_is_installed_may_be_held_up_by_its_packets(
-    program: Engine,
+    switch: Engine,
 ) -> None:
     """No sum is wrong; but an old worker takes the cell away, with a result that somebody has missed."""
-    assert search(program, (2,), FIRST, SECONDS["other lease, same chunks"], overlap=True)[1]
+    assert search(switch, (2,), FIRST, SECONDS["other lease, same chunks"], overlap=True)[1]
 
 
 # -- mutants
@@ -125,9 +119,9 @@ def test_what_is_added_to_a_stored_result_makes_it_wrong_once_registers_are_lost
         search(program, (2, 1), Grant(chunks=1), registers_lost=True)
 
 
-def test_a_lease_used_again_for_the_same_chunks_gives_the_first_jobs_sums(program: Engine) -> None:
+def test_a_lease_used_again_for_the_same_chunks_gives_the_first_jobs_sums(switch: Engine) -> None:
     with pytest.raises(WrongSumError):
-        search(program, (2,), Grant(1, 0, 2), Grant(1, 0, 2))
+        search(switch, (2,), Grant(1, 0, 2), Grant(1, 0, 2))
 
 
 @pytest.mark.parametrize("name", ["no re-serve", "partial sum not sent up again"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,8 @@ import pytest
 from numpy.typing import NDArray
 
 from controller.telemetry import Event
+from controller.tree import Job, aggregation_tree
+from experiments.scenario.worker_file import MakeWorker
 from experiments.soak.campaign import soak
 from experiments.soak.run import run_scenario
 from experiments.soak.scenario import (
@@ -27,7 +30,6 @@ from experiments.soak.scenario import (
 )
 from experiments.soak.shrink import shrink
 from experiments.soak.trace import Trace
-from experiments.virtual.fabric import MakeWorker, load_switch
 from p4switch.engine.engine import Engine
 from tests.experiments.soak.program_mutants import PROGRAM_MUTANTS, mutant
 from topologies.link import LinkProperties, Pause
@@ -47,11 +49,6 @@ pytestmark = pytest.mark.slow
 SCENARIOS = 100  # `fanin soak` runs thousands
 WITHIN = 200  # seeds, in which a mutant must be caught
 FAULTLESS = Scenario(0, (Work((2, 3), elements=(2000, 500)),))
-
-
-@pytest.fixture(scope="module")
-def switch() -> Engine:
-    return load_switch()
 
 
 def test_whatever_happens_every_sum_is_exact_and_every_worker_finishes(switch: Engine) -> None:
@@ -255,6 +252,17 @@ def test_scenarios_have_one_to_three_jobs_and_every_host_has_one() -> None:
         hosts = [host for of_job in scenario.hosts for host in of_job]
         assert len(hosts) == len(set(hosts)) == sum(scenario.racks)
         assert [len(of_job) for of_job in scenario.hosts] == [job.workers for job in scenario.jobs]
+
+
+def test_scenarios_have_two_to_four_tiers_and_trees_as_deep() -> None:
+    scenarios = [draw_scenario(seed) for seed in range(200)]
+    assert {len(scenario.topology.tiers) for scenario in scenarios} >= {2, 3, 4}
+    depths = Counter(
+        len({scenario.topology.switch(part.switch).role for part in tree.aggregators})
+        for scenario in scenarios
+        for tree in (aggregation_tree(scenario.topology, Job(1, hosts)) for hosts in scenario.hosts)
+    )
+    assert all(depths[tiers] > 10 for tiers in (1, 2, 3, 4))
 
 
 def test_the_stall_of_one_job_does_not_hold_up_another(switch: Engine) -> None:

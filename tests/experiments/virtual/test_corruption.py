@@ -12,7 +12,7 @@ import pytest
 
 from controller.telemetry import Reason
 from experiments.models.expected_sums import wrong
-from experiments.virtual.fabric import Cluster, ClusterSpec, load_switch
+from experiments.virtual.fabric import Cluster, ClusterSpec
 from experiments.virtual.stations import Vector
 from p4switch.engine.engine import Engine
 from topologies.model import leaf_spine
@@ -22,11 +22,6 @@ from workers.collective import Algorithm
 pytestmark = pytest.mark.slow
 
 TOPOLOGY = leaf_spine(1, 2, 2, rate=10**10)
-
-
-@pytest.fixture(scope="module")
-def switch() -> Engine:
-    return load_switch()
 
 
 def inputs(seed: int, elements: int) -> list[Vector]:

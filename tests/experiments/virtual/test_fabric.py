@@ -10,7 +10,7 @@ import pytest
 from experiments.bench.virtual import measure
 from experiments.models.closed_forms import between_hosts
 from experiments.models.expected_sums import QuantizedSums, expected_sum
-from experiments.virtual.fabric import Cluster, ClusterSpec, load_switch
+from experiments.virtual.fabric import Cluster, ClusterSpec
 from experiments.virtual.stations import Vector
 from p4switch.engine.engine import Engine
 from topologies.model import leaf_spine
@@ -29,11 +29,6 @@ HOST_BASED: list[HostBasedAlgorithm] = [
     "double-binary-tree",
     "parameter-server",
 ]
-
-
-@pytest.fixture(scope="module")
-def switch() -> Engine:
-    return load_switch()
 
 
 def inputs(workers: int, elements: int) -> list[Vector]:

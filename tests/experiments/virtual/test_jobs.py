@@ -11,7 +11,7 @@ from controller.errors import ControllerError
 from controller.ledger import LEASES, Identity, NumberSpace
 from controller.telemetry import Event
 from experiments.models.expected_sums import QuantizedSums, wrong
-from experiments.virtual.fabric import Fabric, Job, JobSpec, load_switch
+from experiments.virtual.fabric import Fabric, Job, JobSpec
 from experiments.virtual.stations import Vector
 from p4switch.engine.engine import Engine
 from topologies.model import leaf_spine
@@ -26,11 +26,6 @@ WIDE = JobSpec(hosts=("h1", "h2", "h5"), window=32)
 NARROW = JobSpec(hosts=("h3", "h6", "h7"), window=5, values=64)
 SMALL = JobSpec(hosts=("h8",), window=3)
 SPECS = (WIDE, NARROW, SMALL)
-
-
-@pytest.fixture(scope="module")
-def switch() -> Engine:
-    return load_switch()
 
 
 def inputs(spec: JobSpec, elements: int, seed: int = 0) -> list[list[Vector]]:

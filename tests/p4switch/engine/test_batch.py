@@ -7,17 +7,16 @@ import random
 import numpy as np
 import pytest
 
-from p4compiler import compile_file
+from p4compiler import Compiled
 from p4switch.engine.engine import Engine
-from tests.p4src.conftest import PROGRAM
 from tests.p4src.switch_under_test import BASE, Message, SwitchUnderTest, block
 
 ROOM = 1500
 
 
 @pytest.fixture(scope="module")
-def program() -> Engine:
-    return Engine.load(compile_file(PROGRAM).device_config())
+def program(fanin_p4: Compiled) -> Engine:
+    return Engine.load(fanin_p4.device_config())
 
 
 def random_packets(switch: SwitchUnderTest, count: int) -> list[tuple[int, bytes]]:

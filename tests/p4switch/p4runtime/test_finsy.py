@@ -3,6 +3,7 @@
 import asyncio
 
 import finsy as fy
+import grpc
 import pytest
 from google.protobuf import text_format
 
@@ -114,3 +115,19 @@ def test_two_controllers_one_primary(on_switch):
             await second(two)
 
     on_switch(first)
+
+
+def test_a_client_of_a_higher_election_id_pushes_its_program_beside_the_primary(
+    controller, on_switch, program
+):
+    """As finsy beside `fanin up`: the switch is the newcomer's, program and all."""
+
+    async def work(switch):
+        assert switch.is_primary
+        await switch.insert([host(1)])
+        assert len(await read(switch, fy.P4TableEntry("hosts"))) == 1
+        refused = controller.refusal(controller.insert, program.host(7))
+        assert refused.code is grpc.StatusCode.PERMISSION_DENIED
+        assert len(await read(switch, fy.P4TableEntry("hosts"))) == 1
+
+    on_switch(work, initial_election_id=5000)

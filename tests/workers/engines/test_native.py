@@ -290,7 +290,7 @@ def test_a_struct_or_a_number_that_c_has_another_idea_of_is_refused(monkeypatch:
     monkeypatch.undo()
     with monkeypatch.context() as changed:
         changed.setitem(native._NUMBERS, "DIGITS", 9)
-        with pytest.raises(SharedError, match=r"^DIGITS: 8 in C, 9 in Python$"):
+        with pytest.raises(SharedError, match=r"^DIGITS: 10 in C, 9 in Python$"):
             native.library.__wrapped__()
     monkeypatch.setattr(native, "LOSSES", native.LOSSES - {errno.EPERM})
     with pytest.raises(SharedError, match=r"^is_loss\(\): \[1, .* in C, \[12, .* in Python$"):

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from workers.collective import CollectiveError, HostBasedAlgorithm, StallError
+from workers.host_based.schedules import bounds
 from workers.host_based.summation import error_bound, float32_sum
-from workers.host_based.tcp import TcpAllReduce, TcpConfig
+from workers.host_based.tcp import TcpAllReduce, TcpConfig, TcpRing
 
 ALGORITHMS: list[HostBasedAlgorithm] = ["ring", "halving-doubling", "double-binary-tree", "parameter-server"]
 
@@ -165,3 +166,72 @@ def test_a_stranger_at_the_door_is_not_taken_for_the_peer() -> None:
 def test_a_rank_outside_the_addresses_is_refused() -> None:
     with pytest.raises(ValueError, match="rank must be from 0 to 0, one for each address, not 1"):
         TcpConfig(1, (("127.0.0.1", 1),))
+
+
+def on_a_ring(count: int, do: Callable[[TcpRing], T]) -> list[T]:
+    addresses = free_addresses(count)
+
+    def run(rank: int) -> T:
+        with TcpRing(TcpConfig(rank, addresses, connect_timeout=20.0, give_up=20.0)) as ring:
+            return do(ring)
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(run, range(count)))
+
+
+@settings(max_examples=20)
+@given(st.integers(1, 5), st.integers(0, 3000), st.sampled_from(["u1", "i2", "f4", "i8"]))
+def test_a_ring_reduces_scatters_and_gathers(count: int, size: int, dtype: str) -> None:
+    random = np.random.default_rng(size)
+    arrays = [random.integers(0, 100, size).astype(dtype) for _ in range(count)]
+    edges = bounds(size, count)
+
+    def do(ring: TcpRing) -> None:
+        rank = ring.config.rank
+        mine = slice(edges[rank], edges[rank + 1])
+        largest = arrays[rank].copy()
+        ring.all_reduce(largest, np.maximum, "max")
+        assert (largest == np.max(arrays, axis=0)).all()
+        summed = arrays[rank].copy()
+        ring.reduce_scatter(summed, np.add, "sum")
+        assert (summed[mine] == np.sum(arrays, axis=0, dtype=dtype)[mine]).all()
+        gathered = np.zeros(size, dtype)
+        gathered[mine] = arrays[0][mine]
+        ring.all_gather(gathered, "gather")
+        assert (gathered == arrays[0]).all()
+
+    on_a_ring(count, do)
+
+
+def test_a_ring_takes_arrays_larger_than_all_socket_buffers() -> None:
+    whole = np.arange(3 * 500_000)
+
+    def do(ring: TcpRing) -> None:
+        mine = whole * (ring.config.rank + 1)
+        ring.reduce_scatter(mine, np.add, "sum")
+        ring.all_gather(mine, "gather")
+        assert (mine == 6 * whole).all()
+
+    on_a_ring(3, do)
+
+
+def test_calls_for_different_things_are_told_apart() -> None:
+    def do(ring: TcpRing) -> None:
+        with pytest.raises(
+            CollectiveError, match=r"calls for something else|closed the connection|reset|Broken"
+        ):
+            ring.all_reduce(np.ones(10), np.add, f"sum {ring.config.rank}")
+
+    on_a_ring(2, do)
+
+
+def test_each_half_of_a_ring_moves_n_minus_1_over_n_of_the_array() -> None:
+    def do(ring: TcpRing) -> list[int]:
+        array = np.zeros(1000)
+        ring.reduce_scatter(array, np.add, "sum")
+        half = ring.statistics.bytes_sent
+        ring.all_gather(array, "gather")
+        return [half, ring.statistics.bytes_sent]
+
+    header = 16
+    assert on_a_ring(4, do) == [[6000 + header, 12000 + 2 * header]] * 4

@@ -1,0 +1,217 @@
+"""A process on each of several hosts, as mpirun and torchrun start them: told its rank, and ended with the others."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, BinaryIO
+
+from topologies.running import JOB_SERVICE, RunningNetwork
+from workers.membership import HOST, SERVICE
+
+_FIRST_MASTER_PORT = 29500  # as torchrun has it
+_GRACE_SECONDS = 3.0  # between SIGTERM and SIGKILL
+_LOOK_SECONDS = 0.5  # between looks at whether the network is still there
+_DRAIN_SECONDS = 1.0  # for the output of what has left its process group, and goes on
+_LONGEST_LINE = 1 << 16  # bytes; a longer one is cut
+
+# One thread a rank, as torchrun has it: linear algebra on all cores in each would only make them wait for one another.
+_DEFAULTS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What to start: `argv` on each of `hosts` (by rank) of a network that is up.
+
+    output: a folder for rank-0.out, rank-0.err and so on; None: standard output and error, each line behind its rank.
+    """
+
+    network: RunningNetwork
+    hosts: Sequence[str]
+    argv: Sequence[str]
+    output: Path | None = None
+
+    def environment(self) -> dict[str, str]:
+        """What all ranks are told alike, in the variables of torchrun and our own."""
+        return {
+            **_DEFAULTS,
+            **os.environ,
+            "PYTHONUNBUFFERED": "1",
+            "WORLD_SIZE": str(len(self.hosts)),
+            "LOCAL_RANK": "0",
+            "LOCAL_WORLD_SIZE": "1",
+            "MASTER_ADDR": self.network.hosts[self.hosts[0]].ip,
+            "MASTER_PORT": str(_free_port(self.network, self.hosts[0])),
+            SERVICE: str(self.network.run.folder / JOB_SERVICE),
+        }
+
+
+async def run(launch: Launch, check: Callable[[], None], report: Callable[[str], None]) -> int:
+    """Start all ranks and wait for them: 0 once all have ended with 0, or the exit status of the first that failed.
+
+    That one ends the others, as does whatever `check`, called about twice a second, raises. `report` is told which rank
+    ended how. A signal's number plus 128 is the exit status of what it has killed.
+    """
+    environment = launch.environment()
+    if launch.output is not None:
+        launch.output.mkdir(parents=True, exist_ok=True)
+    ranks: list[_Rank] = []
+    with ThreadPoolExecutor(len(launch.hosts)) as waiting:
+        try:
+            for number in range(len(launch.hosts)):
+                ranks.append(_Rank(launch, number, environment, waiting))
+            return await _first_failure(ranks, check, report)
+        finally:
+            try:
+                await _end(ranks, report)
+            finally:
+                for rank in ranks:  # a second Ctrl-C does not wait
+                    rank.send(signal.SIGKILL)
+
+
+async def _first_failure(
+    ranks: Sequence[_Rank], check: Callable[[], None], report: Callable[[str], None]
+) -> int:
+    while running := [rank for rank in ranks if not rank.ended]:
+        tasks = [task for rank in running for task in rank.tasks if not task.done()]
+        done, _ = await asyncio.wait(tasks, timeout=_LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()  # where the output goes may be closed
+        check()
+        for rank in running:
+            if rank.ended and (status := rank.end.result()):
+                rank.told = True
+                report(f"{rank} failed: {_how(status)}")
+                return status if status > 0 else 128 - status
+    return 0
+
+
+async def _end(ranks: Sequence[_Rank], report: Callable[[str], None]) -> None:
+    """End those that have not, and pass on the last that they say."""
+    before = [rank for rank in ranks if not rank.ended]
+    for rank in before:
+        rank.send(signal.SIGTERM)
+    if ends := [rank.end for rank in before]:
+        _, late = await asyncio.wait(ends, timeout=_GRACE_SECONDS)
+        for rank in before:
+            if rank.end in late:
+                rank.send(signal.SIGKILL)
+        await asyncio.wait(ends)
+    if relays := [relay for rank in ranks for relay in rank.relays]:
+        drained, open_still = await asyncio.wait(relays, timeout=_DRAIN_SECONDS)
+        for relay in drained:
+            relay.exception()  # after the first, of which all have heard, the others that met the same are no news
+        for relay in open_still:
+            relay.cancel()
+    for rank in ranks:
+        if rank in before or (rank.end.result() and not rank.told):
+            report(f"{rank} ended with the others: {_how(rank.end.result())}")
+
+
+class _Rank:
+    """A process and what it says. end: how it ended, as Popen.returncode has it."""
+
+    def __init__(
+        self, launch: Launch, number: int, environment: Mapping[str, str], waiting: ThreadPoolExecutor
+    ) -> None:
+        self.number = number
+        self.host = launch.hosts[number]
+        self.told = False
+        self._lock = threading.Lock()
+        self._reaped = False
+        with contextlib.ExitStack() as files:
+            out: int | IO[bytes] = subprocess.PIPE
+            err: int | IO[bytes] = subprocess.PIPE
+            if launch.output is not None:
+                out = files.enter_context((launch.output / f"rank-{number}.out").open("wb"))
+                err = files.enter_context((launch.output / f"rank-{number}.err").open("wb"))
+            self._process = subprocess.Popen(
+                # Should the launcher be killed, so are they.
+                launch.network.inside(["setpriv", "--pdeathsig", "KILL", "--", *launch.argv], self.host),
+                stdin=None if number == 0 else subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env={**environment, "RANK": str(number), HOST: self.host},
+                start_new_session=True,  # a terminal's Ctrl-C is for the launcher, which ends all
+            )
+        self.end = asyncio.get_running_loop().run_in_executor(waiting, self._wait)
+        pipes = ((self._process.stdout, sys.stdout.buffer), (self._process.stderr, sys.stderr.buffer))
+        self.relays = [
+            asyncio.create_task(_relay(pipe, f"[{number}] ".encode(), to)) for pipe, to in pipes if pipe
+        ]
+
+    def _wait(self) -> int:
+        os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
+        self.send(signal.SIGKILL)
+        with self._lock:
+            self._reaped = True
+            return self._process.wait()
+
+    @property
+    def tasks(self) -> list[asyncio.Future[Any]]:
+        """Its end, and what passes its output on."""
+        return [self.end, *self.relays]
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has."""
+        return self.end.done()
+
+    def send(self, number: signal.Signals) -> None:
+        """To it, unless it has ended, and to what it has started."""
+        with self._lock, contextlib.suppress(ProcessLookupError):
+            if not self._reaped:  # before that, no other group can have its number
+                os.killpg(self._process.pid, number)
+
+    def __str__(self) -> str:
+        return f"rank {self.number} on {self.host}"
+
+
+async def _relay(pipe: IO[bytes], prefix: bytes, to: BinaryIO) -> None:
+    """Pass on whole lines, so that those of several ranks do not mix."""
+    reader = asyncio.StreamReader()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), pipe
+    )
+    try:
+        rest = b""
+        while data := await reader.read(_LONGEST_LINE):
+            *lines, rest = (rest + data).split(b"\n")
+            if len(rest) >= _LONGEST_LINE:
+                lines.append(rest)
+                rest = b""
+            _write(lines, prefix, to)
+        _write([rest] if rest else [], prefix, to)
+    finally:
+        transport.close()
+
+
+def _write(lines: Sequence[bytes], prefix: bytes, to: BinaryIO) -> None:
+    to.write(b"".join(prefix + line + b"\n" for line in lines))
+    to.flush()
+
+
+def _how(status: int) -> str:
+    return f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+
+
+def _free_port(network: RunningNetwork, host: str) -> int:
+    """The first TCP port from torchrun's on that nobody uses on `host`."""
+    tables = subprocess.run(
+        network.inside(["cat", "/proc/net/tcp", "/proc/net/tcp6"], host),
+        capture_output=True,
+        text=True,
+        check=False,  # a kernel without IPv6 has no tcp6
+    )
+    lines = (line.split() for line in tables.stdout.splitlines())
+    used = {int(words[1].rpartition(":")[2], 16) for words in lines if words[0].endswith(":")}
+    return next(port for port in range(_FIRST_MASTER_PORT, 1 << 16) if port not in used)

@@ -1,0 +1,44 @@
+"""Workers of a user's own: what their file has to define."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.scenario.python_file import PythonFileError, functions
+from workers.collective import Participant
+from workers.lease import Lease
+from workers.protocol import Worker
+from workers.recovery import Recovery
+
+AnyWorker: TypeAlias = Participant[NDArray[np.uint8]]
+MakeWorker: TypeAlias = Callable[[Lease, Recovery], AnyWorker]
+
+
+@cache
+def make_worker_of(file: Path | None) -> MakeWorker:
+    """What makes each in-network worker: `participant(lease, recovery)` of a file, or ours.
+
+    Raises:
+        PythonFileError: the file cannot be loaded, or does not define it; what it makes is no Participant.
+    """
+    if file is None:
+        return Worker
+    make = functions(file, ("participant",))["participant"]
+    wanted = [name for name in vars(Participant) if not name.startswith("_")]
+
+    def checked(lease: Lease, recovery: Recovery) -> AnyWorker:
+        made = make(lease, recovery)
+        if missing := [name for name in wanted if not hasattr(made, name)]:
+            raise PythonFileError(
+                f"{file}: participant() gives {made!r}, which lacks {', '.join(missing)}: see "
+                "workers.collective.Participant"
+            )
+        return cast(AnyWorker, made)
+
+    return checked

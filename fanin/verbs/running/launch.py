@@ -1,0 +1,160 @@
+"""`fanin launch`: a program on the hosts of a network, a process for each rank."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from fanin.failing import complain, failing
+from fanin.options import Network
+from topologies.errors import NetworkError
+from topologies.running import JOB_SERVICE, RunningNetwork, find_network, running_networks
+
+_UP = "import sys; sys.argv[0] = 'fanin'; from fanin.cli import main; main()"
+_LOOK_SECONDS = 0.1
+
+_SUMMARY = "Run a program on the hosts of a network, a process on each, as mpirun and torchrun do."
+app = typer.Typer(help=_SUMMARY, add_completion=False)
+
+
+# What follows the program's name is the program's, options too.
+@app.command(context_settings={"allow_interspersed_args": False})
+def launch(
+    program: Annotated[
+        list[str],
+        typer.Argument(help="a Python script (its name ends in .py) or any command, and its arguments"),
+    ],
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            "--workers", "-n", min=1, help="processes, on the first hosts", show_default="all hosts"
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            help="a folder for rank-0.out, rank-0.err, …; left out, each line is printed behind its rank",
+        ),
+    ] = None,
+    options: Annotated[
+        str | None,
+        typer.Option(
+            "--up",
+            metavar="OPTIONS",
+            help="make a network for it, with these options of fanin up, such as '--leaves 1 --spines 0'",
+        ),
+    ] = None,
+    supervisor: Network = None,
+) -> None:
+    """Run a program on the hosts of a network, a process on each, as mpirun and torchrun do.
+
+    Each process finds RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT in its environment; in a Python script
+    `fanin.init()` gives all-reduce, broadcast and the others (docs/launch.md). The network is the one that is up, or
+    one made for it, with --up or if none is up. The first process that fails ends all others, and its exit status is
+    launch's; Ctrl-C ends all. Rank 0 has launch's standard input.
+    """
+    if options is not None and supervisor is not None:
+        raise typer.BadParameter(
+            "either --up, which makes a network, or --network, which names one", param_hint="--up"
+        )
+    argv = _command(program)
+    shape = _usual_network(processes) if options is None else _up_options(options)
+    signal.signal(signal.SIGTERM, _exit_on_signal)
+    with failing("launch", NetworkError, OSError, KeyboardInterrupt):
+        if options is None and (supervisor is not None or running_networks()):
+            status = _run(find_network(supervisor=supervisor), processes, argv, output)
+        else:
+            with _new_network(shape) as network:
+                status = _run(network, processes, argv, output)
+    raise typer.Exit(status)
+
+
+def _command(program: list[str]) -> list[str]:
+    if not program[0].endswith(".py"):
+        return program
+    if not Path(program[0]).is_file():
+        raise typer.BadParameter(f"there is no file {program[0]} in {Path.cwd()}", param_hint="PROGRAM")
+    return [sys.executable, *program]
+
+
+def _run(network: RunningNetwork, processes: int | None, argv: list[str], output: Path | None) -> int:
+    # Not above: they take longer to import than the verb needs to refuse what it is asked.
+    from experiments.live.interrupt import run_until_interrupted
+    from experiments.live.launch import Launch, run
+
+    hosts = list(network.hosts)
+    if processes is not None and processes > len(hosts):
+        raise NetworkError(
+            f"the network has {len(hosts)} hosts, too few for {processes} processes; "
+            f"--up '{shlex.join(_usual_network(processes))}' makes another one"
+        )
+
+    def check() -> None:
+        if not network.run.alive:
+            raise NetworkError("the network has ended")
+
+    try:
+        return run_until_interrupted(
+            run(
+                Launch(network, hosts[:processes], argv, output), check, lambda what: complain("launch", what)
+            )
+        )
+    except BrokenPipeError:  # whoever read the output has seen enough
+        return 128 + signal.SIGPIPE
+
+
+def _usual_network(processes: int | None) -> list[str]:
+    """What fanin up is to be told for so many: an even number of hosts spreads over its two leaves."""
+    return [] if processes is None else ["--workers", str(processes + processes % 2)]
+
+
+def _up_options(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{text}: {error}", param_hint="--up") from None
+
+
+@contextmanager
+def _new_network(options: list[str]) -> Iterator[RunningNetwork]:
+    """A network for as long as this lasts: a `fanin up` of our own, which ends when we do, however that is."""
+    process = subprocess.Popen(
+        ["setpriv", "--pdeathsig", "INT", "--", sys.executable, "-P", "-c", _UP, "up", *options],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,  # so that a terminal's Ctrl-C reaches it from us, after the programs
+    )
+    try:
+        while (network := _network_of(process.pid)) is None:
+            try:
+                status = process.wait(_LOOK_SECONDS)
+            except subprocess.TimeoutExpired:
+                continue
+            raise NetworkError(f"there is no network to run on: fanin up ended with exit status {status}")
+        yield network
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait()
+
+
+def _network_of(supervisor: int) -> RunningNetwork | None:
+    """The network of this process, once jobs can begin on it."""
+    for network in running_networks():
+        if network.run.supervisor == supervisor and (network.run.folder / JOB_SERVICE).exists():
+            return network
+    return None
+
+
+def _exit_on_signal(number: int, _frame: object) -> NoReturn:
+    signal.signal(number, signal.SIG_IGN)  # a second one would keep the first from ending all
+    raise SystemExit(128 + number)

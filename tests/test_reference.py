@@ -1,0 +1,58 @@
+"""The examples of the reference pages are run: docs/python-api.md, docs/stf.md, docs/entries.md."""
+
+from __future__ import annotations
+
+import doctest
+import json
+import textwrap
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from fanin.cli import app
+
+ROOT = Path(__file__).parents[1]
+PROGRAM = str(ROOT / "p4src/fanin.p4")
+PACKET = "0200000000000200000000000800" + "4500001c00010000401166cc0a0100010a010002" + "0035138d0008d817"
+
+
+def block(document: str, beginning: str) -> str:
+    """The indented block of a document that begins so."""
+    paragraphs = (ROOT / "docs" / document).read_text().split("\n\n")
+    [found] = [text for text in paragraphs if text.startswith(f"    {beginning}")]
+    return textwrap.dedent(found) + "\n"
+
+
+def test_the_python_examples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    for name in ("FANIN_HOST", "FANIN_JOB_SERVICE"):
+        monkeypatch.delenv(name, raising=False)
+    flags = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
+    found = doctest.testfile(str(ROOT / "docs/python-api.md"), module_relative=False, optionflags=flags)
+    assert found.attempted > 10
+    assert not found.failed
+
+
+@pytest.mark.parametrize(("hop", "status"), [("3f", 0), ("3e", 1)])
+def test_the_stf_example_passes_and_can_fail(hop: str, status: int, tmp_path: Path) -> None:
+    test = tmp_path / "route.stf"
+    test.write_text(block("stf.md", "# Port 1").replace("00003f11", f"0000{hop}11"))
+    done = CliRunner().invoke(app, ["stf", PROGRAM, str(test)])
+    assert done.exit_code == status, done.output
+
+
+@pytest.mark.parametrize(
+    ("conditions", "traced"), [("", 1), ("port=1,ipv4.source=10.1.0.0/16", 1), ("port=2", 0)]
+)
+def test_the_entries_and_the_filter(conditions: str, traced: int, tmp_path: Path) -> None:
+    entries = tmp_path / "entries.json"
+    entries.write_text(block("entries.md", "{"))
+    words = ["--packet", PACKET, "--entries", str(entries), "--filter", conditions, "--json"]
+    done = CliRunner().invoke(app, ["trace", PROGRAM, *words])
+    assert done.exit_code == 0, done.output
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(lines) == traced
+    for line in lines:
+        outputs = [event["port"] for event in line["events"] if event["event"] == "Output"]
+        assert outputs == [2]

@@ -1,0 +1,368 @@
+"""Every operation among workers on the loopback, around a model switch and in a ring."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from typing import Any, TypeVar
+
+import numpy as np
+import pytest
+
+from tests.workers.host_based.test_tcp import free_addresses
+from tests.workers.test_udp import SWITCH, WINDOW, free_port, switch
+from workers import exact
+from workers.collective import CollectiveError
+from workers.communicator import Communicator
+from workers.lease import Lease
+from workers.membership import LeftError
+from workers.recovery import Recovery
+from workers.udp import InNetworkAllReduce, InNetworkConfig
+
+T = TypeVar("T")
+N = 3
+
+
+class Place(InNetworkAllReduce):
+    """A worker's part in a job that no service knows of; `gone`: what such a one would tell."""
+
+    def __init__(
+        self, config: InNetworkConfig, addresses: tuple[tuple[str, int], ...], gone: list[str]
+    ) -> None:
+        super().__init__(config)
+        self.rank, self.workers = config.lease.rank, config.lease.workers
+        self.addresses = addresses
+        self._gone = gone
+
+    def left(self, timeout: float = 0.0) -> list[str]:  # noqa: ARG002
+        return self._gone
+
+
+@contextmanager
+def job(
+    count: int, timeout: float = 20.0, at: tuple[str, int] = SWITCH
+) -> Iterator[tuple[list[Communicator], list[str]]]:
+    here = [free_port() for _ in range(count)]
+    addresses = free_addresses(count)
+    gone: list[str] = []
+    recovery = Recovery(initial_rto=0.2, min_rto=0.05, give_up=timeout)
+    with switch(here, at=at), ExitStack() as members:
+        comms = []
+        for rank in range(count):
+            lease = Lease(5, rank, count, WINDOW)
+            place = Place(InNetworkConfig(lease, here[rank], at, recovery=recovery), addresses, gone)
+            comms.append(members.enter_context(Communicator(place, timeout)))
+        yield comms, gone
+
+
+def everywhere(comms: list[Communicator], do: Callable[[Communicator], T]) -> list[T]:
+    with ThreadPoolExecutor(len(comms)) as pool:
+        return list(pool.map(do, comms))
+
+
+@pytest.fixture(scope="module")
+def comms() -> Iterator[list[Communicator]]:
+    with job(N, at=(SWITCH[0], SWITCH[1] + 1)) as (members, _):
+        yield members
+
+
+def of(rank: int, dtype: str, shape: tuple[int, ...] = (7, 50)) -> Any:
+    """Numbers of either sign, the largest of their type among them if it is one of integers."""
+    x = np.random.default_rng(rank).integers(-100, 100, shape)
+    if np.dtype(dtype).kind in "iu":
+        x.flat[0] = np.iinfo(dtype).max if np.dtype(dtype).kind == "i" or dtype != "uint64" else -1
+    return x.astype(dtype)
+
+
+def stacked(dtype: str, shape: tuple[int, ...] = (7, 50)) -> Any:
+    return np.stack([of(rank, dtype, shape) for rank in range(N)])
+
+
+INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
+FLOATS = ["float16", "float32", "float64"]
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS])
+def test_sums(comms: list[Communicator], dtype: str) -> None:
+    with np.errstate(over="ignore"):
+        expected = stacked(dtype).sum(axis=0, dtype=dtype)
+    for result in everywhere(comms, lambda comm: comm.allreduce(of(comm.rank, dtype))):
+        assert (result.dtype, result.shape) == (expected.dtype, expected.shape)
+        if dtype in ("float16", "float32"):
+            np.testing.assert_allclose(result, expected, atol=1e-3)
+        else:
+            assert (result == expected).all()
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_means(comms: list[Communicator], dtype: str) -> None:
+    expected = stacked(dtype).mean(axis=0, dtype="float64")
+    for result in everywhere(comms, lambda comm: comm.allreduce(of(comm.rank, dtype), "mean")):
+        assert result.dtype == dtype
+        np.testing.assert_allclose(result, expected, atol=0.05 if dtype == "float16" else 1e-3)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8", "uint64", "bool"])
+def test_maxima_and_minima(comms: list[Communicator], dtype: str) -> None:
+    assert all(
+        (result == stacked(dtype).max(axis=0)).all()
+        for result in everywhere(comms, lambda comm: comm.allreduce(of(comm.rank, dtype), "max"))
+    )
+    assert all(
+        (result == stacked(dtype).min(axis=0)).all()
+        for result in everywhere(comms, lambda comm: comm.allreduce(of(comm.rank, dtype), "min"))
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int16"])
+def test_in_place(comms: list[Communicator], dtype: str) -> None:
+    def do(comm: Communicator) -> Any:
+        x = of(comm.rank, dtype)
+        assert comm.allreduce(x, out=x) is x
+        return x
+
+    expected = stacked(dtype).sum(axis=0, dtype=dtype)
+    for result in everywhere(comms, do):
+        np.testing.assert_allclose(result, expected, atol=1e-3)
+
+
+def test_several_arrays_in_one_call_those_of_a_type_as_one_vector(comms: list[Communicator]) -> None:
+    def do(comm: Communicator) -> tuple[list[Any], int]:
+        xs = [of(comm.rank, "float32", (3, 4)), of(comm.rank, "int32"), of(comm.rank, "float32", (5,))]
+        before = comm._place.statistics.all_reduces
+        return comm.allreduce(xs), comm._place.statistics.all_reduces - before
+
+    for results, calls in everywhere(comms, do):
+        assert calls == 2
+        for result, (dtype, shape) in zip(
+            results, [("float32", (3, 4)), ("int32", (7, 50)), ("float32", (5,))], strict=True
+        ):
+            assert result.dtype == dtype
+            np.testing.assert_allclose(result, stacked(dtype, shape).sum(axis=0, dtype=dtype), atol=1e-3)
+
+
+def test_arrays_that_are_not_contiguous_and_such_without_elements(comms: list[Communicator]) -> None:
+    def do(comm: Communicator) -> Any:
+        turned = of(comm.rank, "int64").T
+        empty = [comm.allreduce(np.empty((0, 3), dtype)).shape for dtype in ("float32", "int32", "float64")]
+        assert empty == [(0, 3)] * 3
+        assert comm.broadcast(np.empty(0)).shape == (0,)
+        assert comm.allgather(np.empty((0, 2))).shape == (N, 0, 2)
+        return comm.allreduce(turned)
+
+    assert all((result == stacked("int64").sum(axis=0).T).all() for result in everywhere(comms, do))
+
+
+@pytest.mark.parametrize("op", ["sum", "max"])
+def test_the_result_of_reduce_is_at_the_root_alone(comms: list[Communicator], op: Any) -> None:
+    def do(comm: Communicator) -> Any:
+        x = of(comm.rank, "int32")
+        kept = x.copy()
+        result = comm.reduce(x, 1, op, out=x)
+        assert comm.rank == 1 or (x == kept).all()
+        return result
+
+    first, second, third = everywhere(comms, do)
+    assert first is None
+    assert third is None
+    combine = {"sum": np.add, "max": np.maximum}[op]
+    assert (second == combine.reduce(stacked("int32"), axis=0, dtype="int32")).all()
+
+
+@pytest.mark.parametrize("root", range(N))
+def test_a_broadcast_is_the_same_to_the_bit(comms: list[Communicator], root: int) -> None:
+    numbers = np.array([np.nan, -0.0, np.inf, 1e-45, 3.0, 1.0], np.float32)
+    told = [numbers, np.array([True, False, True]), np.arange(500) - 250]
+
+    def do(comm: Communicator) -> list[bytes]:
+        xs = [x.copy() if comm.rank == root else np.zeros_like(x) for x in told]
+        assert comm.broadcast(xs, root) is xs
+        return [x.tobytes() for x in xs]
+
+    assert everywhere(comms, do) == [[x.tobytes() for x in told]] * N
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8", "bool", "complex128"])
+def test_allgather(comms: list[Communicator], dtype: str) -> None:
+    for result in everywhere(comms, lambda comm: comm.allgather(of(comm.rank, dtype))):
+        assert (result == stacked(dtype)).all()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "op"), [("float32", "sum"), ("int16", "sum"), ("float16", "mean"), ("int64", "max")]
+)
+def test_reduce_scatter_gives_each_its_part(comms: list[Communicator], dtype: str, op: Any) -> None:
+    shape = (2 * N, 300)
+    whole = stacked(dtype, shape)
+    with np.errstate(over="ignore"):
+        expected = whole.sum(axis=0, dtype=dtype) if op == "sum" else getattr(whole, op)(axis=0)
+    results = everywhere(comms, lambda comm: comm.reduce_scatter(of(comm.rank, dtype, shape), op))
+    assert [result.shape for result in results] == [(2, 300)] * N
+    np.testing.assert_allclose(np.concatenate(results), expected, atol=0.05 if op == "mean" else 0)
+
+
+def test_nobody_passes_a_barrier_before_all_have_come(comms: list[Communicator]) -> None:
+    come: list[int] = []
+
+    def do(comm: Communicator) -> int:
+        come.append(comm.rank)
+        comm.barrier()
+        return len(come)
+
+    assert everywhere(comms, do) == [N] * N
+
+
+def test_operations_begun_are_carried_out_in_the_order_of_the_calls() -> None:
+    def do(comm: Communicator) -> list[float]:
+        x = np.full(1000, comm.rank + 1.0, np.float32)
+        first = comm.allreduce(x, out=x, async_op=True)
+        second = comm.allreduce(x, "max", out=x, async_op=True)
+        third = comm.allreduce(x)  # not begun before the others are done
+        assert first.done()
+        assert second.done()
+        assert first.wait() is second.wait() is x
+        return [float(x[0]), float(third[0])]
+
+    with job(2) as (comms, _):
+        assert everywhere(comms, do) == [[3.0, 6.0]] * 2
+
+
+def test_what_goes_wrong_comes_out_of_wait() -> None:
+    with job(1) as ([comm], _):
+        begun = comm.allreduce(np.array([np.nan], np.float32), async_op=True)
+        with pytest.raises(ValueError, match="element 0 is nan"):
+            begun.wait()
+        assert comm.allreduce(np.ones(1, np.float32)) == 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "says"),
+    [
+        (lambda comm: comm.allreduce([1.0, 2.0]), TypeError, "arrays are numpy's, not float"),
+        (lambda comm: comm.allreduce(3), TypeError, "arrays are numpy's, not int"),
+        (lambda comm: comm.allreduce(np.ones(2, ">f4")), TypeError, "byte order"),
+        (
+            lambda comm: comm.allreduce(np.ones(2), "product"),
+            ValueError,
+            "op must be one of sum, mean, max, min",
+        ),
+        (lambda comm: comm.allreduce(np.ones(2, int), "mean"), TypeError, "no mean of int64"),
+        (lambda comm: comm.allreduce(np.ones(2, bool)), TypeError, "no sum of bool"),
+        (
+            lambda comm: comm.allreduce(np.ones(2), out=np.ones(3)),
+            ValueError,
+            "out must be of float64 and shape",
+        ),
+        (lambda comm: comm.allreduce([np.ones(2)], out=np.ones(2)), ValueError, "a list as long as x"),
+        (lambda comm: comm.allreduce(np.ones(2), out=np.ones(4)[::2]), ValueError, "C-contiguous"),
+        (lambda comm: comm.reduce(np.ones(2), 3), ValueError, "root must be a rank from 0 to 2, not 3"),
+        (lambda comm: comm.broadcast(np.ones(2), -1), ValueError, "root must be a rank from 0 to 2, not -1"),
+        (
+            lambda comm: comm.broadcast(np.broadcast_to(1, 3), 1),
+            ValueError,
+            "the root, 1: it must be writable",
+        ),
+        (lambda comm: comm.broadcast(np.array([{}])), TypeError, "not of object"),
+        (lambda comm: comm.allgather(np.array([{}])), TypeError, "not of object"),
+        (lambda comm: comm.reduce_scatter(np.ones(4)), ValueError, r"among 3 workers; .* shape \(4,\)"),
+        (lambda comm: comm.reduce_scatter(np.ones(())), ValueError, "among 3 workers"),
+    ],
+)
+def test_arguments_are_checked_before_anything_is_sent(
+    comms: list[Communicator], wrong: Callable[[Communicator], object], error: type[Exception], says: str
+) -> None:
+    with pytest.raises(error, match=says):
+        wrong(comms[0])
+    everywhere(comms, lambda comm: comm.barrier())
+
+
+@pytest.mark.parametrize(
+    ("mine", "yours"),
+    [
+        (lambda comm, x: comm.allreduce(x), lambda comm, x: comm.allreduce(x, "mean")),
+        (lambda comm, x: comm.allreduce(x), lambda comm, x: comm.broadcast(x[:50].view(np.uint8))),
+        (lambda comm, x: comm.broadcast(x, 0), lambda comm, x: comm.broadcast(x, 1)),
+        (lambda comm, x: comm.allreduce(x.view(np.int32)), lambda comm, x: comm.allreduce(x.view(np.uint32))),
+        (lambda comm, x: comm.allreduce(x, "max"), lambda comm, x: comm.allreduce(x, "min")),
+        (lambda comm, x: comm.allreduce(x), lambda comm, x: comm.allreduce(x, "max")),  # network, and ring
+        (lambda comm, x: comm.allgather(x), lambda comm, x: comm.allgather(x.view(np.int32))),
+    ],
+)
+@pytest.mark.parametrize("before", [0, 2])
+def test_calls_that_differ_are_told_and_never_give_a_result(
+    mine: Callable[[Communicator, Any], Any], yours: Callable[[Communicator, Any], Any], before: int
+) -> None:
+    """Also when both have been called before, so that their values are in the first packets."""
+    with job(2, timeout=1.0) as (comms, _):
+        x = np.ones(100, np.float32)
+
+        def do(comm: Communicator) -> str:
+            for each in (mine, yours) * before:
+                each(comm, x.copy())
+            with pytest.raises(CollectiveError) as told:
+                (mine, yours)[comm.rank](comm, x)
+            with pytest.raises(CollectiveError, match="an operation before has failed"):
+                comm.barrier()
+            return str(told.value)
+
+        everywhere(comms, do)
+
+
+def test_what_differs_is_said() -> None:
+    with job(2) as (comms, _):
+
+        def do(comm: Communicator) -> str:
+            with pytest.raises(CollectiveError) as told:
+                comm.allreduce(np.ones(100, np.float32), ("sum", "mean")[comm.rank])
+            return str(told.value)
+
+        assert [
+            f"allreduce {op} of float32 (100,) here, something else on others" in said
+            for op, said in zip(("sum", "mean"), everywhere(comms, do), strict=True)
+        ] == [True, True]
+
+
+def test_who_has_left_is_named_where_a_connection_ends() -> None:
+    with job(2) as (comms, gone):
+
+        def do(comm: Communicator) -> None:
+            comm.allreduce(np.ones(3))
+            if comm.rank:
+                gone.append("rank 1 (process 7 on h2)")
+                comm.close()
+            else:
+                with pytest.raises(LeftError, match=r"^rank 1 \(process 7 on h2\) ended: ring rank 0 of 2"):
+                    comm.allreduce(np.ones(3))
+
+        everywhere(comms, do)
+
+
+def test_a_ring_is_not_waited_for_if_somebody_has_left() -> None:
+    with job(3) as (comms, gone):
+        gone.append("rank 2 (process 7 on h3)")
+        for comm in comms[:2]:  # the one listens, the other connects
+            with pytest.raises(LeftError, match=r"^rank 2 \(process 7 on h3\) ended while rank [01] waits"):
+                comm.allgather(np.ones(3))
+
+
+def test_with_more_workers_than_sums_are_exact_for_integers_go_round_the_ring(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(exact, "MAX_WORKERS", 1)
+    with job(2) as (comms, _):
+
+        def do(comm: Communicator) -> tuple[int, list[int], list[int]]:
+            summed = comm.allreduce(np.array([1, -5]) * (comm.rank + 1))
+            sent = comm.broadcast(np.array([7, comm.rank], np.int8))
+            return comm._place.statistics.all_reduces, summed.tolist(), sent.tolist()
+
+        assert everywhere(comms, do) == [(0, [3, -15], [7, 0])] * 2
+
+
+def test_without_the_ring_no_port_is_opened() -> None:
+    with job(1) as ([comm], _):
+        comm.allreduce(np.ones(3, np.float32))
+        socket.create_server(comm._place.addresses[0]).close()
+        assert comm._connected is None

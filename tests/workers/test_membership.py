@@ -1,0 +1,78 @@
+"""What a member makes of the news that another has ended: a switch on the loopback, and a service that says so."""
+
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.workers.test_udp import SWITCH, WINDOW, free_port, switch
+from workers import membership
+from workers.lease import Lease
+from workers.membership import JoinError, LeftError, Member
+from workers.recovery import Recovery
+from workers.udp import InNetworkConfig
+
+LEFT = {"left": {"host": "h2", "rank": 1, "process": 4712}}
+
+
+class Service:
+    """In place of the connection to the job service."""
+
+    def __init__(self, *news: object, ended: bool = False) -> None:
+        self._news = deque(news)
+        self._ended = ended
+
+    def hear(self, timeout: float | None) -> object:  # noqa: ARG002
+        if self._news:
+            return self._news.popleft()
+        if self._ended:
+            raise JoinError("the network has ended")
+        raise TimeoutError
+
+    def close(self) -> None:
+        pass
+
+
+def member(rank: int, here: tuple[str, int], service: Any) -> Member:
+    recovery = Recovery(initial_rto=0.05, min_rto=0.02, max_rto=0.1, give_up=20.0)
+    config = InNetworkConfig(Lease(5, rank, 2, WINDOW), here, SWITCH, recovery=recovery)
+    return Member(config, [], service)
+
+
+def test_who_waits_in_vain_is_told_who_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(membership, "_LEFT_SECONDS", 0.1)
+    here = [free_port(), free_port()]
+    with switch(here), member(0, here[0], Service(LEFT)) as alone:
+        with pytest.raises(
+            LeftError, match=r"^rank 1 \(process 4712 on h2\) ended while others wait: rank 0 of 2"
+        ):
+            alone.all_reduce(np.ones(10, np.float32))
+        assert alone.left() == ["rank 1 (process 4712 on h2)"]
+
+
+def test_what_those_who_left_had_sent_before_still_counts() -> None:
+    """A result that is lost on its way is served again, whoever has ended since."""
+    here = [free_port(), free_port()]
+    x = np.ones(10_000, np.float32)
+    with (
+        switch(here, drop_every=5),
+        member(0, here[0], Service(LEFT)) as staying,
+        member(1, here[1], Service()) as leaving,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        sums = list(pool.map(lambda each: each.all_reduce(x), (staying, leaving)))
+        assert staying.statistics.retransmissions
+    np.testing.assert_allclose(sums[0], 2, rtol=1e-6)
+    assert (sums[0] == sums[1]).all()
+
+
+def test_the_end_of_the_network_ends_the_wait() -> None:
+    here = [free_port(), free_port()]
+    with (
+        switch(here),
+        member(0, here[0], Service(ended=True)) as alone,
+        pytest.raises(JoinError, match="the network has ended"),
+    ):
+        alone.all_reduce(np.ones(10, np.float32))

@@ -1,0 +1,457 @@
+"""The collective operations of one worker in a job, under the names of MPI and torch.distributed.
+
+Sums of float32, float16 and integers, broadcasts and barriers go through the switches. What these cannot do goes round
+a ring of TCP connections between the hosts, made when it is needed first: float64, maxima, minima, gathers, scatters.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, Generic, Literal, Protocol, Self, TypeVar, get_args, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers import exact
+from workers.collective import CollectiveError
+from workers.host_based.tcp import TcpConfig, TcpRing
+from workers.membership import LeftError
+
+Operation = Literal["sum", "mean", "max", "min"]
+Array = NDArray[Any]
+
+_FLOAT32 = np.dtype(np.float32)
+_COMBINE = {"sum": np.add, "mean": np.add, "max": np.maximum, "min": np.minimum}
+_NEWS_SECONDS = 1.0  # after which it is known whether a peer that has hung up has ended
+
+_T = TypeVar("_T")
+_X = TypeVar("_X", Array, list[Array])
+
+
+class Place(Protocol):
+    """One's part in a job, as workers.join() gives it."""
+
+    @property
+    def rank(self) -> int:
+        """This worker's number."""
+
+    @property
+    def workers(self) -> int:
+        """How many there are."""
+
+    @property
+    def addresses(self) -> tuple[tuple[str, int], ...]:
+        """Where each rank may listen."""
+
+    def all_reduce(
+        self, x: NDArray[np.float32], out: NDArray[np.float32] | None = None, call: str = ""
+    ) -> NDArray[np.float32]:
+        """The sum over all workers."""
+
+    def left(self, timeout: float = 0.0) -> list[str]:
+        """Which others have ended."""
+
+    def close(self) -> None:
+        """Leave."""
+
+
+class Handle(Generic[_T]):
+    """An operation begun with async_op=True. Its arrays must stay as they are until it is done."""
+
+    def __init__(self, future: Future[_T]) -> None:
+        self._future = future
+
+    def done(self) -> bool:
+        """Whether it has ended, one way or the other."""
+        return self._future.done()
+
+    def wait(self) -> _T:
+        """What the operation returns, once it is done; or raises."""
+        return self._future.result()
+
+
+class Communicator:
+    """One worker's end of a job. Every worker makes the same calls in the same order, with arrays of the same shapes;
+    from one thread at a time.
+
+    Where `x` may be a list of arrays, those of one type travel as one vector, and a list comes back. With async_op=True
+    a call returns a Handle at once; operations are carried out in the order of the calls. Arguments are checked before
+    anything is sent: TypeError, ValueError. Workers whose calls differ in the operation, its arguments, types or shapes
+    get a CollectiveError, at once or after `timeout` seconds, and never a wrong result. After a CollectiveError the
+    communicator is of no use any more.
+
+    rank, size: this worker's number and how many there are.
+    """
+
+    def __init__(self, place: Place, timeout: float) -> None:
+        self.rank = place.rank
+        self.size = place.workers
+        self._place = place
+        self._timeout = timeout
+        self._connected: TcpRing | None = None
+        self._thread: ThreadPoolExecutor | None = None
+        self._failure: CollectiveError | None = None
+
+    # -- operations ------------------------------------------------------------------------------------------
+
+    @overload
+    def allreduce(
+        self, x: _X, op: Operation = "sum", *, out: _X | None = None, async_op: Literal[False] = False
+    ) -> _X: ...
+
+    @overload
+    def allreduce(
+        self, x: _X, op: Operation = "sum", *, out: _X | None = None, async_op: Literal[True]
+    ) -> Handle[_X]: ...
+
+    def allreduce(
+        self,
+        x: Array | list[Array],
+        op: Operation = "sum",
+        *,
+        out: Array | list[Array] | None = None,
+        async_op: bool = False,
+    ) -> Any:
+        """The sum (mean, max, min) of `x` over all workers, into `out` where given (which may be `x`).
+
+        Sum and mean of float32 and float16 (summed as float32) in the network, within the bound of quantization.py:
+        each worker sends and receives 4 bytes an element. Sums of integers there, too, exact, wrapping as numpy's do:
+        twice their size (8-bit ones: four times; more than 64 workers: round the ring). float64, max and min round the
+        ring: 2 (n - 1) / n times their size.
+
+        Raises:
+            TypeError: no array of numbers, or a mean of integers. ValueError: `out` does not fit, or float32 numbers
+                that cannot be summed (NaN, infinities, 2^127 and more).
+        """
+        xs, outs = _listed(x), _outputs(x, out)
+        for each in xs:
+            _check_reducible(each, op)
+        what = _describe(f"allreduce {op}", xs)
+        return self._call(lambda: _as_given(x, self._reduce_all(xs, op, outs, what)), async_op)
+
+    @overload
+    def reduce(
+        self,
+        x: _X,
+        root: int = 0,
+        op: Operation = "sum",
+        *,
+        out: _X | None = None,
+        async_op: Literal[False] = False,
+    ) -> _X | None: ...
+
+    @overload
+    def reduce(
+        self, x: _X, root: int = 0, op: Operation = "sum", *, out: _X | None = None, async_op: Literal[True]
+    ) -> Handle[_X | None]: ...
+
+    def reduce(
+        self,
+        x: Array | list[Array],
+        root: int = 0,
+        op: Operation = "sum",
+        *,
+        out: Array | list[Array] | None = None,
+        async_op: bool = False,
+    ) -> Any:
+        """As allreduce(), with the result at the worker `root` only; None at the others, whose `out` is left alone.
+
+        The switches, and the ring, bring it to all: the traffic is that of allreduce().
+        """
+        self._check_root(root)
+        xs = _listed(x)
+        outs = _outputs(x, out if root == self.rank else None)
+        for each in xs:
+            _check_reducible(each, op)
+        what = _describe(f"reduce {op} to {root}", xs)
+
+        def work() -> Any:
+            results = self._reduce_all(xs, op, outs, what)
+            return _as_given(x, results) if root == self.rank else None
+
+        return self._call(work, async_op)
+
+    @overload
+    def broadcast(self, x: _X, root: int = 0, *, async_op: Literal[False] = False) -> _X: ...
+
+    @overload
+    def broadcast(self, x: _X, root: int = 0, *, async_op: Literal[True]) -> Handle[_X]: ...
+
+    def broadcast(self, x: Array | list[Array], root: int = 0, *, async_op: bool = False) -> Any:
+        """What `x` is at the worker `root`, to the bit, at all of them: written into each one's `x`, and returned.
+
+        In the network: `root` sends its bytes, the others zeros, and the sum comes down by multicast. Each worker sends
+        and receives twice the size of `x` (with more than 64 workers, round the ring, 2 (n - 1) / n times).
+        """
+        self._check_root(root)
+        xs = _listed(x)
+        for each in xs:
+            if each.dtype.hasobject:
+                raise TypeError(f"broadcast takes arrays of numbers, not of {each.dtype}")
+            if root != self.rank and not each.flags.writeable:
+                raise ValueError(f"x is written to at all ranks but the root, {root}: it must be writable")
+        what = _describe(f"broadcast from {root}", xs)
+
+        def work() -> Any:
+            sent = np.concatenate([_bytes(each) for each in xs]) if root == self.rank else None
+            received = self._broadcast(sent, sum(each.nbytes for each in xs), what)
+            if root != self.rank:
+                for each, part in zip(xs, _split(received, [each.nbytes for each in xs]), strict=True):
+                    each[...] = part.view(each.dtype).reshape(each.shape)
+            return x
+
+        return self._call(work, async_op)
+
+    @overload
+    def allgather(self, x: Array, *, async_op: Literal[False] = False) -> Array: ...
+
+    @overload
+    def allgather(self, x: Array, *, async_op: Literal[True]) -> Handle[Array]: ...
+
+    def allgather(self, x: Array, *, async_op: bool = False) -> Any:
+        """The `x` of all workers, by rank: [size, *shape].
+
+        Round the ring: each worker sends and receives n - 1 times the size of `x`.
+        """
+        (x,) = _listed([x])
+        if x.dtype.hasobject:
+            raise TypeError(f"allgather takes arrays of numbers, not of {x.dtype}")
+        what = _describe("allgather", [x])
+
+        def work() -> Array:
+            gathered = np.empty((self.size, *x.shape), x.dtype)
+            gathered[self.rank] = x
+            if x.size:
+                self._ring().all_gather(_bytes(gathered), what)
+            return gathered
+
+        return self._call(work, async_op)
+
+    @overload
+    def reduce_scatter(
+        self, x: Array, op: Operation = "sum", *, async_op: Literal[False] = False
+    ) -> Array: ...
+
+    @overload
+    def reduce_scatter(
+        self, x: Array, op: Operation = "sum", *, async_op: Literal[True]
+    ) -> Handle[Array]: ...
+
+    def reduce_scatter(self, x: Array, op: Operation = "sum", *, async_op: bool = False) -> Any:
+        """This worker's part of what allreduce() gives: of `size` equal parts of the first axis the one of its rank.
+
+        Round the ring: each worker sends and receives (n - 1) / n times the size of `x` (float16: as float32). Sums are
+        rounded to the type at each step, integers wrap.
+
+        Raises:
+            ValueError: the first axis cannot be divided.
+        """
+        (x,) = _listed([x])
+        _check_reducible(x, op)
+        if not x.ndim or x.shape[0] % self.size:
+            raise ValueError(
+                f"reduce_scatter divides the first axis among {self.size} workers; an array of shape {x.shape} "
+                "cannot be"
+            )
+        what = _describe(f"reduce_scatter {op}", [x])
+
+        def work() -> Array:
+            whole = _flat(x).astype(np.float32 if x.dtype == np.float16 else x.dtype)
+            if whole.size:
+                self._ring().reduce_scatter(whole, _COMBINE[op], what)
+            part = whole.reshape(self.size, -1)[self.rank].reshape(x.shape[0] // self.size, *x.shape[1:])
+            with np.errstate(over="ignore"):  # beyond float16: an infinity
+                result: Array = (part / self.size if op == "mean" else part).astype(x.dtype)
+            return result
+
+        return self._call(work, async_op)
+
+    @overload
+    def barrier(self, *, async_op: Literal[False] = False) -> None: ...
+
+    @overload
+    def barrier(self, *, async_op: Literal[True]) -> Handle[None]: ...
+
+    def barrier(self, *, async_op: bool = False) -> Any:
+        """Return when all workers have called it: the smallest all-reduce, of one element, in the network."""
+
+        def work() -> None:
+            self._place.all_reduce(np.zeros(1, np.float32), call="barrier")
+
+        return self._call(work, async_op)
+
+    def close(self) -> None:
+        """Leave the job, once what was begun is done; the others are told if they wait for this worker."""
+        if self._thread is not None:
+            self._thread.shutdown()
+        if self._connected is not None:
+            self._connected.close()
+        self._place.close()
+
+    def __enter__(self) -> Self:
+        """Nothing: it is a member already."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave the job."""
+        self.close()
+
+    # -- carrying them out -----------------------------------------------------------------------------------
+
+    def _call(self, work: Callable[[], _T], async_op: bool) -> _T | Handle[_T]:
+        if async_op and self._thread is None:
+            self._thread = ThreadPoolExecutor(1, "fanin")
+        if self._thread is None:
+            return self._carry_out(work)
+        future = self._thread.submit(self._carry_out, work)
+        return Handle(future) if async_op else future.result()
+
+    def _carry_out(self, work: Callable[[], _T]) -> _T:
+        if self._failure is not None:
+            raise CollectiveError(f"an operation before has failed: {self._failure}")
+        try:
+            return work()
+        except CollectiveError as error:
+            self._failure = error
+            if not isinstance(error, LeftError) and (left := self._place.left(_NEWS_SECONDS)):
+                self._failure = LeftError(f"{' and '.join(left)} ended: {error}")
+                raise self._failure from error
+            raise
+
+    def _ring(self) -> TcpRing:
+        if self._connected is None:
+            config = TcpConfig(
+                self.rank, self._place.addresses, connect_timeout=self._timeout, give_up=self._timeout
+            )
+            self._connected = TcpRing(config, self._check_others)
+        return self._connected
+
+    def _check_others(self) -> None:
+        if left := self._place.left():
+            raise LeftError(f"{' and '.join(left)} ended while rank {self.rank} waits for all to connect")
+
+    def _reduce_all(
+        self, xs: Sequence[Array], op: Operation, outs: Sequence[Array | None], what: str
+    ) -> list[Array]:
+        """Of each array, into its place in `outs` or a new one."""
+        places: defaultdict[np.dtype[Any], list[int]] = defaultdict(list)
+        for place, x in enumerate(xs):
+            places[x.dtype].append(place)
+        results = [
+            np.empty(x.shape, x.dtype) if out is None else out for x, out in zip(xs, outs, strict=True)
+        ]
+        for dtype, same in places.items():
+            # Vectors of one call may be of one length; what is expected of their exponents is each one's own.
+            call = what if len(places) == 1 else f"{what}: {dtype}"
+            if len(same) == 1:
+                self._reduce(_flat(xs[same[0]]), op, results[same[0]].reshape(-1), call)
+                continue
+            packed = np.concatenate([_flat(xs[place]) for place in same])
+            self._reduce(packed, op, packed, call)
+            for place, part in zip(same, _split(packed, [xs[place].size for place in same]), strict=True):
+                results[place].reshape(-1)[:] = part
+        return results
+
+    def _reduce(self, x: Array, op: Operation, out: Array, what: str) -> None:
+        """Of a flat array."""
+        integral = x.dtype.kind in "iu"
+        if op in ("max", "min") or (self._too_many if integral else x.itemsize > 4):
+            np.copyto(out, x)
+            self._ring().all_reduce(out, _COMBINE[op], what)
+        elif x.dtype == _FLOAT32:
+            self._place.all_reduce(x, out, what)
+        elif integral:
+            limbs = exact.limbs(x)
+            exact.integers(self._place.all_reduce(limbs, limbs, what), out)
+        else:
+            wide = x.astype(np.float32)
+            self._place.all_reduce(wide, wide, what)
+            if op == "mean":
+                wide /= self.size
+            with np.errstate(over="ignore"):  # beyond float16: an infinity
+                out[:] = wide
+            return
+        if op == "mean":
+            out /= self.size
+
+    def _broadcast(self, sent: NDArray[np.uint8] | None, size: int, what: str) -> NDArray[np.uint8]:
+        """The bytes that the root sends, and the others do not."""
+        words = np.zeros(-(-size // 2), np.uint16)
+        if sent is not None:
+            words.view(np.uint8)[:size] = sent
+        if self._too_many:
+            self._ring().all_reduce(words, np.add, what)
+        else:
+            limbs = exact.limbs(words)
+            exact.integers(self._place.all_reduce(limbs, limbs, what), words)
+        return words.view(np.uint8)[:size]
+
+    @property
+    def _too_many(self) -> bool:
+        """Workers for exact sums in the network."""
+        return self.size > exact.MAX_WORKERS
+
+    def _check_root(self, root: int) -> None:
+        if not 0 <= root < self.size:
+            raise ValueError(f"root must be a rank from 0 to {self.size - 1}, not {root}")
+
+
+def _listed(x: Array | list[Array]) -> list[Array]:
+    xs: list[Any] = list(x) if isinstance(x, list) else [x]
+    for each in xs:
+        if not isinstance(each, np.ndarray):
+            raise TypeError(f"arrays are numpy's, not {type(each).__name__}; numpy.asarray() makes one")
+        if not each.dtype.isnative:
+            raise TypeError(f"arrays have this machine's byte order, not {each.dtype}; astype() converts one")
+    return xs
+
+
+def _outputs(x: Array | list[Array], out: Array | list[Array] | None) -> list[Array | None]:
+    xs = _listed(x)
+    if out is None:
+        return [None] * len(xs)
+    outs = _listed(out)
+    if isinstance(x, np.ndarray) is not isinstance(out, np.ndarray) or len(outs) != len(xs):
+        raise ValueError("out must be an array where x is one, and else a list as long as x")
+    for each, of in zip(outs, xs, strict=True):
+        if each.dtype != of.dtype or each.shape != of.shape:
+            raise ValueError(
+                f"out must be of {of.dtype} and shape {of.shape}, not of {each.dtype} and shape {each.shape}"
+            )
+        if not each.flags.writeable or not each.flags.c_contiguous:
+            raise ValueError("out is written to: it must be writable and C-contiguous")
+    return list(outs)
+
+
+def _check_reducible(x: Array, op: Operation) -> None:
+    if op not in get_args(Operation):
+        raise ValueError(f"op must be one of {', '.join(get_args(Operation))}, not {op!r}")
+    kinds = {"sum": "fiu", "mean": "f"}.get(op, "fiub")
+    if x.dtype.kind not in kinds:
+        raise TypeError(f"there is no {op} of {x.dtype}; convert the array with astype()")
+
+
+def _describe(operation: str, xs: Sequence[Array]) -> str:
+    """What all workers must call alike."""
+    return f"{operation} of {', '.join(f'{x.dtype} {x.shape}' for x in xs)}"
+
+
+def _as_given(x: Array | list[Array], results: list[Array]) -> Array | list[Array]:
+    return results[0] if isinstance(x, np.ndarray) else results
+
+
+def _flat(x: Array) -> Array:
+    return np.ascontiguousarray(x).reshape(-1)
+
+
+def _bytes(x: Array) -> NDArray[np.uint8]:
+    return _flat(x).view(np.uint8)
+
+
+def _split(flat: Array, sizes: Sequence[int]) -> list[Array]:
+    return np.split(flat, np.cumsum(sizes)[:-1])
