@@ -2,6 +2,8 @@
 # make test-fast: all but live networks and what takes long.
 # make test-torch: the tests of the PyTorch backend, with PyTorch in an environment of their own.
 # make test-vm: the demo and the live tests in a virtual machine with another kernel (docs/machines.md).
+# make test-arm64: the tests that need no network, translated from ARM's instructions by qemu-user.
+# make test-vagrant: vagrant up, the demo, vagrant provision, vagrant destroy, with a box made here.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -24,7 +26,7 @@ LATEST = while read -r line; do [ ! -t 1 ] || printf '\r\033[K%.70s' "$$line"; d
 # A process for each core; live networks one after the other (tests/conftest.py).
 PYTEST = $(VENV)/bin/pytest -n logical --dist loadgroup
 
-.PHONY: demo test test-fast test-torch test-vm lint setup clean
+.PHONY: demo test test-fast test-torch test-vm test-arm64 test-vagrant lint setup clean
 
 demo: setup
 	$(VENV)/bin/fanin demo
@@ -42,6 +44,12 @@ test-torch:
 
 test-vm: setup
 	vm/test-vm.sh $(DISTRIBUTION) $(KERNEL) $(abspath $(VENV))/bin/pip $(VM)
+
+test-arm64: setup
+	vm/test-arm64.sh $(abspath $(VENV))/bin/pip
+
+test-vagrant: setup
+	vm/test-vagrant.sh $(DISTRIBUTION) $(KERNEL) $(abspath $(VENV))/bin/pip
 
 lint: setup
 	$(VENV)/bin/ruff check .

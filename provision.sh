@@ -52,7 +52,7 @@ as_user() {
     if [ "$user" = root ]; then "$@"; else sudo -H -u "$user" "$@"; fi
 }
 as_user make setup VENV="$venv" PYTHON=$python
-ln -sf "$venv/bin/fanin" /usr/local/bin/fanin
+[ "$(readlink /usr/local/bin/fanin)" = "$venv/bin/fanin" ] || ln -sf "$venv/bin/fanin" /usr/local/bin/fanin
 
 say "BMv2 and p4c"
 ./p4lang-packages.sh

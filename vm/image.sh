@@ -6,7 +6,8 @@
 # usage: image.sh DISTRIBUTION PIP     PIP: a pip that reaches the package index, with whatever settings it needs
 #
 # What takes only processor time is done here, at full speed: the system packages that system-packages.sh asks for
-# and the virtual environment. In the virtual machine provision.sh finds both.
+# and the virtual environment. In the virtual machine provision.sh finds both; and, in /wheels, what pip needs, for there is
+# no network.
 set -eu
 distribution=$1 pip=$2
 here=$(cd "$(dirname "$0")" && pwd)
@@ -17,13 +18,7 @@ fail() {
     exit 1
 }
 
-# Debian's archive as this machine reaches it, if it runs Debian.
-# shellcheck source=/dev/null
-codename=$(. /etc/os-release && [ "$ID" = debian ] && echo "$VERSION_CODENAME") || codename=none
-# shellcheck disable=SC2016
-mirror=${DEBIAN_MIRROR:-$(apt-get indextargets --format '$(RELEASE) $(REPO_URI)' 'Created-By: Packages' |
-    sed -n "s/^$codename //p" | head -n 1)}
-[ -n "$mirror" ] || fail "set DEBIAN_MIRROR to the address of an archive of Debian"
+mirror=$("$here/mirror.sh")
 
 # The suites whose kernels it gets. Debian 11's runs under Debian 12's programs: its own Python is too old for fanin.
 # Backports have no user-mode Linux.
@@ -62,9 +57,10 @@ cat >"$work/prepare" <<'END'
 set -eu
 cd "$1"
 cp -r "$2/wheels" wheels
+printf '[global]\nno-index = true\nfind-links = /wheels\n' >etc/pip.conf
 mkdir project
 cp "$3/pyproject.toml" "$3/system-packages.sh" "$3/Makefile" "$3/README.md" "$3/LICENSE" project
-for package in controller experiments fanin native p4compiler p4src p4switch topologies workers; do
+for package in controller experiments fanin native p4compiler p4src p4switch scenarios topologies workers; do
     mkdir "project/$package" # enough for an editable installation, which only points here
     touch "project/$package/__init__.py"
 done
@@ -80,8 +76,7 @@ systemctl -q enable fanin-test.service
 cd /home/fanin/fanin
 ./system-packages.sh python3
 install -d -o fanin /opt/fanin
-export PIP_NO_INDEX=1 PIP_FIND_LINKS=/wheels
-sudo -H -u fanin --preserve-env=PIP_NO_INDEX,PIP_FIND_LINKS make setup VENV=/opt/fanin/venv
+sudo -H -u fanin make setup VENV=/opt/fanin/venv
 INSIDE
 for suite in $4; do
     DEBIAN_FRONTEND=noninteractive chroot . \
@@ -104,7 +99,7 @@ for suite in $5; do
     rm -r "$2/uml"
 done
 chroot . apt-get clean
-rm -r wheels home/fanin/fanin
+rm -r home/fanin/fanin
 END
 
 echo "test-vm: making an image of $distribution" >&2

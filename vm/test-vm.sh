@@ -27,20 +27,22 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 
-# A /dev/kvm that opens may still not be able to run a machine (in a virtual machine itself): one is tried.
-kvm="-accel kvm -cpu host"
 if [ -z "$vm" ]; then
-    # shellcheck disable=SC2086  # a list of options
-    if { echo quit | timeout 20 qemu-system-x86_64 $kvm -S -nodefaults -display none -monitor stdio; } \
-        >"$work/kvm" 2>&1; then
+    if "$here/kvm.sh"; then
         vm=kvm
     else
         vm=uml
     fi
 fi
+# User-mode Linux maps each page of its processes' memory by itself, and pytest has more than the usual 65,530.
+maps=262144
+if [ "$vm" = uml ] && [ "$(cat /proc/sys/vm/max_map_count)" -lt "$maps" ]; then
+    echo "test-vm: user-mode Linux needs more mappings than this machine allows: sudo sysctl vm.max_map_count=$maps" >&2
+    exit 1
+fi
 # Emulation knows newer vector instructions only in part: with them numpy's own library died under QEMU 7.2 (general
 # protection faults). Nehalem is x86-64-v2 (SSE4.2, no AVX), the least that numpy 2 and pyarrow take.
-processor=$kvm
+processor="-accel kvm -cpu host"
 [ "$vm" != emulated ] || processor="-accel tcg,thread=multi -cpu Nehalem"
 echo "test-vm: $distribution with kernel $kernel, $vm"
 
