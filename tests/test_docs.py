@@ -77,6 +77,11 @@ def test_every_link_of_the_documentation_leads_somewhere() -> None:
     assert not broken
 
 
+def test_the_list_of_documents_has_all_of_them() -> None:
+    listed = set(LINK.findall((ROOT / "docs/README.md").read_text()))
+    assert {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"} <= listed
+
+
 def test_every_file_that_documentation_or_code_names_exists() -> None:
     missing = {
         f"{file.relative_to(ROOT)}: {name}"

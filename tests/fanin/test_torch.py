@@ -14,7 +14,7 @@ import pytest
 
 from tests.fanin.network import launch
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'fanin[torch]'")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: make test-torch")
 
 pytestmark = pytest.mark.torch
 DOCS = Path(__file__).parents[2] / "docs"

@@ -12,7 +12,7 @@ from tests.workers.test_communicator import everywhere, job
 from tests.workers.test_udp import SWITCH
 from workers.communicator import Communicator
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'fanin[torch]'")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: make test-torch")
 import torch.distributed as dist  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
