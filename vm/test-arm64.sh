@@ -47,6 +47,8 @@ if [ ! -f "$image" ]; then
     mv "$image.new" "$image"
 fi
 
+# qemu-user lets a process have more memory than it may.
+unlimited="tests/native/test_toolchain.py::test_memory_and_output_are_limited[MAX_MEMORY-16777216]"
 mkdir -p "$work/root"
 tar -C "$work/root" -xf "$image"
 mkdir "$work/root/fanin"
@@ -57,4 +59,5 @@ mount --rbind /dev "$work/root/dev"
 mount --make-rslave "$work/root/dev"
 chroot "$work/root" env -i HOME=/root LC_ALL=C.UTF-8 PATH=/venv/bin:/usr/sbin:/usr/bin:/sbin:/bin FANIN_PATIENCE=10 \
     PYTHONPATH=/fanin sh -eu -c 'uname -m; cd /fanin; exec python -m pytest -p no:cacheprovider "$@"' sh \
-    -n logical -m "not live and not slow" tests/native tests/workers tests/p4switch/engine tests/p4switch/stf "$@"
+    -n logical -m "not live and not slow" --deselect "$unlimited" \
+    tests/native tests/workers tests/p4switch/engine tests/p4switch/stf "$@"

@@ -340,6 +340,8 @@ def _ready(reading: list[socket.socket], writing: list[socket.socket], seconds: 
 
 def _tcp_retransmissions(connection: socket.socket) -> int:
     information = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TOTAL_RETRANSMISSIONS + 4)
+    if len(information) <= _TOTAL_RETRANSMISSIONS:  # emulated kernels tell less
+        return 0
     return int(struct.unpack_from("=I", information, _TOTAL_RETRANSMISSIONS)[0])
 
 
