@@ -24,8 +24,9 @@ settings.load_profile("any machine")
 
 
 def pytest_configure() -> None:
-    # In the background of a shell it is ignored, and would be by all that tests start and then interrupt.
+    # In the background of a shell, or under nohup, they are ignored, and would be by all that tests start and then end.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist's own, which reads the groups
