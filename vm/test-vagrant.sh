@@ -32,6 +32,7 @@ cd "$work/fanin"
 (cd "$tree" && git ls-files -z --cached --others --exclude-standard |
     tar --null -T - --ignore-failed-read -cf "$work/tree.tar")
 tar -xf "$work/tree.tar"
+# shellcheck disable=SC2317  # a trap calls it
 destroy() {
     vagrant destroy --force || true
     cd /

@@ -288,7 +288,9 @@ async def entries(network: Topology) -> dict[str, int]:
     return counted
 
 
-def test_what_switches_are_told_is_the_planners(network: Topology, program: Compiled, ledger: Ledger) -> None:
+def test_what_switches_are_told_is_the_planners(
+    network: Topology, fanin_p4: Compiled, ledger: Ledger
+) -> None:
     hosts = [host.name for host in network.hosts]
 
     def only_leaves(network: Network) -> Plan:
@@ -296,7 +298,7 @@ def test_what_switches_are_told_is_the_planners(network: Topology, program: Comp
 
     async def check() -> None:
         planner = Planner(plan_forwarding=only_leaves)
-        made = (program.p4info, program.device_config(), ledger)
+        made = (fanin_p4.p4info, fanin_p4.device_config(), ledger)
         async with Controller(network, *made, planner=planner) as controller:
             held = await entries(network)
             assert held["leaf1"] == len(only_leaves(network)["leaf1"].entries)

@@ -112,7 +112,10 @@ def test_files_that_are_not_there_are_named(fanin, option):
             "entries.0.match.hdr.a: not a match; write a value, or two in brackets",
         ),
         ("[]", "the document: is []; input should be a dictionary or an instance of Entries"),
-        ("{", "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
+        (
+            "{",
+            "is not JSON that can be read: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)",
+        ),
     ],
 )
 def test_a_document_of_entries_is_checked(tmp_path, text, said):

@@ -348,7 +348,14 @@ def test_a_program_that_was_not_launched_is_told_how_to(monkeypatch):
         fanin.init()
 
 
-def test_a_process_is_in_one_job_of_as_many_as_were_launched(monkeypatch):
+@pytest.mark.parametrize(
+    ("how", "function", "given"),
+    [
+        ("preferred", "join_or_ring", ((2, 7), {})),
+        ("required", "join", ((2,), {"timeout": 7, "give_up": 7})),
+    ],
+)
+def test_a_process_is_in_one_job_of_as_many_as_were_launched(monkeypatch, how, function, given):
     import fanin
     from workers import membership
 
@@ -360,17 +367,17 @@ def test_a_process_is_in_one_job_of_as_many_as_were_launched(monkeypatch):
 
     joined = []
 
-    def join(hosts, **settings):
-        joined.append((hosts, settings))
+    def join(*arguments, **settings):
+        joined.append((arguments, settings))
         return Place()
 
     monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setattr(membership, "join", join)
+    monkeypatch.setattr(membership, function, join)
     monkeypatch.setattr(fanin, "_communicator", None)
-    comm = fanin.init(timeout=7)
+    comm = fanin.init(timeout=7, in_network=how)
     assert (comm.rank, comm.size) == (1, 2)
     assert fanin.init() is comm
-    assert joined == [(2, {"timeout": 7, "give_up": 7})]
+    assert joined == [given]
 
 
 def test_the_package_imports_nothing_heavy() -> None:

@@ -114,7 +114,7 @@ def test_a_topology_file_leaves_no_room_for_options_that_say_the_same(
         ),
         ("[leaf_spine]\nleaves = 300\n", "leaf_spine.leaves: is 300, must be a whole number from 1 to 254"),
         ("[leaf_spine\n", "cannot be read"),
-        ("", "give leaf_spine, or switches, hosts and links"),
+        ("", "give one of leaf_spine, fat_tree, servers, or switches, hosts and links"),
     ],
 )
 def test_what_is_wrong_with_a_topology_file_is_told(tmp_path: Path, text: str, words: str) -> None:

@@ -133,7 +133,10 @@ def test_a_scenario_that_cannot_be_is_refused_with_status_2(scenario: str, verb:
     status, output = invoke(verb, scenario, "--set", "loss=2")
     assert status == 2
     assert f"fanin {verb}: {scenario}: links.loss: is 2;" in output
-    assert invoke(verb, "none.toml") == (2, f"fanin {verb}: none.toml: No such file or directory")
+    assert invoke(verb, "none.toml") == (
+        2,
+        f"fanin {verb}: none.toml cannot be read: No such file or directory",
+    )
 
 
 @pytest.mark.parametrize(
