@@ -31,7 +31,7 @@ class Routes:
     def next_hops(self, switch: str, leaf: str) -> tuple[str, ...]:
         """The neighbours on a shortest way to `leaf`, in the order of ports.
 
-        None: it is that leaf, or is on no way to it.
+        Empty: it is that leaf, or is on no way to it.
         """
         climb = self._climbs[switch].get(leaf)
         if switch == leaf or climb is None:

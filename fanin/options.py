@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from pydantic import TypeAdapter, ValidationError
@@ -45,6 +45,11 @@ def _why(error: ValidationError) -> str:
     return error.errors()[0]["msg"].removeprefix("Value error, ")
 
 
+def _file(name: str, metavar: str, text: str) -> Any:
+    """An option that takes an existing file; its path is complete from then on."""
+    return typer.Option(name, metavar=metavar, exists=True, dir_okay=False, resolve_path=True, help=text)
+
+
 Workers = Annotated[int, typer.Option(min=2, help="workers, spread evenly over the leaves")]
 Leaves = Annotated[int, typer.Option(min=1, help="leaf switches, one for each rack")]
 Spines = Annotated[int, typer.Option(min=0, help="spine switches; 0 with a single leaf")]
@@ -65,47 +70,23 @@ ProgramCompiler = Annotated[
 ]
 TopologyFile = Annotated[
     Path | None,
-    typer.Option(
+    _file(
         "--topology",
-        metavar="FILE.toml",
-        exists=True,
-        dir_okay=False,
-        resolve_path=True,
-        help="the network as a file, in the place of --workers, --leaves, --spines, --rate and --offload",
+        "FILE.toml",
+        "the network as a file, in the place of --workers, --leaves, --spines, --rate and --offload",
     ),
 ]
 Program = Annotated[
     Path | None,
-    typer.Option(
-        "--program",
-        metavar="FILE.p4",
-        exists=True,
-        dir_okay=False,
-        resolve_path=True,
-        help="a P4 program of yours, in the place of p4src/fanin.p4",
-    ),
+    _file("--program", "FILE.p4", "a P4 program of yours, in the place of p4src/fanin.p4"),
 ]
 ControllerFile = Annotated[
     Path | None,
-    typer.Option(
-        "--controller",
-        metavar="FILE.py",
-        exists=True,
-        dir_okay=False,
-        resolve_path=True,
-        help="a file of yours that plans what switches are told (docs/own.md)",
-    ),
+    _file("--controller", "FILE.py", "a file of yours that plans what switches are told (docs/own.md)"),
 ]
 WorkerFile = Annotated[
     Path | None,
-    typer.Option(
-        "--worker",
-        metavar="FILE.py",
-        exists=True,
-        dir_okay=False,
-        resolve_path=True,
-        help="a file of yours that makes in-network workers (docs/own.md)",
-    ),
+    _file("--worker", "FILE.py", "a file of yours that makes in-network workers (docs/own.md)"),
 ]
 Offload = Annotated[
     bool, typer.Option(help="many UDP datagrams in a frame, where the kernel can; sums are the same without")

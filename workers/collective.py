@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeVar
+from types import TracebackType
+from typing import Literal, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,24 @@ class Statistics:
     bytes_sent: int = 0
     bytes_received: int = 0
     retransmissions: int = 0
+
+
+class Closing:
+    """What holds sockets and ports, and releases them at the end of a `with`."""
+
+    def __enter__(self) -> Self:
+        """Nothing: they are open since it was made."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Release them."""
+        self.close()
+
+    def close(self) -> None:
+        """Release them. May be called twice."""
+        raise NotImplementedError
 
 
 class Collective(Protocol):

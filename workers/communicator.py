@@ -10,14 +10,13 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from types import TracebackType
-from typing import Any, Generic, Literal, Protocol, Self, TypeVar, get_args, overload
+from typing import Any, Generic, Literal, Protocol, TypeVar, get_args, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from workers import exact
-from workers.collective import CollectiveError, flat_input, flat_output
+from workers.collective import Closing, CollectiveError, flat_input, flat_output
 from workers.handover import LeaseLostError
 from workers.host_based.tcp import TcpConfig, TcpRing
 from workers.membership import LeftError
@@ -83,7 +82,7 @@ class Handle(Generic[_T]):
         self._future.add_done_callback(lambda _: call())
 
 
-class Communicator:
+class Communicator(Closing):
     """One worker's end of a job. Every worker makes the same calls in the same order, with arrays of the same shapes;
     from one thread at a time.
 
@@ -301,16 +300,6 @@ class Communicator:
         if self._connected is not None:
             self._connected.close()
         self._place.close()
-
-    def __enter__(self) -> Self:
-        """Nothing: it is a member already."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Leave the job."""
-        self.close()
 
     # -- carrying them out -----------------------------------------------------------------------------------
 

@@ -1,19 +1,17 @@
 """All-reduce by any participant on a UDP socket to the switch: what udp.py does for ours, without its haste."""
 
 import time
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.collective import Participant, Statistics
+from workers.collective import Closing, Participant, Statistics
 from workers.udp import UdpSocket
 
 _LONGEST_WAIT = 1.0  # seconds, of a participant that has no deadline
 
 
-class ParticipantAllReduce:
+class ParticipantAllReduce(Closing):
     """A Collective of a participant whose batches [m, size] go to the switch. It closes the socket."""
 
     def __init__(self, participant: Participant[NDArray[np.uint8]], socket: UdpSocket) -> None:
@@ -47,13 +45,3 @@ class ParticipantAllReduce:
     def close(self) -> None:
         """Release the port."""
         self.socket.close()
-
-    def __enter__(self) -> Self:
-        """Nothing: the socket is open already."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Release the port."""
-        self.close()

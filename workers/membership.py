@@ -121,6 +121,15 @@ class _Membership:
                         self.carry_on(numbers)
                 timeout = 0.0
 
+    def others_left(self, timeout: float = 0.0) -> list[str]:
+        """Which other workers of the job have ended, as far as is known after waiting `timeout` seconds for news.
+
+        Raises:
+            JoinError: the network has ended.
+        """
+        self.listen(0.0 if self.left else timeout)
+        return self.left
+
     def say(self, message: Mapping[str, Any]) -> None:
         """Tell the service something."""
         self._service.say(message)
@@ -171,8 +180,7 @@ class Member(InNetworkAllReduce):
         Raises:
             JoinError: the network has ended. CollectiveError: the lease is revoked.
         """
-        self._membership.listen(0.0 if self._membership.left else timeout)
-        return self._membership.left
+        return self._membership.others_left(timeout)
 
     def all_reduce(
         self, x: NDArray[np.float32], out: NDArray[np.float32] | None = None, call: str = ""
@@ -261,8 +269,7 @@ class Outsider:
 
     def left(self, timeout: float = 0.0) -> list[str]:
         """As Member.left()."""
-        self._membership.listen(0.0 if self._membership.left else timeout)
-        return self._membership.left
+        return self._membership.others_left(timeout)
 
     def close(self) -> None:
         """Leave the job."""

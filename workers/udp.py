@@ -8,14 +8,13 @@ import socket
 import struct
 import time
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Literal, Self
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from workers import wire
-from workers.collective import StallError
+from workers.collective import Closing, StallError
 from workers.engines.engine import LOSSES, MAX_ERRORS, UDP_GRO, UDP_SEGMENT, Engine, Link, State
 from workers.lease import Lease
 from workers.protocol import InNetworkStatistics, Worker
@@ -304,7 +303,7 @@ def _too_large(size: int) -> OSError:
     )
 
 
-class InNetworkAllReduce:
+class InNetworkAllReduce(Closing):
     """A Collective whose sums are made in the switches.
 
     Raises:
@@ -361,13 +360,3 @@ class InNetworkAllReduce:
     def close(self) -> None:
         """Release the port."""
         self.socket.close()
-
-    def __enter__(self) -> Self:
-        """Nothing: the socket is open already."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Release the port."""
-        self.close()

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -24,9 +24,6 @@ from topologies.model import (
     Switch,
     Topology,
     TopologyError,
-    fat_tree,
-    leaf_spine,
-    servers,
     topology_from,
 )
 from topologies.units import Rate, Seconds
@@ -49,11 +46,32 @@ def _properties(of: str) -> Any:
     return Field(None, description=f"of the links {of}; left out, as those below")
 
 
-class LeafSpine(Table):
+class BuiltNetwork(Table):
+    """Arguments of `builder`, one of `topologies.model.BUILDERS`, under their names."""
+
+    builder: ClassVar[str]
+
+    def build(self, offload: bool) -> Topology:
+        """The network.
+
+        Raises:
+            TopologyError: a number is out of range, or two exclude one another.
+        """
+        return _built(self.builder, offload, **dict(self))
+
+
+@lru_cache  # points often share their network
+def _built(builder: str, offload: bool, **arguments: Any) -> Topology:
+    return BUILDERS[builder](**arguments, offload=offload)
+
+
+class LeafSpine(BuiltNetwork):
     """Arguments of `topologies.model.leaf_spine`; `oversubscription` in the place of `uplink_rate`.
 
     oversubscription: what the hosts of a rack can send over what its uplinks together can.
     """
+
+    builder = "leaf_spine"
 
     spines: int = 2
     leaves: int = 2
@@ -65,33 +83,21 @@ class LeafSpine(Table):
     uplink_properties: LinkProperties | None = _properties("between leaves and spines")
 
     def build(self, offload: bool) -> Topology:
-        """The network.
-
-        Raises:
-            TopologyError: a number is out of range, or two exclude one another.
-        """
+        """See BuiltNetwork."""
         uplink_rate = self.uplink_rate
         if self.oversubscription is not None:
             if self.rate is None or not self.spines or uplink_rate is not None:
                 raise TopologyError("oversubscription: needs rate and a spine, and no uplink_rate beside it")
             uplink_rate = round(self.rate * self.hosts_per_leaf / self.spines / self.oversubscription)
-        return _leaf_spine(
-            self.spines,
-            self.leaves,
-            self.hosts_per_leaf,
-            self.rate,
-            uplink_rate,
-            self.properties,
-            self.uplink_properties,
-            offload,
-        )
+        arguments = dict(self) | {"uplink_rate": uplink_rate}
+        del arguments["oversubscription"]
+        return _built(self.builder, offload, **arguments)
 
 
-_leaf_spine = lru_cache(leaf_spine)  # points often share their network
-
-
-class FatTree(Table):
+class FatTree(BuiltNetwork):
     """Arguments of `topologies.model.fat_tree`."""
+
+    builder = "fat_tree"
 
     k: int = 4
     pods: int | None = None
@@ -106,20 +112,11 @@ class FatTree(Table):
     uplink_properties: LinkProperties | None = _properties("between leaves and spines")
     core_properties: LinkProperties | None = _properties("between spines and cores")
 
-    def build(self, offload: bool) -> Topology:
-        """The network.
 
-        Raises:
-            TopologyError: a number is out of range.
-        """
-        return _fat_tree(**dict(self), offload=offload)
-
-
-_fat_tree = lru_cache(fat_tree)
-
-
-class Servers(Table):
+class Servers(BuiltNetwork):
     """Arguments of `topologies.model.servers`."""
+
+    builder = "servers"
 
     pods: int = 1
     leaves: Annotated[int, Field(description="of a pod")] = 2
@@ -135,17 +132,6 @@ class Servers(Table):
     nic_properties: LinkProperties | None = _properties("between servers and leaves")
     uplink_properties: LinkProperties | None = _properties("between leaves and spines")
     core_properties: LinkProperties | None = _properties("between spines and cores")
-
-    def build(self, offload: bool) -> Topology:
-        """The network.
-
-        Raises:
-            TopologyError: a number is out of range.
-        """
-        return _servers(**dict(self), offload=offload)
-
-
-_servers = lru_cache(servers)
 
 
 class TopologySettings(Table):
@@ -170,7 +156,7 @@ class TopologySettings(Table):
         return topology_from(self.model_dump(exclude=set(BUILDERS)))
 
     @property
-    def _tables(self) -> dict[str, LeafSpine | FatTree | Servers]:
+    def _tables(self) -> dict[str, BuiltNetwork]:
         """Those that are given."""
         return {name: table for name in BUILDERS if (table := getattr(self, name)) is not None}
 

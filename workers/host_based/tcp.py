@@ -8,14 +8,14 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
 from workers.collective import (
+    Closing,
     CollectiveError,
     HostBasedAlgorithm,
     StallError,
@@ -72,7 +72,7 @@ class TcpConfig:
             )
 
 
-class TcpGroup:
+class TcpGroup(Closing):
     """TCP connections to the peers, made on construction, and what carries out a schedule over them.
 
     watch: called again and again until all are connected; what it raises ends that. meanwhile: called while an
@@ -201,16 +201,6 @@ class TcpGroup:
             for connection in self._sockets.values():
                 connection.close()
         self._sockets = None
-
-    def __enter__(self) -> Self:
-        """Nothing: the connections are made already."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close all connections."""
-        self.close()
 
     # -- one collective
 

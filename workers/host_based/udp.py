@@ -4,12 +4,11 @@ import math
 import select
 import time
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from workers.collective import Closing
 from workers.host_based.algorithm import Group, HostBasedStatistics, HostBasedWorker
 from workers.host_based.schedules import peers
 from workers.host_based.transport import HEADER_BYTES, PAYLOAD
@@ -46,7 +45,7 @@ class UdpGroupConfig:
             raise ValueError(f"segments must be from 1 to {MAX_SEGMENTS}, not {self.segments}")
 
 
-class UdpAllReduce:
+class UdpAllReduce(Closing):
     """A Collective between hosts over UDP.
 
     Between all-reduces nobody answers: a peer whose last acknowledgement was lost waits for the next one, or for
@@ -129,13 +128,3 @@ class UdpAllReduce:
         for udp_socket in self._sockets.values():
             udp_socket.close()
         self._sockets = {}
-
-    def __enter__(self) -> Self:
-        """Nothing: the sockets are open already."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Release the ports."""
-        self.close()

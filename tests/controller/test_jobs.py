@@ -1,0 +1,223 @@
+"""Several jobs at once: their names, the queue for slots, the list, and those that go on by ring."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.controller.job_service import FakeGrants, With, Worker
+
+
+def test_jobs_with_names_of_their_own_share_hosts(service: With) -> None:
+    async def check(path: Path, _grants: FakeGrants) -> None:
+        a1 = await Worker.connect(path, "h1", 2, job="a")
+        b1 = await Worker.connect(path, "h1", job="b")
+        plain = await Worker.connect(path, "h1", 1)
+        assert await plain.rank() == (1, 0)
+        assert await a1.hear() == {"waiting_for": ["h2"]}
+        assert await b1.hear() == {"waiting_for": ["h2", "h3"]}
+        b3, b2 = [await Worker.connect(path, host, job="b") for host in ("h3", "h2")]
+        assert [await worker.rank() for worker in (b1, b2, b3)] == [(2, 0), (2, 1), (2, 2)]
+        a2 = await Worker.connect(path, "h2", 2, job="a", process=12)
+        assert [await worker.rank() for worker in (a1, a2)] == [(3, 0), (3, 1)]
+        await a2.end()  # of which those of b hear nothing
+        assert await a1.hear() == {"left": {"host": "h2", "rank": 1, "process": 12}}
+        await b2.end()
+        assert await b1.hear() == {"left": {"host": "h2", "rank": 1, "process": 1}}
+
+    service(check)
+
+
+def test_a_name_is_one_job_s(service: With) -> None:
+    async def check(path: Path, _grants: FakeGrants) -> None:
+        first = await Worker.connect(path, "h1", 2, job="a")
+        await first.hear()
+        assert (
+            await (await Worker.connect(path, "h3", ["h3"], job="a")).error()
+            == "h1's worker, process 1, waits for a job of h1, h2, and the one on h3 asks for h3: all must ask "
+            "for the same"
+        )
+        unlike = await Worker.connect(path, "h2", 2, job="a", slots=8)
+        assert (
+            "waits for a job of h1, h2, and the one on h2 asks for h1, h2 with 8 slots"
+            in await unlike.error()
+        )
+        second = await Worker.connect(path, "h2", 2, job="a")
+        assert [await worker.rank() for worker in (first, second)] == [(1, 0), (1, 1)]
+        assert (
+            await (await Worker.connect(path, "h3", ["h3"], job="a")).error()
+            == "there is a job of h1, h2 called a: give this one another name (FANIN_JOB)"
+        )
+
+    service(check)
+
+
+def test_jobs_wait_in_a_queue_and_are_told_their_places(service: With) -> None:
+    async def check(path: Path, grants: FakeGrants) -> None:
+        running = await Worker.connect(path, "h1", 1, job="a", slots=1000)
+        assert await running.rank() == (1, 0)
+        large = await Worker.connect(path, "h1", 1, job="b", slots=512)
+        why = "leaf1 has 24 slots free; the job needs 512"
+        assert await large.hear() == {"queued": {"rank": 0, "place": 1, "why": why}}
+        # It would find room, but were it let in, and the next one, too, the large one might wait for ever.
+        small = await Worker.connect(path, "h2", ["h2"], job="c", slots=24)
+        assert await small.hear() == {"queued": {"rank": 0, "place": 2, "why": "b waits for its lease"}}
+        impatient = await Worker.connect(path, "h3", ["h3"], job="d", slots=1024)
+        assert (await impatient.hear())["queued"]["place"] == 3
+        last = await Worker.connect(path, "h3", ["h3"], job="e", slots=8)
+        assert (await last.hear())["queued"]["place"] == 4
+        await impatient.end()
+        assert (await last.hear())["queued"]["place"] == 3
+        await running.end()
+        assert [await worker.rank() for worker in (large, small, last)] == [(2, 0), (3, 0), (4, 0)]
+        assert grants.withdrawn == [1]
+        for worker in (large, small, last):
+            await worker.end()
+        await grants.until(lambda: not grants.open_jobs)
+        assert grants.room == 1024
+
+    service(check)
+
+
+def test_a_worker_that_ends_while_its_job_waits_ends_the_job(service: With) -> None:
+    async def check(path: Path, grants: FakeGrants) -> None:
+        running = await Worker.connect(path, "h1", 1, slots=1000)
+        await running.rank()
+        h1, h2 = [await Worker.connect(path, host, 2, job="a", slots=100) for host in ("h1", "h2")]
+        while "queued" not in await h1.hear():
+            pass
+        await h2.end()
+        assert "h2's worker, process 1, ended before the job began" in await h1.error()
+        await grants.until(lambda: len(grants.open_jobs) == 1)
+
+    service(check)
+
+
+async def ask(path: Path, request: object) -> Any:
+    worker = Worker(*await asyncio.open_unix_connection(path))
+    worker.say(json.dumps(request).encode())
+    return await worker.hear()
+
+
+async def listed(path: Path) -> dict[str, Any]:
+    return {job.pop("name"): job for job in (await ask(path, {"list": None}))["jobs"]}
+
+
+def test_jobs_are_listed(service: With) -> None:
+    async def check(path: Path, _grants: FakeGrants) -> None:
+        assert await listed(path) == {}
+        plain = await Worker.connect(path, "h1", ["h1"], process=11)
+        await plain.rank()
+        named = [await Worker.connect(path, host, 2, job="a", slots=1000) for host in ("h1", "h2")]
+        for worker in named:
+            await worker.rank()
+        waiting = await Worker.connect(path, "h3", ["h3"], job="b", slots=25)
+        await waiting.hear()
+        jobs = await listed(path)
+        began = [job.pop("since") for job in jobs.values()]
+        assert began == sorted(began)
+        running = {"state": "in network", "place": 0, "why": ""}
+        assert jobs == {
+            "job-1": {"hosts": ["h1"], "processes": [11], **running, "lease": 1},
+            "a": {"hosts": ["h1", "h2"], "processes": [1, 1], **running, "lease": 2},
+            "b": {
+                "hosts": ["h3"],
+                "processes": [1],
+                "state": "queued",
+                "place": 1,
+                "why": "leaf1 has 24 slots free; the job needs 25",
+                "lease": None,
+            },
+        }
+
+    service(check)
+
+
+def test_a_job_that_goes_on_by_ring_does_not_wait(service: With) -> None:
+    async def check(path: Path, grants: FakeGrants) -> None:
+        running = await Worker.connect(path, "h1", 1, slots=1000)
+        await running.rank()
+        pair = [await Worker.connect(path, host, 2, job="a", slots=25, ring=True) for host in ("h1", "h2")]
+        assert await pair[0].hear() == {"waiting_for": ["h2"]}
+        why = "leaf1 has 24 slots free; the job needs 25"
+        for rank, worker in enumerate(pair):
+            said = await worker.hear()
+            assert (said["rank"], said["config"], said["refused"]) == (rank, None, why)
+        assert (await listed(path))["a"]["state"] == "by ring"
+        waiting = await Worker.connect(path, "h3", ["h3"], job="b", slots=25)
+        assert "queued" in await waiting.hear()
+        late = await Worker.connect(path, "h3", ["h3"], job="c", slots=1, ring=True)
+        assert (await late.hear())["refused"] == "b waits for its lease"
+        for worker in (*pair, late):
+            await worker.end()
+        await grants.until(lambda: len(grants.open_jobs) == 2)
+        await running.end()
+        assert await waiting.rank() == (2, 0)
+
+    service(check)
+
+
+def test_a_revoked_lease_is_withdrawn_and_all_learn_what_each_has_finished(service: With) -> None:
+    async def check(path: Path, grants: FakeGrants) -> None:
+        pair = [await Worker.connect(path, host, 2, job="a", slots=1000, ring=True) for host in ("h1", "h2")]
+        for worker in pair:
+            await worker.rank()
+        waiting = await Worker.connect(path, "h1", 1, job="b", slots=1000)
+        await waiting.hear()
+        assert await ask(path, {"revoke": "a"}) == {"revoked": "a"}
+        for worker in pair:
+            assert await worker.hear() == {"revoked": "its lease was revoked"}
+        assert grants.withdrawn == [1]
+        assert await waiting.rank() == (2, 0)
+        pair[1].say(b'{"finished": [8, 4711]}')
+        assert (await listed(path))["a"]["state"] == "by ring"
+        pair[0].say(b'{"finished": [7, 4712]}')
+        for worker in pair:
+            assert await worker.hear() == {"carry_on": [[7, 4712], [8, 4711]]}
+        assert await ask(path, {"revoke": "a"}) == {
+            "error": "a has no lease: it is by ring (its lease was revoked)"
+        }
+        assert await ask(path, {"revoke": "c"}) == {"error": "no job is called c; there are: a, b"}
+        for worker in pair:
+            await worker.end()
+        await grants.until(lambda: len(grants.open_jobs) == 1)
+        assert grants.withdrawn == [1]
+
+    service(check)
+
+
+def test_who_ends_in_the_middle_of_it_is_not_waited_for(service: With) -> None:
+    async def check(path: Path, _grants: FakeGrants) -> None:
+        pair = [await Worker.connect(path, host, 2, job="a", ring=True) for host in ("h1", "h2")]
+        for worker in pair:
+            await worker.rank()
+        await ask(path, {"revoke": "a"})
+        assert "revoked" in await pair[0].hear()
+        pair[0].say(b'{"finished": [7, 4712]}')
+        await pair[1].end()
+        assert "left" in await pair[0].hear()
+        assert await pair[0].hear() == {"carry_on": [[7, 4712], None]}
+
+    service(check)
+
+
+@pytest.mark.parametrize("ring", [False, True])
+def test_a_place_in_the_queue_can_be_revoked(service: With, ring: bool) -> None:
+    async def check(path: Path, grants: FakeGrants) -> None:
+        grants.gate.clear()
+        first = await Worker.connect(path, "h1", 1)
+        await grants.until(lambda: bool(grants.granted))
+        second = await Worker.connect(path, "h2", ["h2"], job="b", ring=ring)
+        while "b" not in await listed(path):
+            pass
+        assert await ask(path, {"revoke": "b"}) == {"revoked": "b"}
+        if ring:
+            assert (await second.hear())["refused"] == "its lease was revoked"
+        else:
+            assert await second.error() == "its lease was revoked"
+        grants.gate.set()
+        assert await first.rank() == (1, 0)
+
+    service(check)
