@@ -180,14 +180,25 @@ class Connection:
             if _canonical(self._encode(item)) not in held:
                 raise ControllerError(f"{self.switch.name} does not have what was installed: {item}")
 
-    async def reconcile(self, plan: SwitchPlan) -> None:
-        """Reads all table entries and multicast groups, deletes what `plan` lacks and writes what the switch lacks."""
+    async def reconcile(self, plan: SwitchPlan, *, keep_foreign: bool = False) -> int:
+        """Reads all table entries and multicast groups, deletes what `plan` lacks and writes what the switch lacks.
+
+        keep_foreign: of what `plan` lacks, only what is in the place of something else goes. Returns how many the
+        switch lacked.
+        """
         held = {_canonical(entity): entity for entity in await self._held()}
         intended = {_canonical(self._encode(item)): item for item in plan.items}
-        foreign = [entity for key, entity in held.items() if key not in intended]
-        missing = [item for key, item in intended.items() if key not in held]
+        missing = {key: item for key, item in intended.items() if key not in held}
+        places = {place for place, _ in missing}
+        foreign = [
+            entity
+            for (place, content), entity in held.items()
+            if (place, content) not in intended and (not keep_foreign or place in places)
+        ]
         await self.write(p4r.Update.DELETE, foreign, [_shown(entity) for entity in foreign])
-        await self.write(p4r.Update.INSERT, [self._encode(item) for item in missing], missing)
+        items = list(missing.values())
+        await self.write(p4r.Update.INSERT, [self._encode(item) for item in items], items)
+        return len(missing)
 
     async def read_counters(self, cells: Sequence[tuple[str, int]]) -> Mapping[tuple[str, int], Count]:
         """The values of counters, each named by its P4 name and index."""
@@ -311,8 +322,10 @@ async def _to_its_end(write: Coroutine[Any, Any, _T]) -> _T:
         raise
 
 
-def _canonical(entity: p4r.Entity) -> object:
-    """What makes two entities the same, however a server orders their fields and pads their values."""
+def _canonical(entity: p4r.Entity) -> tuple[object, object]:
+    """Its place, which it has alone, and what is there: alike for two entities that are the same, however a server
+    orders their fields and pads their values.
+    """
     if entity.HasField("packet_replication_engine_entry"):
         group = entity.packet_replication_engine_entry.multicast_group_entry
         ports = [(r.egress_port or int.from_bytes(r.port), r.instance) for r in group.replicas]
@@ -324,4 +337,4 @@ def _canonical(entity: p4r.Entity) -> object:
         length = field.lpm.prefix_len if kind == "lpm" else None
         match.append((field.field_id, kind, getattr(field, kind or "exact").value.lstrip(b"\0"), length))
     params = [(param.param_id, param.value.lstrip(b"\0")) for param in entry.action.action.params]
-    return entry.table_id, frozenset(match), entry.action.action.action_id, frozenset(params)
+    return (entry.table_id, frozenset(match)), (entry.action.action.action_id, frozenset(params))

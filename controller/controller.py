@@ -51,6 +51,23 @@ class Grant:
         return await self._controller.grant(job.hosts, job.udp_port, job.base, job.slots, chunks)
 
 
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What a switch lacked, and has again: `lacked` of the `intended` entries and groups.
+
+    emptied: its registers were as well, and with them what it was adding up.
+    """
+
+    switch: str
+    lacked: int
+    intended: int
+    emptied: bool
+
+    def __str__(self) -> str:
+        registers = ", and what its registers held" if self.emptied else ""
+        return f"{self.switch} had lost {self.lacked} of {self.intended} entries and groups{registers}"
+
+
 class Controller:
     """Controls all switches of `network` with one program.
 
@@ -87,6 +104,7 @@ class Controller:
         self._leases: list[Grant] = []
         self._intent: dict[str | int, Plan] = {}  # what switches should hold, by what for; a lease by its id
         self._out_of_step: set[str] = set()  # the switches of which it is not known that they hold just that
+        self._losses: list[Loss] = []
         self._alone = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
@@ -168,12 +186,33 @@ class Controller:
             self._out_of_step |= names
             await self._on_all(_nothing, names)
 
+    async def mend(self) -> None:
+        """Reads the tables and groups of all switches, and puts back what is not there: see `losses`.
+
+        For all the time: what others have added stays, and who has taken a switch over is left alone.
+        """
+
+        async def restore(connection: Connection) -> None:
+            await self._restore(connection, keep_foreign=True)
+
+        async with self._alone:
+            await self._on_all(restore, self._connections.keys() - self.taken_over().keys())
+
+    def losses(self) -> list[Loss]:
+        """What switches turned out to have lost, whoever asked for something, since this was called last."""
+        found, self._losses = self._losses, []
+        return found
+
+    def lost(self) -> bool:
+        """Whether a switch has ended its session."""
+        return any(connection.lost for connection in self._connections.values())
+
     def taken_over(self) -> Mapping[str, int]:
         """The switches that obey another client now, and its election id; they refuse what is asked of them here."""
         return {
             name: connection.taken_over_by
             for name, connection in self._connections.items()
-            if connection.taken_over_by is not None
+            if connection.taken_over_by is not None and not connection.lost
         }
 
     async def counts(self) -> Mapping[str, SwitchCounts]:
@@ -202,6 +241,7 @@ class Controller:
         finally:
             self._out_of_step |= set(self._connections)
         await self._on_all(_nothing, self._connections)
+        self._losses.clear()  # nothing was lost but what this has emptied
         self._ledger.start_again()
         return self._ledger.take(chunks)
 
@@ -281,16 +321,24 @@ class Controller:
             self._out_of_step.add(name)
             await connection.open()
         if name in self._out_of_step:
-            if not await connection.runs_program():
-                await connection.push_pipeline()
-            parts = [plan[name] for plan in self._intent.values() if name in plan]
-            await connection.reconcile(
-                SwitchPlan(
-                    tuple(entry for part in parts for entry in part.entries),
-                    tuple(group for part in parts for group in part.groups),
-                )
-            )
+            await self._restore(connection)
             self._out_of_step.remove(name)
+
+    async def _restore(self, connection: Connection, *, keep_foreign: bool = False) -> None:
+        name = connection.switch.name
+        pushed = not await connection.runs_program()
+        if pushed:
+            await connection.push_pipeline()
+        parts = [plan[name] for plan in self._intent.values() if name in plan]
+        intended = SwitchPlan(
+            tuple(entry for part in parts for entry in part.entries),
+            tuple(group for part in parts for group in part.groups),
+        )
+        lacked = await connection.reconcile(intended, keep_foreign=keep_foreign)
+        if pushed or lacked:
+            # Where nothing at all was left, somebody has pushed the same program.
+            size = len(intended.items)
+            self._losses.append(Loss(name, lacked, size, pushed or lacked == size))
 
     async def _together(
         self, do: Callable[[Connection], Awaitable[_T]], only: Iterable[str] | None = None

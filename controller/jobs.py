@@ -104,6 +104,7 @@ class _Job:
             "place": self.place,
             "why": self.why,
             "since": self.since,
+            "ring": self.request.ring,
             **self.candidate.lease(),
         }
 
@@ -147,7 +148,7 @@ class Jobs:
         """What there is, in the order of their beginning."""
         return [job.document() for job in self._present]
 
-    async def revoke(self, name: str) -> None:
+    async def revoke(self, name: str, why: str = "its lease was revoked") -> None:
         """The job of this name has no lease any more, nor a place in the queue.
 
         Raises:
@@ -160,7 +161,7 @@ class Jobs:
         job = found[-1]  # one that has the name from another that is just ending
         if job.state not in ("queued", "in network"):
             raise ControllerError(f"{name} has no lease: it is {job.state} ({job.why})")
-        job.revoked = "its lease was revoked"
+        job.revoked = why
         if job.state == "queued":
             job.look.set()
             return

@@ -73,6 +73,11 @@ class JobService:
         self._forming: dict[tuple[str, str | None], _Member] = {}  # those whose job waits for others to join
         self._connections: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}
 
+    @property
+    def jobs(self) -> Jobs:
+        """Those that have begun."""
+        return self._jobs
+
     @asynccontextmanager
     async def serve(self, path: Path) -> AsyncIterator[None]:
         """Inside, the service is reached at `path`."""

@@ -130,6 +130,14 @@ class MininetNetwork:
         for switch in self._switches:
             switch.check()
 
+    def start_again(self) -> list[str]:
+        """Starts switches that have ended again, without a program; how each of them had ended.
+
+        Raises:
+            NetworkError: one has ended too often.
+        """
+        return [how for switch in self._switches if (how := switch.start_again())]
+
     def switch_seconds(self) -> float:
         """Processor time of all switches so far."""
         return sum(switch.processor_seconds() for switch in self._switches)

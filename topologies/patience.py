@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -26,6 +27,8 @@ _IDLE = 30.0
 _NEXT_TO_NOTHING = 0.01
 _COMPUTING = 900.0
 _START = 7200.0
+
+_RESTARTS, _RESTARTS_WITHIN = 3, 60.0  # times, in so many seconds
 
 
 def setting() -> float:
@@ -51,6 +54,27 @@ def proved(start: float) -> float:
         NetworkError: see setting.
     """
     return setting() * min(max(start / _ORDINARY_START, 1.0), _MAX_FACTOR)
+
+
+class Restarts:
+    """Of something that is started again when it ends: 3 times within 60 s."""
+
+    def __init__(self) -> None:
+        self._lately: list[float] = []
+
+    def count(self, how: str) -> None:
+        """It has ended, in the way that `how` says, and is to be started again.
+
+        Raises:
+            NetworkError: too often.
+        """
+        now = time.monotonic()
+        self._lately = [each for each in self._lately if now - each < _RESTARTS_WITHIN]
+        if len(self._lately) == _RESTARTS:
+            raise NetworkError(
+                f"{how}\nit was started again {_RESTARTS} times within {_RESTARTS_WITHIN:g} s, and has ended each time"
+            )
+        self._lately.append(now)
 
 
 class Starting:

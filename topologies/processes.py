@@ -14,7 +14,7 @@ from typing import Protocol
 from topologies.emulation import EmulatedLink
 from topologies.errors import NetworkError
 from topologies.model import Switch
-from topologies.patience import VARIABLE, Starting, computed_seconds
+from topologies.patience import VARIABLE, Restarts, Starting, computed_seconds
 
 FIRST_THRIFT_PORT = 9090
 
@@ -96,6 +96,7 @@ class SwitchProcess:
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
         self._starting: Starting | None = None
+        self._restarts = Restarts()
 
     def start(self) -> None:
         """Starts it.
@@ -104,7 +105,7 @@ class SwitchProcess:
             NetworkError: its command cannot be run.
         """
         self._starting = Starting(time.monotonic())
-        with self._log.open("wb") as log:
+        with self._log.open("wb" if self._process is None else "ab") as log:
             try:
                 # In a session of its own, a terminal's Ctrl-C does not reach it: it is ours to end.
                 self._process = subprocess.Popen(
@@ -152,6 +153,21 @@ class SwitchProcess:
         if (status := self._process.poll()) is not None:
             how = f"status {status}" if status >= 0 else f"signal {signal.Signals(-status).name}"
             raise NetworkError(f"{self.switch.name} has ended with {how}{self._last_words()}")
+
+    def start_again(self) -> str:
+        """Starts it if it has ended, and does not wait for it; how it had ended, or nothing.
+
+        Raises:
+            NetworkError: it has ended too often.
+        """
+        try:
+            self.check()
+        except NetworkError as ended:
+            self._restarts.count(str(ended))
+            self.stop()  # what it has started
+            self.start()
+            return str(ended)
+        return ""
 
     def processor_seconds(self) -> float:
         """Processor time of all its threads so far.

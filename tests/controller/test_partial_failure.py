@@ -15,7 +15,7 @@ import grpc
 import pytest
 from finsy.proto import p4r
 
-from controller.controller import Controller
+from controller.controller import Controller, Loss
 from controller.errors import ControllerError
 from controller.ledger import Ledger
 from p4compiler import Compiled, compile_file
@@ -297,6 +297,15 @@ def test_a_restarted_switch_gets_its_program_routes_loss_and_leases_back(within:
     within(check)
 
 
+def _port_of(entity: p4r.Entity, scene: Scene) -> int | None:
+    """The port to the host of leaf1, if that is what the entity says."""
+    [host] = scene.network.hosts_of("leaf1")
+    match = entity.table_entry.match
+    if [field.lpm.prefix_len for field in match] != [32] or match[0].lpm.value != host.ip.packed:
+        return None
+    return int.from_bytes(entity.table_entry.action.action.params[-1].value)
+
+
 async def tamper(scene: Scene) -> None:
     """Somebody else takes leaf1 over, deletes half of what it holds, adds a group, and goes."""
     held = await read_entities(scene.network, "leaf1")
@@ -315,6 +324,76 @@ def test_what_somebody_else_has_written_or_deleted_is_put_right_when_asked_for(w
         await tamper(scene)
         assert await scene.state() != held
         await scene.controller.reconcile(["leaf1"])
+        assert await scene.state() == held
+
+    within(check)
+
+
+def test_mending_puts_back_what_was_deleted_and_leaves_what_was_added(within: Within) -> None:
+    async def check(scene: Scene) -> None:
+        await scene.controller.grant(HOSTS)
+        held = await scene.state()
+        await scene.controller.mend()
+        assert scene.controller.losses() == []
+        await tamper(scene)
+        deleted = len(held["leaf1"] - (await scene.state())["leaf1"])
+        await scene.controller.mend()
+        assert scene.controller.losses() == [Loss("leaf1", deleted, len(held["leaf1"]), emptied=False)]
+        assert scene.controller.losses() == []
+        after = await scene.state()
+        assert after["leaf1"] > held["leaf1"]
+        assert len(after["leaf1"]) == len(held["leaf1"]) + 1
+
+    within(check)
+
+
+def test_mending_replaces_what_was_changed(within: Within) -> None:
+    async def check(scene: Scene) -> None:
+        held = await scene.state()
+        entities = await read_entities(scene.network, "leaf1")
+        [changed] = [each for each in entities if _port_of(each, scene) is not None]
+        async with another_primary(scene.network, "leaf1", next(OTHERS)) as write_as_another:
+            params = changed.table_entry.action.action.params
+            params[-1].value = b"\x07"
+            await write_as_another(p4r.Update.MODIFY, [changed])
+            assert await scene.state() != held
+        await scene.controller.mend()
+        assert await scene.state() == held
+
+    within(check)
+
+
+def test_who_has_taken_a_switch_over_is_left_alone_by_mending(within: Within) -> None:
+    async def check(scene: Scene) -> None:
+        held = await scene.state()
+        async with another_primary(scene.network, "leaf1", next(OTHERS)) as write_as_another:
+            await write_as_another(p4r.Update.DELETE, await read_entities(scene.network, "leaf1"))
+            async with asyncio.timeout(30):
+                while not scene.controller.taken_over():
+                    await asyncio.sleep(0)
+            await scene.controller.mend()
+            assert await read_entities(scene.network, "leaf1") == []
+        async with asyncio.timeout(30):
+            while scene.controller.taken_over():
+                await asyncio.sleep(0)
+        await scene.controller.mend()
+        assert await scene.state() == held
+        assert [(loss.switch, loss.emptied) for loss in scene.controller.losses()] == [("leaf1", True)]
+
+    within(check)
+
+
+def test_whoever_finds_that_a_switch_has_restarted_it_is_told(within: Within) -> None:
+    async def check(scene: Scene) -> None:
+        held = await scene.state()
+        scene.processes["leaf2"].restart()
+        lease = await scene.controller.grant(HOSTS)
+        [loss] = scene.controller.losses()
+        assert (loss.switch, loss.lacked, loss.emptied) == ("leaf2", len(held["leaf2"]), True)
+        await lease.withdraw()
+        scene.processes["spine1"].restart()
+        await scene.controller.mend()
+        assert [loss.switch for loss in scene.controller.losses()] == ["spine1"]
         assert await scene.state() == held
 
     within(check)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from topologies.mininet_net import MininetNetwork
     from topologies.model import Topology
 
-_LOOK_SECONDS = 0.5
-
 
 def up(
     context: typer.Context,
@@ -73,6 +71,7 @@ def up(
     with failing("up", SandboxError):
         enter()
 
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its C core prints beside our own messages
     # Not above: what precedes enter() runs twice, and these take a second to import.
     from controller.errors import ControllerError
     from experiments.live.interrupt import run_until_interrupted
@@ -121,6 +120,7 @@ async def _keep_up(network: MininetNetwork, program: CompiledProgram, planner: P
     from controller.ledger import Ledger
     from controller.membership import JobService
     from experiments.live.jobs import NetworkJobs
+    from experiments.live.watch import Watch
 
     topology = network.topology
     rate = topology.links_of(topology.ranked_hosts[0].name)[0].rate_bits_per_second
@@ -135,18 +135,7 @@ async def _keep_up(network: MininetNetwork, program: CompiledProgram, planner: P
         )
         async with service.serve(folder / JOB_SERVICE):
             _show(topology)
-            told: Mapping[str, int] = {}
-            while True:
-                network.check()
-                taken = controller.taken_over()
-                for switch in taken.keys() - told.keys():
-                    complain(
-                        "up",
-                        f"{switch} obeys another P4Runtime client now, with election id {taken[switch]}; it gets no "
-                        "leases from here until that client has gone",
-                    )
-                told = taken
-                await asyncio.sleep(_LOOK_SECONDS)
+            await Watch(network, controller, service.jobs, partial(complain, "up")).run()
 
 
 def _show(topology: Topology) -> None:

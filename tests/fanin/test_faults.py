@@ -1,0 +1,164 @@
+"""Switches that die, lose their tables, and are cut off below jobs that run: sums are right, or somebody is told."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fanin.network import RUN, SMALL, TIMEOUT, Up
+from topologies.runs import Run, command_line
+
+pytestmark = pytest.mark.live
+
+# All-reduces, each held against the exact sum, until there is a file; says the longest time from one to the next.
+STEADY = """
+import sys, time, pathlib, numpy, fanin
+comm = fanin.init(timeout=60, in_network=sys.argv[1])
+n, last, longest = 0, time.monotonic(), 0.0
+while True:
+    x = numpy.arange(50_000, dtype=numpy.int32) * (comm.rank + 1) + n
+    x[0] = pathlib.Path(sys.argv[2]).exists()
+    total = comm.allreduce(x)
+    ranks = comm.size * (comm.size + 1) // 2
+    assert (total[1:] == numpy.arange(1, 50_000) * ranks + n * comm.size).all(), "a wrong sum"
+    longest, last = max(longest, time.monotonic() - last), time.monotonic()
+    n += 1
+    if n == 20 and comm.rank == 0:
+        print("begun", flush=True)
+    if total[0]:
+        break
+print(f"done, longest {longest:.2f} s", flush=True)
+"""
+
+# Another client that takes a switch over, deletes all its entries, and goes.
+WIPE = """
+import queue, sys, grpc
+from finsy.proto import p4r, p4r_grpc, U128
+with grpc.insecure_channel(f"127.0.0.1:{sys.argv[1]}") as channel:
+    stub, device, election = p4r_grpc.P4RuntimeStub(channel), int(sys.argv[2]), U128.encode(5000)
+    update = p4r.MasterArbitrationUpdate(device_id=device, election_id=election)
+    requests = queue.SimpleQueue()
+    requests.put(p4r.StreamMessageRequest(arbitration=update))
+    stream = stub.StreamChannel(iter(requests.get, None))
+    next(stream)
+    wanted = p4r.ReadRequest(device_id=device, entities=[p4r.Entity(table_entry=p4r.TableEntry())])
+    found = [entity for part in stub.Read(wanted) for entity in part.entities if not entity.table_entry.is_const]
+    deletions = [p4r.Update(type=p4r.Update.DELETE, entity=entity) for entity in found]
+    stub.Write(p4r.WriteRequest(device_id=device, election_id=election, updates=deletions))
+    requests.put(None)
+    print(len(found))
+"""
+
+
+class Job:
+    """`fanin launch` of STEADY on `up`, whose sums have begun."""
+
+    def __init__(self, up: Up, folder: Path, in_network: str) -> None:
+        script, self._stop = folder / "steady.py", folder / "stop"
+        self._stop.unlink(missing_ok=True)
+        script.write_text(STEADY)
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", RUN, "launch", str(script), in_network, str(self._stop)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | up.environment,
+        )
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == "[0] begun\n"
+
+    def end(self) -> tuple[str, str]:
+        """Its last sums; what it says then, on both ways."""
+        self._stop.touch()
+        output, errors = self.process.communicate(timeout=TIMEOUT)
+        assert self.process.returncode == 0, errors
+        print(output)
+        return output, errors
+
+
+def switch_process(up: Up, device_id: int) -> int:
+    """The process that is this switch."""
+    [folder] = up.folder.glob("fanin-run-*")
+    [process] = [
+        process
+        for process in Run(folder).processes
+        if {"p4switch", "--device-id"} <= set(words := command_line(process))
+        and words[words.index("--device-id") + 1] == str(device_id)
+    ]
+    return process
+
+
+def said_by(up: Up, *, until: str) -> list[str]:
+    """Lines of `fanin up`'s standard error, up to one with these words."""
+    assert up.process.stderr is not None
+    lines = []
+    for line in up.process.stderr:
+        lines.append(line.strip())
+        print(line, end="")
+        if until in line:
+            return lines
+    raise AssertionError(lines)
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory):
+    network = Up(tmp_path_factory.mktemp("up"), *SMALL)
+    yield network
+    network.process.kill()
+    network.process.communicate()
+
+
+def test_tables_that_another_client_wipes_are_put_back_and_sums_go_on_in_the_network(up, tmp_path):
+    job = Job(up, tmp_path, "required")
+    command = [sys.executable, "-c", RUN, "exec", "leaf1", "--", sys.executable, "-c", WIPE, "9559", "1"]
+    done = subprocess.run(
+        command, env=os.environ | up.environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 0
+    said = said_by(up, until="all entries are installed again")
+    assert f"leaf1 had lost {int(done.stdout)} of" in said[-1]
+    assert "registers" not in said[-1]
+    output, errors = job.end()
+    assert "ring" not in errors
+    assert "done" in output
+
+
+def test_a_job_whose_root_is_killed_goes_on_by_ring_and_the_next_one_in_the_network(up, tmp_path):
+    job = Job(up, tmp_path, "preferred")
+    os.kill(switch_process(up, 1), signal.SIGKILL)
+    said = said_by(up, until="all entries are installed again")
+    assert said[0].startswith("fanin up: leaf1 has ended with signal SIGKILL")
+    assert "and what its registers held" in said[-1]
+    output, errors = job.end()
+    assert "leaf1, the root of its tree, has restarted; the hosts add up by ring" in errors
+    assert "done" in output
+    _, errors = Job(up, tmp_path, "required").end()
+    assert errors == ""
+
+
+def test_a_switch_that_ends_again_and_again_ends_the_network_and_is_named(tmp_path):
+    network = Up(tmp_path, *SMALL)
+    for _ in range(3):
+        os.kill(switch_process(network, 1), signal.SIGKILL)
+        said_by(network, until="all entries are installed again")
+    os.kill(switch_process(network, 1), signal.SIGKILL)
+    _, errors = network.process.communicate(timeout=TIMEOUT)
+    assert network.process.returncode == 1
+    assert "leaf1 has ended with signal SIGKILL" in errors
+    assert "it was started again 3 times within 60 s, and has ended each time" in errors
+    assert not list(tmp_path.glob("fanin-run-*"))
+
+
+def test_a_job_goes_on_in_the_network_when_a_leaf_below_its_root_is_killed(tmp_path):
+    network = Up(tmp_path, "--workers", "2", "--leaves", "2", "--spines", "1")
+    job = Job(network, tmp_path, "required")
+    os.kill(switch_process(network, 2), signal.SIGKILL)
+    said_by(network, until="leaf2 had lost")
+    job.end()
+    network.end()
