@@ -32,12 +32,12 @@ class Place:
 
 
 class Budget:
-    """Of `network`, whose trees are those of `planner`: finds places that share nothing, and keeps them until they are
-    given back.
+    """Of `network`, which may change, and whose trees are those of `planner`: finds places that share nothing, and
+    keeps them until they are given back.
     """
 
     def __init__(self, network: Network, planner: Planner = OURS) -> None:
-        self._network = network
+        self.network = network
         self._planner = planner
         self._slots: set[Place] = set()
         self._ports: set[Place] = set()  # of which the port is in use
@@ -53,7 +53,7 @@ class Budget:
         free_ports = self._free_ports(hosts)
         # A tree depends on the port, which is what jobs spread over roots by.
         trees = [
-            self._planner.aggregation_tree(self._network, Job(1, tuple(hosts), port, 0, slots))
+            self._planner.aggregation_tree(self.network, Job(1, tuple(hosts), port, 0, slots))
             for port in free_ports
         ]
         trees.sort(key=lambda tree: self.held(tree.root.switch))

@@ -169,6 +169,16 @@ class Connection:
         items = [item for item in plan.items[::-1] if _canonical(self._encode(item)) in held]
         await self.write(p4r.Update.DELETE, [self._encode(item) for item in items], items)
 
+    async def replace(self, old: SwitchPlan, new: SwitchPlan) -> None:
+        """Deletes what only `old` has, and writes what only `new` has."""
+        before = {_canonical(self._encode(item)): item for item in old.items}
+        after = {_canonical(self._encode(item)): item for item in new.items}
+        held = {_canonical(entity) for entity in await self._held()}
+        gone = [item for key, item in reversed(before.items()) if key in held and key not in after]
+        missing = [item for key, item in after.items() if key not in held]
+        await self.write(p4r.Update.DELETE, [self._encode(item) for item in gone], gone)
+        await self.write(p4r.Update.INSERT, [self._encode(item) for item in missing], missing)
+
     async def verify(self, plan: SwitchPlan) -> None:
         """Reads everything back.
 

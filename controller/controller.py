@@ -68,6 +68,18 @@ class Loss:
         return f"{self.switch} had lost {self.lacked} of {self.intended} entries and groups{registers}"
 
 
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a look at all switches has found. trouble: why one is not what it should be; empty: all are.
+
+    losses: see Controller.losses. taken_over: see Controller.taken_over.
+    """
+
+    trouble: str
+    losses: Sequence[Loss]
+    taken_over: Mapping[str, int]
+
+
 class Controller:
     """Controls all switches of `network` with one program.
 
@@ -81,6 +93,9 @@ class Controller:
         ledger: what this network's packets have carried, kept as long as any of its workers may be alive.
         patience: stretches the time in which a switch is to answer.
         planner: what switches are told.
+        in_force: None: switches get the program and nothing else. Or else the leases that a controller before this
+            one, which has ended without a word, has granted: what its switches do is not interrupted; whatever they
+            hold beside that goes, for it may be half of a lease.
 
     Raises:
         ControllerError: as every method does, what each switch that fails says.
@@ -94,12 +109,15 @@ class Controller:
         ledger: Ledger,
         patience: float = 1.0,
         planner: Planner = OURS,
+        in_force: Sequence[Tree] | None = None,
     ) -> None:
         self._network = network
+        self._usable = network  # without the links that are down
         self.planner = planner
         self._patience = patience
         self._schema = P4Schema(p4info, device_config)
         self._ledger = ledger
+        self._taken_from_another = in_force
         self._connections: dict[str, Connection] = {}
         self._leases: list[Grant] = []
         self._intent: dict[str | int, Plan] = {}  # what switches should hold, by what for; a lease by its id
@@ -113,9 +131,13 @@ class Controller:
             switch.name: Connection(switch, self._schema, self._patience) for switch in self._network.switches
         }
         try:
-            await self._together(Connection.open)
-            await self._together(Connection.push_pipeline)
-            await self._install("forwarding", self.planner.plan_forwarding(self._network))
+            forwarding = self.planner.plan_forwarding(self._network)
+            if self._taken_from_another is None:
+                await self._together(Connection.open)
+                await self._together(Connection.push_pipeline)
+                await self._install("forwarding", forwarding)
+            else:
+                self._take_over(forwarding, self._taken_from_another)
         except BaseException:
             await self.__aexit__(None, None, None)
             raise
@@ -149,7 +171,7 @@ class Controller:
         async with self._alone:
             # With any id, for a job that cannot be placed is to be refused before it takes one.
             job = Job(1, tuple(hosts), udp_port, base, slots)
-            tree = self.planner.aggregation_tree(self._network, job)
+            tree = self.planner.aggregation_tree(self._usable, job)
             await self._make_room(tree)
             tree = replace(tree, job=replace(tree.job, **asdict(await self._take(chunks))))
             lease = Grant(tree, self)
@@ -171,6 +193,27 @@ class Controller:
             await self._remove("loss", self._intent.get("loss", {}))
             await self._install("loss", plan)
 
+    async def reroute(self, usable: Network) -> None:
+        """From now on packets and new leases take the links of `usable`: the network without those that are down.
+
+        Leases in force stay as they are. After an error, switches that did not answer are told when they are back.
+        """
+        async with self._alone:
+            self._usable = usable
+            before = self._intent["forwarding"]
+            after = self._intent["forwarding"] = self.planner.plan_forwarding(usable)
+            nothing = SwitchPlan(())
+
+            async def replace_routes(connection: Connection) -> None:
+                name = connection.switch.name
+                await connection.replace(before.get(name, nothing), after.get(name, nothing))
+
+            try:
+                await self._on_all(replace_routes, self._connections)
+            except BaseException:
+                self._out_of_step |= set(self._connections)
+                raise
+
     async def reconcile(self, switches: Iterable[str] = ()) -> None:
         """Reads the tables and groups of `switches` (all, if none are named), and makes them what they should be.
 
@@ -185,6 +228,21 @@ class Controller:
                 )
             self._out_of_step |= names
             await self._on_all(_nothing, names)
+
+    @property
+    def in_force(self) -> tuple[Grant, ...]:
+        """All leases."""
+        return tuple(self._leases)
+
+    async def look(self, *, read_tables: bool) -> Report:
+        """Mends if a switch has ended its session, or if it is asked to read the tables of all."""
+        trouble = ""
+        if read_tables or any(connection.lost for connection in self._connections.values()):
+            try:
+                await self.mend()
+            except ControllerError as error:
+                trouble = str(error)
+        return Report(trouble, self.losses(), self.taken_over())
 
     async def mend(self) -> None:
         """Reads the tables and groups of all switches, and puts back what is not there: see `losses`.
@@ -202,10 +260,6 @@ class Controller:
         """What switches turned out to have lost, whoever asked for something, since this was called last."""
         found, self._losses = self._losses, []
         return found
-
-    def lost(self) -> bool:
-        """Whether a switch has ended its session."""
-        return any(connection.lost for connection in self._connections.values())
 
     def taken_over(self) -> Mapping[str, int]:
         """The switches that obey another client now, and its election id; they refuse what is asked of them here."""
@@ -225,6 +279,14 @@ class Controller:
     async def register(self, switch: str, name: str) -> list[int]:
         """All cells of a register, to look inside; unavailable from BMv2."""
         return await self._connections[switch].read_register(name)
+
+    def _take_over(self, forwarding: Plan, in_force: Sequence[Tree]) -> None:
+        """Switches are brought into step when something is asked of them first."""
+        self._intent["forwarding"] = forwarding
+        for tree in in_force:
+            self._intent[tree.job.lease] = self.planner.plan_aggregation(self._network, tree)
+            self._leases.append(Grant(tree, self))
+        self._out_of_step |= set(self._connections)
 
     async def _take(self, chunks: int) -> Identity:
         in_force = {lease.id for lease in self._leases}

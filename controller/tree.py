@@ -94,6 +94,8 @@ def aggregation_tree(network: Network, job: Job) -> Tree:
                 "more switches"
             )
     search = _Search(network, racks, job.udp_port - FIRST_UDP_PORT)
+    if apart := search.apart():
+        raise ControllerError(f"no way leads from {apart[0]} to {apart[1]}: links between them are down")
     for root in search.roots():
         if aggregators := search.tree_below(root):
             return Tree(job, aggregators)
@@ -122,6 +124,11 @@ class _Search:
         self._links_to = {leaf: self._links_from(leaf) for leaf in racks}
         self._found: list[Aggregator] = []
         self._used: set[str] = set()
+
+    def apart(self) -> tuple[str, str] | None:
+        """Two of the job's leaves that no links join, if there are any."""
+        first, *others = self._racks
+        return next(((first, other) for other in others if other not in self._links_to[first]), None)
 
     def roots(self) -> Iterable[str]:
         """All switches, those first whose farthest leaf is nearest, and of these those of the highest tier."""

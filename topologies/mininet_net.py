@@ -138,6 +138,10 @@ class MininetNetwork:
         """
         return [how for switch in self._switches if (how := switch.start_again())]
 
+    def links_down(self) -> tuple[Link, ...]:
+        """The links that one of their ends has been taken down of, or lost."""
+        return tuple(link for link in self.topology.links if not _has_carrier(link.b.interface))
+
     def switch_seconds(self) -> float:
         """Processor time of all switches so far."""
         return sum(switch.processor_seconds() for switch in self._switches)
@@ -223,3 +227,11 @@ class MininetNetwork:
             link.end(node).port == 0 or not for_switch(link.properties)
         ):
             yield from shape(interface, link.rate_bits_per_second)
+
+
+def _has_carrier(interface: str) -> bool:
+    """Whether both ends of the link are up; of one that is down itself, the kernel does not say."""
+    try:
+        return Path("/sys/class/net", interface, "carrier").read_text() == "1\n"
+    except OSError:
+        return False

@@ -1,7 +1,7 @@
 """A network as plain data: switches, hosts and links, checked when they are made; and the usual shapes of one."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cached_property
 from inspect import signature
 from ipaddress import IPv4Address
@@ -192,6 +192,13 @@ class Topology(_Frozen):
         )
         return Topology(
             name=self.name, switches=self.switches, hosts=self.hosts, links=links, offload=self.offload
+        )
+
+    def without(self, links: Collection[Link]) -> "Topology":
+        """What is left of the network when these fail, whether all hosts reach one another there or not."""
+        left = tuple(link for link in self.links if link not in links)
+        return Topology.model_construct(
+            name=self.name, switches=self.switches, hosts=self.hosts, links=left, offload=self.offload
         )
 
     def neighbours(self, node: str) -> dict[int, str]:

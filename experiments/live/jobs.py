@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Protocol
 
 from controller.budget import Budget, Place
-from controller.controller import Controller, Grant
 from controller.jobs import JobRequest
+from controller.planner import Planner
+from controller.tree import Tree
 from experiments.live.work import Pace
 from topologies.model import Topology
 from workers import Recovery
@@ -16,15 +17,39 @@ from workers import Recovery
 _FIRST_TCP_PORT = 28500  # below torchrun's, and those that the kernel gives to connections
 
 
+class Granted(Protocol):
+    """A lease."""
+
+    @property
+    def tree(self) -> Tree:
+        """Of the job that has it."""
+
+    async def withdraw(self) -> None:
+        """See controller.Grant."""
+
+
+class Leases(Protocol):
+    """What grants them: a controller, or one in a process of its own."""
+
+    planner: Planner
+
+    async def grant(self, hosts: Sequence[str], udp_port: int, base: int, slots: int) -> Granted:
+        """See controller.Controller."""
+
+
 class NetworkJobs:
     """The jobs on a network whose workers send at `pace`, each with slots that no other job has."""
 
-    def __init__(self, controller: Controller, topology: Topology, pace: Pace) -> None:
+    def __init__(self, controller: Leases, topology: Topology, pace: Pace) -> None:
         self.controller = controller
         self.topology = topology
         self.pace = pace
         self.budget = Budget(topology, controller.planner)
         self._numbers: set[int] = set()
+
+    def reroute(self, usable: Topology) -> None:
+        """From now on jobs get trees of this network's links."""
+        self.budget.network = usable
 
     def open(self, request: JobRequest) -> NetworkJob:
         """A job that has no lease yet."""
@@ -45,7 +70,7 @@ class NetworkJob:
         self._request = request
         self._number = number
         self._place: Place | None = None
-        self.granted: Grant | None = None
+        self.granted: Granted | None = None
 
     async def grant(self) -> None:
         """With as many slots as it asks for, or as suit the network's pace.

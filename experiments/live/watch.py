@@ -6,10 +6,13 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 
-from controller.controller import Controller, Loss
+from controller.controller import Loss
 from controller.errors import ControllerError
 from controller.jobs import Jobs
+from experiments.live.controller_process import ControllerProcess
+from experiments.live.jobs import NetworkJobs
 from topologies.mininet_net import MininetNetwork
+from topologies.model import Link
 
 _LOOK_SECONDS = 0.25  # between looks at processes and sessions
 _READ_SECONDS = 2.0  # between looks at all tables,
@@ -20,63 +23,90 @@ class Watch:
     """Of `network` and its `controller`, on which there are `jobs`. report: is told what was found and done."""
 
     def __init__(
-        self, network: MininetNetwork, controller: Controller, jobs: Jobs, report: Callable[[str], None]
+        self,
+        network: MininetNetwork,
+        controller: ControllerProcess,
+        networked: NetworkJobs,
+        jobs: Jobs,
+        report: Callable[[str], None],
     ) -> None:
         self._network = network
         self._controller = controller
+        self._networked = networked
         self._jobs = jobs
         self._report = report
         self._taken_over: Mapping[str, int] = {}
         self._trouble = ""
-        self._next_read = 0.0
+        self._down: tuple[Link, ...] = ()
 
     async def run(self) -> None:
         """For ever.
 
         Raises:
-            NetworkError: a switch that ends again and again.
+            NetworkError: a switch that ends again and again, or the controller.
         """
+        next_read = 0.0
         while True:
             for ended in self._network.start_again():
                 self._report(f"{ended}\nit is started again")
-            self._tell_who_took_over()
-            if self._controller.lost() or time.monotonic() >= self._next_read:
-                await self._mend()
+            await self._look_at_links()
+            begun = time.monotonic()
+            await self._look(read_tables=begun >= next_read)
+            if begun >= next_read:
+                next_read = begun + max(_READ_SECONDS, (time.monotonic() - begun) / _READ_SHARE)
             await asyncio.sleep(_LOOK_SECONDS)
 
-    def _tell_who_took_over(self) -> None:
-        taken_over = self._controller.taken_over()
-        for switch in taken_over.keys() - self._taken_over.keys():
-            self._report(
-                f"{switch} obeys another P4Runtime client now, with election id {taken_over[switch]}; it gets no "
-                "leases from here until that client has gone"
-            )
-        self._taken_over = taken_over
+    async def _look_at_links(self) -> None:
+        down = self._network.links_down()
+        if down != self._down:
+            for what, links in (
+                ("is down", set(down) - set(self._down)),
+                ("is up again", set(self._down) - set(down)),
+            ):
+                for link in links:
+                    self._report(f"{_name(link)} {what}")
+            usable = self._network.topology.without([link for link in down if link.a.port])
+            self._networked.reroute(usable)
+            try:
+                await self._controller.reroute(usable)
+            except ControllerError as error:
+                self._report(f"not all switches have been told of other ways: {error}")
+            self._down = down
+        for job in self._jobs.documents():
+            members = {*job["hosts"], *job["switches"]}
+            for link in self._down:
+                if job["state"] == "in network" and {link.a.node, link.b.node} <= members:
+                    await self._revoke(job["name"], f"{_name(link)} is down")
+                    break
 
-    async def _mend(self) -> None:
-        begun = time.monotonic()
-        trouble = ""
-        try:
-            await self._controller.mend()
-        except ControllerError as error:
-            trouble = str(error)
-        if trouble and trouble != self._trouble:
-            self._report(f"not all switches hold what they should: {trouble}")
-        self._trouble = trouble
-        for loss in self._controller.losses():
+    async def _look(self, *, read_tables: bool) -> None:
+        found = await self._controller.look(read_tables=read_tables)
+        for switch in found.taken_over.keys() - self._taken_over.keys():
+            self._report(
+                f"{switch} obeys another P4Runtime client now, with election id {found.taken_over[switch]}; it gets "
+                "no leases from here until that client has gone"
+            )
+        self._taken_over = found.taken_over
+        if found.trouble and found.trouble != self._trouble:
+            self._report(f"not all switches hold what they should: {found.trouble}")
+        self._trouble = found.trouble
+        for loss in found.losses:
             self._report(f"{loss}; all entries are installed again")
             if loss.emptied:
                 await self._hand_over(loss)
-        took = time.monotonic() - begun
-        self._next_read = begun + max(_READ_SECONDS, took / _READ_SHARE)
 
     async def _hand_over(self, loss: Loss) -> None:
         """Where the root has forgotten a result, some workers may have it and the others can never get it."""
         for job in self._jobs.documents():
             if job["state"] == "in network" and job["ring"] and job["switches"][-1] == loss.switch:
-                try:
-                    await self._jobs.revoke(
-                        job["name"], f"{loss.switch}, the root of its tree, has restarted"
-                    )
-                except ControllerError as error:
-                    self._report(f"the lease of {job['name']} is not withdrawn yet: {error}")
+                await self._revoke(job["name"], f"{loss.switch}, the root of its tree, has restarted")
+
+    async def _revoke(self, job: str, why: str) -> None:
+        try:
+            await self._jobs.revoke(job, why)
+        except ControllerError as error:
+            self._report(f"the lease of {job} is not withdrawn yet: {error}")
+
+
+def _name(link: Link) -> str:
+    return f"the link between {link.a.node} and {link.b.node}"

@@ -19,6 +19,7 @@ from controller.plan import Plan, SwitchPlan, plan_forwarding
 from controller.planner import Planner
 from controller.telemetry import Event, Reason
 from p4compiler import Compiled
+from tests.controller.switches import read_state
 from topologies.model import Topology, leaf_spine, topology_from
 
 pytestmark = pytest.mark.slow
@@ -257,6 +258,43 @@ def test_a_switch_that_is_not_there_is_named_with_its_port(
             await controller_of(topology_from(data), fanin_p4, ledger).__aenter__()
 
     asyncio.run(run())
+
+
+def test_packets_and_new_leases_take_other_ways_when_links_are_down_and_come_back(
+    within: Within, network: Topology
+) -> None:
+    async def check(controller: Controller) -> None:
+        hosts = ["h1", "h3"]
+        whole = await read_state(network)
+        root = (await controller.grant(hosts, base=0, slots=8)).tree.root.switch
+        with_lease = await read_state(network)
+        usable = network.without(
+            [link for link in network.links_of("leaf1") if link.far_end("leaf1").node == root]
+        )
+        await controller.reroute(usable)
+        expected = await planned(controller, plan_forwarding(usable))
+        assert {name: held - with_lease[name] for name, held in (await read_state(network)).items()} == {
+            name: held - whole[name] for name, held in expected.items()
+        }
+        other = await controller.grant(hosts, base=8, slots=8)
+        assert other.tree.root.switch != root
+        await controller.mend()
+        assert controller.losses() == []
+        await controller.reroute(network)
+        await other.withdraw()
+        assert await read_state(network) == with_lease
+
+    within(check)
+
+
+async def planned(controller: Controller, plan: Plan) -> dict[str, frozenset[object]]:
+    """As read_state has what switches hold."""
+    return {
+        name: frozenset(
+            connection._canonical(controller._connections[name]._encode(item)) for item in part.items
+        )
+        for name, part in plan.items()
+    }
 
 
 def test_a_switch_to_reconcile_that_is_not_there_is_named(within: Within) -> None:

@@ -18,6 +18,7 @@ from finsy.proto import p4r
 from controller.controller import Controller, Loss
 from controller.errors import ControllerError
 from controller.ledger import Ledger
+from controller.plan import SwitchPlan
 from p4compiler import Compiled, compile_file
 from tests.controller.switches import (
     Proxies,
@@ -397,6 +398,37 @@ def test_whoever_finds_that_a_switch_has_restarted_it_is_told(within: Within) ->
         assert await scene.state() == held
 
     within(check)
+
+
+def test_a_controller_that_takes_over_keeps_leases_in_force_and_removes_half_of_one(
+    fragile: tuple[Topology, dict[str, SwitchProcess]], fanin_p4: Compiled, tmp_path: Path
+) -> None:
+    network, _ = fragile
+    given = fanin_p4.p4info, fanin_p4.device_config(), Ledger(tmp_path / "leases.json")
+
+    async def run() -> None:
+        async with Controller(network, *given) as first:
+            without = await read_state(network)
+            kept = await first.grant(HOSTS, slots=8)
+            held = await read_state(network)
+            for call in range(3):  # what one that is killed in the middle leaves: a part of a lease
+                half = await first.grant(HOSTS, base=8 * (call + 1), slots=8)
+                [entry, *_] = first.planner.plan_aggregation(network, half.tree)["leaf1"].entries
+                await first._connections["leaf1"].remove(SwitchPlan((entry,)))
+        async with Controller(network, *given, in_force=[kept.tree]) as second:
+            report = await second.look(read_tables=False)
+            assert (report.trouble, list(report.losses)) == ("", [])
+            assert await read_state(network) == held
+            with pytest.raises(ControllerError, match="overlap those of lease"):
+                await second.grant(HOSTS, slots=8)
+            another = await second.grant(HOSTS, base=8, slots=8)
+            assert another.tree.job.lease not in (kept.id, half.id)
+            await another.withdraw()
+            [again] = second.in_force
+            await again.withdraw()
+            assert await read_state(network) == without
+
+    asyncio.run(run())
 
 
 def test_what_somebody_else_has_added_outlives_a_grant_and_its_withdrawal(within: Within) -> None:

@@ -86,8 +86,8 @@ def test_a_packet_reaches_its_host_up_and_then_down_and_by_no_longer_way_than_th
     assert top == lowest_common_tier(network, source.leaf, destination.leaf)
 
 
-def lowest_common_tier(network: Topology, leaf: str, other: str) -> int:
-    """Of the switches above both."""
+def lowest_common_tier(network: Topology, leaf: str, other: str) -> int | None:
+    """Of the switches above both, if there are any."""
     reached, others = {leaf}, {other}
     for number, tier in enumerate(network.tiers):
         if reached & others:
@@ -95,7 +95,22 @@ def lowest_common_tier(network: Topology, leaf: str, other: str) -> int:
         above = {switch.name for tier in network.tiers[number + 1 : number + 2] for switch in tier}
         reached = {n for name in reached for n in network.neighbours(name).values() if n in above}
         others = {n for name in others for n in network.neighbours(name).values() if n in above}
-    raise AssertionError(f"{leaf} and {other} are apart below {tier}")
+    return None
+
+
+@given(networks, st.data())
+def test_where_links_have_failed_a_packet_reaches_its_host_if_a_way_up_and_down_is_left(
+    network: Topology, data: st.DataObject
+) -> None:
+    between_switches = [link for link in network.links if link.a.port]
+    failed = [link for link in between_switches if data.draw(st.booleans())]
+    left = network.without(failed)
+    hosts = st.sampled_from(network.hosts)
+    source, destination = data.draw(hosts), data.draw(hosts)
+    plan = plan_forwarding(left)
+    way = routed(left, plan, source.name, destination.ip, lambda paths: data.draw(st.sampled_from(paths)))
+    reached = lowest_common_tier(left, source.leaf, destination.leaf) is not None
+    assert (way[-1] == destination.name) == reached
 
 
 @given(networks, st.data())

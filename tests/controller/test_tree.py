@@ -115,6 +115,24 @@ def test_a_switch_with_one_child_is_in_the_tree_as_it_takes_results_from_neighbo
     ]
 
 
+@given(networks, st.data())
+def test_where_links_have_failed_a_tree_takes_others_as_long_as_any_join_the_leaves(
+    network: Topology, data: st.DataObject
+) -> None:
+    left = network.without([link for link in network.links if link.a.port and data.draw(st.booleans())])
+    try:
+        tree = aggregation_tree(left, everybody(network))
+    except ControllerError as error:
+        first, second = str(error).removeprefix("no way leads from ").partition(":")[0].split(" to ")
+        reached = {first}
+        for _ in network.switches:
+            reached |= {neighbour for node in reached for neighbour in left.neighbours(node).values()}
+        assert second not in reached
+        return
+    for part in tree.aggregators:
+        assert {*part.children, *filter(None, [part.parent])} <= set(left.neighbours(part.switch).values())
+
+
 def everybody(network: Topology) -> Job:
     return Job(1, tuple(host.name for host in network.hosts))
 

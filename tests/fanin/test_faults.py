@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.fanin.network import RUN, SMALL, TIMEOUT, Up
+from topologies.model import leaf_spine
 from topologies.runs import Run, command_line
 
 pytestmark = pytest.mark.live
@@ -58,8 +61,8 @@ with grpc.insecure_channel(f"127.0.0.1:{sys.argv[1]}") as channel:
 class Job:
     """`fanin launch` of STEADY on `up`, whose sums have begun."""
 
-    def __init__(self, up: Up, folder: Path, in_network: str) -> None:
-        script, self._stop = folder / "steady.py", folder / "stop"
+    def __init__(self, up: Up, folder: Path, in_network: str, name: str = "steady") -> None:
+        script, self._stop = folder / f"{name}.py", folder / f"{name}.stop"
         self._stop.unlink(missing_ok=True)
         script.write_text(STEADY)
         self.process = subprocess.Popen(
@@ -91,6 +94,38 @@ def switch_process(up: Up, device_id: int) -> int:
         and words[words.index("--device-id") + 1] == str(device_id)
     ]
     return process
+
+
+def controller_process(up: Up) -> int:
+    """The process that is the controller."""
+    [folder] = up.folder.glob("fanin-run-*")
+    [process] = [
+        process
+        for process in Run(folder).processes
+        if "experiments.live.controlling" in command_line(process)
+    ]
+    return process
+
+
+def fanin(up: Up, *arguments: str) -> str:
+    """What the command prints."""
+    command = [sys.executable, "-c", RUN, *arguments]
+    return subprocess.run(
+        command, env=os.environ | up.environment, capture_output=True, text=True, check=True
+    ).stdout
+
+
+def switches_of_the_job(up: Up) -> list[str]:
+    """Of the only one; the root is last."""
+    [job] = fanin(up, "jobs", "--json").splitlines()
+    found: list[str] = json.loads(job)["switches"]
+    return found
+
+
+def set_link(up: Up, switch: str, neighbour: str, state: str) -> None:
+    """Takes the switch's end of the link down, or up."""
+    port = leaf_spine(spines=2, leaves=2, hosts_per_leaf=1).port_towards(switch, neighbour)
+    fanin(up, "exec", switch, "--", "ip", "link", "set", f"{switch}-eth{port}", state)
 
 
 def said_by(up: Up, *, until: str) -> list[str]:
@@ -142,6 +177,32 @@ def test_a_job_whose_root_is_killed_goes_on_by_ring_and_the_next_one_in_the_netw
     assert errors == ""
 
 
+def test_all_reduces_do_not_notice_that_the_controller_is_killed_and_the_next_job_gets_its_lease(
+    up, tmp_path
+):
+    job = Job(up, tmp_path, "required")
+    os.kill(controller_process(up), signal.SIGKILL)
+    said_by(up, until="the controller has ended with signal SIGKILL")
+    said_by(up, until="it is started again")
+    other = Job(up, tmp_path, "required", name="other")
+    for each in (job, other):
+        _, errors = each.end()
+        assert errors == ""
+    assert up.process.stderr is not None
+    assert not select.select([up.process.stderr], [], [], 0)[0]
+
+
+def test_a_job_is_over_and_another_begins_while_there_is_no_controller(up, tmp_path):
+    job = Job(up, tmp_path, "required")
+    controller = controller_process(up)
+    os.kill(controller, signal.SIGSTOP)
+    job.end()
+    os.kill(controller, signal.SIGKILL)
+    _, errors = Job(up, tmp_path, "required").end()
+    assert errors == ""
+    said_by(up, until="it is started again")
+
+
 def test_a_switch_that_ends_again_and_again_ends_the_network_and_is_named(tmp_path):
     network = Up(tmp_path, *SMALL)
     for _ in range(3):
@@ -153,6 +214,32 @@ def test_a_switch_that_ends_again_and_again_ends_the_network_and_is_named(tmp_pa
     assert "leaf1 has ended with signal SIGKILL" in errors
     assert "it was started again 3 times within 60 s, and has ended each time" in errors
     assert not list(tmp_path.glob("fanin-run-*"))
+
+
+def test_a_link_that_fails_hands_its_job_to_the_ring_and_the_next_one_gets_another_tree(tmp_path):
+    network = Up(tmp_path, "--workers", "2", "--leaves", "2", "--spines", "2")
+    job = Job(network, tmp_path, "preferred")
+    [*_, root] = switches_of_the_job(network)
+    set_link(network, "leaf1", root, "down")
+    said_by(network, until=f"the link between leaf1 and {root} is down")
+    _, errors = job.end()
+    assert f"the link between leaf1 and {root} is down; the hosts add up by ring" in errors
+    for _ in range(2):  # the roots take turns
+        job = Job(network, tmp_path, "required")
+        assert {*switches_of_the_job(network)} == {"leaf1", "leaf2", "spine1", "spine2"} - {root}
+        assert job.end()[1] == ""
+    job = Job(network, tmp_path, "required")
+    [*_, other] = switches_of_the_job(network)
+    set_link(network, "leaf1", other, "down")
+    said_by(network, until=f"the link between leaf1 and {other} is down")
+    _, errors = job.process.communicate(timeout=TIMEOUT)
+    assert job.process.returncode != 0
+    assert f"the job has no lease any more: the link between leaf1 and {other} is down" in errors
+    for spine in (root, other):
+        set_link(network, "leaf1", spine, "up")
+        said_by(network, until=f"the link between leaf1 and {spine} is up again")
+    assert Job(network, tmp_path, "required").end()[1] == ""
+    network.end()
 
 
 def test_a_job_goes_on_in_the_network_when_a_leaf_below_its_root_is_killed(tmp_path):

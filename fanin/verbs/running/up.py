@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -35,7 +34,6 @@ from topologies.runs import scratch
 from topologies.sandbox import SandboxError, enter
 
 if TYPE_CHECKING:
-    from controller.planner import Planner
     from experiments.scenario.compilers import CompiledProgram
     from experiments.scenario.targets import Target
     from topologies.mininet_net import MininetNetwork
@@ -71,12 +69,11 @@ def up(
     with failing("up", SandboxError):
         enter()
 
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its C core prints beside our own messages
     # Not above: what precedes enter() runs twice, and these take a second to import.
     from controller.errors import ControllerError
     from experiments.live.interrupt import run_until_interrupted
     from experiments.scenario.file import ScenarioError, load_network
-    from experiments.scenario.own import planner_of, program_of_network
+    from experiments.scenario.own import program_of_network
     from experiments.scenario.targets import target
     from fanin.console import console
     from fanin.programs import show_warnings
@@ -100,7 +97,7 @@ def up(
             ) as network,
         ):
             status.stop()
-            run_until_interrupted(_keep_up(network, compiled, planner_of(controller), on))
+            run_until_interrupted(_keep_up(network, compiled, controller, on))
 
 
 @contextmanager
@@ -115,10 +112,11 @@ def _until_told_to_end() -> Iterator[None]:
             raise
 
 
-async def _keep_up(network: MininetNetwork, program: CompiledProgram, planner: Planner, on: Target) -> None:
-    from controller.controller import Controller
-    from controller.ledger import Ledger
+async def _keep_up(
+    network: MininetNetwork, program: CompiledProgram, planner: Path | None, on: Target
+) -> None:
     from controller.membership import JobService
+    from experiments.live.controller_process import ControllerProcess, Setup
     from experiments.live.jobs import NetworkJobs
     from experiments.live.watch import Watch
 
@@ -126,16 +124,21 @@ async def _keep_up(network: MininetNetwork, program: CompiledProgram, planner: P
     rate = topology.links_of(topology.ranked_hosts[0].name)[0].rate_bits_per_second
     folder = scratch()
     assert folder is not None  # as in every sandbox
-    ledger = Ledger(folder / "leases.json")
-    made = (program.p4info, program.device_config, ledger, network.patience, planner)
-    async with Controller(topology, *made) as controller:
+    report = partial(complain, "up")
+    setup = Setup(
+        topology,
+        program.p4info.SerializeToString(),
+        program.device_config,
+        folder / "leases.json",
+        network.patience,
+        planner,
+    )
+    async with ControllerProcess(setup, report) as controller:
         jobs = NetworkJobs(controller, topology, on.pace(rate))
-        service = JobService(
-            [host.name for host in topology.ranked_hosts], jobs.open, partial(complain, "up")
-        )
+        service = JobService([host.name for host in topology.ranked_hosts], jobs.open, report)
         async with service.serve(folder / JOB_SERVICE):
             _show(topology)
-            await Watch(network, controller, service.jobs, partial(complain, "up")).run()
+            await Watch(network, controller, jobs, service.jobs, report).run()
 
 
 def _show(topology: Topology) -> None:

@@ -1,0 +1,94 @@
+"""The process that ControllerProcess starts: a controller that does what is asked on its standard input."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import Any, BinaryIO
+
+from finsy.proto import p4i
+
+from controller.controller import Controller
+from controller.errors import ControllerError
+from controller.ledger import Ledger
+from controller.tree import Tree
+from experiments.live.controller_process import Setup, packed, read
+from experiments.scenario.own import planner_of
+
+
+class _Calls:
+    """What may be asked of `controller`."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+        self.by_name: Mapping[str, Callable[..., Awaitable[Any]]] = {
+            "grant": self._grant,
+            "withdraw": self._withdraw,
+            "look": self._look,
+            "reroute": controller.reroute,
+        }
+
+    async def _grant(self, hosts: Sequence[str], udp_port: int, base: int, slots: int) -> Tree:
+        return (await self._controller.grant(hosts, udp_port, base, slots)).tree
+
+    async def _withdraw(self, lease: int) -> None:
+        """Nothing, if it is not in force: a controller before this one was asked first."""
+        for grant in self._controller.in_force:
+            if grant.id == lease:
+                await grant.withdraw()
+
+    async def _look(self, read_tables: bool) -> Any:
+        return await self._controller.look(read_tables=read_tables)
+
+
+async def _serve(output: BinaryIO) -> None:
+    """Until nothing more is asked."""
+    asked = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(asked), sys.stdin)
+
+    def answer(done: bool, what: object) -> None:
+        output.write(packed((done, what)))
+        output.flush()
+
+    setup: Setup = await read(asked)
+    controller = Controller(
+        setup.topology,
+        p4i.P4Info.FromString(setup.p4info),
+        setup.device_config,
+        Ledger(setup.ledger),
+        setup.patience,
+        planner_of(setup.planner),
+        setup.in_force,
+    )
+    async with AsyncExitStack() as stack:
+        try:
+            await stack.enter_async_context(controller)
+        except ControllerError as error:
+            answer(False, error)
+            return
+        answer(True, None)
+        calls = _Calls(controller)
+        while True:
+            try:
+                name, arguments = await read(asked)
+            except asyncio.IncompleteReadError:
+                return
+            try:
+                answer(True, await calls.by_name[name](*arguments))
+            except ControllerError as error:
+                answer(False, error)
+
+
+def main() -> None:
+    """Serve."""
+    # What a user's planner prints is not an answer.
+    with os.fdopen(os.dup(1), "wb") as output:
+        os.dup2(2, 1)
+        asyncio.run(_serve(output))
+
+
+if __name__ == "__main__":
+    main()
