@@ -21,6 +21,8 @@ _MANAGEMENT, _OBSERVER = (
     "controller.observer",
 )  # commands that run where the switches are
 
+_ANSWER_SECONDS = 300.0  # the job service may wait for its controller, and that for switches
+
 JOB_SERVICE = "jobs.sock"  # of a run's folder: where workers on its network join
 
 
@@ -112,9 +114,10 @@ class RunningNetwork:
         """What the network's job service answers.
 
         Raises:
-            NetworkError: there is none, or it refuses.
+            NetworkError: there is none, it does not answer, or it refuses.
         """
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as service:
+            service.settimeout(_ANSWER_SECONDS)
             try:
                 folder = os.open(self.run.folder, os.O_PATH | os.O_DIRECTORY)
                 try:
@@ -125,6 +128,10 @@ class RunningNetwork:
                 service.sendall(json.dumps(request).encode() + b"\n")
                 with service.makefile() as said:
                     line = said.readline()
+            except TimeoutError:
+                raise NetworkError(
+                    f"the job service of process {self.run.supervisor} has not answered for {_ANSWER_SECONDS:g} s"
+                ) from None
             except OSError as error:
                 raise NetworkError(
                     f"no job service answers on the network of process {self.run.supervisor} ({error.strerror}): only "

@@ -95,32 +95,35 @@ class ControllerProcess:
 
     async def grant(self, hosts: Sequence[str], udp_port: int, base: int, slots: int) -> Granted:
         """See controller.Controller."""
-        tree: Tree = await self._call("grant", tuple(hosts), udp_port, base, slots)
-        self._in_force.append(tree)
+        # In force before anything else is asked, for which the controller may have to be started again.
+        call = "grant", (tuple(hosts), udp_port, base, slots)
+        tree: Tree = await self._call(*call, then=self._in_force.append)
         return Granted(tree, self)
 
     async def withdraw(self, tree: Tree) -> None:
         """See `Granted.withdraw`; a controller that has to be started again for it removes the lease by itself."""
         self._in_force.remove(tree)
-        await self._call("withdraw", tree.job.lease)
+        await self._call("withdraw", (tree.job.lease,))
 
     async def reroute(self, usable: Topology) -> None:
         """See controller.Controller."""
         self._usable = usable
-        await self._call("reroute", usable)
+        await self._call("reroute", (usable,))
 
     async def look(self, *, read_tables: bool) -> Report:
         """See controller.Controller."""
-        report: Report = await self._call("look", read_tables)
+        report: Report = await self._call("look", (read_tables,))
         return report
 
-    async def _call(self, method: str, *arguments: object) -> Any:
+    async def _call(
+        self, method: str, arguments: tuple[object, ...], then: Callable[[Any], None] = lambda _: None
+    ) -> Any:
         # One that is given up in the middle would leave its answer to the next; nobody asks then how it ends.
-        exchange = asyncio.ensure_future(self._until_answered((method, arguments)))
+        exchange = asyncio.ensure_future(self._until_answered((method, arguments), then))
         exchange.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(exchange)
 
-    async def _until_answered(self, call: object) -> Any:
+    async def _until_answered(self, call: object, then: Callable[[Any], None]) -> Any:
         async with self._one_at_a_time:
             while True:
                 try:
@@ -130,7 +133,11 @@ class ControllerProcess:
                             ControllerError
                         ):  # of a switch that is away, and is told when it is back
                             await self._ask(("reroute", (self._usable,)))
-                    return await self._ask(call)
+                    answer = await self._ask(call)
+                    then(answer)
+                    return answer
+                except TimeoutError:  # and would not answer the next time
+                    raise ControllerError(await self._how_it_ended()) from None
                 except (OSError, asyncio.IncompleteReadError):
                     how = await self._how_it_ended()
                     if self._closing:
@@ -153,12 +160,9 @@ class ControllerProcess:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(packed(message))
-        try:
-            async with asyncio.timeout(_ANSWER_SECONDS * self._setup.patience):
-                await self._process.stdin.drain()
-                done, answer = await read(self._process.stdout)
-        except TimeoutError:
-            raise OSError("it does not answer") from None
+        async with asyncio.timeout(_ANSWER_SECONDS * self._setup.patience):
+            await self._process.stdin.drain()
+            done, answer = await read(self._process.stdout)
         if not done:
             raise answer
         return answer
@@ -173,7 +177,11 @@ class ControllerProcess:
         if process.returncode is None:
             process.kill()
             await process.wait()
-            return f"the controller did not answer ({VARIABLE} stretches time limits), and was ended"
+            seconds = _ANSWER_SECONDS * self._setup.patience
+            return (
+                f"the controller has not answered for {seconds:g} s, and was ended; the next thing asked of it starts "
+                f"it again ({VARIABLE} stretches time limits)"
+            )
         status = process.returncode
         how = f"status {status}" if status >= 0 else f"signal {signal.Signals(-status).name}"
         return f"the controller has ended with {how}"

@@ -80,7 +80,11 @@ class Watch:
                     break
 
     async def _look(self, *, read_tables: bool) -> None:
-        found = await self._controller.look(read_tables=read_tables)
+        try:
+            found = await self._controller.look(read_tables=read_tables)
+        except ControllerError as error:
+            self._report(str(error))
+            return
         for switch in found.taken_over.keys() - self._taken_over.keys():
             self._report(
                 f"{switch} obeys another P4Runtime client now, with election id {found.taken_over[switch]}; it gets "

@@ -104,6 +104,16 @@ class Child:
         )
 
 
+def parent_frame(message: Message) -> bytes:
+    """A frame from the parent."""
+    return bytes(
+        Ether(src=PARENT_MAC, dst=SWITCH_MAC)
+        / IP(src=PARENT_IP, dst=SWITCH_IP)
+        / UDP(sport=UDP_PORT, dport=UDP_PORT)
+        / Raw(message.encode())
+    )
+
+
 def block(*values: int, count: int = 64) -> tuple[int, ...]:
     """`values` repeated until there are `count`."""
     return tuple(values[i % len(values)] for i in range(count))
@@ -187,13 +197,8 @@ class SwitchUnderTest:
         ]
 
     def send_from_parent(self, message: Message) -> list[tuple[int, Message]]:
-        frame = bytes(
-            Ether(src=PARENT_MAC, dst=SWITCH_MAC)
-            / IP(src=PARENT_IP, dst=SWITCH_IP)
-            / UDP(sport=UDP_PORT, dport=UDP_PORT)
-            / Raw(message.encode())
-        )
-        return [(port, decode(out)) for port, out in self.engine.process(PARENT_PORT, frame)]
+        """What comes of the parent's message: as `send`."""
+        return [(port, decode(out)) for port, out in self.engine.process(PARENT_PORT, parent_frame(message))]
 
     def drops(self) -> dict[str, int]:
         """Packets dropped for each reason that occurred."""

@@ -28,6 +28,7 @@ from tests.p4src.switch_under_test import (
     decode,
     ipv4,
     mac,
+    parent_frame,
     saturating_sum,
 )
 
@@ -252,6 +253,23 @@ class TestReuse:
             switch.send(one, Message(block(1), chunk=chunk))
             assert len(switch.send(two, Message(block(1), chunk=chunk))) == 2
 
+    @pytest.mark.parametrize("root", [True, False])
+    def test_packets_of_a_revoked_lease_touch_nothing_of_the_job_that_has_its_slots(
+        self, switch: SwitchUnderTest, root: bool
+    ) -> None:
+        one, two = switch.join(2, root=root, lease=1, chunks=range(100))
+        old = [Message(block(1), lease=1, chunk=chunk) for chunk in range(100)]
+        switch.send(one, old[0])
+        switch.leave(1)
+        switch.join(2, root=root, lease=2, chunks=range(100))
+        switch.send(one, Message(block(10), lease=2))
+        for message in old:
+            assert switch.send(one, message) == switch.send(two, message) == []
+            assert switch.send_from_parent(replace(message, type=RESULT)) == []
+        assert switch.drops() == {"NOT_ADMITTED": 300}
+        [(_, total), *_] = switch.send(two, Message(block(20), lease=2))
+        assert total.values == block(30)
+
     def test_the_parents_results_for_the_first_job_too(self, switch: SwitchUnderTest) -> None:
         switch.join(2, root=False, chunks=range(100))
         switch.leave(1)
@@ -474,6 +492,16 @@ class TestAdmission:
             assert switch.engine.process(one.port, frame[:length]) == []
         assert switch.drops() == {"TRUNCATED": len(lengths)}
         assert switch.events() == {}
+
+    def test_so_is_a_truncated_result_of_the_parent(self, switch: SwitchUnderTest) -> None:
+        one, two = switch.join(2, root=False)
+        for child in (one, two):
+            switch.send(child, Message(block(1)))
+        frame = parent_frame(Message(block(2), RESULT, size=1))
+        for length in range(14, len(frame)):
+            assert switch.engine.process(PARENT_PORT, frame[:length]) == []
+        assert switch.drops() == {"TRUNCATED": len(frame) - 14}
+        assert len(switch.engine.process(PARENT_PORT, frame)) == 2
 
 
 class TestBelowTheRoot:

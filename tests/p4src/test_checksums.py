@@ -12,11 +12,13 @@ from scapy.layers.l2 import Ether
 from tests.p4src.switch_under_test import (
     BASE,
     PARENT_PORT,
+    RESULT,
     Child,
     Message,
     SwitchUnderTest,
     block,
     decode,
+    parent_frame,
     saturating_sum,
 )
 
@@ -129,3 +131,23 @@ def test_no_bit_that_flips_changes_a_sum(switch: SwitchUnderTest, count: int) ->
     assert fates.keys() == {"BAD_CHECKSUM"}
     [(_, result), _] = switch.send(second, Message(block(5, count=count)))
     assert result.values == saturating_sum([block(1, -2, 2**31 - 1, count=count), block(5, count=count)])
+
+
+@pytest.mark.slow
+def test_no_bit_that_flips_in_a_parents_result_reaches_a_child(switch: SwitchUnderTest) -> None:
+    """But for Ethernet addresses, which are the next hop's: with those flipped, the result is the right one."""
+    first, second = switch.join(2, root=False)
+    for child in (first, second):
+        switch.send(child, Message(block(1)))
+    result = Message(block(5, -6), RESULT, size=1)
+    frame = parent_frame(result)
+    reached = set()
+    for bit in reversed(range(8 * len(frame))):
+        flipped = bytearray(frame)
+        flipped[bit // 8] ^= 1 << bit % 8
+        for _, out in switch.engine.process(PARENT_PORT, bytes(flipped)):
+            assert decode(out) == result
+            reached.add(bit // 8)
+    assert reached
+    assert reached <= set(range(12))
+    assert switch.send(first, Message(block(1))) == [(first.port, result)]
