@@ -15,8 +15,9 @@ from topologies.mininet_net import MininetNetwork
 from topologies.model import Link
 
 _LOOK_SECONDS = 0.25  # between looks at processes and sessions
-_READ_SECONDS = 2.0  # between looks at all tables,
-_READ_SHARE = 0.02  # or more, so that reading them takes no more of the time than this
+_READ_SECONDS = 2.0  # between looks at all tables;
+_READ_SHARE = 0.02  # more, where reading them takes more of the time than this,
+_MOST_READ_SECONDS = 30.0  # but no more than this, should a switch not answer
 
 
 class Watch:
@@ -53,7 +54,8 @@ class Watch:
             begun = time.monotonic()
             await self._look(read_tables=begun >= next_read)
             if begun >= next_read:
-                next_read = begun + max(_READ_SECONDS, (time.monotonic() - begun) / _READ_SHARE)
+                share = (time.monotonic() - begun) / _READ_SHARE
+                next_read = begun + min(max(_READ_SECONDS, share), _MOST_READ_SECONDS)
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def _look_at_links(self) -> None:
@@ -73,11 +75,10 @@ class Watch:
                 self._report(f"not all switches have been told of other ways: {error}")
             self._down = down
         for job in self._jobs.documents():
-            members = {*job["hosts"], *job["switches"]}
-            for link in self._down:
-                if job["state"] == "in network" and {link.a.node, link.b.node} <= members:
-                    await self._revoke(job["name"], f"{_name(link)} is down")
-                    break
+            nodes = {*job["hosts"], *job["switches"]}
+            broken = [link for link in down if {link.a.node, link.b.node} <= nodes]
+            if broken and job["state"] == "in network":
+                await self._revoke(job["name"], f"{_name(broken[0])} is down")
 
     async def _look(self, *, read_tables: bool) -> None:
         try:

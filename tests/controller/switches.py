@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -45,6 +46,12 @@ class SwitchProcess:
     def end(self) -> None:
         self._process.kill()
         self._process.communicate()
+
+    def pause(self) -> None:
+        self._process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
 
     def restart(self) -> None:
         """As after a power cut: empty."""

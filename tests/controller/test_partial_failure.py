@@ -307,6 +307,13 @@ def _port_of(entity: p4r.Entity, scene: Scene) -> int | None:
     return int.from_bytes(entity.table_entry.action.action.params[-1].value)
 
 
+async def until_free(scene: Scene) -> None:
+    """Until the controller knows that no other client has a switch."""
+    async with asyncio.timeout(30):
+        while scene.controller.taken_over():
+            await asyncio.sleep(0)
+
+
 async def tamper(scene: Scene) -> None:
     """Somebody else takes leaf1 over, deletes half of what it holds, adds a group, and goes."""
     held = await read_entities(scene.network, "leaf1")
@@ -337,6 +344,7 @@ def test_mending_puts_back_what_was_deleted_and_leaves_what_was_added(within: Wi
         await scene.controller.mend()
         assert scene.controller.losses() == []
         await tamper(scene)
+        await until_free(scene)
         deleted = len(held["leaf1"] - (await scene.state())["leaf1"])
         await scene.controller.mend()
         assert scene.controller.losses() == [Loss("leaf1", deleted, len(held["leaf1"]), emptied=False)]
@@ -358,6 +366,7 @@ def test_mending_replaces_what_was_changed(within: Within) -> None:
             params[-1].value = b"\x07"
             await write_as_another(p4r.Update.MODIFY, [changed])
             assert await scene.state() != held
+        await until_free(scene)
         await scene.controller.mend()
         assert await scene.state() == held
 
@@ -374,12 +383,32 @@ def test_who_has_taken_a_switch_over_is_left_alone_by_mending(within: Within) ->
                     await asyncio.sleep(0)
             await scene.controller.mend()
             assert await read_entities(scene.network, "leaf1") == []
-        async with asyncio.timeout(30):
-            while scene.controller.taken_over():
-                await asyncio.sleep(0)
+        await until_free(scene)
         await scene.controller.mend()
         assert await scene.state() == held
         assert [(loss.switch, loss.emptied) for loss in scene.controller.losses()] == [("leaf1", True)]
+
+    within(check)
+
+
+def test_a_switch_that_does_nothing_is_named_and_the_others_are_mended(
+    within: Within, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controller.connection._ANSWER_SECONDS", 2.0)
+
+    async def check(scene: Scene) -> None:
+        held = await scene.state()
+        await tamper(scene)
+        await until_free(scene)
+        scene.processes["leaf2"].pause()
+        report = await scene.controller.look(read_tables=True)
+        assert "leaf2 has not answered" in report.trouble
+        assert "leaf1" not in report.trouble
+        assert [loss.switch for loss in report.losses] == ["leaf1"]
+        scene.processes["leaf2"].go_on()
+        report = await scene.controller.look(read_tables=True)
+        assert (report.trouble, list(report.losses)) == ("", [])
+        assert (await scene.state())["leaf2"] == held["leaf2"]
 
     within(check)
 
