@@ -69,8 +69,8 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """What a look at all switches has found. trouble: why one is not what it should be; empty: all are.
+class Findings:
+    """What tending all switches has found. trouble: why one is not what it should be; empty: all are.
 
     losses: see Controller.losses. taken_over: see Controller.taken_over.
     """
@@ -234,7 +234,7 @@ class Controller:
         """All leases."""
         return tuple(self._leases)
 
-    async def look(self, *, read_tables: bool) -> Report:
+    async def tend(self, *, read_tables: bool) -> Findings:
         """Mends if a switch has ended its session, or if it is asked to read the tables of all."""
         trouble = ""
         if read_tables or any(connection.lost for connection in self._connections.values()):
@@ -242,7 +242,7 @@ class Controller:
                 await self.mend()
             except ControllerError as error:
                 trouble = str(error)
-        return Report(trouble, self.losses(), self.taken_over())
+        return Findings(trouble, self.losses(), self.taken_over())
 
     async def mend(self) -> None:
         """Reads the tables and groups of all switches, and puts back what is not there: see `losses`.

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from controller.controller import Report
+from controller.controller import Findings
 from controller.errors import ControllerError
 from controller.tree import Tree
 from experiments.scenario.own import planner_of
@@ -110,10 +110,10 @@ class ControllerProcess:
         self._usable = usable
         await self._call("reroute", (usable,))
 
-    async def look(self, *, read_tables: bool) -> Report:
+    async def tend(self, *, read_tables: bool) -> Findings:
         """See controller.Controller."""
-        report: Report = await self._call("look", (read_tables,))
-        return report
+        findings: Findings = await self._call("tend", (read_tables,))
+        return findings
 
     async def _call(
         self, method: str, arguments: tuple[object, ...], then: Callable[[Any], None] = lambda _: None

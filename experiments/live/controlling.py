@@ -27,7 +27,7 @@ class _Calls:
         self.by_name: Mapping[str, Callable[..., Awaitable[Any]]] = {
             "grant": self._grant,
             "withdraw": self._withdraw,
-            "look": self._look,
+            "tend": self._tend,
             "reroute": controller.reroute,
         }
 
@@ -40,8 +40,8 @@ class _Calls:
             if grant.id == lease:
                 await grant.withdraw()
 
-    async def _look(self, read_tables: bool) -> Any:
-        return await self._controller.look(read_tables=read_tables)
+    async def _tend(self, read_tables: bool) -> Any:
+        return await self._controller.tend(read_tables=read_tables)
 
 
 async def _serve(output: BinaryIO) -> None:

@@ -82,7 +82,7 @@ class Watch:
 
     async def _look(self, *, read_tables: bool) -> None:
         try:
-            found = await self._controller.look(read_tables=read_tables)
+            found = await self._controller.tend(read_tables=read_tables)
         except ControllerError as error:
             self._report(str(error))
             return

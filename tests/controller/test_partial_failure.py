@@ -401,12 +401,12 @@ def test_a_switch_that_does_nothing_is_named_and_the_others_are_mended(
         await tamper(scene)
         await until_free(scene)
         scene.processes["leaf2"].pause()
-        report = await scene.controller.look(read_tables=True)
+        report = await scene.controller.tend(read_tables=True)
         assert "leaf2 has not answered" in report.trouble
         assert "leaf1" not in report.trouble
         assert [loss.switch for loss in report.losses] == ["leaf1"]
         scene.processes["leaf2"].go_on()
-        report = await scene.controller.look(read_tables=True)
+        report = await scene.controller.tend(read_tables=True)
         assert (report.trouble, list(report.losses)) == ("", [])
         assert (await scene.state())["leaf2"] == held["leaf2"]
 
@@ -445,7 +445,7 @@ def test_a_controller_that_takes_over_keeps_leases_in_force_and_removes_half_of_
                 [entry, *_] = first.planner.plan_aggregation(network, half.tree)["leaf1"].entries
                 await first._connections["leaf1"].remove(SwitchPlan((entry,)))
         async with Controller(network, *given, in_force=[kept.tree]) as second:
-            report = await second.look(read_tables=False)
+            report = await second.tend(read_tables=False)
             assert (report.trouble, list(report.losses)) == ("", [])
             assert await read_state(network) == held
             with pytest.raises(ControllerError, match="overlap those of lease"):

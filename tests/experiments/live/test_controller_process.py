@@ -55,7 +55,7 @@ def test_leases_outlive_the_controller_that_granted_them_and_no_number_comes_twi
         first = await controller.grant(HOSTS, 0xBEE0, 0, 8)
         held = await read_state(network)
         end(controller, signal.SIGKILL)
-        report = await controller.look(read_tables=False)
+        report = await controller.tend(read_tables=False)
         assert (report.trouble, list(report.losses)) == ("", [])
         assert await read_state(network) == held
         assert reports == ["the controller has ended with signal SIGKILL\nit is started again"]
@@ -68,7 +68,7 @@ def test_leases_outlive_the_controller_that_granted_them_and_no_number_comes_twi
         assert await read_state(network) == empty
         end(controller, signal.SIGKILL)
         with pytest.raises(NetworkError, match="started again 3 times within 60 s, and has ended each time"):
-            await controller.look(read_tables=True)
+            await controller.tend(read_tables=True)
 
     within(check)
 
