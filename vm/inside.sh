@@ -55,7 +55,8 @@ state >/tmp/after
 stage "nothing changed" diff /tmp/before /tmp/after
 limit=$((2 * limit))
 # shellcheck disable=SC2086  # a list of folders
-stage "live tests, root" env FANIN_PATIENCE=$patience /opt/fanin/venv/bin/pytest -v -m live -p no:cacheprovider $tests
+stage "live tests, root" env FANIN_PATIENCE=$patience /opt/fanin/venv/bin/pytest -v -n 1 --dist loadgroup -m live \
+    -o faulthandler_timeout=6000 -p no:cacheprovider $tests
 
 printf '\n%s' "$results"
 echo "test-vm: ended with status $failed"

@@ -59,6 +59,6 @@ mount -t proc proc "$work/root/proc"
 mount --rbind /dev "$work/root/dev"
 mount --make-rslave "$work/root/dev"
 chroot "$work/root" env -i HOME=/root LC_ALL=C.UTF-8 PATH=/venv/bin:/usr/sbin:/usr/bin:/sbin:/bin FANIN_PATIENCE=10 \
-    PYTHONPATH=/fanin sh -eu -c 'uname -m; cd /fanin; exec python -m pytest -p no:cacheprovider "$@"' sh \
+    PYTHONPATH=/fanin sh -eu -c 'uname -m; cd /fanin; exec python -m pytest -p no:cacheprovider -o faulthandler_timeout=6000 "$@"' sh \
     -n logical -m "not live and not slow" --deselect "$unlimited" \
     tests/native tests/workers tests/p4switch/engine tests/p4switch/stf "$@"
