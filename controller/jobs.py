@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 
 from controller.budget import NoRoomError
 from controller.errors import ControllerError
+from controller.reports import Reporting, state_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +58,9 @@ State = Literal["queued", "in network", "by ring", "revoked"]
 Open = Callable[[JobRequest], Candidate]
 
 
-class Member(Protocol):
+class Member(Reporting, Protocol):
     """A worker of a job. finished: what it says once the lease is revoked (workers/handover.py)."""
 
-    host: str
-    process: int
-    left: asyncio.Event
     finished: Any
 
     def tell(self, message: Mapping[str, Any]) -> None:
@@ -100,6 +98,7 @@ class _Job:
             "name": self.name,
             "hosts": self.request.hosts,
             "processes": [member.process for member in self.members],
+            "workers": [state_of(member) for member in self.members],
             "state": self.state,
             "place": self.place,
             "why": self.why,

@@ -120,6 +120,7 @@ async def _keep_up(network: MininetNetwork, program: CompiledProgram, planner: P
     from controller.controller import Controller
     from controller.ledger import Ledger
     from controller.membership import JobService
+    from experiments.inside.inspector import Inspector
     from experiments.live.jobs import NetworkJobs
 
     topology = network.topology
@@ -133,6 +134,7 @@ async def _keep_up(network: MininetNetwork, program: CompiledProgram, planner: P
         service = JobService(
             [host.name for host in topology.ranked_hosts], jobs.open, partial(complain, "up")
         )
+        Inspector(topology, controller, service)
         async with service.serve(folder / JOB_SERVICE):
             _show(topology)
             told: Mapping[str, int] = {}
