@@ -76,6 +76,10 @@ VERBS = {
         "running.top:top",
         "Show what goes on in a network that is up, until Ctrl-C: jobs and who is waited for, switches, links.",
     ),
+    "why": Verb(
+        "running.why:why",
+        "Say what a job waits for: each open chunk, the worker or switch it waits for, and the most likely culprit.",
+    ),
     "exec": Verb(
         "running.execute:execute",
         "Run a command on a host of a network that is up, or a shell.",
