@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AsyncExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -44,6 +45,15 @@ if TYPE_CHECKING:
 _LOOK_SECONDS = 0.5
 
 
+def _address(text: str) -> tuple[str, int]:
+    address, _, port = text.rpartition(":")
+    if not port.isdecimal() or int(port) >= 1 << 16:
+        raise typer.BadParameter(
+            f"{text}: write a TCP port, as 9464, or an address and a port, as 0.0.0.0:9464"
+        )
+    return address or "127.0.0.1", int(port)
+
+
 def up(
     context: typer.Context,
     workers: Workers = 8,
@@ -60,6 +70,14 @@ def up(
     logs: Annotated[Path, typer.Option(file_okay=False, help="where the switches' output goes")] = Path(
         "results/up"
     ),
+    metrics: Annotated[
+        Any,
+        typer.Option(
+            parser=_address,
+            metavar="[ADDRESS:]PORT",
+            help="serve metrics to Prometheus there, on the loopback interface if no address is given",
+        ),
+    ] = None,
 ) -> None:
     """Build a network, program it, and keep it up until Ctrl-C.
 
@@ -71,7 +89,7 @@ def up(
     refuse_beside_topology(topology, context)
     in_each = hosts_per_leaf(workers, leaves)
     with failing("up", SandboxError):
-        enter()
+        listener = enter(metrics)
 
     # Not above: what precedes enter() runs twice, and these take a second to import.
     from controller.errors import ControllerError
@@ -101,7 +119,7 @@ def up(
             ) as network,
         ):
             status.stop()
-            run_until_interrupted(_keep_up(network, compiled, planner_of(controller), on))
+            run_until_interrupted(_keep_up(network, compiled, planner_of(controller), on, listener))
 
 
 @contextmanager
@@ -116,7 +134,13 @@ def _until_told_to_end() -> Iterator[None]:
             raise
 
 
-async def _keep_up(network: MininetNetwork, program: CompiledProgram, planner: Planner, on: Target) -> None:
+async def _keep_up(
+    network: MininetNetwork,
+    program: CompiledProgram,
+    planner: Planner,
+    on: Target,
+    listener: socket.socket | None,
+) -> None:
     from controller.controller import Controller
     from controller.ledger import Ledger
     from controller.membership import JobService
@@ -134,8 +158,14 @@ async def _keep_up(network: MininetNetwork, program: CompiledProgram, planner: P
         service = JobService(
             [host.name for host in topology.ranked_hosts], jobs.open, partial(complain, "up")
         )
-        Inspector(topology, controller, service)
-        async with service.serve(folder / JOB_SERVICE):
+        inspector = Inspector(topology, controller, service)
+        async with service.serve(folder / JOB_SERVICE), AsyncExitStack() as stack:
+            if listener is not None:
+                from experiments.inside.metrics import serving
+
+                stack.enter_context(serving(inspector, listener))
+                address, port = listener.getsockname()
+                typer.echo(f"Metrics for Prometheus: http://{address}:{port}/metrics\n")
             _show(topology)
             told: Mapping[str, int] = {}
             while True:
