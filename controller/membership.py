@@ -13,6 +13,7 @@ withdrawn. So what the next job sends and what this one has left on the way are 
 
 import asyncio
 import json
+import logging
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -24,6 +25,8 @@ from typing import Any
 from controller.errors import ControllerError
 from controller.jobs import JobRequest, Jobs, Open
 from controller.reports import Heard, state_of
+
+_logger = logging.getLogger(__name__)
 
 _LEAVE_SECONDS = 1.0  # that a process which has just ended may need to be gone for everybody
 
@@ -227,6 +230,7 @@ class JobService:
                     "ask for the same"
                 )
         self._members[member.place] = self._forming[member.place] = member
+        _log("has joined", member)
 
     def _gather(self, member: _Member) -> None:
         """Forms the job if all are there, or tells those that are who is missing."""
@@ -251,6 +255,7 @@ class JobService:
     def _release(self, member: _Member) -> None:
         """It has ended, or the service has."""
         member.left.set()
+        _log("has left", member)
         del self._members[member.place]
         if self._forming.pop(member.place, None):
             self._tell_who_is_missing(
@@ -268,6 +273,11 @@ def _job_of(member: _Member) -> str:
     request = member.request
     called = "" if request.name is None else f" called {request.name}"
     return f"a job of {', '.join(request.hosts)}{called}"
+
+
+def _log(what: str, member: _Member) -> None:
+    said = {"job": member.request.name, "host": member.host, "pid": member.process}
+    _logger.info("%s %s", member, what, extra=said)
 
 
 def _bind(path: Path) -> socket.socket:

@@ -85,7 +85,9 @@ def _listener(address: tuple[str, int]) -> socket.socket:
     try:
         return socket.create_server(address)
     except OSError as error:
-        raise SandboxError(f"cannot listen on {address[0]}:{address[1]}: {os.strerror(error.errno or 0)}") from None
+        raise SandboxError(
+            f"cannot listen on {address[0]}:{address[1]}: {os.strerror(error.errno or 0)}"
+        ) from None
 
 
 def _supervise(argv: Sequence[str], listener: socket.socket | None) -> NoReturn:

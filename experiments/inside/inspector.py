@@ -30,6 +30,10 @@ class Inspector:
         service.questions["look"] = self._answer_look
         service.questions["cells"] = self._answer_cells
 
+    def jobs(self) -> tuple[JobView, ...]:
+        """Those whose workers have all joined."""
+        return tuple(JobView.model_validate(job) for job in self._service.jobs())
+
     async def look(self) -> Look:
         """How everything stands now."""
         counted, interfaces, queues, *emulated = await asyncio.gather(
@@ -41,7 +45,7 @@ class Inspector:
         ports = dict(zip((switch.name for switch in self._topology.switches), emulated, strict=True))
         up = {each["ifname"]: {"UP", "LOWER_UP"} <= set(each["flags"]) for each in interfaces}
         shaped = {each["dev"]: each for each in queues if each.get("root")}
-        jobs = tuple(JobView.model_validate(job) for job in self._service.jobs())
+        jobs = self.jobs()
         return Look.model_validate(
             {
                 "at": time.time(),
@@ -62,7 +66,7 @@ class Inspector:
         Raises:
             ControllerError: there is no such job.
         """
-        found = [job for job in map(JobView.model_validate, self._service.jobs()) if job.name == name]
+        found = [job for job in self.jobs() if job.name == name]
         if not found:
             raise ControllerError(f"no job is called {name}")
         job = found[-1]

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
-from tests.fanin.network import TIMEOUT, Up
+from tests.fanin.network import SMALL, TIMEOUT, Up
 
 pytestmark = pytest.mark.live
 
@@ -24,6 +27,16 @@ with workers.join() as job:
     while True:
         job.all_reduce(numpy.ones(1000, numpy.float32))
 """
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    """In place of the usual one: it serves metrics, and logs."""
+    folder = tmp_path_factory.mktemp("up")
+    network = Up(folder, *SMALL, "--metrics", "0", "--log", folder / "new" / "log.jsonl")
+    yield network
+    network.process.kill()
+    network.process.communicate()
 
 
 def ask(up: Up, fanin: Any, *arguments: str) -> Any:
@@ -69,6 +82,44 @@ def test_top_tells_of_jobs_switches_and_links(up: Up, fanin: Any) -> None:
     assert all(link["up"] and link["bytes"] and link["rate"] == 100_000_000 for link in ends.values())
     for text in ("train", "in network", "leaf1", "h1 → leaf1", "100 Mb/s"):
         assert text in shown
+
+
+def test_metrics_are_scraped_from_outside_of_the_namespaces(up: Up) -> None:
+    address = re.search(r"http://127\.0\.0\.1:\d+/metrics", up.said)
+    assert address
+
+    def scrape() -> dict[tuple[str, str], float]:
+        with urllib.request.urlopen(address[0], timeout=TIMEOUT) as answer:
+            families = text_string_to_metric_families(answer.read().decode())
+        samples = [sample for family in families for sample in family.samples]
+        return {(sample.name, ",".join(sample.labels.values())): sample.value for sample in samples}
+
+    with job(up):
+        found = until(scrape, lambda found: found.get(("fanin_worker_all_reduces_total", "h2,train"), 0) > 0)
+    assert found["fanin_switch_up", "leaf1"] == 1
+    assert found["fanin_switch_aggregation_events_total", "COMPLETED,leaf1"] > 0
+    assert found["fanin_link_capacity_bytes_per_second", "leaf1,h1"] == 100e6 / 8
+
+
+def test_what_happens_is_logged(up: Up) -> None:
+    def logged() -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (up.folder / "new" / "log.jsonl").read_text().splitlines()]
+
+    before = len(logged())
+    with job(up) as processes:
+        os.kill(processes[1], signal.SIGSTOP)
+        until(logged, lambda lines: any("waited_for" in line for line in lines[before:]))
+    found = until(logged, lambda lines: lines[-1]["message"] == "has ended")[before:]
+    [granted] = [line for line in found if line["message"].startswith("granted a lease")]
+    assert (granted["level"], granted["logger"], granted["hosts"]) == (
+        "info",
+        "controller.controller",
+        ["h1", "h2"],
+    )
+    [waits] = [line for line in found if line.get("waited_for")]
+    assert (waits["level"], waits["job"], waits["host"]) == ("warning", "train", "h1")
+    assert (waits["lease"], waits["waited_for"]) == (granted["lease"], ["h2"])
+    assert waits["chunks"]
 
 
 def test_why_blames_the_worker_that_is_stopped(up: Up, fanin: Any) -> None:

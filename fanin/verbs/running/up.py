@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import AsyncExitStack, contextmanager, suppress
-from functools import partial
+from contextlib import AsyncExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from topologies.model import Topology
 
 _LOOK_SECONDS = 0.5
+_logger = logging.getLogger(__name__)
+_logger.addHandler(logging.NullHandler())  # not to the terminal, which is told anyway
 
 
 def _address(text: str) -> tuple[str, int]:
@@ -78,6 +81,14 @@ def up(
             help="serve metrics to Prometheus there, on the loopback interface if no address is given",
         ),
     ] = None,
+    log: Annotated[
+        Path | None,
+        typer.Option(
+            dir_okay=False,
+            resolve_path=True,
+            help="append what controller, jobs and waiting workers do to this file, in lines of JSON",
+        ),
+    ] = None,
 ) -> None:
     """Build a network, program it, and keep it up until Ctrl-C.
 
@@ -93,6 +104,7 @@ def up(
 
     # Not above: what precedes enter() runs twice, and these take a second to import.
     from controller.errors import ControllerError
+    from experiments.inside.logs import logging_to
     from experiments.live.interrupt import run_until_interrupted
     from experiments.scenario.file import ScenarioError, load_network
     from experiments.scenario.own import planner_of, program_of_network
@@ -119,7 +131,8 @@ def up(
             ) as network,
         ):
             status.stop()
-            run_until_interrupted(_keep_up(network, compiled, planner_of(controller), on, listener))
+            with nullcontext() if log is None else logging_to(log):
+                run_until_interrupted(_keep_up(network, compiled, planner_of(controller), on, listener))
 
 
 @contextmanager
@@ -145,6 +158,7 @@ async def _keep_up(
     from controller.ledger import Ledger
     from controller.membership import JobService
     from experiments.inside.inspector import Inspector
+    from experiments.inside.logs import Stalls
     from experiments.live.jobs import NetworkJobs
 
     topology = network.topology
@@ -155,9 +169,7 @@ async def _keep_up(
     made = (program.p4info, program.device_config, ledger, network.patience, planner)
     async with Controller(topology, *made) as controller:
         jobs = NetworkJobs(controller, topology, on.pace(rate))
-        service = JobService(
-            [host.name for host in topology.ranked_hosts], jobs.open, partial(complain, "up")
-        )
+        service = JobService([host.name for host in topology.ranked_hosts], jobs.open, _warn)
         inspector = Inspector(topology, controller, service)
         async with service.serve(folder / JOB_SERVICE), AsyncExitStack() as stack:
             if listener is not None:
@@ -168,17 +180,24 @@ async def _keep_up(
                 typer.echo(f"Metrics for Prometheus: http://{address}:{port}/metrics\n")
             _show(topology)
             told: Mapping[str, int] = {}
+            stalls = Stalls()
             while True:
                 network.check()
                 taken = controller.taken_over()
                 for switch in taken.keys() - told.keys():
-                    complain(
-                        "up",
+                    _warn(
                         f"{switch} obeys another P4Runtime client now, with election id {taken[switch]}; it gets no "
                         "leases from here until that client has gone",
                     )
                 told = taken
+                stalls.look(inspector.jobs(), time.time())
                 await asyncio.sleep(_LOOK_SECONDS)
+
+
+def _warn(message: str) -> None:
+    """To whoever is at the terminal, and into the log."""
+    complain("up", message)
+    _logger.warning("%s", message)
 
 
 def _show(topology: Topology) -> None:
