@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-Count = Annotated[int, Field(ge=0)]
+_MOST_OPEN = 1 << 15  # chunks: the slot numbers of the protocol
+
+Count = Annotated[int, Field(ge=0, lt=1 << 63)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -28,6 +30,15 @@ class Waiting(_Frozen):
     sent: tuple[Count, Count]
     waiting: Seconds
     silent: Seconds
+
+    @field_validator("chunks")
+    @classmethod
+    def _are_few(cls, chunks: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
+        """Whoever explains them looks at each."""
+        sizes = [last + 1 - first for first, last in chunks]
+        if min(sizes, default=1) < 1 or sum(sizes) > _MOST_OPEN:
+            raise ValueError(f"chunks are ranges of {_MOST_OPEN:,} chunks at most together")
+        return chunks
 
 
 class Report(_Frozen):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from controller.controller import Controller
@@ -15,6 +15,8 @@ from controller.telemetry import SwitchCounts
 from experiments.inside.look import Cell, Cells, JobView, LinkView, Look, SwitchView
 from p4switch.management.service import ManagementClient, ManagementError
 from topologies.model import Link, Topology
+
+_SECONDS = 5.0  # for a switch to tell its registers
 
 # What a cell holds of a chunk; p4src/aggregation.p4.
 _REGISTERS = ("lease", "chunk", "seen", "done")
@@ -36,13 +38,12 @@ class Inspector:
 
     async def look(self) -> Look:
         """How everything stands now."""
-        counted, interfaces, queues, *emulated = await asyncio.gather(
+        counted, interfaces, queues = await asyncio.gather(
             self._controller.look(),
             _json_of("ip", "-json", "link", "show"),
             _json_of("tc", "-json", "-statistics", "qdisc", "show"),
-            *(asyncio.to_thread(_emulated, switch.grpc_port) for switch in self._topology.switches),
         )
-        ports = dict(zip((switch.name for switch in self._topology.switches), emulated, strict=True))
+        ports = await self._emulated([name for name, found in counted.items() if not isinstance(found, str)])
         up = {each["ifname"]: {"UP", "LOWER_UP"} <= set(each["flags"]) for each in interfaces}
         shaped = {each["dev"]: each for each in queues if each.get("root")}
         jobs = self.jobs()
@@ -73,13 +74,24 @@ class Inspector:
         read = await asyncio.gather(*(self._cells(part.switch, job) for part in job.tree))
         return {part.switch: cells for part, cells in zip(job.tree, read, strict=True)}
 
+    async def _emulated(self, switches: Sequence[str]) -> dict[str, dict[int, dict[str, Any]]]:
+        """The links that each of these switches emulates, by port."""
+        ports = [self._topology.switch(name).grpc_port for name in switches]
+        found = await asyncio.gather(*(asyncio.to_thread(_emulated_at, port) for port in ports))
+        return dict(zip(switches, found, strict=True))
+
     async def _cells(self, switch: str, job: JobView) -> Cells:
         assert job.slots is not None
-        names = [f"ingress.aggregation.{name}" for name in _REGISTERS]
         try:
-            columns = [await self._controller.register(switch, name) for name in names]
+            async with asyncio.timeout(_SECONDS):
+                columns = [
+                    await self._controller.register(switch, f"ingress.aggregation.{name}")
+                    for name in _REGISTERS
+                ]
+        except TimeoutError:
+            return Cells(error=f"{switch} has not answered for {_SECONDS:g} s")
         except (ControllerError, ValueError) as error:  # ValueError: a program of others
-            return Cells(error=str(error))
+            return Cells(error=f"not known, as on BMv2 ({error})")
         mine = range(2 * job.slots[0], 2 * job.slots[1] + 2)
         rows = list(zip(*columns, strict=True))
         return Cells(cells={n: Cell(**dict(zip(_REGISTERS, rows[n], strict=True))) for n in mine})
@@ -120,7 +132,7 @@ def _link_view(
     mine = sender in counted
     end = link.end(sender) if mine else link.far_end(sender)
     counts = counted[end.node]
-    way = emulated[end.node].get(end.port, {}).get("egress" if mine else "ingress")
+    way = emulated.get(end.node, {}).get(end.port, {}).get("egress" if mine else "ingress")
     queue = shaped.get(end.interface) if mine else None
     packets = size = lost = waiting = None
     if isinstance(counts, SwitchCounts):
@@ -143,8 +155,8 @@ def _link_view(
     )
 
 
-def _emulated(grpc_port: int) -> dict[int, dict[str, Any]]:
-    """The links that the switch emulates, by port; BMv2 emulates none, and one that has gone says nothing."""
+def _emulated_at(grpc_port: int) -> dict[int, dict[str, Any]]:
+    """Those of the switch at this port; BMv2 emulates none, and one that has gone says nothing."""
     try:
         with ManagementClient(f"127.0.0.1:{grpc_port}") as client:
             return {port["port"]: port for port in client.call("Links", {})["ports"]}

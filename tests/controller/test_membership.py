@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import os
 import subprocess
 import sys
@@ -352,26 +353,48 @@ REPORT: dict[str, object] = {
 }
 
 
-def test_what_workers_report_is_told_with_their_jobs(service: With) -> None:
+@pytest.mark.parametrize("waiting", [False, True])
+def test_what_workers_report_is_told_with_their_jobs(service: With, waiting: bool) -> None:
+    report = REPORT | ({"waiting": WAITING} if waiting else {})
+
     async def check(path: Path, _grants: FakeGrants) -> None:
         h1, h2 = [await Worker.connect(path, host, 2) for host in ("h1", "h2")]
         assert [await worker.rank() for worker in (h1, h2)] == [(1, 0), (1, 1)]
-        h1.say(json.dumps({"report": REPORT}).encode())
+        h1.say(json.dumps({"report": report}).encode())
         first = second = None
         while first is None or first["report"] is None:
             asker = Worker(*await asyncio.open_unix_connection(path))
             asker.say(b'{"list": null}')
             [job] = (await asker.hear())["jobs"]
             first, second = job["workers"]
-        assert first["report"] == REPORT
+        assert first["report"] == report
         assert first["joined"] <= first["heard"]
         assert (second["host"], second["report"], second["heard"]) == ("h2", None, None)
 
     service(check)
 
 
+WAITING = {
+    **dict.fromkeys(("all_reduce", "elements", "accepted", "total"), 8),
+    **dict.fromkeys(("waiting", "silent"), 1.5),
+    "announcing": False,
+    "chunks": [[4, 7]],
+    "sent": [1, 2],
+}
+
+
 @pytest.mark.parametrize(
-    "report", [{}, None, REPORT | {"all_reduces": -1}, REPORT | {"waiting": {"chunks": [[1]]}}]
+    "report",
+    [
+        {},
+        None,
+        REPORT | {"all_reduces": -1},
+        REPORT | {"all_reduces": 10**400},
+        REPORT | {"rto": math.nan},
+        REPORT | {"waiting": WAITING | {"chunks": [[1]]}},
+        REPORT | {"waiting": WAITING | {"chunks": [[7, 4]]}},
+        REPORT | {"waiting": WAITING | {"chunks": [[0, 1 << 40]]}},
+    ],
 )
 def test_a_report_that_is_none_ends_the_membership(service: With, report: object) -> None:
     async def check(path: Path, _grants: FakeGrants) -> None:
