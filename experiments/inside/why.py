@@ -68,6 +68,8 @@ def explain(
             (), (), "", "No worker of the job has waited for a second: it does not stand still."
         )
     unknown = "; ".join(f"{switch}: {found.error}" for switch, found in cells.items() if found.error)
+    if cells.keys() != {part.switch for part in job.tree}:
+        unknown = "the job has lost its lease since"
     facts = _Facts(job, now, before, processes)
     open_chunks = _open_chunks(waiting)
     hops: defaultdict[Hop, list[int]] = defaultdict(list)

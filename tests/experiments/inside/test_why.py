@@ -134,3 +134,8 @@ def test_without_cells_reports_and_links_have_to_do() -> None:
 def test_a_job_that_goes_on_has_no_culprit() -> None:
     busy = [worker(host, 7, waiting(8, silent=0.1)) for host in ("h1", "h2", "h3", "h4")]
     assert explained(*busy).culprit.endswith("it does not stand still.")
+
+
+def test_a_lease_that_goes_in_the_middle_leaves_chunks_unknown() -> None:
+    found = explain(job(*ALL), {}, look(), look(NOW - 2), {})
+    assert (found.missing, found.unknown) == ((), "the job has lost its lease since")
