@@ -22,7 +22,6 @@ from controller.tree import FIRST_UDP_PORT, SLOTS, Job, Tree
 _T = TypeVar("_T")
 _logger = logging.getLogger(__name__)
 
-_LOOK_SECONDS = 2.0  # for an answer to who only looks
 _PAUSES = (0.1, 0.2, 0.4, 0.8)  # seconds, before a switch that has gone is asked again
 
 
@@ -187,23 +186,6 @@ class Controller:
             return await self._on_all(
                 lambda connection: read_counts(connection, self._network), self._connections
             )
-
-    async def look(self) -> Mapping[str, SwitchCounts | str]:
-        """What each switch has counted, or why that is not known; it waits for nothing that is done here."""
-
-        async def read(connection: Connection) -> SwitchCounts | str:
-            try:
-                async with asyncio.timeout(_LOOK_SECONDS):
-                    return await read_counts(connection, self._network)
-            except TimeoutError:
-                return f"{connection.switch.name} has not answered for {_LOOK_SECONDS:g} s"
-            except ControllerError as error:
-                return str(error)
-            except ValueError as error:  # a program of others
-                return f"the program of {connection.switch.name} has not all of fanin's counters: {error}"
-
-        connections = self._connections.values()
-        return dict(zip(self._connections, await asyncio.gather(*map(read, connections)), strict=True))
 
     async def register(self, switch: str, name: str) -> list[int]:
         """All cells of a register, to look inside; unavailable from BMv2."""

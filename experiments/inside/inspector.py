@@ -1,4 +1,4 @@
-"""Looks into a network from beside its controller, in the network namespace of its switches."""
+"""Looks into a network beside its controller, in the network namespace of its switches."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from controller.controller import Controller
 from controller.errors import ControllerError
 from controller.membership import JobService
-from controller.telemetry import SwitchCounts
+from controller.telemetry import SwitchCounts, Telemetry
 from experiments.inside.look import Cell, Cells, JobView, LinkView, Look, SwitchView
 from p4switch.management.service import ManagementClient, ManagementError
 from topologies.model import Link, Topology
@@ -25,9 +24,9 @@ _REGISTERS = ("lease", "chunk", "seen", "done")
 class Inspector:
     """Of `topology`; it is asked for looks and cells by lines that the job service is sent (docs/inside.md)."""
 
-    def __init__(self, topology: Topology, controller: Controller, service: JobService) -> None:
+    def __init__(self, topology: Topology, telemetry: Telemetry, service: JobService) -> None:
         self._topology = topology
-        self._controller = controller
+        self._telemetry = telemetry
         self._service = service
         service.questions["look"] = self._answer_look
         service.questions["cells"] = self._answer_cells
@@ -39,7 +38,7 @@ class Inspector:
     async def look(self) -> Look:
         """How everything stands now."""
         counted, interfaces, queues = await asyncio.gather(
-            self._controller.look(),
+            self._telemetry.counts(),
             _json_of("ip", "-json", "link", "show"),
             _json_of("tc", "-json", "-statistics", "qdisc", "show"),
         )
@@ -85,7 +84,7 @@ class Inspector:
         try:
             async with asyncio.timeout(_SECONDS):
                 columns = [
-                    await self._controller.register(switch, f"ingress.aggregation.{name}")
+                    await self._telemetry.register(switch, f"ingress.aggregation.{name}")
                     for name in _REGISTERS
                 ]
         except TimeoutError:

@@ -157,6 +157,7 @@ async def _keep_up(
     from controller.controller import Controller
     from controller.ledger import Ledger
     from controller.membership import JobService
+    from controller.telemetry import Telemetry
     from experiments.inside.inspector import Inspector
     from experiments.inside.logs import Stalls
     from experiments.live.jobs import NetworkJobs
@@ -170,8 +171,12 @@ async def _keep_up(
     async with Controller(topology, *made) as controller:
         jobs = NetworkJobs(controller, topology, on.pace(rate))
         service = JobService([host.name for host in topology.ranked_hosts], jobs.open, _warn)
-        inspector = Inspector(topology, controller, service)
-        async with service.serve(folder / JOB_SERVICE), AsyncExitStack() as stack:
+        async with (
+            service.serve(folder / JOB_SERVICE),
+            Telemetry(topology, program.p4info, program.device_config) as telemetry,
+            AsyncExitStack() as stack,
+        ):
+            inspector = Inspector(topology, telemetry, service)
             if listener is not None:
                 from experiments.inside.metrics import serving
 

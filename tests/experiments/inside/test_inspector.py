@@ -14,6 +14,7 @@ from finsy.proto import p4r
 from controller.controller import Controller
 from controller.errors import ControllerError
 from controller.ledger import Ledger
+from controller.telemetry import Telemetry
 from experiments.inside.inspector import Inspector
 from p4compiler import Compiled
 from tests.controller.switches import SwitchProcess, running
@@ -59,9 +60,9 @@ def within(fanin_p4: Compiled, tmp_path: Path) -> Callable[[Check], None]:
         ):
             ledger = Ledger(tmp_path / "leases.json")
             made = (network, fanin_p4.p4info, fanin_p4.device_config(), ledger)
-            async with Controller(*made) as controller:
+            async with Controller(*made) as controller, Telemetry(*made[:3]) as telemetry:
                 service: Any = Service()
-                inspector = Inspector(network, controller, service)
+                inspector = Inspector(network, telemetry, service)
                 grant = await controller.grant(["h1", "h2"], base=8, slots=4)
                 tree = [
                     {"switch": part.switch, "children": part.children, "parent": part.parent}
@@ -133,11 +134,11 @@ def test_a_switch_that_has_gone_is_told_beside_the_others(within: Callable[[Chec
 def test_registers_that_a_switch_does_not_tell_are_not_known(
     within: Callable[[Check], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def check(inspector: Inspector, controller: Controller, _s: Any, _p: Any) -> None:
-        async def refuse(switch: str, _name: str) -> list[int]:
+    async def check(inspector: Inspector, _c: Any, _s: Any, _p: Any) -> None:
+        async def refuse(_telemetry: Telemetry, switch: str, _name: str) -> list[int]:
             raise ControllerError(f"{switch} refuses: UNIMPLEMENTED Register reads are not supported yet")
 
-        monkeypatch.setattr(controller, "register", refuse)
+        monkeypatch.setattr(Telemetry, "register", refuse)
         assert (await inspector.cells("train"))["leaf1"].error.startswith(
             "not known, as on BMv2 (leaf1 refuses"
         )
