@@ -1,6 +1,7 @@
 """The controller of a network: installs the program, grants leases, sets loss, reads what was counted."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from types import TracebackType
@@ -19,6 +20,7 @@ from controller.telemetry import SwitchCounts, read_counts
 from controller.tree import FIRST_UDP_PORT, SLOTS, Job, Tree
 
 _T = TypeVar("_T")
+_logger = logging.getLogger(__name__)
 
 _PAUSES = (0.1, 0.2, 0.4, 0.8)  # seconds, before a switch that has gone is asked again
 
@@ -177,6 +179,8 @@ class Controller:
             lease = Grant(tree, self)
             await self._install(lease.id, self.planner.plan_aggregation(self._network, tree))
             self._leases.append(lease)
+            said = {"lease": lease.id, "hosts": tree.job.hosts, "slots": [base, base + slots - 1]}
+            _logger.info("granted a lease, its root %s", tree.root.switch, extra=said)
             return lease
 
     async def withdraw(self, lease: Grant) -> None:
@@ -318,6 +322,7 @@ class Controller:
     async def _withdraw(self, lease: Grant) -> None:
         await self._remove(lease.id, self.planner.plan_aggregation(self._network, lease.tree))
         self._leases.remove(lease)
+        _logger.info("withdrew a lease", extra={"lease": lease.id, "hosts": lease.tree.job.hosts})
 
     async def _install(self, key: str | int, plan: Plan) -> None:
         """On all its switches, or on none."""
@@ -368,8 +373,9 @@ class Controller:
                     )  # who took over may have gone, and may have left something worth keeping
                     if not await connection.runs_program():
                         self._out_of_step.add(connection.switch.name)
-                except UnavailableError:
+                except UnavailableError as error:
                     self._out_of_step.add(connection.switch.name)
+                    _logger.warning("%s", error, extra={"switch": connection.switch.name})
                     await asyncio.sleep(pause)
             await self._bring_into_step(connection)
             return await do(connection)
@@ -385,6 +391,7 @@ class Controller:
         if name in self._out_of_step:
             await self._restore(connection)
             self._out_of_step.remove(name)
+            _logger.info("installed again what the switch should hold", extra={"switch": name})
 
     async def _restore(self, connection: Connection, *, keep_foreign: bool = False) -> None:
         name = connection.switch.name

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,6 +10,9 @@ from typing import Any, Literal, Protocol
 
 from controller.budget import NoRoomError
 from controller.errors import ControllerError
+from controller.reports import Reporting, state_of
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +61,9 @@ State = Literal["queued", "in network", "by ring", "revoked"]
 Open = Callable[[JobRequest], Candidate]
 
 
-class Member(Protocol):
+class Member(Reporting, Protocol):
     """A worker of a job. finished: what it says once the lease is revoked (workers/handover.py)."""
 
-    host: str
-    process: int
-    left: asyncio.Event
     finished: Any
 
     def tell(self, message: Mapping[str, Any]) -> None:
@@ -94,12 +95,18 @@ class _Job:
         for member in self.members:
             member.tell(message)
 
+    def log(self, level: int, what: str) -> None:
+        """What becomes of it."""
+        lease = self.candidate.lease()["lease"]
+        _logger.log(level, "%s", what, extra={"job": self.name, "lease": lease, "hosts": self.request.hosts})
+
     def document(self) -> Mapping[str, Any]:
         """What is told of it to those who ask. since: in seconds of the Unix epoch."""
         return {
             "name": self.name,
             "hosts": self.request.hosts,
             "processes": [member.process for member in self.members],
+            "workers": [state_of(member) for member in self.members],
             "state": self.state,
             "place": self.place,
             "why": self.why,
@@ -133,6 +140,7 @@ class Jobs:
         name = request.name or f"job-{next(self._numbers)}"
         job = _Job(name, request, members, self._open(request))
         self._present.append(job)
+        job.log(logging.INFO, "all workers have joined")
         task = asyncio.create_task(self._hold(job))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -186,6 +194,7 @@ class Jobs:
             job.revoked = ""  # once
 
     def _lose(self, job: _Job, why: str) -> None:
+        job.log(logging.WARNING, why)
         job.state, job.why = ("by ring" if job.request.ring else "revoked"), why
 
     async def close(self) -> None:
@@ -200,6 +209,7 @@ class Jobs:
             try:
                 await self._grant(job)
                 job.state, job.why = "in network", ""
+                job.log(logging.INFO, "begins in the network")
             except ControllerError as error:
                 if not job.request.ring:
                     self._dismiss(job, str(error))
@@ -219,6 +229,7 @@ class Jobs:
         finally:
             job.candidate.close()
             self._present.remove(job)
+            job.log(logging.INFO, "has ended")
             self.look()
 
     async def _grant(self, job: _Job) -> None:
@@ -255,6 +266,7 @@ class Jobs:
         place = self._queue.index(job) + 1
         if (place, why) != (job.place, job.why):
             job.place, job.why = place, why
+            job.log(logging.INFO, f"number {place} of the jobs that wait for a lease: {why}")
             for rank, member in enumerate(job.members):
                 member.tell({"queued": {"rank": rank, "place": place, "why": why}})
 

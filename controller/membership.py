@@ -13,9 +13,10 @@ withdrawn. So what the next job sends and what this one has left on the way are 
 
 import asyncio
 import json
+import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,9 @@ from typing import Any
 
 from controller.errors import ControllerError
 from controller.jobs import JobRequest, Jobs, Open
+from controller.reports import Heard, state_of
+
+_logger = logging.getLogger(__name__)
 
 _LEAVE_SECONDS = 1.0  # that a process which has just ended may need to be gone for everybody
 
@@ -42,6 +46,7 @@ class _Member:
     left: asyncio.Event = field(default_factory=asyncio.Event)
     finished: Any = None
     mates: "Sequence[_Member]" = ()  # all workers of its job, by rank, once they have joined
+    heard: Heard = field(default_factory=Heard)
 
     @property
     def place(self) -> tuple[str, str | None]:
@@ -63,19 +68,20 @@ class _Member:
 class JobService:
     """Brings the workers on `hosts` together; `open_job` makes a job of them.
 
-    report: is told what nobody waits for.
+    report: is told what nobody waits for. questions: what else is answered in one line, {NAME: …}, and by whom.
     """
 
     def __init__(self, hosts: Sequence[str], open_job: Open, report: Callable[[str], None]) -> None:
         self._hosts = tuple(hosts)
         self._jobs = Jobs(open_job, report)
+        self.questions: dict[str, Callable[[Any], Awaitable[Mapping[str, Any]]]] = {}
         self._members: dict[tuple[str, str | None], _Member] = {}  # by place
         self._forming: dict[tuple[str, str | None], _Member] = {}  # those whose job waits for others to join
         self._connections: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}
 
     @property
     def jobs(self) -> Jobs:
-        """Those that have begun."""
+        """Those whose workers have all joined."""
         return self._jobs
 
     @asynccontextmanager
@@ -91,6 +97,21 @@ class JobService:
             for writer in self._connections:
                 writer.close()
             await asyncio.gather(*self._connections.values(), return_exceptions=True)
+
+    def forming(self) -> list[Mapping[str, Any]]:
+        """Those that wait for workers to join: name, hosts, workers, and the hosts on which there is none yet."""
+        found: dict[JobRequest, list[_Member]] = {}
+        for member in self._forming.values():
+            found.setdefault(member.request, []).append(member)
+        return [
+            {
+                "name": request.name,
+                "hosts": request.hosts,
+                "workers": [state_of(member) for member in there],
+                "missing": [host for host in request.hosts if host not in {each.host for each in there}],
+            }
+            for request, there in found.items()
+        ]
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -125,8 +146,12 @@ class JobService:
                 ValueError, KeyError, TypeError, RecursionError
             ):  # which ends a membership as hanging up does
                 while line := await reader.readline():
-                    member.finished = json.loads(line)["finished"]
-                    self._jobs.hand_over(member)
+                    match json.loads(line):
+                        case {"report": report}:
+                            member.heard.take(report)
+                        case said:
+                            member.finished = said["finished"]
+                            self._jobs.hand_over(member)
         finally:
             self._release(member)
 
@@ -136,6 +161,8 @@ class JobService:
         match asked:
             case {"list": _}:
                 answer = {"jobs": self._jobs.documents()}
+            case dict() if len(asked) == 1 and (question := next(iter(asked))) in self.questions:
+                answer = await self.questions[question](asked[question])
             case {"revoke": str(name)}:
                 try:
                     await self._jobs.revoke(name)
@@ -204,6 +231,7 @@ class JobService:
                     "ask for the same"
                 )
         self._members[member.place] = self._forming[member.place] = member
+        _log("has joined", member)
 
     def _gather(self, member: _Member) -> None:
         """Forms the job if all are there, or tells those that are who is missing."""
@@ -228,6 +256,7 @@ class JobService:
     def _release(self, member: _Member) -> None:
         """It has ended, or the service has."""
         member.left.set()
+        _log("has left", member)
         del self._members[member.place]
         if self._forming.pop(member.place, None):
             self._tell_who_is_missing(
@@ -245,6 +274,11 @@ def _job_of(member: _Member) -> str:
     request = member.request
     called = "" if request.name is None else f" called {request.name}"
     return f"a job of {', '.join(request.hosts)}{called}"
+
+
+def _log(what: str, member: _Member) -> None:
+    said = {"job": member.request.name, "host": member.host, "pid": member.process}
+    _logger.info("%s %s", member, what, extra=said)
 
 
 def _bind(path: Path) -> socket.socket:

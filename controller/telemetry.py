@@ -1,11 +1,20 @@
 """What the switches have counted, read over P4Runtime: works on BMv2 as well, since no register is read."""
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from types import TracebackType
+from typing import Self
+
+from finsy import P4Schema
+from finsy.proto import p4i
 
 from controller.connection import Connection, Count
+from controller.errors import ControllerError
 from controller.network import Network
+
+_LOOK_SECONDS = 2.0  # for an answer to who only looks
 
 
 class Reason(IntEnum):
@@ -103,3 +112,52 @@ async def read_counts(connection: Connection, network: Network) -> SwitchCounts:
         {reason: read[_DROPS, reason] for reason in Reason},
         {event: read[_EVENTS, event] for event in Event},
     )
+
+
+class Telemetry:
+    """Reads the switches of `network` beside whoever controls them. An asynchronous context manager.
+
+    p4info, device_config: of the program that they run, as Controller has them.
+    """
+
+    def __init__(self, network: Network, p4info: p4i.P4Info, device_config: bytes) -> None:
+        schema = P4Schema(p4info, device_config)
+        self._network = network
+        # Without a session: reads need none.
+        self._connections = {switch.name: Connection(switch, schema) for switch in network.switches}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        for connection in self._connections.values():
+            await connection.close()
+
+    async def counts(self) -> Mapping[str, SwitchCounts | str]:
+        """What each switch has counted since its program was pushed, or why that is not known."""
+        found = await asyncio.gather(*map(self._counts, self._connections.values()))
+        return dict(zip(self._connections, found, strict=True))
+
+    async def register(self, switch: str, name: str) -> list[int]:
+        """All cells of a register; unavailable from BMv2.
+
+        Raises:
+            ControllerError: it does not answer, or refuses. ValueError: the program has no such register.
+        """
+        return await self._connections[switch].read_register(name)
+
+    async def _counts(self, connection: Connection) -> SwitchCounts | str:
+        try:
+            async with asyncio.timeout(_LOOK_SECONDS):
+                return await read_counts(connection, self._network)
+        except TimeoutError:
+            return f"{connection.switch.name} has not answered for {_LOOK_SECONDS:g} s"
+        except ControllerError as error:
+            return str(error)
+        except ValueError as error:  # a program of others
+            return f"the program of {connection.switch.name} has not all of fanin's counters: {error}"

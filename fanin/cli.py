@@ -72,6 +72,14 @@ VERBS = {
         "running.jobs:jobs",
         "List the jobs of a network that is up: hosts, slots, switches, and those that wait; or revoke a lease.",
     ),
+    "top": Verb(
+        "running.top:top",
+        "Show what goes on in a network that is up, until Ctrl-C: jobs and who is waited for, switches, links.",
+    ),
+    "why": Verb(
+        "running.why:why",
+        "Say what a job waits for: each open chunk, the worker or switch it waits for, and the most likely culprit.",
+    ),
     "exec": Verb(
         "running.execute:execute",
         "Run a command on a host of a network that is up, or a shell.",

@@ -5,6 +5,7 @@ import os
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -16,6 +17,7 @@ from typing import NoReturn
 from topologies import runs
 
 _CONTROL_PIPE = "FANIN_SANDBOX_PIPE"  # in the environment of the command inside, until it has taken it out
+_LISTENER = "FANIN_SANDBOX_LISTENER"  # and likewise, a socket of the namespace outside
 # What a kernel may forbid user namespaces with: the file, the value that forbids, and what allows them.
 _SYSCTLS = (
     ("kernel.apparmor_restrict_unprivileged_userns", "1", "0"),
@@ -43,7 +45,7 @@ def inside() -> bool:
     return _inside
 
 
-def enter() -> None:
+def enter(listen: tuple[str, int] | None = None) -> socket.socket | None:
     """Goes on in fresh network, mount and process namespaces; as an ordinary user, in a user namespace too.
 
     Returns inside only: there this very command has been started again as process 1, which is root and has
@@ -51,15 +53,19 @@ def enter() -> None:
     it passes SIGINT, SIGTERM and SIGHUP on and exits with the status of the inner one. When either ends, by SIGKILL
     too, the kernel ends every process inside and removes their interfaces. What precedes the call runs twice.
 
+    listen: (address, TCP port) on which others can reach this command from outside of the sandbox: at the socket that
+    is returned.
+
     Raises:
-        SandboxError: no namespaces for this user on this machine.
+        SandboxError: no namespaces for this user on this machine, or the port is taken.
     """
     global _inside
     if _inside:
-        return
+        return None if listen is None else _listener(listen)
     pipe = os.environ.pop(_CONTROL_PIPE, None)
     if pipe is None or os.getpid() != 1:
-        _supervise([sys.executable, *sys.orig_argv[1:]])
+        _supervise([sys.executable, *sys.orig_argv[1:]], None if listen is None else _listener(listen))
+    handed_in = os.environ.pop(_LISTENER, None)
     _set_up()
     threading.Thread(target=_obey, args=(int(pipe),), name="sandbox", daemon=True).start()
     stopping = stop_signals()
@@ -68,22 +74,40 @@ def enter() -> None:
     _inside = True
     # The thread has inherited the mask: the terminal's signals, too, go to the main one.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, stopping)
+    if handed_in is None:
+        return None
+    listener = socket.socket(fileno=int(handed_in))
+    listener.set_inheritable(False)
+    return listener
 
 
-def _supervise(argv: Sequence[str]) -> NoReturn:
-    """Runs `argv` inside and exits as it did."""
+def _listener(address: tuple[str, int]) -> socket.socket:
+    try:
+        return socket.create_server(address)
+    except OSError as error:
+        raise SandboxError(
+            f"cannot listen on {address[0]}:{address[1]}: {os.strerror(error.errno or 0)}"
+        ) from None
+
+
+def _supervise(argv: Sequence[str], listener: socket.socket | None) -> NoReturn:
+    """Runs `argv` inside, which is handed `listener`, and exits as it did."""
     check()
     reader, writer = os.pipe()
     run = runs.create()
     # Blocked, the signals wait for sigwaitinfo here, and inside until `enter` is ready for them.
     stopping = stop_signals()
     signal.pthread_sigmask(signal.SIG_BLOCK, stopping)
+    handed_in = [reader] if listener is None else [reader, listener.fileno()]
+    names = dict(zip((_CONTROL_PIPE, _LISTENER), map(str, handed_in), strict=False))
     process = subprocess.Popen(
         ["setpriv", "--pdeathsig", "KILL", *_unshare(), "--", *argv],
-        pass_fds=[reader],
-        env={**os.environ, _CONTROL_PIPE: str(reader), runs.VARIABLE: str(run.folder)},
+        pass_fds=handed_in,
+        env={**os.environ, **names, runs.VARIABLE: str(run.folder)},
     )
     os.close(reader)
+    if listener is not None:
+        listener.close()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     while process.poll() is None:
         info = signal.sigwaitinfo(stopping | {signal.SIGCHLD})

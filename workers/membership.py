@@ -21,6 +21,7 @@ from workers.collective import CollectiveError, StallError, flat_input, flat_out
 from workers.handover import Handover, LeaseLostError
 from workers.lease import Lease
 from workers.recovery import Recovery
+from workers.reporting import Reporter
 from workers.udp import InNetworkAllReduce, InNetworkConfig
 
 HOST = "FANIN_HOST"  # in the environment of what runs on a host: its name
@@ -68,6 +69,14 @@ class _Service:
     def say(self, message: Mapping[str, Any]) -> None:
         """Send a message."""
         self._socket.sendall(json.dumps(message).encode() + b"\n")
+
+    def mention(self, message: Mapping[str, Any]) -> None:
+        """Send a message for which nobody waits, unless the service is too slow to take it.
+
+        So short a line is taken whole or not at all. That the service has ended is noticed where one listens to it.
+        """
+        with suppress(OSError):
+            self._socket.send(json.dumps(message).encode() + b"\n", socket.MSG_DONTWAIT)
 
     def hear(self, timeout: float | None) -> Any:
         """The next message.
@@ -156,6 +165,7 @@ class Member(InNetworkAllReduce):
     ) -> None:
         super().__init__(config)
         self.addresses = tuple(addresses)
+        self._reporter = Reporter(self.worker, service.mention)
         self._membership = _Membership(service)
         self._membership.revoked = self._revoked
         self._handover: Handover | None = None
@@ -220,6 +230,9 @@ class Member(InNetworkAllReduce):
                 )
             self._membership.listen(left)
 
+    def _finished(self) -> None:
+        self._reporter.look()
+
     def _revoked(self, why: str) -> None:
         if self._handover is None:
             raise CollectiveError(f"the job has no lease any more: {why}")
@@ -227,6 +240,7 @@ class Member(InNetworkAllReduce):
 
     def _send(self) -> None:
         """Without those who have ended there are no new sums; of what they had sent before, there may be."""
+        self._reporter.look()
         super()._send()
         left = self.left()
         if self._handover is not None and self._handover.why:

@@ -344,7 +344,12 @@ class InNetworkAllReduce(Closing):
             worker.exchange(self.socket)
             if not worker.finished:
                 self._send()
-        return worker.finish()
+        result = worker.finish()
+        self._finished()
+        return result
+
+    def _finished(self) -> None:
+        """An all-reduce has ended with a result."""
 
     def _send(self) -> None:
         """What timers ask for."""

@@ -34,7 +34,10 @@ _LEAVE_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What a controller needs. p4info: serialized. in_force: None: the switches have no program yet."""
+    """What a controller needs. p4info: serialized. log: see experiments.inside.logs.
+
+    in_force: None: the switches have no program yet.
+    """
 
     topology: Topology
     p4info: bytes
@@ -42,6 +45,7 @@ class Setup:
     ledger: Path
     patience: float
     planner: Path | None
+    log: Path | None = None
     in_force: tuple[Tree, ...] | None = None
 
 

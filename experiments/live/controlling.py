@@ -15,6 +15,7 @@ from controller.controller import Controller
 from controller.errors import ControllerError
 from controller.ledger import Ledger
 from controller.tree import Tree
+from experiments.inside.logs import logging_to
 from experiments.live.controller_process import Setup, packed, read
 from experiments.scenario.own import planner_of
 
@@ -64,6 +65,8 @@ async def _serve(output: BinaryIO) -> None:
         setup.in_force,
     )
     async with AsyncExitStack() as stack:
+        if setup.log is not None:
+            stack.enter_context(logging_to(setup.log))
         try:
             await stack.enter_async_context(controller)
         except ControllerError as error:

@@ -111,9 +111,9 @@ class NetworkJob:
         }
 
     def lease(self) -> Mapping[str, Any]:
-        """Its number, slots, UDP port and switches, the root last; null where there is none."""
+        """Its number, slots, UDP port and switches, the root last, as a tree, too; null where there is none."""
         if self.granted is None:
-            return {"lease": None, "slots": None, "udp_port": None, "switches": []}
+            return {"lease": None, "slots": None, "udp_port": None, "switches": [], "tree": []}
         tree = self.granted.tree
         job = tree.job
         return {
@@ -121,6 +121,7 @@ class NetworkJob:
             "slots": [job.base, job.base + job.slots - 1],
             "udp_port": job.udp_port,
             "switches": [part.switch for part in tree.aggregators],
+            "tree": [asdict(part) for part in tree.aggregators],
         }
 
     async def withdraw(self) -> None:

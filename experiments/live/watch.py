@@ -40,8 +40,8 @@ class Watch:
         self._trouble = ""
         self._down: tuple[Link, ...] = ()
 
-    async def run(self) -> None:
-        """For ever.
+    async def run(self, beside: Callable[[], None]) -> None:
+        """For ever. beside: is called at each look.
 
         Raises:
             NetworkError: a switch that ends again and again, or the controller.
@@ -56,6 +56,7 @@ class Watch:
             if begun >= next_read:
                 share = (time.monotonic() - begun) / _READ_SHARE
                 next_read = begun + min(max(_READ_SECONDS, share), _MOST_READ_SECONDS)
+            beside()
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def _look_at_links(self) -> None:

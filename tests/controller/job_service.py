@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from controller.budget import NoRoomError
 from controller.errors import ControllerError
 from controller.jobs import JobRequest
+from controller.membership import JobService
 from workers import Lease, Recovery
 
 
@@ -145,3 +146,19 @@ class Worker:
 
 Check = Callable[[Path, FakeGrants], Awaitable[None]]
 With = Callable[[Check], None]
+
+
+def served(path: Path) -> With:
+    """Calls a coroutine function with the path of a service for h1, h2 and h3, and the grants behind it."""
+
+    async def run(check: Check) -> None:
+        grants = FakeGrants()
+        service = JobService(["h1", "h2", "h3"], grants.open, grants.reports.append)
+        async with service.serve(path):
+            try:
+                await check(path, grants)
+            finally:
+                await Worker.end_all()
+        assert not path.exists()
+
+    return lambda check: asyncio.run(run(check))

@@ -118,6 +118,11 @@ def test_jobs_are_listed(service: With) -> None:
         jobs = await listed(path)
         began = [job.pop("since") for job in jobs.values()]
         assert began == sorted(began)
+        workers = {name: job.pop("workers") for name, job in jobs.items()}
+        assert [(each["host"], each["process"], each["left"]) for each in workers["a"]] == [
+            ("h1", 1, False),
+            ("h2", 1, False),
+        ]
         running = {"state": "in network", "place": 0, "why": "", "ring": False}
         assert jobs == {
             "job-1": {"hosts": ["h1"], "processes": [11], **running, "lease": 1},

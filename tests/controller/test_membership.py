@@ -1,6 +1,8 @@
 """The job service: who joins whom, what each is told, and that each job has a grant of its own from begin to end."""
 
 import asyncio
+import json
+import math
 import os
 import subprocess
 import sys
@@ -339,3 +341,66 @@ def test_without_a_network_a_script_is_told_how_to_get_one(
     monkeypatch.delenv(SLOTS)
     with pytest.raises(JoinError, match=r"no job service answers at .*jobs\.sock"):
         join()
+
+
+REPORT: dict[str, object] = {
+    **dict.fromkeys(("all_reduces", "bytes_sent", "bytes_received", "retransmissions", "datagrams_sent"), 3),
+    **dict.fromkeys(("datagrams_received", "accepted", "timeouts", "saturated"), 2),
+    "ignored": {"duplicate": 1},
+    "smoothed_rtt": 0.001,
+    "rto": 0.02,
+    "waiting": None,
+}
+
+
+@pytest.mark.parametrize("waiting", [False, True])
+def test_what_workers_report_is_told_with_their_jobs(service: With, waiting: bool) -> None:
+    report = REPORT | ({"waiting": WAITING} if waiting else {})
+
+    async def check(path: Path, _grants: FakeGrants) -> None:
+        h1, h2 = [await Worker.connect(path, host, 2) for host in ("h1", "h2")]
+        assert [await worker.rank() for worker in (h1, h2)] == [(1, 0), (1, 1)]
+        h1.say(json.dumps({"report": report}).encode())
+        first = second = None
+        while first is None or first["report"] is None:
+            asker = Worker(*await asyncio.open_unix_connection(path))
+            asker.say(b'{"list": null}')
+            [job] = (await asker.hear())["jobs"]
+            first, second = job["workers"]
+        assert first["report"] == report
+        assert first["joined"] <= first["heard"]
+        assert (second["host"], second["report"], second["heard"]) == ("h2", None, None)
+
+    service(check)
+
+
+WAITING = {
+    **dict.fromkeys(("all_reduce", "elements", "accepted", "total"), 8),
+    **dict.fromkeys(("waiting", "silent"), 1.5),
+    "announcing": False,
+    "chunks": [[4, 7]],
+    "sent": [1, 2],
+}
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        {},
+        None,
+        REPORT | {"all_reduces": -1},
+        REPORT | {"all_reduces": 10**400},
+        REPORT | {"rto": math.nan},
+        REPORT | {"waiting": WAITING | {"chunks": [[1]]}},
+        REPORT | {"waiting": WAITING | {"chunks": [[7, 4]]}},
+        REPORT | {"waiting": WAITING | {"chunks": [[0, 1 << 40]]}},
+    ],
+)
+def test_a_report_that_is_none_ends_the_membership(service: With, report: object) -> None:
+    async def check(path: Path, _grants: FakeGrants) -> None:
+        h1, h2 = [await Worker.connect(path, host, 2) for host in ("h1", "h2")]
+        assert [await worker.rank() for worker in (h1, h2)] == [(1, 0), (1, 1)]
+        h1.say(json.dumps({"report": report}).encode())
+        assert await h2.hear() == {"left": {"host": "h1", "rank": 0, "process": 1}}
+
+    service(check)

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -62,6 +63,33 @@ def test_a_sandbox_may_be_entered_in_a_sandbox_and_twice(run: Run) -> None:
         f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', '''{ENTER}print(1)'''])"
     )
     assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
+
+
+@pytest.mark.live
+def test_a_command_can_be_reached_from_outside_where_it_asks_to_be(
+    command: Command, environment: dict[str, str]
+) -> None:
+    listens = (
+        "from topologies.sandbox import enter\n"
+        "listener = enter(('127.0.0.1', 0))\n"
+        "print(listener.getsockname()[1], flush=True)\n"
+        "print(listener.accept()[0].recv(100))\n"
+    )
+    with subprocess.Popen(command(listens), stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout is not None
+        port = int(process.stdout.readline())
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.sendall(b"from outside")
+        assert process.communicate(timeout=60 * setting())[0] == "b'from outside'\n"
+    assert process.returncode == 0
+
+
+@pytest.mark.live
+def test_a_port_that_is_taken_is_named(run: Run) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = run(f"from topologies.sandbox import enter; enter(('127.0.0.1', {port}))")
+    assert done.stderr.endswith(f"cannot listen on 127.0.0.1:{port}: Address already in use\n")
 
 
 @pytest.mark.live

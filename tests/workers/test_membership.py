@@ -1,16 +1,20 @@
 """What a member makes of the news that another has ended: a switch on the loopback, and a service that says so."""
 
+import json
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from controller.reports import Report
 from tests.workers.test_udp import SWITCH, WINDOW, free_port, switch
-from workers import membership
+from workers import membership, reporting
 from workers.lease import Lease
 from workers.membership import JoinError, LeftError, Member
+from workers.protocol import Worker
 from workers.recovery import Recovery
 from workers.udp import InNetworkConfig
 
@@ -23,6 +27,10 @@ class Service:
     def __init__(self, *news: object, ended: bool = False) -> None:
         self._news = deque(news)
         self._ended = ended
+        self.mentioned: list[Any] = []
+
+    def mention(self, message: Any) -> None:
+        self.mentioned.append(message)
 
     def hear(self, timeout: float | None) -> object:  # noqa: ARG002
         if self._news:
@@ -76,3 +84,37 @@ def test_the_end_of_the_network_ends_the_wait() -> None:
         pytest.raises(JoinError, match="the network has ended"),
     ):
         alone.all_reduce(np.ones(10, np.float32))
+
+
+def test_one_that_waits_reports_for_what_and_that_it_has_it() -> None:
+    here = [free_port(), free_port()]
+    x = np.ones(10_000, np.float32)
+    waits = Service()
+    with (
+        switch(here),
+        member(0, here[0], waits) as first,
+        member(1, here[1], Service()) as second,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        result = pool.submit(first.all_reduce, x)
+        while not waits.mentioned:  # until a timer has expired
+            assert not result.done()
+        second.all_reduce(x)
+        result.result()
+        lease = first.config.lease
+    begun, ended = (Report.model_validate(json.loads(json.dumps(said))["report"]) for said in waits.mentioned)
+    assert begun.waiting is not None
+    assert (begun.all_reduces, begun.waiting.all_reduce, begun.waiting.elements) == (0, 1, 10_000)
+    assert begun.waiting.chunks[0][0] == lease.first_chunk
+    assert (ended.all_reduces, ended.waiting) == (1, None)
+    assert ended.bytes_received > 4 * 10_000
+
+
+def test_one_that_is_not_held_up_reports_once_a_second_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    mentioned: list[float] = []
+    monkeypatch.setattr(reporting, "time", SimpleNamespace(monotonic=lambda: now))
+    reporter = reporting.Reporter(Worker(Lease(5, 0, 2, WINDOW)), lambda _: mentioned.append(now))
+    for now in (100.0, 100.5, 100.9, 101.0, 101.5):  # noqa: B007
+        reporter.look()
+    assert mentioned == [100.0, 101.0]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+import socket
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from functools import partial
+from contextlib import AsyncExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -39,6 +41,18 @@ if TYPE_CHECKING:
     from topologies.mininet_net import MininetNetwork
     from topologies.model import Topology
 
+_logger = logging.getLogger(__name__)
+_logger.addHandler(logging.NullHandler())  # not to the terminal, which is told anyway
+
+
+def _address(text: str) -> tuple[str, int]:
+    address, _, port = text.rpartition(":")
+    if not port.isdecimal() or int(port) >= 1 << 16:
+        raise typer.BadParameter(
+            f"{text}: write a TCP port, as 9464, or an address and a port, as 0.0.0.0:9464"
+        )
+    return address or "127.0.0.1", int(port)
+
 
 def up(
     context: typer.Context,
@@ -56,6 +70,22 @@ def up(
     logs: Annotated[Path, typer.Option(file_okay=False, help="where the switches' output goes")] = Path(
         "results/up"
     ),
+    metrics: Annotated[
+        Any,
+        typer.Option(
+            parser=_address,
+            metavar="[ADDRESS:]PORT",
+            help="serve metrics to Prometheus there, on the loopback interface if no address is given",
+        ),
+    ] = None,
+    log: Annotated[
+        Path | None,
+        typer.Option(
+            dir_okay=False,
+            resolve_path=True,
+            help="append what controller, jobs and waiting workers do to this file, in lines of JSON",
+        ),
+    ] = None,
 ) -> None:
     """Build a network, program it, and keep it up until Ctrl-C.
 
@@ -67,10 +97,11 @@ def up(
     refuse_beside_topology(topology, context)
     in_each = hosts_per_leaf(workers, leaves)
     with failing("up", SandboxError):
-        enter()
+        listener = enter(metrics)
 
     # Not above: what precedes enter() runs twice, and these take a second to import.
     from controller.errors import ControllerError
+    from experiments.inside.logs import logging_to
     from experiments.live.interrupt import run_until_interrupted
     from experiments.scenario.file import ScenarioError, load_network
     from experiments.scenario.own import program_of_network
@@ -97,7 +128,8 @@ def up(
             ) as network,
         ):
             status.stop()
-            run_until_interrupted(_keep_up(network, compiled, controller, on))
+            with nullcontext() if log is None else logging_to(log):
+                run_until_interrupted(_keep_up(network, compiled, controller, on, listener, log))
 
 
 @contextmanager
@@ -113,9 +145,17 @@ def _until_told_to_end() -> Iterator[None]:
 
 
 async def _keep_up(
-    network: MininetNetwork, program: CompiledProgram, planner: Path | None, on: Target
+    network: MininetNetwork,
+    program: CompiledProgram,
+    planner: Path | None,
+    on: Target,
+    listener: socket.socket | None,
+    log: Path | None,
 ) -> None:
     from controller.membership import JobService
+    from controller.telemetry import Telemetry
+    from experiments.inside.inspector import Inspector
+    from experiments.inside.logs import Stalls
     from experiments.live.controller_process import ControllerProcess, Setup
     from experiments.live.jobs import NetworkJobs
     from experiments.live.watch import Watch
@@ -124,7 +164,6 @@ async def _keep_up(
     rate = topology.links_of(topology.ranked_hosts[0].name)[0].rate_bits_per_second
     folder = scratch()
     assert folder is not None  # as in every sandbox
-    report = partial(complain, "up")
     setup = Setup(
         topology,
         program.p4info.SerializeToString(),
@@ -132,13 +171,32 @@ async def _keep_up(
         folder / "leases.json",
         network.patience,
         planner,
+        log,
     )
-    async with ControllerProcess(setup, report) as controller:
+    async with ControllerProcess(setup, _warn) as controller:
         jobs = NetworkJobs(controller, topology, on.pace(rate))
-        service = JobService([host.name for host in topology.ranked_hosts], jobs.open, report)
-        async with service.serve(folder / JOB_SERVICE):
+        service = JobService([host.name for host in topology.ranked_hosts], jobs.open, _warn)
+        async with (
+            service.serve(folder / JOB_SERVICE),
+            Telemetry(topology, program.p4info, program.device_config) as telemetry,
+            AsyncExitStack() as stack,
+        ):
+            inspector, stalls = Inspector(topology, telemetry, service), Stalls()
+            if listener is not None:
+                from experiments.inside.metrics import serving
+
+                stack.enter_context(serving(inspector, listener))
+                address, port = listener.getsockname()
+                typer.echo(f"Metrics for Prometheus: http://{address}:{port}/metrics\n")
             _show(topology)
-            await Watch(network, controller, jobs, service.jobs, report).run()
+            watch = Watch(network, controller, jobs, service.jobs, _warn)
+            await watch.run(lambda: stalls.look(inspector.jobs(), time.time()))
+
+
+def _warn(message: str) -> None:
+    """To whoever is at the terminal, and into the log."""
+    complain("up", message)
+    _logger.warning("%s", message)
 
 
 def _show(topology: Topology) -> None:

@@ -1,0 +1,188 @@
+"""`fanin top`: what goes on in a network that is up: jobs, switches, links."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fanin.failing import failing
+from fanin.options import Network
+from topologies.errors import NetworkError
+from topologies.running import find_network
+from topologies.units import BYTES, RATES, TIMES, quantity_text
+
+if TYPE_CHECKING:
+    from rich.console import Group
+    from rich.table import Table
+
+    from experiments.inside.look import JobView, Look
+
+
+def top(
+    seconds: Annotated[float, typer.Option("--interval", min=0.1, help="seconds between two looks")] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="show one interval, and end")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="a line of JSON for each look, with totals; with --once, just one")
+    ] = False,
+    supervisor: Network = None,
+) -> None:
+    """Show what goes on in a network that is up, until Ctrl-C: jobs and who is waited for, switches, links.
+
+    Rates are those of the last interval. Workers report about once a second, while they all-reduce.
+    """
+    from experiments.inside.look import Look
+
+    with failing("top", NetworkError), suppress(KeyboardInterrupt):  # which is how it ends
+        network = find_network(supervisor=supervisor)
+
+        def look() -> Look:
+            return Look.model_validate(network.ask_job_service({"look": None}))
+
+        if as_json:
+            typer.echo(look().model_dump_json())
+            while not once:
+                time.sleep(seconds)
+                typer.echo(look().model_dump_json())
+        else:
+            _show(look, seconds, once)
+
+
+def _show(look: Callable[[], Look], seconds: float, once: bool) -> None:
+    from rich.live import Live
+
+    from fanin.console import console
+
+    before = look()
+    time.sleep(seconds)
+    now = look()
+    if once or not console.is_terminal:
+        console.print(_tables(now, before), highlight=False)
+        while not once:
+            time.sleep(seconds)
+            before, now = now, look()
+            console.print(_tables(now, before), highlight=False)
+        return
+    with Live(_tables(now, before), console=console, screen=True, auto_refresh=False) as live:
+        while True:
+            time.sleep(seconds)
+            before, now = now, look()
+            live.update(_tables(now, before), refresh=True)
+
+
+def _tables(now: Look, before: Look) -> Group:
+    from rich.console import Group
+
+    return Group(_jobs(now, before), "", _switches(now, before), "", _links(now, before))
+
+
+def _jobs(now: Look, before: Look) -> Table:
+    from rich.markup import escape
+
+    table = _table(
+        "job", "state", "for", "workers", "slots", "each, received", "sent again", "RTT", "waits for"
+    )
+    earlier = {(job.name, job.since): job for job in before.jobs}
+    for job in now.jobs:
+        same = earlier.get((job.name, job.since))
+        state = f"{job.state}, number {job.place}" if job.place else job.state
+        reports = [worker.report for worker in job.workers if worker.report]
+        again = sum(report.retransmissions for report in reports)
+        rtts = [report.smoothed_rtt for report in reports if report.smoothed_rtt is not None]
+        rate = None if same is None else _rate(job, same, now.at)
+        table.add_row(
+            escape(job.name),
+            escape(state),
+            str(timedelta(seconds=int(now.at - job.since))),
+            str(len(job.workers)),
+            "" if job.slots is None else str(job.window),
+            "" if rate is None else quantity_text(8 * rate, RATES),
+            f"{again:,}" if reports else "",
+            quantity_text(max(rtts), TIMES) if rtts else "",
+            _waits_for(job, now.at),
+        )
+    for forming in now.forming:
+        since = min(worker.joined for worker in forming.workers)
+        name, age = escape(forming.name or ""), str(timedelta(seconds=int(now.at - since)))
+        missing = f"{' '.join(forming.missing)} to join"
+        table.add_row(name, "forming", age, str(len(forming.workers)), "", "", "", "", missing)
+    return table
+
+
+def _rate(job: JobView, before: JobView, now: float) -> float | None:
+    """Bytes a second that a worker has received between its last report before and its last one, on average."""
+    from experiments.inside.look import per_second
+    from experiments.inside.waiting import silent
+
+    found = []
+    for worker, then in zip(job.workers, before.workers, strict=True):
+        if worker.report and then.report and worker.heard and then.heard:
+            received, earlier = worker.report.bytes_received, then.report.bytes_received
+            rate = per_second(received, earlier, worker.heard - then.heard)
+            if rate is None and silent(worker, now):
+                rate = 0.0
+            if rate is not None:
+                found.append(rate)
+    return sum(found) / len(found) if found else None
+
+
+def _waits_for(job: JobView, now: float) -> str:
+    from experiments.inside.waiting import waited_for, waiting_since
+
+    since = waiting_since(job, now)
+    if since is None:
+        return job.why
+    who = " ".join(worker.host for worker in waited_for(job, now)) or "packets (fanin why)"
+    return f"{who}, {since:.0f} s"
+
+
+def _switches(now: Look, before: Look) -> Table:
+    from controller.tree import SLOTS
+    from experiments.inside.look import SwitchView, per_second
+
+    table = _table("switch", "packets/s", "slots in use", "drops so far, by reason (a second)")
+    seconds = now.at - before.at
+    for name, switch in now.switches.items():
+        then = before.switches.get(name, SwitchView(slots=0))
+        known = not switch.error and not then.error
+        rate = per_second(switch.received, then.received, seconds) if known else None
+        drops = []
+        for reason, count in switch.drops.items():
+            growth = per_second(count, then.drops.get(reason, 0), seconds)
+            drops.append(f"{reason} {count:,}" + (f" ({growth:,.0f})" if growth else ""))
+        table.add_row(
+            name,
+            "" if rate is None else f"{rate:,.0f}",
+            f"{switch.slots:,} of {SLOTS:,}",
+            switch.error or ", ".join(drops),
+        )
+    return table
+
+
+def _links(now: Look, before: Look) -> Table:
+    from experiments.inside.look import per_second
+
+    table = _table("link", "rate", "of", "used", "queue", "lost", "")
+    for link, then in zip(now.links, before.links, strict=True):
+        rate = per_second(link.bytes, then.bytes, now.at - before.at)
+        used = "" if rate is None or link.rate is None else f"{100 * 8 * rate / link.rate:.0f}%"
+        table.add_row(
+            link.name,
+            "" if rate is None else quantity_text(8 * rate, RATES),
+            "" if link.rate is None else quantity_text(link.rate, RATES),
+            used,
+            "" if link.queue_bytes is None else quantity_text(link.queue_bytes, BYTES),
+            "" if link.lost is None else f"{link.lost:,}",
+            "down" if link.up is False else "",
+        )
+    return table
+
+
+def _table(*columns: str) -> Table:
+    from rich.table import Table
+
+    return Table(*columns, box=None)

@@ -1,0 +1,164 @@
+"""`fanin why`: what a job that stands still waits for."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fanin.failing import failing
+from fanin.options import Network
+from topologies.errors import NetworkError
+from topologies.running import RunningNetwork, find_network
+
+if TYPE_CHECKING:
+    from experiments.inside.look import FormingView, JobView, Look
+    from experiments.inside.why import Explanation
+
+_SECONDS = 2.0  # in which packets are sent again, and lost again
+
+# By the letter in /proc/PID/stat.
+_STATES = {
+    "R": "computes",
+    "S": "sleeps",
+    "D": "waits for the kernel",
+    "T": "is stopped (SIGSTOP, Ctrl-Z)",
+    "t": "is stopped by a debugger",
+    "Z": "has ended",
+}
+
+
+def why(
+    name: Annotated[str | None, typer.Argument(metavar="[JOB]", help="one job; left out, all")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="a line of JSON for each job")] = False,
+    supervisor: Network = None,
+) -> None:
+    """Say what a job waits for: each open chunk, the worker or switch it waits for, and the most likely culprit.
+
+    Chunks are followed through the switches' registers, which BMv2 does not tell; there, reports of workers, links and
+    drops have to do.
+    """
+    from experiments.inside.look import Cells, Look
+    from experiments.inside.why import explain
+
+    with failing("why", NetworkError):
+        network = find_network(supervisor=supervisor)
+        before = Look.model_validate(network.ask_job_service({"look": None}))
+        found = _named(before, name)
+        time.sleep(_SECONDS)
+        now = Look.model_validate(network.ask_job_service({"look": None}))
+        for job in now.jobs:
+            if job.name not in found:
+                continue
+            if job.state != "in network":
+                _tell_of_outsider(job, as_json)
+                continue
+            told = network.ask_job_service({"cells": job.name})
+            cells = {switch: Cells.model_validate(each) for switch, each in told.items()}
+            explanation = explain(job, cells, now, before, _processes(network, job))
+            _tell(job, explanation, as_json)
+        for forming in now.forming:
+            if name in (None, forming.name):
+                _tell_of_forming(forming, now.at, as_json)
+    if not found and not as_json:
+        typer.echo("No job is on the network; start one with: fanin launch train.py")
+
+
+def _named(look: Look, name: str | None) -> set[str | None]:
+    there = {job.name for job in look.jobs} | {forming.name for forming in look.forming}
+    if name is None:
+        return there
+    if name not in there:
+        names = ", ".join(sorted(filter(None, there))) or "none"
+        raise NetworkError(f"no job is called {name}; there are: {names}")
+    return {name}
+
+
+def _processes(network: RunningNetwork, job: JobView) -> dict[str, str]:
+    """What the job's processes do, as far as this user may see. Their ids may be those inside of the sandbox."""
+    there = {(host, each.process) for host, found in network.processes().items() for each in found}
+    inner = network.run.process_ids
+    does = {}
+    for worker in job.workers:
+        ids = (worker.process, inner.get(worker.process))
+        process = next((each for each in ids if (worker.host, each) in there), None)
+        if process is not None and (state := _state(process)):
+            does[worker.host] = state
+    return does
+
+
+def _state(process: int) -> str | None:
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return _STATES["Z"]
+    return _STATES.get(stat.rpartition(")")[2].split()[0])
+
+
+def _tell(job: JobView, explanation: Explanation, as_json: bool) -> None:
+    if as_json:
+        told = asdict(explanation)
+        told["waiting"] = [worker.model_dump() for worker in explanation.waiting]
+        _print_line(job.name, told)
+        return
+    typer.echo(f"{job.name}, lease {job.lease}{_who_waits(explanation)}")
+    if explanation.unknown:
+        typer.echo(f"How far its chunks are is not known: {explanation.unknown}")
+    for missing in explanation.missing:
+        chunks = ", ".join(_range_text(job, *each) for each in missing.chunks)
+        typer.echo(f"  chunks {chunks}: {missing.hop} is missing")
+        for fact in missing.known:
+            typer.echo(f"    {fact}")
+    typer.echo(explanation.culprit)
+
+
+def _who_waits(explanation: Explanation) -> str:
+    waits = []
+    for worker in explanation.waiting:
+        if worker.report and worker.report.waiting:
+            waiting = worker.report.waiting
+            what = "exponents" if waiting.announcing else "sums"
+            missing = waiting.total - waiting.accepted
+            waits.append(
+                f"\n  {worker.host} waits in all-reduce {waiting.all_reduce} for {missing} of {waiting.total} chunks "
+                f"({what}), nothing new for {waiting.silent:.0f} s"
+            )
+    return "".join(waits)
+
+
+def _range_text(job: JobView, first: int, last: int) -> str:
+    assert job.slots is not None
+    if last - first + 1 == job.window:
+        return f"{first}-{last} (all its slots)"
+    start, end = (job.slots[0] + chunk % job.window for chunk in (first, last))
+    if first == last:
+        return f"{first} (slot {start})"
+    slots = f"{start}-{end}" if start < end else f"{start}-{job.slots[1]} and {job.slots[0]}-{end}"
+    return f"{first}-{last} (slots {slots})"
+
+
+def _tell_of_outsider(job: JobView, as_json: bool) -> None:
+    place = f", number {job.place}" if job.place else ""
+    culprit = f"It is {job.state}{place}: {job.why}. Without a lease its workers do not report."
+    if as_json:
+        _print_line(job.name, {"waiting": [], "missing": [], "unknown": "", "culprit": culprit})
+    else:
+        typer.echo(f"{job.name}\n{culprit}")
+
+
+def _tell_of_forming(forming: FormingView, now: float, as_json: bool) -> None:
+    since = now - min(worker.joined for worker in forming.workers)
+    here = ", ".join(f"{worker.host} (process {worker.process})" for worker in forming.workers)
+    culprit = f"No worker has joined on {', '.join(forming.missing)}; here for {since:.0f} s: {here}."
+    if as_json:
+        _print_line(forming.name, {"waiting": [], "missing": [], "unknown": "", "culprit": culprit})
+    else:
+        typer.echo(f"{forming.name or 'a job without a name'}\n{culprit}")
+
+
+def _print_line(job: str | None, told: dict[str, Any]) -> None:
+    typer.echo(json.dumps({"job": job} | told))

@@ -1,0 +1,110 @@
+"""What `fanin why` prints of jobs in each state, for people and as JSON."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import typer
+
+from experiments.inside.look import FormingView, LinkView, Look, SwitchView
+from fanin.verbs.running import why
+from tests.experiments.inside.looks import NOW, job, waiting, worker
+
+# Of a window of 4, chunks 5 to 7 are in slots 1 to 3; so are they at all workers.
+CHUNKS = ((5, 7),)
+STANDS = job(worker("h1", 7, waiting(8, chunks=CHUNKS)), worker("h2", 7, heard=20))
+RING = job(
+    worker("h3", None), name="ring", state="by ring", why="its lease was revoked", lease=None, slots=None
+)
+LATE = FormingView(name="late", hosts=("h1", "h2"), workers=(worker("h1", None),), missing=("h2",))
+EMPTY = {"lease": 0, "chunk": 0, "seen": 0, "done": False}
+
+
+class Network:
+    """In place of one that is up: h2's worker has not come."""
+
+    run = SimpleNamespace(process_ids={})
+
+    def ask_job_service(self, request: dict[str, Any]) -> dict[str, Any]:
+        if "cells" in request:
+            cells: dict[int, Any] = dict.fromkeys(range(8), EMPTY)
+            cells |= {
+                2 * (chunk % 4) + 1: EMPTY | {"lease": 7, "chunk": chunk, "seen": 1} for chunk in (5, 6, 7)
+            }
+            return {"leaf1": {"cells": cells}, "spine1": {"cells": dict.fromkeys(range(8), EMPTY)}}
+        ways = (("h1", "leaf1"), ("h2", "leaf1"), ("leaf1", "spine1"))
+        known: dict[str, Any] = {
+            "rate": None,
+            "up": True,
+            "packets": 0,
+            "bytes": 0,
+            "lost": 0,
+            "queue_bytes": 0,
+        }
+        links = [LinkView(sender=a, receiver=b, **known) for each in ways for a, b in (each, each[::-1])]
+        switches = {name: SwitchView(slots=4) for name in ("leaf1", "spine1")}
+        look = Look(at=NOW, jobs=(STANDS, RING), forming=(LATE,), switches=switches, links=tuple(links))
+        return look.model_dump(mode="json")
+
+    def processes(self) -> dict[str, list[Any]]:
+        return {}
+
+
+@pytest.fixture(autouse=True)
+def up(monkeypatch: pytest.MonkeyPatch) -> None:
+    def find(**_: Any) -> Network:
+        return Network()
+
+    def without(_: float) -> None:
+        """No pause."""
+
+    monkeypatch.setattr(why, "find_network", find)
+    monkeypatch.setattr(why.time, "sleep", without)
+
+
+def test_all_jobs_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    why.why()
+    assert capsys.readouterr().out.splitlines() == [
+        "train, lease 7",
+        "  h1 waits in all-reduce 8 for 3 of 3 chunks (sums), nothing new for 5 s",
+        "  chunks 5-7 (slots 1-3): h2's update for leaf1 is missing",
+        "    had finished all-reduce 7 when heard last, 20 s ago",
+        "Most likely the worker on h2, without which the others cannot go on (h2: had finished all-reduce 7 when heard "
+        "last, 20 s ago).",
+        "ring",
+        "It is by ring: its lease was revoked. Without a lease its workers do not report.",
+        "late",
+        "No worker has joined on h2; here for 100 s: h1 (process 101).",
+    ]
+
+
+def test_one_of_them_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    why.why("train", as_json=True)
+    [line] = capsys.readouterr().out.splitlines()
+    told = json.loads(line)
+    assert (told["job"], [worker["host"] for worker in told["waiting"]]) == ("train", ["h1"])
+    [missing] = told["missing"]
+    assert (missing["chunks"], missing["hop"]["sender"]) == ([[5, 7]], "h2")
+    why.why("late", as_json=True)
+    assert json.loads(capsys.readouterr().out)["culprit"].startswith("No worker has joined on h2")
+
+
+def test_a_job_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit):
+        why.why("tarin")
+    assert capsys.readouterr().err == "fanin why: no job is called tarin; there are: late, ring, train\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "text"),
+    [
+        (5, 5, "5 (slot 1)"),
+        (4, 7, "4-7 (all its slots)"),
+        (6, 8, "6-8 (slots 2-3 and 0-0)"),
+    ],
+)
+def test_slots_go_round(first: int, last: int, text: str) -> None:
+    assert why._range_text(STANDS, first, last) == text
