@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from experiments.results.axes import value_text
 from experiments.scenario.file import Scenario, ScenarioError, load_scenario
 from experiments.scenario.settings import Settings
 from experiments.scenario.shipped import scenario_file
@@ -206,7 +207,7 @@ def run_scenario(
 
 def point_name(varied: Sequence[str], row: Row) -> str:
     """By the settings in which points differ."""
-    settings = [f"{name}={short(row[name])}" for name in varied if row.get(name) is not None]
+    settings = [f"{name}={value_text(name, row[name])}" for name in varied if row.get(name) is not None]
     return ", ".join(settings) or "the run"
 
 
@@ -214,7 +215,7 @@ def _table(varied: Sequence[str], rows: Sequence[Row]) -> Table:
     table = points_table(varied, "median ms", "p95 ms", "Mb/s", "kB each", "resent", "wrong")
     for row in rows:
         table.add_row(
-            *(short(row[name]) for name in varied),
+            *setting_texts(varied, row),
             f"{row['median_seconds'] * 1e3:.4g}",
             f"{row['p95_seconds'] * 1e3:.4g}",
             f"{row['goodput_bits_per_second'] / 1e6:,.1f}",
@@ -244,7 +245,7 @@ def _show_prices(varied: Sequence[str], rows: Sequence[Row], compute: float | No
             share = idle_share(compute, row["median_seconds"])
             hourly = [idle_price(share, gpus) for gpus in CLUSTERS]
             prices = (f"{price:,.0f} / {24 * price:,.0f}" for price in hourly)
-            table.add_row(*(short(row[name]) for name in varied), f"{share:.1%}", *prices)
+            table.add_row(*setting_texts(varied, row), f"{share:.1%}", *prices)
     if table.row_count:
         typer.echo(
             f"GPUs that compute for {quantity_text(compute, TIMES)} between two all-reduces idle for this share of "
@@ -266,6 +267,6 @@ def points_table(varied: Sequence[str], *numbers: str) -> Table:
     return table
 
 
-def short(value: object) -> str:
-    """In a table."""
-    return f"{value:,.6g}" if isinstance(value, float) else "" if value is None else str(value)
+def setting_texts(varied: Sequence[str], row: Row) -> Iterator[str]:
+    """The cells of `points_table` for the settings, as scenarios have them."""
+    return (value_text(name, row.get(name)) for name in varied)

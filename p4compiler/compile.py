@@ -61,8 +61,7 @@ def compile_file(
         for phase in phases.PHASES:
             tree = phase.run(tree, reporter)
         made = emit_json(tree, str(path), reporter)
-        warnings = sorted(reporter.warnings, key=lambda w: (w.span.file.path, w.span.line, w.span.column))
-        return Compiled(made, emit_p4info(tree), tuple(warnings))
+        return Compiled(made, emit_p4info(tree), _in_order(reporter.warnings))
 
 
 def dump_after(
@@ -71,8 +70,8 @@ def dump_after(
     *,
     include_dirs: Iterable[str | Path] = (),
     defines: Mapping[str, str] | None = None,
-) -> str:
-    """The program as text after the phase of this name, what each phase up to it made being verified.
+) -> tuple[str, tuple[Diagnostic, ...]]:
+    """The program as text after the phase of this name, and the warnings until then; what each phase made is verified.
 
     Raises:
         ValueError: there is no such phase.
@@ -85,7 +84,11 @@ def dump_after(
         tree: Any = _tokens(path, include_dirs, defines, reporter)
         for phase in phases.PHASES[: phases.PHASE_NAMES.index(name) + 1]:
             tree = phases.run_verified(phase, tree, reporter)
-        return phase.dump(tree)
+        return phase.dump(tree), _in_order(reporter.warnings)
+
+
+def _in_order(warnings: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+    return tuple(sorted(warnings, key=lambda w: (w.span.file.path, w.span.line, w.span.column)))
 
 
 def _tokens(

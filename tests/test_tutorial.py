@@ -38,7 +38,7 @@ def test_the_scenario_says_what_the_tutorial_says_of_it(tmp_path: Path) -> None:
     status, said = fanin("run", TUTORIAL / "loss.toml", *only, "--results", tmp_path)
     assert status == 0, said
     [measured] = [line for line in said.splitlines() if "76,110.2" in line]
-    shown = "0      in-network                    1        "
+    shown = "0%    in-network                    1        "
     [written] = [
         line
         for line in (ROOT / "docs/tutorial.md").read_text().splitlines()

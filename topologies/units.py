@@ -20,6 +20,7 @@ BYTES |= {"KiB": Decimal(2**10), "MiB": Decimal(2**20), "GiB": Decimal(2**30)}
 TIMES = {"s": Decimal(1), "ms": Decimal("1e-3"), "us": Decimal("1e-6"), "µs": Decimal("1e-6")}
 TIMES |= {"ns": Decimal("1e-9")}
 COUNTS = {prefix: Decimal(10) ** power for prefix, power in _DECIMAL.items()}
+SHARES = {"%": Decimal("0.01")}
 FLOPS = {f"{prefix}FLOP/s": Decimal(10) ** power for prefix, power in (_DECIMAL | {"P": 15}).items()}
 
 _NUMBER = r"\d+(?:\.\d+)?(?:e[+-]?\d+)?"
@@ -46,12 +47,26 @@ def quantity(text: str, units: Mapping[str, Decimal], example: str) -> Decimal:
 
 def quantity_text(number: float, units: Mapping[str, Decimal]) -> str:
     """A number >= 0 in four digits, as `quantity` takes it, in the largest decimal unit that it is at least one of."""
+    unit = fitting_unit(number, units)
+    return f"{number / float(units[unit]):.4g} {unit}"
+
+
+def exact_text(number: float, units: Mapping[str, Decimal]) -> str:
+    """A number in all its digits, of which `quantity` makes the same again; in the unit of `quantity_text`."""
+    unit = fitting_unit(number, units)
+    return f"{digits(Decimal(str(number)) / units[unit])}{'' if unit == '%' else ' '}{unit}"
+
+
+def digits(number: Decimal) -> str:
+    """All of them, without an exponent and without zeros at the end."""
+    return f"{number.normalize():f}"
+
+
+def fitting_unit(number: float, units: Mapping[str, Decimal]) -> str:
+    """The largest decimal unit that a number is at least one of, or the smallest; of 0 that of the program."""
     scales = {unit: float(one) for unit, one in units.items() if not unit.startswith(("Ki", "Mi", "Gi", "µ"))}
-    if not number:
-        return f"0 {next(unit for unit, one in scales.items() if one == 1)}"
-    fitting = [unit for unit, one in scales.items() if number >= one]
-    unit = max(fitting, key=scales.__getitem__) if fitting else min(scales, key=scales.__getitem__)
-    return f"{number / scales[unit]:.4g} {unit}"
+    fitting = [unit for unit, one in scales.items() if abs(number) >= one or (not number and one == 1)]
+    return max(fitting, key=scales.__getitem__) if fitting else min(scales, key=scales.__getitem__)
 
 
 def percent_text(probability: float) -> str:

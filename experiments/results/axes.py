@@ -1,8 +1,13 @@
-"""What a column of results is called in a figure, and in which unit it is drawn."""
+"""What a column of results is called in a figure, and in which unit it is drawn and printed."""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
+
+from topologies.units import BYTES, RATES, SHARES, TIMES, digits, exact_text, fitting_unit, quantity
 
 _LABELS = {
     "median_seconds": "time of an all-reduce, median",
@@ -24,41 +29,62 @@ _LABELS = {
     "packet_hops": "packets over all links",
     "elements": "vector (float32 values)",
 }
-_PREFIXES = {"G": 1e9, "M": 1e6, "k": 1e3, "": 1.0}
-_SECONDS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6}
-_RATES = {f"{prefix}b/s": factor for prefix, factor in _PREFIXES.items()}
-_BYTES = {f"{prefix}B": factor for prefix, factor in _PREFIXES.items()}
-_SHARES = {"%": 0.01}
 _TIMES = ("seconds", "delay", "jitter", "displacement", "rto", "coalescing", "granularity", "give_up")
-# Units by how a column's name ends, the largest first.
-_UNITS: Mapping[str, Mapping[str, float]] = {
-    **dict.fromkeys(_TIMES, _SECONDS),
-    **dict.fromkeys(("bits_per_second", "rate"), _RATES),
-    **dict.fromkeys(("bytes", "bytes_per_worker", "size", "overhead"), _BYTES),
-    **dict.fromkeys(("loss", "corruption", "duplication", "reordering", "accuracy"), _SHARES),
+_PROBABILITIES = ("loss", "corruption", "duplication", "reordering", "burst_begin", "burst_end")
+# Units by how a column's name ends.
+_UNITS: Mapping[str, Mapping[str, Decimal]] = {
+    **dict.fromkeys(_TIMES, TIMES),
+    **dict.fromkeys(("bits_per_second", "rate"), RATES),
+    **dict.fromkeys(("bytes", "bytes_per_worker", "size", "overhead"), BYTES),
+    **dict.fromkeys((*_PROBABILITIES, "accuracy"), SHARES),
 }
+
+
+def units_of(column: str) -> Mapping[str, Decimal]:
+    """In which a column can be written; none, if its numbers are counts or words."""
+    endings = [ending for ending in _UNITS if column == ending or column.endswith(f"_{ending}")]
+    return _UNITS[max(endings, key=len)] if endings else {}
 
 
 def scale(name: str, values: Sequence[float]) -> tuple[float, str]:
     """What to divide a column's values by, and the axis's label with its unit."""
-    endings = [ending for ending in _UNITS if name == ending or name.endswith(f"_{ending}")]
-    if not endings:
+    units = units_of(name)
+    if not units:
         return 1.0, column_label(name)
-    units = _UNITS[max(endings, key=len)]
-    largest = max((abs(value) for value in values), default=0.0)
-    fitting = (unit for unit, factor in units.items() if largest >= factor)
-    unit = next(fitting, list(units)[-1])
-    return units[unit], f"{column_label(name)} ({unit})"
+    unit = fitting_unit(max((abs(value) for value in values), default=0.0), units)
+    return float(units[unit]), f"{column_label(name)} ({_typeset(unit)})"
+
+
+def value_text(column: str, value: object) -> str:
+    """As scenarios and --where take it: of numbers all digits, and the unit."""
+    if value is None:
+        return ""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return str(value)
+    units = units_of(column)
+    return exact_text(value, units) if units else digits(Decimal(str(value)))
+
+
+def number(column: str, text: str) -> float:
+    """What `value_text` has printed, or a bare number.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    units = units_of(column)
+    return float(quantity(text, {**units, "": Decimal(1)}, "1")) if units else float(text)
 
 
 def value_label(column: str, value: object) -> str:
     """Of a line: words speak for themselves, numbers do not."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return f"{column_label(column)} {value}"
-    factor, label = scale(column, [value])
-    return f"{label} {value / factor:g}"
+    return (
+        value if isinstance(value, str) else f"{column_label(column)} {_typeset(value_text(column, value))}"
+    )
+
+
+def _typeset(text: str) -> str:
+    """As figures have it, whose readers need not type it."""
+    return re.sub(r"\bus\b", "µs", text)
 
 
 def column_label(name: str) -> str:

@@ -14,6 +14,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from experiments.results.axes import value_text
 from experiments.results.summary import Run
 from experiments.training.sgd import Curve
 
@@ -84,7 +85,7 @@ def plot_comparison(runs: Sequence[Run], path: Path) -> None:
         wire.set_title("On the wire, each worker")
         wire.set_ylabel("megabytes sent and received")
         rate = first.host_link.rate_bits_per_second
-        links = "links unlimited" if rate is None else f"links of {rate / 1e6:,.0f} Mb/s"
+        links = "links unlimited" if rate is None else f"links of {value_text('rate', rate)}"
         title = f"{vector:.1f} MB of float32, {len(first.members)} workers, {links}"
         figure.suptitle(title, x=0.01, ha="left")
         save(figure, path)

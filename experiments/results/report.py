@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rich import box
 from rich.table import Table
 
+from experiments.results.axes import value_text
 from experiments.results.summary import Run
 
 
@@ -32,7 +33,7 @@ def table(runs: Sequence[Run]) -> Table:
         result.add_row(
             run.name,
             run.settings.algorithm,
-            f"{run.settings.links.loss:.1%}",
+            value_text("loss", run.settings.links.loss),
             f"{measured.median * 1e3:.1f}\n{measured.p95 * 1e3:.1f}",
             f"{measured.goodput_bits_per_second / 1e6:.1f}",
             f"{measured.wire_bytes_per_worker / 1e3:,.0f}",

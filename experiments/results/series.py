@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.results.axes import value_label
+from experiments.results.axes import number, value_label, value_text
 from experiments.results.files import columns_of
 from experiments.results.measured import Row
 from experiments.scenario.figure import Plot, Spread
@@ -53,8 +53,8 @@ def select(rows: Sequence[Row], where: Mapping[str, Sequence[str]]) -> list[Row]
     """
     for name, wanted in where.items():
         require(name, columns_of(rows))
-        there = sorted({str(row.get(name)) for row in rows})
-        rows = [row for row in rows if any(_same(row.get(name), text) for text in wanted)]
+        there = sorted({value_text(name, row.get(name)) or "None" for row in rows})
+        rows = [row for row in rows if any(_same(name, row.get(name), text) for text in wanted)]
         if not rows:
             raise PlotError(f"{name}={','.join(wanted)}: no row has it; there are {', '.join(there)}")
     if all(row.get("error") is not None for row in rows):
@@ -255,12 +255,12 @@ def _require_lines(plot: Plot, labels: Sequence[str], words: Iterable[str]) -> N
                 raise PlotError(f"{key}: there is no line {name!r}; there are {', '.join(map(repr, there))}")
 
 
-def _same(value: Any, text: str) -> bool:
+def _same(name: str, value: Any, text: str) -> bool:
     if isinstance(value, bool):
         return str(value).lower() == text.lower()
     if isinstance(value, int | float):
         try:
-            return math.isclose(value, float(text))
+            return math.isclose(value, number(name, text))
         except ValueError:
             return False
     return str(value) == text

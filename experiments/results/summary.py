@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from experiments.results.axes import value_text
 from experiments.results.measured import Measured
 from experiments.results.provenance import machine
 from experiments.scenario.settings import Settings
@@ -64,13 +65,13 @@ class Run:
 
 def work_name(settings: Settings) -> str:
     """What is done."""
-    return "training" if settings.size is None else f"{settings.size / 1e6:g} MB"
+    return "training" if settings.size is None else value_text("size", settings.size)
 
 
 def label(settings: Settings) -> str:
     """The algorithm and what distinguishes it."""
     loss = settings.links.loss
-    return f"{settings.algorithm}, {loss:.0%} loss" if loss else settings.algorithm
+    return f"{settings.algorithm}, {value_text('loss', loss)} loss" if loss else settings.algorithm
 
 
 def write_summary(runs: Sequence[Run], folder: Path) -> None:

@@ -90,13 +90,13 @@ def _show(found: Comparison, before: Path, after: Path) -> None:
 
 
 def _table(found: Comparison) -> Table:
-    from fanin.points import points_table, short
+    from fanin.points import points_table, setting_texts
 
     table = points_table([*found.varied, ""], "A", "B", "B/A", "95 % interval", "")
     for point in found.points:
         for one in point.differences:
             table.add_row(
-                *(short(point.row.get(name)) for name in found.varied),
+                *setting_texts(found.varied, point.row),
                 _MEASURES[one.column][0],
                 *(f"{value / _MEASURES[one.column][1]:,.4g}" for value in (one.before, one.after)),
                 "" if one.ratio is None else f"{one.ratio:.3f}",

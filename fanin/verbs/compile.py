@@ -52,18 +52,22 @@ def compile_program(
     try:
         if dump is not None:
             with failing("compile", ValueError, status=2):
-                typer.echo(dump_after(dump, program, include_dirs=include or (), defines=defines), nl=False)
-            return
-        compiled = compile_file(program, include_dirs=include or (), defines=defines)
+                text, warnings = dump_after(dump, program, include_dirs=include or (), defines=defines)
+        else:
+            compiled = compile_file(program, include_dirs=include or (), defines=defines)
+            warnings = compiled.warnings
     except CompileError as error:
         typer.echo(error, err=True)
         raise typer.Exit(1) from None
     except OSError as error:
         raise failure("compile", f"{program}: cannot be read: {error.strerror}", 2) from None
-    if werror and compiled.warnings:
-        typer.echo(CompileError([replace(w, severity="error") for w in compiled.warnings]), err=True)
+    if werror and warnings:
+        typer.echo(CompileError([replace(w, severity="error") for w in warnings]), err=True)
         raise typer.Exit(1)
-    show_warnings(compiled.warnings)
+    show_warnings(warnings)
+    if dump is not None:
+        typer.echo(text, nl=False)
+        return
     config = compiled.json_text()
     output = output or Path(program.name).with_suffix(".json")
     files = {output: config, p4info or output.with_suffix(".p4info.txtpb"): compiled.p4info_text()}

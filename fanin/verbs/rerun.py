@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fanin.failing import complain, failure
-from fanin.points import Jobs, Work, conclude, enter_if_live, measure, point_name, points_table, short
+from fanin.points import Jobs, Work, conclude, enter_if_live, measure, point_name, points_table, setting_texts
 
 if TYPE_CHECKING:
     from experiments.results.measured import Row
@@ -100,7 +100,7 @@ def _compare(varied: Sequence[str], old: Mapping[str, Row], rows: Sequence[Row])
         same = list(row["seconds"]) == list(before["seconds"])
         change = row["median_seconds"] / before["median_seconds"] - 1
         table.add_row(
-            *(short(row[name]) for name in varied),
+            *setting_texts(varied, row),
             f"{before['median_seconds'] * 1e3:.4g}",
             f"{row['median_seconds'] * 1e3:.4g}",
             "same" if same else f"{change:+.2%}",

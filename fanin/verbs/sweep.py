@@ -18,7 +18,7 @@ from fanin.points import (
     load,
     points_table,
     run_scenario,
-    short,
+    setting_texts,
 )
 
 
@@ -80,9 +80,8 @@ def _estimate(scenario: Scenario, folder: Path, restart: bool, jobs: int | None)
         else:
             virtual.append(seconds)
             memory.append(needed)
-        columns = setting_columns(point)
         table.add_row(
-            *(short(columns[name]) for name in scenario.varied),
+            *setting_texts(scenario.varied, setting_columns(point)),
             "" if isnan(seconds) else f"{seconds:,.0f}",
             "" if needed is None else f"{needed / 2**20:,.0f}",
         )

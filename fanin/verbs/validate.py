@@ -30,6 +30,7 @@ def validate(
     from controller.errors import ControllerError
     from experiments.live.crew import RunError
     from experiments.models.validation import compare, write
+    from experiments.results.axes import value_text
     from experiments.scenario.compilers import PROGRAM, compile_program
     from fanin.console import console
     from p4compiler import CompileError
@@ -43,7 +44,7 @@ def validate(
         table.add_row(
             settings.network.name.removeprefix("leaf-spine-"),
             str(len(settings.members)),
-            f"{settings.links.loss:.1%}" if settings.links.loss else "",
+            value_text("loss", settings.links.loss) if settings.links.loss else "",
             f"{live.median * 1e3:.1f}",
             f"{virtual.median * 1e3:.1f}",
             f"{one.deviation:+.1%}",

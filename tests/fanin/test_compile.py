@@ -147,6 +147,19 @@ def test_the_program_after_a_phase_on_request(program: Path) -> None:
     assert not list(Path().glob("*.json"))
 
 
+def test_the_program_after_a_phase_comes_with_the_warnings_until_then(overflowing: Path) -> None:
+    done = CliRunner().invoke(app, ["compile", str(overflowing), "--dump-after", "check"])
+    place = f"{overflowing}:11:47"
+    assert done.exit_code == 0
+    assert done.stderr == OVERFLOW.format(place=place, severity="warning", option="warn")
+    assert "control" in done.stdout
+    strict = CliRunner().invoke(app, ["compile", str(overflowing), "--dump-after", "check", "--werror"])
+    assert (strict.exit_code, strict.stdout) == (1, "")
+    assert strict.stderr == OVERFLOW.format(place=place, severity="error", option="error")
+    before = CliRunner().invoke(app, ["compile", str(overflowing), "--dump-after", "parse", "--werror"])
+    assert (before.exit_code, before.stderr) == (0, "")
+
+
 def test_a_phase_that_does_not_exist(program: Path) -> None:
     done = CliRunner().invoke(app, ["compile", str(program), "-DSTEP=1", "--dump-after", "optimize"])
     assert done.exit_code == 2

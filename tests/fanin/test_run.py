@@ -112,7 +112,7 @@ def test_failed_points_are_listed_and_make_the_status_1(scenario: str, tmp_path:
     status, output = invoke("sweep", scenario, "--set", "loss=0,1", "--results", tmp_path)
     assert status == 1
     assert "2 of 4 points failed" in output
-    assert "loss=1, algorithm=in-network: StallError" in output
+    assert "loss=100%, algorithm=in-network: StallError" in output
     assert [row["error"] is None for row in read_rows(tmp_path)] == [True, False, True, False]
 
 

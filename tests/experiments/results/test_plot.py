@@ -54,6 +54,16 @@ def test_only_the_rows_asked_for_are_drawn_and_those_that_failed_marked() -> Non
     assert len(select(rows, {})) == len(rows)
 
 
+def test_rows_are_asked_for_with_units_as_they_are_printed() -> None:
+    rows = [row("ring", 8, 0.004, loss=loss, delay=5e-6) for loss in (0.0, 0.001, 0.01)]
+    assert [chosen["loss"] for chosen in select(rows, {"loss": ["1%", "0.001"], "delay": ["5 us"]})] == [
+        0.001,
+        0.01,
+    ]
+    with pytest.raises(PlotError, match=r"loss=2%: no row has it; there are 0%, 0.1%, 1%"):
+        select(rows, {"loss": ["2%"]})
+
+
 def test_rows_that_differ_in_more_than_the_seed_are_told() -> None:
     assert mixed(ROWS, BY_ALGORITHM) == []
     assert mixed(ROWS, Plot(x="workers", y="median_seconds")) == ["algorithm"]
