@@ -95,6 +95,7 @@ _CNN = (
     "tests/fanin/test_torch.py::"
     "test_a_network_learns_the_same_with_fanin_and_with_gloo_and_either_way_of_its_hook"
 )
+_LINKS = "tests/fanin/test_link.py::test_links_are_changed_both_ways_and_read"
 _JOBS = "tests/fanin/test_launch.py::test_two_programs_at_once_share_hosts_and_switches"
 
 # The test that runs a command as well, or the same with other files.
@@ -135,6 +136,8 @@ ELSEWHERE = {
     "fanin run docs/tutorial/loss.toml": (
         "tests/test_tutorial.py::test_the_scenario_says_what_the_tutorial_says_of_it"
     ),
+    "fanin link leaf1 h1 --set loss=1%": _LINKS,
+    "fanin link leaf1 h2 --set loss=1%": _LINKS,
     "fanin launch train.py": (
         "tests/fanin/test_launch.py::test_the_examples_of_the_manual_print_what_it_says"
     ),
@@ -149,8 +152,8 @@ ELSEWHERE = {
 
 # What is run is smaller than what is shown, in the place of the former the latter.
 SMALLER = {
-    "scenario:small-virtual": "scenario:small-virtual --set 'size=40 kB'",
-    "--set loss=0,0.001,0.01 --set workers=2,4,8": "--set loss=0,0.001 --set workers=2,4 --set seed=1",
+    "scenario:small-virtual": "scenario:small-virtual --set 'size=40 kB' --set seed=1",
+    "--set loss=0,0.001,0.01 --set workers=2,4,8": "--set loss=0,0.001 --set workers=2,4",
     "run lesson:scaling": "run lesson:scaling --set workers=2 --set algorithm=ring",
     "lesson:oversubscription": "lesson:oversubscription --set oversubscription=1 --set 'size=40 kB'",
     "results/before results/small-live": "results/small-virtual results/small-virtual",
