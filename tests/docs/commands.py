@@ -155,7 +155,8 @@ SMALLER = {
     "scenario:small-virtual": "scenario:small-virtual --set 'size=40 kB' --set seed=1",
     "--set loss=0,0.001,0.01 --set workers=2,4,8": "--set loss=0,0.001 --set workers=2,4",
     "run lesson:scaling": "run lesson:scaling --set workers=2 --set algorithm=ring",
-    "lesson:oversubscription": "lesson:oversubscription --set oversubscription=1 --set 'size=40 kB'",
+    "lesson:oversubscription": "lesson:oversubscription --set oversubscription=1 --set placement=packed "
+    "--set algorithm=ring --set 'size=40 kB'",
     "results/before results/small-live": "results/small-virtual results/small-virtual",
     "--seeds 1000": "--seeds 1",
     "--racks 2,1 --chunks 3": "--racks 2 --chunks 1",
