@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import json
+import re
 import textwrap
 from pathlib import Path
 
@@ -11,10 +12,36 @@ import pytest
 from typer.testing import CliRunner
 
 from fanin.cli import app
+from tests.docs.commands import DOCUMENTS
 
 ROOT = Path(__file__).parents[1]
 PROGRAM = str(ROOT / "p4src/fanin.p4")
 PACKET = "0200000000000200000000000800" + "4500001c00010000401166cc0a0100010a010002" + "0035138d0008d817"
+
+# Blocks of Python: how each begins, and the test that runs it, or the file that it shows.
+PYTHON = {
+    ("README.md", "import fanin"): "tests/docs/test_live_commands.py",
+    ("docs/launch.md", "```python"): "tests/fanin/test_launch.py",
+    ("docs/own.md", "from workers.protocol import Worker as participant"): "tests/fanin/test_guide.py",
+    ("docs/python-api.md", ">>> "): "tests/test_reference.py",
+    ("docs/torch.md", "```python"): "tests/fanin/test_torch.py",
+    ("docs/torch.md", "from fanin.torch import allreduce_hook"): "tests/fanin/test_torch.py",
+    ("docs/tutorial.md", '"""A worker: its rank in four numbers, added to those of the others."""'): (
+        "tests/test_tutorial.py"
+    ),
+}
+
+
+def test_all_python_of_the_documents_has_a_test_that_runs_it() -> None:
+    begins = re.compile(r"(?:^|\n)(?! {4}).*\n\n(?:    (>>> |(?:import|from|\"\"\").*)|(```python))")
+    found = {
+        (str(document.relative_to(ROOT)), indented or fenced)
+        for document in DOCUMENTS
+        for indented, fenced in begins.findall(document.read_text())
+    }
+    assert found == PYTHON.keys()
+    for (document, _), test in PYTHON.items():
+        assert Path(document).name in (ROOT / test).read_text()
 
 
 def block(document: str, beginning: str) -> str:

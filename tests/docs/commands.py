@@ -1,0 +1,199 @@
+"""The commands that the documents show, and which of them cannot run in a test, or run in another one."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "fanin/templates/README.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
+
+PROGRAMS = r"fanin|make|python3?|git|gcc|sudo|vagrant|export|umask|mkdir|cd|echo|pip|\.|\./\S+|\S*/bin/\S+"
+COMMAND = re.compile(rf"    (?:\$ )?((?:{PROGRAMS})(?: .*?)?)(?:\s+#.*|\s*&)?")
+FENCE = re.compile(r"^```(\w+)\n.*?^```$", re.M | re.S)
+
+UP = "fanin up --workers 2 --leaves 1 --spines 0"
+NEEDS = re.compile(r"fanin (allreduce|counters|exec|jobs|launch|link|packet|ps|tables|trace --on|up)\b")
+
+_MACHINES = "boots a virtual machine or an image of one, which takes from minutes to hours"
+_VAGRANT = "needs VirtualBox or libvirt; tests/provisioning/test_vagrantfile.py has vagrant check the file"
+_SETS_UP = "installs packages, or is what runs the tests"
+_BMV2 = "needs BMv2 and p4c; tests/experiments/live/test_bmv2.py runs a job on them where they are installed"
+_TORCH = "needs PyTorch, with the extra `torch`; make test-torch has the scripts' network in a test"
+_CLASS = "writes to the machine outside of the clone, or needs an address to clone from"
+
+# Why a command does not run in the tests.
+EXEMPT = {
+    **dict.fromkeys(
+        ["make demo", "make test", "make setup", "make test-fast", "make test-torch", "make lint"], _SETS_UP
+    ),
+    ". .venv/bin/activate": "makes sense in a terminal alone",
+    **dict.fromkeys(
+        [
+            "make test-vm",
+            "make test-vm KERNEL=5.10",
+            "make test-vm KERNEL=6.12",
+            "make test-vm KERNEL=6.12 DISTRIBUTION=trixie",
+            "make test-vagrant",
+            "sudo make test-arm64",
+        ],
+        _MACHINES,
+    ),
+    **dict.fromkeys(
+        ["vagrant up", "vagrant ssh -c 'fanin demo'", "vagrant provision", "vagrant destroy"], _VAGRANT
+    ),
+    **dict.fromkeys(
+        [
+            "fanin run scenario:small-live --switch bmv2 --compiler p4c",
+            "export FANIN_BMV2=$HOME/behavioral-model/targets/simple_switch_grpc/simple_switch_grpc",
+            'export FANIN_P4C="$HOME/p4c/build/p4c-bm2-ss -I $HOME/p4c/p4include"',
+        ],
+        _BMV2,
+    ),
+    **dict.fromkeys(
+        [
+            "umask 022",
+            "git clone https://… fanin && cd fanin",
+            "sudo ./provision.sh",
+            "/opt/fanin/venv/bin/pip install --no-deps .",
+            "echo 'PATH=/opt/fanin/venv/bin:$PATH' | sudo tee /etc/profile.d/fanin.sh",
+            "mkdir lab && cd lab",
+        ],
+        _CLASS,
+    ),
+    **dict.fromkeys(
+        [
+            ".venv/bin/pip install -e '.[torch]'",
+            "fanin launch docs/torch/overlap.py",
+            "fanin launch docs/torch/cnn.py --backend gloo  --curve gloo-lossy.csv",
+            "fanin launch docs/torch/cnn.py --backend fanin --curve fanin-lossy.csv",
+            "python docs/torch/curves.py gloo.csv fanin.csv gloo-lossy.csv fanin-lossy.csv",
+        ],
+        _TORCH,
+    ),
+    "python -m p4switch -i 1@veth0 -i 2@veth2 --link 2:rate=100M,delay=1ms,queue_bytes=64k "
+    "--link 1:ingress:loss=1% …": "needs two interfaces of these names, and … stands for the program; "
+    "tests/p4switch/test_cli.py reads such options",
+    """python -m p4switch.management HOST:PORT SetHashKey '{"calculation": "calc", "key": "6d5a56da…"}'""": (
+        "the key is cut short; tests/p4switch/management has the command and the call"
+    ),
+    "gcc -std=gnu11 -O3 -march=native -fno-inline -fPIC -S -I p4switch/runtime fanin.c": (
+        "what it writes depends on the processor, and each of our compiled programs is made like this"
+    ),
+    "fanin validate": "ten live networks, one after the other, take minutes and a machine that is idle",
+}
+
+_NEW = "tests/fanin/test_new.py::test_the_commands_of_its_readme_run"
+_GUIDE = "tests/fanin/test_guide.py::test_a_command_runs"
+_GUIDE_LIVE = "tests/fanin/test_guide.py::test_up_has_the_marks_and_another_client_takes_a_switch_over"
+_TWICE = "tests/fanin/test_guide.py::test_the_worker_that_sends_twice_sends_more_and_waits_for_less"
+_PATCH = "tests/test_tutorial.py::test_the_counter_is_missing_before_the_change_and_counts_after_it"
+_CNN = (
+    "tests/fanin/test_torch.py::"
+    "test_a_network_learns_the_same_with_fanin_and_with_gloo_and_either_way_of_its_hook"
+)
+_LINKS = "tests/fanin/test_link.py::test_links_are_changed_both_ways_and_read"
+_JOBS = "tests/fanin/test_launch.py::test_two_programs_at_once_share_hosts_and_switches"
+
+# The test that runs a command as well, or the same with other files.
+ELSEWHERE = {
+    "fanin new mine": _GUIDE,
+    "cd mine": _GUIDE,
+    "fanin run scenario.toml": _NEW,
+    "fanin stf program.p4 program.stf": _GUIDE,
+    "fanin compile program.p4": _NEW,
+    "fanin trace program.p4 --packet 02000a0100fe02000a01000108004500002100000000401166c80a0100010a010002"
+    "03e807d0000d000066616e696e": _GUIDE,
+    "fanin up --topology topology.toml --program program.p4 --controller control.py": _GUIDE_LIVE,
+    "fanin tables leaf1": _GUIDE_LIVE,
+    "fanin allreduce": _GUIDE_LIVE,
+    "fanin run scenario.toml --results results/twice": _TWICE,
+    "fanin run scenario.toml --worker other.py --results results/ours": _TWICE,
+    "fanin run scenario.toml --set world=live": "tests/fanin/test_guide.py::test_the_live_scenario_runs",
+    "fanin run scenario.toml --set world=live --set loss=0 --set seed=1": (
+        "tests/fanin/test_guide.py::test_the_live_scenario_runs"
+    ),
+    "fanin soak --program program.p4 --controller control.py --seeds 4": _GUIDE,
+    "fanin trace --on leaf1 --count 3": "tests/fanin/test_trace.py::test_packets_of_a_running_switch",
+    'fanin cost --parameters 175G --dtype bf16 --compute "2 s" --nics 1': (
+        "tests/fanin/test_cost.py::test_the_documentation_shows_what_is_printed"
+    ),
+    "fanin compile p4src/fanin.p4 --c fanin.c": (
+        "tests/test_wheel.py::test_it_compiles_runs_a_lesson_and_tests_a_switch"
+    ),
+    "fanin run lesson:loss": "tests/test_wheel.py::test_it_compiles_runs_a_lesson_and_tests_a_switch",
+    "fanin diff PROGRAM.p4": (
+        "tests/fanin/test_diff.py::test_the_four_pairs_agree_on_the_aggregation_program"
+    ),
+    "fanin demo --switch bmv2": "tests/experiments/live/test_bmv2.py::test_the_demo_on_bmv2",
+    "fanin demo --switch bmv2 --compiler p4c": (
+        "tests/experiments/live/test_bmv2.py::test_the_demo_on_bmv2_with_p4c"
+    ),
+    "fanin stf p4src/fanin.p4 docs/tutorial/ttl.stf": _PATCH,
+    "fanin run docs/tutorial/loss.toml": (
+        "tests/test_tutorial.py::test_the_scenario_says_what_the_tutorial_says_of_it"
+    ),
+    "fanin link leaf1 h1 --set loss=1%": _LINKS,
+    "fanin link leaf1 h2 --set loss=1%": _LINKS,
+    "fanin launch train.py": (
+        "tests/fanin/test_launch.py::test_the_examples_of_the_manual_print_what_it_says"
+    ),
+    f'fanin launch --up "{UP.removeprefix("fanin up ")}" train.py': (
+        "tests/fanin/test_launch.py::test_an_ordinary_user_launches_as_well"
+    ),
+    "fanin launch --job first train.py": _JOBS,
+    "fanin launch --job second --slots 64 train.py": _JOBS,
+    "fanin launch docs/torch/cnn.py --backend gloo  --curve gloo.csv": _CNN,
+    "fanin launch docs/torch/cnn.py --backend fanin --curve fanin.csv": _CNN,
+}
+
+# What is run is smaller than what is shown, in the place of the former the latter.
+SMALLER = {
+    "scenario:small-virtual": "scenario:small-virtual --set 'size=40 kB' --set seed=1",
+    "--set loss=0,0.001,0.01 --set workers=2,4,8": "--set loss=0,0.001 --set workers=2,4",
+    "run lesson:scaling": "run lesson:scaling --set workers=2 --set algorithm=ring",
+    "lesson:oversubscription": "lesson:oversubscription --set oversubscription=1 --set placement=packed "
+    "--set algorithm=ring --set 'size=40 kB'",
+    "results/before results/small-live": "results/small-virtual results/small-virtual",
+    "--seeds 1000": "--seeds 1",
+    "--racks 2,1 --chunks 3": "--racks 2 --chunks 1",
+}
+
+
+def commands(document: Path) -> list[tuple[str, list[str]]]:
+    """The commands of a document, in order, each with the lines that it is shown to print."""
+    found: list[tuple[str, list[str]]] = []
+    printed: list[str] = []
+    for line in FENCE.sub("", document.read_text()).splitlines():
+        if command := COMMAND.fullmatch(line):
+            printed = []
+            found.append((command[1], printed))
+        elif line.startswith("    "):
+            printed.append(line[4:])
+        elif line:
+            printed = []
+    return found
+
+
+def smaller(command: str) -> str:
+    """What is run in its place."""
+    for shown, run in SMALLER.items():
+        command = command.replace(shown, run)
+    return command
+
+
+def to_run(document: Path, *, live: bool) -> list[tuple[str, list[str]]]:
+    """Those that no other test runs, on a network that is up or without one; and what they are shown to print."""
+    return [
+        (command, printed)
+        for command, printed in commands(document)
+        if command not in EXEMPT and command not in ELSEWHERE and bool(NEEDS.match(command)) == live
+    ]
+
+
+def documents_to_run(*, live: bool) -> list[str]:
+    """Names of the documents that have such commands."""
+    return [str(path.relative_to(ROOT)) for path in DOCUMENTS if to_run(path, live=live)]

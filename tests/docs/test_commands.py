@@ -1,0 +1,78 @@
+"""Every command of the documents runs, or says in tests/docs/commands.py why it does not, or where it does."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from experiments.results.files import read_rows
+from fanin.cli import app
+from tests.docs.commands import (
+    DOCUMENTS,
+    ELSEWHERE,
+    EXEMPT,
+    FENCE,
+    ROOT,
+    SMALLER,
+    commands,
+    documents_to_run,
+    smaller,
+    to_run,
+)
+
+SHOWN = {command for document in DOCUMENTS for command, _ in commands(document)}
+ADVICE = "what cannot run in a test belongs into EXEMPT, what another test runs into ELSEWHERE"
+
+
+def test_the_tables_have_only_what_documents_show_and_each_once() -> None:
+    assert len(SHOWN) > 60
+    assert not {*EXEMPT, *ELSEWHERE} - SHOWN
+    assert not EXEMPT.keys() & ELSEWHERE.keys()
+    assert not {part for part in SMALLER if not any(part in command for command in SHOWN)}
+
+
+def test_the_tests_that_run_the_others_exist() -> None:
+    for place in ELSEWHERE.values():
+        file, _, name = place.partition("::")
+        assert f"def {name}(" in (ROOT / file).read_text(), place
+
+
+@pytest.mark.parametrize("command", [command for command in EXEMPT if "make " in command])
+def test_make_knows_a_target_that_is_not_made_here(command: str) -> None:
+    words = shlex.split(command.removeprefix("sudo "))
+    subprocess.run([*words, "--dry-run"], cwd=ROOT, capture_output=True, check=True)
+
+
+def test_no_command_hides_in_a_block_of_another_kind() -> None:
+    kinds = {kind for document in DOCUMENTS for kind in FENCE.findall(document.read_text())}
+    assert kinds <= {"asm", "c", "python", "text", "traced"}, "indent commands by four spaces"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("document", documents_to_run(live=False))
+def test_what_needs_no_network_runs(document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for command, _ in to_run(ROOT / document, live=False):
+        program, *words = shlex.split(smaller(command))
+        if "KEY" in words:
+            words[words.index("KEY")] = read_rows(Path(words[1]))[0]["key"]
+        if program == "fanin":
+            done = CliRunner().invoke(app, words)
+            status, said = done.exit_code, done.output
+        else:
+            assert program == "python", f"{command}: {ADVICE}"
+            run = subprocess.run(
+                [sys.executable, *words],
+                env={"PYTHONPATH": str(ROOT)},
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            status, said = run.returncode, run.stdout + run.stderr
+        assert status == 0, f"{command}: {said}\n{ADVICE}"
+        assert said
