@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from controller import ledger
 from controller.budget import NoRoomError
 from controller.connection import Connection
 from controller.controller import Controller
@@ -19,12 +20,13 @@ from topologies.model import Topology, leaf_spine
 
 pytestmark = pytest.mark.slow
 
-JOBS = 1000
 PACE = Pace(window=256, segments=8)
 
 
-def test_a_thousand_jobs_leave_nothing_behind_and_need_no_new_program(
-    fanin_p4: Compiled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+# Of so many lease ids that each comes again several times.
+@pytest.mark.parametrize(("count", "leases"), [(60, 16), pytest.param(1000, 255, marks=pytest.mark.long)])
+def test_many_jobs_leave_nothing_behind_and_need_no_new_program(
+    fanin_p4: Compiled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, leases: int
 ) -> None:
     pushes: list[str] = []
     push = Connection.push_pipeline
@@ -34,19 +36,20 @@ def test_a_thousand_jobs_leave_nothing_behind_and_need_no_new_program(
         await push(connection)
 
     monkeypatch.setattr(Connection, "push_pipeline", counted)
+    monkeypatch.setattr(ledger, "LEASES", leases)
 
     async def run(network: Topology) -> None:
         draw = random.Random(1)
         hosts = [host.name for host in network.hosts]
         switches = sorted(switch.name for switch in network.switches)
-        ledger = Ledger(tmp_path / "leases.json")
+        leased = Ledger(tmp_path / "leases.json")
         taken: dict[int, list[range]] = {}
-        async with Controller(network, fanin_p4.p4info, fanin_p4.device_config(), ledger) as controller:
+        async with Controller(network, fanin_p4.p4info, fanin_p4.device_config(), leased) as controller:
             before = await read_state(network)
             jobs = NetworkJobs(controller, network, PACE)
             at_once: list[NetworkJob] = []
             begun = 0
-            while begun < JOBS:
+            while begun < count:
                 some = draw.sample(hosts, draw.randint(1, len(hosts)))
                 job = jobs.open(JobRequest(tuple(some), slots=draw.choice([None, 16, 300])))
                 try:
@@ -66,6 +69,7 @@ def test_a_thousand_jobs_leave_nothing_behind_and_need_no_new_program(
                     others = taken.setdefault(lease.lease, [])
                     assert all(numbers.stop <= other.start or other.stop <= numbers.start for other in others)
                     others.append(numbers)
+            assert min(map(len, taken.values())) > 1
             for job in at_once:
                 await job.withdraw()
                 job.close()
