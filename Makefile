@@ -34,13 +34,13 @@ demo: setup
 
 test: setup lint
 	$(VENV)/bin/python -c 'from fanin.shell_environment import set_up; set_up()'
-	$(PYTEST) -m 'not long' --durations 20
+	$(PYTEST) --durations 20
 
 test-fast: setup lint
-	$(PYTEST) -m 'not live and not slow and not long'
+	$(PYTEST) -m 'not live and not slow'
 
 test-long: setup
-	$(PYTEST) -m long --durations 20
+	FANIN_FULL_SIZE=1 $(PYTEST) -m long --durations 20
 
 test-torch:
 	$(MAKE) setup VENV=$(VENV)-torch EXTRAS=test,torch

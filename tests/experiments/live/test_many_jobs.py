@@ -16,17 +16,18 @@ from experiments.live.jobs import NetworkJob, NetworkJobs
 from experiments.live.work import Pace
 from p4compiler import Compiled
 from tests.controller.switches import read_state, running
+from tests.sizes import sized
 from topologies.model import Topology, leaf_spine
 
 pytestmark = pytest.mark.slow
 
+JOBS, LEASES = sized((60, 16), (1000, 255))  # each lease id comes again several times
 PACE = Pace(window=256, segments=8)
 
 
-# Of so many lease ids that each comes again several times.
-@pytest.mark.parametrize(("count", "leases"), [(60, 16), pytest.param(1000, 255, marks=pytest.mark.long)])
+@pytest.mark.long
 def test_many_jobs_leave_nothing_behind_and_need_no_new_program(
-    fanin_p4: Compiled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, leases: int
+    fanin_p4: Compiled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pushes: list[str] = []
     push = Connection.push_pipeline
@@ -36,7 +37,7 @@ def test_many_jobs_leave_nothing_behind_and_need_no_new_program(
         await push(connection)
 
     monkeypatch.setattr(Connection, "push_pipeline", counted)
-    monkeypatch.setattr(ledger, "LEASES", leases)
+    monkeypatch.setattr(ledger, "LEASES", LEASES)
 
     async def run(network: Topology) -> None:
         draw = random.Random(1)
@@ -49,7 +50,7 @@ def test_many_jobs_leave_nothing_behind_and_need_no_new_program(
             jobs = NetworkJobs(controller, network, PACE)
             at_once: list[NetworkJob] = []
             begun = 0
-            while begun < count:
+            while begun < JOBS:
                 some = draw.sample(hosts, draw.randint(1, len(hosts)))
                 job = jobs.open(JobRequest(tuple(some), slots=draw.choice([None, 16, 300])))
                 try:
@@ -58,10 +59,6 @@ def test_many_jobs_leave_nothing_behind_and_need_no_new_program(
                     begun += 1
                 except NoRoomError:
                     job.close()
-                if job not in at_once or len(at_once) > 3:
-                    ended = at_once.pop(draw.randrange(len(at_once)))
-                    await ended.withdraw()
-                    ended.close()
                 if job in at_once:
                     assert job.granted is not None
                     lease = job.granted.tree.job
@@ -69,6 +66,10 @@ def test_many_jobs_leave_nothing_behind_and_need_no_new_program(
                     others = taken.setdefault(lease.lease, [])
                     assert all(numbers.stop <= other.start or other.stop <= numbers.start for other in others)
                     others.append(numbers)
+                if job not in at_once or len(at_once) > 3:
+                    ended = at_once.pop(draw.randrange(len(at_once)))
+                    await ended.withdraw()
+                    ended.close()
             assert min(map(len, taken.values())) > 1
             for job in at_once:
                 await job.withdraw()
