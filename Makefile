@@ -1,5 +1,6 @@
 # make demo: set everything up and run the main job.   make test: set everything up and pass the tests.
 # make test-fast: all but live networks and what takes long.
+# make test-long: in full size what make test runs in small.
 # make test-torch: the tests of the PyTorch backend, with PyTorch in an environment of their own.
 # make test-vm: the demo and the live tests in a virtual machine with another kernel (docs/machines.md).
 # make test-arm64: the tests that need no network, translated from ARM's instructions by qemu-user.
@@ -26,7 +27,7 @@ LATEST = while read -r line; do [ ! -t 1 ] || printf '\r\033[K%.70s' "$$line"; d
 # A process for each core; live networks one after the other (tests/conftest.py).
 PYTEST = $(VENV)/bin/pytest -n logical --dist loadgroup
 
-.PHONY: demo test test-fast test-torch test-vm test-arm64 test-vagrant lint setup clean
+.PHONY: demo test test-fast test-long test-torch test-vm test-arm64 test-vagrant lint setup clean
 
 demo: setup
 	$(VENV)/bin/fanin demo
@@ -37,6 +38,9 @@ test: setup lint
 
 test-fast: setup lint
 	$(PYTEST) -m 'not live and not slow'
+
+test-long: setup
+	FANIN_FULL_SIZE=1 $(PYTEST) -m long --durations 20
 
 test-torch:
 	$(MAKE) setup VENV=$(VENV)-torch EXTRAS=test,torch

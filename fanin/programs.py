@@ -28,7 +28,7 @@ def device_config(program: Path, include: Include, define: Define) -> bytes:
         ProgramError: it cannot be read, or is not BMv2 JSON; with the file's name.
     """
     # Not above: they take a second, for which --help should not wait.
-    from p4compiler import compile_file
+    from p4compiler import compile_once
     from p4switch.bmv2json.program import ProgramError
     from p4switch.bmv2json.reader import read_program
 
@@ -37,7 +37,7 @@ def device_config(program: Path, include: Include, define: Define) -> bytes:
             config = program.read_bytes()
             read_program(config)
             return config
-        compiled = compile_file(program, include_dirs=include or (), defines=macros(define))
+        compiled = compile_once(program, include_dirs=include or (), defines=macros(define))
     except OSError as error:
         raise ProgramError(f"{program}: cannot be read: {error.strerror}") from None
     except ProgramError as error:

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-MAX_BYTES = 250_000_000  # of all libraries with their C
-# Seconds after its last use for which a library stays: who asked for it may be about to load it.
+MAX_BYTES = 250_000_000  # of all programs: libraries with their C, and what p4compiler has made
+# Seconds after its last use for which a program stays: who asked for it may be about to load it.
 RECENT = 86_400.0
-# Of the toolchain's making; whatever else is in the folder is left alone.
+# Of our own making; whatever else is in the folder is left alone.
 _NAME = re.compile(r"\w+-[0-9a-f]{32}")
-_SUFFIXES = (".so", ".c", ".building")
+_SUFFIXES = (".so", ".c", ".compiled", ".building")
 
 
 class CacheError(Exception):
@@ -85,7 +85,7 @@ def _lock(path: Path, mode: str, how: int) -> IO[str]:
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """A compiled library with its C: its lock, bytes, and the time of its last use."""
+    """A compiled program, a library with its C, say: its lock, bytes, and the time of its last use."""
 
     lock: Path
     bytes: int

@@ -16,7 +16,7 @@ from p4compiler import phases
 from p4compiler.emit.bmv2json import emit_json
 from p4compiler.emit.p4info import P4Info, emit_p4info
 from p4compiler.parse.lex import Token
-from p4compiler.parse.preprocess import preprocess
+from p4compiler.parse.preprocess import Lookups, preprocess
 from p4compiler.source import TOO_DEEP, Diagnostic, Reporter, SourceFile, Span, error
 
 INCLUDE = Path(__file__).parent / "include"
@@ -45,11 +45,16 @@ class Compiled:
 
 
 def compile_file(
-    path: str | Path, *, include_dirs: Iterable[str | Path] = (), defines: Mapping[str, str] | None = None
+    path: str | Path,
+    *,
+    include_dirs: Iterable[str | Path] = (),
+    defines: Mapping[str, str] | None = None,
+    lookups: Lookups | None = None,
 ) -> Compiled:
     """Compile a P4_16 program written for v1model.
 
-    `include_dirs` are looked in before the compiler's own core.p4 and v1model.p4; `defines` are macros.
+    `include_dirs` are looked in before the compiler's own core.p4 and v1model.p4; `defines` are macros; `lookups` gets
+    all files that the result depends on.
 
     Raises:
         CompileError: its text has every error found: place, line, caret, hint.
@@ -57,7 +62,7 @@ def compile_file(
     """
     reporter = Reporter()
     with _not_too_deep(path):
-        tree: Any = _tokens(path, include_dirs, defines, reporter)
+        tree: Any = _tokens(path, include_dirs, defines, reporter, lookups)
         for phase in phases.PHASES:
             tree = phase.run(tree, reporter)
         made = emit_json(tree, str(path), reporter)
@@ -96,9 +101,10 @@ def _tokens(
     include_dirs: Iterable[str | Path],
     defines: Mapping[str, str] | None,
     reporter: Reporter,
+    lookups: Lookups | None = None,
 ) -> list[Token]:
     places = (*(Path(d) for d in include_dirs), INCLUDE)
-    tokens = preprocess(Path(path), places, defines or {}, reporter)
+    tokens = preprocess(Path(path), places, defines or {}, reporter, lookups)
     if all(token.text == ";" for token in tokens):
         raise error(_start(path), "the program is empty")
     return tokens

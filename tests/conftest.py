@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 
 from experiments.scenario.compilers import PROGRAM
 from experiments.scenario.tools import BMV2, P4C, ToolError
-from p4compiler import Compiled, compile_file
+from p4compiler import Compiled, compile_once
 
 # How long an example takes says nothing about the code on a busy machine.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -58,7 +58,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.fixture(scope="session")
 def fanin_p4() -> Compiled:
     """The program of p4src/, compiled once for all tests of a process."""
-    return compile_file(PROGRAM)
+    return compile_once(PROGRAM)
 
 
 @pytest.fixture(scope="session")

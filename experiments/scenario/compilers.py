@@ -13,7 +13,7 @@ from finsy.proto import p4i
 from google.protobuf import text_format
 
 from experiments.scenario.tools import P4C, Compiler, ToolError
-from p4compiler import Diagnostic, compile_file
+from p4compiler import Diagnostic, compile_once
 from topologies.runs import scratch
 
 # The data plane that experiments are about.
@@ -38,7 +38,7 @@ def compile_program(program: Path, compiler: Compiler) -> CompiledProgram:
     match compiler:
         case "embedded":
             try:
-                compiled = compile_file(program)
+                compiled = compile_once(program)
             except OSError as error:
                 raise ToolError(f"{program}: cannot be read: {error.strerror}") from None
             return CompiledProgram(compiled.p4info, compiled.device_config(), compiled.warnings)

@@ -26,7 +26,7 @@ from controller.tree import Job as TreeJob
 from experiments.scenario.compilers import PROGRAM
 from experiments.scenario.worker_file import MakeWorker
 from experiments.virtual.stations import HEADERS, PeerPort, SwitchPort, Vector, WorkerStation
-from p4compiler import compile_file
+from p4compiler import compile_once
 from p4switch.bmv2json.program import Program
 from p4switch.engine.engine import Engine
 from p4switch.engine.entries import ActionCall, Entry, EntryKey, Exact, Lpm, Match, Replica
@@ -47,7 +47,7 @@ _LONGEST_FRAME = HEADERS + max(1034, HEADER_BYTES + PAYLOAD)
 
 def load_switch(program: Path = PROGRAM) -> Engine:
     """The compiled program in a switch; `another()` makes more of them at next to no cost."""
-    return Engine.load(compile_file(program).device_config())
+    return Engine.load(compile_once(program).device_config())
 
 
 def install(engine: Engine, items: Iterable[MulticastGroup | TableEntry]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from hashlib import sha256
 from pathlib import Path
 
 from p4compiler.parse.conditions import evaluate
@@ -28,6 +29,9 @@ from p4compiler.source import CompileError, Expansion, Reporter, SourceFile, Spa
 
 MAX_INCLUDE_DEPTH = 64
 _MAX_KEPT = 16  # files
+
+# The files that were looked for: a digest of the text; None where there was no such file.
+Lookups = dict[Path, str | None]
 
 _Item = tuple[Token, frozenset[str]]  # a token and the macros that must not be expanded in it
 
@@ -52,23 +56,46 @@ class _Condition:
 
 
 def preprocess(
-    path: Path, include_dirs: Iterable[Path], defines: Mapping[str, str], reporter: Reporter
+    path: Path,
+    include_dirs: Iterable[Path],
+    defines: Mapping[str, str],
+    reporter: Reporter,
+    lookups: Lookups | None = None,
 ) -> list[Token]:
     """The tokens of `path` after preprocessing.
 
     `#include "x"` looks beside the including file first, then in `include_dirs`; `#include <x>` only in `include_dirs`.
+    `lookups` gets all files that the tokens depend on.
 
     Raises:
         CompileError: a directive is wrong, or what it includes cannot be read.
         OSError: `path` itself cannot be read.
     """
-    preprocessor = _Preprocessor(tuple(include_dirs), reporter)
+    preprocessor = _Preprocessor(tuple(include_dirs), reporter, {} if lookups is None else lookups)
     for name, value in defines.items():
         origin = SourceFile(f"-D{name}", (value,))
         body = tuple(token for token in tokenize(origin) if token.kind != NEWLINE)
         preprocessor.macros[name] = Macro(name, None, body)
     preprocessor.read(path, str(path))
     return preprocessor.output
+
+
+def unchanged(lookups: Lookups) -> bool:
+    """Whether all files that were looked for are as they were."""
+    try:
+        return all(
+            (_digest(_text(path)) if path.is_file() else None) == digest for path, digest in lookups.items()
+        )
+    except OSError:
+        return False
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace")
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()
 
 
 @lru_cache(_MAX_KEPT)
@@ -78,16 +105,18 @@ def _tokens(file: SourceFile) -> tuple[Token, ...]:
 
 
 class _Preprocessor:
-    def __init__(self, include_dirs: tuple[Path, ...], reporter: Reporter) -> None:
+    def __init__(self, include_dirs: tuple[Path, ...], reporter: Reporter, lookups: Lookups) -> None:
         self.include_dirs = include_dirs
         self.reporter = reporter
+        self.lookups = lookups
         self.macros: dict[str, Macro] = {}
         self.output: list[Token] = []
         self.depth = 0
 
     def read(self, path: Path, shown: str) -> None:
         self.depth += 1
-        text = path.read_text(encoding="utf-8", errors="replace")
+        text = _text(path)
+        self.lookups[path] = _digest(text)
         file = SourceFile(shown, tuple(text.split("\n")))
         conditions: list[_Condition] = []
         pending: list[Token] = []
@@ -224,10 +253,11 @@ class _Preprocessor:
                 span, f"#include is nested more than {MAX_INCLUDE_DEPTH} deep", "does a file include itself?"
             )
         for place in places:
-            if (place / wanted).is_file():
-                found = place / wanted
+            found = place / wanted
+            if found.is_file():
                 self.read(found, wanted if rest[0].text == "<" else str(found))
                 return
+            self.lookups[found] = None
         raise error(span, f"no such file: {wanted}", f"looked in {', '.join(str(p) for p in places)}")
 
     # Macro expansion (Prosser's algorithm: each token carries the macros that it came from)

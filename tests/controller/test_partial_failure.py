@@ -19,7 +19,7 @@ from controller.controller import Controller, Loss
 from controller.errors import ControllerError
 from controller.ledger import Ledger
 from controller.plan import SwitchPlan
-from p4compiler import Compiled, compile_file
+from p4compiler import Compiled, compile_once
 from tests.controller.switches import (
     Proxies,
     State,
@@ -480,7 +480,7 @@ def test_what_somebody_else_has_added_outlives_a_grant_and_its_withdrawal(within
 def test_a_program_that_finsy_pushes_beside_it_stays_until_this_one_is_asked_for_something(
     within: Within, tmp_path: Path
 ) -> None:
-    other = compile_file(Path(__file__).parents[1] / "p4switch" / "programs" / "forwarder.p4")
+    other = compile_once(Path(__file__).parents[1] / "p4switch" / "programs" / "forwarder.p4")
     info, config = tmp_path / "forwarder.p4info.txtpb", tmp_path / "forwarder.json"
     info.write_text(other.p4info_text())
     config.write_bytes(other.device_config())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from p4compiler import compile_file
+from p4compiler import compile_once
 from p4switch.engine.engine import Engine
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -31,7 +31,7 @@ def config() -> Callable[[str], bytes]:
 
     def compiled(name: str) -> bytes:
         if name not in known:
-            known[name] = compile_file(PROGRAMS / f"{name}.p4").device_config()
+            known[name] = compile_once(PROGRAMS / f"{name}.p4").device_config()
         return known[name]
 
     return compiled

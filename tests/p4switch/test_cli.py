@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from p4compiler import compile_file
+from p4compiler import compile_once
 from p4switch.cli import UsageError, main, parse
 from p4switch.ports.links import Direction, LinkProperties
 from p4switch.tls import TlsFiles
@@ -191,7 +191,7 @@ def test_a_switch_that_is_killed_leaves_nothing_behind(tmp_path, when):
     programs = []
     for name in ("forwarder", "router"):
         programs.append(tmp_path / f"{name}.json")
-        compiled = compile_file(Path(__file__).with_name("programs") / f"{name}.p4")
+        compiled = compile_once(Path(__file__).with_name("programs") / f"{name}.p4")
         programs[-1].write_text(compiled.json_text())
         programs[-1].with_suffix(".p4info.txtpb").write_text(compiled.p4info_text())
     (tmp_path / "session").mkdir()

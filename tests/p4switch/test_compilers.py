@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from native.toolchain import INCLUDE
-from p4compiler import compile_file
+from p4compiler import compile_once
 from p4switch.bmv2json.reader import read_program
 from p4switch.codegen import translate
 from p4switch.codegen.names import RUNTIME
@@ -58,7 +58,7 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """The C of every program, traced and not."""
     folder, files = tmp_path_factory.mktemp("generated"), []
     for number, path in enumerate(PROGRAMS):
-        program = read_program(compile_file(path).device_config())
+        program = read_program(compile_once(path).device_config())
         for traced in (False, True):
             files.append(folder / f"{number}-{path.stem}{'-traced' if traced else ''}.c")
             files[-1].write_text(translate(program, traced=traced), encoding="utf-8")

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tests.sizes import sized
 from tests.workers.faulty_network import ExactSums, Faults, Network, exact_sum
 from tests.workers.model_switch import RESULT, UPDATE, ModelSwitch, Packet, UntaggedSwitch
 from tests.workers.vectors import FAULTS, RACKS, SIZES, gradients
@@ -53,7 +54,8 @@ def answer(worker: Worker, packets: list[Packet], now: float) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=200)
+@pytest.mark.long
+@settings(max_examples=sized(60, 200))
 @given(
     RACKS,
     st.integers(1, 9),

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from experiments.bench.switch import frames
 from experiments.bench.switch.native import Traffic
-from p4compiler import Compiled, compile_file
+from p4compiler import Compiled, compile_once
 from p4switch.engine.engine import Engine
 from p4switch.engine.entries import ActionCall, Entry, EntryKey, Exact, Lpm, Match, Ternary
 
@@ -135,7 +135,7 @@ ROUTES = (
 @cache
 def _program(kind: str) -> Compiled:
     macros = {"lpm": {}, "exact": {"HOSTS": ""}, "ternary": {"RULES": ""}}
-    return compile_file(Path(__file__).with_name("tables.p4"), defines=macros[kind])
+    return compile_once(Path(__file__).with_name("tables.p4"), defines=macros[kind])
 
 
 def _distinct(draw: np.random.Generator, count: int, bits: int) -> Numbers:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from controller import ledger
 from controller.budget import NoRoomError
 from controller.connection import Connection
 from controller.controller import Controller
@@ -15,15 +16,17 @@ from experiments.live.jobs import NetworkJob, NetworkJobs
 from experiments.live.work import Pace
 from p4compiler import Compiled
 from tests.controller.switches import read_state, running
+from tests.sizes import sized
 from topologies.model import Topology, leaf_spine
 
 pytestmark = pytest.mark.slow
 
-JOBS = 1000
+JOBS, LEASES = sized((60, 16), (1000, 255))  # each lease id comes again several times
 PACE = Pace(window=256, segments=8)
 
 
-def test_a_thousand_jobs_leave_nothing_behind_and_need_no_new_program(
+@pytest.mark.long
+def test_many_jobs_leave_nothing_behind_and_need_no_new_program(
     fanin_p4: Compiled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pushes: list[str] = []
@@ -34,14 +37,15 @@ def test_a_thousand_jobs_leave_nothing_behind_and_need_no_new_program(
         await push(connection)
 
     monkeypatch.setattr(Connection, "push_pipeline", counted)
+    monkeypatch.setattr(ledger, "LEASES", LEASES)
 
     async def run(network: Topology) -> None:
         draw = random.Random(1)
         hosts = [host.name for host in network.hosts]
         switches = sorted(switch.name for switch in network.switches)
-        ledger = Ledger(tmp_path / "leases.json")
+        leased = Ledger(tmp_path / "leases.json")
         taken: dict[int, list[range]] = {}
-        async with Controller(network, fanin_p4.p4info, fanin_p4.device_config(), ledger) as controller:
+        async with Controller(network, fanin_p4.p4info, fanin_p4.device_config(), leased) as controller:
             before = await read_state(network)
             jobs = NetworkJobs(controller, network, PACE)
             at_once: list[NetworkJob] = []
@@ -55,10 +59,6 @@ def test_a_thousand_jobs_leave_nothing_behind_and_need_no_new_program(
                     begun += 1
                 except NoRoomError:
                     job.close()
-                if job not in at_once or len(at_once) > 3:
-                    ended = at_once.pop(draw.randrange(len(at_once)))
-                    await ended.withdraw()
-                    ended.close()
                 if job in at_once:
                     assert job.granted is not None
                     lease = job.granted.tree.job
@@ -66,6 +66,11 @@ def test_a_thousand_jobs_leave_nothing_behind_and_need_no_new_program(
                     others = taken.setdefault(lease.lease, [])
                     assert all(numbers.stop <= other.start or other.stop <= numbers.start for other in others)
                     others.append(numbers)
+                if job not in at_once or len(at_once) > 3:
+                    ended = at_once.pop(draw.randrange(len(at_once)))
+                    await ended.withdraw()
+                    ended.close()
+            assert min(map(len, taken.values())) > 1
             for job in at_once:
                 await job.withdraw()
                 job.close()

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from p4compiler import compile_file
 from tests.p4compiler.conftest import source
+from tests.sizes import sized
 
 Values = Mapping[str, int]
 FIELDS = {"u1": (1, False), "u8": (8, False), "u13": (13, False), "u32": (32, False), "u64": (64, False)}
@@ -242,7 +243,8 @@ def written(directory: Path, statement: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@pytest.mark.long
+@settings(max_examples=sized(25, 60), suppress_health_check=list(HealthCheck))
 @given(term=st.sampled_from(sorted(FIELDS.values())).flatmap(lambda of: bits(*of, 3)), env=environments())
 def test_numbers(tmp_path_factory: pytest.TempPathFactory, term: Term, env: dict[str, int]) -> None:
     target = next(name for name, of in FIELDS.items() if of == (term.width, term.signed))
@@ -251,7 +253,8 @@ def test_numbers(tmp_path_factory: pytest.TempPathFactory, term: Term, env: dict
 
 
 @pytest.mark.slow
-@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@pytest.mark.long
+@settings(max_examples=sized(20, 40), suppress_health_check=list(HealthCheck))
 @given(term=booleans(3), env=environments())
 def test_conditions(tmp_path_factory: pytest.TempPathFactory, term: Term, env: dict[str, int]) -> None:
     right = written(tmp_path_factory.mktemp("conditions"), f"meta.flag = {term.text};")

@@ -13,12 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p4compiler import compile_file
+from p4compiler import compile_once
 from p4switch.bmv2json.program import ProgramError
 from p4switch.bmv2json.reader import read_program
 from p4switch.codegen import translate
 from p4switch.engine.engine import Engine
 from tests.p4switch.documents import assign, document, field, number, operation
+from tests.sizes import sized
 
 GOOD = document({"h": [["a", 8, False], ["b", 24, False]]}, [assign(field("h", "a"), number(1))])
 
@@ -175,11 +176,12 @@ RICH = [TESTS / "programs/entities.p4", *sorted((TESTS / "stf").glob("*.p4"))]
 @cache
 def rich_documents() -> list[bytes]:
     """Programs with every kind of element: unions, varbits, field lists, meters, profiles, value sets, digests."""
-    return [GOOD, *(compile_file(path).device_config() for path in RICH)]
+    return [GOOD, *(compile_once(path).device_config() for path in RICH)]
 
 
 @pytest.mark.slow
-@settings(max_examples=500)
+@pytest.mark.long
+@settings(max_examples=sized(100, 500))
 @given(st.data())
 def test_damaged_documents(data: st.DataObject) -> None:
     """Whatever is replaced in a document: it is translated, or refused by a ProgramError, and nothing else happens."""

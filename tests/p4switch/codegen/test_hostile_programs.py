@@ -15,12 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p4compiler import compile_file
+from p4compiler import compile_once
 from p4switch.bmv2json.program import ProgramError
 from p4switch.bmv2json.reader import expressions, headers, pipelines, read, read_program, values
 from p4switch.codegen import translate
 from p4switch.codegen.names import check, comment, quoted
 from p4switch.engine.engine import Engine
+from tests.sizes import sized
 
 pytestmark = pytest.mark.slow
 
@@ -77,7 +78,7 @@ def assert_harmless(c: str) -> None:
 
 @cache
 def source(number: int) -> str:
-    return compile_file(PROGRAMS[number]).json_text()
+    return compile_once(PROGRAMS[number]).json_text()
 
 
 def places(item: Any) -> Iterator[tuple[Any, Any]]:
@@ -132,9 +133,10 @@ anything: st.SearchStrategy[Any] = (
     | st.lists(hostile, max_size=3)
     | hostile.map(lambda text: {"type": "hexstr", "value": text})
 )
-thorough = settings(max_examples=100)
+thorough = settings(max_examples=sized(30, 100))
 
 
+@pytest.mark.long
 @thorough
 @given(number=st.integers(0, len(PROGRAMS) - 1), data=st.data())
 def test_a_hostile_name_is_refused_or_becomes_one_identifier(number: int, data: st.DataObject) -> None:
@@ -145,6 +147,7 @@ def test_a_hostile_name_is_refused_or_becomes_one_identifier(number: int, data: 
         assert_harmless(result)
 
 
+@pytest.mark.long
 @thorough
 @given(number=st.integers(0, len(PROGRAMS) - 1), data=st.data())
 def test_whatever_stands_anywhere_is_refused_or_harmless(number: int, data: st.DataObject) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from native.toolchain import ToolchainError
-from p4compiler import compile_file
+from p4compiler import compile_once
 from p4switch.bmv2json.program import ProgramError
 from p4switch.engine.engine import Engine
 from p4switch.engine.entries import (
@@ -38,13 +38,14 @@ from p4switch.engine.library import PortStatistics, runtime
 from p4switch.ports.links import LinkProperties
 from p4switch.stf.run import run_stf
 from p4switch.trace import as_text
+from tests.sizes import sized
 
 HERE = Path(__file__).parent
-PACKETS = 1500  # for each program
-TRACED = 200
+PACKETS = sized(400, 1500)  # for each program
+TRACED = sized(60, 200)
 FRAMES = 200
 VIRTIO = 10  # bytes of a header
-DAMAGED = 6  # documents that are compiled
+DAMAGED = sized(3, 6)  # documents that are compiled
 
 
 def match_for(kind: str, width: int, r: random.Random) -> Match:
@@ -190,7 +191,7 @@ def damage(config: bytes, r: random.Random) -> bytes:
 
 @cache
 def compiled(path: Path) -> bytes:
-    return compile_file(path).device_config()
+    return compile_once(path).device_config()
 
 
 def main(seed: int) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from p4compiler import compile_file
+from p4compiler import compile_once
 from p4switch.engine.engine import Engine
 from p4switch.engine.entries import Replica
 
@@ -49,7 +49,7 @@ def allocated() -> int:
 def test_a_million_packets_leave_nothing_allocated(
     program: str, packets: list[bytes], request: pytest.FixtureRequest
 ) -> None:
-    engine = Engine.load(compile_file(TESTS / f"{program}.p4").device_config())
+    engine = Engine.load(compile_once(TESTS / f"{program}.p4").device_config())
     event = os.eventfd(0, os.EFD_NONBLOCK)
     request.addfinalizer(lambda: os.close(event))
     engine.keep_digests(event)

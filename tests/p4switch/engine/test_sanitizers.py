@@ -23,7 +23,8 @@ BOUNDS = [*LINKS[:5], *(str(path) for path in sorted(TESTS.glob("*/test_bounds*.
 
 
 @pytest.mark.parametrize(
-    ("command", "last"), [(SESSION, "no finding"), (LINKS, "passed"), (BOUNDS, "passed")]
+    ("command", "last"),
+    [pytest.param(SESSION, "no finding", marks=pytest.mark.long), (LINKS, "passed"), (BOUNDS, "passed")],
 )
 def test_under_address_and_undefined_behaviour_sanitizers(command: list[str], last: str) -> None:
     environment = sanitized_environment(cache_directory().parent)

@@ -19,13 +19,15 @@ from p4switch.fuzz import campaign
 from p4switch.fuzz.campaign import NoSanitizersError, fuzz
 from p4switch.fuzz.case import Case
 from p4switch.fuzz.shrink import shrink
+from tests.sizes import sized
 
 pytestmark = pytest.mark.slow
 
-CASES = 12  # a quarter of a minute on an idle machine; `fanin fuzz` goes on
+CASES = sized(7, 12)  # `fanin fuzz` goes on
 SEEDS = range(200)
 
 
+@pytest.mark.long
 def test_random_programs_and_hostile_packets_find_nothing(tmp_path: Path) -> None:
     try:
         done = fuzz(0, CASES, None, 2, tmp_path, lambda _: None)

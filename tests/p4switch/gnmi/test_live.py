@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from google.protobuf import text_format
 
-from p4compiler import compile_file
+from p4compiler import compile_once
 from topologies.patience import setting
 
 
 @pytest.mark.live
 def test_a_live_switch(tmp_path):
-    program = compile_file(Path(__file__).parents[1] / "p4runtime/switch.p4")
+    program = compile_once(Path(__file__).parents[1] / "p4runtime/switch.p4")
     info, blob = tmp_path / "switch.p4info.txtpb", tmp_path / "switch.json"
     info.write_text(text_format.MessageToString(program.p4info))
     blob.write_text(program.json_text())

@@ -15,7 +15,7 @@ import pytest
 from finsy.proto import p4i, p4r, p4r_grpc, rpc_status
 from google.protobuf.message import Message
 
-from p4compiler import compile_file
+from p4compiler import compile_once
 from p4switch.p4runtime.device import Device
 from p4switch.p4runtime.server import P4RuntimeService, serve
 from topologies.patience import setting
@@ -227,7 +227,7 @@ class Controller:
 
 @pytest.fixture(scope="session")
 def program() -> Program:
-    compiled = compile_file(Path(__file__).with_name("switch.p4"))
+    compiled = compile_once(Path(__file__).with_name("switch.p4"))
     return Program(compiled.p4info, json.dumps(compiled.json).encode())
 
 

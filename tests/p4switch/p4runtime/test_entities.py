@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from finsy.proto import p4i, p4r
 
-from p4compiler import compile_file
+from p4compiler import compile_once
 from p4switch.engine.engine import Engine
 from p4switch.engine.entries import Digest
 from p4switch.p4runtime.device import Device
@@ -24,7 +24,7 @@ TESTS = Path(__file__).parents[1]
 
 
 def compiled(path):
-    made = compile_file(path)
+    made = compile_once(path)
     return Program(made.p4info, json.dumps(made.json).encode())
 
 

@@ -8,7 +8,7 @@ from finsy.proto import p4r
 from hypothesis import given
 from hypothesis import strategies as st
 
-from p4compiler import compile_file
+from p4compiler import compile_once
 from p4switch.engine.engine import Engine
 from p4switch.engine.entries import EntryKey, Range, TableError, Ternary
 from tests.p4switch.p4runtime.conftest import Program
@@ -16,7 +16,7 @@ from tests.p4switch.p4runtime.conftest import Program
 
 @pytest.fixture(scope="module")
 def initial():
-    compiled = compile_file(Path(__file__).with_name("initial.p4"))
+    compiled = compile_once(Path(__file__).with_name("initial.p4"))
     return Program(compiled.p4info, json.dumps(compiled.json).encode())
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from finsy.proto import p4i, p4r
 
-from p4compiler import compile_file
+from p4compiler import compile_once
 from tests.p4switch.p4runtime.conftest import Program
 
 INVALID, NOT_FOUND, DENIED = "INVALID_ARGUMENT", "NOT_FOUND", "PERMISSION_DENIED"
@@ -17,7 +17,7 @@ ZEROS = {color: {"packet_count": 0, "byte_count": 0} for color in ("green", "yel
 
 @pytest.fixture(scope="session")
 def meters():
-    made = compile_file(Path(__file__).with_name("meters.p4"))
+    made = compile_once(Path(__file__).with_name("meters.p4"))
     return Program(made.p4info, json.dumps(made.json).encode())
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from finsy.proto import p4i, p4r, p4t
 
-from p4compiler import compile_file
+from p4compiler import compile_once
 from p4switch.p4runtime.codec.translation import Strings, Translations
 from p4switch.p4runtime.errors import P4RuntimeError
 from tests.p4switch.p4runtime.conftest import CPU_PORT, Program
@@ -16,7 +16,7 @@ INVALID = "INVALID_ARGUMENT"
 
 @pytest.fixture(scope="session")
 def strings():
-    made = compile_file(Path(__file__).with_name("strings.p4"))
+    made = compile_once(Path(__file__).with_name("strings.p4"))
     return Program(made.p4info, json.dumps(made.json).encode())
 
 

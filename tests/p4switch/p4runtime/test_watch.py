@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from finsy.proto import p4r
 
-from p4compiler import compile_file
+from p4compiler import compile_once
 from p4switch.engine.engine import Engine
 from p4switch.engine.entries import Replica, TableError
 from p4switch.p4runtime.entities.registry import Entities
@@ -74,7 +74,7 @@ class Switch:
 
 @pytest.fixture
 def switch():
-    compiled = compile_file(Path(__file__).parents[1] / "programs/entities.p4")
+    compiled = compile_once(Path(__file__).parents[1] / "programs/entities.p4")
     return Switch(Program(compiled.p4info, json.dumps(compiled.json).encode()))
 
 

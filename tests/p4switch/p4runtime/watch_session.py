@@ -10,7 +10,7 @@ from pathlib import Path
 
 from finsy.proto import p4r
 
-from p4compiler import compile_file
+from p4compiler import compile_once
 from p4switch.p4runtime.device import Device
 from tests.p4switch.p4runtime.conftest import Program
 from topologies.patience import setting
@@ -27,7 +27,7 @@ def main() -> None:
         ip("add", f"h{number}", "type", "veth", "peer", "name", f"s{number}")
         ip("set", f"h{number}", "up")
         ip("set", f"s{number}", "up")
-    compiled = compile_file(Path(__file__).parents[1] / "programs/entities.p4")
+    compiled = compile_once(Path(__file__).parents[1] / "programs/entities.p4")
     program = Program(compiled.p4info, json.dumps(compiled.json).encode())
     device = Device({1: "s1", 2: "s2"}, None, 511)
     changes: queue.SimpleQueue[frozenset[int]] = queue.SimpleQueue()

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fanin.cli import app
-from p4compiler import compile_file
+from p4compiler import compile_once
 from p4switch.stf.run import run_stf
 from p4switch.stf.syntax import ActionText, StfError, parse_stf
 
@@ -18,12 +18,12 @@ TESTS = sorted(HERE.glob("*.stf"))
 
 @pytest.fixture(scope="module")
 def forwarder() -> bytes:
-    return compile_file(HERE.parent / "programs/tables.p4").device_config()
+    return compile_once(HERE.parent / "programs/tables.p4").device_config()
 
 
 @pytest.mark.parametrize("test", TESTS, ids=lambda path: path.stem)
 def test_programs(test: Path) -> None:
-    config = compile_file(test.with_suffix(".p4")).device_config()
+    config = compile_once(test.with_suffix(".p4")).device_config()
     assert run_stf(config, test.read_text()).differences == []
 
 
@@ -33,7 +33,7 @@ def differences(config: bytes, test: str) -> str:
 
 @pytest.fixture(scope="module")
 def meters() -> bytes:
-    return compile_file(HERE / "meters.p4").device_config()
+    return compile_once(HERE / "meters.p4").device_config()
 
 
 def test_what_differs_is_shown(meters: bytes) -> None:

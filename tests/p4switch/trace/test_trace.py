@@ -13,7 +13,7 @@ import pytest
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
-from p4compiler import compile_file
+from p4compiler import compile_once
 from p4switch.bmv2json.reader import read_program
 from p4switch.codegen import translate
 from p4switch.engine.engine import Engine
@@ -288,7 +288,7 @@ def test_values_of_any_width(width: int, signed: bool) -> None:
 @pytest.fixture(scope="module")
 def passes() -> Engine:
     """Clones, resubmission, recirculation, multicast."""
-    switch = Engine.load(compile_file(STF / "passes.p4").device_config())
+    switch = Engine.load(compile_once(STF / "passes.p4").device_config())
     switch.multicast.insert(7, (Replica(1, 3), Replica(4, 3)))
     switch.sessions.insert(5, (Replica(3, 0),))
     switch.sessions.insert(6, ())
