@@ -15,8 +15,9 @@ import asyncio
 import json
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+import struct
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from typing import Any
 from controller.errors import ControllerError
 from controller.jobs import JobRequest, Jobs, Open
 
+_UCRED = struct.Struct("iII")  # a process, its user and its group, as in socket(7)
 _LEAVE_SECONDS = 1.0  # that a process which has just ended may need to be gone for everybody
 
 
@@ -116,9 +118,12 @@ class JobService:
         await self._admit(member)
         try:
             self._gather(member)
-            with suppress(
-                ValueError, KeyError, TypeError, RecursionError
-            ):  # which ends a membership as hanging up does
+            with (
+                _hanging_up_at_the_end_of_its_process(writer),
+                suppress(
+                    ValueError, KeyError, TypeError, RecursionError
+                ),  # which ends a membership as hanging up does
+            ):
                 while line := await reader.readline():
                     member.finished = json.loads(line)["finished"]
                     self._jobs.hand_over(member)
@@ -234,6 +239,30 @@ class JobService:
             if not other.left.is_set():
                 other.tell({"left": {"host": member.host, "rank": rank, "process": member.process}})
         self._jobs.look()
+
+
+@contextmanager
+def _hanging_up_at_the_end_of_its_process(writer: asyncio.StreamWriter) -> Iterator[None]:
+    """Children that it has forked have the connection, too, and may outlive it."""
+    credentials = writer.get_extra_info("socket").getsockopt(
+        socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size
+    )
+    try:
+        process = os.pidfd_open(_UCRED.unpack(credentials)[0])
+    except ProcessLookupError:  # it has ended already
+        writer.close()
+        yield
+        return
+    except OSError:  # of a kernel older than 5.3, or of a process that is not seen from here
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    loop.add_reader(process, writer.close)
+    try:
+        yield
+    finally:
+        loop.remove_reader(process)
+        os.close(process)
 
 
 def _job_of(member: _Member) -> str:

@@ -319,7 +319,7 @@ class Communicator(Closing):
         except CollectiveError as error:
             self._failure = error
             if not isinstance(error, LeftError) and (left := self._place.left(_NEWS_SECONDS)):
-                self._failure = LeftError(f"{' and '.join(left)} ended: {error}")
+                self._failure = LeftError(f"{left[0]} ended: {error}")
                 raise self._failure from error
             raise
 
@@ -328,12 +328,12 @@ class Communicator(Closing):
             config = TcpConfig(
                 self.rank, self._place.addresses, connect_timeout=self._timeout, give_up=self._timeout
             )
-            self._connected = TcpRing(config, self._check_others, self._place.left)
+            self._connected = TcpRing(config, self._check_others, self._check_others)
         return self._connected
 
     def _check_others(self) -> None:
         if left := self._place.left():
-            raise LeftError(f"{' and '.join(left)} ended while rank {self.rank} waits for all to connect")
+            raise LeftError(f"{left[0]} ended while rank {self.rank} waits for the ring")
 
     def _reduce_all(
         self, xs: Sequence[Array], op: Operation, outs: Sequence[Array | None], what: str

@@ -99,7 +99,7 @@ class _Membership:
     def __init__(self, service: _Service) -> None:
         self._service = service
         self.left: list[str] = []
-        self.left_at = 0.0
+        self.left_at = 0.0  # the first of them
         self.revoked: Callable[[str], None] = lambda _: None
         self.carry_on: Callable[[Any], None] = lambda _: None
 
@@ -114,7 +114,7 @@ class _Membership:
                 match self._service.hear(timeout):
                     case {"left": {"rank": rank, "host": host, "process": process}}:
                         self.left.append(f"rank {rank} (process {process} on {host})")
-                        self.left_at = time.monotonic()
+                        self.left_at = self.left_at or time.monotonic()
                     case {"revoked": str(why)}:
                         self.revoked(why)
                     case {"carry_on": numbers}:
@@ -122,7 +122,7 @@ class _Membership:
                 timeout = 0.0
 
     def others_left(self, timeout: float = 0.0) -> list[str]:
-        """Which other workers of the job have ended, as far as is known after waiting `timeout` seconds for news.
+        """Which others have ended, in that order, as far as is known after waiting `timeout` seconds for news.
 
         Raises:
             JoinError: the network has ended.
@@ -175,7 +175,7 @@ class Member(InNetworkAllReduce):
         return self.config.lease.workers
 
     def left(self, timeout: float = 0.0) -> list[str]:
-        """Which other workers of the job have ended, as far as is known after waiting `timeout` seconds for news.
+        """Which others have ended, in that order, as far as is known after waiting `timeout` seconds for news.
 
         Raises:
             JoinError: the network has ended. CollectiveError: the lease is revoked.
@@ -236,7 +236,7 @@ class Member(InNetworkAllReduce):
         now = time.monotonic()
         waiting = self.worker.outstanding(now)
         if waiting and min(now - self._membership.left_at, waiting.silent) >= _LEFT_SECONDS:
-            raise LeftError(f"{' and '.join(left)} ended while others wait: {waiting}")
+            raise LeftError(f"{left[0]} ended while others wait: {waiting}")
 
     def close(self) -> None:
         """Release the port, and leave the job."""

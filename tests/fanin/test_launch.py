@@ -55,6 +55,19 @@ if comm.rank == 0:
         sys.exit(str(error))
 """
 
+# Rank 1 is killed in the middle of a call.
+DIES = """
+import fanin, numpy as np, os, signal, threading
+comm = fanin.init()
+x = np.full(1_000_000, comm.rank + 1, np.float32)
+{call}
+print("as it should be")
+if comm.rank:
+    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGKILL)).start()
+while True:
+    {call}
+"""
+
 
 # Rank 0 says what it has summed, and stays until it is told to go on.
 STAYS = """
@@ -281,6 +294,15 @@ def test_who_waits_for_a_rank_that_has_ended_is_told_which(up, script):
     assert re.search(
         r"^\[0\] rank 1 \(process \d+ on h2\) ended while others wait: rank 0 of 2", done.stderr, re.M
     )
+
+
+@live
+@pytest.mark.parametrize("call", ["comm.allreduce(x)", "comm.allgather(x)"])
+def test_a_rank_that_is_killed_is_named_and_is_the_exit_status(up, script, call):
+    done = launch(up, script(DIES.format(call=call)))
+    assert done.returncode == 128 + signal.SIGKILL
+    assert "fanin launch: rank 1 on h2 failed: killed by SIGKILL\n" in done.stderr
+    assert set(done.stdout.splitlines()) == {"[0] as it should be", "[1] as it should be"}
 
 
 @live

@@ -76,3 +76,15 @@ def test_the_end_of_the_network_ends_the_wait() -> None:
         pytest.raises(JoinError, match="the network has ended"),
     ):
         alone.all_reduce(np.ones(10, np.float32))
+
+
+def test_news_are_heard_however_long_the_timers_are() -> None:
+    """As on links where an answer takes seconds: nothing is sent again before."""
+    recovery = Recovery(initial_rto=50.0, min_rto=50.0, max_rto=50.0, give_up=100.0)
+    here = [free_port(), free_port()]
+    config = InNetworkConfig(Lease(5, 0, 2, WINDOW), here[0], SWITCH, recovery=recovery)
+    ends: Any = Service(LEFT, LEFT | {"left": {"host": "h3", "rank": 2, "process": 4713}})
+    with switch(here), Member(config, [], ends) as alone:
+        with pytest.raises(LeftError, match=r"^rank 1 \(process 4712 on h2\) ended while others wait"):
+            alone.all_reduce(np.ones(10, np.float32))
+        assert not alone.statistics.retransmissions
