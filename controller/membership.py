@@ -43,6 +43,8 @@ class _Member:
     writer: asyncio.StreamWriter
     left: asyncio.Event = field(default_factory=asyncio.Event)
     finished: Any = None
+    leaving: bool = False
+    round: int = 0  # in which it was told last to stop
     mates: "Sequence[_Member]" = ()  # all workers of its job, by rank, once they have joined
 
     @property
@@ -51,6 +53,8 @@ class _Member:
         return self.host, self.request.name
 
     def tell(self, message: Mapping[str, Any]) -> None:
+        if "regroup" in message:
+            self.round = message["regroup"]["round"]
         if not self.writer.is_closing():
             self.writer.write(json.dumps(message).encode() + b"\n")
 
@@ -125,10 +129,27 @@ class JobService:
                 ),  # which ends a membership as hanging up does
             ):
                 while line := await reader.readline():
-                    member.finished = json.loads(line)["finished"]
-                    self._jobs.hand_over(member)
+                    self._hear(member, json.loads(line))
         finally:
             self._release(member)
+
+    def _hear(self, member: _Member, said: Any) -> None:
+        """From one whose job has begun.
+
+        Raises:
+            ValueError: it is nothing that a worker says.
+        """
+        match said:
+            case {"leaving": True}:
+                member.leaving = True
+            case {"finished": [int(), int()] as finished, "round": int(number)}:
+                if number == member.round:
+                    member.finished = finished
+            case {"finished": [int(), int()] as finished}:
+                member.finished = finished
+            case _:
+                raise ValueError
+        self._jobs.look()
 
     async def _answer(self, asked: object, writer: asyncio.StreamWriter) -> bool:
         """Whether that is not a request to join but one of those that are answered in one line."""
@@ -162,7 +183,8 @@ class JobService:
             )
         match request.get("job"), request.get("slots"), request.get("ring", False):
             case (str() | None) as name, (int() | None) as slots, bool(ring) if not isinstance(slots, bool):
-                return _Member(host, process, JobRequest(hosts, name, slots, ring), writer)
+                least = self._understand_least(request.get("min_workers"), hosts, ring)
+                return _Member(host, process, JobRequest(hosts, name, slots, ring, least), writer)
             case other:
                 raise ValueError(
                     f"job is a name, and slots a number, or null; ring is true or false: not {json.dumps(other)}"
@@ -179,6 +201,15 @@ class JobService:
             case list(names) if set(map(str, names)) <= set(self._hosts):
                 return tuple(known for known in self._hosts if known in names)
         raise _RefusedError(f"hosts: is {asked}; there are {', '.join(self._hosts)}")
+
+    def _understand_least(self, asked: object, hosts: Sequence[str], ring: bool) -> int | None:
+        if asked is None:
+            return None
+        if not isinstance(asked, int) or isinstance(asked, bool) or not 1 <= asked <= len(hosts) or not ring:
+            raise _RefusedError(
+                f"min_workers: is {asked}, must be from 1 to {len(hosts)}, in a job that goes on by ring if need be"
+            )
+        return asked
 
     async def _admit(self, member: _Member) -> None:
         """Gives it its place."""

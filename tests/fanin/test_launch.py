@@ -306,6 +306,26 @@ def test_a_rank_that_is_killed_is_named_and_is_the_exit_status(up, script, call)
 
 
 @live
+def test_those_who_are_left_go_on(up, script):
+    text = """
+import fanin, numpy as np, os, signal
+comm = fanin.init()
+for call in range(20):
+    if call == 10 and comm.rank == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    x = comm.allreduce(np.full(100_000, comm.rank + 1, np.float32))
+print(comm.rank, comm.size, x.mean())
+"""
+    done = launch(up, "--min-workers", 1, script(text))
+    # Its value, whose rank is 0 by then, is still that of rank 1 in the call that is done again.
+    assert (done.returncode, done.stdout) == (0, "[1] 0 1 1.0\n"), done.stderr
+    assert "fanin launch: rank 0 on h1 failed: killed by SIGKILL; the others go on\n" in done.stderr
+    assert re.search(
+        r"^\[1\] fanin: rank 0 \(process \d+ on h1\) ended; 1 of 2 workers go on$", done.stderr, re.M
+    )
+
+
+@live
 def test_more_processes_than_hosts_are_refused(up):
     done = launch(up, "-n", 3, "true")
     assert (done.returncode, done.stdout) == (1, "")
@@ -353,6 +373,7 @@ def test_what_cannot_be_launched_is_said(fanin, tmp_path):
         (("nowhere.py",), "there is no file nowhere.py"),
         (("--up", "--logs '", "true"), "No closing quotation"),
         (("--up", "", "--network", "1", "true"), "either --up"),
+        (("-n", "2", "--min-workers", "3", "true"), "3 are more than 2"),
         (("-n", "0", "true"), "greater than or equal to 1"),
     ):
         done = fanin("launch", *arguments, TMPDIR=str(tmp_path))

@@ -204,14 +204,14 @@ def die_at(count: int) -> None:
 
 @contextmanager
 def network(
-    hosts: Sequence[str], start: Callable[[Path], list[Process]]
+    hosts: Sequence[str], start: Callable[[Path], list[Process]], refuses: bool = False
 ) -> Iterator[tuple[list[Process], Grants, Path]]:
     """What `start` makes of a job service's path, on a network of `hosts`; they begin when all is there."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "jobs.sock"
         processes = start(path)  # before there are threads
         switch = Switch()
-        grants = Grants(switch)
+        grants = Grants(switch, refuses)
         ready, loop = threading.Event(), asyncio.new_event_loop()
         ending = asyncio.Event()
 
