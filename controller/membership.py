@@ -16,6 +16,7 @@ import json
 import os
 import socket
 import struct
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from controller.errors import ControllerError
 from controller.jobs import JobRequest, Jobs, Open
 
 _UCRED = struct.Struct("iII")  # a process, its user and its group, as in socket(7)
+_ANSWER_SECONDS = 2.0  # for workers that wait, who look once a second at least
 _LEAVE_SECONDS = 1.0  # that a process which has just ended may need to be gone for everybody
 
 
@@ -44,6 +46,7 @@ class _Member:
     left: asyncio.Event = field(default_factory=asyncio.Event)
     finished: Any = None
     leaving: bool = False
+    at: tuple[int, float] = (0, 0.0)  # the operation that it has come to, and when it has said so
     round: int = 0  # in which it was told last to stop
     mates: "Sequence[_Member]" = ()  # all workers of its job, by rank, once they have joined
 
@@ -77,6 +80,7 @@ class JobService:
         self._jobs = Jobs(open_job, report)
         self._members: dict[tuple[str, str | None], _Member] = {}  # by place
         self._forming: dict[tuple[str, str | None], _Member] = {}  # those whose job waits for others to join
+        self._asking: set[asyncio.Task[None]] = set()
         self._connections: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}
 
     @asynccontextmanager
@@ -88,6 +92,8 @@ class JobService:
         finally:
             server.close()
             path.unlink(missing_ok=True)
+            for task in self._asking:
+                task.cancel()
             await self._jobs.close()
             for writer in self._connections:
                 writer.close()
@@ -140,6 +146,12 @@ class JobService:
             ValueError: it is nothing that a worker says.
         """
         match said:
+            case {"waiting": int(number)}:
+                task = asyncio.create_task(self._find_slow(member, number))
+                self._asking.add(task)
+                task.add_done_callback(self._asking.discard)
+            case {"at": int(number)}:
+                member.at = number, time.monotonic()
             case {"leaving": True}:
                 member.leaving = True
             case {"finished": [int(), int()] as finished, "round": int(number)}:
@@ -150,6 +162,24 @@ class JobService:
             case _:
                 raise ValueError
         self._jobs.look()
+
+    async def _find_slow(self, member: _Member, number: int) -> None:
+        """Tells a member that waits in its so-manieth operation who has not come to it, or does not answer."""
+        asked = time.monotonic()
+        there = [mate for mate in member.mates if not mate.left.is_set()]
+        for mate in there:
+            mate.tell({"where": None})
+        await asyncio.sleep(_ANSWER_SECONDS)
+        slow = [
+            mate for mate in there if not mate.left.is_set() and (mate.at[0] < number or mate.at[1] < asked)
+        ]
+        if member not in there or member in slow:  # it has gone on, or ended
+            return
+        workers = " and ".join(
+            f"rank {there.index(mate)} (process {mate.process} on {mate.host})" for mate in slow
+        )
+        told = member is not next(mate for mate in there if mate not in slow)
+        member.tell({"slow": {"at": number, "workers": workers, "told": told}})
 
     async def _answer(self, asked: object, writer: asyncio.StreamWriter) -> bool:
         """Whether that is not a request to join but one of those that are answered in one line."""

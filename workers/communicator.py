@@ -18,11 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workers import exact
-from workers.collective import Closing, CollectiveError, flat_input, flat_output
+from workers.collective import Closing, CollectiveError, StallError, flat_input, flat_output
 from workers.elastic import Elastic, RegroupError
 from workers.handover import LeaseLostError
 from workers.host_based.tcp import TcpConfig, TcpRing
 from workers.membership import LeftError
+from workers.waiting import Waiting
 
 Operation = Literal["sum", "mean", "max", "min"]
 Array = NDArray[Any]
@@ -58,6 +59,10 @@ class Place(Protocol):
         Raises:
             LeaseLostError: at all of them from the same call on: the ring is to do it.
         """
+
+    @property
+    def waiting(self) -> Waiting:
+        """Who is waited for."""
 
     def left(self, timeout: float = 0.0) -> list[str]:
         """Which others have ended."""
@@ -373,13 +378,17 @@ class Communicator(Closing):
         try:
             if self._elastic is not None:
                 return self._carry_out_in_groups(self._elastic, operation)
+            self._place.waiting.begin()
             return operation.deliver(operation.attempt(operation.outs))
         except CollectiveError as error:
             self._failure = error
             if not isinstance(error, LeftError) and (left := self._left()):
                 self._failure = LeftError(f"{left[0]} ended: {error}")
-                raise self._failure from error
-            raise
+            if slow := self._place.waiting.slow:  # who gives up for it first hangs up, and is not the cause
+                self._failure = StallError(f"{slow} did not come: {self._failure}")
+            if self._failure is error:
+                raise
+            raise self._failure from error
 
     def _left(self) -> list[str]:
         """Who has, after an error that may come from it."""
@@ -415,7 +424,7 @@ class Communicator(Closing):
                 return value  # type: ignore[return-value]
 
     def _finish(self, elastic: Elastic, operation: _Operation[_T]) -> _T:
-        elastic.left()
+        elastic.begin()
         results = operation.attempt([None] * len(operation.outs))
         if not any(each.size for each in results):  # which needs nobody
             return operation.deliver(results)

@@ -30,6 +30,7 @@ from workers.collective import CollectiveError, StallError
 from workers.handover import LeaseLostError
 from workers.membership import LeftError, Service, addresses_of, ask, config_of
 from workers.udp import InNetworkAllReduce, InNetworkConfig
+from workers.waiting import Waiting
 
 Array = NDArray[Any]
 
@@ -57,7 +58,7 @@ class Elastic:
     """One worker's part in such a job. For what else there is, see membership.Member.
 
     rank, workers, addresses, hosts: this worker's, and everybody's by rank, in the present group. why: there is another
-    group than before. out: there is none for this worker any more.
+    group than before. waiting: who is waited for. out: there is none for this worker any more.
     """
 
     def __init__(self, service: Service, assignment: Mapping[str, Any], timeout: float) -> None:
@@ -65,6 +66,7 @@ class Elastic:
         self._timeout = timeout
         self._round = 0  # of which it was told last
         self.why = ""
+        self.waiting = Waiting(service.say)
         self._waits = "the job service says nothing"
         self._next: Mapping[str, Any] = {}
         self._kept: Sequence[Array] = ()  # the results of the last operation
@@ -114,6 +116,15 @@ class Elastic:
             raise LeftError(self._refused)
         self._watch(self._entered, timeout)
         return []
+
+    def begin(self) -> None:
+        """An operation, in this group.
+
+        Raises:
+            RegroupError, LeftError, JoinError: see left().
+        """
+        self.waiting.begin(self._finished + 1)
+        self.left()
 
     def keep(self, results: Sequence[Array]) -> None:
         """An operation is finished; somebody may not get these results, and ask for them."""
@@ -233,9 +244,10 @@ class Elastic:
                 return
 
     def _listen(self, timeout: float) -> None:
+        self.waiting.look()
         with suppress(TimeoutError):
             while True:
-                match self._service.hear(timeout):
+                match message := self._service.hear(timeout):
                     case {"regroup": {"round": int(number), "why": str(why)}}:
                         self._round, self.why = number, why
                     case {"group": dict(group)}:
@@ -246,6 +258,8 @@ class Elastic:
                         )
                     case {"error": str(why)}:
                         raise LeftError(why)
+                    case _:
+                        self.waiting.hear(message)
                 timeout = 0.0
 
 

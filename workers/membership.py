@@ -22,6 +22,7 @@ from workers.handover import Handover, LeaseLostError
 from workers.lease import Lease
 from workers.recovery import Recovery
 from workers.udp import InNetworkAllReduce, InNetworkConfig
+from workers.waiting import Waiting
 
 HOST = "FANIN_HOST"  # in the environment of what runs on a host: its name
 SERVICE = "FANIN_JOB_SERVICE"  # and where the network's job service is
@@ -103,6 +104,7 @@ class _Membership:
         self.left_at = 0.0  # the first of them
         self.revoked: Callable[[str], None] = lambda _: None
         self.carry_on: Callable[[Any], None] = lambda _: None
+        self.waiting = Waiting(service.say)
 
     def listen(self, timeout: float) -> None:
         """Take what has been said, after waiting `timeout` seconds at most for it.
@@ -110,9 +112,10 @@ class _Membership:
         Raises:
             JoinError: the network has ended.
         """
+        self.waiting.look()
         with suppress(TimeoutError):
             while True:
-                match self._service.hear(timeout):
+                match message := self._service.hear(timeout):
                     case {"left": {"rank": rank, "host": host, "process": process}}:
                         self.left.append(f"rank {rank} (process {process} on {host})")
                         self.left_at = self.left_at or time.monotonic()
@@ -120,6 +123,8 @@ class _Membership:
                         self.revoked(why)
                     case {"carry_on": numbers}:
                         self.carry_on(numbers)
+                    case _:
+                        self.waiting.hear(message)
                 timeout = 0.0
 
     def others_left(self, timeout: float = 0.0) -> list[str]:
@@ -175,6 +180,11 @@ class Member(InNetworkAllReduce):
         """How many the job has."""
         return self.config.lease.workers
 
+    @property
+    def waiting(self) -> Waiting:
+        """Who is waited for."""
+        return self._membership.waiting
+
     def left(self, timeout: float = 0.0) -> list[str]:
         """Which others have ended, in that order, as far as is known after waiting `timeout` seconds for news.
 
@@ -191,6 +201,7 @@ class Member(InNetworkAllReduce):
         Raises:
             LeaseLostError: this and all that follow are the ring's. LeftError: somebody has ended.
         """
+        self.waiting.begin()
         handover = self._handover
         if handover is None or not x.size:  # without elements it is finished at once, whatever others do
             return super().all_reduce(x, out, call)
@@ -267,6 +278,11 @@ class Outsider:
             LeaseLostError: always.
         """
         raise LeaseLostError(self._why)
+
+    @property
+    def waiting(self) -> Waiting:
+        """Who is waited for."""
+        return self._membership.waiting
 
     def left(self, timeout: float = 0.0) -> list[str]:
         """As Member.left()."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Callable
 from typing import Any
@@ -11,8 +12,9 @@ import numpy as np
 import pytest
 
 from tests.workers.live_job import PATIENCE, Process, die_at, network
-from workers import membership
+from workers import membership, waiting
 from workers.communicator import Communicator
+from workers.elastic import join_elastic
 from workers.membership import join, join_or_ring
 
 HOSTS = ["h1", "h2", "h3"]
@@ -98,3 +100,38 @@ def test_children_that_outlive_a_worker_do_not_hide_its_end() -> None:
         os.kill(child, signal.SIGKILL)
     for [error] in (said[0], said[2]):
         assert f"LeftError: rank 1 (process {processes[1].id} on h2) ended" in error
+
+
+@pytest.mark.parametrize("least", [None, 1])
+@pytest.mark.parametrize("what", ["allreduce", "allgather"])
+def test_who_is_slow_is_named_once_and_the_others_wait(
+    what: str, least: int | None, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Who is stopped is one that does not come: it is named by who gives up for it."""
+    monkeypatch.setattr(waiting, "SLOW_SECONDS", 0.3)
+    seconds = 6.0
+
+    def do(comm: Communicator, tell: Callable[[Any], None]) -> None:
+        OPERATIONS[what](comm)
+        if comm.rank == 1:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        tell(numbers(comm, what))
+
+    def short() -> Communicator:
+        place = join_or_ring(None, seconds) if least is None else join_elastic(None, least, seconds)
+        return Communicator(place, seconds)
+
+    def start(path: Any) -> list[Process]:
+        return [Process(path, host, do, short) for host in HOSTS]
+
+    with network(HOSTS, start) as (processes, _, _):
+        said = [process.hear() for process in (processes[0], processes[2])]
+        processes[1].kill()
+        processes[1].hear()
+    who = rf"rank 1 \(process {processes[1].id} on h2\)"
+    for [error] in said:
+        assert re.match(f"StallError: {who} did not come: ", error)
+    assert (
+        len(re.findall(f"^fanin: waiting for {who} since ..:..:.., [0-9]+ s$", capfd.readouterr().err, re.M))
+        == 1
+    )

@@ -31,6 +31,9 @@ class Service:
             raise JoinError("the network has ended")
         raise TimeoutError
 
+    def say(self, message: object) -> None:
+        pass
+
     def close(self) -> None:
         pass
 
