@@ -204,7 +204,9 @@ def test_jobs_go_on_by_ring_where_they_are_refused_a_lease_or_lose_it(up, script
         first.stdin.write("\n")
         first.stdin.close()
         assert first.stdout.read() == "[0] 300.0\n"
-        assert first.stderr.read() == "[0] fanin: its lease was revoked; the hosts add up by ring\n"
+        # Rank 0 has waited for this test, and on a busy machine rank 1 says so.
+        said = [line for line in first.stderr if "] fanin: waiting for rank 0 (process" not in line]
+        assert said == ["[0] fanin: its lease was revoked; the hosts add up by ring\n"]
     assert first.returncode == 0
     assert fanin("jobs", **up.environment).stdout.startswith("No job is on the network")
 
