@@ -5,12 +5,12 @@ import itertools
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 from controller.budget import NoRoomError
 from controller.errors import ControllerError
-from controller.reports import Reporting, state_of
+from controller.reports import Heard, Reporting, state_of
 
 _logger = logging.getLogger(__name__)
 
@@ -20,18 +20,21 @@ class JobRequest:
     """What the workers of a job ask for, all alike.
 
     hosts: by rank. name: None: the one job of these hosts that has none. slots: None: as many as suit the network.
-    ring: whether it carries on by ring between the hosts where it has no lease; if not, it waits for one.
+    ring: whether it carries on by ring between the hosts where it has no lease; if not, it waits for one. min_workers:
+    so many go on without the others, in groups (see _Job); None: all or none. A job of groups carries on by ring.
     """
 
     hosts: tuple[str, ...]
     name: str | None = None
     slots: int | None = None
     ring: bool = False
+    min_workers: int | None = None
 
     def __str__(self) -> str:
         slots = "" if self.slots is None else f" with {self.slots} slots"
         ring = ", by ring if need be" if self.ring else ""
-        return f"{', '.join(self.hosts)}{slots}{ring}"
+        least = "" if self.min_workers is None else f", at least {self.min_workers} of them"
+        return f"{', '.join(self.hosts)}{slots}{ring}{least}"
 
 
 class Candidate(Protocol):
@@ -62,9 +65,14 @@ Open = Callable[[JobRequest], Candidate]
 
 
 class Member(Reporting, Protocol):
-    """A worker of a job. finished: what it says once the lease is revoked (workers/handover.py)."""
+    """A worker of a job.
+
+    finished: what it says once the lease is revoked (workers/handover.py), or in a round in which a group forms
+    (workers/elastic.py). leaving: it ends once the others have what it has finished.
+    """
 
     finished: Any
+    leaving: bool
 
     def tell(self, message: Mapping[str, Any]) -> None:
         """Send it a message."""
@@ -78,6 +86,10 @@ class _Job:
     """look: something may have changed for it. why: it waits, or has no lease. place: in the queue; 0: not there.
 
     revoked: why, from then on.
+
+    Where the request has min_workers, its members form groups, one after the other: `members` is the last one, by rank.
+    Whenever one ends, or the lease is revoked, those who are left are told to stop (`round` counts how often that was
+    so), say what they have finished, and are told the next group, which has a lease of its own.
     """
 
     name: str
@@ -88,6 +100,7 @@ class _Job:
     why: str = ""
     place: int = 0
     revoked: str = ""
+    round: int = 0
     since: float = field(default_factory=time.time)
     look: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -114,6 +127,16 @@ class _Job:
             "ring": self.request.ring,
             **self.candidate.lease(),
         }
+
+    def there(self) -> Sequence[Member]:
+        """The members that have not left."""
+        return [member for member in self.members if not member.left.is_set()]
+
+    def must_regroup(self) -> bool:
+        """Whether the group is another one than before, or has lost its lease."""
+        if self.request.min_workers is None:
+            return False
+        return bool(self.revoked) or any(member.left.is_set() or member.leaving for member in self.members)
 
     def gone(self) -> Member | None:
         """A member that has left."""
@@ -146,10 +169,9 @@ class Jobs:
         task.add_done_callback(self._tasks.discard)
 
     def look(self) -> None:
-        """A member may have left."""
-        for job in self._queue:
-            job.look.set()
+        """A member may have left, or have said something."""
         for job in self._present:
+            job.look.set()
             self._hand_over(job)
 
     def documents(self) -> list[Mapping[str, Any]]:
@@ -174,20 +196,15 @@ class Jobs:
             job.look.set()
             return
         self._lose(job, job.revoked)
-        job.tell({"revoked": job.why})
+        if job.request.min_workers is None:
+            job.tell({"revoked": job.why})
         async with self._granting:
             await job.candidate.withdraw()
         self.look()
 
-    def hand_over(self, member: Member) -> None:
-        """It has said what it has finished."""
-        for job in self._present:
-            if member in job.members:
-                self._hand_over(job)
-
     def _hand_over(self, job: _Job) -> None:
         """Once all who are there have said what they have finished, everybody is told all of it."""
-        if job.state != "by ring" or not job.revoked:
+        if job.state != "by ring" or not job.revoked or job.request.min_workers is not None:
             return
         if all(member.finished is not None or member.left.is_set() for member in job.members):
             job.tell({"carry_on": [None if m.left.is_set() else m.finished for m in job.members]})
@@ -220,17 +237,98 @@ class Jobs:
                 self._dismiss(job, _ended_early(gone))
             else:
                 for member in job.members:
-                    member.tell(
-                        {**job.candidate.assignment(member.host), "job": job.name, "refused": job.why}
-                    )
-            for member in job.members:
-                await member.left.wait()
+                    member.tell({**self._assignment(job, member), "job": job.name})
+            while job.there():
+                job.look.clear()
+                if job.must_regroup():
+                    await self._regroup(job)
+                else:
+                    await job.look.wait()
             await self._withdraw(job)
         finally:
             job.candidate.close()
             self._present.remove(job)
             job.log(logging.INFO, "has ended")
             self.look()
+
+    def _assignment(self, job: _Job, member: Member) -> dict[str, Any]:
+        return {
+            **job.candidate.assignment(member.host),
+            "hosts": job.request.hosts,
+            "refused": job.why,
+        }
+
+    async def _regroup(self, job: _Job) -> None:
+        """One round: those who are there stop, say what they have finished, and get a lease of their own.
+
+        If one of them ends in the middle of it there is to be another round.
+        """
+        there = job.there()
+        staying = [member for member in there if not member.leaving]
+        too_few = self._too_few(job, staying)
+        if too_few and len(staying) == len(there):
+            job.members = there
+            self._dismiss(job, too_few)
+            while job.there():
+                await job.look.wait()
+                job.look.clear()
+            return
+        job.round += 1
+        why = "; ".join([*_ends(job.members), *([job.revoked] if job.revoked else [])])
+        for member in there:
+            member.finished = None
+            member.tell({"regroup": {"round": job.round, "why": why}})
+        if not await self._all_have_finished(job, there):
+            return
+        job.revoked = ""
+        if not too_few:
+            await self._grant_again(job, tuple(member.host for member in staying))
+            if any(member.left.is_set() for member in there):
+                job.members = there
+                return
+        finished = [[member.host, *member.finished] for member in there]
+        for member in there:
+            stays = member in staying and not too_few
+            member.heard = Heard()  # what it counts begins again
+            group = self._assignment(job, member) if stays else {"refused": too_few or "it is leaving"}
+            member.tell({"group": {"round": job.round, "finished": finished, **group}})
+        job.members = [] if too_few else staying
+
+    async def _all_have_finished(self, job: _Job, there: Sequence[Member]) -> bool:
+        """Whether all have said what; False as soon as one of them has left, or another one is leaving."""
+        leaving = [member.leaving for member in there]
+        told: Sequence[str] = []
+        while missing := [member.host for member in there if member.finished is None]:
+            if told != missing:
+                for member in there:
+                    member.tell({"waiting_for": missing})
+                told = missing
+            job.look.clear()
+            await job.look.wait()
+            if any(member.left.is_set() for member in there) or leaving != [m.leaving for m in there]:
+                return False
+        return True
+
+    async def _grant_again(self, job: _Job, hosts: tuple[str, ...]) -> None:
+        """In place of the lease that the job has, if it has one: to these of its hosts."""
+        await self._withdraw(job)
+        job.candidate.close()
+        job.request = replace(job.request, hosts=hosts)
+        job.candidate = self._open(job.request)
+        if job.state != "in network":
+            return
+        try:
+            async with self._granting:
+                await job.candidate.grant()
+        except ControllerError as error:
+            self._lose(job, str(error))
+
+    def _too_few(self, job: _Job, staying: Sequence[Member]) -> str:
+        """Why a job cannot go on; empty: it can."""
+        least = job.request.min_workers or 0
+        if len(staying) >= least:
+            return ""
+        return f"{'; '.join(_ends(job.members))}; {len(staying)} are left, fewer than min_workers, {least}"
 
     async def _grant(self, job: _Job) -> None:
         """In its turn: nobody overtakes, so that a job which needs much is not passed by for ever.
@@ -280,6 +378,15 @@ class Jobs:
     def _dismiss(self, job: _Job, why: str) -> None:
         for member in job.members:
             member.dismiss(why)
+
+
+def _ends(members: Sequence[Member]) -> Sequence[str]:
+    """Who of a group has ended, and how."""
+    return [
+        f"rank {rank} (process {member.process} on {member.host}) {'left' if member.leaving else 'ended'}"
+        for rank, member in enumerate(members)
+        if member.left.is_set() or member.leaving
+    ]
 
 
 def _ended_early(member: Member) -> str:

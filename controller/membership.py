@@ -16,8 +16,10 @@ import json
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+import struct
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,8 @@ from controller.reports import Heard, state_of
 
 _logger = logging.getLogger(__name__)
 
+_UCRED = struct.Struct("iII")  # a process, its user and its group, as in socket(7)
+_ANSWER_SECONDS = 2.0  # for workers that wait, who look once a second at least
 _LEAVE_SECONDS = 1.0  # that a process which has just ended may need to be gone for everybody
 
 
@@ -45,6 +49,9 @@ class _Member:
     writer: asyncio.StreamWriter
     left: asyncio.Event = field(default_factory=asyncio.Event)
     finished: Any = None
+    leaving: bool = False
+    at: tuple[int, float] = (0, 0.0)  # the operation that it has come to, and when it has said so
+    round: int = 0  # in which it was told last to stop
     mates: "Sequence[_Member]" = ()  # all workers of its job, by rank, once they have joined
     heard: Heard = field(default_factory=Heard)
 
@@ -54,6 +61,8 @@ class _Member:
         return self.host, self.request.name
 
     def tell(self, message: Mapping[str, Any]) -> None:
+        if "regroup" in message:
+            self.round = message["regroup"]["round"]
         if not self.writer.is_closing():
             self.writer.write(json.dumps(message).encode() + b"\n")
 
@@ -77,6 +86,7 @@ class JobService:
         self.questions: dict[str, Callable[[Any], Awaitable[Mapping[str, Any]]]] = {}
         self._members: dict[tuple[str, str | None], _Member] = {}  # by place
         self._forming: dict[tuple[str, str | None], _Member] = {}  # those whose job waits for others to join
+        self._asking: set[asyncio.Task[None]] = set()
         self._connections: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}
 
     @property
@@ -93,6 +103,8 @@ class JobService:
         finally:
             server.close()
             path.unlink(missing_ok=True)
+            for task in self._asking:
+                task.cancel()
             await self._jobs.close()
             for writer in self._connections:
                 writer.close()
@@ -142,18 +154,60 @@ class JobService:
         await self._admit(member)
         try:
             self._gather(member)
-            with suppress(
-                ValueError, KeyError, TypeError, RecursionError
-            ):  # which ends a membership as hanging up does
+            with (
+                _hanging_up_at_the_end_of_its_process(writer),
+                suppress(
+                    ValueError, KeyError, TypeError, RecursionError
+                ),  # which ends a membership as hanging up does
+            ):
                 while line := await reader.readline():
-                    match json.loads(line):
-                        case {"report": report}:
-                            member.heard.take(report)
-                        case said:
-                            member.finished = said["finished"]
-                            self._jobs.hand_over(member)
+                    self._hear(member, json.loads(line))
         finally:
             self._release(member)
+
+    def _hear(self, member: _Member, said: Any) -> None:
+        """From one whose job has begun.
+
+        Raises:
+            ValueError: it is nothing that a worker says.
+        """
+        match said:
+            case {"report": report}:
+                member.heard.take(report)
+            case {"waiting": int(number)}:
+                task = asyncio.create_task(self._find_slow(member, number))
+                self._asking.add(task)
+                task.add_done_callback(self._asking.discard)
+            case {"at": int(number)}:
+                member.at = number, time.monotonic()
+            case {"leaving": True}:
+                member.leaving = True
+            case {"finished": [int(), int()] as finished, "round": int(number)}:
+                if number == member.round:
+                    member.finished = finished
+            case {"finished": [int(), int()] as finished}:
+                member.finished = finished
+            case _:
+                raise ValueError
+        self._jobs.look()
+
+    async def _find_slow(self, member: _Member, number: int) -> None:
+        """Tells a member that waits in its so-manieth operation who has not come to it, or does not answer."""
+        asked = time.monotonic()
+        there = [mate for mate in member.mates if not mate.left.is_set()]
+        for mate in there:
+            mate.tell({"where": None})
+        await asyncio.sleep(_ANSWER_SECONDS)
+        slow = [
+            mate for mate in there if not mate.left.is_set() and (mate.at[0] < number or mate.at[1] < asked)
+        ]
+        if member not in there or member in slow:  # it has gone on, or ended
+            return
+        workers = " and ".join(
+            f"rank {there.index(mate)} (process {mate.process} on {mate.host})" for mate in slow
+        )
+        told = member is not next(mate for mate in there if mate not in slow)
+        member.tell({"slow": {"at": number, "workers": workers, "told": told}})
 
     async def _answer(self, asked: object, writer: asyncio.StreamWriter) -> bool:
         """Whether that is not a request to join but one of those that are answered in one line."""
@@ -189,7 +243,8 @@ class JobService:
             )
         match request.get("job"), request.get("slots"), request.get("ring", False):
             case (str() | None) as name, (int() | None) as slots, bool(ring) if not isinstance(slots, bool):
-                return _Member(host, process, JobRequest(hosts, name, slots, ring), writer)
+                least = self._understand_least(request.get("min_workers"), hosts, ring)
+                return _Member(host, process, JobRequest(hosts, name, slots, ring, least), writer)
             case other:
                 raise ValueError(
                     f"job is a name, and slots a number, or null; ring is true or false: not {json.dumps(other)}"
@@ -206,6 +261,15 @@ class JobService:
             case list(names) if set(map(str, names)) <= set(self._hosts):
                 return tuple(known for known in self._hosts if known in names)
         raise _RefusedError(f"hosts: is {asked}; there are {', '.join(self._hosts)}")
+
+    def _understand_least(self, asked: object, hosts: Sequence[str], ring: bool) -> int | None:
+        if asked is None:
+            return None
+        if not isinstance(asked, int) or isinstance(asked, bool) or not 1 <= asked <= len(hosts) or not ring:
+            raise _RefusedError(
+                f"min_workers: is {asked}, must be from 1 to {len(hosts)}, in a job that goes on by ring if need be"
+            )
+        return asked
 
     async def _admit(self, member: _Member) -> None:
         """Gives it its place."""
@@ -268,6 +332,30 @@ class JobService:
             if not other.left.is_set():
                 other.tell({"left": {"host": member.host, "rank": rank, "process": member.process}})
         self._jobs.look()
+
+
+@contextmanager
+def _hanging_up_at_the_end_of_its_process(writer: asyncio.StreamWriter) -> Iterator[None]:
+    """Children that it has forked have the connection, too, and may outlive it."""
+    credentials = writer.get_extra_info("socket").getsockopt(
+        socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size
+    )
+    try:
+        process = os.pidfd_open(_UCRED.unpack(credentials)[0])
+    except ProcessLookupError:  # it has ended already
+        writer.close()
+        yield
+        return
+    except OSError:  # of a kernel older than 5.3, or of a process that is not seen from here
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    loop.add_reader(process, writer.close)
+    try:
+        yield
+    finally:
+        loop.remove_reader(process)
+        os.close(process)
 
 
 def _job_of(member: _Member) -> str:

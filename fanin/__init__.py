@@ -13,14 +13,20 @@ _communicator: Communicator | None = None
 
 
 def init(
-    *, timeout: float = 120.0, in_network: Literal["preferred", "required"] = "preferred"
+    *,
+    timeout: float = 120.0,
+    in_network: Literal["preferred", "required"] = "preferred",
+    min_workers: int | None = None,
 ) -> Communicator:
     """This process's end of the job that `fanin launch` has started; the same one each time, closed at exit.
 
     timeout: seconds after which the others are no longer waited for, here and in each operation in which nothing moves.
     in_network: where the job gets no lease, or loses it, it goes on by ring; "required": it waits for one, and fails.
+    min_workers: as long as so many are left, the job goes on without workers that have ended (docs/faults.md); None: as
+    `fanin launch --min-workers` says, or else it fails when one ends.
 
     Raises:
+        ValueError: both min_workers and in_network="required".
         workers.JoinError: this process was not started by `fanin launch`, or others do not come.
     """
     global _communicator
@@ -30,12 +36,20 @@ def init(
         import os
 
         from workers.communicator import Communicator, Place
-        from workers.membership import join, join_or_ring
+        from workers.elastic import join_elastic
+        from workers.membership import MIN_WORKERS, join, join_or_ring, number_of_environment
 
         size = os.environ.get("WORLD_SIZE")
         workers = None if size is None else int(size)
-        if in_network == "required":
-            place: Place = join(workers, timeout=timeout, give_up=timeout)
+        least = number_of_environment(MIN_WORKERS, "workers") if min_workers is None else min_workers
+        if least is not None and in_network == "required":
+            raise ValueError(
+                "a job with min_workers goes on by ring if need be: leave in_network='required' out"
+            )
+        if least is not None:
+            place: Place = join_elastic(workers, least, timeout)
+        elif in_network == "required":
+            place = join(workers, timeout=timeout, give_up=timeout)
         else:
             place = join_or_ring(workers, timeout)
         _communicator = Communicator(place, timeout)

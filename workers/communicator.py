@@ -10,16 +10,20 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Generic, Literal, Protocol, TypeVar, get_args, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from workers import exact
-from workers.collective import Closing, CollectiveError, flat_input, flat_output
+from workers.collective import Closing, CollectiveError, StallError, flat_input, flat_output
+from workers.elastic import Elastic, RegroupError
 from workers.handover import LeaseLostError
 from workers.host_based.tcp import TcpConfig, TcpRing
 from workers.membership import LeftError
+from workers.waiting import Waiting
 
 Operation = Literal["sum", "mean", "max", "min"]
 Array = NDArray[Any]
@@ -56,6 +60,10 @@ class Place(Protocol):
             LeaseLostError: at all of them from the same call on: the ring is to do it.
         """
 
+    @property
+    def waiting(self) -> Waiting:
+        """Who is waited for."""
+
     def left(self, timeout: float = 0.0) -> list[str]:
         """Which others have ended."""
 
@@ -82,6 +90,28 @@ class Handle(Generic[_T]):
         self._future.add_done_callback(lambda _: call())
 
 
+@dataclass(frozen=True, slots=True)
+class _Operation(Generic[_T]):
+    """What a call does.
+
+    attempt: computes all that the worker may need, alike at all where a job has groups, into `outs` or where these are
+    None new arrays; of the caller's arrays it writes to no other. deliver: makes of it what the call returns.
+    """
+
+    attempt: Callable[[Sequence[Array | None]], list[Array]]
+    outs: Sequence[Array | None]
+    deliver: Callable[[list[Array]], _T]
+
+    def placed(self, results: Sequence[Array]) -> list[Array]:
+        """Copies, in `outs`: the results are kept for others."""
+        outs = [
+            np.empty_like(each) if out is None else out for each, out in zip(results, self.outs, strict=True)
+        ]
+        for each, out in zip(results, outs, strict=True):
+            out[...] = each
+        return outs
+
+
 class Communicator(Closing):
     """One worker's end of a job. Every worker makes the same calls in the same order, with arrays of the same shapes;
     from one thread at a time.
@@ -91,6 +121,9 @@ class Communicator(Closing):
     anything is sent: TypeError, ValueError. Workers whose calls differ in the operation, its arguments, types or shapes
     get a CollectiveError, at once or after `timeout` seconds, and never a wrong result. After a CollectiveError the
     communicator is of no use any more.
+
+    In a job with groups (elastic.py) an operation in the middle of which a worker ends is done again without it, from
+    arrays that nobody has written to, and workers whose numbers change have their new ones when it has returned.
 
     rank, size: this worker's number and how many there are.
     """
@@ -104,6 +137,9 @@ class Communicator(Closing):
         self._by_ring = False
         self._thread: ThreadPoolExecutor | None = None
         self._failure: CollectiveError | None = None
+        self._closed = False
+        self._elastic = place if isinstance(place, Elastic) else None
+        self._hosts = () if self._elastic is None else self._elastic.hosts
 
     # -- operations ------------------------------------------------------------------------------------------
 
@@ -140,7 +176,12 @@ class Communicator(Closing):
         for each in xs:
             _check_reducible(each, op)
         what = _describe(f"allreduce {op}", xs)
-        return self._call(lambda: _as_given(x, self._reduce_all(xs, op, outs, what)), async_op)
+        return self._call(
+            _Operation(
+                lambda into: self._reduce_all(xs, op, into, what), outs, lambda results: _as_given(x, results)
+            ),
+            async_op,
+        )
 
     @overload
     def reduce(
@@ -178,11 +219,14 @@ class Communicator(Closing):
             _check_reducible(each, op)
         what = _describe(f"reduce {op} to {root}", xs)
 
-        def work() -> Any:
-            results = self._reduce_all(xs, op, outs, what)
+        def attempt(into: Sequence[Array | None]) -> list[Array]:
+            self._check_present(root)
+            return self._reduce_all(xs, op, into, what)
+
+        def deliver(results: list[Array]) -> Any:
             return _as_given(x, results) if root == self.rank else None
 
-        return self._call(work, async_op)
+        return self._call(_Operation(attempt, outs, deliver), async_op)
 
     @overload
     def broadcast(self, x: _X, root: int = 0, *, async_op: Literal[False] = False) -> _X: ...
@@ -205,15 +249,19 @@ class Communicator(Closing):
                 raise ValueError(f"x is written to at all ranks but the root, {root}: it must be writable")
         what = _describe(f"broadcast from {root}", xs)
 
-        def work() -> Any:
+        def attempt(_: Sequence[Array | None]) -> list[Array]:
+            self._check_present(root)
             sent = np.concatenate([_bytes(each) for each in xs]) if root == self.rank else None
-            received = self._broadcast(sent, sum(each.nbytes for each in xs), what)
+            return [self._broadcast(sent, sum(each.nbytes for each in xs), what)]
+
+        def deliver(results: list[Array]) -> Any:
+            [received] = results
             if root != self.rank:
                 for each, part in zip(xs, _split(received, [each.nbytes for each in xs]), strict=True):
                     each[...] = part.view(each.dtype).reshape(each.shape)
             return x
 
-        return self._call(work, async_op)
+        return self._call(_Operation(attempt, [None], deliver), async_op)
 
     @overload
     def allgather(self, x: Array, *, async_op: Literal[False] = False) -> Array: ...
@@ -231,14 +279,14 @@ class Communicator(Closing):
             raise TypeError(f"allgather takes arrays of numbers, not of {x.dtype}")
         what = _describe("allgather", [x])
 
-        def work() -> Array:
-            gathered = np.empty((self.size, *x.shape), x.dtype)
-            gathered[self.rank] = x
+        def attempt(_: Sequence[Array | None]) -> list[Array]:
+            gathered = np.empty((self._place.workers, *x.shape), x.dtype)
+            gathered[self._place.rank] = x
             if x.size:
                 self._ring().all_gather(_bytes(gathered), what)
-            return gathered
+            return [gathered]
 
-        return self._call(work, async_op)
+        return self._call(_Operation(attempt, [None], lambda results: results[0]), async_op)
 
     @overload
     def reduce_scatter(
@@ -268,16 +316,26 @@ class Communicator(Closing):
             )
         what = _describe(f"reduce_scatter {op}", [x])
 
-        def work() -> Array:
+        def attempt(_: Sequence[Array | None]) -> list[Array]:
+            if x.shape[0] % self._place.workers:
+                raise CollectiveError(
+                    f"{what}: the first axis cannot be divided among the {self._place.workers} workers that are left"
+                )
             whole = _flat(x).astype(np.float32 if x.dtype == np.float16 else x.dtype)
-            if whole.size:
+            if whole.size and self._elastic is not None:  # others may need what this worker has
+                self._ring().all_reduce(whole, _COMBINE[op], what)
+            elif whole.size:
                 self._ring().reduce_scatter(whole, _COMBINE[op], what)
-            part = whole.reshape(self.size, -1)[self.rank].reshape(x.shape[0] // self.size, *x.shape[1:])
+            return [whole]
+
+        def deliver(results: list[Array]) -> Array:
+            size = self._place.workers
+            part = results[0].reshape(size, -1)[self._place.rank].reshape(x.shape[0] // size, *x.shape[1:])
             with np.errstate(over="ignore"):  # beyond float16: an infinity
-                result: Array = (part / self.size if op == "mean" else part).astype(x.dtype)
+                result: Array = (part / size if op == "mean" else part).astype(x.dtype)
             return result
 
-        return self._call(work, async_op)
+        return self._call(_Operation(attempt, [None], deliver), async_op)
 
     @overload
     def barrier(self, *, async_op: Literal[False] = False) -> None: ...
@@ -288,52 +346,109 @@ class Communicator(Closing):
     def barrier(self, *, async_op: bool = False) -> Any:
         """Return when all workers have called it: the smallest all-reduce, of one element, in the network."""
 
-        def work() -> None:
-            self._sum(np.zeros(1, np.float32), None, "barrier")
+        def attempt(_: Sequence[Array | None]) -> list[Array]:
+            return [self._sum(np.zeros(1, np.float32), None, "barrier")]
 
-        return self._call(work, async_op)
+        return self._call(_Operation(attempt, [None], lambda _: None), async_op)
 
     def close(self) -> None:
         """Leave the job, once what was begun is done; the others are told if they wait for this worker."""
         if self._thread is not None:
             self._thread.shutdown()
-        if self._connected is not None:
-            self._connected.close()
+        self._disconnect()
+        if self._elastic is not None and self._failure is None and not self._closed:
+            with suppress(CollectiveError):
+                self._elastic.leave()
+        self._closed = True
         self._place.close()
 
     # -- carrying them out -----------------------------------------------------------------------------------
 
-    def _call(self, work: Callable[[], _T], async_op: bool) -> _T | Handle[_T]:
+    def _call(self, operation: _Operation[_T], async_op: bool) -> _T | Handle[_T]:
         if async_op and self._thread is None:
             self._thread = ThreadPoolExecutor(1, "fanin")
         if self._thread is None:
-            return self._carry_out(work)
-        future = self._thread.submit(self._carry_out, work)
+            return self._carry_out(operation)
+        future = self._thread.submit(self._carry_out, operation)
         return Handle(future) if async_op else future.result()
 
-    def _carry_out(self, work: Callable[[], _T]) -> _T:
+    def _carry_out(self, operation: _Operation[_T]) -> _T:
         if self._failure is not None:
             raise CollectiveError(f"an operation before has failed: {self._failure}")
         try:
-            return work()
+            if self._elastic is not None:
+                return self._carry_out_in_groups(self._elastic, operation)
+            self._place.waiting.begin()
+            return operation.deliver(operation.attempt(operation.outs))
         except CollectiveError as error:
             self._failure = error
-            if not isinstance(error, LeftError) and (left := self._place.left(_NEWS_SECONDS)):
-                self._failure = LeftError(f"{' and '.join(left)} ended: {error}")
-                raise self._failure from error
-            raise
+            if not isinstance(error, LeftError) and (left := self._left()):
+                self._failure = LeftError(f"{left[0]} ended: {error}")
+            if slow := self._place.waiting.slow:  # who gives up for it first hangs up, and is not the cause
+                self._failure = StallError(f"{slow} did not come: {self._failure}")
+            if self._failure is error:
+                raise
+            raise self._failure from error
+
+    def _left(self) -> list[str]:
+        """Who has, after an error that may come from it."""
+        return [] if self._elastic is not None else self._place.left(_NEWS_SECONDS)
+
+    def _carry_out_in_groups(self, elastic: Elastic, operation: _Operation[_T]) -> _T:
+        """By the first group that stays one until it is done."""
+        while True:
+            try:
+                return self._finish(elastic, operation)
+            except RegroupError:
+                pass
+            except LeftError:
+                raise
+            except (
+                CollectiveError
+            ):  # it may be that a peer has ended, and was faster to hang up than to be told of
+                try:
+                    elastic.left(_NEWS_SECONDS)
+                except RegroupError:
+                    pass
+                else:
+                    raise
+            self._disconnect()
+            group, results = elastic.regroup()
+            before = elastic.workers
+            value = None if results is None else operation.deliver(operation.placed(results))
+            elastic.enter(group)
+            self._by_ring = False
+            if not elastic.out and not elastic.rank:
+                print(f"fanin: {elastic.why}; {elastic.workers} of {before} workers go on", file=sys.stderr)
+            if results is not None:
+                return value  # type: ignore[return-value]
+
+    def _finish(self, elastic: Elastic, operation: _Operation[_T]) -> _T:
+        elastic.begin()
+        results = operation.attempt([None] * len(operation.outs))
+        if not any(each.size for each in results):  # which needs nobody
+            return operation.deliver(results)
+        elastic.keep(results)
+        value = operation.deliver(operation.placed(results))
+        self.rank, self.size, self._hosts = elastic.rank, elastic.workers, elastic.hosts
+        return value
+
+    def _disconnect(self) -> None:
+        if self._connected is not None:
+            self._connected.close()
+            self._connected = None
 
     def _ring(self) -> TcpRing:
         if self._connected is None:
             config = TcpConfig(
-                self.rank, self._place.addresses, connect_timeout=self._timeout, give_up=self._timeout
+                self._place.rank, self._place.addresses, connect_timeout=self._timeout, give_up=self._timeout
             )
-            self._connected = TcpRing(config, self._check_others, self._place.left)
+            self._connected = TcpRing(config, self._check_others, self._check_others)
         return self._connected
 
     def _check_others(self) -> None:
         if left := self._place.left():
-            raise LeftError(f"{' and '.join(left)} ended while rank {self.rank} waits for all to connect")
+            raise LeftError(f"{left[0]} ended while rank {self.rank} waits for the ring")
 
     def _reduce_all(
         self, xs: Sequence[Array], op: Operation, outs: Sequence[Array | None], what: str
@@ -372,12 +487,12 @@ class Communicator(Closing):
             wide = x.astype(np.float32)
             self._sum(wide, wide, what)
             if op == "mean":
-                wide /= self.size
+                wide /= self._place.workers
             with np.errstate(over="ignore"):  # beyond float16: an infinity
                 out[:] = wide
             return
         if op == "mean":
-            out /= self.size
+            out /= self._place.workers
 
     def _sum(self, x: NDArray[np.float32], out: NDArray[np.float32] | None, what: str) -> NDArray[np.float32]:
         """In the network, or round the ring from the call on for which no worker has a lease."""
@@ -409,7 +524,12 @@ class Communicator(Closing):
     @property
     def _too_many(self) -> bool:
         """Workers for exact sums in the network."""
-        return self.size > exact.MAX_WORKERS
+        return self._place.workers > exact.MAX_WORKERS
+
+    def _check_present(self, root: int) -> None:
+        """Without its root, an operation can be done by no group."""
+        if self._elastic is not None and self._hosts[root] not in self._elastic.hosts:
+            raise LeftError(f"rank {root}, the root, ended: {self._elastic.why}")
 
     def _check_root(self, root: int) -> None:
         if not 0 <= root < self.size:

@@ -23,11 +23,13 @@ from workers.lease import Lease
 from workers.recovery import Recovery
 from workers.reporting import Reporter
 from workers.udp import InNetworkAllReduce, InNetworkConfig
+from workers.waiting import Waiting
 
 HOST = "FANIN_HOST"  # in the environment of what runs on a host: its name
 SERVICE = "FANIN_JOB_SERVICE"  # and where the network's job service is
 JOB = "FANIN_JOB"  # the job's name, which tells the workers of several jobs on one host apart
 SLOTS = "FANIN_SLOTS"  # how many slots it asks for
+MIN_WORKERS = "FANIN_MIN_WORKERS"  # it goes on without others as long as so many are left
 
 _LEFT_SECONDS = (
     1.0  # that what a worker sent before it ended may be on the way, and sent again, without anything new
@@ -42,7 +44,7 @@ class LeftError(CollectiveError):
     """A worker of the job has ended, and the others wait for it in vain."""
 
 
-class _Service:
+class Service:
     """The connection to the job service: a line of JSON for each message. As long as it is open, one is a member."""
 
     def __init__(self) -> None:
@@ -105,12 +107,13 @@ class _Service:
 class _Membership:
     """What a worker hears from the job service once its job has begun."""
 
-    def __init__(self, service: _Service) -> None:
+    def __init__(self, service: Service) -> None:
         self._service = service
         self.left: list[str] = []
-        self.left_at = 0.0
+        self.left_at = 0.0  # the first of them
         self.revoked: Callable[[str], None] = lambda _: None
         self.carry_on: Callable[[Any], None] = lambda _: None
+        self.waiting = Waiting(service.say)
 
     def listen(self, timeout: float) -> None:
         """Take what has been said, after waiting `timeout` seconds at most for it.
@@ -118,20 +121,23 @@ class _Membership:
         Raises:
             JoinError: the network has ended.
         """
+        self.waiting.look()
         with suppress(TimeoutError):
             while True:
-                match self._service.hear(timeout):
+                match message := self._service.hear(timeout):
                     case {"left": {"rank": rank, "host": host, "process": process}}:
                         self.left.append(f"rank {rank} (process {process} on {host})")
-                        self.left_at = time.monotonic()
+                        self.left_at = self.left_at or time.monotonic()
                     case {"revoked": str(why)}:
                         self.revoked(why)
                     case {"carry_on": numbers}:
                         self.carry_on(numbers)
+                    case _:
+                        self.waiting.hear(message)
                 timeout = 0.0
 
     def others_left(self, timeout: float = 0.0) -> list[str]:
-        """Which other workers of the job have ended, as far as is known after waiting `timeout` seconds for news.
+        """Which others have ended, in that order, as far as is known after waiting `timeout` seconds for news.
 
         Raises:
             JoinError: the network has ended.
@@ -159,7 +165,7 @@ class Member(InNetworkAllReduce):
         self,
         config: InNetworkConfig,
         addresses: Sequence[tuple[str, int]],
-        service: _Service,
+        service: Service,
         *,
         ring: bool = False,
     ) -> None:
@@ -184,8 +190,13 @@ class Member(InNetworkAllReduce):
         """How many the job has."""
         return self.config.lease.workers
 
+    @property
+    def waiting(self) -> Waiting:
+        """Who is waited for."""
+        return self._membership.waiting
+
     def left(self, timeout: float = 0.0) -> list[str]:
-        """Which other workers of the job have ended, as far as is known after waiting `timeout` seconds for news.
+        """Which others have ended, in that order, as far as is known after waiting `timeout` seconds for news.
 
         Raises:
             JoinError: the network has ended. CollectiveError: the lease is revoked.
@@ -200,6 +211,7 @@ class Member(InNetworkAllReduce):
         Raises:
             LeaseLostError: this and all that follow are the ring's. LeftError: somebody has ended.
         """
+        self.waiting.begin()
         handover = self._handover
         if handover is None or not x.size:  # without elements it is finished at once, whatever others do
             return super().all_reduce(x, out, call)
@@ -250,7 +262,7 @@ class Member(InNetworkAllReduce):
         now = time.monotonic()
         waiting = self.worker.outstanding(now)
         if waiting and min(now - self._membership.left_at, waiting.silent) >= _LEFT_SECONDS:
-            raise LeftError(f"{' and '.join(left)} ended while others wait: {waiting}")
+            raise LeftError(f"{left[0]} ended while others wait: {waiting}")
 
     def close(self) -> None:
         """Release the port, and leave the job."""
@@ -261,7 +273,7 @@ class Member(InNetworkAllReduce):
 class Outsider:
     """One worker's part in a job that was refused a lease; `why`. For what else there is, see Member."""
 
-    def __init__(self, rank: int, addresses: Sequence[tuple[str, int]], why: str, service: _Service) -> None:
+    def __init__(self, rank: int, addresses: Sequence[tuple[str, int]], why: str, service: Service) -> None:
         self.rank = rank
         self.workers = len(addresses)
         self.addresses = tuple(addresses)
@@ -280,6 +292,11 @@ class Outsider:
             LeaseLostError: always.
         """
         raise LeaseLostError(self._why)
+
+    @property
+    def waiting(self) -> Waiting:
+        """Who is waited for."""
+        return self._membership.waiting
 
     def left(self, timeout: float = 0.0) -> list[str]:
         """As Member.left()."""
@@ -315,39 +332,59 @@ def join(
         "job": job,
         "slots": slots,
     }
-    place = _join({**asked, "ring": False}, timeout, give_up, settings)
-    assert isinstance(place, Member)
-    return place
+    service, assignment = ask({**asked, "ring": False}, timeout)
+    return _member(service, assignment, give_up, settings, ring=False)
 
 
 def join_or_ring(workers: int | None, timeout: float) -> Member | Outsider:
     """As join(), of a job that does not wait in a queue but goes on by ring where it has no lease."""
-    return _join({"hosts": workers, "job": None, "slots": None, "ring": True}, timeout, timeout, {})
+    service, assignment = ask({"hosts": workers, "job": None, "slots": None, "ring": True}, timeout)
+    if assignment["config"] is None:
+        why = f"no lease: {assignment['refused']}"
+        return Outsider(assignment["rank"], addresses_of(assignment), why, service)
+    return _member(service, assignment, timeout, {}, ring=True)
 
 
-def _join(
-    asked: Mapping[str, Any], timeout: float | None, give_up: float | None, settings: Mapping[str, Any]
-) -> Member | Outsider:
-    job = os.environ.get(JOB) if asked["job"] is None else asked["job"]
-    slots = _slots_of_environment() if asked["slots"] is None else asked["slots"]
-    service = _Service()
+def _member(
+    service: Service,
+    assignment: Mapping[str, Any],
+    give_up: float | None,
+    settings: Mapping[str, Any],
+    *,
+    ring: bool,
+) -> Member:
     try:
-        me = {"host": os.environ[HOST], "process": os.getpid()}
-        service.say({**asked, **me, "job": job, "slots": slots})
-        assignment = _assignment(service, timeout)
-        addresses = [(str(address), int(port)) for address, port in assignment["addresses"]]
-        config = assignment["config"]
-        if config is None:
-            return Outsider(assignment["rank"], addresses, f"no lease: {assignment['refused']}", service)
-        if give_up is not None:
-            config["recovery"]["give_up"] = give_up
-        return Member(_config(config, settings), addresses, service, ring=asked["ring"])
+        config = config_of(assignment["config"], give_up, settings)
+        return Member(config, addresses_of(assignment), service, ring=ring)
     except BaseException:
         service.close()
         raise
 
 
-def _assignment(service: _Service, timeout: float | None) -> dict[str, Any]:
+def ask(asked: Mapping[str, Any], timeout: float | None) -> tuple[Service, dict[str, Any]]:
+    """Join a job; for `job` and `slots` that are None, what the environment says. The connection, and the assignment.
+
+    Raises:
+        JoinError: see join().
+    """
+    job = os.environ.get(JOB) if asked["job"] is None else asked["job"]
+    slots = number_of_environment(SLOTS, "slots") if asked["slots"] is None else asked["slots"]
+    service = Service()
+    try:
+        me = {"host": os.environ[HOST], "process": os.getpid()}
+        service.say({**asked, **me, "job": job, "slots": slots})
+        return service, _assignment(service, timeout)
+    except BaseException:
+        service.close()
+        raise
+
+
+def addresses_of(assignment: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
+    """Where each rank may listen."""
+    return tuple((str(address), int(port)) for address, port in assignment["addresses"])
+
+
+def _assignment(service: Service, timeout: float | None) -> dict[str, Any]:
     """What the service says in the end."""
     waits = "the job service says nothing"
     while True:
@@ -370,22 +407,31 @@ def _assignment(service: _Service, timeout: float | None) -> dict[str, Any]:
                 return assignment
 
 
-def _slots_of_environment() -> int | None:
-    said = os.environ.get(SLOTS)
+def number_of_environment(name: str, of: str) -> int | None:
+    """What the variable `name` says, a number `of` something; None: nothing.
+
+    Raises:
+        JoinError: it is no number.
+    """
+    said = os.environ.get(name)
     if said is None:
         return None
     try:
         return int(said)
     except ValueError:
-        raise JoinError(f"{SLOTS}: is {said!r}, must be a number of slots") from None
+        raise JoinError(f"{name}: is {said!r}, must be a number of {of}") from None
 
 
-def _config(assignment: Mapping[str, Any], settings: Mapping[str, Any]) -> InNetworkConfig:
+def config_of(
+    granted: Mapping[str, Any], give_up: float | None, settings: Mapping[str, Any]
+) -> InNetworkConfig:
+    """Of an assignment; `give_up` and `settings` as join() has them."""
+    recovery = granted["recovery"] if give_up is None else {**granted["recovery"], "give_up": give_up}
     given = {
-        **assignment,
-        "lease": Lease(**assignment["lease"]),
-        "local": tuple(assignment["local"]),
-        "remote": tuple(assignment["remote"]),
-        "recovery": Recovery(**assignment["recovery"]),
+        **granted,
+        "lease": Lease(**granted["lease"]),
+        "local": tuple(granted["local"]),
+        "remote": tuple(granted["remote"]),
+        "recovery": Recovery(**recovery),
     }
     return InNetworkConfig(**{**given, **settings})

@@ -4,6 +4,7 @@ The caller passes in what arrived and the time, and takes out what to send and w
 object runs on a UDP socket (udp.py) and in virtual time.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -311,13 +312,13 @@ class Worker:
         if ready is not None:
             self._to_send.append(ready)
 
-    def exchange(self, socket: Socket) -> None:
-        """Send, receive and answer on a socket until a timer may have expired or all results are there.
+    def exchange(self, socket: Socket, until: float = math.inf) -> None:
+        """Send, receive and answer on a socket until a timer may have expired, all results are there, or `until`.
 
         In place of datagrams_to_send() and receive(), and faster; what timers ask for is left to the former.
         """
         ready, self._to_send = self._to_send, []
-        self._engine.exchange(socket, ready, self._give_up_at)
+        self._engine.exchange(socket, ready, min(until, self._give_up_at))
 
     # -- explaining ------------------------------------------------------------------------------------------
 

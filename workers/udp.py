@@ -36,6 +36,8 @@ _ENOUGH = 16 << 10
 # Where less arrives, the part of a round-trip time, and the seconds at most, to wait for more.
 _PATIENCE = 1 / 8
 _LONGEST_PATIENCE = 0.001
+# Seconds, at most, between looks at what else there is to know, however long the timers are.
+_LOOK = 0.25
 # Seconds below which to wait for more is no gain: it takes as long to fall asleep and wake up.
 _SHORTEST_PATIENCE = 0.0002
 
@@ -341,7 +343,7 @@ class InNetworkAllReduce(Closing):
         worker.start(x, time.monotonic(), out, call)
         self.socket.forget_losses()
         while not worker.finished:
-            worker.exchange(self.socket)
+            worker.exchange(self.socket, time.monotonic() + _LOOK)
             if not worker.finished:
                 self._send()
         result = worker.finish()

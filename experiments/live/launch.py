@@ -17,7 +17,7 @@ from typing import IO, Any, BinaryIO
 
 from topologies.model import Endpoint
 from topologies.running import JOB_SERVICE, RunningNetwork
-from workers.membership import HOST, JOB, SERVICE, SLOTS
+from workers.membership import HOST, JOB, MIN_WORKERS, SERVICE, SLOTS
 
 _FIRST_MASTER_PORT = 29500  # as torchrun has it
 _GRACE_SECONDS = 3.0  # between SIGTERM and SIGKILL
@@ -40,6 +40,7 @@ class Launch:
 
     job: its name on the network. slots: how many it asks for; None: as many as suit the network. output: a folder for
     rank-0.out, rank-0.err and so on; None: standard output and error, each line behind its rank.
+    min_workers: the others go on as long as so many are left; None: none does when one has failed.
     """
 
     network: RunningNetwork
@@ -48,6 +49,7 @@ class Launch:
     job: str
     slots: int | None = None
     output: Path | None = None
+    min_workers: int | None = None
 
     def environment(self) -> dict[str, str]:
         """What all ranks are told alike, in the variables of torchrun and our own."""
@@ -63,14 +65,16 @@ class Launch:
             SERVICE: str(self.network.run.folder / JOB_SERVICE),
             JOB: self.job,
             **({} if self.slots is None else {SLOTS: str(self.slots)}),
+            **({} if self.min_workers is None else {MIN_WORKERS: str(self.min_workers)}),
         }
 
 
 async def run(launch: Launch, check: Callable[[], None], report: Callable[[str], None]) -> int:
     """Start all ranks and wait for them: 0 once all have ended with 0, or the exit status of the first that failed.
 
-    That one ends the others, as does whatever `check`, called about twice a second, raises. `report` is told which rank
-    ended how. A signal's number plus 128 is the exit status of what it has killed.
+    Where there is a least number of workers, the first after which too few are left: that one ends the others, as does
+    whatever `check`, called about twice a second, raises. `report` is told which rank ended how. A signal's number plus
+    128 is the exit status of what it has killed.
     """
     environment = launch.environment()
     if launch.output is not None:
@@ -81,7 +85,7 @@ async def run(launch: Launch, check: Callable[[], None], report: Callable[[str],
         try:
             for number in range(len(launch.hosts)):
                 ranks.append(_Rank(launch, number, environment, waiting, unread))
-            return await _first_failure(ranks, check, report, unread)
+            return await _failure(ranks, launch.min_workers, check, report, unread)
         finally:
             try:
                 await _end(ranks, report)
@@ -90,12 +94,14 @@ async def run(launch: Launch, check: Callable[[], None], report: Callable[[str],
                     rank.send(signal.SIGKILL)
 
 
-async def _first_failure(
+async def _failure(
     ranks: Sequence[_Rank],
+    min_workers: int | None,
     check: Callable[[], None],
     report: Callable[[str], None],
     unread: asyncio.Future[None],
 ) -> int:
+    spare = 0 if min_workers is None else len(ranks) - min_workers
     while running := [rank for rank in ranks if not rank.ended]:
         tasks = [task for rank in running for task in rank.tasks if not task.done()]
         waited = [*tasks, unread]
@@ -108,7 +114,12 @@ async def _first_failure(
         for rank in running:
             if rank.ended and (status := rank.end.result()):
                 rank.told = True
-                report(f"{rank} failed: {_how(status)}")
+                failed = f"{rank} failed: {_how(status)}"
+                if spare > 0:
+                    spare -= 1
+                    report(f"{failed}; the others go on")
+                    continue
+                report(failed)
                 return status if status > 0 else 128 - status
     return 0
 

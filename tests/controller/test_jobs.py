@@ -227,3 +227,103 @@ def test_a_place_in_the_queue_can_be_revoked(service: With, ring: bool) -> None:
         assert await first.rank() == (1, 0)
 
     service(check)
+
+
+async def elastic(path: Path, least: int = 1) -> list[Worker]:
+    three = [
+        await Worker.connect(path, host, job="a", ring=True, min_workers=least, process=number)
+        for number, host in enumerate(("h1", "h2", "h3"), 11)
+    ]
+    assert [await worker.rank() for worker in three] == [(1, 0), (1, 1), (1, 2)]
+    return three
+
+
+async def until(worker: Worker, word: str) -> Any:
+    while word not in (message := await worker.hear()):
+        pass
+    return message[word]
+
+
+def test_those_who_are_left_agree_and_get_a_lease_of_their_own(service: With) -> None:
+    async def check(path: Path, grants: FakeGrants) -> None:
+        h1, h2, h3 = await elastic(path)
+        await h1.end()
+        why = "rank 0 (process 11 on h1) ended"
+        for worker in (h2, h3):
+            assert await until(worker, "regroup") == {"round": 1, "why": why}
+            assert await until(worker, "waiting_for") == ["h2", "h3"]
+        assert grants.granted == [("h1", "h2", "h3")]
+        h3.say(b'{"finished": [8, 4713], "round": 1}')
+        assert await until(h2, "waiting_for") == ["h2"]
+        h2.say(b'{"finished": [7, 4712], "round": 0}')  # of no round that was
+        h2.say(b'{"finished": [7, 4712], "round": 1}')
+        for rank, worker in enumerate((h2, h3)):
+            group = await until(worker, "group")
+            assert group["finished"] == [["h2", 7, 4712], ["h3", 8, 4713]]
+            assert (group["round"], group["rank"], group["hosts"]) == (1, rank, ["h2", "h3"])
+            assert group["config"]["lease"]["id"] == 2
+        assert (grants.granted, grants.withdrawn) == ([("h1", "h2", "h3"), ("h2", "h3")], [1])
+        assert (await listed(path))["a"]["hosts"] == ["h2", "h3"]
+        for worker in (h2, h3):
+            await worker.end()
+        await grants.until(lambda: not grants.open_jobs)
+
+    service(check)
+
+
+def test_who_ends_in_a_round_makes_another_one(service: With) -> None:
+    async def check(path: Path, grants: FakeGrants) -> None:
+        h1, h2, h3 = await elastic(path)
+        await h1.end()
+        await until(h2, "regroup")
+        h2.say(b'{"finished": [7, 4712], "round": 1}')
+        await h3.end()
+        why = "rank 0 (process 11 on h1) ended; rank 2 (process 13 on h3) ended"
+        assert await until(h2, "regroup") == {"round": 2, "why": why}
+        h2.say(b'{"finished": [7, 4714], "round": 2}')
+        assert (await until(h2, "group"))["finished"] == [["h2", 7, 4714]]
+        assert grants.granted[1:] == [("h2",)]
+
+    service(check)
+
+
+def test_who_leaves_stays_until_the_others_have_what_it_has_finished(service: With) -> None:
+    async def check(path: Path, grants: FakeGrants) -> None:
+        h1, h2, h3 = await elastic(path, least=2)
+        h1.say(b'{"leaving": true}')
+        for number, worker in enumerate((h1, h2, h3)):
+            assert (await until(worker, "regroup"))["why"] == "rank 0 (process 11 on h1) left"
+            worker.say(b'{"finished": [%d, 4711], "round": 1}' % (8 - (number > 1)))
+        assert [("rank" in await until(worker, "group")) for worker in (h1, h2, h3)] == [False, True, True]
+        h2.say(b'{"leaving": true}')
+        for worker in (h2, h3):
+            assert (await until(worker, "regroup"))["round"] == 2
+            worker.say(b'{"finished": [8, 4711], "round": 2}')
+        said = "rank 0 (process 12 on h2) left; 1 are left, fewer than min_workers, 2"
+        assert [(await until(worker, "group"))["refused"] for worker in (h2, h3)] == [said, said]
+        await grants.until(lambda: not grants.open_jobs)
+
+    service(check)
+
+
+def test_with_too_few_the_job_ends(service: With) -> None:
+    async def check(path: Path, grants: FakeGrants) -> None:
+        h1, h2, h3 = await elastic(path, least=3)
+        await h1.end()
+        said = "rank 0 (process 11 on h1) ended; 2 are left, fewer than min_workers, 3"
+        assert [await worker.error() for worker in (h2, h3)] == [said, said]
+        await grants.until(lambda: not grants.open_jobs)
+        assert grants.withdrawn == [1]
+
+    service(check)
+
+
+@pytest.mark.parametrize(
+    "asked", [{"min_workers": 0}, {"min_workers": 4}, {"min_workers": True}, {"ring": False}]
+)
+def test_a_number_of_workers_that_cannot_be_is_refused(service: With, asked: dict[str, object]) -> None:
+    async def check(path: Path, _grants: FakeGrants) -> None:
+        worker = await Worker.connect(path, "h1", **{"ring": True, "min_workers": 1, **asked})
+        assert "must be from 1 to 3, in a job that goes on by ring if need be" in await worker.error()
+
+    service(check)

@@ -20,6 +20,7 @@ from workers.lease import Lease
 from workers.membership import LeftError
 from workers.recovery import Recovery
 from workers.udp import InNetworkAllReduce, InNetworkConfig
+from workers.waiting import Waiting
 
 T = TypeVar("T")
 N = 3
@@ -35,6 +36,7 @@ class Place(InNetworkAllReduce):
         self.rank, self.workers = config.lease.rank, config.lease.workers
         self.addresses = addresses
         self._gone = gone
+        self.waiting = Waiting(lambda _: None)
 
     def left(self, timeout: float = 0.0) -> list[str]:  # noqa: ARG002
         return self._gone

@@ -65,7 +65,8 @@ class End:
             raise TimeoutError from None
 
     def say(self, message: Any) -> None:
-        self._service.hear(self, message["finished"])
+        if "finished" in message:
+            self._service.hear(self, message["finished"])
 
     def mention(self, message: Any) -> None:
         """A report, which nobody reads."""

@@ -39,6 +39,9 @@ class Service:
             raise JoinError("the network has ended")
         raise TimeoutError
 
+    def say(self, message: object) -> None:
+        pass
+
     def close(self) -> None:
         pass
 
@@ -118,3 +121,15 @@ def test_one_that_is_not_held_up_reports_once_a_second_at_most(monkeypatch: pyte
     for now in (100.0, 100.5, 100.9, 101.0, 101.5):  # noqa: B007
         reporter.look()
     assert mentioned == [100.0, 101.0]
+
+
+def test_news_are_heard_however_long_the_timers_are() -> None:
+    """As on links where an answer takes seconds: nothing is sent again before."""
+    recovery = Recovery(initial_rto=50.0, min_rto=50.0, max_rto=50.0, give_up=100.0)
+    here = [free_port(), free_port()]
+    config = InNetworkConfig(Lease(5, 0, 2, WINDOW), here[0], SWITCH, recovery=recovery)
+    ends: Any = Service(LEFT, LEFT | {"left": {"host": "h3", "rank": 2, "process": 4713}})
+    with switch(here), Member(config, [], ends) as alone:
+        with pytest.raises(LeftError, match=r"^rank 1 \(process 4712 on h2\) ended while others wait"):
+            alone.all_reduce(np.ones(10, np.float32))
+        assert not alone.statistics.retransmissions

@@ -76,7 +76,7 @@ class TcpGroup(Closing):
     """TCP connections to the peers, made on construction, and what carries out a schedule over them.
 
     watch: called again and again until all are connected; what it raises ends that. meanwhile: called while an
-    all-reduce waits for others.
+    all-reduce waits for others, after each second in which no byte moved; what it raises ends that.
 
     Raises:
         CollectiveError: a peer did not come up in time, or is not the one expected. OSError: cannot listen.

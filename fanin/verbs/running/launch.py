@@ -67,29 +67,42 @@ def launch(
             show_default="what suits the links",
         ),
     ] = None,
+    min_workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="go on without processes that have failed, as long as so many are left",
+            show_default="all",
+        ),
+    ] = None,
     supervisor: Network = None,
 ) -> None:
     """Run a program on the hosts of a network, a process on each, as mpirun and torchrun do.
 
     Each process finds RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT in its environment; in a Python script
     `fanin.init()` gives all-reduce, broadcast and the others (docs/launch.md). The network is the one that is up, or
-    one made for it, with --up or if none is up. The first process that fails ends all others, and its exit status is
-    launch's; Ctrl-C ends all. Rank 0 has launch's standard input.
+    one made for it, with --up or if none is up. The first process that fails (or the one after which fewer than
+    --min-workers are left) ends all others, and its exit status is launch's; Ctrl-C ends all. Rank 0 has launch's
+    standard input.
     """
     if options is not None and supervisor is not None:
         raise typer.BadParameter(
             "either --up, which makes a network, or --network, which names one", param_hint="--up"
         )
+    if min_workers is not None and processes is not None and min_workers > processes:
+        raise typer.BadParameter(f"{min_workers} are more than {processes}", param_hint="--min-workers")
     argv = _command(program)
     name = job or f"{Path(program[0]).name}-{os.getpid()}"
     shape = _usual_network(processes) if options is None else _up_options(options)
     signal.signal(signal.SIGTERM, _exit_on_signal)
     with failing("launch", NetworkError, OSError, KeyboardInterrupt):
         if options is None and (supervisor is not None or running_networks()):
-            status = _run(find_network(supervisor=supervisor), processes, argv, name, slots, output)
+            status = _run(
+                find_network(supervisor=supervisor), processes, argv, name, slots, output, min_workers
+            )
         else:
             with _new_network(shape) as network:
-                status = _run(network, processes, argv, name, slots, output)
+                status = _run(network, processes, argv, name, slots, output, min_workers)
     raise typer.Exit(status)
 
 
@@ -108,6 +121,7 @@ def _run(
     job: str,
     slots: int | None,
     output: Path | None,
+    min_workers: int | None,
 ) -> int:
     # Not above: they take longer to import than the verb needs to refuse what it is asked.
     from experiments.live.interrupt import run_until_interrupted
@@ -127,7 +141,7 @@ def _run(
     try:
         return run_until_interrupted(
             run(
-                Launch(network, hosts[:processes], argv, job, slots, output),
+                Launch(network, hosts[:processes], argv, job, slots, output, min_workers),
                 check,
                 lambda what: complain("launch", what),
             )

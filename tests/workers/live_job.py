@@ -1,0 +1,234 @@
+"""Jobs of real processes on the loopback: a job service, a model switch for each lease, workers that can be killed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import select
+import signal
+import socket
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from controller.errors import ControllerError
+from controller.jobs import JobRequest
+from controller.membership import JobService
+from tests.workers.host_based.test_tcp import free_addresses
+from tests.workers.model_switch import ModelSwitch
+from tests.workers.test_udp import HOST, WINDOW, free_port
+from workers import Lease, Recovery, membership
+from workers.communicator import Communicator
+from workers.engines import native
+
+Do = Callable[[Communicator, Callable[[Any], None]], None]
+
+PATIENCE = 20.0  # seconds: far more than anything here takes
+SWITCH_PORT = 0xBEE5
+
+
+class Switch:
+    """A UDP port behind which each lease has a model of a switch, by source and lease."""
+
+    def __init__(self) -> None:
+        self.address = (HOST, SWITCH_PORT)
+        self._models: dict[int, tuple[ModelSwitch, list[tuple[str, int]]]] = {}
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+        self._socket.bind(self.address)
+        self._wake, self._stop = socket.socketpair()
+        self._thread = threading.Thread(target=self._forward)
+        self._thread.start()
+
+    def admit(self, lease: int, workers: list[tuple[str, int]]) -> None:
+        model = ModelSwitch(children=len(workers), root=True, lease=lease, slots=range(WINDOW))
+        self._models[lease] = model, workers
+
+    def withdraw(self, lease: int) -> None:
+        self._models.pop(lease, None)
+
+    def _forward(self) -> None:
+        while self._wake not in select.select([self._socket, self._wake], [], [])[0]:
+            datagram, source = self._socket.recvfrom(2048)
+            model, workers = self._models.get(datagram[1], (None, []))
+            if model is None or source not in workers:
+                continue
+            for port, packet in model.receive(workers.index(source), datagram):
+                self._socket.sendto(packet, workers[port])
+
+    def close(self) -> None:
+        self._stop.send(b".")
+        self._thread.join()
+        for each in (self._socket, self._wake, self._stop):
+            each.close()
+
+
+@dataclass
+class Candidate:
+    """What becomes of a job; see controller.jobs.Candidate."""
+
+    grants: Grants
+    request: JobRequest
+    number: int = 0
+
+    def __post_init__(self) -> None:
+        self.local = {host: free_port() for host in self.request.hosts}
+        self.addresses = free_addresses(len(self.request.hosts))
+
+    async def grant(self) -> None:
+        if self.grants.refuses:
+            raise ControllerError("leaf1 refuses")
+        self.grants.granted.append(self.request.hosts)
+        self.number = len(self.grants.granted)
+        self.grants.switch.admit(self.number, list(self.local.values()))
+
+    def assignment(self, host: str) -> Mapping[str, Any]:
+        hosts = self.request.hosts
+        rank = hosts.index(host)
+        config = {
+            "lease": asdict(Lease(self.number or 1, rank, len(hosts), WINDOW)),
+            "local": self.local[host],
+            "remote": self.grants.switch.address,
+            "segments": 8,
+            "offload": False,
+            "recovery": asdict(Recovery(initial_rto=0.1, min_rto=0.05, max_rto=0.2, give_up=PATIENCE)),
+        }
+        return {"rank": rank, "addresses": self.addresses, "config": config if self.number else None}
+
+    def lease(self) -> Mapping[str, Any]:
+        return {"lease": self.number or None}
+
+    async def withdraw(self) -> None:
+        self.grants.switch.withdraw(self.number)
+        self.number = 0
+
+    def close(self) -> None:
+        pass
+
+
+@dataclass
+class Grants:
+    """In place of a controller. granted: the hosts of each lease. refuses: it grants nothing."""
+
+    switch: Switch
+    refuses: bool = False
+    granted: list[tuple[str, ...]] = field(default_factory=list)
+
+    def open(self, request: JobRequest) -> Candidate:
+        return Candidate(self, request)
+
+
+class Process:
+    """A worker: `do` is given its communicator, and what it tells is in `told`, up to its last word if it is killed.
+
+    dies_at: as for die_at().
+    """
+
+    def __init__(
+        self, path: Path, host: str, do: Do, init: Callable[[], Communicator], dies_at: int = 0
+    ) -> None:
+        self.host = host
+        self.told: list[Any] = []
+        self.killed = False
+        begin, self._begin = os.pipe()
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115
+        self.id = os.fork()
+        if not self.id:
+            try:
+                os.read(begin, 1)
+                os.environ |= {membership.HOST: host, membership.SERVICE: str(path)}
+                _work(do, init, dies_at, self._file)
+            finally:
+                os._exit(0)
+        os.close(begin)
+
+    def begin(self) -> None:
+        os.write(self._begin, b".")
+        os.close(self._begin)
+
+    def kill(self) -> None:
+        os.kill(self.id, signal.SIGKILL)
+
+    def hear(self) -> list[Any]:
+        """All that it has told, once it has ended."""
+        end = os.pidfd_open(self.id)
+        if not select.select([end], [], [], 3 * PATIENCE)[0]:
+            self.kill()
+        os.close(end)
+        self.killed = os.WIFSIGNALED(os.waitpid(self.id, 0)[1])
+        with self._file as said, suppress(EOFError):
+            said.seek(0)
+            while True:
+                self.told.append(pickle.load(said))
+        return self.told
+
+
+def _work(do: Do, init: Callable[[], Communicator], dies_at: int, told: IO[bytes]) -> None:
+    native.library = lambda: None  # type: ignore[assignment]  # so that Python sends what is sent
+
+    def tell(what: Any) -> None:
+        pickle.dump(what, told)
+        told.flush()
+
+    if dies_at:
+        die_at(dies_at)
+    try:
+        with init() as comm:
+            do(comm, tell)
+    except Exception as error:
+        tell(f"{type(error).__name__}: {error}")
+
+
+def die_at(count: int) -> None:
+    """Has this process killed as it is about to make its so-manieth call that sends, connects or accepts."""
+    left = count
+
+    def counted(method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            nonlocal left
+            left -= 1
+            if not left:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return method(*arguments)
+
+        return call
+
+    for name in ("send", "sendall", "connect", "accept"):
+        setattr(socket.socket, name, counted(getattr(socket.socket, name)))
+
+
+@contextmanager
+def network(
+    hosts: Sequence[str], start: Callable[[Path], list[Process]], refuses: bool = False
+) -> Iterator[tuple[list[Process], Grants, Path]]:
+    """What `start` makes of a job service's path, on a network of `hosts`; they begin when all is there."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "jobs.sock"
+        processes = start(path)  # before there are threads
+        switch = Switch()
+        grants = Grants(switch, refuses)
+        ready, loop = threading.Event(), asyncio.new_event_loop()
+        ending = asyncio.Event()
+
+        async def serve() -> None:
+            async with JobService(hosts, grants.open, print).serve(path):
+                ready.set()
+                await ending.wait()
+
+        thread = threading.Thread(target=loop.run_until_complete, args=[serve()])
+        thread.start()
+        try:
+            assert ready.wait(PATIENCE)
+            for process in processes:
+                process.begin()
+            yield processes, grants, path
+        finally:
+            loop.call_soon_threadsafe(ending.set)
+            thread.join()
+            loop.close()
+            switch.close()
