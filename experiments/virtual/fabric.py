@@ -31,7 +31,8 @@ from p4switch.bmv2json.program import Program
 from p4switch.engine.engine import Engine
 from p4switch.engine.entries import ActionCall, Entry, EntryKey, Exact, Lpm, Match, Replica
 from topologies.model import Host, Topology
-from topologies.virtual import SECOND, HostModel, VirtualNetwork
+from topologies.virtual import SECOND, HostModel
+from topologies.virtual.compiled import virtual_network
 from topologies.virtual.network import DEFAULT_HOST, Observer
 from workers.collective import Algorithm, Transport
 from workers.host_based.algorithm import Group, HostBasedWorker
@@ -148,7 +149,7 @@ class Fabric:
         self._numbers = numbers or NumberSpace()
         self.planner = planner
         self.install(planner.plan_forwarding(topology))
-        self.network = VirtualNetwork(
+        self.network = virtual_network(
             topology,
             self.engines,
             {},
