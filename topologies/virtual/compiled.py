@@ -10,12 +10,14 @@ import warnings
 import weakref
 from collections import Counter
 from collections.abc import Mapping
-from ctypes import c_bool, c_int64, c_uint32, c_uint64, c_void_p
+from ctypes import c_bool, c_double, c_int64, c_uint8, c_uint32, c_uint64, c_void_p
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from native.shared import check_numbers, check_structs, enumerated
 from native.toolchain import NoCompilerError, ToolchainError, compile_folder
@@ -46,6 +48,21 @@ _LINK = np.dtype(
         *((name, np.int64) for name in ("packets", "bytes", "arrived")),
     ]
 )
+
+
+class _Station(ctypes.Structure):
+    _fields_ = (
+        ("turn", c_void_p),
+        ("worker", c_void_p),
+        ("give_up", c_double),
+        ("sizes", c_int64 * 2),
+        ("headers", c_uint8 * 42 * 2),
+        ("type", c_uint8 * 2),
+        ("protocol", c_uint8),
+        ("ends", c_uint8 * 12),
+    )
+
+
 _EVENT = np.dtype([("time", np.int64), ("link", np.uint32), ("row", np.uint32)])
 _FAULTS = {
     "lost": "loss",
@@ -72,8 +89,9 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "loop_deliver": (None, (c_void_p,)),
     "loop_set_timer": (None, (c_void_p, c_uint32, c_int64)),
     "loop_set_stalls": (None, (c_void_p, c_uint32, c_void_p, c_uint64)),
-    "loop_set_present": (None, (c_void_p, c_uint32)),
-    "loop_next_host": (c_int64, (c_void_p, c_int64)),
+    "loop_set_station": (None, (c_void_p, c_uint32, c_void_p)),
+    "loop_next_host": (c_int64, (c_void_p, c_int64, ctypes.POINTER(c_bool))),
+    "loop_turns": (c_uint64, (c_void_p,)),
     "loop_waiting": (c_uint64, (c_void_p, c_uint32, c_int64)),
     "loop_take": (None, (c_void_p, c_uint32, c_uint64, c_void_p, c_void_p, c_uint64)),
     "loop_send": (None, (c_void_p, c_uint32, c_void_p, c_uint64, c_uint32, c_int64)),
@@ -92,6 +110,46 @@ class CompiledProgram(Protocol):
     def base(self) -> int: ...  # noqa: D102
 
 
+@dataclass(frozen=True, slots=True)
+class StationInC:
+    """A station's work on packets in C, see native/worker.h; `turn` and `worker` are where it is in memory.
+
+    give_up: seconds. headers: of the frames that it sends, by the size of the datagram in bytes (two sizes). What comes
+    is its own with this Ethernet type and IPv4 protocol; ends: addresses, source and destination, then ports.
+    """
+
+    turn: int
+    worker: int
+    give_up: float
+    headers: dict[int, NDArray[np.uint8]]
+    type: bytes
+    protocol: bytes
+    ends: bytes
+
+    def as_struct(self) -> ctypes.Structure:
+        """For C."""
+        return _Station(
+            self.turn,
+            self.worker,
+            self.give_up,
+            tuple(self.headers),
+            tuple(tuple(header.tolist()) for header in self.headers.values()),
+            *(tuple(self.type), self.protocol[0], tuple(self.ends)),
+        )
+
+
+@runtime_checkable
+class CompiledStation(Protocol):
+    """A Station that may leave its packets to C."""
+
+    @property
+    def compiled(self) -> StationInC | None:
+        """What C needs to know; None: all is done in Python."""
+
+    def taken(self, now: float) -> None:
+        """C has taken what had arrived by `now` (seconds); frames_to_send() and deadline() come next."""
+
+
 @cache
 def library() -> ctypes.CDLL | None:
     """The loop, compiled by $CC or cc. None where there is no compiler; and, with a warning, where it fails.
@@ -106,7 +164,7 @@ def library() -> ctypes.CDLL | None:
     except (OSError, ToolchainError) as error:
         warnings.warn(f"virtual time goes on without loop/*.c, more slowly: {error}", stacklevel=2)
         return None
-    check_structs(loaded, {"link": _LINK, "event": _EVENT})
+    check_structs(loaded, {"link": _LINK, "event": _EVENT, "station": _Station})
     check_numbers(loaded, enumerated(*(name.upper() for name in _FAULTS)))
     for name, (result, arguments) in _SIGNATURES.items():
         function = getattr(loaded, name)
@@ -189,9 +247,10 @@ class CompiledNetwork(VirtualNetwork):
         weakref.finalize(self, loaded.loop_close, self._loop)
         for node in range(len(self._switches)):
             self._set_program(node)
+        self._in_c: list[ctypes.Structure | None] = [None] * len(self._stations)  # kept from being freed
         for index, station in enumerate(self._stations):
             if station is not None:
-                loaded.loop_set_present(self._loop, index)
+                self._set_station(index, station)
 
     # -- what callers do -------------------------------------------------------------------------------------
 
@@ -214,7 +273,7 @@ class CompiledNetwork(VirtualNetwork):
 
     def replace_station(self, host: str, station: Station, at: float) -> None:
         """See VirtualNetwork."""
-        self._c.loop_set_present(self._loop, self._host_index[host])
+        self._set_station(self._host_index[host], station)
         super().replace_station(host, station, at)
 
     @property
@@ -232,6 +291,12 @@ class CompiledNetwork(VirtualNetwork):
         if not isinstance(program, CompiledProgram):
             raise TypeError(f"{type(program).__name__} is no program in C, as the others of this network are")
         self._c.loop_set_program(self._loop, node, program.run_function, program.base)
+
+    def _set_station(self, index: int, station: Station) -> None:
+        found = station.compiled if isinstance(station, CompiledStation) else None
+        struct = found.as_struct() if found else None
+        self._c.loop_set_station(self._loop, index, ctypes.addressof(struct) if struct else None)
+        self._in_c[index] = struct
 
     def _check(self) -> None:
         if self._c.loop_failed(self._loop):
@@ -252,8 +317,10 @@ class CompiledNetwork(VirtualNetwork):
             if self._observer:
                 self._show(events, count, self._observer)
             self._c.loop_deliver(self._loop)
-        while (host := self._c.loop_next_host(self._loop, end)) >= 0:
-            self._run_station(host)
+        taken, turns = c_bool(), self._c.loop_turns(self._loop)
+        while (host := self._c.loop_next_host(self._loop, end, ctypes.byref(taken))) >= 0:
+            self._run_station(host, taken=taken.value)
+        self.wakes += self._c.loop_turns(self._loop) - turns
         self._c.loop_end(self._loop)
         self._check()
         self.now = end
@@ -266,14 +333,17 @@ class CompiledNetwork(VirtualNetwork):
         links, times = seen["link"].astype(np.int64), seen["time"]
         observer(Transit(links, times, np.arange(count)), packets)
 
-    def _run_station(self, host: int) -> None:
-        """One waking."""
+    def _run_station(self, host: int, *, taken: bool) -> None:
+        """One waking. taken: C has had its turn, and the station goes on."""
         station = self._stations[host]
         assert station
         self.wakes += 1
         now = int(self._wakes[host])
         seconds = now / SECOND
-        if count := self._c.loop_waiting(self._loop, host, now):
+        if taken:
+            assert isinstance(station, CompiledStation)
+            station.taken(seconds)
+        elif count := self._c.loop_waiting(self._loop, host, now):
             packets = Snapshot(np.empty((count, self._width), np.uint8), np.empty(count, np.int64))
             self._c.loop_take(self._loop, host, count, *packets.addresses(), self._width)
             station.receive(packets.rows, packets.lengths, seconds)

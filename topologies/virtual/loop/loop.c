@@ -14,6 +14,8 @@ SHARE_STRUCT(link,
              FIELD(faulty) FIELD(bursts) FIELD(far_node) FIELD(far_port)
              FIELD(free_at) FIELD(last_arrival) FIELD(numbered) FIELD(in_burst)
              FIELD(packets) FIELD(bytes) FIELD(arrived))
+SHARE_STRUCT(station,
+             FIELD(turn) FIELD(worker) FIELD(give_up) FIELD(sizes) FIELD(headers) FIELD(type) FIELD(protocol) FIELD(ends))
 SHARE_STRUCT(event, FIELD(time) FIELD(link) FIELD(row))
 SHARE_NUMBER(LOST);
 SHARE_NUMBER(BURST_LOST);
@@ -47,6 +49,7 @@ void loop_close(struct loop *l)
     free(l->arrived.at);
     free(l->copies.at);
     free(l->scratch);
+    free(l->gathered);
     free(l->nodes);
     free(l->ends);
     free(l);
@@ -102,6 +105,9 @@ void loop_set_program(struct loop *l, uint32_t node, run_function *run, void *st
 bool loop_failed(const struct loop *l) { return l->failed; }
 
 uint32_t loop_too_long(const struct loop *l) { return l->too_long; }
+
+/* How often hosts have woken, and C alone has done what was to be done. */
+uint64_t loop_turns(const struct loop *l) { return l->turns; }
 
 uint64_t loop_in_use(const struct loop *l) { return (uint64_t)l->rows.slab_count * SLAB_ROWS - l->rows.left; }
 
@@ -308,24 +314,32 @@ void loop_set_stalls(struct loop *l, uint32_t host, const int64_t (*stalls)[2], 
     h->stall_count = count;
 }
 
-/* A host has another station, which has received nothing so far. */
-void loop_set_present(struct loop *l, uint32_t host)
+/* A host has another station, which has received nothing so far. `station`: of Python's memory, or NULL. */
+void loop_set_station(struct loop *l, uint32_t host, struct station *station)
 {
     struct events *inbox = &l->hosts[host].inbox;
     for (; inbox->first < inbox->end; inbox->first++)
         free_row(l, inbox->at[inbox->first].row);
     l->hosts[host].present = true;
+    l->hosts[host].station = station;
 }
 
-/* The next host that wakes before `end`, or -1. */
-int64_t loop_next_host(struct loop *l, int64_t end)
+/* The next host that wakes before `end` and needs Python, or -1. `taken`: what has arrived is taken already. */
+int64_t loop_next_host(struct loop *l, int64_t end, bool *taken)
 {
     for (; l->next_host < l->host_count; l->next_host++) {
-        if (l->wakes[l->next_host] >= end)
-            continue;
-        if (l->hosts[l->next_host].present)
-            return l->next_host;
-        l->wakes[l->next_host] = NEVER;
+        uint32_t host = l->next_host;
+        while (l->wakes[host] < end) {
+            if (!l->hosts[host].present) {
+                l->wakes[host] = NEVER;
+                break;
+            }
+            enum outcome outcome = l->hosts[host].station ? wake_station(l, host, l->wakes[host]) : UNTOUCHED;
+            *taken = outcome == TAKEN;
+            if (outcome != DONE)
+                return host;
+            l->turns++;
+        }
     }
     return -1;
 }

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "program.h"
+#include "worker.h"
 
 #define NEVER INT64_MAX
 
@@ -63,13 +64,25 @@ struct calendar {
     struct window *spare, *latest; /* `latest`: the one found last */
 };
 
+/* A worker whose packets are C's: where it is, and its frames. They begin with one of these headers, by the size of the
+ * datagram; of those that come `type` and what follows it must be so, the protocol, and addresses and ports. */
+struct station {
+    turn_function *turn;
+    void *worker;
+    double give_up;
+    int64_t sizes[2];
+    uint8_t headers[2][42];
+    uint8_t type[2], protocol, ends[12];
+};
+
 struct host {
     struct events inbox; /* in order of time */
     int64_t timer;
     int64_t (*stalls)[2]; /* from and until, in order */
     size_t stall_count;
     uint32_t link;
-    bool present; /* a station is there */
+    bool present;            /* a station is there */
+    struct station *station; /* NULL: all of it is Python's */
 };
 
 struct program {
@@ -97,6 +110,9 @@ struct loop {
     struct event *next, *last; /* of the switch in hand */
     struct program *program;
     int64_t now;           /* of the packet in hand */
+    uint8_t *gathered;     /* datagrams of the host in hand */
+    size_t gather_room;
+    uint64_t turns;        /* of hosts, done by C alone */
     uint32_t next_host;
     uint32_t too_long;     /* the longest packet that did not fit a row; 0: all did */
     bool failed;           /* no memory */
@@ -111,5 +127,8 @@ struct window *next_window(const struct loop *l);
 struct events take_window(struct loop *l);
 void close_calendar(struct loop *l);
 void send_packet(struct loop *l, uint32_t link, int64_t time, uint32_t row);
+enum outcome wake_station(struct loop *l, uint32_t host, int64_t now);
+void loop_set_timer(struct loop *l, uint32_t host, int64_t at);
+uint64_t loop_waiting(const struct loop *l, uint32_t host, int64_t now);
 
 #endif
