@@ -35,6 +35,7 @@ from topologies.virtual.network import (
 from topologies.virtual.packets import Snapshot
 from topologies.virtual.units import SECOND, not_before
 
+HEADER_BYTES = 42  # Ethernet, IPv4, UDP
 _TIMES = ("byte_time", "overhead", "delay", "room", "mark")
 _PROBABILITIES = ("loss", "corruption", "duplication", "reordering", "displacement", "jitter")
 _LINK = np.dtype(
@@ -56,7 +57,7 @@ class _Station(ctypes.Structure):
         ("worker", c_void_p),
         ("give_up", c_double),
         ("sizes", c_int64 * 2),
-        ("headers", c_uint8 * 42 * 2),
+        ("headers", c_uint8 * HEADER_BYTES * 2),
         ("type", c_uint8 * 2),
         ("protocol", c_uint8),
         ("ends", c_uint8 * 12),
@@ -294,6 +295,10 @@ class CompiledNetwork(VirtualNetwork):
 
     def _set_station(self, index: int, station: Station) -> None:
         found = station.compiled if isinstance(station, CompiledStation) else None
+        if found and HEADER_BYTES + max(found.headers) > self._width:
+            raise ValueError(
+                f"a datagram of {max(found.headers)} bytes does not fit the network's longest frame, {self._width}"
+            )
         struct = found.as_struct() if found else None
         self._c.loop_set_station(self._loop, index, ctypes.addressof(struct) if struct else None)
         self._in_c[index] = struct

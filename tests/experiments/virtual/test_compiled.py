@@ -61,26 +61,21 @@ def test_random_scenarios_have_the_same_history(switch: Engine, monkeypatch: pyt
     ],
 )
 @pytest.mark.parametrize("algorithm", ["in-network", "ring"])
-def test_a_link_does_the_same(
-    switch: Engine, monkeypatch: pytest.MonkeyPatch, properties: dict[str, object], algorithm: str
-) -> None:
+def test_a_link_does_the_same(switch: Engine, properties: dict[str, object], algorithm: str) -> None:
     topology = leaf_spine(1, 2, 2, rate=10**10, properties=properties)
     spec = ClusterSpec(topology, seed=5, algorithm=algorithm)  # type: ignore[arg-type]
 
-    def run() -> tuple[Cluster, str]:
+    def run(make_network: type[VirtualNetwork]) -> tuple[Cluster, str]:
         history = History()
         draw = np.random.default_rng(0)
         inputs = [[draw.standard_normal(20_000, dtype=np.float32) for _ in range(4)] for _ in range(2)]
-        cluster = Cluster(spec, switch, inputs, observer=history)
+        cluster = Cluster(spec, switch, inputs, observer=history, make_network=make_network)
         assert cluster.run(limit=10.0)
         cluster.network.run(limit=11.0)
         return cluster, history.digest
 
-    ours, digest = run()
-    in_python(monkeypatch)
-    theirs, expected = run()
-    assert type(ours.network) is CompiledNetwork
-    assert type(theirs.network) is VirtualNetwork
+    ours, digest = run(CompiledNetwork)
+    theirs, expected = run(VirtualNetwork)
     assert digest == expected
     assert ours.network.in_flight == theirs.network.in_flight == 0
     assert +ours.network.faults == +theirs.network.faults

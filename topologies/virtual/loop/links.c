@@ -9,8 +9,7 @@ enum { LOSS, CORRUPTION, DUPLICATION, REORDERING, LATER, COPY_LATER, BURST, BURS
 
 #define GOLDEN 0x9e3779b97f4a7c15ull
 
-enum { TYPE = 12, IP = 14, TOS = 15, FRAGMENT = 20, PROTOCOL = 23, IP_CHECKSUM = 24, ADDRESSES = 26 };
-enum { UDP = 34, UDP_LENGTH = 38, UDP_CHECKSUM = 40, PAYLOAD = 42 };
+enum { TOS = 15, FRAGMENT = 20, IP_CHECKSUM = 24, UDP_LENGTH = 38 };
 enum { PROTOCOL_UDP = 17, ECN_MARKED = 3 };
 
 static uint64_t mix(uint64_t z)
@@ -60,7 +59,7 @@ static void complete_checksum(uint8_t *frame, uint32_t length)
     if (length < PAYLOAD || load16(frame + TYPE) != 0x0800 || frame[IP] != 0x45 || frame[PROTOCOL] != PROTOCOL_UDP ||
         load16(frame + FRAGMENT) & 0x3fff || load16(frame + UDP_CHECKSUM))
         return;
-    uint64_t sum = word_sum(frame + UDP, frame + length) + word_sum(frame + ADDRESSES, frame + UDP) + PROTOCOL_UDP;
+    uint64_t sum = word_sum(frame + UDP, frame + length) + word_sum(frame + IP_SOURCE, frame + UDP) + PROTOCOL_UDP;
     sum += load16(frame + UDP_LENGTH);
     store16(frame + UDP_CHECKSUM, 0xffff - (uint32_t)(sum % 0xffff)); /* never 0, which would say that there is none */
 }

@@ -13,6 +13,9 @@
 
 #define NEVER INT64_MAX
 
+/* Where things are in a frame of UDP over IPv4. */
+enum { TYPE = 12, IP = 14, PROTOCOL = 23, IP_SOURCE = 26, UDP = 34, UDP_CHECKSUM = 40, PAYLOAD = 42 };
+
 enum fault { LOST, BURST_LOST, CORRUPTED, DUPLICATED, REORDERED, QUEUE_DROP, ECN_MARK, NO_LINK, FAULTS };
 
 /* Rows never move: a program may hold on to one while others are added. */
@@ -71,7 +74,7 @@ struct station {
     void *worker;
     double give_up;
     int64_t sizes[2];
-    uint8_t headers[2][42];
+    uint8_t headers[2][PAYLOAD];
     uint8_t type[2], protocol, ends[12];
 };
 

@@ -8,8 +8,6 @@
 #define SECOND 1e12
 #define EXACT ((int64_t)1 << 53) /* beyond it a time is not to the picosecond in a double */
 
-enum { TYPE = 12, IP = 14, PROTOCOL = 23, IP_SOURCE = 26, UDP = 34, UDP_CHECKSUM = 40, PAYLOAD = 42 };
-
 /* Whether a frame is the station's beyond doubt; those of which Python has to tell are not. */
 static bool is_ours(const struct station *s, const uint8_t *frame, uint32_t length)
 {
