@@ -71,6 +71,7 @@ def plan_forwarding(network: Network) -> Plan:
     addressed to a switch, and is not an update that it adds up, ends there; what comes in the name of one is forged.
     """
     routes = Routes(network)
+    racks = {leaf.name: _racks(network.hosts_of(leaf.name)) for leaf in network.leaves}
     common = [
         _entry("ingress.forwarding.switches", {"hdr.ipv4.source": switch.ip}, "forged", {})
         for switch in network.switches
@@ -78,7 +79,7 @@ def plan_forwarding(network: Network) -> Plan:
     return {
         switch.name: SwitchPlan(
             (
-                *_Forwarding(network, routes, switch).entries(),
+                *_Forwarding(network, routes, racks, switch).entries(),
                 _route(IPv4Network(switch.ip), "own_address", {}),
                 *common,
             )
@@ -122,24 +123,28 @@ def plan_loss(network: Network, probability: float, seed: int) -> Plan:
 
 
 class _Forwarding:
-    """What one switch is told of hosts, its own and those below others."""
+    """What one switch is told of hosts, its own and those below others. racks: by leaf."""
 
-    def __init__(self, network: Network, routes: Routes, switch: Switch) -> None:
-        self._network, self._routes, self._switch = network, routes, switch
+    def __init__(
+        self, network: Network, routes: Routes, racks: Mapping[str, Sequence[IPv4Network]], switch: Switch
+    ) -> None:
+        self._network, self._routes, self._racks, self._switch = network, routes, racks, switch
         self._nodes = {other.name: other for other in network.switches}
         self._paths = 0  # of equal cost, so far
 
     def entries(self) -> Iterable[TableEntry]:
         """Down by rack. Up by default, but to racks that only some of the switches above reach."""
         switch, up = self._switch, self._routes.up(self._switch.name)
-        if switch.name in {leaf.name for leaf in self._network.leaves}:
+        if switch.name in self._racks:
             target = {"hdr.arp.target": switch.ip}
             yield _entry("ingress.forwarding.arp_responder", target, "answer", {"mac": switch.mac})
         hosts = self._network.hosts_of(switch.name)
         for host in hosts:
             yield _route(IPv4Network(host.ip), "forward", self._next_hop(host))
         if up:
-            for rack in _racks(hosts):  # a packet to nobody would go round between leaf and spine
+            for rack in self._racks.get(
+                switch.name, ()
+            ):  # a packet to nobody would go round between leaf and spine
                 yield _route(rack, "no_route", {})
         down, climbing = self._racks_by_next_hops()
         for hops, racks in down.items():
@@ -161,7 +166,7 @@ class _Forwarding:
         for leaf in self._network.leaves:
             if hops := self._routes.next_hops(self._switch.name, leaf.name):
                 below = self._routes.goes_down(self._switch.name, leaf.name)
-                (down if below else climbing)[hops] += _racks(self._network.hosts_of(leaf.name))
+                (down if below else climbing)[hops] += self._racks[leaf.name]
         return down, climbing
 
     def _equal_paths(

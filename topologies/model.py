@@ -138,6 +138,13 @@ class Topology(_Frozen):
         return {host.name: host for host in self.hosts}
 
     @cached_property
+    def _hosts_of(self) -> dict[str, tuple[Host, ...]]:
+        below: dict[str, list[Host]] = defaultdict(list)
+        for host in self.ranked_hosts:
+            below[host.leaf].append(host)
+        return {leaf: tuple(hosts) for leaf, hosts in below.items()}
+
+    @cached_property
     def _links_of(self) -> dict[str, tuple[Link, ...]]:
         links: defaultdict[str, list[Link]] = defaultdict(list)
         for link in self.links:
@@ -163,7 +170,7 @@ class Topology(_Frozen):
 
     def hosts_of(self, leaf: str) -> tuple[Host, ...]:
         """The hosts below `leaf`, in the order of their ranks."""
-        return tuple(host for host in self.ranked_hosts if host.leaf == leaf)
+        return self._hosts_of.get(leaf, ())
 
     def links_of(self, node: str) -> tuple[Link, ...]:
         """The links of a host or a switch, in the order of its ports."""

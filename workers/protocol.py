@@ -320,6 +320,15 @@ class Worker:
         ready, self._to_send = self._to_send, []
         self._engine.exchange(socket, ready, min(until, self._give_up_at))
 
+    @property
+    def turn(self) -> tuple[int, int, float] | None:
+        """What does receive(), datagrams_to_send() and deadline() in C, see Engine.turn, and `give_up`; None: nothing.
+
+        What it leaves over is for the latter two.
+        """
+        found = self._engine.turn if type(self) is Worker else None
+        return (*found, self._state.recovery.give_up) if found else None
+
     # -- explaining ------------------------------------------------------------------------------------------
 
     def outstanding(self, now: float) -> Outstanding | None:

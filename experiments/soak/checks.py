@@ -62,8 +62,8 @@ def _problems(
     network = fabric.network
     if not in_time:
         return
-    if network.store.in_use:
-        yield f"{network.store.in_use} packets left over"
+    if network.in_flight:
+        yield f"{network.in_flight} packets left over"
     if scenario.lossless and network.faults["queue drop"] and not scenario.strangers:
         yield f"{network.faults['queue drop']} packets dropped by queues with room for a pause"
     allowed = EXPECTED_DROPS | (

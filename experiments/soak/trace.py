@@ -7,7 +7,7 @@ from typing import TextIO
 from experiments.soak.scenario import Scenario
 from experiments.virtual.stations import HEADERS
 from topologies.virtual.links import Transit
-from topologies.virtual.packets import PacketStore
+from topologies.virtual.packets import Packets
 from workers import wire
 
 
@@ -22,7 +22,7 @@ class Trace:
             for near, far in ((link.a, link.b), (link.b, link.a))
         ]
 
-    def __call__(self, arrived: Transit, store: PacketStore) -> None:
+    def __call__(self, arrived: Transit, store: Packets) -> None:
         """See Observer."""
         for link, moment, packet in zip(
             arrived.links.tolist(), arrived.times.tolist(), arrived.packets.tolist(), strict=True

@@ -32,6 +32,7 @@ from p4switch.engine.engine import Engine
 from p4switch.engine.entries import ActionCall, Entry, EntryKey, Exact, Lpm, Match, Replica
 from topologies.model import Host, Topology
 from topologies.virtual import SECOND, HostModel, VirtualNetwork
+from topologies.virtual.compiled import virtual_network
 from topologies.virtual.network import DEFAULT_HOST, Observer
 from workers.collective import Algorithm, Transport
 from workers.host_based.algorithm import Group, HostBasedWorker
@@ -126,7 +127,7 @@ class Fabric:
     """A network in virtual time whose switches run the program like `switch`, and the jobs that share it.
 
     numbers: what its packets may carry; None: all that there are, from lease 1 and chunk 0 on. planner: what switches
-    are told.
+    are told. make_network: what it runs on, with the arguments of virtual_network().
     """
 
     def __init__(
@@ -139,6 +140,7 @@ class Fabric:
         observer: Observer | None = None,
         numbers: NumberSpace | None = None,
         planner: Planner = OURS,
+        make_network: Callable[..., VirtualNetwork] = virtual_network,
     ) -> None:
         self.topology = topology
         self.jobs: list[Job] = []
@@ -148,7 +150,7 @@ class Fabric:
         self._numbers = numbers or NumberSpace()
         self.planner = planner
         self.install(planner.plan_forwarding(topology))
-        self.network = VirtualNetwork(
+        self.network = make_network(
             topology,
             self.engines,
             {},
@@ -421,9 +423,16 @@ class Cluster(Fabric):
         *,
         in_place: bool = False,
         planner: Planner = OURS,
+        make_network: Callable[..., VirtualNetwork] = virtual_network,
     ) -> None:
         super().__init__(
-            spec.topology, switch, host=spec.host, seed=spec.seed, observer=observer, planner=planner
+            spec.topology,
+            switch,
+            host=spec.host,
+            seed=spec.seed,
+            observer=observer,
+            planner=planner,
+            make_network=make_network,
         )
         self.spec = spec
         self._job = self.start(spec, inputs, starts, make_worker=make_worker, in_place=in_place)

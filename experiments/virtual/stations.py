@@ -10,15 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topologies.model import Host
+from topologies.virtual.compiled import StationInC
 from topologies.virtual.segments import segments
+from workers import wire
 from workers.collective import Participant
 from workers.host_based.algorithm import HostBasedWorker
+from workers.protocol import Worker
 
 Vector = NDArray[np.float32]
 Frames = NDArray[np.uint8]  # [m, length]
 SwitchWorker = Participant[NDArray[np.uint8]]
 
 HEADERS = 42  # Ethernet, IPv4, UDP
+_TYPE, _PROTOCOL = b"\x08\x00", b"\x11"  # IPv4 in Ethernet, UDP in IPv4
 
 # Between hosts each pair of ranks has a UDP flow of its own: a host uses this port and the other's rank.
 FIRST_PEER_PORT = 20_000
@@ -35,6 +39,10 @@ class Port(Protocol[_P_co]):
     @property
     def participant(self) -> _P_co:
         """Whose datagrams go in and out."""
+
+    @property
+    def compiled(self) -> StationInC | None:
+        """Where C is that does the same; None: nowhere."""
 
     def receive(self, frames: Frames, now: float) -> int:
         """Take frames [m, length] of one length; how many were not for the participant."""
@@ -79,8 +87,17 @@ class WorkerStation(Generic[_P_co]):
         """See Station."""
         for part in segments(lengths):
             self.not_ours += self._port.receive(frames[part, : int(lengths[part.start])], now)
+        self.taken(now)
+
+    def taken(self, now: float) -> None:
+        """See CompiledStation."""
         if self._running and self.worker.finished:
             self._end(now)
+
+    @property
+    def compiled(self) -> StationInC | None:
+        """See CompiledStation."""
+        return self._port.compiled
 
     def frames_to_send(self, now: float) -> list[Frames]:
         """See Station."""
@@ -110,6 +127,16 @@ class SwitchPort:
         self.participant = worker
         self._flow = Flow(host, gateway_mac, host.gateway, udp_port, udp_port)
         self._filter = _Filter(host.ip, udp_port, host.gateway)
+        self._ends = host.gateway.packed + host.ip.packed + 2 * udp_port.to_bytes(2, "big")
+
+    @property
+    def compiled(self) -> StationInC | None:
+        """See Port."""
+        worker = self.participant
+        if not isinstance(worker, Worker) or worker.turn is None:
+            return None
+        headers = {size: self._flow.header(size) for size in wire.VALUES}
+        return StationInC(*worker.turn, headers, _TYPE, _PROTOCOL, self._ends)
 
     def receive(self, frames: Frames, now: float) -> int:
         """See Port."""
@@ -133,6 +160,7 @@ class PeerPort:
         self._host = host
         self._gateway_mac = gateway_mac
         self._peers = peers
+        self.compiled = None  # see Port
         self._flows: dict[int, Flow] = {}
         self._filter = _Filter(host.ip)
 
@@ -166,7 +194,7 @@ class _Filter:
         self, address: IPv4Address, udp_port: int | None = None, peer: IPv4Address | None = None
     ) -> None:
         # Ethernet's type, IPv4's protocol and destination, UDP's destination port.
-        places, expected = [12, 13, 23, 30, 31, 32, 33], b"\x08\x00\x11" + address.packed
+        places, expected = [12, 13, 23, 30, 31, 32, 33], _TYPE + _PROTOCOL + address.packed
         if udp_port is not None and peer is not None:
             places = [*places, *range(26, 30), *range(34, 38)]
             expected += peer.packed + 2 * udp_port.to_bytes(2, "big")
@@ -226,13 +254,16 @@ class Flow:
     def frames(self, datagrams: NDArray[np.uint8]) -> Frames:
         """The datagrams [m, size] in frames [m, HEADERS + size]."""
         count, size = datagrams.shape
-        headers = self._made.get(size)
-        if headers is None:
-            headers = self._made[size] = self._make(size)
         frames = np.empty((count, HEADERS + size), np.uint8)
-        frames[:, :HEADERS] = headers
+        frames[:, :HEADERS] = self.header(size)
         frames[:, HEADERS:] = datagrams
         return frames
+
+    def header(self, size: int) -> NDArray[np.uint8]:
+        """What stands before a datagram of `size` bytes, [HEADERS]."""
+        if size not in self._made:
+            self._made[size] = self._make(size)
+        return self._made[size]
 
     def _make(self, size: int) -> NDArray[np.uint8]:
         length = (28 + size).to_bytes(2, "big")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from ctypes import POINTER, c_bool, c_uint8, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, c_bool, c_uint8, c_uint32, c_uint64, c_void_p, cast
 from dataclasses import dataclass
 from functools import cache
 
@@ -98,6 +98,11 @@ class BatchProcessor:
         )
         rows = np.frombuffer((c_uint8 * (out.count * room)).from_address(out.rows), np.uint8)
         return Departures(heads["source"], heads["port"], heads["length"], rows.reshape(out.count, room))
+
+
+def run_function() -> int:
+    """Where switch_run() is in memory: a run_function of native/program.h for the switch whose state is at `base`."""
+    return cast(_library().switch_run, c_void_p).value or 0
 
 
 @cache

@@ -22,7 +22,7 @@ from p4switch.codegen.analysis.limits import check_limits
 from p4switch.codegen.layout import cell_bytes
 from p4switch.engine.action_profile import ProfileState
 from p4switch.engine.arrays import CounterCells, MeterCells, RegisterCells
-from p4switch.engine.batch import BatchProcessor, Departures
+from p4switch.engine.batch import BatchProcessor, Departures, run_function
 from p4switch.engine.entries import Digest, TableError, TableErrorCode
 from p4switch.engine.hash_state import HashState
 from p4switch.engine.library import (
@@ -155,6 +155,11 @@ class Engine:
             MemoryError: there is no room for what leaves.
         """
         return self._batches.process(ports, packets, lengths, times)
+
+    @property
+    def run_function(self) -> int:
+        """Where the C is, in memory, that runs the switch at `base` on packets of other C: native/program.h."""
+        return run_function()
 
     @contextmanager
     def traced(self, conditions: str = "") -> Iterator[Tracer]:

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "program.h"
 #include "shared.h"
 
 /* Of each packet that left: the number in the batch of the one that caused it, the port, its bytes. */
@@ -20,6 +21,15 @@ struct departures {
     uint32_t source;  /* the packet in hand */
     uint32_t longest; /* of what left: more than `room` was cut off */
     bool failed;      /* no memory */
+};
+
+/* Packets that come: packet i stands in row i of `packets`. */
+struct batch {
+    struct departures *out;
+    const uint32_t *ports, *lengths;
+    const uint8_t *packets;
+    const uint64_t *times;
+    uint32_t count, next;
 };
 
 SHARE_STRUCT(departure, FIELD(source) FIELD(port) FIELD(length))
@@ -42,7 +52,7 @@ static bool make_room(struct departures *out)
 
 static void note(void *context, uint32_t port, uint8_t *packet, uint32_t length, uint8_t *checksum)
 {
-    struct departures *out = context;
+    struct departures *out = ((struct batch *)context)->out;
     (void)checksum;
     if (out->count == out->capacity && !make_room(out)) {
         out->failed = true;
@@ -55,17 +65,39 @@ static void note(void *context, uint32_t port, uint8_t *packet, uint32_t length,
     out->count++;
 }
 
+/* Runs the program of a switch on what `next` gives, see program.h; what it emits goes nowhere else meanwhile. */
+void switch_run(struct switch_base *base, next_function *next, emit_function *emit, void *context)
+{
+    switch_lock(base);
+    emit_function *emit_before = base->emit;
+    void *context_before = base->emit_context;
+    queue_function *queue_before = base->queue;
+    base->emit = emit;
+    base->emit_context = context;
+    base->queue = NULL;
+    for (struct arrival arrival; next(context, base->buffer, &arrival);)
+        base->process(base, arrival.port, base->buffer, arrival.length, arrival.time, NULL);
+    base->emit = emit_before;
+    base->emit_context = context_before;
+    base->queue = queue_before;
+    switch_unlock(base);
+}
+
+static bool next_of_batch(void *context, uint8_t *buffer, struct arrival *arrival)
+{
+    struct batch *batch = context;
+    if (batch->next == batch->count)
+        return false;
+    uint32_t i = batch->out->source = batch->next++;
+    *arrival = (struct arrival){batch->times[i], batch->ports[i], batch->lengths[i]};
+    memcpy(buffer, batch->packets + (size_t)i * batch->out->room, arrival->length);
+    return true;
+}
+
 /* `count` packets through the program, one after the other; packet i stands in row i of `packets`, `room` bytes wide. */
 void switch_process_batch(struct switch_base *base, uint32_t count, const uint32_t *ports, const uint8_t *packets,
                           const uint32_t *lengths, const uint64_t *times, uint32_t room, struct departures *out)
 {
-    switch_lock(base);
-    emit_function *emit = base->emit;
-    void *context = base->emit_context;
-    queue_function *queue = base->queue;
-    base->emit = note;
-    base->emit_context = out;
-    base->queue = NULL;
     if (out->room != room) {
         free(out->rows);
         free(out->heads);
@@ -73,15 +105,8 @@ void switch_process_batch(struct switch_base *base, uint32_t count, const uint32
     }
     out->count = out->longest = 0;
     out->failed = false;
-    for (uint32_t i = 0; i < count; i++) {
-        out->source = i;
-        memcpy(base->buffer, packets + (size_t)i * room, lengths[i]);
-        base->process(base, ports[i], base->buffer, lengths[i], times[i], NULL);
-    }
-    base->emit = emit;
-    base->emit_context = context;
-    base->queue = queue;
-    switch_unlock(base);
+    struct batch batch = {out, ports, lengths, packets, times, count, 0};
+    switch_run(base, next_of_batch, note, &batch);
 }
 
 void switch_departures_free(struct departures *out)

@@ -16,7 +16,9 @@ COMMAND = re.compile(rf"    (?:\$ )?((?:{PROGRAMS})(?: .*?)?)(?:\s+#.*|\s*&)?")
 FENCE = re.compile(r"^```(\w+)\n.*?^```$", re.M | re.S)
 
 UP = "fanin up --workers 2 --leaves 1 --spines 0"
-NEEDS = re.compile(r"fanin (allreduce|counters|exec|jobs|launch|link|packet|ps|tables|trace --on|up)\b")
+NEEDS = re.compile(
+    r"fanin (allreduce|counters|exec|jobs|launch|link|packet|ps|tables|top|trace --on|up|why)\b"
+)
 
 _MACHINES = "boots a virtual machine or an image of one, which takes from minutes to hours"
 _VAGRANT = "needs VirtualBox or libvirt; tests/provisioning/test_vagrantfile.py has vagrant check the file"
@@ -28,7 +30,16 @@ _CLASS = "writes to the machine outside of the clone, or needs an address to clo
 # Why a command does not run in the tests.
 EXEMPT = {
     **dict.fromkeys(
-        ["make demo", "make test", "make setup", "make test-fast", "make test-torch", "make lint"], _SETS_UP
+        [
+            "make demo",
+            "make lint",
+            "make setup",
+            "make test",
+            "make test-fast",
+            "make test-long",
+            "make test-torch",
+        ],
+        _SETS_UP,
     ),
     ". .venv/bin/activate": "makes sense in a terminal alone",
     **dict.fromkeys(
@@ -146,6 +157,13 @@ ELSEWHERE = {
     ),
     "fanin launch --job first train.py": _JOBS,
     "fanin launch --job second --slots 64 train.py": _JOBS,
+    "fanin top --once": "tests/fanin/test_inside.py::test_top_tells_of_jobs_switches_and_links",
+    "fanin up --metrics 9464": "tests/fanin/test_inside.py::test_metrics_are_scraped_from_outside_of_the_namespaces",
+    "fanin up --log up.jsonl": "tests/fanin/test_inside.py::test_what_happens_is_logged",
+    "fanin exec leaf1 -- ip link set leaf1-eth2 down": (
+        "tests/fanin/test_faults.py::"
+        "test_a_link_that_fails_hands_its_job_to_the_ring_and_the_next_one_gets_another_tree"
+    ),
     "fanin launch docs/torch/cnn.py --backend gloo  --curve gloo.csv": _CNN,
     "fanin launch docs/torch/cnn.py --backend fanin --curve fanin.csv": _CNN,
 }

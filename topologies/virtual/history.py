@@ -3,7 +3,7 @@
 import hashlib
 
 from topologies.virtual.links import Transit
-from topologies.virtual.packets import PacketStore
+from topologies.virtual.packets import Packets
 
 
 class History:
@@ -12,7 +12,7 @@ class History:
     def __init__(self) -> None:
         self._hash = hashlib.blake2b(digest_size=16)
 
-    def __call__(self, arrived: Transit, store: PacketStore) -> None:
+    def __call__(self, arrived: Transit, store: Packets) -> None:
         """Take note of arrivals."""
         for link, time, packet in zip(
             arrived.links.tolist(), arrived.times.tolist(), arrived.packets.tolist(), strict=True

@@ -7,6 +7,7 @@ the link then does to it is drawn by itself for each packet (draws.py).
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,7 @@ _LOSS, _CORRUPTION, _DUPLICATION, _REORDERING, _LATER, _COPY_LATER, _BURST, _BUR
     range(10)
 )
 _FAULTS = range(8)
+_HEADERS = 34  # bytes of Ethernet's and IPv4's
 
 
 @dataclass(slots=True)
@@ -151,6 +153,31 @@ class Links:
         """The earliest time at which a link may act by itself, with nothing given to send."""
         return NEVER
 
+    def constants(self) -> dict[str, NDArray[Any]]:
+        """What each link is, by the names of loop/loop.h."""
+        bursts = [self._bursts.get(link) for link in range(len(self._keys))]
+        rates = np.array([self._loss, self._corruption, self._duplication, self._reordering])
+        bursting = np.array([burst is not None for burst in bursts])
+        return {
+            "byte_time": self._byte_time,
+            "overhead": self._overhead,
+            "delay": self._delay,
+            "room": self._room,
+            "mark": self._mark,
+            "key": self._keys,
+            "loss": self._loss,
+            "corruption": self._corruption,
+            "duplication": self._duplication,
+            "reordering": self._reordering,
+            "displacement": self._displacement,
+            "jitter": self._jitter,
+            "bursts": bursting,
+            "burst_begin": np.array([burst.begin if burst else 0.0 for burst in bursts]),
+            "burst_end": np.array([burst.end if burst else 0.0 for burst in bursts]),
+            "burst_loss": np.array([burst.loss if burst else 0.0 for burst in bursts]),
+            "faulty": rates.any(axis=0) | bursting,
+        }
+
     def _queue_times(self, limits: Sequence[int | None]) -> NDArray[np.int64]:
         """How long limits in bytes take to be sent."""
         times = [
@@ -244,7 +271,7 @@ class Links:
         """Set CE where the packet is IPv4 and says that it is ECN-capable (RFC 3168, section 5)."""
         rows = self._store.rows
         capable = (rows[packets, 12] == 0x08) & (rows[packets, 13] == 0) & (rows[packets, 15] & 3 != 0)
-        capable &= rows[packets, 15] & 3 != 3
+        capable &= (rows[packets, 15] & 3 != 3) & (self._store.lengths[packets] >= _HEADERS)
         marked = packets[capable]
         checksums = rows[marked, 24].astype(np.int64) << 8 | rows[marked, 25]
         added = 3 - (rows[marked, 15] & 3).astype(np.int64)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from topologies.model import Topology
 from topologies.virtual.links import NEVER, NOTHING, Links, Transit
-from topologies.virtual.packets import PacketStore
+from topologies.virtual.packets import Packets, PacketStore
 from topologies.virtual.pause import PausableLinks
 from topologies.virtual.segments import segments
 from topologies.virtual.units import MICROSECOND, SECOND, not_before
@@ -84,7 +84,7 @@ class HostModel:
 
 DEFAULT_HOST = HostModel()
 
-Observer = Callable[[Transit, PacketStore], None]
+Observer = Callable[[Transit, Packets], None]
 
 
 class VirtualNetwork:
@@ -127,8 +127,8 @@ class VirtualNetwork:
         self.link_ends = [(near.node, far.node) for near, far in ends]
         self._far_node = np.array([nodes[far.node] for _, far in ends])
         self._far_port = np.array([far.port for _, far in ends], np.uint32)
-        # The link that leaves a node at a port; -1: none.
-        self._link_at = np.full((len(nodes), 512), -1, np.int64)
+        # The link that leaves a node at a port; -1: none, as at the last of these ports.
+        self._link_at = np.full((len(nodes), 2 + max((near.port for near, _ in ends), default=0)), -1)
         for i, (near, _) in enumerate(ends):
             self._link_at[nodes[near.node], near.port] = i
         self._host_links = self._link_at[len(self._switches) :, 0]
@@ -189,6 +189,11 @@ class VirtualNetwork:
         """What has happened to packets so far, by kind; see the class."""
         counts = self.links.counts
         return counts.faults + Counter({"no link": self.no_link, "pause": int(counts.pauses.sum())})
+
+    @property
+    def in_flight(self) -> int:
+        """Packets that have been sent and not been looked at."""
+        return self.store.in_use
 
     @property
     def hops(self) -> int:

@@ -1,10 +1,34 @@
 """Where packets are while they are on their way: rows of one array, so that whole batches are copied at once."""
 
+from dataclasses import dataclass
+from typing import Protocol
+
 import numpy as np
 from numpy.typing import NDArray
 
 _CACHE_LINE = 64
 NO_LINK = -1
+
+
+class Packets(Protocol):
+    """What an observer sees of packets, by their numbers: rows, uint8 [packets, room], and lengths, int64 [packets]."""
+
+    @property
+    def rows(self) -> NDArray[np.uint8]: ...  # noqa: D102
+    @property
+    def lengths(self) -> NDArray[np.int64]: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Packets that C has copied: see Packets."""
+
+    rows: NDArray[np.uint8]
+    lengths: NDArray[np.int64]
+
+    def addresses(self) -> tuple[int, int]:
+        """Where both are in memory."""
+        return self.rows.ctypes.data, self.lengths.ctypes.data
 
 
 class PacketStore:

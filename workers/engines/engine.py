@@ -170,3 +170,7 @@ class Engine(Protocol):
 
     def finish(self) -> None:
         """The caller has the result: keep none of its arrays."""
+
+    @property
+    def turn(self) -> tuple[int, int] | None:
+        """Where C's turn_function of native/worker.h and its worker are in memory; None: C has none."""

@@ -1,4 +1,4 @@
-"""What is done for each packet of a worker, in C: native.c and exchange.c, compiled when they are first used.
+"""What is done for each packet of a worker, in C: native.c, exchange.c and turn.c, compiled when they are first used.
 
 Everything here does what reference.py does, to the bit; without a C compiler that does it alone.
 """
@@ -37,7 +37,7 @@ from workers.recovery import RttEstimator, Timers
 from workers.tensor import Tensor
 
 OPTIONS = ("-ffp-contract=off", "-lm")
-NAMES = "native.c and exchange.c"
+NAMES = "native.c, exchange.c and turn.c"
 
 _pointer, _int64, _double, _byte = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double, ctypes.c_byte
 
@@ -97,7 +97,7 @@ _NUMBERS = {
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """Both, compiled for this processor by $CC or cc.
+    """All of them, compiled for this processor by $CC or cc.
 
     None where there is no compiler; and, with a warning, where it fails.
 
@@ -258,6 +258,13 @@ class NativeEngine:
         error = self._library.exchange(self._at, socket.link, until)
         if error:
             socket.check(error, self._state.carrying.itemsize)
+
+    @property
+    def turn(self) -> tuple[int, int] | None:
+        """See Engine."""
+        if type(self) is not NativeEngine:  # what another does differently, C would not know of
+            return None
+        return ctypes.cast(self._library.take_turn, _pointer).value or 0, ctypes.addressof(self._work)
 
     def finish(self) -> None:
         """See Engine."""

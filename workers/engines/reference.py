@@ -57,6 +57,11 @@ class NumpyEngine:
         """See Engine."""
         self._begun.let_go()
 
+    @property
+    def turn(self) -> None:
+        """See Engine."""
+        return None
+
     def pack(self, chunks: NDArray[np.int64], now: float) -> NDArray[np.void]:
         """See Engine."""
         state, lease, tensor = self._state, self._state.lease, self._begun.tensor

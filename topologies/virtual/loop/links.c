@@ -1,0 +1,145 @@
+/* What a link does to one packet: ../links.py says what is meant, for many at once, and ../corruption.py of bits. */
+
+#include "loop.h"
+
+#include <string.h>
+
+/* What is drawn for a packet; the numbers are those of links.py. */
+enum { LOSS, CORRUPTION, DUPLICATION, REORDERING, LATER, COPY_LATER, BURST, BURST_LOSS, JITTER, BIT, PURPOSES = 16 };
+
+#define GOLDEN 0x9e3779b97f4a7c15ull
+
+enum { TOS = 15, FRAGMENT = 20, IP_CHECKSUM = 24, UDP_LENGTH = 38 };
+enum { PROTOCOL_UDP = 17, ECN_MARKED = 3 };
+
+static uint64_t mix(uint64_t z)
+{
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebull;
+    return z ^ z >> 31;
+}
+
+/* Uniform in [0, 1): draws.py. */
+static double draw(const struct link *k, int64_t number, unsigned purpose)
+{
+    return (double)(mix(k->key + ((uint64_t)number * PURPOSES + purpose) * GOLDEN) >> 11) * 0x1p-53;
+}
+
+static uint32_t load16(const uint8_t *from) { return (uint32_t)from[0] << 8 | from[1]; }
+
+static void store16(uint8_t *to, uint32_t value)
+{
+    to[0] = (uint8_t)(value >> 8);
+    to[1] = (uint8_t)value;
+}
+
+/* Sets CE where the packet is IPv4 and says that it is ECN-capable (RFC 3168, section 5); the checksum by RFC 1624. */
+static bool mark_congestion(uint8_t *frame, uint32_t length)
+{
+    if (length < UDP || load16(frame + TYPE) != 0x0800 || !(frame[TOS] & ECN_MARKED) ||
+        (frame[TOS] & ECN_MARKED) == ECN_MARKED)
+        return false;
+    uint32_t checksum = (~load16(frame + IP_CHECKSUM) & 0xffff) + ECN_MARKED - (frame[TOS] & ECN_MARKED);
+    store16(frame + IP_CHECKSUM, ~((checksum & 0xffff) + (checksum >> 16)));
+    frame[TOS] |= ECN_MARKED;
+    return true;
+}
+
+static uint64_t word_sum(const uint8_t *from, const uint8_t *to)
+{
+    uint64_t sum = 0;
+    for (; from + 1 < to; from += 2)
+        sum += load16(from);
+    return from < to ? sum + ((uint64_t)*from << 8) : sum;
+}
+
+/* Writes the UDP checksum (RFC 768) of a frame that has none: IPv4 without options, not a fragment. */
+static void complete_checksum(uint8_t *frame, uint32_t length)
+{
+    if (length < PAYLOAD || load16(frame + TYPE) != 0x0800 || frame[IP] != 0x45 || frame[PROTOCOL] != PROTOCOL_UDP ||
+        load16(frame + FRAGMENT) & 0x3fff || load16(frame + UDP_CHECKSUM))
+        return;
+    uint64_t sum = word_sum(frame + UDP, frame + length) + word_sum(frame + IP_SOURCE, frame + UDP) + PROTOCOL_UDP;
+    sum += load16(frame + UDP_LENGTH);
+    store16(frame + UDP_CHECKSUM, 0xffff - (uint32_t)(sum % 0xffff)); /* never 0, which would say that there is none */
+}
+
+static void flip_bit(uint8_t *frame, uint32_t length, double drawn)
+{
+    complete_checksum(frame, length);
+    int64_t bit = (int64_t)(drawn * (double)(8 * (int64_t)length));
+    frame[bit >> 3] ^= (uint8_t)(0x80 >> (bit & 7));
+}
+
+static bool is_lost(struct loop *l, struct link *k, int64_t number)
+{
+    bool lost = draw(k, number, LOSS) < k->loss;
+    l->faults[LOST] += lost;
+    if (k->bursts) {
+        double step = draw(k, number, BURST);
+        k->in_burst = k->in_burst ? step >= k->burst_end : step < k->burst_begin;
+        bool in_burst = k->in_burst && draw(k, number, BURST_LOSS) < k->burst_loss && !lost;
+        l->faults[BURST_LOST] += in_burst;
+        lost |= in_burst;
+    }
+    return lost;
+}
+
+/* What befalls a packet that is out, and its copy if there is one. False: it is lost. */
+static bool disturb(struct loop *l, struct link *k, struct event *event, int64_t number)
+{
+    if (is_lost(l, k, number))
+        return false;
+    uint8_t *frame = row_bytes(&l->rows, event->row);
+    uint32_t length = l->rows.lengths[event->row];
+    if (draw(k, number, CORRUPTION) < k->corruption) {
+        l->faults[CORRUPTED]++;
+        flip_bit(frame, length, draw(k, number, BIT));
+    }
+    if (draw(k, number, REORDERING) < k->reordering) {
+        l->faults[REORDERED]++;
+        event->time += (int64_t)(draw(k, number, LATER) * k->displacement);
+    }
+    struct event copy = *event;
+    if (draw(k, number, DUPLICATION) < k->duplication && add_row(l, length, &copy.row)) {
+        l->faults[DUPLICATED]++;
+        memcpy(row_bytes(&l->rows, copy.row), frame, length);
+        copy.time += (int64_t)(draw(k, number, COPY_LATER) * k->displacement);
+        add_event(l, &l->copies, copy);
+        k->arrived++;
+    }
+    return true;
+}
+
+/* Puts a packet on its link, none earlier than any on that link before. */
+void send_packet(struct loop *l, uint32_t link, int64_t time, uint32_t row)
+{
+    struct link *k = l->links + link;
+    uint32_t length = l->rows.lengths[row];
+    int64_t duration = (length + k->overhead) * k->byte_time >> 20;
+    int64_t wait = k->free_at > time ? k->free_at - time : 0;
+    if (wait + duration > k->room) {
+        l->faults[QUEUE_DROP]++;
+        free_row(l, row);
+        return;
+    }
+    if (wait > k->mark)
+        l->faults[ECN_MARK] += mark_congestion(row_bytes(&l->rows, row), length);
+    k->free_at = time + wait + duration;
+    k->packets++;
+    k->bytes += length;
+    struct event event = {k->free_at + k->delay, link, row};
+    int64_t number = k->numbered++;
+    if (k->jitter > 0) {
+        event.time += (int64_t)(draw(k, number, JITTER) * k->jitter);
+        if (event.time < k->last_arrival) /* it overtakes none */
+            event.time = k->last_arrival;
+        k->last_arrival = event.time;
+    }
+    if (k->faulty && !disturb(l, k, &event, number)) {
+        free_row(l, row);
+        return;
+    }
+    k->arrived++;
+    schedule(l, event);
+}

@@ -1,0 +1,392 @@
+/* The event loop: what ../network.py does, window by window, with the same history; see there what is meant. */
+
+#include "loop.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared.h"
+
+SHARE_STRUCT(link,
+             FIELD(byte_time) FIELD(overhead) FIELD(delay) FIELD(room) FIELD(mark) FIELD(key)
+             FIELD(loss) FIELD(corruption) FIELD(duplication) FIELD(reordering) FIELD(displacement) FIELD(jitter)
+             FIELD(burst_begin) FIELD(burst_end) FIELD(burst_loss)
+             FIELD(faulty) FIELD(bursts) FIELD(far_node) FIELD(far_port)
+             FIELD(free_at) FIELD(last_arrival) FIELD(numbered) FIELD(in_burst)
+             FIELD(packets) FIELD(bytes) FIELD(arrived))
+SHARE_STRUCT(station,
+             FIELD(turn) FIELD(worker) FIELD(give_up) FIELD(sizes) FIELD(headers) FIELD(type) FIELD(protocol) FIELD(ends))
+SHARE_STRUCT(event, FIELD(time) FIELD(link) FIELD(row))
+SHARE_NUMBER(LOST);
+SHARE_NUMBER(BURST_LOST);
+SHARE_NUMBER(CORRUPTED);
+SHARE_NUMBER(DUPLICATED);
+SHARE_NUMBER(REORDERED);
+SHARE_NUMBER(QUEUE_DROP);
+SHARE_NUMBER(ECN_MARK);
+SHARE_NUMBER(NO_LINK);
+
+#define MICROSECOND 1000000
+
+enum { HOST_PORT = 0 };
+
+void loop_close(struct loop *l)
+{
+    for (uint32_t i = 0; i < l->rows.slab_count; i++)
+        free(l->rows.slabs[i]);
+    free(l->rows.slabs);
+    free(l->rows.lengths);
+    free(l->rows.free);
+    close_calendar(l);
+    for (uint32_t i = 0; l->programs && i < l->switches; i++)
+        free(l->programs[i].links);
+    free(l->programs);
+    for (uint32_t i = 0; l->hosts && i < l->host_count; i++) {
+        free(l->hosts[i].inbox.at);
+        free(l->hosts[i].stalls);
+    }
+    free(l->hosts);
+    free(l->arrived.at);
+    free(l->copies.at);
+    free(l->scratch);
+    free(l->gathered);
+    free(l->nodes);
+    free(l->ends);
+    free(l);
+}
+
+/* A network whose packets have up to `longest` bytes; nodes are numbered, switches first. `link_at` [nodes, ports]: the
+ * link that leaves a node at a port, or -1. NULL: no memory. */
+struct loop *loop_open(uint32_t switches, uint32_t hosts, uint32_t ports, const int32_t *link_at, uint32_t longest,
+                       struct link *links, int64_t *wakes, int64_t *faults, int64_t window, int64_t coalescing)
+{
+    struct loop *l = calloc(1, sizeof *l);
+    if (!l)
+        return NULL;
+    l->rows.width = (longest + 63) / 64 * 64;
+    l->links = links;
+    l->wakes = wakes;
+    l->faults = faults;
+    l->window = window;
+    l->coalescing = coalescing;
+    l->switches = switches;
+    l->host_count = hosts;
+    l->ports = ports;
+    l->node_count = switches + hosts;
+    l->programs = calloc(switches + 1, sizeof *l->programs);
+    l->hosts = calloc(hosts + 1, sizeof *l->hosts);
+    l->nodes = calloc(l->node_count, sizeof *l->nodes);
+    l->ends = calloc(l->node_count, sizeof *l->ends);
+    l->failed = !l->programs || !l->hosts || !l->nodes || !l->ends;
+    for (uint32_t i = 0; !l->failed && i < switches; i++) {
+        size_t size = ports * sizeof *link_at;
+        if ((l->programs[i].links = malloc(size)))
+            memcpy(l->programs[i].links, link_at + (size_t)i * ports, size);
+        else
+            l->failed = true;
+    }
+    if (l->failed) {
+        loop_close(l);
+        return NULL;
+    }
+    for (uint32_t i = 0; i < hosts; i++) {
+        l->hosts[i].timer = wakes[i] = NEVER;
+        l->hosts[i].link = (uint32_t)link_at[(size_t)(switches + i) * ports + HOST_PORT];
+    }
+    return l;
+}
+
+void loop_set_program(struct loop *l, uint32_t node, run_function *run, void *state)
+{
+    l->programs[node].run = run;
+    l->programs[node].state = state;
+}
+
+bool loop_failed(const struct loop *l) { return l->failed; }
+
+uint32_t loop_too_long(const struct loop *l) { return l->too_long; }
+
+/* How often hosts have woken, and C alone has done what was to be done. */
+uint64_t loop_turns(const struct loop *l) { return l->turns; }
+
+uint64_t loop_in_use(const struct loop *l) { return (uint64_t)l->rows.slab_count * SLAB_ROWS - l->rows.left; }
+
+/* -- what arrives in a window ---------------------------------------------------------------------------------------- */
+
+static bool is_before(const struct event *a, const struct event *b)
+{
+    return a->time < b->time || (a->time == b->time && a->link < b->link);
+}
+
+/* In the order of (time, link), those alike as they were. Runs that are in order already, one of each link, are merged. */
+static void sort_events(struct event *events, struct event *scratch, size_t count)
+{
+    for (;;) {
+        size_t runs = 0;
+        for (size_t first = 0, middle, last; first < count; first = last) {
+            for (middle = first + 1; middle < count && !is_before(events + middle, events + middle - 1);)
+                middle++;
+            for (last = middle + (middle < count); last < count && !is_before(events + last, events + last - 1);)
+                last++;
+            runs++;
+            if (middle == count)
+                break;
+            memcpy(scratch, events + first, (middle - first) * sizeof *events);
+            const struct event *a = scratch, *end = scratch + (middle - first), *b = events + middle;
+            for (struct event *to = events + first; a < end;)
+                *to++ = b < events + last && is_before(b, a) ? *b++ : *a++;
+        }
+        if (runs <= 1)
+            return;
+    }
+}
+
+static int by_number(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+static bool make_scratch(struct loop *l, size_t count)
+{
+    if (count <= l->scratch_room)
+        return true;
+    struct event *scratch = realloc(l->scratch, 2 * count * sizeof *scratch);
+    if (!scratch) {
+        l->failed = true;
+        return false;
+    }
+    l->scratch = scratch;
+    l->scratch_room = 2 * count;
+    return true;
+}
+
+/* Takes up what arrives in the window that begins at `begin`, in its order; how much that is, and where: `events`. */
+uint64_t loop_collect(struct loop *l, int64_t begin, struct event **events)
+{
+    for (size_t i = 0; i < l->node_touched; i++)
+        l->ends[l->nodes[i]] = 0;
+    l->node_touched = l->arrived.end = 0;
+    l->next_host = 0;
+    struct window *w = next_window(l);
+    if (!w || w->number * l->window != begin || !make_scratch(l, w->events.end))
+        return 0;
+    l->arrived = take_window(l);
+    struct event *arrived = l->arrived.at;
+    size_t count = l->arrived.end;
+    /* By node: how many, then where they end. */
+    for (size_t i = 0; i < count; i++) {
+        uint32_t node = (uint32_t)l->links[arrived[i].link].far_node;
+        if (!l->ends[node]++)
+            l->nodes[l->node_touched++] = node;
+    }
+    qsort(l->nodes, l->node_touched, sizeof *l->nodes, by_number);
+    uint32_t first = 0;
+    for (size_t i = 0; i < l->node_touched; i++) {
+        uint32_t here = l->ends[l->nodes[i]];
+        l->ends[l->nodes[i]] = first;
+        first += here;
+    }
+    memcpy(l->scratch, arrived, count * sizeof *arrived);
+    for (size_t i = 0; i < count; i++)
+        arrived[l->ends[l->links[l->scratch[i].link].far_node]++] = l->scratch[i];
+    for (size_t i = 0, start = 0; i < l->node_touched; i++) {
+        size_t end = l->ends[l->nodes[i]];
+        sort_events(arrived + start, l->scratch, end - start);
+        start = end;
+    }
+    *events = arrived;
+    return count;
+}
+
+/* The lengths, and the bytes of each in a row of `width`, of packets that have been taken up. */
+void loop_read(const struct loop *l, const struct event *events, uint64_t count, uint8_t *rows, int64_t *lengths,
+               uint64_t width)
+{
+    for (uint64_t i = 0; i < count; i++, rows += width) {
+        lengths[i] = l->rows.lengths[events[i].row];
+        memcpy(rows, row_bytes(&l->rows, events[i].row), (size_t)lengths[i]);
+    }
+}
+
+/* -- switches -------------------------------------------------------------------------------------------------------- */
+
+static bool next_packet(void *context, uint8_t *buffer, struct arrival *arrival)
+{
+    struct loop *l = context;
+    if (l->next == l->last)
+        return false;
+    const struct event *event = l->next++;
+    l->now = event->time;
+    *arrival = (struct arrival){(uint64_t)(event->time / MICROSECOND), (uint32_t)l->links[event->link].far_port,
+                                l->rows.lengths[event->row]};
+    memcpy(buffer, row_bytes(&l->rows, event->row), arrival->length);
+    free_row(l, event->row);
+    return true;
+}
+
+static void send_from_switch(void *context, uint32_t port, uint8_t *packet, uint32_t length, uint8_t *checksum)
+{
+    struct loop *l = context;
+    (void)checksum;
+    if (length > l->rows.width) {
+        l->too_long = length > l->too_long ? length : l->too_long;
+        return;
+    }
+    int32_t link = port < l->ports ? l->program->links[port] : -1;
+    if (link < 0) {
+        l->faults[NO_LINK]++;
+        return;
+    }
+    uint32_t row;
+    if (!add_row(l, length, &row))
+        return;
+    memcpy(row_bytes(&l->rows, row), packet, length);
+    send_packet(l, (uint32_t)link, l->now, row);
+}
+
+/* -- hosts ----------------------------------------------------------------------------------------------------------- */
+
+static void set_wake(struct loop *l, uint32_t number)
+{
+    const struct host *h = l->hosts + number;
+    int64_t wake = h->timer;
+    if (h->inbox.first < h->inbox.end) {
+        int64_t noticed = h->inbox.at[h->inbox.first].time + l->coalescing;
+        wake = noticed < wake ? noticed : wake;
+    }
+    for (size_t i = 0; i < h->stall_count; i++)
+        if (h->stalls[i][0] <= wake && wake < h->stalls[i][1])
+            wake = h->stalls[i][1];
+    l->wakes[number] = wake;
+}
+
+static void take_in(struct loop *l, uint32_t number, const struct event *events, size_t count)
+{
+    struct host *h = l->hosts + number;
+    bool first = h->inbox.first == h->inbox.end;
+    if (first)
+        h->inbox.first = h->inbox.end = 0;
+    for (size_t i = 0; i < count; i++)
+        if (h->present)
+            add_event(l, &h->inbox, events[i]);
+        else
+            free_row(l, events[i].row);
+    if (first && h->present)
+        set_wake(l, number);
+}
+
+/* Hands what has been taken up to the nodes. */
+void loop_deliver(struct loop *l)
+{
+    size_t start = 0;
+    for (size_t i = 0; i < l->node_touched; i++) {
+        uint32_t node = l->nodes[i];
+        size_t end = l->ends[node];
+        if (node < l->switches) {
+            l->program = l->programs + node;
+            l->next = l->arrived.at + start;
+            l->last = l->arrived.at + end;
+            l->program->run(l->program->state, next_packet, send_from_switch, l);
+        } else {
+            take_in(l, node - l->switches, l->arrived.at + start, end - start);
+        }
+        start = end;
+    }
+}
+
+void loop_set_timer(struct loop *l, uint32_t host, int64_t at)
+{
+    l->hosts[host].timer = at;
+    set_wake(l, host);
+}
+
+void loop_set_stalls(struct loop *l, uint32_t host, const int64_t (*stalls)[2], uint64_t count)
+{
+    struct host *h = l->hosts + host;
+    int64_t(*room)[2] = realloc(h->stalls, count * sizeof *room);
+    if (!room) {
+        l->failed = true;
+        return;
+    }
+    memcpy(room, stalls, count * sizeof *room);
+    h->stalls = room;
+    h->stall_count = count;
+}
+
+/* A host has another station, which has received nothing so far. `station`: of Python's memory, or NULL. */
+void loop_set_station(struct loop *l, uint32_t host, struct station *station)
+{
+    struct events *inbox = &l->hosts[host].inbox;
+    for (; inbox->first < inbox->end; inbox->first++)
+        free_row(l, inbox->at[inbox->first].row);
+    l->hosts[host].present = true;
+    l->hosts[host].station = station;
+}
+
+/* The next host that wakes before `end` and needs Python, or -1. `taken`: what has arrived is taken already. */
+int64_t loop_next_host(struct loop *l, int64_t end, bool *taken)
+{
+    for (; l->next_host < l->host_count; l->next_host++) {
+        uint32_t host = l->next_host;
+        while (l->wakes[host] < end) {
+            if (!l->hosts[host].present) {
+                l->wakes[host] = NEVER;
+                break;
+            }
+            enum outcome outcome = l->hosts[host].station ? wake_station(l, host, l->wakes[host]) : UNTOUCHED;
+            *taken = outcome == TAKEN;
+            if (outcome != DONE)
+                return host;
+            l->turns++;
+        }
+    }
+    return -1;
+}
+
+/* How many packets wait at a host that have arrived by `now`. */
+uint64_t loop_waiting(const struct loop *l, uint32_t host, int64_t now)
+{
+    const struct events *inbox = &l->hosts[host].inbox;
+    size_t last = inbox->first;
+    while (last < inbox->end && inbox->at[last].time <= now)
+        last++;
+    return last - inbox->first;
+}
+
+/* The first `count` of them: see loop_read(). */
+void loop_take(struct loop *l, uint32_t host, uint64_t count, uint8_t *rows, int64_t *lengths, uint64_t width)
+{
+    struct events *inbox = &l->hosts[host].inbox;
+    loop_read(l, inbox->at + inbox->first, count, rows, lengths, width);
+    for (uint64_t i = 0; i < count; i++)
+        free_row(l, inbox->at[inbox->first++].row);
+}
+
+/* Sends `count` frames of `length` bytes, one behind the other in memory. */
+void loop_send(struct loop *l, uint32_t host, const uint8_t *frames, uint64_t count, uint32_t length, int64_t now)
+{
+    for (uint32_t row; count && add_row(l, length, &row); count--, frames += length) {
+        memcpy(row_bytes(&l->rows, row), frames, length);
+        send_packet(l, l->hosts[host].link, now, row);
+    }
+}
+
+/* Ends a window. */
+void loop_end(struct loop *l)
+{
+    for (; l->copies.first < l->copies.end; l->copies.first++)
+        schedule(l, l->copies.at[l->copies.first]);
+    l->copies.first = l->copies.end = 0;
+}
+
+/* When the next window begins in which something happens by itself; NEVER: nothing will. */
+int64_t loop_next_time(const struct loop *l)
+{
+    int64_t due = NEVER;
+    for (uint32_t i = 0; i < l->host_count; i++)
+        due = l->wakes[i] < due ? l->wakes[i] : due;
+    due = due == NEVER ? NEVER : due / l->window * l->window;
+    const struct window *w = next_window(l);
+    return w && w->number * l->window < due ? w->number * l->window : due;
+}

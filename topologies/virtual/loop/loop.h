@@ -1,0 +1,137 @@
+/* The parts of a network in virtual time: rows for packets, links, windows of events, hosts. loop.py has the structs that
+ * Python knows, too. Times are in picoseconds. */
+
+#ifndef TOPOLOGIES_LOOP_H
+#define TOPOLOGIES_LOOP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "program.h"
+#include "worker.h"
+
+#define NEVER INT64_MAX
+
+/* Where things are in a frame of UDP over IPv4. */
+enum { TYPE = 12, IP = 14, PROTOCOL = 23, IP_SOURCE = 26, UDP = 34, UDP_CHECKSUM = 40, PAYLOAD = 42 };
+
+enum fault { LOST, BURST_LOST, CORRUPTED, DUPLICATED, REORDERED, QUEUE_DROP, ECN_MARK, NO_LINK, FAULTS };
+
+/* Rows never move: a program may hold on to one while others are added. */
+enum { SLAB_BITS = 10, SLAB_ROWS = 1 << SLAB_BITS };
+
+struct rows {
+    uint8_t **slabs;   /* of SLAB_ROWS rows each */
+    uint32_t *lengths; /* in bytes, by row */
+    uint32_t *free;    /* a stack; the row used last is still in the cache */
+    uint32_t width, slab_count, left;
+};
+
+/* A packet that arrives. */
+struct event {
+    int64_t time;
+    uint32_t link, row;
+};
+
+struct events {
+    struct event *at;
+    size_t first, end, room; /* those from `first` to `end` are still to come */
+};
+
+/* One direction of a link. What it is: times of a byte (in 2^-20 ps) and of what fits and is not yet marked; probabilities;
+ * displacement and jitter in picoseconds. Then its state, and what has been counted. */
+struct link {
+    int64_t byte_time, overhead, delay, room, mark;
+    uint64_t key;
+    double loss, corruption, duplication, reordering, displacement, jitter;
+    double burst_begin, burst_end, burst_loss;
+    int64_t faulty, bursts, far_node, far_port;
+    int64_t free_at, last_arrival, numbered, in_burst;
+    int64_t packets, bytes, arrived;
+};
+
+/* All that arrives in one window; `next` in its chain. */
+struct window {
+    int64_t number;
+    struct window *next;
+    struct events events;
+};
+
+enum { CHAINS = 1 << 12 };
+
+struct calendar {
+    struct window *chains[CHAINS]; /* by number */
+    struct window **heap;          /* the earliest first */
+    size_t count, room;
+    struct window *spare, *latest; /* `latest`: the one found last */
+};
+
+/* A worker whose packets are C's: where it is, and its frames. They begin with one of these headers, by the size of the
+ * datagram; of those that come `type` and what follows it must be so, the protocol, and addresses and ports. */
+struct station {
+    turn_function *turn;
+    void *worker;
+    double give_up;
+    int64_t sizes[2];
+    uint8_t headers[2][PAYLOAD];
+    uint8_t type[2], protocol, ends[12];
+};
+
+struct host {
+    struct events inbox; /* in order of time */
+    int64_t timer;
+    int64_t (*stalls)[2]; /* from and until, in order */
+    size_t stall_count;
+    uint32_t link;
+    bool present;            /* a station is there */
+    struct station *station; /* NULL: all of it is Python's */
+};
+
+struct program {
+    run_function *run;
+    void *state;
+    int32_t *links; /* by port; -1: none */
+};
+
+struct loop {
+    struct rows rows;
+    struct link *links; /* Python's memory */
+    struct calendar calendar;
+    struct program *programs;
+    struct host *hosts;
+    int64_t *wakes; /* of the hosts, Python's memory */
+    int64_t *faults; /* the same, by kind */
+    int64_t window, coalescing;
+    uint32_t switches, host_count, node_count, ports;
+    /* One window's: */
+    struct events arrived; /* in the order of node, time, link, order of sending */
+    struct events copies;  /* of duplicated packets: they join behind all others */
+    struct event *scratch;
+    uint32_t *nodes, *ends; /* those at which something arrives, in order; where each one's end, by node */
+    size_t node_touched, scratch_room;
+    struct event *next, *last; /* of the switch in hand */
+    struct program *program;
+    int64_t now;           /* of the packet in hand */
+    uint8_t *gathered;     /* datagrams of the host in hand */
+    size_t gather_room;
+    uint64_t turns;        /* of hosts, done by C alone */
+    uint32_t next_host;
+    uint32_t too_long;     /* the longest packet that did not fit a row; 0: all did */
+    bool failed;           /* no memory */
+};
+
+uint8_t *row_bytes(const struct rows *rows, uint32_t row);
+bool add_row(struct loop *l, uint32_t length, uint32_t *row);
+void free_row(struct loop *l, uint32_t row);
+void add_event(struct loop *l, struct events *events, struct event event);
+void schedule(struct loop *l, struct event event);
+struct window *next_window(const struct loop *l);
+struct events take_window(struct loop *l);
+void close_calendar(struct loop *l);
+void send_packet(struct loop *l, uint32_t link, int64_t time, uint32_t row);
+enum outcome wake_station(struct loop *l, uint32_t host, int64_t now);
+void loop_set_timer(struct loop *l, uint32_t host, int64_t at);
+uint64_t loop_waiting(const struct loop *l, uint32_t host, int64_t now);
+
+#endif

@@ -1,0 +1,51 @@
+/* A worker's turn without a socket: what Worker.receive(), datagrams_to_send() and deadline() do one after the other, where
+ * no timer has expired, nothing is wrong and the all-reduce goes on. */
+
+#include "native.h"
+#include "worker.h"
+
+#include <math.h>
+
+/* See Timers.earliest(). */
+static double earliest(struct work *w)
+{
+    double answered = w->timers->answered, least = INFINITY;
+    for (int64_t place = 0; place < w->window; place++) {
+        double since = w->last_sent[place] > answered ? w->last_sent[place] : answered;
+        double expires = since + w->timeouts[place];
+        expires = w->lost_at[place] < expires ? w->lost_at[place] : expires;
+        least = expires < least ? expires : least;
+    }
+    return w->timers->not_before = least;
+}
+
+/* A turn_function. */
+enum outcome take_turn(void *worker, struct turn *t)
+{
+    struct work *w = worker;
+    t->sent = 0;
+    if (!w->progress->missing)
+        return UNTOUCHED;
+    w->ready_count = 0;
+    if (t->count)
+        take_datagrams(w, t->datagrams, t->count, t->size, t->size, t->now);
+    if (!w->progress->missing || w->progress->disagree)
+        return TAKEN;
+    if (w->ready_count) {
+        t->sent = w->ready_count;
+        t->sent_size = packet_size(w, w->ready[0]);
+        t->packets = is_bare(w, w->ready[0]) ? w->leading : w->carrying;
+        t->places = w->ready;
+        pack(w, w->ready, w->ready_count, t->now);
+        for (int64_t i = 0; i < w->ready_count; i++)
+            w->ready[i] = (w->ready[i] + w->progress->first_chunk) % w->window;
+        w->ready_count = 0;
+        w->totals->sent += t->sent;
+        w->totals->sent_bytes += t->sent * t->sent_size;
+    }
+    double give_up_at = w->progress->latest + t->give_up;
+    if (t->now >= give_up_at || t->now >= w->timers->not_before)
+        return TAKEN;
+    t->deadline = fmin(earliest(w), give_up_at);
+    return DONE;
+}
