@@ -11,7 +11,9 @@ DOCUMENTS = [
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 
-PROGRAMS = r"fanin|make|python3?|git|gcc|sudo|vagrant|export|umask|mkdir|cd|echo|pip|\.|\./\S+|\S*/bin/\S+"
+PROGRAMS = (
+    r"fanin(?! \w+:)|make|python3?|git|gcc|sudo|vagrant|export|umask|mkdir|cd|echo|pip|\.|\./\S+|\S*/bin/\S+"
+)
 COMMAND = re.compile(rf"    (?:\$ )?((?:{PROGRAMS})(?: .*?)?)(?:\s+#.*|\s*&)?")
 FENCE = re.compile(r"^```(\w+)\n.*?^```$", re.M | re.S)
 

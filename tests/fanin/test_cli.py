@@ -88,8 +88,10 @@ def test_no_help_is_taken_for_markup(name: str) -> None:
 
 def commands(text: str) -> Iterator[list[str]]:
     """The command lines of fanin in a document or help text: in lines of their own, and in backquotes."""
-    lines = re.findall(r"^ {2,}(?:\$ )?fanin (\S.*?)(?:  .*)?$", text, flags=re.M)
-    for line in (*lines, *re.findall(r"`fanin ([^`]+)`", text)):
+    lines = re.findall(
+        r"^ {2,}(?:\$ )?fanin (?!\w+:)(\S.*?)(?:  .*)?$", text, flags=re.M
+    )  # but for its messages
+    for line in (*lines, *re.findall(r"`fanin (?!\w+:)([^`]+)`", text)):
         for part in line.split(" & "):
             yield [
                 word

@@ -18,6 +18,8 @@ ON_A_NETWORK = {
     "allreduce",
     "tables",
     "counters",
+    "top",
+    "why",
     "packet",
     "trace",
 }
