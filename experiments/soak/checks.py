@@ -76,6 +76,8 @@ def _problems(
     allowed = EXPECTED_DROPS | (
         EARLIER_DROPS if mishaps["switch restart"] or mishaps["grant again"] or scenario.later else set()
     )
+    # An id that a later job has in other slots.
+    allowed |= {Reason.BAD_SLOT} if scenario.later and scenario.same_leases else set()
     allowed |= STRANGE_DROPS if scenario.strangers else set()
     allowed |= CORRUPTED_DROPS if scenario.links.corruption else set()
     for reason, count in fabric.drops().items():
