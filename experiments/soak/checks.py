@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from controller.telemetry import Reason
+from controller.telemetry import Event, Reason
 from experiments.models.expected_sums import QuantizedSum, QuantizedSums
+from experiments.soak.fabric import SoakFabric
 from experiments.soak.hosts import SoakHost
 from experiments.soak.scenario import Scenario, Work
-from experiments.virtual.fabric import Fabric, Job
+from experiments.virtual.fabric import Job
 from experiments.virtual.stations import Vector
 from topologies.virtual import SECOND
 from workers.collective import StallError
@@ -31,32 +32,35 @@ STRANGE_IGNORED = {"other lease", "malformed", "impossible", "unknown chunk"}
 
 def check(
     scenario: Scenario,
-    fabric: Fabric,
-    hosts: Mapping[str, SoakHost],
+    fabric: SoakFabric,
     inputs: Sequence[Sequence[Sequence[Vector]]],
     mishaps: Counter[str],
     *,
     in_time: bool,
 ) -> list[str]:
     """What is wrong after a run. inputs: [jobs][all-reduces][workers]. mishaps: what has happened, by kind."""
-    return [*_problems(scenario, fabric, hosts, inputs, mishaps, in_time)]
+    return [*_problems(scenario, fabric, inputs, mishaps, in_time)]
 
 
 def _problems(
     scenario: Scenario,
-    fabric: Fabric,
-    hosts: Mapping[str, SoakHost],
+    fabric: SoakFabric,
     inputs: Sequence[Sequence[Sequence[Vector]]],
     mishaps: Counter[str],
     in_time: bool,
 ) -> Iterator[str]:
-    for number, (work, job, vectors) in enumerate(zip(scenario.jobs, fabric.jobs, inputs, strict=True)):
-        of_job = [hosts[name] for name in job.members]
+    if fabric.to_come:
+        yield f"{fabric.to_come} jobs have not begun within {scenario.bound:.3g} s"
+    contributions = 0
+    begun = zip(scenario.works, fabric.jobs, inputs, strict=False)
+    for number, (work, job, vectors) in enumerate(begun):
+        of_job = fabric.hosts_of(job)
         expected = _expected(work, job, vectors)
+        contributions += job.contributions * sum(one.chunks for one in expected)
         for problem in (
             *_check_sums(job, expected, work),
             *_check_ends(scenario, fabric, of_job, work),
-            *_check_counts(scenario, job, of_job, expected, work),
+            *_check_counts(scenario, job, of_job, expected, work, fresh=number < len(scenario.jobs)),
         ):
             yield f"job {number}, {problem}"
     network = fabric.network
@@ -66,14 +70,25 @@ def _problems(
         yield f"{network.in_flight} packets left over"
     if scenario.lossless and network.faults["queue drop"] and not scenario.strangers:
         yield f"{network.faults['queue drop']} packets dropped by queues with room for a pause"
+    added = fabric.events()[Event.NEW_CHUNK] + fabric.events()[Event.ADDED]
+    if not _disturbed(scenario) and added != contributions:
+        yield f"switches added {added} contributions up, of {contributions} that the jobs have"
     allowed = EXPECTED_DROPS | (
-        EARLIER_DROPS if mishaps["switch restart"] or mishaps["grant again"] else set()
+        EARLIER_DROPS if mishaps["switch restart"] or mishaps["grant again"] or scenario.later else set()
     )
+    # An id that a later job has in other slots.
+    allowed |= {Reason.BAD_SLOT} if scenario.later and scenario.same_leases else set()
     allowed |= STRANGE_DROPS if scenario.strangers else set()
     allowed |= CORRUPTED_DROPS if scenario.links.corruption else set()
     for reason, count in fabric.drops().items():
-        if count and reason not in allowed and not any(work.mismatch for work in scenario.jobs):
+        if count and reason not in allowed and not any(work.mismatch for work in scenario.works):
             yield f"switches dropped {count} packets as {reason.name}"
+
+
+def _disturbed(scenario: Scenario) -> bool:
+    """Whether chunks may be added up more than once, or not at all, or be a stranger's."""
+    lost = scenario.restarts or scenario.registers_lost or scenario.regrants
+    return bool(lost or scenario.strangers or any(work.mismatch for work in scenario.works))
 
 
 def _expected(work: Work, job: Job, inputs: Sequence[Sequence[Vector]]) -> list[QuantizedSum]:
@@ -107,7 +122,9 @@ def _mismatched(work: Work, step: int, steps: int) -> bool:
     return bool(work.mismatch) and (work.mismatch != "elements" or step == steps - 1)
 
 
-def _check_ends(scenario: Scenario, fabric: Fabric, hosts: Sequence[SoakHost], work: Work) -> Iterator[str]:
+def _check_ends(
+    scenario: Scenario, fabric: SoakFabric, hosts: Sequence[SoakHost], work: Work
+) -> Iterator[str]:
     """A worker finishes; but it may give up where registers were lost, and must where workers do not agree."""
     for rank, host in enumerate(hosts):
         error = host.error
@@ -121,18 +138,25 @@ def _check_ends(scenario: Scenario, fabric: Fabric, hosts: Sequence[SoakHost], w
 
 
 def _check_counts(
-    scenario: Scenario, job: Job, hosts: Sequence[SoakHost], expected: Sequence[QuantizedSum], work: Work
+    scenario: Scenario,
+    job: Job,
+    hosts: Sequence[SoakHost],
+    expected: Sequence[QuantizedSum],
+    work: Work,
+    *,
+    fresh: bool,
 ) -> Iterator[str]:
-    """Of a job whose workers have all finished."""
+    """Of a job whose workers have all finished. fresh: nobody had its hosts before it."""
     if work.mismatch or any(host.error is not None or not host.done for host in hosts):
         return
-    # A job with one grant must not notice those of others.
+    # A job with one grant must not notice those of others, unless they had its hosts before it.
     alone = len(job.leases) == 1
+    undisturbed = alone and fresh
     least, most = (sum(one.saturated[i] for one in expected) for i in (0, 1))
     chunks = sum(one.chunks for one in expected)
-    allowed = EXPECTED_IGNORED | (set() if alone else EARLIER_IGNORED)
+    allowed = EXPECTED_IGNORED | (set() if undisturbed else EARLIER_IGNORED)
     # What is late from an earlier grant with the same id is known by its chunk.
-    allowed |= {"unknown chunk"} if scenario.same_leases and not alone else set()
+    allowed |= {"unknown chunk"} if scenario.same_leases and not undisturbed else set()
     allowed |= STRANGE_IGNORED if scenario.strangers else set()
     for rank, station in enumerate(job.stations):
         statistics = station.worker.statistics
@@ -142,6 +166,6 @@ def _check_counts(
             yield f"rank {rank}: {statistics.saturated} results flagged as saturated, {least} to {most} are"
         if unexpected := sorted(set(+statistics.ignored) - allowed):
             yield f"rank {rank}: datagrams that were {', '.join(unexpected)}"
-        foreign = station.not_ours and not scenario.strangers and not scenario.links.corruption
+        foreign = station.not_ours and not (scenario.strangers or scenario.links.corruption) and fresh
         if station.deadline() is not None or foreign:
             yield f"rank {rank}: {station.not_ours} foreign frames, next deadline {station.deadline()}"

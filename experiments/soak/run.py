@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
+from controller.budget import Place
 from controller.planner import OURS, Planner
 from controller.telemetry import Event
 from experiments.scenario.worker_file import AnyWorker, MakeWorker
 from experiments.soak.checks import check
-from experiments.soak.hosts import SoakHost
+from experiments.soak.fabric import SoakFabric
 from experiments.soak.inputs import make_inputs
 from experiments.soak.scenario import Scenario, Work
-from experiments.soak.strangers import Stranger
-from experiments.virtual.fabric import Fabric, Job, JobSpec
-from experiments.virtual.stations import Vector, WorkerStation
+from experiments.virtual.fabric import Job, JobSpec
+from experiments.virtual.stations import Vector
 from p4switch.engine.engine import Engine
-from topologies.virtual import SECOND, HostModel
+from topologies.virtual import SECOND
 from topologies.virtual.network import Observer
 from workers.lease import Lease
 from workers.protocol import Worker
@@ -29,6 +28,8 @@ from workers.recovery import Recovery
 
 NOTICE = 1e-3  # seconds from a switch's restart to the new leases
 _TELLING_A_SWITCH = 5e-5  # seconds
+
+_Happening = tuple[float, str, Callable[[], None]]  # at how many seconds what happens
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,64 +43,6 @@ class Outcome:
     events: Counter[Event] = field(default_factory=Counter)
 
 
-class SoakFabric(Fabric):
-    """A Fabric with strangers at its hosts. hosts: by name."""
-
-    def __init__(
-        self, scenario: Scenario, switch: Engine, observer: Observer | None, planner: Planner
-    ) -> None:
-        self.hosts: dict[str, SoakHost] = {}
-        self.lingering = 0.0  # seconds that workers of an earlier grant go on
-        self._scenario = scenario
-        self._strangers: list[Stranger] = []
-        super().__init__(
-            scenario.topology,
-            switch,
-            host=HostModel(scenario.coalescing),
-            seed=scenario.seed,
-            observer=observer,
-            numbers=scenario.numbers,
-            planner=planner,
-        )
-
-    @property
-    def forged(self) -> int:
-        """Packets of strangers so far."""
-        return sum(stranger.forged for stranger in self._strangers)
-
-    def place(self, host: str, station: WorkerStation[Any], start: float) -> None:
-        """See Fabric."""
-        scenario = self._scenario
-        stranger = None
-        if scenario.strangers:
-            number = len(self._strangers)
-            lease = station.worker.lease
-            stranger = Stranger(
-                scenario.topology,
-                scenario.topology.host(host),
-                lease,
-                scenario.strangers,
-                [scenario.seed, 3, number],
-                flips=not scenario.links.corruption,
-                followed=scenario.same_leases,
-            )
-            self._strangers.append(stranger)
-        earlier = self.hosts.get(host) if self.lingering else None
-        self.hosts[host] = SoakHost(station, stranger, earlier, start + self.lingering)
-        self.network.replace_station(host, self.hosts[host], start)
-
-    def run(self, limit: float) -> bool:
-        """Until every worker has all its sums or has failed: True. False: not by `limit` (seconds)."""
-        waiting = list(self.hosts.values())
-
-        def done() -> bool:
-            while waiting and waiting[-1].done:
-                waiting.pop()
-            return not waiting
-
-        return self.network.run(done, limit)
-
-
 def run_scenario(
     scenario: Scenario,
     switch: Engine,
@@ -109,9 +52,10 @@ def run_scenario(
 ) -> Outcome:
     """Run it on switches like `switch` (see Engine.another), and check everything."""
     fabric = SoakFabric(scenario, switch, observer, planner)
-    inputs = _start(scenario, fabric, make_worker or _worker)
+    inputs = [make_inputs(scenario.seed, number, work) for number, work in enumerate(scenario.works)]
+    happenings = _start(scenario, fabric, inputs, make_worker or _worker)
     mishaps = Counter[str]()
-    for time, kind, happens in _mishaps(scenario, fabric):
+    for time, kind, happens in sorted([*happenings, *_mishaps(scenario, fabric)], key=lambda one: one[0]):
         if fabric.run(max(time, fabric.network.now / SECOND)):
             break
         happens()
@@ -119,11 +63,16 @@ def run_scenario(
     in_time = fabric.run(scenario.bound)
     if in_time:
         fabric.network.run(limit=scenario.bound + 60.0)  # what is still on its way must come to rest
-    problems = check(scenario, fabric, fabric.hosts, inputs, mishaps, in_time=in_time)
-    mishaps["stall"] = sum(len(work.stalls) for work in scenario.jobs)
+    problems = check(scenario, fabric, inputs, mishaps, in_time=in_time)
+    if in_time:
+        for job in fabric.jobs:
+            fabric.end(job)
+        problems += [*fabric.left_behind(), *fabric.queue.left_behind(list(fabric.engines))]
+    mishaps["stall"] = sum(len(work.stalls) for work in scenario.works)
     mishaps["stranger"] = fabric.forged
-    mishaps["mismatch"] = sum(bool(work.mismatch) for work in scenario.jobs)
-    mishaps["gave up"] = sum(host.error is not None for host in fabric.hosts.values())
+    mishaps["mismatch"] = sum(bool(work.mismatch) for work in scenario.works)
+    mishaps["gave up"] = sum(host.error is not None for job in fabric.jobs for host in fabric.hosts_of(job))
+    mishaps["job waited"] = fabric.queue.waited
     ends = (station.ended[-1] for job in fabric.jobs for station in job.stations if station.ended)
     return Outcome(
         tuple(problems),
@@ -134,12 +83,18 @@ def run_scenario(
     )
 
 
-def _start(scenario: Scenario, fabric: SoakFabric, make_worker: MakeWorker) -> list[list[list[Vector]]]:
-    """Begin all jobs; their inputs, [jobs][all-reduces][workers]."""
+def _start(
+    scenario: Scenario,
+    fabric: SoakFabric,
+    inputs: Sequence[Sequence[Sequence[Vector]]],
+    make_worker: MakeWorker,
+) -> list[_Happening]:
+    """Begin the first jobs; when and how the later ones come. inputs: [jobs][all-reduces][workers]."""
     draw = np.random.Generator(np.random.PCG64([scenario.seed, 1]))
-    inputs = [make_inputs(scenario.seed, number, work) for number, work in enumerate(scenario.jobs)]
     first_slot = scenario.first_slot
-    for work, hosts, vectors in zip(scenario.jobs, scenario.hosts, inputs, strict=True):
+    later: list[_Happening] = []
+    times = [*(0.0 for _ in scenario.jobs), *(one.time for one in scenario.queue)]
+    for work, hosts, vectors, time in zip(scenario.works, scenario.hosts, inputs, times, strict=True):
         spec = JobSpec(
             hosts=hosts,
             window=work.window,
@@ -150,31 +105,58 @@ def _start(scenario: Scenario, fabric: SoakFabric, make_worker: MakeWorker) -> l
             first_slot=first_slot,
         )
         first_slot += work.window
-        given = [[x.copy() for x in of_step] for of_step in vectors]
-        if work.mismatch == "elements":
-            given[-1][0] = given[-1][0][:-1] if len(given[-1][0]) > 1 else given[-1][0].repeat(2)
         starts = list(draw.random(work.workers) * work.skew)
-        make = partial(_with_mismatch, work, make_worker) if work.mismatch else make_worker
-        fabric.start(spec, given, starts, make_worker=make, in_place=work.in_place)
-        for stall in work.stalls:
-            host = hosts[stall.rank % work.workers]
-            fabric.network.stall(host, stall.begin, stall.begin + stall.seconds)
-    return inputs
+        begin = partial(_begin, fabric, work, spec, vectors, starts, make_worker, time)
+        join = partial(fabric.queue.join, hosts, work.window, begin)
+        if not scenario.later:
+            begin(None)
+        elif len(fabric.jobs) < len(scenario.jobs):
+            join()
+        else:
+            later.append((time, "job came", join))
+    return later
 
 
-def _mishaps(scenario: Scenario, fabric: SoakFabric) -> list[tuple[float, str, Callable[[], None]]]:
-    """When what happens, in its order."""
+def _begin(
+    fabric: SoakFabric,
+    work: Work,
+    spec: JobSpec,
+    vectors: Sequence[Sequence[Vector]],
+    starts: Sequence[float],
+    make_worker: MakeWorker,
+    earliest: float,
+    place: Place | None,
+) -> Job:
+    """A job begins, at `place` if it comes from the queue; starts: its workers, seconds after that."""
+    now = max(earliest, fabric.network.now / SECOND)
+    given = [[x.copy() for x in of_step] for of_step in vectors]
+    if work.mismatch == "elements":
+        given[-1][0] = given[-1][0][:-1] if len(given[-1][0]) > 1 else given[-1][0].repeat(2)
+    make = partial(_with_mismatch, work, make_worker) if work.mismatch else make_worker
+    fabric.to_come -= 1
+    begins = [now + start for start in starts]
+    job = fabric.start(spec, given, begins, make_worker=make, in_place=work.in_place, place=place)
+    for stall in work.stalls:
+        begin = now + stall.begin
+        fabric.network.stall(job.members[stall.rank % work.workers], begin, begin + stall.seconds)
+    return job
+
+
+def _mishaps(scenario: Scenario, fabric: SoakFabric) -> list[_Happening]:
+    """When what happens."""
     names = list(fabric.engines)
 
     def pause() -> None:
         fabric.network.run(limit=fabric.network.now / SECOND + _TELLING_A_SWITCH)
 
     def regrant(job: Job, lingering: float, *, cut: bool) -> None:
+        if job.granted is None:  # it has ended
+            return
         fabric.lingering = lingering
         job.regrant(pause, cut=cut)
         fabric.lingering = 0.0
 
-    mishaps: list[tuple[float, str, Callable[[], None]]] = []
+    mishaps: list[_Happening] = []
     for restart in scenario.restarts:
         name = names[restart.switch % len(names)]
         mishaps.append((restart.time, "switch restart", partial(fabric.restart_switch, name, NOTICE)))
@@ -185,7 +167,7 @@ def _mishaps(scenario: Scenario, fabric: SoakFabric) -> list[tuple[float, str, C
         job = fabric.jobs[grant.job % len(fabric.jobs)]
         again = partial(regrant, job, grant.lingering, cut=grant.cut)
         mishaps.append((grant.time, "grant again", again))
-    return sorted(mishaps, key=lambda mishap: mishap[0])
+    return mishaps
 
 
 def _worker(lease: Lease, recovery: Recovery) -> Worker:

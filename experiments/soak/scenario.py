@@ -106,13 +106,26 @@ class Work(_Brief):
 
 
 @dataclass(frozen=True, repr=False)
+class Later(_Brief):
+    """A job that comes at `time` (seconds), and waits for its hosts and for a place, behind those before it.
+
+    shift: how many hosts of each leaf it passes over.
+    """
+
+    work: Work = Work()
+    time: float = 0.0
+    shift: int = 0
+
+
+@dataclass(frozen=True, repr=False)
 class Scenario(_Brief):
     """Jobs that share a network; times in seconds, rate of all links in bits/s. See HostModel.
 
     tiers: of switches: 2, leaves and spines; 3, pods of two leaves, and cores; 4, two servers with switches at a leaf.
     restarts, registers_lost: of switches, with their tables or not. strangers: how often one takes up a batch of
     packets at a host. last_slots: the jobs have the switches' last slots, not the first. first_chunk: of each lease id.
-    same_leases: there are only as many ids as jobs, so each further grant has one that was used before.
+    same_leases: there are only as many ids as jobs at a time, so each further grant has one that was used before.
+    later: jobs that come while others run. Then jobs also end, and all have their places from the controller's budget.
     """
 
     seed: int = 0
@@ -129,11 +142,24 @@ class Scenario(_Brief):
     last_slots: bool = False
     first_chunk: int = 0
     same_leases: bool = False
+    later: tuple[Later, ...] = ()
+
+    @cached_property
+    def works(self) -> tuple[Work, ...]:
+        """Of all jobs, in the order in which they come."""
+        return (*self.jobs, *(later.work for later in self.queue))
+
+    @cached_property
+    def queue(self) -> tuple[Later, ...]:
+        """The later jobs, in the order in which they come."""
+        return tuple(sorted(self.later, key=lambda later: later.time))
 
     @cached_property
     def racks(self) -> tuple[int, ...]:
-        """Workers under each leaf, of all jobs."""
-        return tuple(map(sum, zip_longest(*(job.racks for job in self.jobs), fillvalue=0)))
+        """Hosts that are needed under each leaf."""
+        at_once = map(sum, zip_longest(*(job.racks for job in self.jobs), fillvalue=0))
+        racks = (tuple(at_once), *(later.work.racks for later in self.later))
+        return tuple(map(max, zip_longest(*racks, fillvalue=0)))
 
     @cached_property
     def topology(self) -> Topology:
@@ -149,12 +175,22 @@ class Scenario(_Brief):
 
     @cached_property
     def hosts(self) -> tuple[tuple[str, ...], ...]:
-        """Each job's, by rank: under a leaf the jobs' workers stand one behind the other."""
-        free = [iter(self.topology.hosts_of(leaf.name)) for leaf in self.topology.leaves]
-        return tuple(
+        """Each job's, by rank: under a leaf the first jobs' workers stand one behind the other."""
+        under = [self.topology.hosts_of(leaf.name) for leaf in self.topology.leaves]
+        free = [iter(hosts) for hosts in under]
+        at_once = [
             tuple(next(free[leaf]).name for leaf, count in enumerate(job.racks) for _ in range(count))
             for job in self.jobs
-        )
+        ]
+        after = [
+            tuple(
+                under[leaf][(later.shift + i) % len(under[leaf])].name
+                for leaf, count in enumerate(later.work.racks)
+                for i in range(count)
+            )
+            for later in self.queue
+        ]
+        return (*at_once, *after)
 
     def recovery(self, job: Work) -> Recovery:
         """Of a job's workers; those that cannot finish give up soon."""
@@ -168,7 +204,8 @@ class Scenario(_Brief):
     @property
     def numbers(self) -> NumberSpace:
         """What packets may carry."""
-        used_up = [LEASE_CHUNKS] * (LEASES - len(self.jobs)) if self.same_leases else []
+        at_once = min(len(self.works), len(self.topology.hosts))
+        used_up = [LEASE_CHUNKS] * (LEASES - at_once) if self.same_leases else []
         return NumberSpace(0, [self.first_chunk] * (LEASES - len(used_up)) + used_up)
 
     @property
@@ -190,9 +227,12 @@ class Scenario(_Brief):
         tier with an update and with its result, and an attempt fails if one of them loses it.
         """
         attempts = 2 + 8 / (1 - self.links.mean_loss) ** (2 * self.tiers)
-        turns = sum(job.turns + 10 for job in self.jobs)
-        held_up = sum(stall.seconds for job in self.jobs for stall in job.stalls)
+        turns = sum(job.turns + 10 for job in self.works)
+        held_up = sum(stall.seconds for job in self.works for stall in job.stalls)
         held_up += max(job.skew for job in self.jobs)
+        held_up += sum(later.work.skew for later in self.later) + max(
+            (later.time for later in self.later), default=0
+        )
         begun = 1 + len(self.restarts) + len(self.regrants) + len(self.registers_lost)
         return turns * attempts * RECOVERY.max_rto * begun + held_up
 
@@ -243,7 +283,32 @@ def draw_scenario(seed: int) -> Scenario:
     scenario = _draw_mishaps(draw, scenario)
     if draw.random() < 0.5 and (room := lossless_queue_bytes(scenario)):
         scenario = replace(scenario, links=scenario.links.model_copy(update={"queue_bytes": room}))
-    return scenario
+    return _draw_later(scenario)
+
+
+def _draw_later(scenario: Scenario) -> Scenario:
+    draw = random.Random(f"soak later {scenario.seed}")  # as for the tiers
+    if draw.random() < 0.6:
+        return scenario
+    hosts = max(scenario.racks)
+
+    def work() -> Work:
+        drawn = _draw_job(draw, len(scenario.racks), fewest=0)
+        drawn = replace(drawn, racks=tuple(min(count, hosts) for count in drawn.racks), overflow=False)
+        # So many that two jobs have no room, or just have it.
+        return replace(drawn, window=draw.choice((drawn.window, drawn.window, 512, 600)))
+
+    later = tuple(
+        Later(work(), draw.uniform(0, 3e-3), draw.randrange(hosts)) for _ in range(draw.randint(1, 6))
+    )
+    scenario = replace(scenario, later=later)
+    return replace(scenario, first_chunk=min(scenario.first_chunk, 2**32 - _chunks_needed(scenario)))
+
+
+def _chunks_needed(scenario: Scenario) -> int:
+    """The most that a lease id has to give: all to one job, and grants may be cut."""
+    most = max(job.chunks for job in scenario.works)
+    return most * (len(scenario.works) * (1 + len(scenario.restarts)) + 2 * len(scenario.regrants))
 
 
 def _draw_mishaps(draw: random.Random, scenario: Scenario) -> Scenario:
@@ -274,9 +339,8 @@ def _draw_mishaps(draw: random.Random, scenario: Scenario) -> Scenario:
     jobs = scenario.jobs
     if not (scenario.regrants or scenario.restarts):  # which start over with the inputs
         jobs = tuple(replace(job, in_place=draw.random() < 0.3) for job in jobs)
-    # The most that a lease id has to give: all to one job, and grants may be cut.
     most = max(job.chunks for job in jobs)
-    needed = most * (len(jobs) * (1 + len(scenario.restarts)) + 2 * len(scenario.regrants))
+    needed = _chunks_needed(scenario)
     first = (0, 0, 2**16 - draw.randint(1, most), 2**32 - needed, draw.randrange(2**31))
     return replace(
         scenario,

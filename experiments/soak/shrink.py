@@ -24,7 +24,11 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
             yield replace(scenario, jobs=jobs[:i] + jobs[i + 1 :])
         for less in _less_work(job):
             yield replace(scenario, jobs=(*jobs[:i], less, *jobs[i + 1 :]))
-    for name in ("restarts", "registers_lost", "regrants"):
+    for i, later in enumerate(scenario.later):
+        for less in _less_work(later.work):
+            smaller = replace(later, work=less)
+            yield replace(scenario, later=(*scenario.later[:i], smaller, *scenario.later[i + 1 :]))
+    for name in ("restarts", "registers_lost", "regrants", "later"):
         happens = getattr(scenario, name)
         for i in range(len(happens)):
             yield replace(scenario, **{name: happens[:i] + happens[i + 1 :]})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.budget import Place
 from controller.ledger import GRANT, Identity, NumberSpace
 from controller.plan import (
     MulticastGroup,
@@ -168,13 +169,17 @@ class Fabric:
         *,
         make_worker: MakeWorker = Worker,
         in_place: bool = False,
+        place: Place | None = None,
     ) -> Job:
-        """One more job, on hosts that no other has, in slots and on a UDP port of its own.
+        """One more job, on hosts that no other has at the time, in slots and on a UDP port of its own.
 
         inputs: for each all-reduce a vector of each worker, [all-reduces][workers]. starts: when each worker begins.
+        place: where, if a budget is kept of the network (controller/budget.py).
         """
         udp_port = FIRST_UDP_PORT + len(self.jobs)
         first_slot = sum(job.spec.window for job in self.jobs) if spec.first_slot is None else spec.first_slot
+        if place:
+            udp_port, first_slot = place.job.udp_port, place.job.base
         job = Job(self, spec, inputs, make_worker, udp_port, first_slot, in_place=in_place)
         self.jobs.append(job)
         job.begin(starts or [0.0] * len(job.members))
@@ -247,12 +252,30 @@ class Fabric:
             job.reinstall(name)
         self.network.replace_switch(name, self.engines[name])
 
+    def left_behind(self) -> Iterator[str]:
+        """What switches hold besides forwarding: table entries and multicast groups of leases."""
+        for name, engine in self.engines.items():
+            bare = self._switch.another(self._seed)
+            install(bare, self._forwarding(name).items)
+            for table in engine.program.tables:
+                there, expected = (
+                    {entry.key for entry in one.table(table).entries()} for one in (engine, bare)
+                )
+                if there != expected:
+                    yield f"{name} has {len(there)} entries in {table}, {len(expected)} without any lease"
+            groups = engine.multicast.all().keys() - bare.multicast.all().keys()
+            if groups:
+                yield f"{name} has multicast groups of no lease: {sorted(groups)}"
+
     def place(self, host: str, station: WorkerStation[Any], start: float) -> None:
         """Let a station run on a host from `start` on (seconds)."""
         self.network.replace_station(host, station, start)
 
     def _install_forwarding(self, name: str) -> None:
-        self.install({name: self.planner.plan_forwarding(self.topology).get(name, SwitchPlan(()))})
+        self.install({name: self._forwarding(name)})
+
+    def _forwarding(self, name: str) -> SwitchPlan:
+        return self.planner.plan_forwarding(self.topology).get(name, SwitchPlan(()))
 
     def install(self, plan: Plan) -> None:
         """Program switches."""
@@ -269,7 +292,7 @@ class Job:
     """One job on a fabric; made by Fabric.start.
 
     members: the hosts, by rank. stations: on them, as of the newest lease. leases: granted so far, each
-    with the number of all-reduces that were done before.
+    with the number of all-reduces that were done before. contributions: that its switches add up for each chunk.
     """
 
     def __init__(
@@ -288,6 +311,7 @@ class Job:
         self.stations: list[WorkerStation[Any]] = []
         self.leases: list[int] = []
         self.granted: TreeJob | None = None  # the newest lease
+        self.contributions = 0
         self._fabric = fabric
         self._inputs = inputs
         self._make_worker = make_worker
@@ -319,9 +343,7 @@ class Job:
         between: happens after each switch is told. cut: a grant before it fails after half of the switches, and is
         taken back.
         """
-        for name in list(self._plan):
-            self._fabric.remove({name: self._plan.pop(name)})
-            between()
+        self._withdraw(between)
         if cut:
             parts = list(self._next_plan().items())
             for name, part in parts[: len(parts) // 2 + 1]:
@@ -332,6 +354,16 @@ class Job:
         done = min(len(station.outputs) for station in self.stations)
         now = self._fabric.network.now / SECOND
         self._place([now] * len(self.stations), [station.outputs[:done] for station in self.stations])
+
+    def end(self) -> None:
+        """Its workers have ended: its lease is withdrawn. May be called twice."""
+        self._withdraw(lambda: None)
+        self.granted = None
+
+    def _withdraw(self, between: Callable[[], None]) -> None:
+        for name in list(self._plan):
+            self._fabric.remove({name: self._plan.pop(name)})
+            between()
 
     def _place(self, starts: Sequence[float], outputs: Sequence[Sequence[Vector]]) -> None:
         port = self._switch_port if self.spec.algorithm == "in-network" else self._peer_port
@@ -370,7 +402,9 @@ class Job:
             **asdict(numbers),
         )
         planner = self._fabric.planner
-        return planner.plan_aggregation(topology, planner.aggregation_tree(topology, self.granted))
+        tree = planner.aggregation_tree(topology, self.granted)
+        self.contributions = sum(len(part.children) for part in tree.aggregators)
+        return planner.plan_aggregation(topology, tree)
 
     def _switch_port(self, rank: int) -> SwitchPort:
         spec = self.spec

@@ -1,0 +1,102 @@
+"""A network in soak: strangers at its hosts, and jobs that come and go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from controller.budget import Budget
+from controller.planner import Planner
+from experiments.soak.hosts import SoakHost
+from experiments.soak.queue import Queue
+from experiments.soak.scenario import Scenario
+from experiments.soak.strangers import Stranger
+from experiments.virtual.fabric import Fabric, Job
+from experiments.virtual.stations import WorkerStation
+from p4switch.engine.engine import Engine
+from topologies.virtual import HostModel
+from topologies.virtual.network import Observer
+
+
+class SoakFabric(Fabric):
+    """A Fabric with strangers at its hosts. hosts: by name. queue: of jobs that come and go. to_come: not begun yet."""
+
+    def __init__(
+        self, scenario: Scenario, switch: Engine, observer: Observer | None, planner: Planner
+    ) -> None:
+        self.hosts: dict[str, SoakHost] = {}
+        self.queue = Queue(Budget(scenario.topology, planner))
+        self.to_come = len(scenario.works)
+        self.lingering = 0.0  # seconds that workers of an earlier grant go on
+        self._scenario = scenario
+        self._strangers: list[Stranger] = []
+        self._ended: dict[Job, Sequence[SoakHost]] = {}
+        super().__init__(
+            scenario.topology,
+            switch,
+            host=HostModel(scenario.coalescing),
+            seed=scenario.seed,
+            observer=observer,
+            numbers=scenario.numbers,
+            planner=planner,
+        )
+
+    @property
+    def forged(self) -> int:
+        """Packets of strangers so far."""
+        return sum(stranger.forged for stranger in self._strangers)
+
+    def place(self, host: str, station: WorkerStation[Any], start: float) -> None:
+        """See Fabric."""
+        scenario = self._scenario
+        stranger = None
+        if scenario.strangers:
+            number = len(self._strangers)
+            lease = station.worker.lease
+            stranger = Stranger(
+                scenario.topology,
+                scenario.topology.host(host),
+                lease,
+                scenario.strangers,
+                [scenario.seed, 3, number],
+                flips=not scenario.links.corruption,
+                followed=scenario.same_leases,
+            )
+            self._strangers.append(stranger)
+        earlier = self.hosts.get(host) if self.lingering else None
+        self.hosts[host] = SoakHost(station, stranger, earlier, start + self.lingering)
+        self.network.replace_station(host, self.hosts[host], start)
+
+    def hosts_of(self, job: Job) -> Sequence[SoakHost]:
+        """By rank; of a job that has ended, those that it had."""
+        return self._ended.get(job) or [self.hosts[name] for name in job.members]
+
+    def run(self, limit: float) -> bool:
+        """Until every worker has all its sums or has failed: True. False: not by `limit` (seconds).
+
+        Jobs of the queue end, and others begin in their place.
+        """
+        while self.to_come or self.queue.running:
+            if not self.network.run(lambda: any(map(self._done, self.queue.running)), limit):
+                return False
+            for job in filter(self._done, list(self.queue.running)):
+                self.end(job)
+            self.queue.grant()
+        waiting = list(self.hosts.values())
+
+        def done() -> bool:
+            while waiting and waiting[-1].done:
+                waiting.pop()
+            return not waiting
+
+        return self.network.run(done, limit)
+
+    def end(self, job: Job) -> None:
+        """All its workers have ended."""
+        self._ended[job] = self.hosts_of(job)
+        job.end()
+        if job in self.queue.running:
+            self.queue.leave(job)
+
+    def _done(self, job: Job) -> bool:
+        return all(host.done for host in self.hosts_of(job))
