@@ -11,7 +11,7 @@ import typer
 from fanin.failing import failing, failure
 from fanin.options import vector_sizes
 from topologies.sandbox import SandboxError, enter
-from topologies.units import BYTES, quantity_text
+from topologies.units import BYTES, TIMES, quantity_text
 
 if TYPE_CHECKING:
     from experiments.bench.allreduce import Case
@@ -47,7 +47,7 @@ def virtual(
             f"{point.workers:5} workers: {point.packet_hops:9,} packet-hops in {point.seconds:6.1f} s, "
             f"{point.packet_hops_per_second:9,.0f}/s ({point.packet_hops_per_processor_second:,.0f} per second "
             f"of processor, ×{point.ratio:.1f} numpy's loop); {point.peak_bytes / 2**30:.2f} GiB; "
-            f"{point.virtual_seconds * 1e6:.0f} µs of virtual time"
+            f"{quantity_text(point.virtual_seconds, TIMES)} of virtual time"
             + ("" if point.exact else "; SUMS ARE WRONG")
         )
 

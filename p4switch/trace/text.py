@@ -114,7 +114,7 @@ def _render(event: Event, depth: int) -> Iterator[tuple[int, str]]:
         case Enqueue(port):
             yield section, f"waits in the queue of port {port}"
         case Dequeue(port, waited):
-            yield section, f"out of the queue of port {port} after {waited} µs"
+            yield section, f"out of the queue of port {port} after {waited} us"
         case Drop(reason, source):
             yield section, f"drop: {reason}{_at(source)}"
         case Deparse(header, fields):
