@@ -104,7 +104,7 @@ class Watch:
     async def _hand_over(self, loss: Loss) -> None:
         """Where the root has forgotten a result, some workers may have it and the others can never get it."""
         for job in self._jobs.documents():
-            if job["state"] == "in network" and job["ring"] and job["switches"][-1] == loss.switch:
+            if job["state"] == "in network" and job["ring"] and job["switches"][-1:] == [loss.switch]:
                 await self._revoke(job["name"], f"{loss.switch}, the root of its tree, has restarted")
 
     async def _revoke(self, job: str, why: str) -> None:

@@ -247,3 +247,11 @@ def test_a_value_that_cannot_be_is_refused(command: str, tmp_path: Path) -> None
     assert (done.exit_code, type(done.exception)) == (2, SystemExit), (done.output, repr(done.exception))
     assert 0 < len(done.stderr.splitlines()) < MANY_LINES
     assert not [path for path in tmp_path.iterdir() if path.name != "fanin"]
+
+
+def test_a_log_that_cannot_be_written_is_refused_before_a_network_is_built(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = CliRunner().invoke(app, ["up", "--log", str(tmp_path / "file" / "log.jsonl")])
+    assert done.exit_code == 2
+    assert done.stderr.startswith("fanin up: ")
+    assert "file" in done.stderr

@@ -96,6 +96,10 @@ def up(
     """
     refuse_beside_topology(topology, context)
     in_each = hosts_per_leaf(workers, leaves)
+    if log is not None:  # which is to be known before a network is built
+        with failing("up", OSError, status=2):
+            log.parent.mkdir(parents=True, exist_ok=True)
+            log.open("a").close()
     with failing("up", SandboxError):
         listener = enter(metrics)
 
