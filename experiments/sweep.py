@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import signal
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, as_completed
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
-from multiprocessing.connection import Connection, wait
-from multiprocessing.context import ForkServerContext
-from multiprocessing.forkserver import ensure_running
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Protocol
 
+from experiments.dask_scheduler import SchedulerError, scheduled
 from experiments.live.crew import Observe
+from experiments.processes import ProcessExecutor
 from experiments.results.files import Journal
 from experiments.results.measured import Row, failed_row, row
 from experiments.results.provenance import provenance
@@ -28,7 +23,6 @@ from experiments.scenario.settings import Settings
 
 # Of memory: what a process of an empty run needs, and what the bytes of the workers' vectors multiply by.
 BASE_BYTES, VECTORS_FACTOR = 200 << 20, 2.5
-MEMORY_SHARE = 0.8  # of what is free
 
 
 class Observer(Protocol):
@@ -50,16 +44,18 @@ def run_points(
     logs: Path,
     observer: Observer,
     jobs: int | None = None,
+    scheduler: str | None = None,
 ) -> list[Row]:
     """A row for each point, from the journal where it has one without an error.
 
-    jobs: virtual points that run at a time, if memory holds so many; None: as many as there are cores.
+    jobs: virtual points that run at a time, if memory holds so many; None: as many as there are cores. scheduler: the
+    address of a Dask scheduler, whose workers run them instead.
 
     A point that fails has a row with its error, and the others go on. Live points need `sandbox.enter`. The
     switches' output goes to `logs`.
 
     Raises:
-        CompileError, ToolError, ProgramMismatchError: there is no program to run.
+        CompileError, ToolError, ProgramMismatchError: there is no program to run. SchedulerError: the cluster cannot.
     """
     programs = {point.key: program_of(point) for point in points}
     files = {point.key: digests(point) for point in points}
@@ -67,14 +63,15 @@ def run_points(
     common = provenance()
 
     def take(new: Row) -> None:
-        new = new | common | files[new["key"]]
+        new = common | new | files[new["key"]]
         journal.append(new)
         done[new["key"]] = new
         observer.finished(new)
 
     rest = [point for point in points if point.key not in done]
     observer.found(len(points) - len(rest))
-    _run_virtual([point for point in rest if point.world == "virtual"], programs, take, jobs or cores())
+    if virtual := [point for point in rest if point.world == "virtual"]:
+        _run_virtual(virtual, programs, take, jobs, scheduler)
     for point in rest:
         if point.world == "live":
             take(_run_live(point, programs[point.key], logs, observer.begun(point)))
@@ -100,91 +97,42 @@ def _attempt(settings: Settings, run: Callable[[], Row]) -> Row:
     try:
         return run()
     except Exception as error:
-        return failed_row(settings, f"{type(error).__name__}: {error}")
+        return failed_row(settings, _text(error))
+
+
+def _text(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 # -- virtual -----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Running:
-    settings: Settings
-    process: BaseProcess
 
 
 def _run_virtual(
     points: Sequence[Settings],
     programs: Mapping[str, CompiledProgram],
     take: Callable[[Row], None],
-    jobs: int,
+    jobs: int | None,
+    scheduler: str | None,
 ) -> None:
-    """A process for each: it dies alone, and its memory is its own."""
-    context = _fork_server()
-    memory = MEMORY_SHARE * _free_memory()
-    waiting, running = deque(points), dict[Connection, _Running]()
-    try:
-        while waiting or running:
-            while waiting and len(running) < jobs:
-                needed = memory_of(waiting[0]) + sum(memory_of(other.settings) for other in running.values())
-                if running and needed > memory:
-                    break
-                point = waiting.popleft()
-                with _uninterrupted():
-                    ours, theirs = context.Pipe(duplex=False)
-                    arguments = (point, programs[point.key].device_config, theirs)
-                    process = context.Process(target=_virtual_process, args=arguments, daemon=True)
-                    process.start()
-                    theirs.close()
-                    running[ours] = _Running(point, process)
-            for ready in wait(list(running)):
-                assert isinstance(ready, Connection)
-                take(_result(ready, running.pop(ready)))
-    finally:
-        for left in running.values():
-            left.process.kill()
-            left.process.join()
-
-
-def _fork_server() -> ForkServerContext:
-    """Makes processes that have loaded everything, and that ignore Ctrl-C: a terminal sends it to all of them."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["experiments.virtual.point"])
-    usual = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        ensure_running()
-    finally:
-        signal.signal(signal.SIGINT, usual)
-    return context
+    place = _processes(jobs or cores()) if scheduler is None else scheduled(scheduler, run_point)
+    with place as submit:
+        futures = {submit(point, programs[point.key].device_config): point for point in points}
+        for future in as_completed(futures):
+            point = futures[future]
+            error = future.exception()
+            if isinstance(error, SchedulerError):
+                raise error
+            take(failed_row(point, _text(error)) if error else future.result())
 
 
 @contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Ctrl-C waits until this has ended: a process half started would not be known to us."""
-    held_back: list[int] = []
-    usual = signal.signal(signal.SIGINT, lambda number, _frame: held_back.append(number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, usual)
-    if held_back:
-        raise KeyboardInterrupt
+def _processes(jobs: int) -> Iterator[Callable[[Settings, bytes], Future[Row]]]:
+    with ProcessExecutor(jobs, preload="experiments.virtual.point") as pool:
+        yield lambda point, config: pool.submit_sized(memory_of(point), run_point, point, config)
 
 
-def _result(connection: Connection, run: _Running) -> Row:
-    with connection:
-        try:
-            result: Row = connection.recv()
-        except EOFError:
-            run.process.join()
-            how = f"exit status {run.process.exitcode}"
-            if (status := run.process.exitcode or 0) < 0:
-                how = f"{signal.Signals(-status).name}, which the kernel sends when memory is short"
-            return failed_row(run.settings, f"its process ended: {how}")
-    run.process.join()
-    return result
-
-
-def _virtual_process(settings: Settings, device_config: bytes, connection: Connection) -> None:
+def run_point(settings: Settings, device_config: bytes) -> Row:
+    """A virtual point, run in this process: its row, or that of its error. device_config: what its switches run."""
     # Not above: the processes that wait for this one need not load them.
     from experiments.virtual.point import run_virtual
     from p4switch.engine.engine import Engine
@@ -194,7 +142,7 @@ def _virtual_process(settings: Settings, device_config: bytes, connection: Conne
         measured = run_virtual(settings, Engine.load(device_config))
         return row(settings, measured, run_seconds=time.perf_counter() - begun)
 
-    connection.send(_attempt(settings, run))
+    return _attempt(settings, run)
 
 
 def memory_of(settings: Settings) -> float:
@@ -206,14 +154,6 @@ def memory_of(settings: Settings) -> float:
 def cores() -> int:
     """How many this process may use."""
     return len(os.sched_getaffinity(0))
-
-
-def _free_memory() -> int:
-    """Bytes."""
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable"):
-            return int(line.split()[1]) << 10
-    raise OSError("/proc/meminfo does not tell MemAvailable")
 
 
 # -- live --------------------------------------------------------------------------------------------------------

@@ -42,6 +42,15 @@ Results = Annotated[
 Jobs = Annotated[
     int | None, typer.Option(min=1, help="virtual points that run at a time", show_default="all cores")
 ]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        envvar="DASK_SCHEDULER_ADDRESS",
+        help="a Dask scheduler, such as tcp://10.0.0.1:8786, whose workers run virtual points",
+        show_default="this machine runs them",
+    ),
+]
 
 _WIDEST = 300  # columns of a table: rather beyond the terminal's width than folded
 
@@ -104,15 +113,21 @@ def enter_if_live(verb: str, points: Sequence[Settings]) -> None:
             enter()
 
 
-def measure(verb: str, work: Work, *, afresh: bool, jobs: int | None = None) -> list[Row]:
+def measure(
+    verb: str, work: Work, *, afresh: bool, jobs: int | None = None, scheduler: str | None = None
+) -> list[Row]:
     """Run all points, those of earlier results left out unless `afresh`; show and write what came out.
 
     Raises:
-        typer.Exit: 1 if there is no program to run, 130 after Ctrl-C.
+        typer.Exit: 1 if there is no program to run or no cluster to run it, 130 after Ctrl-C, 2 if jobs are meant for
+            a cluster.
     """
+    if jobs and scheduler:
+        raise failure(verb, f"--jobs is of this machine, and {scheduler} says itself how many points run", 2)
     from rich.console import Console
 
     from controller.errors import ControllerError
+    from experiments.dask_scheduler import SchedulerError
     from experiments.results.files import Journal, write_results
     from experiments.scenario.tools import ToolError
     from experiments.sweep import run_points
@@ -124,10 +139,10 @@ def measure(verb: str, work: Work, *, afresh: bool, jobs: int | None = None) -> 
         journal.clear()
     try:
         with (
-            failing(verb, ToolError, CompileError, ControllerError),
+            failing(verb, ToolError, CompileError, ControllerError, SchedulerError),
             PointsProgress(work.name, len(work.points)) as progress,
         ):
-            rows = run_points(work.points, journal, work.folder / "logs", progress, jobs)
+            rows = run_points(work.points, journal, work.folder / "logs", progress, jobs, scheduler)
     except KeyboardInterrupt:
         raise failure(verb, f"interrupted; {work.again}", INTERRUPTED) from None
     write_results(rows, work.about, work.folder)
@@ -165,6 +180,7 @@ def run_scenario(
     *,
     afresh: bool,
     jobs: int | None = None,
+    scheduler: str | None = None,
 ) -> None:
     """Run a scenario, show and write what came out, and draw its figure.
 
@@ -192,7 +208,7 @@ def run_scenario(
         },
         again=f"what is finished is kept. Go on with: {shlex.join(resume)}",
     )
-    rows = measure(verb, work, afresh=afresh, jobs=jobs)
+    rows = measure(verb, work, afresh=afresh, jobs=jobs, scheduler=scheduler)
     _show_prices(work.varied, rows, scenario.frame.compute)
     figure = scenario.frame.plot
     if figure and any(row["error"] is None for row in rows):

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fanin.failing import complain, failure
-from fanin.points import Jobs, Work, conclude, enter_if_live, measure, point_name, points_table, setting_texts
+from fanin.points import (
+    Jobs,
+    Scheduler,
+    Work,
+    conclude,
+    enter_if_live,
+    measure,
+    point_name,
+    points_table,
+    setting_texts,
+)
 
 if TYPE_CHECKING:
     from experiments.results.measured import Row
@@ -25,6 +35,7 @@ def rerun(
         Path | None, typer.Option("--results", help="where the new ones go", show_default="rerun in RESULTS")
     ] = None,
     jobs: Jobs = None,
+    scheduler: Scheduler = None,
 ) -> None:
     """Run points of earlier results again, from what their rows say alone, and compare.
 
@@ -54,7 +65,7 @@ def rerun(
         about={"name": "rerun", "of": str(results)},
         again="nothing is compared; run it again",
     )
-    rows = measure("rerun", work, afresh=True, jobs=jobs)
+    rows = measure("rerun", work, afresh=True, jobs=jobs, scheduler=scheduler)
     differ = _compare(work.varied, old, rows)
     conclude("rerun", work, rows)
     if differ:

@@ -14,6 +14,7 @@ from fanin.points import (
     Jobs,
     Results,
     ScenarioFile,
+    Scheduler,
     brought,
     load,
     points_table,
@@ -33,6 +34,7 @@ def sweep(
         bool, typer.Option("--restart", help="measure again the points that are already there")
     ] = False,
     jobs: Jobs = None,
+    scheduler: Scheduler = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="say what would run, how long, and in how much memory")
     ] = False,
@@ -46,7 +48,9 @@ def sweep(
     if dry_run:
         _estimate(found, results or Path("results", found.frame.name), restart, jobs)
     else:
-        run_scenario("sweep", scenario, found, changes, results, afresh=restart, jobs=jobs)
+        run_scenario(
+            "sweep", scenario, found, changes, results, afresh=restart, jobs=jobs, scheduler=scheduler
+        )
 
 
 def _estimate(scenario: Scenario, folder: Path, restart: bool, jobs: int | None) -> None:

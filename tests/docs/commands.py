@@ -29,6 +29,8 @@ _BMV2 = "needs BMv2 and p4c; tests/experiments/live/test_bmv2.py runs a job on t
 _TORCH = "needs PyTorch, with the extra `torch`; make test-torch has the scripts' network in a test"
 _CLASS = "writes to the machine outside of the clone, or needs an address to clone from"
 
+_DASK = "needs a Dask cluster; tests/experiments/test_dask_scheduler.py has one of two workers"
+
 # Why a command does not run in the tests.
 EXEMPT = {
     **dict.fromkeys(
@@ -43,6 +45,7 @@ EXEMPT = {
         ],
         _SETS_UP,
     ),
+    "fanin sweep scenario:small-virtual --set seed=1,2,3 --scheduler tcp://10.0.0.1:8786": _DASK,
     ". .venv/bin/activate": "makes sense in a terminal alone",
     **dict.fromkeys(
         [

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,29 +12,13 @@ from pyarrow import parquet
 from experiments import sweep
 from experiments.results.files import Journal, ResultsError, read_rows, write_results
 from experiments.results.measured import Row
-from experiments.scenario.file import load_scenario
 from experiments.scenario.settings import Settings
 from experiments.sweep import run_points
+from tests.experiments.calls import die
+from tests.experiments.points import SCENARIO, points
 from tests.experiments.watch import Watch
 
 pytestmark = pytest.mark.slow
-
-SCENARIO = """
-name = "try"
-size = "20 kB"
-seed = [1, 2]
-[topology.leaf_spine]
-spines = 0
-leaves = 1
-hosts_per_leaf = 2
-rate = "10 Gb/s"
-"""
-
-
-def points(folder: Path, *changes: str) -> tuple[Settings, ...]:
-    file = folder / "try.toml"
-    file.write_text(SCENARIO)
-    return load_scenario(file, changes).points
 
 
 def run(folder: Path, wanted: tuple[Settings, ...], watch: Watch | None = None) -> list[Row]:
@@ -86,34 +66,10 @@ def test_a_failed_point_is_told_and_tried_again_and_the_others_go_on(tmp_path: P
     assert [row["key"] for row in watch.rows] == [failed["key"]]
 
 
-def die(*_: Any) -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
 def test_a_process_that_dies_is_a_failed_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep, "_virtual_process", die)
+    monkeypatch.setattr(sweep, "run_point", die)
     rows = run(tmp_path, points(tmp_path))
-    assert all("its process ended: SIGKILL" in row["error"] for row in rows)
-
-
-def test_points_that_need_all_memory_run_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep, "_free_memory", lambda: 1)
-    assert all(row["error"] is None for row in run(tmp_path, points(tmp_path)))
-
-
-@pytest.mark.parametrize("jobs", [1, 3])
-def test_as_many_points_run_at_a_time_as_there_are_jobs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
-) -> None:
-    running = []
-
-    def counted(connections: list[Connection]) -> list[Any]:
-        running.append(len(connections))
-        return wait(connections)
-
-    monkeypatch.setattr(sweep, "wait", counted)
-    run_points(points(tmp_path, "seed=1,2,3"), Journal(tmp_path), tmp_path / "logs", Watch(), jobs)
-    assert max(running) == jobs
+    assert all("ProcessEndedError: SIGKILL" in row["error"] for row in rows)
 
 
 def test_a_torn_line_of_the_journal_is_passed_over(tmp_path: Path) -> None:

@@ -97,6 +97,17 @@ def test_the_time_of_computing_changes_no_point(scenario: str, tmp_path: Path) -
     assert "compute: is ['1 s', '2 s']" in invoke("run", path, "--set", "compute=1 s,2 s")[1]
 
 
+def test_a_number_of_jobs_here_and_a_cluster_are_not_both_taken(scenario: str, tmp_path: Path) -> None:
+    places = ("--jobs", "2", "--scheduler", "tcp://127.0.0.1:1")
+    assert invoke("sweep", scenario, "--results", tmp_path, *places)[0] == 2
+
+
+def test_a_cluster_that_does_not_answer_is_a_failure_that_names_it(scenario: str, tmp_path: Path) -> None:
+    status, output = invoke("sweep", scenario, "--results", tmp_path, "--scheduler", "nowhere")
+    assert status == 1
+    assert "fanin sweep: no Dask scheduler answers at nowhere" in output
+
+
 def test_a_sweep_runs_only_what_is_missing(scenario: str, tmp_path: Path) -> None:
     folder = tmp_path / "results"
     assert invoke("sweep", scenario, "--set", "seed=1,2", "--results", folder)[0] == 0
