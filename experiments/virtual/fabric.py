@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.budget import Place
-from controller.ledger import GRANT, Identity, NumberSpace
+from controller.ledger import GRANT, Identity, NumberSpace, UsedUpError
 from controller.plan import (
     MulticastGroup,
     Plan,
@@ -186,8 +186,26 @@ class Fabric:
         return job
 
     def take_numbers(self, chunks: int) -> Identity:
-        """What the packets of a new lease carry."""
-        return self._numbers.take(chunks, {job.granted.lease for job in self.jobs if job.granted})
+        """What the packets of a new lease carry.
+
+        Raises:
+            ControllerError: there are no such numbers, or none as long as leases are in force.
+        """
+        in_force = {job.granted.lease for job in self.jobs if job.granted}
+        try:
+            return self._numbers.take(chunks, in_force)
+        except UsedUpError:
+            if in_force:
+                raise
+        self.empty_cells()
+        self._numbers.start_again()
+        return self._numbers.take(chunks)
+
+    def empty_cells(self) -> None:
+        """Push the program to all switches, none of which has anything of a lease."""
+        for name in self.engines:
+            self._push(name)
+            self._install_forwarding(name)
 
     @property
     def finished(self) -> bool:
@@ -235,13 +253,17 @@ class Fabric:
 
         The jobs that add up in it get a new lease, see Job. The others just go on.
         """
-        self._retired.append(self.engines[name])
-        self.engines[name] = self._switch.another(self._seed)
-        self.network.replace_switch(name, self.engines[name])
+        self._push(name)
         self.network.run(limit=self.network.now / SECOND + notice)
         self._install_forwarding(name)
         for job in self.jobs:
             job.go_on_after(name)
+
+    def _push(self, name: str) -> None:
+        """The program, upon which a switch has nothing in tables, registers and counters."""
+        self._retired.append(self.engines[name])
+        self.engines[name] = self._switch.another(self._seed)
+        self.network.replace_switch(name, self.engines[name])
 
     def lose_registers(self, name: str) -> None:
         """A switch loses what its registers hold, and keeps its tables; nobody notices."""
