@@ -84,9 +84,13 @@ def test_the_worker_that_sends_twice_sends_more_and_waits_for_less(mine: Path) -
 
 
 # What another client does: its own program on leaf1, with a higher election id than our controller's.
+# On a machine ten times slower the program is not taken within 10 s, upon which finsy tries again, for ever.
 CLIENT = """
-import asyncio, sys
+import asyncio, os, sys
 import finsy as fy
+import finsy.p4client
+
+finsy.p4client._DEFAULT_RPC_TIMEOUT *= float(os.environ.get("FANIN_PATIENCE", "1"))
 
 async def main():
     options = fy.SwitchOptions(
