@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fanin.failing import complain, failure
-from fanin.points import Jobs, Work, conclude, enter_if_live, measure, point_name, points_table, setting_texts
+from fanin.options import Jobs
 
 if TYPE_CHECKING:
     from experiments.results.measured import Row
@@ -33,6 +33,7 @@ def rerun(
     # Not above: it takes a second, for which --help and a wrong option should not wait.
     from experiments.results.files import ResultsError, read_rows
     from experiments.scenario.file import varied_in
+    from fanin.points import Work, conclude, enter_if_live, measure
 
     try:
         rows = read_rows(results)
@@ -91,6 +92,7 @@ def _compare(varied: Sequence[str], old: Mapping[str, Row], rows: Sequence[Row])
     """Print both times of each point; whether one in virtual time, where nothing is left to chance, differs."""
     from experiments.scenario.settings import FILES
     from fanin.console import console
+    from fanin.points import point_name, points_table, setting_texts
 
     table = points_table(varied, "before ms", "now ms", "")
     different = []

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from experiments.scenario.file import Scenario
-from fanin.options import ControllerFile, Program, WorkerFile
-from fanin.points import (
-    Changes,
-    Jobs,
-    Results,
-    ScenarioFile,
-    brought,
-    load,
-    points_table,
-    run_scenario,
-    setting_texts,
-)
+from fanin.options import Changes, ControllerFile, Jobs, Program, Results, ScenarioFile, WorkerFile, brought
+
+if TYPE_CHECKING:
+    from experiments.scenario.file import Scenario
 
 
 def sweep(
@@ -41,6 +32,8 @@ def sweep(
 
     What earlier sweeps into the same results have finished is not run again.
     """
+    from fanin.points import load, run_scenario
+
     changes = [*changes, *brought(program=program, controller=controller, worker=worker)]
     found = load("sweep", scenario, changes)
     if dry_run:
@@ -60,6 +53,7 @@ def _estimate(scenario: Scenario, folder: Path, restart: bool, jobs: int | None)
     from experiments.sweep import cores, finished, memory_of
     from fanin.console import console
     from fanin.failing import failing
+    from fanin.points import points_table, setting_texts
     from p4compiler import CompileError
 
     rows = Journal(folder).rows()
