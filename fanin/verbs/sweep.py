@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fanin.options import Changes, ControllerFile, Jobs, Program, Results, ScenarioFile, WorkerFile, brought
+from topologies.units import BYTES, quantity_text
 
 if TYPE_CHECKING:
     from experiments.scenario.file import Scenario
@@ -60,7 +61,7 @@ def _estimate(scenario: Scenario, folder: Path, restart: bool, jobs: int | None)
     with failing("sweep", ToolError, CompileError):
         there = set() if restart else set(finished(rows, scenario.points))
     speed, at_a_time = hops_per_second(rows.values()), jobs or cores()
-    table = points_table(scenario.varied, "about s", "MiB")
+    table = points_table(scenario.varied, "about s", "memory")
     live, virtual, memory, unknown = 0.0, [], [], 0
     for point in scenario.points:
         if point.key in there:
@@ -77,16 +78,16 @@ def _estimate(scenario: Scenario, folder: Path, restart: bool, jobs: int | None)
         table.add_row(
             *setting_texts(scenario.varied, setting_columns(point)),
             "" if isnan(seconds) else f"{seconds:,.0f}",
-            "" if needed is None else f"{needed / 2**20:,.0f}",
+            "" if needed is None else quantity_text(needed, BYTES),
         )
     console.print(table)
     count = len(scenario.points)
-    largest = sum(sorted(memory)[-at_a_time:]) / 2**30
+    largest = sum(sorted(memory)[-at_a_time:])
     console.print(
         f"{count} points, {len(there)} of them already there. "
         f"The rest takes about {live + wall_seconds(virtual, at_a_time):,.0f} s"
         + (f", and {unknown} of which nothing is known" if unknown else "")
-        + (f"; {at_a_time} at a time, in up to {largest:.1f} GiB" if virtual else "")
+        + (f"; {at_a_time} at a time, in up to {quantity_text(largest, BYTES)}" if virtual else "")
         + ". Nothing has been run.",
         soft_wrap=True,
     )
