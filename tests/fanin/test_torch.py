@@ -65,7 +65,10 @@ def test_a_network_learns_the_same_with_fanin_and_with_gloo_and_either_way_of_it
         text=True,
         check=True,
     )
-    assert re.findall(r"^(\w+): loss within \d\.\de-\d+ of 0's, accuracy", drawn.stdout, re.M) == ["1", "2"]
+    assert re.findall(r"^(\w+): loss within \d\.\de[-+]\d+ of 0's, accuracy", drawn.stdout, re.M) == [
+        "1",
+        "2",
+    ]
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
 
 
