@@ -19,6 +19,7 @@ from native.toolchain import ToolchainError, compile_folder
 from p4switch.codegen.names import RUNTIME
 from topologies import mininet_api, runs, sandbox, superframes
 from topologies.errors import NetworkError
+from topologies.units import BYTES, quantity_text
 
 State = Literal["ok", "optional", "missing"]
 
@@ -54,17 +55,19 @@ def examine() -> Iterator[Finding]:
 
 
 def _machine() -> Finding:
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     cores = len(os.sched_getaffinity(0))
-    detail = f"{cores} cores, {memory:.1f} GiB, Linux {platform.release()}, {platform.machine()}"
-    if cores >= 2 and memory >= 1.8:
+    detail = (
+        f"{cores} cores, {quantity_text(memory, BYTES)}, Linux {platform.release()}, {platform.machine()}"
+    )
+    if cores >= 2 and memory >= _ENOUGH_MEMORY:
         return Finding("machine", "ok", detail)
     return Finding(
         "machine",
         "optional",
         detail,
         costs="the demo takes longer, and its times depend on the processor more than on the links",
-        fix="2 cores and 2 GiB are enough",
+        fix="2 cores and 2 GB are enough",
     )
 
 
@@ -121,6 +124,7 @@ if opened < 0:
 print(socket.socket(fileno=opened).getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF))
 """
 _ENOUGH_BUFFER = 8 << 20
+_ENOUGH_MEMORY = 1.9e9  # what the kernel leaves of 2 GiB
 
 
 def _kernel() -> Iterator[Finding]:
@@ -161,11 +165,11 @@ def _packet_sockets() -> Finding:
         )
     size = int(done.stdout)
     if size >= _ENOUGH_BUFFER:
-        return Finding("packet sockets", "ok", f"buffers of {size >> 20} MiB")
+        return Finding("packet sockets", "ok", f"buffers of {quantity_text(size, BYTES)}")
     return Finding(
         "packet sockets",
         "optional",
-        f"buffers of {size >> 10} KiB only, since only root has larger ones than net.core.rmem_max",
+        f"buffers of {quantity_text(size, BYTES)} only, since only root has larger ones than net.core.rmem_max",
         "on a busy machine frames are dropped when buffers are full, and sent again",
         f"sudo sysctl -w net.core.rmem_max={_ENOUGH_BUFFER * 4}, or run it as root",
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from importlib.metadata import version as version_of
 from pkgutil import resolve_name
 from typing import Annotated, Any, NamedTuple
 
@@ -180,7 +179,9 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"fanin {version_of('fanin')}")
+        from importlib.metadata import version  # not above: the list of verbs does without
+
+        typer.echo(f"fanin {version('fanin')}")
         raise typer.Exit
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -110,6 +111,40 @@ Network = Annotated[
         "--network", help="process id of the fanin that runs the network, if there are several (fanin ps)"
     ),
 ]
+ScenarioFile = Annotated[
+    str,
+    typer.Argument(
+        metavar="SCENARIO.toml",
+        help="what to run: a file, or one that comes with fanin, as lesson:loss ('lesson:' lists them)",
+    ),
+]
+Changes = Annotated[
+    list[str],
+    typer.Option("--set", metavar="KEY=VALUE,…", help="overrides the file; may be given several times"),
+]
+Results = Annotated[
+    Path | None,
+    typer.Option(
+        file_okay=False, help="where the results go", show_default="results/ and the scenario's name"
+    ),
+]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        envvar="DASK_SCHEDULER_ADDRESS",
+        help="a Dask scheduler, such as tcp://10.0.0.1:8786, whose workers run virtual points",
+        show_default="this machine runs them",
+    ),
+]
+Jobs = Annotated[
+    int | None, typer.Option(min=1, help="virtual points that run at a time", show_default="all cores")
+]
+
+
+def brought(**files: Path | None) -> list[str]:
+    """Options that name a file of the user's, as changes of a scenario: by the key of that name."""
+    return [f"{key}={json.dumps(str(path), ensure_ascii=False)}" for key, path in files.items() if path]
 
 
 def refuse_beside_topology(file: Path | None, context: typer.Context) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -21,36 +20,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from experiments.results.measured import Row
-
-ScenarioFile = Annotated[
-    str,
-    typer.Argument(
-        metavar="SCENARIO.toml",
-        help="what to run: a file, or one that comes with fanin, as lesson:loss ('lesson:' lists them)",
-    ),
-]
-Changes = Annotated[
-    list[str],
-    typer.Option("--set", metavar="KEY=VALUE,…", help="overrides the file; may be given several times"),
-]
-Results = Annotated[
-    Path | None,
-    typer.Option(
-        file_okay=False, help="where the results go", show_default="results/ and the scenario's name"
-    ),
-]
-Jobs = Annotated[
-    int | None, typer.Option(min=1, help="virtual points that run at a time", show_default="all cores")
-]
-Scheduler = Annotated[
-    str | None,
-    typer.Option(
-        metavar="ADDRESS",
-        envvar="DASK_SCHEDULER_ADDRESS",
-        help="a Dask scheduler, such as tcp://10.0.0.1:8786, whose workers run virtual points",
-        show_default="this machine runs them",
-    ),
-]
 
 _WIDEST = 300  # columns of a table: rather beyond the terminal's width than folded
 
@@ -69,11 +38,6 @@ class Work:
     folder: Path
     about: dict[str, Any]
     again: str
-
-
-def brought(**files: Path | None) -> list[str]:
-    """Options that name a file of the user's, as changes of a scenario: by the key of that name."""
-    return [f"{key}={json.dumps(str(path), ensure_ascii=False)}" for key, path in files.items() if path]
 
 
 def load(verb: str, file: str, changes: Sequence[str]) -> Scenario:

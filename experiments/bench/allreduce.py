@@ -41,6 +41,7 @@ from experiments.scenario.targets import EMBEDDED
 from topologies.mininet_net import MininetNetwork
 from topologies.model import Topology, leaf_spine
 from topologies.runs import scratch
+from topologies.units import RATES, quantity_text
 
 ROOT = Path(__file__).parents[2]
 ALGORITHMS = ("in-network", "ring", "gloo")
@@ -82,7 +83,7 @@ class Network:
     def __str__(self) -> str:
         """For a table."""
         switches = "one switch" if self.leaves == 1 else "leaf-spine 2x2"
-        rate = "unlimited" if self.rate is None else f"{self.rate / 1e9:g} Gb/s"
+        rate = "unlimited" if self.rate is None else quantity_text(self.rate, RATES)
         return f"{self.workers} workers, {switches}, {rate}"
 
 

@@ -114,15 +114,17 @@ def _columns(measured: Measured) -> dict[str, float]:
     }
 
 
-def compare(program: CompiledProgram, logs: Path, progress: Callable[[Comparison], None]) -> list[Comparison]:
-    """Every point, live and virtual.
+def compare(
+    points: Sequence[Point], program: CompiledProgram, logs: Path, progress: Callable[[Comparison], None]
+) -> list[Comparison]:
+    """Each point, live and virtual.
 
     Raises:
         RunError, NetworkError, ControllerError: a live one did not come to its end.
     """
     switch = Engine.load(program.device_config)
     found = []
-    for here in POINTS:
+    for here in points:
         (live,) = run_live([here.live], program, logs, lambda _: lambda *_: None, lambda _: None)
         found.append(Comparison(here, live, run_virtual(here.virtual, switch)))
         progress(found[-1])

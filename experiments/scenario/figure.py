@@ -9,10 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from experiments.scenario.settings import Table
-
-Kind = Literal["lines", "box", "cdf"]
-Spread = Literal["minmax", "iqr", "ci95", "none"]
-Style = Literal["page", "column", "slide"]
+from experiments.scenario.styles import Kind, Spread, Style
 
 _NUMBER = r"\d+(\.\d+)?"
 _SIZE = rf"^{_NUMBER}x{_NUMBER}$"

@@ -46,7 +46,7 @@ def virtual(
         console.print(
             f"{point.workers:5} workers: {point.packet_hops:9,} packet-hops in {point.seconds:6.1f} s, "
             f"{point.packet_hops_per_second:9,.0f}/s ({point.packet_hops_per_processor_second:,.0f} per second "
-            f"of processor, ×{point.ratio:.1f} numpy's loop); {point.peak_bytes / 2**30:.2f} GiB; "
+            f"of processor, ×{point.ratio:.1f} numpy's loop); {quantity_text(point.peak_bytes, BYTES)}; "
             f"{quantity_text(point.virtual_seconds, TIMES)} of virtual time"
             + ("" if point.exact else "; SUMS ARE WRONG")
         )

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from fanin.failing import failing, failure
 from fanin.programs import Define, Include, macros, show_warnings
-from p4compiler import PHASE_NAMES, CompileError, compile_file, dump_after
-from p4switch.bmv2json.program import ProgramError
-from p4switch.bmv2json.reader import read_program
-from p4switch.codegen import translate
+
+Phase = Literal["parse", "check", "inline", "lower", "graph"]
 
 
 def compile_program(
@@ -39,20 +37,21 @@ def compile_program(
     define: Define = None,
     werror: Annotated[bool, typer.Option("--werror", help="warnings are errors: nothing is written")] = False,
     dump: Annotated[
-        str | None,
-        typer.Option(
-            "--dump-after",
-            metavar="PHASE",
-            help=f"only show the program after a phase of the compiler ({', '.join(PHASE_NAMES)})",
-        ),
+        Phase | None,
+        typer.Option("--dump-after", help="only show the program after a phase of the compiler"),
     ] = None,
 ) -> None:
     """Compile a P4_16 program to BMv2 JSON and P4Info, as p4c-bm2-ss would."""
+    # Not above: they take a second, for which --help and a wrong option should not wait.
+    from p4compiler import CompileError, compile_file, dump_after
+    from p4switch.bmv2json.program import ProgramError
+    from p4switch.bmv2json.reader import read_program
+    from p4switch.codegen import translate
+
     defines = macros(define)
     try:
         if dump is not None:
-            with failing("compile", ValueError, status=2):
-                text, warnings = dump_after(dump, program, include_dirs=include or (), defines=defines)
+            text, warnings = dump_after(dump, program, include_dirs=include or (), defines=defines)
         else:
             compiled = compile_file(program, include_dirs=include or (), defines=defines)
             warnings = compiled.warnings

@@ -9,15 +9,15 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from pydantic import ValidationError
 
-from experiments.models.closed_forms import PIECE, formula
-from experiments.models.cost import PRICE, Cost, Job, costs
 from fanin.failing import failure
 from topologies.units import BYTES, TIMES, percent_text, quantity_text
 
 if TYPE_CHECKING:
+    from pydantic import ValidationError
     from rich.table import Table
+
+    from experiments.models.cost import Cost, Job
 
 _WIDEST = 300  # columns of a table: rather beyond the terminal's width than folded
 
@@ -69,7 +69,7 @@ def cost(
             help="in-network, ring, halving-doubling, double-binary-tree, parameter-server",
         ),
     ] = "in-network,ring",
-    price: Annotated[float, typer.Option(help="of a GPU for an hour, in $")] = PRICE,
+    price: Annotated[float | None, typer.Option(help="of a GPU for an hour, in $", show_default="30")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="a line of JSON for each row")] = False,
 ) -> None:
     """Say by closed forms which share of their time GPUs wait for gradients, and what that costs.
@@ -78,6 +78,11 @@ def cost(
 
     fanin cost --parameters 175G --dtype bf16 --compute "2 s" --nics 1
     """
+    # Not above: it takes a second, for which --help should not wait.
+    from pydantic import ValidationError
+
+    from experiments.models.cost import Job, costs
+
     given = {
         "parameters": parameters,
         "dtype": dtype,
@@ -148,6 +153,7 @@ def _table(found: list[Cost]) -> Table:
 
 def _formulas(job: Job, found: list[Cost]) -> Iterator[str]:
     """Those of the first cluster, with the numbers put in."""
+    from experiments.models.closed_forms import PIECE, formula
 
     def seconds(number: float) -> str:
         return quantity_text(number, TIMES)

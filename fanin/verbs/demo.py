@@ -27,7 +27,6 @@ from fanin.options import (
     refuse_beside_topology,
 )
 from topologies.errors import NetworkError
-from topologies.model import TopologyError
 from topologies.sandbox import SandboxError, enter
 
 if TYPE_CHECKING:
@@ -83,6 +82,7 @@ def demo(
     from fanin.programs import show_warnings
     from fanin.progress import ProgressObserver
     from p4compiler import CompileError
+    from topologies.model import TopologyError
 
     errors = (ToolError, CompileError, RunError, NetworkError, ControllerError)
     with (

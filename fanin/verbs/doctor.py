@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import typer
 from rich.markup import escape
 
 from experiments.scenario.tools import BMV2, P4C, packages
-from fanin.checks import Finding, State, examine
 from fanin.console import console
+
+if TYPE_CHECKING:
+    from fanin.checks import Finding, State
 
 _MARKS: dict[State, str] = {"ok": "[green]✓[/]", "optional": "[yellow]–[/]", "missing": "[red]✗[/]"}
 
 
 def doctor() -> None:
     """Check the machine. The exit status is 1 if something is missing without which fanin does not run."""
+    from fanin.checks import examine  # which imports of all that it looks at
+
     missing = 0
     without = []
     for finding in examine():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from experiments.scenario.figure import Kind, Spread, Style
+from experiments.scenario.styles import Kind, Spread, Style
 from fanin.failing import complain, failure
 
 if TYPE_CHECKING:

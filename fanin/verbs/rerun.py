@@ -9,17 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fanin.failing import complain, failure
-from fanin.points import (
-    Jobs,
-    Scheduler,
-    Work,
-    conclude,
-    enter_if_live,
-    measure,
-    point_name,
-    points_table,
-    setting_texts,
-)
+from fanin.options import Jobs, Scheduler
 
 if TYPE_CHECKING:
     from experiments.results.measured import Row
@@ -44,6 +34,7 @@ def rerun(
     # Not above: it takes a second, for which --help and a wrong option should not wait.
     from experiments.results.files import ResultsError, read_rows
     from experiments.scenario.file import varied_in
+    from fanin.points import Work, conclude, enter_if_live, measure
 
     try:
         rows = read_rows(results)
@@ -102,6 +93,7 @@ def _compare(varied: Sequence[str], old: Mapping[str, Row], rows: Sequence[Row])
     """Print both times of each point; whether one in virtual time, where nothing is left to chance, differs."""
     from experiments.scenario.settings import FILES
     from fanin.console import console
+    from fanin.points import point_name, points_table, setting_texts
 
     table = points_table(varied, "before ms", "now ms", "")
     different = []

@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from experiments.scenario.tools import Compiler, Engine
-from fanin.options import ControllerFile, Program, WorkerFile
-from fanin.points import Changes, Results, ScenarioFile, brought, load, run_scenario
+from fanin.options import Changes, ControllerFile, Program, Results, ScenarioFile, WorkerFile, brought
 
 
 def _print_schema(wanted: bool) -> None:
@@ -37,6 +36,8 @@ def run(
     ] = False,
 ) -> None:
     """Run a scenario, live or in virtual time: all its points, its table, its figure."""
+    from fanin.points import load, run_scenario
+
     chosen = [f"{key}={value}" for key, value in (("switch", switch), ("compiler", compiler)) if value]
     said = [*changes, *chosen, *brought(program=program, controller=controller, worker=worker)]
     run_scenario("run", scenario, load("run", scenario, said), said, results, afresh=True)

@@ -8,11 +8,6 @@ from typing import Annotated
 import typer
 
 from fanin.programs import Define, Include, device_config
-from native.toolchain import ToolchainError
-from p4compiler import CompileError
-from p4switch.bmv2json.program import ProgramError
-from p4switch.stf.run import run_stf
-from p4switch.stf.syntax import StfError
 
 
 def stf(
@@ -27,6 +22,13 @@ def stf(
     define: Define = None,
 ) -> None:
     """Run a STF test; the exit status is 0 if every packet came out as expected, 1 if not, 2 if it cannot be run."""
+    # Not above: they take a second, for which --help should not wait.
+    from native.toolchain import ToolchainError
+    from p4compiler import CompileError
+    from p4switch.bmv2json.program import ProgramError
+    from p4switch.stf.run import run_stf
+    from p4switch.stf.syntax import StfError
+
     try:
         config = device_config(program, include, define)
         runner = run_stf(config, test.read_text())

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from experiments.scenario.file import Scenario
-from fanin.options import ControllerFile, Program, WorkerFile
-from fanin.points import (
+from fanin.options import (
     Changes,
+    ControllerFile,
     Jobs,
+    Program,
     Results,
     ScenarioFile,
     Scheduler,
+    WorkerFile,
     brought,
-    load,
-    points_table,
-    run_scenario,
-    setting_texts,
 )
+from topologies.units import BYTES, quantity_text
+
+if TYPE_CHECKING:
+    from experiments.scenario.file import Scenario
 
 
 def sweep(
@@ -43,6 +44,8 @@ def sweep(
 
     What earlier sweeps into the same results have finished is not run again.
     """
+    from fanin.points import load, run_scenario
+
     changes = [*changes, *brought(program=program, controller=controller, worker=worker)]
     found = load("sweep", scenario, changes)
     if dry_run:
@@ -64,13 +67,14 @@ def _estimate(scenario: Scenario, folder: Path, restart: bool, jobs: int | None)
     from experiments.sweep import cores, finished, memory_of
     from fanin.console import console
     from fanin.failing import failing
+    from fanin.points import points_table, setting_texts
     from p4compiler import CompileError
 
     rows = Journal(folder).rows()
     with failing("sweep", ToolError, CompileError):
         there = set() if restart else set(finished(rows, scenario.points))
     speed, at_a_time = hops_per_second(rows.values()), jobs or cores()
-    table = points_table(scenario.varied, "about s", "MiB")
+    table = points_table(scenario.varied, "about s", "memory")
     live, virtual, memory, unknown = 0.0, [], [], 0
     for point in scenario.points:
         if point.key in there:
@@ -87,16 +91,16 @@ def _estimate(scenario: Scenario, folder: Path, restart: bool, jobs: int | None)
         table.add_row(
             *setting_texts(scenario.varied, setting_columns(point)),
             "" if isnan(seconds) else f"{seconds:,.0f}",
-            "" if needed is None else f"{needed / 2**20:,.0f}",
+            "" if needed is None else quantity_text(needed, BYTES),
         )
     console.print(table)
     count = len(scenario.points)
-    largest = sum(sorted(memory)[-at_a_time:]) / 2**30
+    largest = sum(sorted(memory)[-at_a_time:])
     console.print(
         f"{count} points, {len(there)} of them already there. "
         f"The rest takes about {live + wall_seconds(virtual, at_a_time):,.0f} s"
         + (f", and {unknown} of which nothing is known" if unknown else "")
-        + (f"; {at_a_time} at a time, in up to {largest:.1f} GiB" if virtual else "")
+        + (f"; {at_a_time} at a time, in up to {quantity_text(largest, BYTES)}" if virtual else "")
         + ". Nothing has been run.",
         soft_wrap=True,
     )

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 
 def validate(
+    workers: Annotated[
+        list[int], typer.Option(metavar="N", help="only with so many workers; may be given several times")
+    ] = [],  # noqa: B006 - typer's way
     results: Annotated[Path, typer.Option(file_okay=False, help="where the results go")] = Path(
         "results/validation"
     ),
@@ -29,11 +32,17 @@ def validate(
 
     from controller.errors import ControllerError
     from experiments.live.crew import RunError
-    from experiments.models.validation import compare, write
+    from experiments.models.validation import POINTS, compare, write
     from experiments.results.axes import value_text
     from experiments.scenario.compilers import PROGRAM, compile_program
     from fanin.console import console
     from p4compiler import CompileError
+
+    counts = {len(point.live.members) for point in POINTS}
+    if unknown := set(workers) - counts:
+        there = ", ".join(map(str, sorted(counts)))
+        raise failure("validate", f"--workers {min(unknown)}: no such points; there are {there}", 2)
+    chosen = [point for point in POINTS if not workers or len(point.live.members) in workers]
 
     columns = ("network", "workers", "loss", "live", "virtual", "by", "formula", "packets", "bytes", "")
     table = Table(*columns, box=None)  # without lines it fits 80 columns
@@ -58,14 +67,14 @@ def validate(
     errors = (CompileError, RunError, NetworkError, ControllerError)
     with failing("validate", *errors, KeyboardInterrupt):
         program = compile_program(PROGRAM, "embedded")
-        points = compare(program, results / "logs", show)
-    write(points, results)
+        found = compare(chosen, program, results / "logs", show)
+    write(found, results)
     console.print(table)
     console.print(
         "[dim]Network: spines x leaves x hosts on each. Milliseconds of one all-reduce; the formula assumes no loss. "
         "Packets and bytes of a worker, sent and received; where they differ, virtual from live.[/]"
     )
-    if not all(point.agrees for point in points):
+    if not all(one.agrees for one in found):
         raise failure("validate", "live and virtual times differ at some points")
 
 

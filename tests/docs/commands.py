@@ -26,7 +26,6 @@ _MACHINES = "boots a virtual machine or an image of one, which takes from minute
 _VAGRANT = "needs VirtualBox or libvirt; tests/provisioning/test_vagrantfile.py has vagrant check the file"
 _SETS_UP = "installs packages, or is what runs the tests"
 _BMV2 = "needs BMv2 and p4c; tests/experiments/live/test_bmv2.py runs a job on them where they are installed"
-_TORCH = "needs PyTorch, with the extra `torch`; make test-torch has the scripts' network in a test"
 _CLASS = "writes to the machine outside of the clone, or needs an address to clone from"
 
 _DASK = "needs a Dask cluster; tests/experiments/test_dask_scheduler.py has one of two workers"
@@ -80,16 +79,7 @@ EXEMPT = {
         ],
         _CLASS,
     ),
-    **dict.fromkeys(
-        [
-            ".venv/bin/pip install -e '.[torch]'",
-            "fanin launch docs/torch/overlap.py",
-            "fanin launch docs/torch/cnn.py --backend gloo  --curve gloo-lossy.csv",
-            "fanin launch docs/torch/cnn.py --backend fanin --curve fanin-lossy.csv",
-            "python docs/torch/curves.py gloo.csv fanin.csv gloo-lossy.csv fanin-lossy.csv",
-        ],
-        _TORCH,
-    ),
+    ".venv/bin/pip install -e '.[torch]'": _SETS_UP,
     "python -m p4switch -i 1@veth0 -i 2@veth2 --link 2:rate=100M,delay=1ms,queue_bytes=64k "
     "--link 1:ingress:loss=1% …": "needs two interfaces of these names, and … stands for the program; "
     "tests/p4switch/test_cli.py reads such options",
@@ -99,7 +89,6 @@ EXEMPT = {
     "gcc -std=gnu11 -O3 -march=native -fno-inline -fPIC -S -I p4switch/runtime fanin.c": (
         "what it writes depends on the processor, and each of our compiled programs is made like this"
     ),
-    "fanin validate": "ten live networks, one after the other, take minutes and a machine that is idle",
 }
 
 _NEW = "tests/fanin/test_new.py::test_the_commands_of_its_readme_run"
@@ -169,8 +158,23 @@ ELSEWHERE = {
         "tests/fanin/test_faults.py::"
         "test_a_link_that_fails_hands_its_job_to_the_ring_and_the_next_one_gets_another_tree"
     ),
-    "fanin launch docs/torch/cnn.py --backend gloo  --curve gloo.csv": _CNN,
-    "fanin launch docs/torch/cnn.py --backend fanin --curve fanin.csv": _CNN,
+    **dict.fromkeys(
+        [
+            "fanin launch docs/torch/cnn.py --backend gloo  --curve gloo.csv",
+            "fanin launch docs/torch/cnn.py --backend fanin --curve fanin.csv",
+            "fanin launch docs/torch/cnn.py --backend gloo  --curve gloo-lossy.csv",
+            "fanin launch docs/torch/cnn.py --backend fanin --curve fanin-lossy.csv",
+            "python docs/torch/curves.py gloo.csv fanin.csv gloo-lossy.csv fanin-lossy.csv",
+        ],
+        _CNN,
+    ),
+    "fanin launch docs/torch/overlap.py": (
+        "tests/fanin/test_torch.py::test_buckets_go_out_and_come_back_within_the_backward_pass"
+    ),
+    "fanin validate": (
+        "tests/fanin/test_validate.py::"
+        "test_two_workers_do_the_same_in_both_worlds_and_times_that_differ_are_told"
+    ),
 }
 
 # What is run is smaller than what is shown, in the place of the former the latter.

@@ -46,6 +46,27 @@ def test_help_imports_no_verb() -> None:
     assert not {"fanin.verbs", "numpy", "pydantic", "p4compiler", "p4switch"} & set(shown.stderr.split())
 
 
+# What runs things, and the largest libraries: none of it is needed to list options.
+COSTLY = {
+    *("controller", "workers", "p4compiler", "p4switch", "native.toolchain"),
+    *("experiments.live", "experiments.virtual", "experiments.results", "experiments.scenario.settings"),
+    *("topologies.model", "topologies.link", "topologies.virtual", "topologies.mininet_net"),
+    *("numpy", "grpc", "google.protobuf", "scapy", "matplotlib", "pyarrow"),
+}
+
+
+def test_the_help_of_a_verb_imports_nothing_of_what_the_verb_does() -> None:
+    script = (
+        "import sys; from typer.testing import CliRunner; from fanin.cli import VERBS, app\n"
+        "for verb in VERBS:\n"
+        "    assert CliRunner().invoke(app, [verb, '--help']).exit_code == 0\n"
+        f"    for module in sorted({COSTLY} & sys.modules.keys()):\n"
+        "        print(verb, 'or one before it imports', module)\n"
+    )
+    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert shown.stdout == ""
+
+
 def test_a_verb_that_is_none_is_refused_and_what_is_like_it_named() -> None:
     refused = CliRunner().invoke(app, ["sweeps"])
     assert refused.exit_code == 2

@@ -328,7 +328,7 @@ def test_a_dry_run_says_what_is_left_and_runs_nothing(scenario: str, tmp_path: P
     status, output = invoke("sweep", scenario, "--dry-run", "--jobs", "3", "--results", folder)
     assert status == 0
     assert "2 points, 0 of them already there. The rest takes about" in output
-    assert re.search(r"about \d+ s; 3 at a time, in up to 0\.4 GiB", output)
+    assert re.search(r"about \d+ s; 3 at a time, in up to 419\.6 MB", output)
     assert not folder.exists()
     assert invoke("sweep", scenario, "--set", "algorithm=ring", "--results", folder)[0] == 0
     assert (

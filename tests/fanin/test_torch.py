@@ -58,6 +58,35 @@ def test_a_network_learns_the_same_with_fanin_and_with_gloo_and_either_way_of_it
     assert reference[-1][0] < reference[0][0]
     for curve in others:
         torch.testing.assert_close(torch.tensor(curve), torch.tensor(reference), atol=3e-3, rtol=1e-3)
+    drawn = subprocess.run(
+        [sys.executable, DOCS / "torch" / "curves.py", "0.csv", "1.csv", "2.csv"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert re.findall(r"^(\w+): loss within \d\.\de[-+]\d+ of 0's, accuracy", drawn.stdout, re.M) == [
+        "1",
+        "2",
+    ]
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.live
+def test_buckets_go_out_and_come_back_within_the_backward_pass(up):
+    done = launch(up, DOCS / "torch" / "overlap.py")
+    assert done.returncode == 0, done.stderr
+    lines = re.findall(r"^\[0\] +[\d.]+ ms +(.*)$", done.stdout, re.M)
+    at = {what: place for place, what in enumerate(lines)}
+    buckets = [f"bucket {index} {end}" for index in range(6) for end in ("begins", "ends")]
+    layers = [f"gradient of layer {layer}" for layer in range(6)]
+    assert sorted(at) == sorted(["backward pass of step 2 begins", *buckets, *layers, "backward pass ends"])
+    for index in range(6):  # a bucket for each layer, the last layer's first
+        assert (
+            at[f"gradient of layer {5 - index}"] < at[f"bucket {index} begins"] < at[f"bucket {index} ends"]
+        )
+    assert max(at.values()) == at["backward pass ends"]
+    assert at["bucket 0 begins"] < at["gradient of layer 0"]  # while the pass goes on
 
 
 @pytest.mark.live

@@ -30,7 +30,6 @@ from fanin.options import (
     refuse_beside_topology,
 )
 from topologies.errors import NetworkError
-from topologies.model import TopologyError, leaf_spine
 from topologies.running import JOB_SERVICE
 from topologies.runs import scratch
 from topologies.sandbox import SandboxError, enter
@@ -114,6 +113,7 @@ def up(
     from fanin.programs import show_warnings
     from p4compiler import CompileError
     from topologies.mininet_net import MininetNetwork
+    from topologies.model import TopologyError, leaf_spine
 
     wrong, errors = (ScenarioError, TopologyError), (ToolError, CompileError, NetworkError, ControllerError)
     with failing("up", *wrong, status=2), failing("up", *errors), _until_told_to_end():
