@@ -132,7 +132,9 @@ def test_one_that_cannot_be_started_again_is_tried_the_next_time(
         end(controller, signal.SIGKILL)
         monkeypatch.setattr(asyncio, "create_subprocess_exec", refuse)
         for _ in range(5):
-            with pytest.raises(ControllerError, match=r"cannot be started \(Resource temporarily unavailable\)"):
+            with pytest.raises(
+                ControllerError, match=r"cannot be started \(Resource temporarily unavailable\)"
+            ):
                 await controller.tend(read_tables=False)
         monkeypatch.undo()
         assert (await controller.tend(read_tables=False)).trouble == ""
