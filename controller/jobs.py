@@ -14,6 +14,8 @@ from controller.reports import Heard, Reporting, state_of
 
 _logger = logging.getLogger(__name__)
 
+_REVOKED = "its lease was revoked"
+
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:
@@ -178,8 +180,8 @@ class Jobs:
         """What there is, in the order of their beginning."""
         return [job.document() for job in self._present]
 
-    async def revoke(self, name: str, why: str = "its lease was revoked") -> None:
-        """The job of this name has no lease any more, nor a place in the queue.
+    async def revoke(self, name: str) -> None:
+        """The job of this name has no lease any more, nor a place in the queue, and gets no other one.
 
         Raises:
             ControllerError: it has none, or a switch does not answer, which loses the lease when it is back.
@@ -191,16 +193,38 @@ class Jobs:
         job = found[-1]  # one that has the name from another that is just ending
         if job.state not in ("queued", "in network"):
             raise ControllerError(f"{name} has no lease: it is {job.state} ({job.why})")
-        job.revoked = why
         if job.state == "queued":
+            job.revoked = _REVOKED
             job.look.set()
             return
-        self._lose(job, job.revoked)
+        await self._take_back(job, _REVOKED, for_good=True)
+
+    async def end_lease(self, lease: int, why: str, *, for_good: bool) -> None:
+        """Nothing is added up under this lease any more; of a job that has ended meanwhile, there is nothing to do.
+
+        for_good: no other lease would be better. If not, a job of groups (see _Job) is granted another one.
+
+        Raises:
+            ControllerError: a switch does not answer, which loses the lease when it is back.
+        """
+        for job in self._present:
+            if job.state == "in network" and job.candidate.lease()["lease"] == lease:
+                await self._take_back(job, why, for_good=for_good or job.request.min_workers is None)
+                return
+
+    async def _take_back(self, job: _Job, why: str, *, for_good: bool) -> None:
+        job.revoked = why
+        if for_good:
+            self._lose(job, why)
+        else:
+            job.log(logging.WARNING, why)
         if job.request.min_workers is None:
-            job.tell({"revoked": job.why})
-        async with self._granting:
-            await job.candidate.withdraw()
-        self.look()
+            job.tell({"revoked": why})
+        try:
+            async with self._granting:
+                await job.candidate.withdraw()
+        finally:
+            self.look()
 
     def _hand_over(self, job: _Job) -> None:
         """Once all who are there have said what they have finished, everybody is told all of it."""
@@ -245,6 +269,9 @@ class Jobs:
                 else:
                     await job.look.wait()
             await self._withdraw(job)
+        except Exception as error:  # whoever looks after the controller learns of it there
+            self._dismiss(job, str(error) or repr(error))
+            job.log(logging.ERROR, f"has no controller any more: {error}")
         finally:
             job.candidate.close()
             self._present.remove(job)
@@ -322,6 +349,8 @@ class Jobs:
                 await job.candidate.grant()
         except ControllerError as error:
             self._lose(job, str(error))
+        finally:
+            self.look()  # for what it has left, others may wait
 
     def _too_few(self, job: _Job, staying: Sequence[Member]) -> str:
         """Why a job cannot go on; empty: it can."""

@@ -24,6 +24,7 @@ from controller.controller import Findings
 from controller.errors import ControllerError
 from controller.tree import Tree
 from experiments.scenario.own import planner_of
+from topologies.errors import NetworkError
 from topologies.model import Topology
 from topologies.patience import VARIABLE, Restarts
 
@@ -76,8 +77,9 @@ class ControllerProcess:
         self._usable = setup.topology
         self._process: asyncio.subprocess.Process | None = None
         self._restarts = Restarts()
+        self._given_up = ""  # it has ended too often: why
         self._one_at_a_time = asyncio.Lock()
-        self._closing = False
+        self._exchanges: set[asyncio.Task[Any]] = set()
 
     async def __aenter__(self) -> Self:
         try:
@@ -123,13 +125,17 @@ class ControllerProcess:
         self, method: str, arguments: tuple[object, ...], then: Callable[[Any], None] = lambda _: None
     ) -> Any:
         # One that is given up in the middle would leave its answer to the next; nobody asks then how it ends.
-        exchange = asyncio.ensure_future(self._until_answered((method, arguments), then))
+        exchange = asyncio.create_task(self._until_answered((method, arguments), then))
+        self._exchanges.add(exchange)
+        exchange.add_done_callback(self._exchanges.discard)
         exchange.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(exchange)
 
     async def _until_answered(self, call: object, then: Callable[[Any], None]) -> Any:
         async with self._one_at_a_time:
             while True:
+                if self._given_up:
+                    raise NetworkError(self._given_up)
                 try:
                     if self._process is None:
                         await self._start(tuple(self._in_force))
@@ -144,20 +150,35 @@ class ControllerProcess:
                     raise ControllerError(await self._how_it_ended()) from None
                 except (OSError, asyncio.IncompleteReadError):
                     how = await self._how_it_ended()
-                    if self._closing:
-                        raise ControllerError(f"{how}, and the network ends") from None
-                    self._restarts.count(how)
+                    self._count(how)
                     self._report(f"{how}\nit is started again")
 
+    def _count(self, how: str) -> None:
+        try:
+            self._restarts.count(how)
+        except NetworkError as error:
+            self._given_up = str(error)
+            raise
+
     async def _start(self, in_force: tuple[Tree, ...] | None) -> None:
-        self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "experiments.live.controlling"),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "GRPC_VERBOSITY": "NONE"},  # its C core prints beside our own messages
-            start_new_session=True,  # a terminal's Ctrl-C does not reach it: it is ours to end
-        )
-        await self._ask(replace(self._setup, in_force=in_force))
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-P", "-m", "experiments.live.controlling"),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env={**os.environ, "GRPC_VERBOSITY": "NONE"},  # its C core prints beside our own messages
+                start_new_session=True,  # a terminal's Ctrl-C does not reach it: it is ours to end
+            )
+        except OSError as error:
+            raise ControllerError(
+                f"the controller cannot be started ({error.strerror}); the next thing asked of it tries again"
+            ) from error
+        try:
+            await self._ask(replace(self._setup, in_force=in_force))
+        except ControllerError as error:  # with which it ends
+            await self._how_it_ended()
+            self._count(str(error))
+            raise
 
     async def _ask(self, message: object) -> Any:
         assert self._process is not None
@@ -191,7 +212,9 @@ class ControllerProcess:
         return f"the controller has ended with {how}"
 
     async def _close(self) -> None:
-        self._closing = True
+        for exchange in self._exchanges:  # one of which may be starting it again
+            exchange.cancel()
+        await asyncio.gather(*self._exchanges, return_exceptions=True)
         if self._process is None:
             return
         assert self._process.stdin is not None

@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Any, BinaryIO
 
 from finsy.proto import p4i
@@ -54,7 +54,10 @@ async def _serve(output: BinaryIO) -> None:
         output.write(packed((done, what)))
         output.flush()
 
-    setup: Setup = await read(asked)
+    try:
+        setup: Setup = await read(asked)
+    except asyncio.IncompleteReadError:
+        return
     controller = Controller(
         setup.topology,
         p4i.P4Info.FromString(setup.p4info),
@@ -83,12 +86,16 @@ async def _serve(output: BinaryIO) -> None:
                 answer(True, await calls.by_name[name](*arguments))
             except ControllerError as error:
                 answer(False, error)
+            except Exception as error:
+                # Not asked again of the next one, which would end as well; that one undoes what is half done.
+                answer(False, ControllerError(f"the controller ends, for {name} fails: {error!r}"))
+                raise
 
 
 def main() -> None:
     """Serve."""
-    # What a user's planner prints is not an answer.
-    with os.fdopen(os.dup(1), "wb") as output:
+    # What a user's planner prints is not an answer. Whoever asked may have gone.
+    with suppress(BrokenPipeError), os.fdopen(os.dup(1), "wb") as output:
         os.dup2(2, 1)
         asyncio.run(_serve(output))
 

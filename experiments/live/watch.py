@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from controller.controller import Loss
 from controller.errors import ControllerError
@@ -40,8 +41,8 @@ class Watch:
         self._trouble = ""
         self._down: tuple[Link, ...] = ()
 
-    async def run(self, beside: Callable[[], None]) -> None:
-        """For ever. beside: is called at each look.
+    async def run(self, beside: Callable[[], None] | None = None) -> None:
+        """For ever. beside: is called at each look, until it fails.
 
         Raises:
             NetworkError: a switch that ends again and again, or the controller.
@@ -56,11 +57,16 @@ class Watch:
             if begun >= next_read:
                 share = (time.monotonic() - begun) / _READ_SHARE
                 next_read = begun + min(max(_READ_SECONDS, share), _MOST_READ_SECONDS)
-            beside()
+            if beside is not None:
+                try:
+                    beside()
+                except Exception as error:  # of what is no part of this
+                    self._report(f"what waiting workers do is not logged any more: {error!r}")
+                    beside = None
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def _look_at_links(self) -> None:
-        down = self._network.links_down()
+        down, known = self._network.links_down(), self._down
         if down != self._down:
             for what, links in (
                 ("is down", set(down) - set(self._down)),
@@ -78,14 +84,18 @@ class Watch:
         for job in self._jobs.documents():
             nodes = {*job["hosts"], *job["switches"]}
             broken = [link for link in down if {link.a.node, link.b.node} <= nodes]
-            if broken and job["state"] == "in network":
-                await self._revoke(job["name"], f"{_name(broken[0])} is down")
+            if broken and job["state"] == "in network" and job["switches"]:
+                # Where trees lead over links that are known to be down, or a host's, another one would, too.
+                for_good = any(link in known or not link.a.port for link in broken)
+                await self._end_lease(job, f"{_name(broken[0])} is down", for_good=for_good)
 
     async def _look(self, *, read_tables: bool) -> None:
         try:
             found = await self._controller.tend(read_tables=read_tables)
         except ControllerError as error:
-            self._report(str(error))
+            if str(error) != self._trouble:
+                self._report(str(error))
+            self._trouble = str(error)
             return
         for switch in found.taken_over.keys() - self._taken_over.keys():
             self._report(
@@ -105,13 +115,15 @@ class Watch:
         """Where the root has forgotten a result, some workers may have it and the others can never get it."""
         for job in self._jobs.documents():
             if job["state"] == "in network" and job["ring"] and job["switches"][-1:] == [loss.switch]:
-                await self._revoke(job["name"], f"{loss.switch}, the root of its tree, has restarted")
+                await self._end_lease(
+                    job, f"{loss.switch}, the root of its tree, has restarted", for_good=False
+                )
 
-    async def _revoke(self, job: str, why: str) -> None:
+    async def _end_lease(self, job: Mapping[str, Any], why: str, *, for_good: bool) -> None:
         try:
-            await self._jobs.revoke(job, why)
+            await self._jobs.end_lease(job["lease"], why, for_good=for_good)
         except ControllerError as error:
-            self._report(f"the lease of {job} is not withdrawn yet: {error}")
+            self._report(f"the lease of {job['name']} is not withdrawn yet: {error}")
 
 
 def _name(link: Link) -> str:

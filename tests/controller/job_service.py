@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from controller.budget import NoRoomError
 from controller.errors import ControllerError
-from controller.jobs import JobRequest
+from controller.jobs import JobRequest, Jobs
 from controller.membership import JobService
 from workers import Lease, Recovery
 
@@ -36,6 +36,8 @@ class FakeJob:
         number = len(grants.granted)
         grants.changed.set()
         await grants.gate.wait()
+        if grants.ended:
+            raise RuntimeError("the controller has ended with signal SIGKILL")
         if grants.fails:
             raise ControllerError("leaf1 refuses")
         grants.room -= slots
@@ -73,7 +75,11 @@ class FakeJob:
 
 
 class FakeGrants:
-    """In place of a controller. gate: grants wait for it. fails: whether it refuses. room: slots that are free."""
+    """In place of a controller. jobs: whose they are. gate: grants wait for it. fails: whether it refuses. ended: for
+    good. room: slots that are free.
+    """
+
+    jobs: Jobs
 
     def __init__(self) -> None:
         self.granted: list[tuple[str, ...]] = []
@@ -83,6 +89,7 @@ class FakeGrants:
         self.gate = asyncio.Event()
         self.gate.set()
         self.fails = False
+        self.ended = False
         self.room = 1024
         self.open_jobs: list[FakeJob] = []
 
@@ -154,6 +161,7 @@ def served(path: Path) -> With:
     async def run(check: Check) -> None:
         grants = FakeGrants()
         service = JobService(["h1", "h2", "h3"], grants.open, grants.reports.append)
+        grants.jobs = service.jobs
         async with service.serve(path):
             try:
                 await check(path, grants)

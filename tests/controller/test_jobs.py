@@ -229,9 +229,9 @@ def test_a_place_in_the_queue_can_be_revoked(service: With, ring: bool) -> None:
     service(check)
 
 
-async def elastic(path: Path, least: int = 1) -> list[Worker]:
+async def elastic(path: Path, least: int = 1, slots: int | None = None) -> list[Worker]:
     three = [
-        await Worker.connect(path, host, job="a", ring=True, min_workers=least, process=number)
+        await Worker.connect(path, host, job="a", ring=True, min_workers=least, slots=slots, process=number)
         for number, host in enumerate(("h1", "h2", "h3"), 11)
     ]
     assert [await worker.rank() for worker in three] == [(1, 0), (1, 1), (1, 2)]
@@ -325,5 +325,81 @@ def test_a_number_of_workers_that_cannot_be_is_refused(service: With, asked: dic
     async def check(path: Path, _grants: FakeGrants) -> None:
         worker = await Worker.connect(path, "h1", **{"ring": True, "min_workers": 1, **asked})
         assert "must be from 1 to 3, in a job that goes on by ring if need be" in await worker.error()
+
+    service(check)
+
+
+async def say_finished(workers: list[Worker]) -> list[Any]:
+    """In the first round; the groups that they are told then."""
+    for worker in workers:
+        await until(worker, "regroup")
+        worker.say(b'{"finished": [7, 4711], "round": 1}')
+    return [await until(worker, "group") for worker in workers]
+
+
+@pytest.mark.parametrize("for_good", [False, True])
+def test_a_job_of_groups_whose_tree_fails_gets_another_lease_if_one_would_be_better(
+    service: With, for_good: bool
+) -> None:
+    async def check(path: Path, grants: FakeGrants) -> None:
+        three = await elastic(path)
+        await grants.jobs.end_lease(1, "a link is down", for_good=for_good)
+        groups = await say_finished(three)
+        assert grants.withdrawn == [1]
+        if for_good:
+            assert [group["config"] for group in groups] == [None] * 3
+        else:
+            assert [group["config"]["lease"]["id"] for group in groups] == [2] * 3
+        told = "by ring" if for_good else "in network"
+        assert (await listed(path))["a"]["state"] == told
+
+    service(check)
+
+
+def test_the_lease_of_a_job_that_has_ended_is_not_its_successor_s(service: With) -> None:
+    async def check(path: Path, grants: FakeGrants) -> None:
+        before = await Worker.connect(path, "h1", 1, job="a", ring=True)
+        await before.rank()
+        await before.end()
+        await grants.until(lambda: grants.withdrawn == [1])
+        after = await Worker.connect(path, "h1", 1, job="a", ring=True)
+        assert await after.rank() == (2, 0)
+        await grants.jobs.end_lease(1, "a link is down", for_good=True)
+        assert (await listed(path))["a"]["lease"] == 2
+        await grants.jobs.end_lease(2, "a link is down", for_good=True)
+        assert await after.hear() == {"revoked": "a link is down"}
+
+    service(check)
+
+
+def test_a_job_that_waits_is_granted_what_a_group_has_left(service: With) -> None:
+    async def check(path: Path, grants: FakeGrants) -> None:
+        three = await elastic(path, slots=1000)
+        waiting = await Worker.connect(path, "h1", 1, job="b", slots=512)
+        assert "queued" in await waiting.hear()
+        grants.fails = True
+        await three[2].end()
+        for worker in three[:2]:
+            await until(worker, "regroup")
+            worker.say(b'{"finished": [7, 4711], "round": 1}')
+        assert (await until(three[0], "group"))["config"] is None
+        assert await waiting.error() == "leaf1 refuses"  # so it was asked for
+
+    service(check)
+
+
+def test_all_are_told_that_there_is_no_controller_any_more(service: With) -> None:
+    async def check(path: Path, grants: FakeGrants) -> None:
+        three = await elastic(path)
+        grants.ended = True
+        beginning = await Worker.connect(path, "h1", 1, job="b")
+        why = "the controller has ended with signal SIGKILL"
+        assert await beginning.error() == why
+        await three[2].end()
+        for worker in three[:2]:
+            await until(worker, "regroup")
+            worker.say(b'{"finished": [7, 4711], "round": 1}')
+        assert [await worker.error() for worker in three[:2]] == [why] * 2
+        await grants.until(lambda: not grants.open_jobs)
 
     service(check)

@@ -194,7 +194,7 @@ async def _keep_up(
                 typer.echo(f"Metrics for Prometheus: http://{address}:{port}/metrics\n")
             _show(topology)
             watch = Watch(network, controller, jobs, service.jobs, _warn)
-            await watch.run(lambda: stalls.look(inspector.jobs(), time.time()))
+            await watch.run(None if log is None else lambda: stalls.look(inspector.jobs(), time.time()))
 
 
 def _warn(message: str) -> None:

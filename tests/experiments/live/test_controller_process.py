@@ -1,10 +1,16 @@
 """A controller in a process of its own, which ends at any time: what is asked of it is done once it is there again."""
 
 import asyncio
+import errno
 import os
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -114,3 +120,88 @@ def test_what_the_controller_refuses_is_said_by_it(within: Within) -> None:
             await controller.grant(["h9"], 0xBEE0, 0, 8)
 
     within(check)
+
+
+def test_one_that_cannot_be_started_again_is_tried_the_next_time(
+    within: Within, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    async def check(controller: ControllerProcess, _reports: list[str]) -> None:
+        end(controller, signal.SIGKILL)
+        monkeypatch.setattr(asyncio, "create_subprocess_exec", refuse)
+        for _ in range(5):
+            with pytest.raises(
+                ControllerError, match=r"cannot be started \(Resource temporarily unavailable\)"
+            ):
+                await controller.tend(read_tables=False)
+        monkeypatch.undo()
+        assert (await controller.tend(read_tables=False)).trouble == ""
+
+    within(check)
+
+
+def test_one_that_ends_again_and_again_is_so_for_all_who_ask(within: Within) -> None:
+    async def check(controller: ControllerProcess, _reports: list[str]) -> None:
+        controller._restarts._lately = [time.monotonic()] * 3
+        end(controller, signal.SIGKILL)
+        for _ in range(2):
+            with pytest.raises(
+                NetworkError, match="signal SIGKILL\nit was started again 3 times within 60 s"
+            ):
+                await controller.grant(HOSTS, 0xBEE0, 0, 8)
+
+    within(check)
+
+
+def test_one_that_refuses_to_start_is_none(within: Within, tmp_path: Path) -> None:
+    async def check(controller: ControllerProcess, reports: list[str]) -> None:
+        end(controller, signal.SIGKILL)
+        ledger = tmp_path / "leases.json"
+        kept = ledger.read_text()
+        ledger.write_text("nonsense")
+        for _ in range(2):
+            with pytest.raises(ControllerError, match=r"leases\.json"):
+                await controller.tend(read_tables=False)
+        assert controller._process is None
+        ledger.write_text(kept)
+        await controller.tend(read_tables=False)
+        assert reports == ["the controller has ended with signal SIGKILL\nit is started again"]
+
+    within(check)
+
+
+def test_what_fails_in_a_way_that_nobody_foresaw_is_not_asked_again(within: Within) -> None:
+    async def check(controller: ControllerProcess, reports: list[str]) -> None:
+        hosts: Any = [["h1"]]  # of which there can be no set
+        with pytest.raises(ControllerError, match="the controller ends, for grant fails: TypeError"):
+            await controller.grant(hosts, 0xBEE0, 0, 8)
+        lease = await controller.grant(HOSTS, 0xBEE0, 0, 8)
+        assert lease.tree.job.udp_port == 0xBEE0
+        assert reports == ["the controller has ended with status 1\nit is started again"]
+
+    within(check)
+
+
+def test_the_network_ends_while_it_is_started_again(within: Within) -> None:
+    async def check(controller: ControllerProcess, reports: list[str]) -> None:
+        end(controller, signal.SIGKILL)
+        asking = asyncio.create_task(controller.tend(read_tables=False))
+        while not reports:
+            await asyncio.sleep(0)
+        asking.cancel()
+        with suppress(asyncio.CancelledError):
+            await asking
+        await controller.__aexit__(None, None, None)
+        assert not controller._exchanges
+        assert controller._process is None or controller._process.returncode is not None
+
+    within(check)
+
+
+def test_who_was_to_ask_it_has_gone() -> None:
+    """Without a traceback."""
+    command = [sys.executable, "-m", "experiments.live.controlling"]
+    ended = subprocess.run(command, input="", capture_output=True, text=True, check=True, timeout=60)
+    assert (ended.stdout, ended.stderr) == ("", "")

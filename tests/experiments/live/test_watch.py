@@ -1,45 +1,81 @@
 """What is done for jobs when a switch has lost all that it held."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from controller.controller import Findings, Loss
+from controller.errors import ControllerError
 from experiments.live.watch import Watch
+from topologies.model import Link, Topology, leaf_spine
 
 
 class Jobs:
     """In place of the job service's."""
 
     def __init__(self, switches: list[str]) -> None:
-        self.revoked: list[tuple[str, str]] = []
+        self.ended: list[tuple[int, str, bool]] = []
         self._switches = switches
 
     def documents(self) -> list[dict[str, Any]]:
-        job = {"name": "train", "state": "in network", "ring": True, "hosts": ["h1", "h2"]}
+        job = {"name": "train", "lease": 7, "state": "in network", "ring": True, "hosts": ["h1", "h2"]}
         return [{**job, "switches": self._switches}]
 
-    async def revoke(self, name: str, why: str) -> None:
-        self.revoked.append((name, why))
+    async def end_lease(self, lease: int, why: str, *, for_good: bool) -> None:
+        self.ended.append((lease, why, for_good))
 
 
 class Network:
-    """All is up until the first look is over."""
+    """All is up until the first look is over, but for these links."""
+
+    topology = leaf_spine(1, 1, 2)
+
+    def __init__(self, down: Sequence[Link] = ()) -> None:
+        self._down = tuple(down)
 
     def start_again(self) -> list[str]:
         return []
 
-    def links_down(self) -> tuple[Any, ...]:
-        return ()
+    def links_down(self) -> tuple[Link, ...]:
+        return self._down
 
 
 class Controller:
-    """Finds that leaf1 has lost all."""
+    """Finds that leaf1 has lost all, or says that there is `trouble`; the third look ends the watch."""
+
+    def __init__(self, trouble: str = "") -> None:
+        self._trouble = trouble
+        self._looks = 0
 
     async def tend(self, *, read_tables: bool) -> Findings:
-        assert read_tables
-        return Findings("", [Loss("leaf1", 10, 10, emptied=True)], {})
+        self._looks += 1
+        assert read_tables or self._looks > 1
+        if self._looks == 3:
+            raise LookedError
+        if self._trouble:
+            raise ControllerError(self._trouble)
+        return Findings("", [Loss("leaf1", 10, 10, emptied=True)] if self._looks == 1 else [], {})
+
+    async def reroute(self, usable: Topology) -> None:
+        pass
+
+
+class Networked:
+    """Whose budget is told of the links that are left."""
+
+    def reroute(self, usable: Topology) -> None:
+        pass
+
+
+def _parts(jobs: Jobs, down: Sequence[Link] = (), controller: Controller | None = None) -> tuple[Any, ...]:
+    return Network(down), controller or Controller(), Networked(), jobs
+
+
+def _link(*ends: str) -> Link:
+    [found] = [link for link in Network.topology.links if {link.a.node, link.b.node} == set(ends)]
+    return found
 
 
 class LookedError(Exception):
@@ -57,13 +93,46 @@ class LookedError(Exception):
 def test_a_job_goes_on_by_ring_if_its_root_has_forgotten(switches: list[str], handed_over: bool) -> None:
     jobs, said = Jobs(switches), []
 
-    def end() -> None:
-        raise LookedError
-
-    parts: tuple[Any, ...] = (Network(), Controller(), None, jobs)
     with pytest.raises(LookedError):
-        asyncio.run(Watch(*parts, said.append).run(end))
+        asyncio.run(Watch(*_parts(jobs), said.append).run())
     assert said == [
         "leaf1 had lost 10 of 10 entries and groups, and what its registers held; all entries are installed again"
     ]
-    assert jobs.revoked == ([("train", "leaf1, the root of its tree, has restarted")] if handed_over else [])
+    assert jobs.ended == ([(7, "leaf1, the root of its tree, has restarted", False)] if handed_over else [])
+
+
+def test_a_job_whose_new_tree_leads_over_a_link_known_to_be_down_gets_no_other_one() -> None:
+    jobs, link = Jobs(["leaf1", "spine1"]), _link("leaf1", "spine1")
+    watch = Watch(*_parts(jobs, [link]), lambda _: None)
+
+    async def look_twice() -> None:
+        await watch._look_at_links()
+        await watch._look_at_links()
+
+    asyncio.run(look_twice())
+    why = "the link between leaf1 and spine1 is down"
+    assert jobs.ended == [(7, why, False), (7, why, True)]
+
+
+def test_a_host_s_link_is_in_every_tree() -> None:
+    jobs, link = Jobs(["leaf1"]), _link("h1", "leaf1")
+    asyncio.run(Watch(*_parts(jobs, [link]), lambda _: None)._look_at_links())
+    assert [for_good for *_, for_good in jobs.ended] == [True]
+
+
+def test_trouble_is_said_once_and_what_logs_beside_ends_nothing() -> None:
+    said: list[str] = []
+
+    def fail() -> None:
+        raise ValueError("no report")
+
+    with pytest.raises(LookedError):
+        asyncio.run(
+            Watch(*_parts(Jobs([]), [], Controller("the controller cannot be started")), said.append).run(
+                fail
+            )
+        )
+    assert said == [
+        "the controller cannot be started",
+        "what waiting workers do is not logged any more: ValueError('no report')",
+    ]
