@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from controller.telemetry import Event, Reason
 from experiments.models.expected_sums import QuantizedSum, QuantizedSums
@@ -16,6 +17,7 @@ from experiments.virtual.fabric import Job
 from experiments.virtual.stations import Vector
 from topologies.virtual import SECOND
 from workers.collective import StallError
+from workers.host_based.summation import float32_sum
 
 # What faults of links and stalls may lead to.
 EXPECTED_DROPS = {Reason.NONE, Reason.LOST, Reason.OLD_CHUNK, Reason.DUPLICATE, Reason.STALE_RESULT}
@@ -55,6 +57,13 @@ def _problems(
     begun = zip(scenario.works, fabric.jobs, inputs, strict=False)
     for number, (work, job, vectors) in enumerate(begun):
         of_job = fabric.hosts_of(job)
+        if not work.in_network:
+            for problem in (
+                *_check_sums_of_hosts(job, vectors),
+                *_check_ends(scenario, fabric, of_job, work),
+            ):
+                yield f"job {number}, {problem}"
+            continue
         expected = _expected(work, job, vectors)
         contributions += job.contributions * sum(one.chunks for one in expected)
         for problem in (
@@ -112,10 +121,26 @@ def _check_sums(job: Job, expected: Sequence[QuantizedSum], work: Work) -> Itera
             return
         wrong = np.flatnonzero(one.wrong(first))
         if len(wrong):
-            yield f"rank {first_rank}, all-reduce {step}: {len(wrong)} wrong elements, the first at {wrong[0]}"
+            yield _wrong(first_rank, step, wrong)
         for rank, output in outputs[1:]:
             if output.tobytes() != first.tobytes():
                 yield f"rank {rank}, all-reduce {step}: other sums than rank {first_rank}"
+
+
+def _check_sums_of_hosts(job: Job, inputs: Sequence[Sequence[Vector]]) -> Iterator[str]:
+    """Those that there are: bit for bit float32 in the order in which the algorithm adds."""
+    assert job.spec.algorithm != "in-network"
+    for step, vectors in enumerate(inputs):
+        expected = float32_sum(job.spec.algorithm, vectors)
+        for rank, station in enumerate(job.stations):
+            if len(station.outputs) > step:
+                wrong = np.flatnonzero(station.outputs[step].view(np.uint32) != expected.view(np.uint32))
+                if len(wrong):
+                    yield _wrong(rank, step, wrong)
+
+
+def _wrong(rank: int, step: int, wrong: NDArray[np.intp]) -> str:
+    return f"rank {rank}, all-reduce {step}: {len(wrong)} wrong elements, the first at {wrong[0]}"
 
 
 def _mismatched(work: Work, step: int, steps: int) -> bool:
@@ -133,7 +158,7 @@ def _check_ends(
             yield f"rank {rank} has not finished within {scenario.bound:.3g} s: {waits}"
         elif error is not None and not work.mismatch:
             stalled = isinstance(error, StallError) and "chunk" in str(error)
-            if not stalled or not scenario.registers_lost:
+            if not (stalled and scenario.registers_lost and work.in_network):
                 yield f"rank {rank}: {type(error).__name__}: {error}"
 
 

@@ -16,6 +16,7 @@ from experiments.virtual.stations import WorkerStation
 from p4switch.engine.engine import Engine
 from topologies.virtual import HostModel
 from topologies.virtual.network import Observer
+from workers.host_based.algorithm import HostBasedWorker
 
 
 class SoakFabric(Fabric):
@@ -50,7 +51,7 @@ class SoakFabric(Fabric):
         """See Fabric."""
         scenario = self._scenario
         stranger = None
-        if scenario.strangers:
+        if scenario.strangers and not isinstance(station.worker, HostBasedWorker):
             number = len(self._strangers)
             lease = station.worker.lease
             stranger = Stranger(

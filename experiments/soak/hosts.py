@@ -43,7 +43,10 @@ class SoakHost:
             forged = self._stranger.into(batch) if self._stranger else []
             for one in (*forged, batch):
                 if self.error is None:
-                    self.station.receive(one, np.full(len(one), one.shape[1]), now)
+                    try:
+                        self.station.receive(one, np.full(len(one), one.shape[1]), now)
+                    except CollectiveError as error:
+                        self.error = error
 
     def frames_to_send(self, now: float) -> list[Frames]:
         """See Station."""

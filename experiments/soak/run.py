@@ -101,6 +101,8 @@ def _start(
             values=work.values,
             recovery=scenario.recovery(work),
             counted=1 if work.overflow else None,
+            algorithm=work.algorithm,
+            transport=work.transport,
             chunks=work.chunks,
             first_slot=first_slot,
         )

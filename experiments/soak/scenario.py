@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import zip_longest
-from typing import Any
+from typing import Any, get_args
 
 from controller.ledger import CHUNKS as LEASE_CHUNKS
 from controller.ledger import LEASES, NumberSpace
@@ -14,6 +14,8 @@ from controller.tree import SLOTS
 from topologies.link import Burst, LinkProperties, Pause
 from topologies.model import Topology, fat_tree, leaf_spine, servers
 from topologies.virtual.pause import headroom_bytes
+from workers.collective import Algorithm, HostBasedAlgorithm, Transport
+from workers.host_based.transport import PAYLOAD
 from workers.recovery import Recovery
 
 SOON, LATER = Pause(xoff_bytes=1_000, xon_bytes=500), Pause(xoff_bytes=8_000, xon_bytes=4_000)
@@ -72,6 +74,7 @@ class Work(_Brief):
     skew: its workers begin within so many seconds. overflow: they count only themselves, so that sums meet the limits
     of int32. special: inputs have blocks of zeros, subnormals, the largest numbers, infinities and NaN. in_place:
     `out` is `x`. mismatch: what rank 0 has another of ("": nothing): elements, window, values or workers.
+    algorithm, transport: between hosts; then there are no slots, and `window` packets are outstanding from one host.
     """
 
     racks: tuple[int, ...] = (2,)
@@ -84,6 +87,13 @@ class Work(_Brief):
     special: bool = False
     in_place: bool = False
     mismatch: str = ""
+    algorithm: Algorithm = "in-network"
+    transport: Transport = "selective-repeat"
+
+    @property
+    def in_network(self) -> bool:
+        """Whether switches add up."""
+        return self.algorithm == "in-network"
 
     @property
     def chunks(self) -> int:
@@ -97,7 +107,10 @@ class Work(_Brief):
 
     @property
     def turns(self) -> int:
-        """Of the window, one behind the other."""
+        """Of the window, one behind the other; between hosts in as many steps as a ring has."""
+        if not self.in_network:
+            packets = [-(-4 * elements // PAYLOAD) for elements in self.elements]
+            return sum(2 * self.workers * (1 + -(-count // self.window)) for count in packets)
         return sum(-(-self._chunks(elements) // self.window) for elements in self.elements)
 
     def _chunks(self, elements: int) -> int:
@@ -194,7 +207,8 @@ class Scenario(_Brief):
 
     def recovery(self, job: Work) -> Recovery:
         """Of a job's workers; those that cannot finish give up soon."""
-        return replace(RECOVERY, give_up=0.2) if job.mismatch or self.registers_lost else RECOVERY
+        cannot = job.in_network and (job.mismatch or self.registers_lost)
+        return replace(RECOVERY, give_up=0.2) if cannot else RECOVERY
 
     @property
     def first_slot(self) -> int:
@@ -283,7 +297,7 @@ def draw_scenario(seed: int) -> Scenario:
     scenario = _draw_mishaps(draw, scenario)
     if draw.random() < 0.5 and (room := lossless_queue_bytes(scenario)):
         scenario = replace(scenario, links=scenario.links.model_copy(update={"queue_bytes": room}))
-    return _draw_later(scenario)
+    return _draw_host_based(_draw_later(scenario))
 
 
 def _draw_later(scenario: Scenario) -> Scenario:
@@ -303,6 +317,20 @@ def _draw_later(scenario: Scenario) -> Scenario:
     )
     scenario = replace(scenario, later=later)
     return replace(scenario, first_chunk=min(scenario.first_chunk, 2**32 - _chunks_needed(scenario)))
+
+
+def _draw_host_based(scenario: Scenario) -> Scenario:
+    draw = random.Random(f"soak host-based {scenario.seed}")  # as for the tiers
+    share = draw.choice((0.0, 0.0, 0.3, 1.0))
+
+    def changed(work: Work) -> Work:
+        if work.overflow or work.special or work.mismatch or draw.random() >= share:
+            return work
+        transport: Transport = draw.choice(("selective-repeat", "go-back-n"))
+        return replace(work, algorithm=draw.choice(get_args(HostBasedAlgorithm)), transport=transport)
+
+    later = tuple(replace(one, work=changed(one.work)) for one in scenario.later)
+    return replace(scenario, jobs=tuple(map(changed, scenario.jobs)), later=later)
 
 
 def _chunks_needed(scenario: Scenario) -> int:

@@ -180,7 +180,8 @@ class Fabric:
         first_slot = sum(job.spec.window for job in self.jobs) if spec.first_slot is None else spec.first_slot
         if place:
             udp_port, first_slot = place.job.udp_port, place.job.base
-        job = Job(self, spec, inputs, make_worker, udp_port, first_slot, in_place=in_place)
+        session = len(self.jobs)
+        job = Job(self, spec, inputs, make_worker, udp_port, first_slot, session, in_place=in_place)
         self.jobs.append(job)
         job.begin(starts or [0.0] * len(job.members))
         return job
@@ -325,6 +326,7 @@ class Job:
         make_worker: MakeWorker,
         udp_port: int,
         first_slot: int,
+        session: int,
         *,
         in_place: bool,
     ) -> None:
@@ -338,6 +340,7 @@ class Job:
         self._inputs = inputs
         self._make_worker = make_worker
         self._udp_port, self._first_slot = udp_port, first_slot
+        self._session = session  # of a group of hosts
         self._in_place = in_place
         self._plan: dict[str, SwitchPlan] = {}
         self._between: Callable[[], None] = lambda: None
@@ -443,7 +446,15 @@ class Job:
     def _peer_port(self, rank: int) -> PeerPort:
         spec, topology = self.spec, self._fabric.topology
         assert spec.algorithm != "in-network"
-        group = Group(rank, len(self.members), spec.algorithm, spec.transport, spec.shards, spec.window)
+        group = Group(
+            rank,
+            len(self.members),
+            spec.algorithm,
+            spec.transport,
+            spec.shards,
+            spec.window,
+            session=self._session,
+        )
         peers = [topology.host(name).ip for name in self.members]
         return PeerPort(HostBasedWorker(group, spec.recovery), *self._host(rank), peers)
 

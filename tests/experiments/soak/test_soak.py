@@ -40,6 +40,7 @@ from workers.engines.blocks import Blocks
 from workers.engines.engine import State
 from workers.engines.native import NativeEngine
 from workers.engines.reference import NumpyEngine
+from workers.host_based.transport import GoBackNReceiver, Rows, SelectiveRepeatReceiver
 from workers.protocol import Worker
 from workers.recovery import Timers
 from workers.tensor import Tensor
@@ -55,18 +56,23 @@ def test_whatever_happens_every_sum_is_exact_and_every_worker_finishes(switch: E
     """And the scenarios meet every kind of fault and every rule."""
     faults: set[str] = set()
     events: set[Event] = set()
+    between_hosts: set[tuple[str, str]] = set()
     for seed in range(SCENARIOS):
         scenario = draw_scenario(seed)
         outcome = run_scenario(scenario, switch)
         assert not outcome.violations, scenario
         faults.update(outcome.faults)
         events.update(outcome.events)
+        between_hosts.update(
+            (work.algorithm, work.transport) for work in scenario.works if not work.in_network
+        )
     assert faults >= {
         *("loss", "burst loss", "corruption", "duplication", "reordering", "queue drop", "stall"),
         *("switch restart", "pause", "registers lost", "grant again", "stranger", "mismatch", "gave up"),
         *("job came", "job waited"),
     }
     assert len(events) == 7
+    assert len(between_hosts) == 4 * 2
 
 
 def test_a_seed_has_one_history(switch: Engine) -> None:
@@ -119,6 +125,32 @@ LIKELY = {
 @pytest.mark.parametrize("name", sorted(set(PROGRAM_MUTANTS) - SEARCHED))
 def test_a_mutant_of_the_program_is_caught(tmp_path: Path, name: str) -> None:
     assert_caught(mutant(tmp_path, *PROGRAM_MUTANTS[name]), likely=LIKELY.get(name, 0))
+
+
+# -- mutants of what is sent between hosts
+
+
+def test_early_packets_that_go_back_n_takes_are_caught(
+    switch: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def take(receiver: GoBackNReceiver, numbers: NDArray[np.int64], payloads: Rows) -> list[Rows]:
+        receiver._expected += len(numbers)
+        return [payloads]
+
+    monkeypatch.setattr(GoBackNReceiver, "_sort", take)
+    assert_caught(switch, likely=3)
+
+
+def test_packets_that_are_handed_out_twice_are_caught(
+    switch: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sort = SelectiveRepeatReceiver._sort
+
+    def repeat(receiver: SelectiveRepeatReceiver, numbers: NDArray[np.int64], payloads: Rows) -> list[Rows]:
+        return [payloads[:1]] if numbers[0] < receiver._expected else sort(receiver, numbers, payloads)
+
+    monkeypatch.setattr(SelectiveRepeatReceiver, "_sort", repeat)
+    assert_caught(switch, likely=4)
 
 
 # -- mutants of the worker
