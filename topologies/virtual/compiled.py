@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from native.shared import check_numbers, check_structs, enumerated
 from native.toolchain import NoCompilerError, ToolchainError, compile_folder
 from topologies.model import Topology
-from topologies.virtual.links import NEVER, LinkCounts, Transit
+from topologies.virtual.links import LinkCounts, Transit
 from topologies.virtual.network import (
     DEFAULT_HOST,
     LONGEST_FRAME,
@@ -33,7 +33,7 @@ from topologies.virtual.network import (
     VirtualNetwork,
 )
 from topologies.virtual.packets import Snapshot
-from topologies.virtual.units import SECOND, not_before
+from topologies.virtual.units import NEVER, SECOND, not_before
 
 HEADER_BYTES = 42  # Ethernet, IPv4, UDP
 _TIMES = ("byte_time", "overhead", "delay", "room", "mark")
@@ -64,6 +64,7 @@ class _Station(ctypes.Structure):
     )
 
 
+_PROGRAM_ROOM = 65600  # bytes of the longest packet that a program takes: native/program.h
 _EVENT = np.dtype([("time", np.int64), ("link", np.uint32), ("row", np.uint32)])
 _FAULTS = {
     "lost": "loss",
@@ -166,7 +167,7 @@ def library() -> ctypes.CDLL | None:
         warnings.warn(f"virtual time goes on without loop/*.c, more slowly: {error}", stacklevel=2)
         return None
     check_structs(loaded, {"link": _LINK, "event": _EVENT, "station": _Station})
-    check_numbers(loaded, enumerated(*(name.upper() for name in _FAULTS)))
+    check_numbers(loaded, {**enumerated(*(name.upper() for name in _FAULTS)), "PROGRAM_ROOM": _PROGRAM_ROOM})
     for name, (result, arguments) in _SIGNATURES.items():
         function = getattr(loaded, name)
         function.restype, function.argtypes = result, arguments
@@ -202,7 +203,7 @@ class CompiledNetwork(VirtualNetwork):
     """A VirtualNetwork in C. Its switches are CompiledPrograms, its links are never paused.
 
     Raises:
-        RuntimeError: it has not been compiled here.
+        RuntimeError: it has not been compiled here. ValueError: longest_frame is more than a program takes.
     """
 
     def __init__(
@@ -219,6 +220,10 @@ class CompiledNetwork(VirtualNetwork):
         loaded = library()
         if loaded is None:
             raise RuntimeError("loop/*.c have not been compiled here")
+        if longest_frame > _PROGRAM_ROOM:
+            raise ValueError(
+                f"longest_frame: is {longest_frame}, a program takes at most {_PROGRAM_ROOM} bytes"
+            )
         super().__init__(
             topology,
             switches,
@@ -246,8 +251,8 @@ class CompiledNetwork(VirtualNetwork):
         if not self._loop:
             raise MemoryError(f"no memory for the network {topology.name}")
         weakref.finalize(self, loaded.loop_close, self._loop)
-        for node in range(len(self._switches)):
-            self._set_program(node)
+        for node, program in enumerate(self._switches):
+            self._set_program(node, program)
         self._in_c: list[ctypes.Structure | None] = [None] * len(self._stations)  # kept from being freed
         for index, station in enumerate(self._stations):
             if station is not None:
@@ -269,8 +274,8 @@ class CompiledNetwork(VirtualNetwork):
 
     def replace_switch(self, name: str, program: SwitchProgram) -> None:
         """See VirtualNetwork."""
+        self._set_program(self._switch_index[name], program)
         super().replace_switch(name, program)
-        self._set_program(self._switch_index[name])
 
     def replace_station(self, host: str, station: Station, at: float) -> None:
         """See VirtualNetwork."""
@@ -287,8 +292,7 @@ class CompiledNetwork(VirtualNetwork):
         """See VirtualNetwork."""
         return +Counter(dict(zip(_FAULTS.values(), self._link_faults.tolist(), strict=True)))
 
-    def _set_program(self, node: int) -> None:
-        program = self._switches[node]
+    def _set_program(self, node: int, program: SwitchProgram) -> None:
         if not isinstance(program, CompiledProgram):
             raise TypeError(f"{type(program).__name__} is no program in C, as the others of this network are")
         self._c.loop_set_program(self._loop, node, program.run_function, program.base)

@@ -17,9 +17,8 @@ from topologies.virtual import draws
 from topologies.virtual.corruption import flip_bits
 from topologies.virtual.packets import PacketStore
 from topologies.virtual.segments import segment_starts, segments
-from topologies.virtual.units import SECOND
+from topologies.virtual.units import NEVER, SECOND
 
-NEVER = np.iinfo(np.int64).max
 _UNLIMITED = NEVER // 4
 _LOSS, _CORRUPTION, _DUPLICATION, _REORDERING, _LATER, _COPY_LATER, _BURST, _BURST_LOSS, _JITTER, _BIT = (
     range(10)

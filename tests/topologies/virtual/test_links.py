@@ -14,10 +14,10 @@ from p4switch.ports.links import LinkProperties as SwitchLink
 from tests.p4switch.runtime.link_model import Packet, model
 from topologies.link import ETHERNET_OVERHEAD, Burst, LinkModel
 from topologies.virtual.draws import stream_keys, uniform
-from topologies.virtual.links import NEVER, Links, Transit
+from topologies.virtual.links import Links, Transit
 from topologies.virtual.packets import PacketStore
 from topologies.virtual.segments import segments
-from topologies.virtual.units import SECOND
+from topologies.virtual.units import NEVER, SECOND
 
 GIGABIT = 10**9
 BYTE = 8 * SECOND // GIGABIT  # picoseconds

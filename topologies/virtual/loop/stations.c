@@ -11,7 +11,7 @@
 /* Whether a frame is the station's beyond doubt; those of which Python has to tell are not. */
 static bool is_ours(const struct station *s, const uint8_t *frame, uint32_t length)
 {
-    if (length < PAYLOAD || memcmp(frame + TYPE, s->type, sizeof s->type) || frame[PROTOCOL] != s->protocol ||
+    if (length <= PAYLOAD || memcmp(frame + TYPE, s->type, sizeof s->type) || frame[PROTOCOL] != s->protocol ||
         memcmp(frame + IP_SOURCE, s->ends, sizeof s->ends) || frame[UDP_CHECKSUM] || frame[UDP_CHECKSUM + 1])
         return false;
     uint32_t sum = 0;
@@ -68,7 +68,7 @@ enum outcome wake_station(struct loop *l, uint32_t host, int64_t now)
 {
     struct host *h = l->hosts + host;
     const struct station *s = h->station;
-    if (now >= EXACT / 2) /* `give_up` seconds are added to it */
+    if (now >= EXACT)
         return UNTOUCHED;
     struct events *inbox = &h->inbox;
     size_t count = loop_waiting(l, host, now);
@@ -81,9 +81,9 @@ enum outcome wake_station(struct loop *l, uint32_t host, int64_t now)
     for (size_t i = 0; i < count; i++)
         free_row(l, inbox->at[inbox->first++].row);
     send_framed(l, host, &turn, now);
-    if (outcome == DONE) {
-        int64_t timer = not_before(turn.deadline);
-        loop_set_timer(l, host, timer > now ? timer : now + 1);
-    }
-    return outcome;
+    if (outcome == TAKEN || turn.deadline * SECOND >= (double)EXACT)
+        return TAKEN;
+    int64_t timer = not_before(turn.deadline);
+    loop_set_timer(l, host, timer > now ? timer : now + 1);
+    return DONE;
 }
