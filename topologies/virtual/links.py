@@ -190,6 +190,8 @@ class Links:
 
         end: of the window in which they are sent.
         """
+        if not len(sent.times):
+            return sent
         sent = sent.take(np.lexsort((sent.times, sent.links)))
         return self._carry(*self._queue(sent))
 
