@@ -77,7 +77,7 @@ void switch_run(struct switch_base *base, next_function *next, emit_function *em
     base->emit_context = context;
     base->queue = NULL;
     for (struct arrival arrival; next(context, base->buffer, &arrival);)
-        base->process(base, arrival.port, base->buffer, arrival.length, arrival.time, NULL);
+        switch_process_buffer(base, arrival.port, arrival.length, arrival.time);
     base->emit = emit_before;
     base->emit_context = context_before;
     base->queue = queue_before;

@@ -18,6 +18,7 @@ from experiments.soak.run import run_scenario
 from experiments.soak.scenario import draw_scenario
 from experiments.virtual.fabric import Cluster, ClusterSpec
 from p4switch.engine.engine import Engine
+from tests.experiments.virtual import anything
 from topologies.model import leaf_spine
 from topologies.virtual import History, HostModel, VirtualNetwork, compiled
 from topologies.virtual.compiled import CompiledNetwork, virtual_network
@@ -168,6 +169,14 @@ def test_workers_in_c_have_the_same_history(switch: Engine, monkeypatch: pytest.
         again += sum(station.worker.statistics.retransmissions for station in cluster.stations)
     assert in_c > in_all / 2
     assert again
+
+
+@pytest.mark.slow
+def test_whatever_programs_and_hosts_do_the_history_is_the_same() -> None:
+    program = anything.load()
+    for seed in range(40):
+        ours, theirs = (anything.run(program, seed, kind) for kind in (CompiledNetwork, VirtualNetwork))
+        assert ours == theirs, seed
 
 
 class Shouter:
