@@ -122,6 +122,7 @@ struct loop {
 };
 
 uint8_t *row_bytes(const struct rows *rows, uint32_t row);
+void expect_row(const struct rows *rows, uint32_t row);
 bool add_row(struct loop *l, uint32_t length, uint32_t *row);
 void free_row(struct loop *l, uint32_t row);
 void add_event(struct loop *l, struct events *events, struct event event);
