@@ -180,7 +180,7 @@ class Links:
     def _queue_times(self, limits: Sequence[int | None]) -> NDArray[np.int64]:
         """How long limits in bytes take to be sent."""
         times = [
-            _UNLIMITED if limit is None else limit * int(byte) >> 20
+            _UNLIMITED if limit is None else min(limit * int(byte) >> 20, _UNLIMITED)
             for limit, byte in zip(limits, self._byte_time, strict=True)
         ]
         return np.array(times, np.int64)

@@ -69,6 +69,11 @@ def test_packets_wait_for_one_another() -> None:
     assert link.arrivals([each]) == [4 * each + 1_000_000]
 
 
+def test_a_queue_that_takes_longer_to_send_than_can_be_counted_has_no_end() -> None:
+    link = OneLink(LinkModel(delay=1e-6, queue_bytes=10**15, ecn_bytes=10**14), rate=10_000)
+    assert len(link.arrivals([0, 0])) == 2
+
+
 def test_an_unlimited_link_has_delay_only() -> None:
     link = OneLink(LinkModel(delay=1e-6), rate=None)
     assert link.arrivals([0, 0, 7]) == [1_000_000, 1_000_000, 1_000_007]
