@@ -206,35 +206,16 @@ class CompiledNetwork(VirtualNetwork):
         RuntimeError: it has not been compiled here. ValueError: longest_frame is more than a program takes.
     """
 
-    def __init__(
-        self,
-        topology: Topology,
-        switches: Mapping[str, SwitchProgram],
-        stations: Mapping[str, Station],
-        *,
-        host: HostModel = DEFAULT_HOST,
-        seed: int = 0,
-        longest_frame: int = LONGEST_FRAME,
-        observer: Observer | None = None,
-    ) -> None:
+    def _open(self) -> None:
         loaded = library()
         if loaded is None:
             raise RuntimeError("loop/*.c have not been compiled here")
-        if longest_frame > _PROGRAM_ROOM:
-            raise ValueError(
-                f"longest_frame: is {longest_frame}, a program takes at most {_PROGRAM_ROOM} bytes"
-            )
-        super().__init__(
-            topology,
-            switches,
-            stations,
-            host=host,
-            seed=seed,
-            longest_frame=longest_frame,
-            observer=observer,
-        )
-        self._c = loaded
         self._width = self.store.rows.shape[1]
+        if self._width > _PROGRAM_ROOM:
+            raise ValueError(
+                f"longest_frame: room for {self._width} bytes, a program takes at most {_PROGRAM_ROOM}"
+            )
+        self._c = loaded
         self._links = links = np.zeros(len(self.link_ends), _LINK)
         for name, values in self.links.constants().items():
             links[name] = values
@@ -245,11 +226,11 @@ class CompiledNetwork(VirtualNetwork):
         link_at = self._link_at.astype(np.int32)
         self._loop = loaded.loop_open(
             *(len(self._switches), len(self._stations), link_at.shape[1], link_at.ctypes.data),
-            *(longest_frame, links.ctypes.data, self._wakes.ctypes.data, self._link_faults.ctypes.data),
+            *(self._width, links.ctypes.data, self._wakes.ctypes.data, self._link_faults.ctypes.data),
             *(self._window, self._coalescing),
         )
         if not self._loop:
-            raise MemoryError(f"no memory for the network {topology.name}")
+            raise MemoryError(f"no memory for the network {self.topology.name}")
         weakref.finalize(self, loaded.loop_close, self._loop)
         for node, program in enumerate(self._switches):
             self._set_program(node, program)

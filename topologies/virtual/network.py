@@ -144,6 +144,10 @@ class VirtualNetwork:
         self._sending: list[Transit] = []
         self.no_link = 0
         self.wakes = 0  # of hosts, so far
+        self._open()
+
+    def _open(self) -> None:
+        """What a network of another kind does besides, once all of this is known."""
 
     # -- what callers do -------------------------------------------------------------------------------------
 

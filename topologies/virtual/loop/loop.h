@@ -1,5 +1,5 @@
-/* The parts of a network in virtual time: rows for packets, links, windows of events, hosts. loop.py has the structs that
- * Python knows, too. Times are in picoseconds. */
+/* The parts of a network in virtual time: rows for packets, links, windows of events, hosts. ../compiled.py has the
+ * structs that Python knows, too. Times are in picoseconds. */
 
 #ifndef TOPOLOGIES_LOOP_H
 #define TOPOLOGIES_LOOP_H
