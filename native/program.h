@@ -6,13 +6,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum { PROGRAM_ROOM = 65600 }; /* bytes of the longest packet that may come */
+
 /* Of a packet that comes to a switch; `time` in microseconds. */
 struct arrival {
     uint64_t time;
     uint32_t port, length;
 };
 
-/* Writes the next packet into `buffer`, which has room for any, and says what it is; false: there is none. */
+/* Writes the next packet into `buffer`, which has PROGRAM_ROOM, and says what it is; false: there is none. */
 typedef bool next_function(void *context, uint8_t *buffer, struct arrival *arrival);
 
 /* A packet that leaves; `checksum` is NULL here. */

@@ -32,6 +32,7 @@ struct batch {
     uint32_t count, next;
 };
 
+_Static_assert(PROGRAM_ROOM <= LONGEST_PACKET, "what `next` of program.h may write fits the buffer");
 SHARE_STRUCT(departure, FIELD(source) FIELD(port) FIELD(length))
 SHARE_STRUCT(departures,
              FIELD(heads) FIELD(rows) FIELD(count) FIELD(capacity) FIELD(room) FIELD(source) FIELD(longest) FIELD(failed))
@@ -42,7 +43,7 @@ static bool make_room(struct departures *out)
     struct departure *heads = realloc(out->heads, capacity * sizeof *heads);
     if (heads)
         out->heads = heads;
-    uint8_t *rows = realloc(out->rows, capacity * out->room);
+    uint8_t *rows = realloc(out->rows, capacity * out->room + 1); /* of 0 bytes it would free them */
     if (rows)
         out->rows = rows;
     if (heads && rows)
@@ -76,7 +77,7 @@ void switch_run(struct switch_base *base, next_function *next, emit_function *em
     base->emit_context = context;
     base->queue = NULL;
     for (struct arrival arrival; next(context, base->buffer, &arrival);)
-        base->process(base, arrival.port, base->buffer, arrival.length, arrival.time, NULL);
+        switch_process_buffer(base, arrival.port, arrival.length, arrival.time);
     base->emit = emit_before;
     base->emit_context = context_before;
     base->queue = queue_before;

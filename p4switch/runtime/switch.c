@@ -145,8 +145,16 @@ static void collect(void *context, uint32_t port, uint8_t *packet, uint32_t leng
     out->used += 8 + length;
 }
 
-/* One packet through the program; what leaves is collected in `out`. Under AddressSanitizer nobody may look behind it,
- * where others have left their bytes. */
+/* The packet in base->buffer through the program. Under AddressSanitizer nobody may look behind it, where others have left
+ * their bytes. */
+void switch_process_buffer(struct switch_base *base, uint32_t port, uint32_t length, uint64_t now)
+{
+    ASAN_POISON_MEMORY_REGION(base->buffer + length, LONGEST_PACKET - length);
+    base->process(base, port, base->buffer, length, now, NULL);
+    ASAN_UNPOISON_MEMORY_REGION(base->buffer + length, LONGEST_PACKET - length);
+}
+
+/* One packet through the program; what leaves is collected in `out`. */
 void switch_process(struct switch_base *base, uint32_t port, const uint8_t *packet, uint32_t length, uint64_t now,
                     struct collected *out)
 {
@@ -159,9 +167,7 @@ void switch_process(struct switch_base *base, uint32_t port, const uint8_t *pack
     base->queue = NULL;
     out->used = 0;
     memcpy(base->buffer, packet, length);
-    ASAN_POISON_MEMORY_REGION(base->buffer + length, LONGEST_PACKET - length);
-    base->process(base, port, base->buffer, length, now, NULL);
-    ASAN_UNPOISON_MEMORY_REGION(base->buffer + length, LONGEST_PACKET - length);
+    switch_process_buffer(base, port, length, now);
     base->emit = emit;
     base->emit_context = context;
     base->queue = queue;

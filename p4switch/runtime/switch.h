@@ -155,6 +155,7 @@ struct switch_base {
 
 void switch_lock(struct switch_base *base);
 void switch_unlock(struct switch_base *base);
+void switch_process_buffer(struct switch_base *base, uint32_t port, uint32_t length, uint64_t now);
 
 /* splitmix64 */
 INLINE uint64_t next_random(struct switch_base *base)

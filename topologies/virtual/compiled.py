@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from native.shared import check_numbers, check_structs, enumerated
 from native.toolchain import NoCompilerError, ToolchainError, compile_folder
 from topologies.model import Topology
-from topologies.virtual.links import NEVER, LinkCounts, Transit
+from topologies.virtual.links import LinkCounts, Transit
 from topologies.virtual.network import (
     DEFAULT_HOST,
     LONGEST_FRAME,
@@ -33,7 +33,7 @@ from topologies.virtual.network import (
     VirtualNetwork,
 )
 from topologies.virtual.packets import Snapshot
-from topologies.virtual.units import SECOND, not_before
+from topologies.virtual.units import NEVER, SECOND, not_before
 
 HEADER_BYTES = 42  # Ethernet, IPv4, UDP
 _TIMES = ("byte_time", "overhead", "delay", "room", "mark")
@@ -64,6 +64,7 @@ class _Station(ctypes.Structure):
     )
 
 
+_PROGRAM_ROOM = 65600  # bytes of the longest packet that a program takes: native/program.h
 _EVENT = np.dtype([("time", np.int64), ("link", np.uint32), ("row", np.uint32)])
 _FAULTS = {
     "lost": "loss",
@@ -166,7 +167,7 @@ def library() -> ctypes.CDLL | None:
         warnings.warn(f"virtual time goes on without loop/*.c, more slowly: {error}", stacklevel=2)
         return None
     check_structs(loaded, {"link": _LINK, "event": _EVENT, "station": _Station})
-    check_numbers(loaded, enumerated(*(name.upper() for name in _FAULTS)))
+    check_numbers(loaded, {**enumerated(*(name.upper() for name in _FAULTS)), "PROGRAM_ROOM": _PROGRAM_ROOM})
     for name, (result, arguments) in _SIGNATURES.items():
         function = getattr(loaded, name)
         function.restype, function.argtypes = result, arguments
@@ -202,34 +203,19 @@ class CompiledNetwork(VirtualNetwork):
     """A VirtualNetwork in C. Its switches are CompiledPrograms, its links are never paused.
 
     Raises:
-        RuntimeError: it has not been compiled here.
+        RuntimeError: it has not been compiled here. ValueError: longest_frame is more than a program takes.
     """
 
-    def __init__(
-        self,
-        topology: Topology,
-        switches: Mapping[str, SwitchProgram],
-        stations: Mapping[str, Station],
-        *,
-        host: HostModel = DEFAULT_HOST,
-        seed: int = 0,
-        longest_frame: int = LONGEST_FRAME,
-        observer: Observer | None = None,
-    ) -> None:
+    def _open(self) -> None:
         loaded = library()
         if loaded is None:
             raise RuntimeError("loop/*.c have not been compiled here")
-        super().__init__(
-            topology,
-            switches,
-            stations,
-            host=host,
-            seed=seed,
-            longest_frame=longest_frame,
-            observer=observer,
-        )
-        self._c = loaded
         self._width = self.store.rows.shape[1]
+        if self._width > _PROGRAM_ROOM:
+            raise ValueError(
+                f"longest_frame: room for {self._width} bytes, a program takes at most {_PROGRAM_ROOM}"
+            )
+        self._c = loaded
         self._links = links = np.zeros(len(self.link_ends), _LINK)
         for name, values in self.links.constants().items():
             links[name] = values
@@ -240,14 +226,14 @@ class CompiledNetwork(VirtualNetwork):
         link_at = self._link_at.astype(np.int32)
         self._loop = loaded.loop_open(
             *(len(self._switches), len(self._stations), link_at.shape[1], link_at.ctypes.data),
-            *(longest_frame, links.ctypes.data, self._wakes.ctypes.data, self._link_faults.ctypes.data),
+            *(self._width, links.ctypes.data, self._wakes.ctypes.data, self._link_faults.ctypes.data),
             *(self._window, self._coalescing),
         )
         if not self._loop:
-            raise MemoryError(f"no memory for the network {topology.name}")
+            raise MemoryError(f"no memory for the network {self.topology.name}")
         weakref.finalize(self, loaded.loop_close, self._loop)
-        for node in range(len(self._switches)):
-            self._set_program(node)
+        for node, program in enumerate(self._switches):
+            self._set_program(node, program)
         self._in_c: list[ctypes.Structure | None] = [None] * len(self._stations)  # kept from being freed
         for index, station in enumerate(self._stations):
             if station is not None:
@@ -269,8 +255,8 @@ class CompiledNetwork(VirtualNetwork):
 
     def replace_switch(self, name: str, program: SwitchProgram) -> None:
         """See VirtualNetwork."""
+        self._set_program(self._switch_index[name], program)
         super().replace_switch(name, program)
-        self._set_program(self._switch_index[name])
 
     def replace_station(self, host: str, station: Station, at: float) -> None:
         """See VirtualNetwork."""
@@ -287,8 +273,7 @@ class CompiledNetwork(VirtualNetwork):
         """See VirtualNetwork."""
         return +Counter(dict(zip(_FAULTS.values(), self._link_faults.tolist(), strict=True)))
 
-    def _set_program(self, node: int) -> None:
-        program = self._switches[node]
+    def _set_program(self, node: int, program: SwitchProgram) -> None:
         if not isinstance(program, CompiledProgram):
             raise TypeError(f"{type(program).__name__} is no program in C, as the others of this network are")
         self._c.loop_set_program(self._loop, node, program.run_function, program.base)

@@ -17,9 +17,8 @@ from topologies.virtual import draws
 from topologies.virtual.corruption import flip_bits
 from topologies.virtual.packets import PacketStore
 from topologies.virtual.segments import segment_starts, segments
-from topologies.virtual.units import SECOND
+from topologies.virtual.units import NEVER, SECOND
 
-NEVER = np.iinfo(np.int64).max
 _UNLIMITED = NEVER // 4
 _LOSS, _CORRUPTION, _DUPLICATION, _REORDERING, _LATER, _COPY_LATER, _BURST, _BURST_LOSS, _JITTER, _BIT = (
     range(10)
@@ -181,7 +180,7 @@ class Links:
     def _queue_times(self, limits: Sequence[int | None]) -> NDArray[np.int64]:
         """How long limits in bytes take to be sent."""
         times = [
-            _UNLIMITED if limit is None else limit * int(byte) >> 20
+            _UNLIMITED if limit is None else min(limit * int(byte) >> 20, _UNLIMITED)
             for limit, byte in zip(limits, self._byte_time, strict=True)
         ]
         return np.array(times, np.int64)
@@ -191,6 +190,8 @@ class Links:
 
         end: of the window in which they are sent.
         """
+        if not len(sent.times):
+            return sent
         sent = sent.take(np.lexsort((sent.times, sent.links)))
         return self._carry(*self._queue(sent))
 

@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topologies.model import Topology
-from topologies.virtual.links import NEVER, NOTHING, Links, Transit
+from topologies.virtual.links import NOTHING, Links, Transit
 from topologies.virtual.packets import Packets, PacketStore
 from topologies.virtual.pause import PausableLinks
 from topologies.virtual.segments import segments
-from topologies.virtual.units import MICROSECOND, SECOND, not_before
+from topologies.virtual.units import MICROSECOND, NEVER, SECOND, not_before
 
 LONGEST_FRAME = 1514  # Ethernet, without its frame check sequence
 
@@ -144,6 +144,10 @@ class VirtualNetwork:
         self._sending: list[Transit] = []
         self.no_link = 0
         self.wakes = 0  # of hosts, so far
+        self._open()
+
+    def _open(self) -> None:
+        """What a network of another kind does besides, once all of this is known."""
 
     # -- what callers do -------------------------------------------------------------------------------------
 

@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topologies.link import LinkModel
-from topologies.virtual.links import NEVER, NOTHING, Links, Transit, fifo_start_times
+from topologies.virtual.links import NOTHING, Links, Transit, fifo_start_times
 from topologies.virtual.packets import NO_LINK, PacketStore
 from topologies.virtual.segments import segment_starts
+from topologies.virtual.units import NEVER
 
 
 def headroom_bytes(rate: int, model: LinkModel, longest_frame: int) -> int:

@@ -2,9 +2,12 @@
 
 SECOND = 10**12
 MICROSECOND = SECOND // 10**6
+NEVER = 2**63 - 1
 
 
 def not_before(seconds: float) -> int:
-    """The first picosecond that, as a float in seconds, is not before `seconds`."""
+    """The first picosecond that, as a float in seconds, is not before `seconds`; NEVER: int64 holds none."""
+    if seconds * SECOND >= NEVER:
+        return NEVER
     nearest = round(seconds * SECOND)
     return nearest if nearest / SECOND >= seconds else nearest + 1

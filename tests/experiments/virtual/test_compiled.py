@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import math
 import random
+import weakref
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,6 +18,7 @@ from experiments.soak.run import run_scenario
 from experiments.soak.scenario import draw_scenario
 from experiments.virtual.fabric import Cluster, ClusterSpec
 from p4switch.engine.engine import Engine
+from tests.experiments.virtual import anything
 from topologies.model import leaf_spine
 from topologies.virtual import History, HostModel, VirtualNetwork, compiled
 from topologies.virtual.compiled import CompiledNetwork, virtual_network
@@ -167,6 +171,14 @@ def test_workers_in_c_have_the_same_history(switch: Engine, monkeypatch: pytest.
     assert again
 
 
+@pytest.mark.slow
+def test_whatever_programs_and_hosts_do_the_history_is_the_same() -> None:
+    program = anything.load()
+    for seed in range(40):
+        ours, theirs = (anything.run(program, seed, kind) for kind in (CompiledNetwork, VirtualNetwork))
+        assert ours == theirs, seed
+
+
 class Shouter:
     """Sends one frame of `size` bytes."""
 
@@ -195,6 +207,40 @@ def test_a_switch_keeps_its_kind(switch: Engine) -> None:
     network = virtual_network(leaf_spine(0, 1, 2), {"leaf1": switch.another()}, {})
     with pytest.raises(TypeError, match="object is no program in C"):
         network.replace_switch("leaf1", object())  # type: ignore[arg-type]
+
+
+def test_a_program_that_is_refused_leaves_the_one_before_alone(switch: Engine) -> None:
+    """C goes on with its memory."""
+    program = switch.another()
+    kept = weakref.ref(program)
+    network = virtual_network(leaf_spine(0, 1, 2), {"leaf1": program}, {"h1": Shouter(100)})
+    del program
+    with pytest.raises(TypeError):
+        network.replace_switch("leaf1", object())  # type: ignore[arg-type]
+    gc.collect()
+    assert kept() is not None
+
+
+def test_a_frame_that_no_program_has_room_for_is_refused(switch: Engine) -> None:
+    programs = {"leaf1": switch.another()}
+    with pytest.raises(ValueError, match="longest_frame: room for 65664 bytes, a program takes at most 65600"):
+        virtual_network(leaf_spine(0, 1, 2), programs, {}, longest_frame=65_601)
+    network = virtual_network(leaf_spine(0, 1, 2), programs, {"h1": Shouter(65_600)}, longest_frame=65_600)
+    network.wake("h1", 0.0)
+    assert not network.run()
+    assert network.hops == 1
+
+
+@pytest.mark.parametrize("make_network", [CompiledNetwork, VirtualNetwork])
+@pytest.mark.parametrize("patience", [1e5, 1e9, math.inf])  # seconds; int64 holds 9.2e6, in picoseconds
+def test_a_timer_of_days(switch: Engine, make_network: type[VirtualNetwork], patience: float) -> None:
+    recovery = Recovery(initial_rto=patience, max_rto=patience, give_up=patience)
+    spec = ClusterSpec(leaf_spine(0, 1, 2, rate=10**10), window=8, recovery=recovery)
+    inputs = [[np.ones(5000, np.float32)] * 2]
+    cluster = Cluster(spec, switch, inputs, make_network=make_network)
+    assert cluster.run(limit=1e-3)
+    assert not cluster.network.run()
+    assert cluster.network.wakes < 1000
 
 
 def test_links_that_can_be_paused_are_left_to_python(switch: Engine) -> None:

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from p4compiler import Compiled
+from p4compiler import Compiled, compile_once
 from p4switch.engine.engine import Engine
 from tests.p4src.switch_under_test import BASE, Message, SwitchUnderTest, block
 
 ROOM = 1500
+REFLECT = """
+#include <core.p4>
+#include <v1model.p4>
+struct H {}
+struct M {}
+parser P(packet_in b, out H h, inout M m, inout standard_metadata_t s) { state start { transition accept; } }
+control C(inout H h, inout M m) { apply {} }
+control I(inout H h, inout M m, inout standard_metadata_t s) { apply { s.egress_spec = s.ingress_port; } }
+control E(inout H h, inout M m, inout standard_metadata_t s) { apply {} }
+control D(packet_out b, in H h) { apply {} }
+V1Switch(P(), C(), I(), E(), C(), D()) main;
+"""
 
 
 @pytest.fixture(scope="module")
@@ -81,3 +94,15 @@ def test_as_many_ports_as_packets_are_needed(program: Engine) -> None:
         program.process_batch(
             np.ones(1, np.uint32), np.zeros((2, 64), np.uint8), np.ones(2, np.uint32), np.zeros(2, np.uint64)
         )
+
+
+def test_empty_packets_in_rows_without_room(tmp_path: Path) -> None:
+    """More than a first allocation has room for."""
+    source = tmp_path / "reflect.p4"
+    source.write_text(REFLECT)
+    engine = Engine.load(compile_once(source).device_config())
+    count = 1000
+    ports, times = np.arange(count, dtype=np.uint32) % 256, np.zeros(count, np.uint64)
+    departed = engine.process_batch(ports, np.zeros((count, 0), np.uint8), np.zeros(count, np.uint32), times)
+    assert departed.ports.tolist() == ports.tolist()
+    assert not departed.lengths.any()

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from native.cache import cache_directory
-from p4switch.fuzz.sanitizers import sanitized_environment
+from tests.sanitized import last_line_of_sanitized
 
 pytestmark = pytest.mark.slow
 
@@ -27,17 +25,4 @@ BOUNDS = [*LINKS[:5], *(str(path) for path in sorted(TESTS.glob("*/test_bounds*.
     [pytest.param(SESSION, "no finding", marks=pytest.mark.long), (LINKS, "passed"), (BOUNDS, "passed")],
 )
 def test_under_address_and_undefined_behaviour_sanitizers(command: list[str], last: str) -> None:
-    environment = sanitized_environment(cache_directory().parent)
-    if environment is None:
-        pytest.skip("the compiler comes without libasan and libubsan")
-    environment["PYTHONPATH"] = str(Path(__file__).parents[3])
-    done = subprocess.run(
-        command,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
-    assert done.returncode == 0, (done.stdout + done.stderr)[-5000:]
-    assert last in done.stdout.splitlines()[-1]
+    assert last in last_line_of_sanitized(command)

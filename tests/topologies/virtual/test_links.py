@@ -14,10 +14,10 @@ from p4switch.ports.links import LinkProperties as SwitchLink
 from tests.p4switch.runtime.link_model import Packet, model
 from topologies.link import ETHERNET_OVERHEAD, Burst, LinkModel
 from topologies.virtual.draws import stream_keys, uniform
-from topologies.virtual.links import NEVER, Links, Transit
+from topologies.virtual.links import Links, Transit
 from topologies.virtual.packets import PacketStore
 from topologies.virtual.segments import segments
-from topologies.virtual.units import SECOND
+from topologies.virtual.units import NEVER, SECOND
 
 GIGABIT = 10**9
 BYTE = 8 * SECOND // GIGABIT  # picoseconds
@@ -67,6 +67,11 @@ def test_packets_wait_for_one_another() -> None:
     each = (100 + ETHERNET_OVERHEAD) * BYTE
     assert link.arrivals([0, 0, 0]) == [each + 1_000_000, 2 * each + 1_000_000, 3 * each + 1_000_000]
     assert link.arrivals([each]) == [4 * each + 1_000_000]
+
+
+def test_a_queue_that_takes_longer_to_send_than_can_be_counted_has_no_end() -> None:
+    link = OneLink(LinkModel(delay=1e-6, queue_bytes=10**15, ecn_bytes=10**14), rate=10_000)
+    assert len(link.arrivals([0, 0])) == 2
 
 
 def test_an_unlimited_link_has_delay_only() -> None:

@@ -99,6 +99,13 @@ class World:
                 self.network.wake(name, talker.times[0])
 
 
+def test_a_window_in_which_all_is_sent_to_ports_without_a_link() -> None:
+    network = VirtualNetwork(leaf_spine(0, 1, 1), {"leaf1": Flood(2)}, {"h1": Talker(1, [0.0])})
+    network.wake("h1", 0.0)
+    network.run()
+    assert network.faults == {"no link": 1}
+
+
 def test_a_frame_crosses_the_switch_and_is_noticed_after_the_host_s_coalescing() -> None:
     world = World({1: [0.0]}, links=LinkProperties(delay=1e-6))
     world.network.run()

@@ -25,6 +25,7 @@ SHARE_NUMBER(REORDERED);
 SHARE_NUMBER(QUEUE_DROP);
 SHARE_NUMBER(ECN_MARK);
 SHARE_NUMBER(NO_LINK);
+SHARE_NUMBER(PROGRAM_ROOM);
 
 #define MICROSECOND 1000000
 
@@ -217,6 +218,8 @@ static bool next_packet(void *context, uint8_t *buffer, struct arrival *arrival)
     if (l->next == l->last)
         return false;
     const struct event *event = l->next++;
+    if (l->next < l->last)
+        expect_row(&l->rows, l->next->row);
     l->now = event->time;
     *arrival = (struct arrival){(uint64_t)(event->time / MICROSECOND), (uint32_t)l->links[event->link].far_port,
                                 l->rows.lengths[event->row]};

@@ -1,5 +1,5 @@
-/* The parts of a network in virtual time: rows for packets, links, windows of events, hosts. loop.py has the structs that
- * Python knows, too. Times are in picoseconds. */
+/* The parts of a network in virtual time: rows for packets, links, windows of events, hosts. ../compiled.py has the
+ * structs that Python knows, too. Times are in picoseconds. */
 
 #ifndef TOPOLOGIES_LOOP_H
 #define TOPOLOGIES_LOOP_H
@@ -122,6 +122,7 @@ struct loop {
 };
 
 uint8_t *row_bytes(const struct rows *rows, uint32_t row);
+void expect_row(const struct rows *rows, uint32_t row);
 bool add_row(struct loop *l, uint32_t length, uint32_t *row);
 void free_row(struct loop *l, uint32_t row);
 void add_event(struct loop *l, struct events *events, struct event event);

@@ -9,9 +9,9 @@
 #define EXACT ((int64_t)1 << 53) /* beyond it a time is not to the picosecond in a double */
 
 /* Whether a frame is the station's beyond doubt; those of which Python has to tell are not. */
-static bool is_ours(const struct station *s, const uint8_t *frame, uint32_t length)
+static bool is_ours(const struct station *s, const uint8_t *frame)
 {
-    if (length < PAYLOAD || memcmp(frame + TYPE, s->type, sizeof s->type) || frame[PROTOCOL] != s->protocol ||
+    if (memcmp(frame + TYPE, s->type, sizeof s->type) || frame[PROTOCOL] != s->protocol ||
         memcmp(frame + IP_SOURCE, s->ends, sizeof s->ends) || frame[UDP_CHECKSUM] || frame[UDP_CHECKSUM + 1])
         return false;
     uint32_t sum = 0;
@@ -24,9 +24,8 @@ static bool is_ours(const struct station *s, const uint8_t *frame, uint32_t leng
 static bool gather(struct loop *l, const struct station *s, const struct event *events, size_t count, struct turn *t)
 {
     uint32_t length = l->rows.lengths[events->row];
-    for (size_t i = 0; i < count; i++)
-        if (l->rows.lengths[events[i].row] != length || !is_ours(s, row_bytes(&l->rows, events[i].row), length))
-            return false;
+    if (length <= PAYLOAD)
+        return false;
     size_t size = length - PAYLOAD;
     if (count * size > l->gather_room) {
         uint8_t *gathered = realloc(l->gathered, 2 * count * size);
@@ -35,8 +34,14 @@ static bool gather(struct loop *l, const struct station *s, const struct event *
         l->gathered = gathered;
         l->gather_room = 2 * count * size;
     }
-    for (size_t i = 0; i < count; i++)
-        memcpy(l->gathered + i * size, row_bytes(&l->rows, events[i].row) + PAYLOAD, size);
+    for (size_t i = 0; i < count; i++) {
+        if (i + 1 < count)
+            expect_row(&l->rows, events[i + 1].row);
+        const uint8_t *frame = row_bytes(&l->rows, events[i].row);
+        if (l->rows.lengths[events[i].row] != length || !is_ours(s, frame))
+            return false;
+        memcpy(l->gathered + i * size, frame + PAYLOAD, size);
+    }
     t->datagrams = l->gathered;
     t->count = (int64_t)count;
     t->size = (int64_t)size;
@@ -68,7 +73,7 @@ enum outcome wake_station(struct loop *l, uint32_t host, int64_t now)
 {
     struct host *h = l->hosts + host;
     const struct station *s = h->station;
-    if (now >= EXACT / 2) /* `give_up` seconds are added to it */
+    if (now >= EXACT)
         return UNTOUCHED;
     struct events *inbox = &h->inbox;
     size_t count = loop_waiting(l, host, now);
@@ -81,9 +86,9 @@ enum outcome wake_station(struct loop *l, uint32_t host, int64_t now)
     for (size_t i = 0; i < count; i++)
         free_row(l, inbox->at[inbox->first++].row);
     send_framed(l, host, &turn, now);
-    if (outcome == DONE) {
-        int64_t timer = not_before(turn.deadline);
-        loop_set_timer(l, host, timer > now ? timer : now + 1);
-    }
-    return outcome;
+    if (outcome == TAKEN || turn.deadline * SECOND >= (double)EXACT)
+        return TAKEN;
+    int64_t timer = not_before(turn.deadline);
+    loop_set_timer(l, host, timer > now ? timer : now + 1);
+    return DONE;
 }

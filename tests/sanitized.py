@@ -1,0 +1,24 @@
+"""Processes of their own in which our C runs under AddressSanitizer and UndefinedBehaviorSanitizer."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from native.cache import cache_directory
+from p4switch.fuzz.sanitizers import sanitized_environment
+
+
+def last_line_of_sanitized(command: Sequence[str | Path]) -> str:
+    """What the command says last; a finding fails the test, without the sanitizers it is skipped."""
+    environment = sanitized_environment(cache_directory().parent)
+    if environment is None:
+        pytest.skip("the compiler comes without libasan and libubsan")
+    environment["PYTHONPATH"] = os.fspath(Path(__file__).parents[1])
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900, check=False)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-5000:]
+    return done.stdout.splitlines()[-1]
