@@ -1,9 +1,15 @@
 """A compiler from P4_16 (v1model) to BMv2's JSON and P4Info."""
 
-from p4compiler.compile import Compiled, compile_file, dump_after
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from p4compiler.compiled import Compiled
 from p4compiler.kept import compile_once
-from p4compiler.phases import PHASE_NAMES
 from p4compiler.source import CompileError, Diagnostic, Span
+
+if TYPE_CHECKING:
+    from p4compiler.compile import compile_file, dump_after
+    from p4compiler.phases import PHASE_NAMES
 
 __all__ = [
     "PHASE_NAMES",
@@ -15,3 +21,12 @@ __all__ = [
     "compile_once",
     "dump_after",
 ]
+
+# The compiler itself, which most who ask for a program find kept, is loaded by those who name a part of it.
+_LOADED_LATER = {"compile_file": "compile", "dump_after": "compile", "PHASE_NAMES": "phases"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LOADED_LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_LOADED_LATER[name]}"), name)

@@ -2,46 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from traceback import walk_tb
 from typing import Any
 
-from google.protobuf import text_format
-
 from p4compiler import phases
+from p4compiler.compiled import Compiled
 from p4compiler.emit.bmv2json import emit_json
-from p4compiler.emit.p4info import P4Info, emit_p4info
+from p4compiler.emit.p4info import emit_p4info
 from p4compiler.parse.lex import Token
 from p4compiler.parse.preprocess import Lookups, preprocess
 from p4compiler.source import TOO_DEEP, Diagnostic, Reporter, SourceFile, Span, error
 
 INCLUDE = Path(__file__).parent / "include"
-
-
-@dataclass(frozen=True, slots=True)
-class Compiled:
-    """A compiled program: BMv2's JSON, its P4Info, and its warnings in the order of their places."""
-
-    json: dict[str, Any]
-    p4info: P4Info
-    warnings: tuple[Diagnostic, ...]
-
-    def json_text(self) -> str:
-        """The JSON as a file has it."""
-        return json.dumps(self.json, indent=2) + "\n"
-
-    def device_config(self) -> bytes:
-        """The JSON as a switch takes it over P4Runtime: compact, for gRPC takes messages of up to 4 MB."""
-        return json.dumps(self.json, separators=(",", ":")).encode()
-
-    def p4info_text(self) -> str:
-        """The P4Info in protobuf's text format, as a file has it."""
-        head = "# proto-file: p4/config/v1/p4info.proto\n# proto-message: p4.config.v1.P4Info\n\n"
-        return head + str(text_format.MessageToString(self.p4info))
 
 
 def compile_file(

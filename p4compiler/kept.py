@@ -10,11 +10,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from finsy.proto import p4i
 from google import protobuf
 
 from native.cache import CacheError, cache_directory, locked, remove_unused
-from p4compiler.compile import Compiled, compile_file
-from p4compiler.emit.p4info import P4Info
+from p4compiler.compiled import Compiled
 from p4compiler.parse.preprocess import Lookups, unchanged
 from p4compiler.source import Diagnostic
 
@@ -36,15 +36,21 @@ def compile_once(
         CompileError, OSError: see compile_file.
     """
     places = tuple(map(str, include_dirs))
+    entry: Path | None = None
     try:
         entry = cache_directory() / f"p4-{_key(path, places, defines or {})}.compiled"
         if (kept := _read(entry)) is not None:
             return kept
     except (CacheError, OSError):
-        return compile_file(path, include_dirs=places, defines=defines)
+        entry = None
+
+    # Not above: it takes 0.2 s to load, and who finds the program kept does without.
+    from p4compiler.compile import compile_file
+
     lookups: Lookups = {}
     compiled = compile_file(path, include_dirs=places, defines=defines, lookups=lookups)
-    if unchanged(lookups):  # not while somebody writes to a file, and not what came through a pipe
+    # Not while somebody writes to a file, and not what came through a pipe.
+    if entry is not None and unchanged(lookups):
         with suppress(CacheError, OSError):
             _write(entry, (lookups, compiled.json, compiled.p4info.SerializeToString(), compiled.warnings))
     return compiled
@@ -70,7 +76,7 @@ def _read(entry: Path) -> Compiled | None:
         return None
     kept: _Kept = pickle.loads(body)  # of a folder to which nobody else can write, as libraries are
     lookups, json, p4info, warnings = kept
-    return Compiled(json, P4Info.FromString(p4info), warnings) if unchanged(lookups) else None
+    return Compiled(json, p4i.P4Info.FromString(p4info), warnings) if unchanged(lookups) else None
 
 
 def _write(entry: Path, kept: _Kept) -> None:

@@ -29,6 +29,11 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    # An id goes from process to process with every report, and into the environment: one of 64 MB takes seconds.
+    return argname if isinstance(val, (str, bytes)) and len(val) > 1000 else None
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist's own, which reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     # Live networks one after the other, in one process of pytest-xdist: they share the machine's time.

@@ -21,6 +21,7 @@ def fanin(*words: object) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
+@pytest.mark.slow
 def test_the_counter_is_missing_before_the_change_and_counts_after_it(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "p4src", tmp_path / "p4src")
     command = ("stf", tmp_path / "p4src/fanin.p4", TUTORIAL / "ttl.stf")

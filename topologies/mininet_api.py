@@ -6,7 +6,10 @@ import logging
 import shutil
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.machinery import PathFinder
+from types import ModuleType
 from typing import Any
 
 from topologies.errors import NetworkError
@@ -75,13 +78,30 @@ def _load() -> None:
     logger_class = logging.getLoggerClass()
     sys.modules["mininet"] = module = importlib.util.module_from_spec(spec)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # distutils, escapes in strings
+        with warnings.catch_warnings(), _stand_in_for_distutils():
+            warnings.simplefilter("ignore")  # escapes in strings
             spec.loader.exec_module(module)
             importlib.import_module("mininet.net")
     except ImportError as error:
         del sys.modules["mininet"]
-        raise NetworkError(f"Mininet does not load: {error}; Python 3.12 needs setuptools") from error
+        raise NetworkError(f"Mininet does not load: {error}") from error
     finally:
         logging.setLoggerClass(logger_class)  # Mininet puts its own in place for everyone
     importlib.import_module("mininet.log").setLogLevel("critical")
+
+
+@contextmanager
+def _stand_in_for_distutils() -> Iterator[None]:
+    """Mininet compares versions of Open vSwitch with it, which we do not use.
+
+    Python has had none since 3.12, and that of setuptools takes longer to load than all of Mininet.
+    """
+    package, module = ModuleType("distutils"), ModuleType("distutils.version")
+    module.StrictVersion = str  # type: ignore[attr-defined]
+    made = {one.__name__: one for one in (package, module) if one.__name__ not in sys.modules}
+    sys.modules.update(made)
+    try:
+        yield
+    finally:
+        for name in made:
+            del sys.modules[name]

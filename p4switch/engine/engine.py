@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p4switch.bmv2json.expressions import Field
-from p4switch.bmv2json.program import LONGEST_PACKET, Program
+from p4switch.bmv2json.program import LONGEST_PACKET, Program, ProgramError
 from p4switch.bmv2json.reader import read_program, without_folders
 from p4switch.codegen import translate
 from p4switch.codegen.analysis.limits import check_limits
@@ -119,7 +119,10 @@ class Engine:
         Raises:
             ProgramError: names what is malformed or unsupported. ToolchainError: there is no C compiler.
         """
-        return cls(config, *_compiled(config), cpu_port, drop_port, seed)
+        try:
+            return cls(config, *_compiled(config), cpu_port, drop_port, seed)
+        except TableError as error:  # an entry of the program's own
+            raise ProgramError(str(error)) from None
 
     def another(self, seed: int = 0) -> Engine:
         """A switch of the same program with a state of its own, and empty tables."""

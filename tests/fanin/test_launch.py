@@ -370,6 +370,7 @@ def test_an_ordinary_user_launches_as_well():
         assert not list(folder.glob("fanin-run-*"))
 
 
+@pytest.mark.slow
 def test_what_cannot_be_launched_is_said(fanin, tmp_path):
     for arguments, says in (
         (("nowhere.py",), "there is no file nowhere.py"),

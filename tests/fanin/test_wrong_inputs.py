@@ -157,6 +157,7 @@ def test_what_is_no_script_is_not_launched(make: Callable[[Path], None], tmp_pat
         "bench allreduce --results FILE",
     ],
 )
+@pytest.mark.slow
 def test_a_file_where_a_folder_is_to_be_is_named(command: str, tmp_path: Path) -> None:
     path = tmp_path / "given"
     path.write_text("mine")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -13,6 +15,7 @@ import pytest
 
 from native.cache import libraries, remove_unused
 from p4compiler import Compiled, CompileError, compile_once, kept
+from p4compiler import compile as compile_module
 from p4compiler.compile import compile_file
 from tests.p4compiler.conftest import source
 
@@ -39,7 +42,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def compiler(monkeypatch: pytest.MonkeyPatch) -> Counted:
     counted = Counted()
-    monkeypatch.setattr(kept, "compile_file", counted)
+    monkeypatch.setattr(compile_module, "compile_file", counted)
     return counted
 
 
@@ -223,3 +226,17 @@ def test_they_are_bounded_with_the_libraries(folder: Path, program: Path) -> Non
     assert library.bytes == entry(folder).stat().st_size > 0
     assert remove_unused(folder, keep=0, recent=0.0) == [library]
     assert not list(folder.iterdir())
+
+
+def test_what_is_kept_is_read_without_the_compiler(tmp_path: Path) -> None:
+    program = tmp_path / "program.p4"
+    program.write_text(source(apply="hdr.h.setValid();"))
+    script = (
+        f"import sys, p4compiler; p4compiler.compile_once({str(program)!r}); "
+        "print('p4compiler.phases' in sys.modules)"
+    )
+    said = [
+        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+        for _ in "12"
+    ]
+    assert said == ["True\n", "False\n"]

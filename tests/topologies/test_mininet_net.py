@@ -1,6 +1,7 @@
 """A network built for real: what its hosts see, what runs, and that nothing of it is left."""
 
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -184,3 +185,21 @@ def test_a_missing_tool_is_named_with_its_package(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(NetworkError, match="mnexec is missing; install it: sudo apt install mininet"):
         mininet_api.new_network()
+
+
+@pytest.mark.live
+def test_mininet_needs_no_distutils_which_python_3_12_has_not_and_leaves_no_other() -> None:
+    script = """
+import sys
+sys.meta_path = [finder for finder in sys.meta_path if "Distutils" not in type(finder).__name__]
+class Without:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("distutils", "setuptools"):
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Without())
+from topologies import mininet_api
+print(mininet_api.version(), "distutils" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[1:] == ["False"]

@@ -59,6 +59,7 @@ def numbers(comm: Communicator, what: str) -> Any:
 
 @pytest.mark.parametrize("dies_at", [1, 4], ids=["between two", "in the middle"])
 @pytest.mark.parametrize(("what", "how"), [*((what, init) for what in OPERATIONS), ("allreduce", required)])
+@pytest.mark.slow
 def test_all_others_are_told_who_died(what: str, dies_at: int, how: Callable[[], Communicator]) -> None:
     def do(comm: Communicator, tell: Callable[[Any], None]) -> None:
         tell(numbers(comm, what))  # as it should be

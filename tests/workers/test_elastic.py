@@ -87,6 +87,7 @@ def check(told: dict[str, list[Any]], killed: list[str], calls: int) -> None:
 
 
 @pytest.mark.parametrize("dies_at", [*range(3, 60, 3), 71, 89])
+@pytest.mark.slow
 def test_a_worker_that_dies_at_any_message(dies_at: int) -> None:
     """Of in-network sums, of rings that connect or are connected, and between them."""
     dying = HOSTS[dies_at % 3]
@@ -97,6 +98,7 @@ def test_a_worker_that_dies_at_any_message(dies_at: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
+@pytest.mark.slow
 def test_two_that_die_one_after_the_other_or_both_at_once(seed: int) -> None:
     draw = random.Random(seed)
     first, second = draw.sample(HOSTS, 2)
@@ -115,6 +117,7 @@ def _one(comm: Communicator, tell: Callable[[Any], None], what: str) -> None:
 
 
 @pytest.mark.parametrize("what", OPERATIONS)
+@pytest.mark.slow
 def test_every_operation_is_done_by_those_who_are_left(what: str) -> None:
     """Their numbers, of which some have made arrays, are those of before until it has returned."""
     told, killed, _ = run(partial(_one, what=what), {})

@@ -32,6 +32,7 @@ from experiments.soak.shrink import shrink
 from experiments.soak.trace import Trace
 from p4switch.engine.engine import Engine
 from tests.experiments.soak.program_mutants import PROGRAM_MUTANTS, mutant
+from tests.sizes import sized
 from topologies.link import LinkProperties, Pause
 from topologies.virtual import History
 from workers import scaling, wire
@@ -47,11 +48,13 @@ from workers.tensor import Tensor
 
 pytestmark = pytest.mark.slow
 
-SCENARIOS = 100  # `fanin soak` runs thousands
+SCENARIOS = sized(40, 100)  # `fanin soak` runs thousands
+HISTORIES = sized(8, 20)
 WITHIN = 200  # seeds, in which a mutant must be caught
 FAULTLESS = Scenario(0, (Work((2, 3), elements=(2000, 500)),))
 
 
+@pytest.mark.long
 def test_whatever_happens_every_sum_is_exact_and_every_worker_finishes(switch: Engine) -> None:
     """And the scenarios meet every kind of fault and every rule."""
     faults: set[str] = set()
@@ -83,9 +86,10 @@ def test_a_seed_has_one_history(switch: Engine) -> None:
     assert histories[0].digest == histories[1].digest
 
 
+@pytest.mark.long
 @pytest.mark.skipif(native.library() is None, reason="no C compiler")
 def test_workers_whose_packets_are_c_s_have_the_same_history(switch: Engine) -> None:
-    for seed in range(20):
+    for seed in range(HISTORIES):
         scenario = draw_scenario(seed)
         histories = [History(), History()]
         outcomes = [

@@ -65,6 +65,7 @@ def test_random_scenarios_have_the_same_history(switch: Engine, monkeypatch: pyt
     ],
 )
 @pytest.mark.parametrize("algorithm", ["in-network", "ring"])
+@pytest.mark.slow
 def test_a_link_does_the_same(switch: Engine, properties: dict[str, object], algorithm: str) -> None:
     topology = leaf_spine(1, 2, 2, rate=10**10, properties=properties)
     spec = ClusterSpec(topology, seed=5, algorithm=algorithm)  # type: ignore[arg-type]

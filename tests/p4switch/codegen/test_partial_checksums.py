@@ -79,6 +79,7 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., None]:
         ("if (hdr.ethernet.ethertype == 1) { meta.found[7:0] = hdr.udp.low; }", True),
     ],
 )
+@pytest.mark.slow
 def test_completed_if_it_is_read(
     process: Callable[..., None], tmp_path: Path, statement: str, reads: bool
 ) -> None:
@@ -213,6 +214,7 @@ def completed(left: Left) -> bytes:
         ("with what may be there", "always"),
     ],
 )
+@pytest.mark.slow
 def test_partial_or_complete_makes_no_difference(
     process: Callable[..., None], switches: Callable[..., Engine], verify: str, update: str, statements: str
 ) -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from native.shared import SharedError
-from p4compiler import compile_file
+from p4compiler import compile_file, compile_once
+from p4switch.bmv2json.program import ProgramError
 from p4switch.engine import library
 from p4switch.engine.engine import Engine
 from p4switch.engine.library import PACKAGE, TRANSLATION
@@ -57,3 +58,14 @@ def test_a_number_that_c_has_another_idea_of_is_refused(monkeypatch: pytest.Monk
     monkeypatch.setattr(library, "METER_WORDS", 17)
     with pytest.raises(SharedError, match=r"^METER_WORDS: 18 in C, 17 in Python$"):
         library.runtime.__wrapped__()
+
+
+def test_an_entry_of_a_program_that_does_not_fit_its_table_is_refused_with_the_program() -> None:
+    document = json.loads(compile_once(Path(__file__).parents[1] / "stf" / "entries.p4").device_config())
+    [pipeline] = (p for p in document["pipelines"] if p["name"] == "ingress")
+    [table] = (t for t in pipeline["tables"] if t["name"] == "I.range_table")
+    table["entries"][0]["match_key"][0]["end"] = "0x10000"
+    with pytest.raises(
+        ProgramError, match=r"table I\.range_table: hdr\.h\.key: 65536 does not fit into 8 bits"
+    ):
+        Engine.load(json.dumps(document).encode())

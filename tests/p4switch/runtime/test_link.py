@@ -259,6 +259,7 @@ def test_packets_do_not_overtake_those_of_a_longer_delay_before(links: Any):
     assert [number for _, number in link.released] == [0, 1]
 
 
+@pytest.mark.slow
 def test_hundreds_of_megabytes_are_held_and_what_is_too_much_is_counted(links: Any):
     link = links(LinkProperties(delay=1.0))
     count, size = 5000, 60_000

@@ -87,6 +87,7 @@ def state_of(switch: Engine) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.slow
 def test_packets_and_state_are_the_same_with_and_without(config: Callable[[str], bytes], name: str) -> None:
     rng = random.Random(name)
     plain = Engine.load(config(name))
