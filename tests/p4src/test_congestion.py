@@ -39,7 +39,9 @@ def ends(switch: SwitchUnderTest, port: int, frame: bytes, ecn: int) -> list[tup
     return sorted(found)
 
 
-def update(switch: SwitchUnderTest, child: Child, ecn: int, chunk: int = 1, count: int = 64) -> list[tuple[int, int]]:
+def update(
+    switch: SwitchUnderTest, child: Child, ecn: int, chunk: int = 1, count: int = 64
+) -> list[tuple[int, int]]:
     return ends(switch, child.port, child.frame(Message(block(1, count=count), chunk=chunk)), ecn)
 
 

@@ -35,8 +35,11 @@ static bool gather(struct loop *l, const struct station *s, const struct event *
         l->gathered = gathered;
         l->gather_room = 2 * count * size;
     }
-    for (size_t i = 0; i < count; i++)
-        memcpy(l->gathered + i * size, row_bytes(&l->rows, events[i].row) + PAYLOAD, size);
+    for (size_t i = 0; i < count; i++) {
+        const uint8_t *frame = row_bytes(&l->rows, events[i].row);
+        memcpy(l->gathered + i * size, frame + PAYLOAD, size);
+        t->marked += (frame[TOS] & ECN_MARKED) == ECN_MARKED;
+    }
     t->datagrams = l->gathered;
     t->count = (int64_t)count;
     t->size = (int64_t)size;
