@@ -7,10 +7,11 @@
 
 /* One waking of a worker; times in seconds. */
 struct turn {
-    /* Given: how long nothing new may arrive; `count` datagrams that have, of `size` bytes, one behind the other. */
+    /* Given: how long nothing new may arrive; `count` datagrams that have, of `size` bytes, one behind the other, and how
+     * many of them with a congestion mark. */
     double now, give_up;
     const uint8_t *datagrams;
-    int64_t count, size;
+    int64_t count, size, marked;
     /* Told: `sent` packets of `sent_size` bytes to send, at these places from `packets` on, and when to wake again. */
     const uint8_t *packets;
     const int64_t *places;

@@ -21,6 +21,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
     @name("e0") register<bit<8>>(CELLS) e0_register;
     @name("not_quantizable") register<bit<1>>(CELLS) not_quantizable_register;
     @name("tag") register<bit<7>>(CELLS) tag_register;
+    @name("congested") register<bit<1>>(CELLS) congested_register;
     ValueBlock() block_0;
     ValueBlock() block_1;
     ValueBlock() block_2;
@@ -52,6 +53,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
     bit<8> stored_e0 = 0;
     bit<1> stored_not_quantizable = 0;
     bit<7> stored_tag = 0;
+    bit<1> stored_congested = 0;
     bit<32> overflow = 0;
     bit<2> operation = OPERATION_LOAD;
 
@@ -103,6 +105,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         e0_register.read(stored_e0, cell);
         not_quantizable_register.read(stored_not_quantizable, cell);
         tag_register.read(stored_tag, cell);
+        congested_register.read(stored_congested, cell);
     }
     action write_cell() {
         lease_register.write(cell, hdr.switchml.lease);
@@ -114,6 +117,12 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         e0_register.write(cell, (bit<8>)hdr.exponents.e0);
         not_quantizable_register.write(cell, hdr.exponents.not_quantizable);
         tag_register.write(cell, hdr.exponents.tag);
+        congested_register.write(cell, (bit<1>)(hdr.ipv4.dscp_ecn[1:0] == ECN_CONGESTED));
+    }
+
+    // What one contribution has met on its way, all workers learn: the mark goes on in the packet (RFC 3168).
+    action keep_mark() {
+        hdr.ipv4.dscp_ecn[1:0] = ECN_CONGESTED;
     }
 
     // The packet becomes what the cell holds: a chunk asked for again.
@@ -222,6 +231,9 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
             }
 
             if (meta.reason == REASON_NONE) {
+                if (operation != OPERATION_STORE && stored_congested == 1) {
+                    keep_mark();
+                }
                 block_0.apply(hdr.values_0, operation, cell, overflow);
                 if (hdr.switchml.size == SIZE_256) {
                     block_1.apply(hdr.values_1, operation, cell, overflow);

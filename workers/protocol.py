@@ -42,6 +42,7 @@ class InNetworkStatistics(Statistics):
     duplicate, unknown chunk (never sent), impossible (its largest exponent is below the worker's own, or it is of
     another all-reduce). saturated: results accepted that carried the flag.
     timeouts: how many of the retransmissions a timer caused, and not answers to packets sent later.
+    congestion_window: chunks that may be in flight now.
     """
 
     datagrams_sent: int = 0
@@ -52,6 +53,7 @@ class InNetworkStatistics(Statistics):
     ignored: Counter[str] = field(default_factory=Counter)
     smoothed_rtt: float | None = None
     rto: float = 0.0
+    congestion_window: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,6 @@ class Worker:
         self._statistics = InNetworkStatistics()
         self._non_finite = non_finite
         self._on_saturation = on_saturation
-        self._places = np.arange(lease.window)
 
         self._tensor: Tensor | None = None
         self._tensors: dict[
@@ -152,6 +153,7 @@ class Worker:
         statistics.ignored = Counter({reason: count for reason, count in ignored if count})
         statistics.smoothed_rtt, statistics.rto = timers.rtt.smoothed, timers.rtt.rto
         statistics.timeouts = timers.timeouts
+        statistics.congestion_window = self._state.gate.window.size
         return statistics
 
     @property
@@ -181,7 +183,7 @@ class Worker:
         self._tensor = tensor = self._admit(flat, result, call) if flat.size else None
         if tensor:
             progress.missing = progress.chunks
-            self._to_send = [self._places[: tensor.lead]]
+            self._to_send = [self._state.gate.begin(tensor.lead)]
         self._output = result
         self._result = result.reshape(x.shape) if out is None else out
         progress.latest = now
@@ -305,6 +307,10 @@ class Worker:
         return [packets[span(part)] for packets, part in parts if len(part)]
 
     # -- receiving -------------------------------------------------------------------------------------------
+
+    def count_marks(self, count: int) -> None:
+        """So many of the datagrams that receive() is given next came with a congestion mark."""
+        self._state.gate.marked += count
 
     def receive(self, datagrams: NDArray[np.uint8], now: float) -> None:
         """Take a batch [m, size] of datagrams. What is not a result awaited is counted and otherwise ignored."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from workers import wire
 from workers.collective import Closing, StallError
+from workers.congestion import ECN_CAPABLE, ECN_CONGESTED
 from workers.engines.engine import LOSSES, MAX_ERRORS, UDP_GRO, UDP_SEGMENT, Engine, Link, State
 from workers.lease import Lease
 from workers.protocol import InNetworkStatistics, Worker
@@ -25,6 +26,7 @@ _SOL_UDP = 17
 _SO_NO_CHECK = 11
 _SO_RCVBUFFORCE = 33
 _IP_MTU_DISCOVER = 10
+_IP_RECVTOS = 13
 _IP_PMTUDISC_PROBE = 3
 
 _LARGEST_MESSAGE = 65507
@@ -107,6 +109,8 @@ class UdpSocket:
             # No fragments: the switch could not read them. And none too large but for the interface's own MTU: what
             # ICMP says of the path's, anybody may have said.
             self._socket.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_PROBE)
+            self._socket.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, ECN_CAPABLE)
+            self._socket.setsockopt(socket.IPPROTO_IP, _IP_RECVTOS, 1)
             if not checksums:
                 self._socket.setsockopt(socket.SOL_SOCKET, _SO_NO_CHECK, 1)
             self._socket.bind(local)
@@ -137,6 +141,7 @@ class UdpSocket:
         )
         self._batches: list[tuple[int, int, int]] = []  # first byte, last byte + 1, size of a datagram
         self._end = 0
+        self._marked = 0
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
 
@@ -216,7 +221,7 @@ class UdpSocket:
         which the next call overwrites.
         """
         self._batches = []
-        self._end = 0
+        self._end = self._marked = 0
         self._receive_waiting()
         if not self._end and timeout > 0:
             self._poll.poll(math.ceil(timeout * 1000))
@@ -229,6 +234,7 @@ class UdpSocket:
     def exchange(self, state: State, engine: Engine, ready: list[NDArray[np.int64]], until: float) -> None:
         """What exchange() of exchange.c does, for any engine; see Engine.exchange."""
         progress, timers, totals = state.progress, state.timers, state.totals
+        late = False
         while True:
             now = time.monotonic()
             for chunks in ready:
@@ -237,14 +243,20 @@ class UdpSocket:
                 totals.sent += len(datagrams)
                 totals.sent_bytes += datagrams.size
             ready = []
-            left = min(timers.earliest(), until) - now
-            if not progress.missing or progress.disagree or left <= 0:
+            self.link.looked = now
+            if not progress.missing or progress.disagree or late:
                 return
+            left = min(timers.earliest(), until) - now
             patience = min((timers.rtt.smoothed or 0.0) * _PATIENCE, _LONGEST_PATIENCE)
-            for batch in self.receive(left, patience):
+            batches = self.receive(left, patience)
+            if left <= 0 and not batches:
+                return
+            state.gate.marked += self._marked
+            for batch in batches:
                 released = engine.receive(batch, time.monotonic())
                 if released is not None:
                     ready.append(released)
+            late = now >= until
 
     def check(self, error: int, size: int) -> None:
         """Check that `error`, about a datagram of `size` bytes, is 0.
@@ -263,7 +275,9 @@ class UdpSocket:
         while self._end < _ENOUGH and errors < MAX_ERRORS:
             try:
                 length, ancillary, _, _ = self._socket.recvmsg_into(
-                    [self._view[self._end :]], socket.CMSG_SPACE(4), socket.MSG_DONTWAIT
+                    [self._view[self._end :]],
+                    socket.CMSG_SPACE(4) + socket.CMSG_SPACE(1),
+                    socket.MSG_DONTWAIT,
                 )
             except BlockingIOError:
                 return
@@ -273,8 +287,12 @@ class UdpSocket:
                 errors += 1
                 continue
             # With UDP_GRO a message is several datagrams of one size, the last one perhaps shorter.
-            size = struct.unpack("i", ancillary[0][2])[0] if ancillary else length
+            said = {(level, kind): data for level, kind, data in ancillary}
+            segment = said.get((_SOL_UDP, UDP_GRO))
+            size = struct.unpack("i", segment)[0] if segment else length
             rest = length % size if size else 0
+            if said.get((socket.IPPROTO_IP, socket.IP_TOS), b"\0")[0] & ECN_CONGESTED == ECN_CONGESTED:
+                self._marked += (length // size if size else 0) + (rest > 0)
             self._append(length - rest, size)
             self._append(rest, rest)
 
@@ -356,7 +374,7 @@ class InNetworkAllReduce(Closing):
     def _send(self) -> None:
         """What timers ask for."""
         try:
-            batches = self.worker.datagrams_to_send(time.monotonic())
+            batches = self.worker.datagrams_to_send(self.socket.link.looked)
         except StallError as error:
             if said := self.socket.last_loss:
                 raise StallError(f"{error}; the socket last said: {said}") from None

@@ -19,7 +19,7 @@ from experiments.live.process import start_on
 from experiments.live.work import DIGITS_FILE, GIVE_UP, Done, HostBased, InNetwork, Pace, Task, Vectors
 from experiments.models.prediction import predicted_seconds
 from experiments.results.checking import compare_with_exact_sum, durations, error_bound
-from experiments.results.measured import Measured
+from experiments.results.measured import Measured, mean_window
 from experiments.results.recording import Recording
 from experiments.scenario.compilers import CompiledProgram
 from experiments.scenario.own import planner_of
@@ -134,6 +134,7 @@ class LiveNetwork:
             window=pace.window if datagrams else None,
             segments=pace.segments if datagrams else None,
             recovery=pace.recovery(GIVE_UP * self._network.patience) if datagrams else None,
+            congestion_window=mean_window([end.congestion_window for end in ends]),
         )
 
     async def _work(self, settings: Settings, pace: Pace, observe: Observe) -> list[Done]:

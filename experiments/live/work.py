@@ -106,10 +106,11 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The worker has finished; its recording is complete."""
+    """The worker has finished; its recording is complete. congestion_window: in packets, of one in the network."""
 
     retransmissions: int
     curve: Curve | None = None
+    congestion_window: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

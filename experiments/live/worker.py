@@ -40,6 +40,7 @@ from workers import (
 )
 from workers.driver import ParticipantAllReduce
 from workers.engines import native
+from workers.protocol import InNetworkStatistics
 from workers.udp import UdpSocket
 
 
@@ -155,7 +156,9 @@ def main() -> int:
     finally:
         if collective is not None:
             collective.close()
-    say(Done(collective.statistics.retransmissions, curve))
+    statistics = collective.statistics
+    window = statistics.congestion_window if isinstance(statistics, InNetworkStatistics) else None
+    say(Done(statistics.retransmissions, curve, window))
     return 0
 
 

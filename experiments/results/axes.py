@@ -25,6 +25,7 @@ _LABELS = {
     "loss": "packets lost on each link",
     "oversubscription": "oversubscription of the uplinks",
     "window": "window (packets)",
+    "congestion_window": "congestion window (packets)",
     "values": "values in a packet",
     "packet_hops": "packets over all links",
     "elements": "vector (float32 values)",

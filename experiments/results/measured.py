@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -29,6 +29,7 @@ class Measured:
     violations: elements of results outside their bound. closed_form_seconds: what bytes and latencies alone say.
     packet_hops: packets carried over all links. curve: rank 0's, of a training. None: unavailable in this world.
     window, segments, recovery: as workers had them, whatever the scenario left out. None: TCP's own, or unavailable.
+    congestion_window: packets, at the end, the mean of all workers of a job in the network.
     """
 
     seconds: tuple[float, ...]
@@ -47,6 +48,7 @@ class Measured:
     window: int | None = None
     segments: int | None = None
     recovery: Recovery | None = None
+    congestion_window: float | None = None
 
     @property
     def median(self) -> float:
@@ -67,6 +69,12 @@ class Measured:
     def accuracy(self) -> float | None:
         """That the training came to."""
         return None if self.curve is None else self.curve.accuracy[-1]
+
+
+def mean_window(windows: Sequence[float | None]) -> float | None:
+    """Of all workers; None: they have none."""
+    known = [window for window in windows if window is not None]
+    return float(np.mean(known)) if known else None
 
 
 def row(settings: Settings, measured: Measured, /, **rest: Any) -> Row:

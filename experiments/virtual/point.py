@@ -10,7 +10,7 @@ from controller.telemetry import Reason
 from experiments.models.prediction import predicted_seconds
 from experiments.models.timers import recovery, virtual_window
 from experiments.results.checking import Errors, Promise, error_bound
-from experiments.results.measured import Measured
+from experiments.results.measured import Measured, mean_window
 from experiments.results.recording import Vector
 from experiments.scenario.own import planner_of
 from experiments.scenario.python_file import telling
@@ -19,7 +19,8 @@ from experiments.scenario.worker_file import make_worker_of
 from experiments.virtual.fabric import Cluster, ClusterSpec
 from p4switch.engine.engine import Engine
 from topologies.virtual import HostModel
-from workers.collective import Transport
+from workers.collective import Statistics, Transport
+from workers.protocol import InNetworkStatistics
 
 LIMIT = 600.0  # seconds of virtual time for all all-reduces of a run
 
@@ -87,6 +88,9 @@ def run_virtual(settings: Settings, switch: Engine) -> Measured:
         packet_hops=network.hops,
         window=window,
         recovery=spec.recovery,
+        congestion_window=mean_window(
+            [_congestion_window(station.worker.statistics) for station in stations]
+        ),
     )
 
 
@@ -105,6 +109,10 @@ def cluster_spec(settings: Settings) -> ClusterSpec:
         transport=transport,
         shards=settings.shards,
     )
+
+
+def _congestion_window(statistics: Statistics) -> float | None:
+    return statistics.congestion_window if isinstance(statistics, InNetworkStatistics) else None
 
 
 def _vectors(seed: int, workers: int, elements: int, repetitions: int) -> Iterator[list[Vector]]:

@@ -14,6 +14,7 @@ from topologies.virtual.compiled import StationInC
 from topologies.virtual.segments import segments
 from workers import wire
 from workers.collective import Participant
+from workers.congestion import ECN_CAPABLE, ECN_CONGESTED
 from workers.host_based.algorithm import HostBasedWorker
 from workers.protocol import Worker
 
@@ -26,9 +27,6 @@ _TYPE, _PROTOCOL = b"\x08\x00", b"\x11"  # IPv4 in Ethernet, UDP in IPv4
 
 # Between hosts each pair of ranks has a UDP flow of its own: a host uses this port and the other's rank.
 FIRST_PEER_PORT = 20_000
-
-# RFC 3168, section 5: the lowest two bits of the IPv4 header's second byte.
-_ECN_CAPABLE, _CONGESTION = 2, 3
 
 _P_co = TypeVar("_P_co", bound=Participant[Any], covariant=True)
 
@@ -121,11 +119,12 @@ class WorkerStation(Generic[_P_co]):
 
 
 class SwitchPort:
-    """Between an in-network worker and its leaf, on one UDP port."""
+    """Between an in-network worker and its leaf, on one UDP port. Packets of a Worker are ECN-capable."""
 
     def __init__(self, worker: SwitchWorker, host: Host, gateway_mac: str, udp_port: int) -> None:
         self.participant = worker
-        self._flow = Flow(host, gateway_mac, host.gateway, udp_port, udp_port)
+        ecn = ECN_CAPABLE if isinstance(worker, Worker) else 0
+        self._flow = Flow(host, gateway_mac, host.gateway, udp_port, udp_port, ecn)
         self._filter = _Filter(host.ip, udp_port, host.gateway)
         self._ends = host.gateway.packed + host.ip.packed + 2 * udp_port.to_bytes(2, "big")
 
@@ -140,8 +139,10 @@ class SwitchPort:
 
     def receive(self, frames: Frames, now: float) -> int:
         """See Port."""
-        ours, _ = self._filter(frames)
+        ours, marked = self._filter(frames)
         if len(ours):
+            if marked is not None and isinstance(self.participant, Worker):
+                self.participant.count_marks(int(np.count_nonzero(marked)))
             self.participant.receive(ours[:, HEADERS:], now)
         return len(frames) - len(ours)
 
@@ -179,7 +180,7 @@ class PeerPort:
         if peer not in self._flows:
             ports = FIRST_PEER_PORT + peer, FIRST_PEER_PORT + self.participant.group.rank
             self._flows[peer] = Flow(
-                self._host, self._gateway_mac, self._peers[peer], *ports, ecn=_ECN_CAPABLE
+                self._host, self._gateway_mac, self._peers[peer], *ports, ecn=ECN_CAPABLE
             )
         return self._flows[peer]
 
@@ -216,7 +217,7 @@ class _Filter:
         ours = frames[self._ours(frames)]
         if not len(ours):
             return ours, None
-        marks = ours[:, 15] & _CONGESTION == _CONGESTION
+        marks = ours[:, 15] & ECN_CONGESTED == ECN_CONGESTED
         if alike:
             self._seen[first] = bool(marks[0])
         return ours, marks if marks.any() else None

@@ -30,6 +30,7 @@ class Faults:
     duplication: float = 0.0
     delay: tuple[float, float] = (0.0005, 0.001)
     straggler: float = 0.0  # a copy is this probably 50 times later
+    marking: float = 0.0  # a result comes to a worker with a congestion mark, this probably
 
 
 class Network:
@@ -117,6 +118,8 @@ class Network:
         inbox, self.inboxes[rank] = self.inboxes[rank], []
         for _, group in itertools.groupby(inbox, len):
             batch = list(group)
+            if marking := self.faults.marking:
+                self.workers[rank].count_marks(sum(self.random.random() < marking for _ in batch))
             self.workers[rank].receive(
                 np.frombuffer(b"".join(batch), np.uint8).reshape(len(batch), -1), self.now
             )

@@ -18,8 +18,11 @@ from tests.workers.faulty_network import exact_sum
 from tests.workers.model_switch import ModelSwitch
 from workers import wire
 from workers.collective import StallError
+from workers.congestion import ECN_CAPABLE, ECN_CONGESTED
 from workers.engines import native
+from workers.engines.engine import Engine
 from workers.engines.native import NativeEngine
+from workers.engines.reference import NumpyEngine
 from workers.lease import Lease
 from workers.protocol import Worker
 from workers.recovery import Recovery
@@ -284,6 +287,57 @@ def test_with_patience_c_answers_two_results_together_and_without_one_by_one(
         here.close()
         there.close()
     assert worker.statistics.datagrams_sent == 2 + 2
+
+
+def answered_worker(make: type[Engine], there: UdpSocket, began: float) -> Worker:
+    """All that it has sent, at `began` (seconds), has been answered; the results wait in the socket."""
+    if make is NativeEngine and native.library() is None:
+        pytest.skip("no C compiler")
+    worker = Worker(Lease(id=5, rank=0, workers=1, window=2), engine=make)
+    worker.start(np.ones(1024, np.float32), began)
+    (announced,) = worker.datagrams_to_send(began)
+    results = announced.copy()
+    results[:, 0] = wire.kind(wire.RESULT, 64)
+    there.send(results)
+    return worker
+
+
+@pytest.mark.parametrize("make", [NumpyEngine, NativeEngine])
+def test_who_was_kept_from_running_looks_at_what_has_come_before_sending_again(make: type[Engine]) -> None:
+    here, there = connected_pair()
+    now = time.monotonic()
+    worker = answered_worker(make, there, began=now - 5)  # long after all timers
+    worker.exchange(here, now)
+    assert worker.statistics.accepted == 2
+    worker.datagrams_to_send(here.link.looked)
+    assert worker.statistics.retransmissions == 0
+    here.close()
+    there.close()
+
+
+@pytest.mark.parametrize("make", [NumpyEngine, NativeEngine])
+@pytest.mark.parametrize("offload", [True, False])
+@pytest.mark.parametrize(("ecn", "window"), [(ECN_CAPABLE, 2), (ECN_CONGESTED, 1)])
+def test_marks_on_what_a_socket_receives_make_the_window_smaller(
+    make: type[Engine], offload: bool, ecn: int, window: int
+) -> None:
+    here, there = connected_pair(offload=offload)
+    there._socket.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, ecn)
+    now = time.monotonic()
+    worker = answered_worker(make, there, began=now)
+    worker.exchange(here, now)
+    while worker.statistics.accepted < 2:
+        worker.exchange(here, time.monotonic())
+    assert worker.statistics.congestion_window == window
+    here.close()
+    there.close()
+
+
+def test_a_socket_sends_what_may_be_marked() -> None:
+    here, there = connected_pair()
+    assert here._socket.getsockopt(socket.IPPROTO_IP, socket.IP_TOS) == ECN_CAPABLE
+    here.close()
+    there.close()
 
 
 def test_nothing_to_receive_is_an_empty_list_after_the_timeout() -> None:

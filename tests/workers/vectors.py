@@ -12,6 +12,7 @@ FAULTS = st.builds(
     duplication=st.sampled_from([0.0, 0.1, 0.4]),
     delay=st.sampled_from([(0.0005, 0.0005), (0.0002, 0.002), (0.0001, 0.03)]),
     straggler=st.sampled_from([0.0, 0.05]),
+    marking=st.sampled_from([0.0, 0.1, 1.0]),
 )
 
 RACKS = st.one_of(

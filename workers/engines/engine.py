@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from workers import wire
 from workers.agreement import DIGITS
+from workers.congestion import Gate
 from workers.lease import Lease
 from workers.recovery import Recovery, Timers
 from workers.tensor import Tensor
@@ -81,6 +82,7 @@ class Link(ctypes.Structure):
 
     enough: bytes that need not wait for more. patience: how long else, as a part of the round-trip time, and in seconds
     (not at all for less than the shortest). loss: the last error that counted as one; 0: none.
+    looked: what had not come by then, in seconds, timers may count as lost.
     """
 
     _fields_ = (
@@ -89,6 +91,7 @@ class Link(ctypes.Structure):
         ("buffer", ctypes.c_void_p),
         ("sleeps", _int64),
         ("loss", _int64),
+        ("looked", ctypes.c_double),
     )
 
 
@@ -104,6 +107,7 @@ class State:
         self.lease = lease
         self.recovery = recovery
         self.timers = Timers(lease.window, recovery)
+        self.gate = Gate(lease.window)
         self.progress = Progress()
         self.totals = Totals()
         self.awaited = np.full(lease.window, NONE, np.int64)

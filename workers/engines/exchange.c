@@ -15,6 +15,7 @@
 #include "shared.h"
 
 enum { UDP_SEGMENT = 103, UDP_GRO = 104, MAX_MESSAGES = 64, MAX_ERRORS = 16 };
+enum { ECN_CONGESTED = 3 }; /* congestion.py */
 
 /* Waking up takes long, so a wait begins with yielding the processor. The results of a vector that fits into the window
  * come together when the last worker has sent, which is worth SPIN_SHORT seconds. Those of a longer one keep coming, and
@@ -31,11 +32,13 @@ struct link { /* engine.py */
     uint8_t *buffer;
     int64_t sleeps; /* so many waits more are slept through from the start */
     int64_t loss; /* the last error that was one */
+    double looked; /* what had not come by then, timers may count as lost */
 };
 
 SHARE_NUMBER(UDP_SEGMENT);
 SHARE_NUMBER(UDP_GRO);
 SHARE_NUMBER(MAX_ERRORS);
+SHARE_NUMBER(ECN_CONGESTED);
 SHARE_NUMBER(WAIT);
 SHARE_NUMBER(RECEIVE);
 SHARE_NUMBER(UNPACK);
@@ -44,10 +47,12 @@ SHARE_NUMBER(SEND);
 SHARE_NUMBER(PARTS);
 SHARE_STRUCT(link,
              FIELD(socket) FIELD(segments) FIELD(offload) FIELD(room) FIELD(enough)
-             FIELD(patience) FIELD(shortest_patience) FIELD(longest_patience) FIELD(buffer) FIELD(sleeps) FIELD(loss))
+             FIELD(patience) FIELD(shortest_patience) FIELD(longest_patience) FIELD(buffer) FIELD(sleeps) FIELD(loss)
+             FIELD(looked))
 
 struct message {
     int64_t length, size; /* in bytes: of all, and of each datagram in it but perhaps the last */
+    bool marked; /* by congestion, all of them */
 };
 
 struct inbox { /* messages side by side in the link's buffer */
@@ -168,7 +173,7 @@ static int take_messages(struct link *l, int64_t enough, struct inbox *in)
     int errors = 0;
     while (in->end < enough && in->count < MAX_MESSAGES && errors < MAX_ERRORS) {
         union {
-            char bytes[CMSG_SPACE(sizeof(int))];
+            char bytes[CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(uint8_t))];
             struct cmsghdr header;
         } control;
         struct iovec piece = {l->buffer + in->end, (size_t)(l->room - in->end)};
@@ -182,10 +187,14 @@ static int take_messages(struct link *l, int64_t enough, struct inbox *in)
         if (length < 0)
             return errno == EAGAIN ? 0 : errno;
         int size = (int)length;
-        struct cmsghdr *said = CMSG_FIRSTHDR(&message);
-        if (said && said->cmsg_level == IPPROTO_UDP && said->cmsg_type == UDP_GRO)
-            memcpy(&size, CMSG_DATA(said), sizeof size);
-        in->messages[in->count++] = (struct message){length, size};
+        bool marked = false;
+        for (struct cmsghdr *said = CMSG_FIRSTHDR(&message); said; said = CMSG_NXTHDR(&message, said)) {
+            if (said->cmsg_level == IPPROTO_UDP && said->cmsg_type == UDP_GRO)
+                memcpy(&size, CMSG_DATA(said), sizeof size);
+            if (said->cmsg_level == IPPROTO_IP && said->cmsg_type == IP_TOS)
+                marked = (*CMSG_DATA(said) & ECN_CONGESTED) == ECN_CONGESTED;
+        }
+        in->messages[in->count++] = (struct message){length, size, marked};
         in->end += length;
     }
     return 0;
@@ -196,6 +205,7 @@ static void take_inbox(struct work *w, const struct link *l, const struct inbox 
     const uint8_t *datagrams = l->buffer;
     for (const struct message *m = in->messages; m < in->messages + in->count; datagrams += m->length, m++) {
         int64_t whole = m->size ? m->length / m->size : 0, rest = m->length - whole * m->size;
+        w->gate->marked += m->marked ? whole + (rest > 0) : 0;
         take_datagrams(w, datagrams, whole, m->size, m->size, now);
         if (rest)
             take_datagrams(w, datagrams + whole * m->size, 1, rest, rest, now);
@@ -224,18 +234,21 @@ static double spin_until(const struct work *w, const struct link *l, double now)
 }
 
 /* Sends what is ready, receives and answers until all results are there, the clock passes `until`, or a timer may have
- * expired. Where fewer than `enough` bytes have come, more must come and much is left to do, it waits for them for a part
- * of a round-trip time. Returns 0 or an error. */
+ * expired. It has only if nothing else has come: the process may have been kept from running, and not its answers. Where
+ * fewer than `enough` bytes have come, more must come and much is left to do, it waits for them for a part of a round-trip
+ * time. Returns 0 or an error. */
 int exchange(struct work *w, struct link *l, double until)
 {
     struct inbox in;
     double now = seconds();
     int error = answer(w, l, &now);
     double idle_since = now, spins = spin_until(w, l, now);
-    while (!error && w->progress->missing && !w->progress->disagree && now < fmin(until, w->timers->not_before)) {
+    while (!error && w->progress->missing && !w->progress->disagree) {
         in.count = in.end = 0;
         if ((error = take_messages(l, 1, &in)))
             return error;
+        if (!in.count && now >= fmin(until, w->timers->not_before))
+            break;
         if (!in.count && now < spins) {
             double yielded = now;
             sched_yield();
@@ -272,6 +285,9 @@ int exchange(struct work *w, struct link *l, double until)
         error = answer(w, l, &now);
         idle_since = now;
         spins = spin_until(w, l, now);
+        if (now >= until)
+            break;
     }
+    l->looked = now;
     return error;
 }

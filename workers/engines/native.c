@@ -56,7 +56,8 @@ SHARE_STRUCT(totals,
 SHARE_STRUCT(work,
              FIELD(awaited) FIELD(times_sent) FIELD(backoffs) FIELD(sendings)
              FIELD(first_sent) FIELD(last_sent) FIELD(timeouts) FIELD(lost_at)
-             FIELD(measured) FIELD(leading) FIELD(carrying) FIELD(ready)
+             FIELD(measured) FIELD(leading) FIELD(carrying) FIELD(ready) FIELD(held)
+             FIELD(congestion) FIELD(gate)
              FIELD(rtt) FIELD(timers) FIELD(progress) FIELD(totals)
              FIELD(initial_rto) FIELD(min_rto) FIELD(max_rto) FIELD(granularity)
              FIELD(lease) FIELD(window) FIELD(first_slot) FIELD(values) FIELD(workers)
@@ -400,7 +401,7 @@ static void repeat_missed(struct work *w)
 /* Takes a batch of datagrams of the size of a packet, `stride` bytes apart. */
 static void take_packets(struct work *w, const uint8_t *datagrams, int64_t count, int64_t size, int64_t stride, double now)
 {
-    int64_t fresh = 0, *numbers = w->ready + w->window; /* of the fresh ones */
+    int64_t before = w->ready_count, fresh = 0, *numbers = w->ready + w->window; /* of the fresh ones */
     bool disagreed = false; /* the first chunk's result in this batch */
     for (const uint8_t *packet = datagrams; count > 0; count--, packet += stride) {
         const struct header *header = (const struct header *)packet;
@@ -436,6 +437,8 @@ static void take_packets(struct work *w, const uint8_t *datagrams, int64_t count
     if (fresh) {
         w->progress->latest = now;
         stop_timers(w, numbers, fresh, now);
+        count_answers(w, fresh);
+        admit(w, before);
     }
 }
 

@@ -41,12 +41,23 @@ struct totals { /* engine.py */
     double spent[PARTS];
 };
 
+struct congestion_window { /* congestion.py */
+    double size, share, least, most;
+};
+
+struct gate { /* congestion.py */
+    int64_t in_flight, round, answered, marked, lowest, held_count;
+};
+
 struct work {
     /* One lease's. By place: */
     int64_t *awaited, *times_sent, *backoffs, *sendings;
     double *first_sent, *last_sent, *timeouts, *lost_at;
     uint8_t *measured, *leading, *carrying; /* the last two: packets */
     int64_t *ready;                         /* chunks to send, in order */
+    int64_t *held;                          /* those that the congestion window holds back */
+    struct congestion_window *congestion;
+    struct gate *gate;
     struct rtt_estimator *rtt;
     struct timers *timers;
     struct progress *progress;
@@ -73,6 +84,8 @@ struct work {
 bool is_bare(const struct work *w, int64_t chunk);
 int64_t packet_size(const struct work *w, int64_t chunk);
 int64_t pack(struct work *w, const int64_t *chunks, int64_t count, double now);
+void count_answers(struct work *w, int64_t count);
+void admit(struct work *w, int64_t from);
 bool is_loss(int error);
 void take_datagrams(struct work *w, const uint8_t *datagrams, int64_t count, int64_t size, int64_t stride, double now);
 

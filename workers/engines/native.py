@@ -1,4 +1,4 @@
-"""What is done for each packet of a worker, in C: native.c, exchange.c and turn.c, compiled when they are first used.
+"""What is done for each packet of a worker, in C: the .c files here, compiled when they are first used.
 
 Everything here does what reference.py does, to the bit; without a C compiler that does it alone.
 """
@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from native.shared import SharedError, check_numbers, check_structs, enumerated
 from native.toolchain import NoCompilerError, ToolchainError, compile_folder
-from workers import quantization, recovery, scaling, wire
+from workers import congestion, quantization, recovery, scaling, wire
 from workers.agreement import DIGITS
+from workers.congestion import CongestionWindow, Gate
 from workers.engines.engine import (
     LOSSES,
     MAX_ERRORS,
@@ -37,7 +38,7 @@ from workers.recovery import RttEstimator, Timers
 from workers.tensor import Tensor
 
 OPTIONS = ("-ffp-contract=off", "-lm")
-NAMES = "native.c, exchange.c and turn.c"
+NAMES = "native.c, congestion.c, exchange.c and turn.c"
 
 _pointer, _int64, _double, _byte = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double, ctypes.c_byte
 
@@ -48,7 +49,8 @@ class Work(ctypes.Structure):
     _fields_ = (
         *((name, _pointer) for name in ("awaited", "times_sent", "backoffs", "sendings")),
         *((name, _pointer) for name in ("first_sent", "last_sent", "timeouts", "lost_at")),
-        *((name, _pointer) for name in ("measured", "leading", "carrying", "ready")),
+        *((name, _pointer) for name in ("measured", "leading", "carrying", "ready", "held")),
+        *((name, _pointer) for name in ("congestion", "gate")),
         *((name, _pointer) for name in ("rtt", "timers", "progress", "totals")),
         *((name, _double) for name in ("initial_rto", "min_rto", "max_rto", "granularity")),
         *((name, _int64) for name in ("lease", "window", "first_slot", "values", "workers")),
@@ -60,6 +62,8 @@ class Work(ctypes.Structure):
 
 
 _STRUCTS: dict[str, type[ctypes.Structure] | np.dtype[np.void]] = {
+    "congestion_window": CongestionWindow,
+    "gate": Gate,
     "header": wire.HEADER,
     "link": Link,
     "progress": Progress,
@@ -86,10 +90,12 @@ _NUMBERS = {
     "ALPHA": recovery.ALPHA,
     "BETA": recovery.BETA,
     "K": recovery.K,
+    "GAIN": congestion.GAIN,
     "NONE": NONE,
     "UDP_SEGMENT": UDP_SEGMENT,
     "UDP_GRO": UDP_GRO,
     "MAX_ERRORS": MAX_ERRORS,
+    "ECN_CONGESTED": congestion.ECN_CONGESTED,
     **enumerated(*REASONS, "reasons"),
     **enumerated(*PARTS, "parts"),
 }
@@ -174,6 +180,9 @@ class NativeEngine:
             carrying=state.carrying.ctypes.data,
             ready=self._ready.ctypes.data,
             missed=self._missed.ctypes.data,
+            held=state.gate.held.ctypes.data,
+            congestion=ctypes.addressof(state.gate.window),
+            gate=ctypes.addressof(state.gate),
             rtt=ctypes.addressof(timers.rtt),
             timers=ctypes.addressof(timers),
             progress=ctypes.addressof(state.progress),

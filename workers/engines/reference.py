@@ -141,7 +141,8 @@ class NumpyEngine:
         progress.latest = now
         self._begun.accepted[chunks] = True
         self._begun.read(chunks, packets)
-        ready = self._released(chunks)
+        state.gate.answer(len(chunks))
+        ready = state.gate.admit(self._released(chunks), self._begun.accepted, self._begun.tensor.lead)
         if not progress.missing:
             self._begun.complete()
         return ready

@@ -27,6 +27,7 @@ enum outcome take_turn(void *worker, struct turn *t)
     if (!w->progress->missing)
         return UNTOUCHED;
     w->ready_count = 0;
+    w->gate->marked += t->marked;
     if (t->count)
         take_datagrams(w, t->datagrams, t->count, t->size, t->size, t->now);
     if (!w->progress->missing || w->progress->disagree)

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workers.collective import Transport
+from workers.congestion import CongestionWindow
 from workers.recovery import MAX_BACKOFF, Recovery, RttEstimator
 
 PAYLOAD = 1024  # bytes a packet: RoCE's on Ethernet of 1,500
@@ -36,9 +37,7 @@ _NUMBER = slice(10, 18)
 DATA, ACK, NAK = range(3)
 
 PACKET_THRESHOLD = 3
-# RFC 8257: weight of a new share of marked packets, and the window that congestion leaves.
-_GAIN = 1 / 16
-_SMALLEST_WINDOW = 2.0
+_SMALLEST_WINDOW = 2  # RFC 8257: what congestion leaves
 
 Rows = NDArray[np.uint8]  # [packets, bytes]
 
@@ -96,9 +95,7 @@ class Sender:
         self._measured_from = 0
         self._timer_began = 0.0
         self._backoff = 0
-        # RFC 8257.
-        self._window = float(window)
-        self._marked_share = 1.0  # as section 4.2 has it to begin with
+        self._window = CongestionWindow(_SMALLEST_WINDOW, window)
         self._marked = 0
         self._epoch = (0, 0, 0)  # its end, and packets acknowledged and marked when it began
 
@@ -137,7 +134,7 @@ class Sender:
             repeated = self._time_out()
             self._counts.timeouts += repeated
         batches = self._repeated()
-        last = min(self._end, self._base + int(self._window), self._next + most)
+        last = min(self._end, self._base + int(self._window.size), self._next + most)
         if last > self._next:
             if self._base == self._next:
                 self._timer_began = now
@@ -222,17 +219,12 @@ class Sender:
             self._rtt.sample(now - sent[1], (number - self._base) / (self._next - self._base))
 
     def _react(self, marked: int) -> None:
-        """RFC 8257, section 3.3: once a window, it shrinks by half the share of marked packets, or grows by one."""
+        """Once a window, it is set anew."""
         end, acknowledged_then, marked_then = self._epoch
         self._marked = max(self._marked, marked)
         if self._base < end:
             return
-        share = (self._marked - marked_then) / max(self._base - acknowledged_then, 1)
-        self._marked_share += _GAIN * (min(share, 1.0) - self._marked_share)
-        if share:
-            self._window = max(self._window * (1 - self._marked_share / 2), _SMALLEST_WINDOW)
-        else:
-            self._window = min(self._window + 1, float(self._most))
+        self._window.end_round(self._base - acknowledged_then, self._marked - marked_then)
         self._epoch = (self._next, self._base, self._marked)
 
 

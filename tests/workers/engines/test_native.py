@@ -38,8 +38,9 @@ pytestmark = pytest.mark.skipif(native.library() is None, reason="no C compiler"
 def memory(worker: Worker) -> tuple[Any, ...]:
     """All that a worker knows of its packets and of what to expect, to the bit."""
     state, timers = worker._state, worker._state.timers
-    structs = (state.progress, state.totals, timers, timers.rtt)
-    arrays = (state.awaited, state.leading, state.carrying)
+    gate = state.gate
+    structs = (state.progress, state.totals, timers, timers.rtt, gate, gate.window)
+    arrays = (state.awaited, state.leading, state.carrying, gate.held[: gate.held_count])
     by_place = [value.tobytes() for value in vars(timers).values() if isinstance(value, np.ndarray)]
     tensors = [
         (
@@ -181,6 +182,8 @@ def test_whatever_arrives_both_have_the_same_state_and_send_the_same(
         for _, group in groupby(arrived, len):
             rows = list(group)
             batch = np.frombuffer(b"".join(rows), np.uint8).reshape(len(rows), -1)
+            marked = r.choice([0, 0, 1, len(rows)])
+            pair.do(lambda worker, marked=marked: worker.count_marks(marked))
             pair.do(lambda worker, batch=batch: worker.receive(batch, now))
 
     def finish() -> None:

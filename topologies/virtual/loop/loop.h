@@ -14,7 +14,9 @@
 #define NEVER INT64_MAX
 
 /* Where things are in a frame of UDP over IPv4. */
-enum { TYPE = 12, IP = 14, PROTOCOL = 23, IP_SOURCE = 26, UDP = 34, UDP_CHECKSUM = 40, PAYLOAD = 42 };
+enum { TYPE = 12, IP = 14, TOS = 15, PROTOCOL = 23, IP_SOURCE = 26, UDP = 34, UDP_CHECKSUM = 40, PAYLOAD = 42 };
+
+enum { ECN_MARKED = 3 }; /* of TOS, RFC 3168 */
 
 enum fault { LOST, BURST_LOST, CORRUPTED, DUPLICATED, REORDERED, QUEUE_DROP, ECN_MARK, NO_LINK, FAULTS };
 

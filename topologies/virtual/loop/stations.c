@@ -41,6 +41,7 @@ static bool gather(struct loop *l, const struct station *s, const struct event *
         if (l->rows.lengths[events[i].row] != length || !is_ours(s, frame))
             return false;
         memcpy(l->gathered + i * size, frame + PAYLOAD, size);
+        t->marked += (frame[TOS] & ECN_MARKED) == ECN_MARKED;
     }
     t->datagrams = l->gathered;
     t->count = (int64_t)count;

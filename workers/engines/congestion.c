@@ -1,0 +1,74 @@
+/* What congestion.py says, to the bit. */
+
+#include "native.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "shared.h"
+
+#define GAIN 0.0625
+
+SHARE_NUMBER(GAIN);
+SHARE_STRUCT(congestion_window, FIELD(size) FIELD(share) FIELD(least) FIELD(most))
+SHARE_STRUCT(gate, FIELD(in_flight) FIELD(round) FIELD(answered) FIELD(marked) FIELD(lowest) FIELD(held_count))
+
+static void end_round(struct congestion_window *window, int64_t answered, int64_t marked)
+{
+    double share = fmin((double)marked / (double)(answered > 1 ? answered : 1), 1);
+    window->share += GAIN * (share - window->share);
+    window->size = marked ? fmax(window->size * (1 - window->share / 2), window->least)
+                          : fmin(window->size + 1, window->most);
+}
+
+/* So many results more are there. */
+void count_answers(struct work *w, int64_t count)
+{
+    struct gate *g = w->gate;
+    g->in_flight -= count;
+    g->answered += count;
+    if (g->answered < g->round)
+        return;
+    end_round(w->congestion, g->answered, g->marked);
+    g->answered = g->marked = 0;
+    int64_t size = (int64_t)w->congestion->size;
+    g->round = g->in_flight > size ? g->in_flight : size;
+}
+
+/* Holds the chunks of `ready` from `from` on, among those held already, in ascending order. */
+static void hold(struct work *w, int64_t from)
+{
+    struct gate *g = w->gate;
+    for (; from < w->ready_count; from++) {
+        int64_t i = g->held_count++;
+        for (; i > 0 && w->held[i - 1] > w->ready[from]; i--)
+            w->held[i] = w->held[i - 1];
+        w->held[i] = w->ready[from];
+    }
+}
+
+/* Leaves of `ready`, from `from` on, what may be sent now, and holds the rest. All that is ready is among the first `lead`
+ * chunks, or none is. */
+void admit(struct work *w, int64_t from)
+{
+    struct gate *g = w->gate;
+    int64_t room = (int64_t)w->congestion->size - g->in_flight, fresh = w->ready_count - from;
+    bool leading = from && w->ready[0] < w->lead;
+    if (!g->held_count && (!fresh || (fresh <= room && !leading))) {
+        g->in_flight += fresh;
+        return;
+    }
+    hold(w, from);
+    w->ready_count = from;
+    while (w->accepted[g->lowest])
+        g->lowest++;
+    if (room < 1)
+        room = w->held[0] == g->lowest;
+    int64_t count = 0;
+    leading |= !from && w->held[0] < w->lead;
+    while (count < room && count < g->held_count && (!leading || w->held[count] < w->lead))
+        w->ready[w->ready_count++] = w->held[count++];
+    g->in_flight += count;
+    g->held_count -= count;
+    memmove(w->held, w->held + count, (size_t)g->held_count * sizeof *w->held);
+}
