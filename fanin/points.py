@@ -212,8 +212,12 @@ def point_name(varied: Sequence[str], row: Row) -> str:
 
 
 def _table(varied: Sequence[str], rows: Sequence[Row]) -> Table:
-    table = points_table(varied, "median ms", "p95 ms", "Mb/s", "kB each", "resent", "wrong")
+    live = any(row["world"] == "live" for row in rows)
+    limits = ("link", "cores", "limited by") if live else ()
+    table = points_table(varied, "median ms", "p95 ms", "Mb/s", "kB each", "resent", "wrong", *limits)
     for row in rows:
+        shares = (row.get("link_utilization"), row.get("processor_utilization"))
+        texts = ("" if share is None else f"{share:.0%}" for share in shares)
         table.add_row(
             *setting_texts(varied, row),
             f"{row['median_seconds'] * 1e3:.4g}",
@@ -222,6 +226,7 @@ def _table(varied: Sequence[str], rows: Sequence[Row]) -> Table:
             f"{row['wire_bytes_per_worker'] / 1e3:,.0f}",
             f"{row['retransmissions']:,}",
             f"{row['violations']:,}",
+            *((*texts, row.get("limited_by")) if live else ()),
         )
     return table
 

@@ -21,6 +21,8 @@ _LABELS = {
     "wire_bytes_per_worker": "on the wire, each worker",
     "packets_per_worker": "packets, each worker",
     "retransmissions": "packets sent again, by all workers",
+    "link_utilization": "busiest link, in use",
+    "processor_utilization": "processors, in use",
     "size": "vector",
     "loss": "packets lost on each link",
     "oversubscription": "oversubscription of the uplinks",
@@ -36,7 +38,7 @@ _UNITS: Mapping[str, Mapping[str, Decimal]] = {
     **dict.fromkeys(_TIMES, TIMES),
     **dict.fromkeys(("bits_per_second", "rate"), RATES),
     **dict.fromkeys(("bytes", "bytes_per_worker", "size", "overhead"), BYTES),
-    **dict.fromkeys((*_PROBABILITIES, "accuracy"), SHARES),
+    **dict.fromkeys((*_PROBABILITIES, "accuracy", "utilization"), SHARES),
 }
 
 

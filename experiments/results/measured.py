@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.results.limit import Limit, limited_by
 from experiments.scenario.settings import Settings, setting_columns
 from experiments.training.sgd import Curve
 from workers.recovery import Recovery
@@ -29,6 +30,7 @@ class Measured:
     violations: elements of results outside their bound. closed_form_seconds: what bytes and latencies alone say.
     packet_hops: packets carried over all links. curve: rank 0's, of a training. None: unavailable in this world.
     window, segments, recovery: as workers had them, whatever the scenario left out. None: TCP's own, or unavailable.
+    link_utilization, processor_utilization: shares of the time of all-reduces, live; see experiments/live/load.py.
     """
 
     seconds: tuple[float, ...]
@@ -47,6 +49,13 @@ class Measured:
     window: int | None = None
     segments: int | None = None
     recovery: Recovery | None = None
+    link_utilization: float | None = None
+    processor_utilization: float | None = None
+
+    @property
+    def limit(self) -> Limit | None:
+        """What set the times, live."""
+        return limited_by(self.link_utilization, self.processor_utilization)
 
     @property
     def median(self) -> float:
@@ -86,6 +95,7 @@ def row(settings: Settings, measured: Measured, /, **rest: Any) -> Row:
         "max_seconds": max(measured.seconds),
         "goodput_bits_per_second": measured.goodput_bits_per_second,
         **columns,
+        "limited_by": measured.limit,
         "accuracy": measured.accuracy,
         **{f"dropped_{reason}": count for reason, count in drops.items()},
         **{f"link_{kind}": count for kind, count in events.items()},

@@ -33,6 +33,9 @@ _MEASURED = {
     "goodput_bits_per_second": "goodput",
     "wire_bytes_per_worker": "on the wire, each",
     "retransmissions": "sent again",
+    "limited_by": "limited by",
+    "link_utilization": "busiest link",
+    "processor_utilization": "processors",
     "accuracy": "accuracy",
     "violations": "outside bound",
 }

@@ -32,6 +32,7 @@ class Series:
 
     group: what the rows have in the columns `plot.by`. samples: of times and goodput those of every repetition, of
     other columns one of each row. closed_form: at each x; NaN: not known. failed: each x at which a run failed.
+    by_processors: at each x, whether processors and not links set the time of a run (limit.py).
     """
 
     group: tuple[Hashable, ...]
@@ -43,6 +44,7 @@ class Series:
     high: Sequence[float]
     closed_form: Sequence[float]
     failed: Sequence[Any]
+    by_processors: Sequence[bool]
 
 
 def select(rows: Sequence[Row], where: Mapping[str, Sequence[str]]) -> list[Row]:
@@ -111,6 +113,7 @@ def _one(group: tuple[Hashable, ...], at: Mapping[Any, list[Row]], plot: Plot) -
         high=[high for _, high in bounds],
         closed_form=expected,
         failed=failed,
+        by_processors=[any(row.get("limited_by") == "processors" for row in good[x]) for x in xs],
     )
 
 
