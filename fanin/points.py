@@ -51,7 +51,7 @@ class Work:
     """Points to run, and what is written and said of them.
 
     about: of the results, in their files. varied: columns in which the points differ. again: what to do after an
-    interruption.
+    interruption. wrong: sums may be, on purpose.
     """
 
     name: str
@@ -60,6 +60,7 @@ class Work:
     folder: Path
     about: dict[str, Any]
     again: str
+    wrong: bool = False
 
 
 def brought(**files: Path | None) -> list[str]:
@@ -149,7 +150,7 @@ def conclude(verb: str, work: Work, rows: Sequence[Row]) -> None:
     for row in rows:
         if row["error"] is not None:
             complaints.append(f"{point_name(work.varied, row)}: {row['error']}")
-        elif row["violations"]:
+        elif row["violations"] and not work.wrong:
             wrong = f"{row['violations']} elements of sums lie outside their bound"
             complaints.append(f"{point_name(work.varied, row)}: {wrong}")
     if complaints:
@@ -191,6 +192,7 @@ def run_scenario(
             "compute_seconds": scenario.frame.compute,
         },
         again=f"what is finished is kept. Go on with: {shlex.join(resume)}",
+        wrong=scenario.frame.lesson is not None and scenario.frame.lesson.wrong,
     )
     rows = measure(verb, work, afresh=afresh, jobs=jobs)
     _show_prices(work.varied, rows, scenario.frame.compute)
@@ -202,6 +204,9 @@ def run_scenario(
         except PlotError as error:
             raise failure(verb, f"{file}: plot: {error}", 2) from None
         console.print(f"Figure: {path}")
+    if scenario.frame.lesson:
+        page = f"docs/lessons/{scenario_file(file).stem}.md"
+        typer.echo(f"\n{scenario.frame.lesson.see.strip()}\nWhy, and what to change: {page}\n")
     conclude(verb, work, rows)
 
 
@@ -236,6 +241,7 @@ def _show_prices(varied: Sequence[str], rows: Sequence[Row], compute: float | No
     from rich.console import Console
 
     from experiments.models.cost import CLUSTERS, PRICE, idle_price, idle_share
+    from experiments.results.measured import wait_of
     from topologies.units import TIMES, quantity_text
 
     if compute is None:
@@ -247,7 +253,7 @@ def _show_prices(varied: Sequence[str], rows: Sequence[Row], compute: float | No
     table = points_table(varied, "idle", *(f"{gpus:,} GPUs" for gpus in CLUSTERS))
     for row in rows:
         if row["error"] is None:
-            share = idle_share(compute, row["median_seconds"])
+            share = idle_share(compute, wait_of(row))
             hourly = [idle_price(share, gpus) for gpus in CLUSTERS]
             prices = (f"{price:,.0f} / {24 * price:,.0f}" for price in hourly)
             table.add_row(*setting_texts(varied, row), f"{share:.1%}", *prices)

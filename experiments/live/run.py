@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from controller.connection import Count
 from controller.controller import Controller
 from controller.errors import ControllerError
@@ -137,6 +139,7 @@ class LiveNetwork:
             window=pace.window if datagrams else None,
             segments=pace.segments if datagrams else None,
             recovery=pace.recovery(GIVE_UP * self._network.patience) if datagrams else None,
+            wait_seconds=float(np.mean([recording.ends - recording.starts for recording in recordings])),
             link_utilization=link_utilization(settings.network, counts, float(seconds.sum())),
             processor_utilization=processors.utilization,
         )

@@ -30,6 +30,7 @@ class Measured:
     violations: elements of results outside their bound. closed_form_seconds: what bytes and latencies alone say.
     packet_hops: packets carried over all links. curve: rank 0's, of a training. None: unavailable in this world.
     window, segments, recovery: as workers had them, whatever the scenario left out. None: TCP's own, or unavailable.
+    wait_seconds: of a worker, from its own call to its result, on average; those that are late wait the least.
     link_utilization, processor_utilization: shares of the time of all-reduces, live; see experiments/live/load.py.
     """
 
@@ -49,6 +50,7 @@ class Measured:
     window: int | None = None
     segments: int | None = None
     recovery: Recovery | None = None
+    wait_seconds: float | None = None
     link_utilization: float | None = None
     processor_utilization: float | None = None
 
@@ -121,6 +123,12 @@ def _in_effect(settings: Settings) -> Row:
     if settings.algorithm == "parameter-server":
         columns["shards"] = settings.shards or len(settings.members)
     return columns
+
+
+def wait_of(row: Row) -> float:
+    """Seconds that a worker waits for a sum; rows of earlier versions have that of the last one to call."""
+    seconds: float = row.get("wait_seconds") or row["median_seconds"]
+    return seconds
 
 
 def failed_row(settings: Settings, error: str, /, **rest: Any) -> Row:

@@ -16,10 +16,11 @@ from experiments.results.axes import number, value_label, value_text
 from experiments.results.files import columns_of
 from experiments.results.measured import Row
 from experiments.scenario.figure import Plot, Spread
-from experiments.scenario.settings import KEYS
+from experiments.scenario.settings import KEYS, KeyPath
 
 _TIMES = ("median_seconds", "seconds", "min_seconds", "max_seconds", "p95_seconds")
 _GOODPUT = "goodput_bits_per_second"
+_PLACES: Mapping[str, KeyPath] = {**KEYS, "hosts": ("hosts",)}  # of what a scenario says, in its settings
 
 
 class PlotError(ValueError):
@@ -209,7 +210,7 @@ def mixed(rows: Sequence[Row], plot: Plot) -> list[str]:
             groups[tuple(row.get(name) for name in places)].append(row)
     return [
         name
-        for name in (*KEYS, "topology")
+        for name in (*_PLACES, "topology")
         if name not in (*places, plot.measured, "seed")
         and any(
             len({row.get(name) for row in group}) > 1 and len({given(row, name) for row in group}) > 1
@@ -221,17 +222,17 @@ def mixed(rows: Sequence[Row], plot: Plot) -> list[str]:
 def varied(rows: Sequence[Row]) -> list[str]:
     """The settings in which rows differ, as far as their scenarios say."""
     # The name of a leaf_spine tells its keys again.
-    names = KEYS if all(row.get("leaves") is not None for row in rows) else (*KEYS, "topology")
+    names = _PLACES if all(row.get("leaves") is not None for row in rows) else (*_PLACES, "topology")
     return [name for name in names if len({given(row, name) for row in rows}) > 1]
 
 
 def given(row: Row, name: str) -> Hashable:
     """What the scenario says of a setting, as far as the row tells, or else its column; None: nothing."""
-    if name not in KEYS:
+    if name not in _PLACES:
         return row.get(name)
     try:
         table: Any = json.loads(row["settings"])
-        for part in KEYS[name]:
+        for part in _PLACES[name]:
             table = table and table.get(part)
     except (KeyError, TypeError, ValueError, AttributeError):  # rows of others, or changed by hand
         return row.get(name)
