@@ -47,6 +47,9 @@ VERBS = {
     "report": Verb(
         "report:report", "Make one page of HTML of results, which needs no other file and no network."
     ),
+    "lesson": Verb(
+        "lesson:app", "List the lessons that come with fanin, or run one: its table, its figure, what to see."
+    ),
     "cost": Verb(
         "cost:cost",
         "Say by closed forms which share of their time GPUs wait for gradients, and what that costs.",

@@ -29,7 +29,7 @@ class Work:
     """Points to run, and what is written and said of them.
 
     about: of the results, in their files. varied: columns in which the points differ. again: what to do after an
-    interruption.
+    interruption. wrong: sums may be, on purpose.
     """
 
     name: str
@@ -38,6 +38,7 @@ class Work:
     folder: Path
     about: dict[str, Any]
     again: str
+    wrong: bool = False
 
 
 def load(verb: str, file: str, changes: Sequence[str]) -> Scenario:
@@ -128,7 +129,7 @@ def conclude(verb: str, work: Work, rows: Sequence[Row]) -> None:
     for row in rows:
         if row["error"] is not None:
             complaints.append(f"{point_name(work.varied, row)}: {row['error']}")
-        elif row["violations"]:
+        elif row["violations"] and not work.wrong:
             wrong = f"{row['violations']} elements of sums lie outside their bound"
             complaints.append(f"{point_name(work.varied, row)}: {wrong}")
     if complaints:
@@ -171,6 +172,7 @@ def run_scenario(
             "compute_seconds": scenario.frame.compute,
         },
         again=f"what is finished is kept. Go on with: {shlex.join(resume)}",
+        wrong=scenario.frame.lesson is not None and scenario.frame.lesson.wrong,
     )
     rows = measure(verb, work, afresh=afresh, jobs=jobs, scheduler=scheduler)
     _show_prices(work.varied, rows, scenario.frame.compute)
@@ -182,6 +184,9 @@ def run_scenario(
         except PlotError as error:
             raise failure(verb, f"{file}: plot: {error}", 2) from None
         console.print(f"Figure: {path}")
+    if scenario.frame.lesson:
+        page = f"docs/lessons/{scenario_file(file).stem}.md"
+        typer.echo(f"\n{scenario.frame.lesson.see.strip()}\nWhy, and what to change: {page}\n")
     conclude(verb, work, rows)
 
 
@@ -192,8 +197,12 @@ def point_name(varied: Sequence[str], row: Row) -> str:
 
 
 def _table(varied: Sequence[str], rows: Sequence[Row]) -> Table:
-    table = points_table(varied, "median ms", "p95 ms", "Mb/s", "kB each", "resent", "wrong")
+    live = any(row["world"] == "live" for row in rows)
+    limits = ("link", "cores", "limited by") if live else ()
+    table = points_table(varied, "median ms", "p95 ms", "Mb/s", "kB each", "resent", "wrong", *limits)
     for row in rows:
+        shares = (row.get("link_utilization"), row.get("processor_utilization"))
+        texts = ("" if share is None else f"{share:.0%}" for share in shares)
         table.add_row(
             *setting_texts(varied, row),
             f"{row['median_seconds'] * 1e3:.4g}",
@@ -202,6 +211,7 @@ def _table(varied: Sequence[str], rows: Sequence[Row]) -> Table:
             f"{row['wire_bytes_per_worker'] / 1e3:,.0f}",
             f"{row['retransmissions']:,}",
             f"{row['violations']:,}",
+            *((*texts, row.get("limited_by")) if live else ()),
         )
     return table
 
@@ -211,6 +221,7 @@ def _show_prices(varied: Sequence[str], rows: Sequence[Row], compute: float | No
     from rich.console import Console
 
     from experiments.models.cost import CLUSTERS, PRICE, idle_price, idle_share
+    from experiments.results.measured import wait_of
     from topologies.units import TIMES, quantity_text
 
     if compute is None:
@@ -222,7 +233,7 @@ def _show_prices(varied: Sequence[str], rows: Sequence[Row], compute: float | No
     table = points_table(varied, "idle", *(f"{gpus:,} GPUs" for gpus in CLUSTERS))
     for row in rows:
         if row["error"] is None:
-            share = idle_share(compute, row["median_seconds"])
+            share = idle_share(compute, wait_of(row))
             hourly = [idle_price(share, gpus) for gpus in CLUSTERS]
             prices = (f"{price:,.0f} / {24 * price:,.0f}" for price in hourly)
             table.add_row(*setting_texts(varied, row), f"{share:.1%}", *prices)

@@ -176,6 +176,11 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         if (meta.admitted == 1 && meta.reason == REASON_NONE) {
             bool compute = false;
             read_cell();
+#ifdef WITHOUT_CHUNK_TAGS  // scenarios/lessons/untagged.p4: what comes for a slot is taken for the chunk that is there
+            if (stored_chunk > hdr.switchml.chunk) {
+                hdr.switchml.chunk = stored_chunk;
+            }
+#endif
             if (from_parent == 1) {
                 // The parent's result replaces this switch's part.
                 if (stored_lease != hdr.switchml.lease || stored_chunk != hdr.switchml.chunk || done == 1) {

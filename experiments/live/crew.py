@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
+from experiments.live.load import Processors
 from experiments.live.process import Start, WorkerProcess
 from experiments.live.work import EVENT, TASK, Done, Failed, Progress, Ready, Task
 from topologies.patience import VARIABLE, Starting, computed_seconds
@@ -33,7 +34,7 @@ class _Member:
     def __init__(self, task: Task, start: Start) -> None:
         self.rank = task.rank
         self.step = 0
-        self.ready = self.begun = False
+        self.ready = self.begun = self.prepared = False
         self.end: Done | Failed | None = None
         self.last_word = time.monotonic()
         self.computed = 0.0  # seconds of processor time, while it started
@@ -65,7 +66,7 @@ class _Member:
                 case Ready():
                     self.ready = True
                 case Progress(step):
-                    self.step = step
+                    self.prepared, self.step = True, step
                 case Done() | Failed() as end:
                     self.end = end
             heard()
@@ -97,10 +98,12 @@ async def run_crew(
     observe: Observe,
     patience: float = 1.0,
     check: Callable[[], None] = lambda: None,
+    processors: Processors | None = None,
 ) -> list[Done]:
     """Run all tasks to their end, one process each; `patience` stretches the time for which all may be silent.
 
-    check: looks about once a second at what else the run needs; what it raises ends the run.
+    check: looks about once a second at what else the run needs; what it raises ends the run. processors: are measured
+    from when all workers begin with their all-reduces until the first has done all of them.
 
     Raises:
         RunError: a worker failed, died or fell silent; every worker has been ended then.
@@ -109,7 +112,8 @@ async def run_crew(
     try:
         for task in tasks:
             crew.append(_Member(task, start))
-        await _listen(crew, observe, max(task.give_up for task in tasks) + SILENCE * patience, check)
+        silence = max(task.give_up for task in tasks) + SILENCE * patience
+        await _listen(crew, observe, silence, check, processors or Processors())
     finally:
         for member in crew:
             member.kill()
@@ -124,7 +128,11 @@ async def run_crew(
 
 
 async def _listen(
-    crew: Sequence[_Member], observe: Observe, silence: float, check: Callable[[], None]
+    crew: Sequence[_Member],
+    observe: Observe,
+    silence: float,
+    check: Callable[[], None],
+    processors: Processors,
 ) -> None:
     """Until every worker has ended, or one has failed and the others have had their time to say why."""
 
@@ -132,6 +140,10 @@ async def _listen(
         if all(member.ready and not member.begun for member in crew):
             for member in crew:
                 member.begin()
+        if not processors.begun and all(member.prepared for member in crew):
+            processors.begin()
+        elif not processors.ended and any(isinstance(member.end, Done) for member in crew):
+            processors.end()
         observe(min(member.step for member in crew), "")
 
     listening = {asyncio.create_task(member.listen(heard)) for member in crew}

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from controller.connection import Count
 from controller.controller import Controller
 from controller.errors import ControllerError
@@ -15,6 +17,7 @@ from controller.telemetry import Reason, SwitchCounts
 from controller.tree import Job
 from experiments.live.crew import Observe, RunError, run_crew
 from experiments.live.interrupt import run_until_interrupted
+from experiments.live.load import Processors, link_utilization
 from experiments.live.process import start_on
 from experiments.live.work import DIGITS_FILE, GIVE_UP, Done, HostBased, InNetwork, Pace, Task, Vectors
 from experiments.models.prediction import predicted_seconds
@@ -99,8 +102,9 @@ class LiveNetwork:
         pace = target(settings.switch).pace_of(settings)
         await self._controller.set_loss(settings.links.loss, settings.seed)
         before, events_before = await self._controller.counts(), self._link_events(settings)
+        processors = Processors()
         try:
-            ends = await self._work(settings, pace, observe)
+            ends = await self._work(settings, pace, observe, processors)
         except RunError as error:
             try:
                 now = await self._controller.counts()
@@ -116,10 +120,11 @@ class LiveNetwork:
         errors = compare_with_exact_sum(
             recordings, error_bound(settings.algorithm, settings.values, pace.window)
         )
+        seconds = durations(recordings)
         traffic = _host_traffic(settings.network, counts)
         datagrams = settings.transport != "tcp"
         return Measured(
-            seconds=tuple(durations(recordings).tolist()),
+            seconds=tuple(seconds.tolist()),
             elements=elements,
             wire_bytes_per_worker=traffic.bytes / len(ends) / steps,
             packets_per_worker=traffic.packets / len(ends) / steps,
@@ -135,9 +140,14 @@ class LiveNetwork:
             segments=pace.segments if datagrams else None,
             recovery=pace.recovery(GIVE_UP * self._network.patience) if datagrams else None,
             congestion_window=mean_window([end.congestion_window for end in ends]),
+            wait_seconds=float(np.mean([recording.ends - recording.starts for recording in recordings])),
+            link_utilization=link_utilization(settings.network, counts, float(seconds.sum())),
+            processor_utilization=processors.utilization,
         )
 
-    async def _work(self, settings: Settings, pace: Pace, observe: Observe) -> list[Done]:
+    async def _work(
+        self, settings: Settings, pace: Pace, observe: Observe, processors: Processors
+    ) -> list[Done]:
         """All workers' ends, by rank."""
         if settings.training is not None and not (digits := self._folder / DIGITS_FILE).exists():
             load_digits().save(digits)
@@ -156,7 +166,7 @@ class LiveNetwork:
         ]
         try:
             start = start_on(self._network, settings.members)
-            return await run_crew(tasks, start, observe, patience, self._network.check)
+            return await run_crew(tasks, start, observe, patience, self._network.check, processors)
         finally:
             self._network.check()
             if grant is not None:

@@ -99,7 +99,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """All-reduces done so far."""
+    """All-reduces done so far; 0 is said when the worker has all that it needs, and begins with the first."""
 
     step: int
 

@@ -104,6 +104,7 @@ def train_digits(config: TrainingConfig, task: Task, collective: Collective) -> 
     steps = config.steps(len(digits.train_labels))
     recording = Recording.create(task.folder, task.rank, steps, config.elements(digits))
     all_reduce = reporting(recording.wrap(collective.all_reduce))
+    say(Progress(0))
     return train(config, digits, task.rank, task.workers, all_reduce)
 
 
@@ -115,6 +116,7 @@ def sum_vectors(vectors: Vectors, task: Task, collective: Collective) -> None:
     for vector in recording.inputs:
         rng.standard_normal(out=vector, dtype=np.float32)
     all_reduce = reporting(recording.wrap(collective.all_reduce))
+    say(Progress(0))
     for vector in recording.inputs:
         collective.all_reduce(np.zeros(1, np.float32))  # a barrier
         all_reduce(vector)

@@ -6,7 +6,9 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from pathlib import Path
 
+from experiments.scenario.settings import FILES
 from topologies.units import BYTES, RATES, SHARES, TIMES, digits, exact_text, fitting_unit, quantity
 
 _LABELS = {
@@ -21,23 +23,40 @@ _LABELS = {
     "wire_bytes_per_worker": "on the wire, each worker",
     "packets_per_worker": "packets, each worker",
     "retransmissions": "packets sent again, by all workers",
+    "link_utilization": "busiest link, in use",
+    "processor_utilization": "processors, in use",
     "size": "vector",
     "loss": "packets lost on each link",
     "oversubscription": "oversubscription of the uplinks",
     "window": "window (packets)",
     "congestion_window": "congestion window (packets)",
     "values": "values in a packet",
+    "violations": "elements of sums outside their bound",
+    "max_abs_error": "largest error of a sum",
+    "queue_bytes": "queue of a link",
+    "wait_seconds": "time that a worker waits for its sum",
+    "lateness": "lateness of a worker, mean",
     "packet_hops": "packets over all links",
     "elements": "vector (float32 values)",
 }
-_TIMES = ("seconds", "delay", "jitter", "displacement", "rto", "coalescing", "granularity", "give_up")
+_TIMES = (
+    "seconds",
+    "delay",
+    "jitter",
+    "displacement",
+    "rto",
+    "coalescing",
+    "granularity",
+    "give_up",
+    "lateness",
+)
 _PROBABILITIES = ("loss", "corruption", "duplication", "reordering", "burst_begin", "burst_end")
 # Units by how a column's name ends.
 _UNITS: Mapping[str, Mapping[str, Decimal]] = {
     **dict.fromkeys(_TIMES, TIMES),
     **dict.fromkeys(("bits_per_second", "rate"), RATES),
     **dict.fromkeys(("bytes", "bytes_per_worker", "size", "overhead"), BYTES),
-    **dict.fromkeys((*_PROBABILITIES, "accuracy"), SHARES),
+    **dict.fromkeys((*_PROBABILITIES, "accuracy", "utilization"), SHARES),
 }
 
 
@@ -77,7 +96,9 @@ def number(column: str, text: str) -> float:
 
 
 def value_label(column: str, value: object) -> str:
-    """Of a line: words speak for themselves, numbers do not."""
+    """Of a line: words speak for themselves, numbers do not; of a file its name, wherever it is."""
+    if column in FILES and isinstance(value, str):
+        return Path(value).name
     return (
         value if isinstance(value, str) else f"{column_label(column)} {_typeset(value_text(column, value))}"
     )

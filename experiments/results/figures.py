@@ -60,7 +60,10 @@ def colour(run: Run) -> str:
 
 def _bars(axes: Axes, runs: Sequence[Run], values: Sequence[float], texts: Sequence[str]) -> None:
     positions = range(len(runs))
-    bars = axes.bar(positions, values, color=[colour(run) for run in runs], width=0.6)
+    colours = [colour(run) for run in runs]
+    # Hollow, if processors set the time.
+    faces = ["white" if run.measured.limit == "processors" else colour(run) for run in runs]
+    bars = axes.bar(positions, values, color=faces, edgecolor=colours, width=0.6)
     axes.bar_label(bars, texts, padding=3)
     axes.set_xticks(positions, [run.label for run in runs])
     axes.margins(y=0.25)
@@ -87,6 +90,8 @@ def plot_comparison(runs: Sequence[Run], path: Path) -> None:
         rate = first.host_link.rate_bits_per_second
         links = "links unlimited" if rate is None else f"links of {value_text('rate', rate)}"
         title = f"{vector:.1f} MB of float32, {len(first.members)} workers, {links}"
+        if any(run.measured.limit == "processors" for run in runs):
+            title += " (hollow: processors set the time)"
         figure.suptitle(title, x=0.01, ha="left")
         save(figure, path)
         plt.close(figure)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.results.limit import Limit, limited_by
 from experiments.scenario.settings import Settings, setting_columns
 from experiments.training.sgd import Curve
 from workers.recovery import Recovery
@@ -30,6 +31,8 @@ class Measured:
     packet_hops: packets carried over all links. curve: rank 0's, of a training. None: unavailable in this world.
     window, segments, recovery: as workers had them, whatever the scenario left out. None: TCP's own, or unavailable.
     congestion_window: packets, at the end, the mean of all workers of a job in the network.
+    wait_seconds: of a worker, from its own call to its result, on average; those that are late wait the least.
+    link_utilization, processor_utilization: shares of the time of all-reduces, live; see experiments/live/load.py.
     """
 
     seconds: tuple[float, ...]
@@ -49,6 +52,14 @@ class Measured:
     segments: int | None = None
     recovery: Recovery | None = None
     congestion_window: float | None = None
+    wait_seconds: float | None = None
+    link_utilization: float | None = None
+    processor_utilization: float | None = None
+
+    @property
+    def limit(self) -> Limit | None:
+        """What set the times, live."""
+        return limited_by(self.link_utilization, self.processor_utilization)
 
     @property
     def median(self) -> float:
@@ -94,6 +105,7 @@ def row(settings: Settings, measured: Measured, /, **rest: Any) -> Row:
         "max_seconds": max(measured.seconds),
         "goodput_bits_per_second": measured.goodput_bits_per_second,
         **columns,
+        "limited_by": measured.limit,
         "accuracy": measured.accuracy,
         **{f"dropped_{reason}": count for reason, count in drops.items()},
         **{f"link_{kind}": count for kind, count in events.items()},
@@ -119,6 +131,12 @@ def _in_effect(settings: Settings) -> Row:
     if settings.algorithm == "parameter-server":
         columns["shards"] = settings.shards or len(settings.members)
     return columns
+
+
+def wait_of(row: Row) -> float:
+    """Seconds that a worker waits for a sum; rows of earlier versions have that of the last one to call."""
+    seconds: float = row.get("wait_seconds") or row["median_seconds"]
+    return seconds
 
 
 def failed_row(settings: Settings, error: str, /, **rest: Any) -> Row:

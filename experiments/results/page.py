@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from experiments.models.cost import CLUSTERS, PRICE, idle_price, idle_share
 from experiments.results.axes import column_label, scale
-from experiments.results.measured import Row
+from experiments.results.measured import Row, wait_of
 from experiments.results.plot import draw
 from experiments.results.provenance import provenance
 from experiments.results.series import PlotError, select, series, varied
@@ -33,6 +33,9 @@ _MEASURED = {
     "goodput_bits_per_second": "goodput",
     "wire_bytes_per_worker": "on the wire, each",
     "retransmissions": "sent again",
+    "limited_by": "limited by",
+    "link_utilization": "busiest link",
+    "processor_utilization": "processors",
     "accuracy": "accuracy",
     "violations": "outside bound",
 }
@@ -136,7 +139,7 @@ def _prices(compute: object, rows: Sequence[Row]) -> str:
     if not _is_number(compute) or compute <= 0:
         return ""
     good = _good(rows)
-    shares = [idle_share(compute, row["median_seconds"]) for row in good]
+    shares = [idle_share(compute, wait_of(row)) for row in good]
     columns = _columns(varied(rows), good) | {"idle": [f"{share:.1%}" for share in shares]}
     for gpus in CLUSTERS:
         hourly = [idle_price(share, gpus) for share in shares]

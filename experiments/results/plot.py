@@ -13,6 +13,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
+from matplotlib.patches import Patch
 from matplotlib.ticker import (
     FixedLocator,
     FuncFormatter,
@@ -224,6 +225,15 @@ def _draw_lines(
             marker=looks.marker,
             label=_name(line, plot),
         )
+        hollow = np.array(line.by_processors, np.bool_)
+        axes.plot(
+            *(x[hollow], median[hollow]),
+            color=looks.colour,
+            linestyle="none",
+            marker=looks.marker,
+            markerfacecolor="white",
+            zorder=3,
+        )
         if plot.closed_form:
             axes.plot(x, np.array(line.closed_form) / y_factor, color=looks.colour, linestyle=_DOTTED)
         if (high > low).any() and len(x) > 1:
@@ -234,7 +244,8 @@ def _draw_lines(
             errors = [median - low, high - median]
             axes.errorbar(x, median, errors, fmt="none", ecolor=looks.colour, capsize=3)
     marks = [name for name, there in (("shade", shaded), ("bars", barred)) if there]
-    return [*_spread_note(lines, plot, " and ".join(marks)), *_closed_form_note(plot)]
+    notes = [*_spread_note(lines, plot, " and ".join(marks)), *_closed_form_note(plot)]
+    return [*notes, *_processors_note(lines)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,13 +269,14 @@ class _Columns:
                 np.array(part) / self.y_factor for part in (line.median, line.low, line.high)
             )
             style: dict[str, Any] = {"color": looks.colour, "hatch": looks.hatch, "edgecolor": "white"}
-            axes.bar(x, median, self.width, label=_name(line, plot), **style)
+            bars = axes.bar(x, median, self.width, label=_name(line, plot), **style)
+            _hollow(bars.patches, line, looks)
             self._closed_form(axes, line, x)
             if (high > low).any():
                 errors = [median - low, high - median]
                 axes.errorbar(x, median, errors, fmt="none", ecolor="black", capsize=3, elinewidth=1)
                 notes = _spread_note(lines, plot, "error bars")
-        return notes + _closed_form_note(plot)
+        return notes + _closed_form_note(plot) + _processors_note(lines)
 
     def boxes(self, axes: Axes, lines: Sequence[Series], plot: Plot, middles: Sequence[float]) -> list[str]:
         """Tukey's; what the legend must say beside."""
@@ -287,10 +299,11 @@ class _Columns:
             )
             for box in drawn["boxes"][:1]:
                 box.set_label(_name(line, plot))
+            _hollow(drawn["boxes"], line, looks)
             self._closed_form(axes, line, x)
         axes.set_xlim(-0.5, len(self.place) - 0.5)
         note = f"box: middle half of {_count(lines)}, and median; whiskers: up to 1.5 boxes; dots: beyond"
-        return [note, *_closed_form_note(plot)]
+        return [note, *_closed_form_note(plot), *_processors_note(lines)]
 
     def _closed_form(self, axes: Axes, line: Series, x: Sequence[float]) -> None:
         half = self.width / 2
@@ -343,6 +356,8 @@ def _draw_distributions(axes: Axes, lines: Sequence[Series], plot: Plot, x_facto
     axes.set_ylim(0, 1.02)
     failed = [_name(line, plot) for line in lines if line.failed]
     notes = [f"{_count(lines)} values each", *_closed_form_note(plot)]
+    if by_processors := [_name(line, plot) for line in lines if any(line.by_processors)]:
+        notes.append(f"processors set the time: {', '.join(by_processors)}".rstrip(": "))
     return [*notes, f"runs failed: {', '.join(failed)}".rstrip(": ")] if failed else notes
 
 
@@ -375,6 +390,18 @@ def _count(lines: Sequence[Series]) -> str:
     """How many values a place has."""
     counts = [len(values) for line in lines for values in line.samples]
     return str(min(counts)) if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
+
+
+def _hollow(patches: Sequence[Patch], line: Series, looks: _Looks) -> None:
+    """Bars or boxes of runs whose time the processors set."""
+    for patch, hollow in zip(patches, line.by_processors, strict=True):
+        if hollow:
+            patch.set(facecolor="white", edgecolor=looks.colour, alpha=1.0, linewidth=1.5)
+
+
+def _processors_note(lines: Sequence[Series]) -> list[str]:
+    there = any(any(line.by_processors) for line in lines)
+    return ["hollow: processors, not links, set the time"] if there else []
 
 
 def _closed_form_note(plot: Plot) -> list[str]:

@@ -53,5 +53,8 @@ def rehearsed_row(settings: Settings) -> Row:
         window=1 if live else virtual_window(settings),
         segments=1 if live else None,
         recovery=Recovery(),
+        wait_seconds=1.0,
+        link_utilization=1.0 if live else None,
+        processor_utilization=1.0 if live else None,
     )
     return row(settings, measured, run_seconds=1.0)

@@ -16,11 +16,12 @@ from experiments.results.axes import number, value_label, value_text
 from experiments.results.files import columns_of
 from experiments.results.measured import Row
 from experiments.scenario.figure import Plot
-from experiments.scenario.settings import KEYS
+from experiments.scenario.settings import KEYS, KeyPath
 from experiments.scenario.styles import Spread
 
 _TIMES = ("median_seconds", "seconds", "min_seconds", "max_seconds", "p95_seconds")
 _GOODPUT = "goodput_bits_per_second"
+_PLACES: Mapping[str, KeyPath] = {**KEYS, "hosts": ("hosts",)}  # of what a scenario says, in its settings
 
 
 class PlotError(ValueError):
@@ -33,6 +34,7 @@ class Series:
 
     group: what the rows have in the columns `plot.by`. samples: of times and goodput those of every repetition, of
     other columns one of each row. closed_form: at each x; NaN: not known. failed: each x at which a run failed.
+    by_processors: at each x, whether processors and not links set the time of a run (limit.py).
     """
 
     group: tuple[Hashable, ...]
@@ -44,6 +46,7 @@ class Series:
     high: Sequence[float]
     closed_form: Sequence[float]
     failed: Sequence[Any]
+    by_processors: Sequence[bool]
 
 
 def select(rows: Sequence[Row], where: Mapping[str, Sequence[str]]) -> list[Row]:
@@ -112,6 +115,7 @@ def _one(group: tuple[Hashable, ...], at: Mapping[Any, list[Row]], plot: Plot) -
         high=[high for _, high in bounds],
         closed_form=expected,
         failed=failed,
+        by_processors=[any(row.get("limited_by") == "processors" for row in good[x]) for x in xs],
     )
 
 
@@ -207,7 +211,7 @@ def mixed(rows: Sequence[Row], plot: Plot) -> list[str]:
             groups[tuple(row.get(name) for name in places)].append(row)
     return [
         name
-        for name in (*KEYS, "topology")
+        for name in (*_PLACES, "topology")
         if name not in (*places, plot.measured, "seed")
         and any(
             len({row.get(name) for row in group}) > 1 and len({given(row, name) for row in group}) > 1
@@ -219,17 +223,17 @@ def mixed(rows: Sequence[Row], plot: Plot) -> list[str]:
 def varied(rows: Sequence[Row]) -> list[str]:
     """The settings in which rows differ, as far as their scenarios say."""
     # The name of a leaf_spine tells its keys again.
-    names = KEYS if all(row.get("leaves") is not None for row in rows) else (*KEYS, "topology")
+    names = _PLACES if all(row.get("leaves") is not None for row in rows) else (*_PLACES, "topology")
     return [name for name in names if len({given(row, name) for row in rows}) > 1]
 
 
 def given(row: Row, name: str) -> Hashable:
     """What the scenario says of a setting, as far as the row tells, or else its column; None: nothing."""
-    if name not in KEYS:
+    if name not in _PLACES:
         return row.get(name)
     try:
         table: Any = json.loads(row["settings"])
-        for part in KEYS[name]:
+        for part in _PLACES[name]:
             table = table and table.get(part)
     except (KeyError, TypeError, ValueError, AttributeError):  # rows of others, or changed by hand
         return row.get(name)

@@ -29,11 +29,22 @@ from experiments.scenario.settings import (
 )
 from topologies.units import Seconds
 
+_HOSTS: KeyPath = ("hosts",)  # the only key of Settings that is a list as it is
 _COMPUTE: KeyPath = ("compute",)  # the only key of Frame that is changed like a setting
 
 
 class ScenarioError(ValueError):
     """An invalid scenario: the message names the file, the key and the fix, a line for each."""
+
+
+class Lesson(Table):
+    """What makes a scenario a lesson: `fanin lesson` lists and runs it, docs/lessons has a page of its file's name."""
+
+    title: str
+    seconds: Annotated[int, Field(gt=0, description="that it takes on two cores, about")]
+    see: Annotated[str, Field(description="what one sees in the table and in the figure")]
+    small: Annotated[tuple[str, ...], Field(description="changes that leave little of it, as of --set")] = ()
+    wrong: Annotated[bool, Field(description="some of its sums are wrong, which is what it shows")] = False
 
 
 class Frame(Table):
@@ -46,6 +57,7 @@ class Frame(Table):
         Seconds | None,
         Field(gt=0, description="of a GPU, between two all-reduces: prices its waiting, and changes no run"),
     ] = None
+    lesson: Lesson | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +77,18 @@ class Scenario:
 def varied_in(points: Sequence[Settings]) -> list[str]:
     """The columns in which points differ."""
     rows = [setting_columns(point) for point in points]
-    # The name of a network that a builder made tells its keys again.
-    names = [*KEYS, "topology"] if points[0].topology.switches else KEYS
+    names = [*KEYS]
+    # The name of a network tells the keys of its table again, of which those of another table have none in common.
+    if len({point.topology.table for point in points}) > 1 or points[0].topology.switches:
+        names = [*(name for name, path in KEYS.items() if not _of_a_table(path)), "topology"]
+    if any(point.hosts for point in points):
+        names.append("hosts")
     return [name for name in names if len({row[name] for row in rows}) > 1]
+
+
+def _of_a_table(path: KeyPath) -> bool:
+    """Whether this is a key of leaf_spine, fat_tree or servers."""
+    return path[0] == "topology" and len(path) > len(("topology", "offload"))
 
 
 def load_scenario(path: Path, changes: Sequence[str] = ()) -> Scenario:
@@ -126,7 +147,7 @@ def _change(document: dict[str, Any], change: str) -> None:
     if not equals or not values:
         raise ScenarioError(f"--set {change}: write KEY=VALUE or KEY=VALUE,VALUE")
     path = KEYS.get(name) or tuple(name.split("."))
-    if path not in (*KEYS.values(), ("hosts",), ("topology",), _COMPUTE):
+    if path not in (*KEYS.values(), _HOSTS, ("topology",), _COMPUTE):
         there = [*KEYS, *_COMPUTE]
         raise ScenarioError(f"--set {name}: not known{_nearest(name, there)}; keys are {', '.join(there)}")
     found = _values(values)
@@ -181,10 +202,15 @@ def _axes(table: Mapping[str, Any], above: KeyPath = ()) -> Iterator[tuple[KeyPa
         path = (*above, key)
         if isinstance(value, dict):
             yield from _axes(value, path)
-        elif isinstance(value, list) and path in (*KEYS.values(), ("topology",)):
+        elif isinstance(value, list) and (path in (*KEYS.values(), ("topology",)) or _lists(path, value)):
             if not value:
                 raise ScenarioError(f"{'.'.join(path)}: is empty; give a value, or several")
             yield path, value
+
+
+def _lists(path: KeyPath, value: list[Any]) -> bool:
+    """Whether these are several lists of hosts, and not one."""
+    return path == _HOSTS and bool(value) and all(isinstance(part, list) for part in value)
 
 
 def _read_topology(point: dict[str, Any], folder: Path) -> None:

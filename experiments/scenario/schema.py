@@ -36,6 +36,10 @@ def scenario_schema() -> JsonSchema:
     _allow_lists(schema["properties"], set(Settings.model_fields))
     for table in _OF_POINTS:
         _allow_lists(definitions[table.__name__]["properties"], set(table.model_fields))
+    hosts = schema["properties"]["hosts"]
+    several = {"type": "array", "items": {"type": "array", "items": hosts.pop("items")}, "minItems": 1}
+    one = {"type": hosts.pop("type"), "items": {"type": "string"}}
+    schema["properties"]["hosts"] = hosts | {"anyOf": [one, several]}
     file = {"type": "string", "description": "a TOML file with a topology"}
     network = schema["properties"]["topology"]
     schema["properties"]["topology"] = {"anyOf": [network, file, {"type": "array", "items": file}]}

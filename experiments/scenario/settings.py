@@ -156,6 +156,11 @@ class TopologySettings(Table):
         return topology_from(self.model_dump(exclude=set(BUILDERS)))
 
     @property
+    def table(self) -> str | None:
+        """The name of the table that is given; None: it is spelled out."""
+        return next(iter(self._tables), None)
+
+    @property
     def _tables(self) -> dict[str, BuiltNetwork]:
         """Those that are given."""
         return {name: table for name in BUILDERS if (table := getattr(self, name)) is not None}
@@ -223,6 +228,12 @@ class Settings(Table):
     ] = True
     recovery: Recovery = Recovery()
     coalescing: Annotated[Seconds, Field(description="how late a host notices a packet, virtual")] = 4e-6
+    lateness: Annotated[
+        Seconds,
+        Field(
+            description="on average, of a worker's call after the barrier; exponential, drawn by seed, virtual"
+        ),
+    ] = 0.0
     switch: Engine = "embedded"
     program: Annotated[
         Path | None, Field(description="a P4 program in the place of p4src/fanin.p4, beside the scenario")
@@ -287,7 +298,7 @@ class Settings(Table):
             changes |= {
                 "transport": self.transport or ("tcp" if self.world == "live" else "selective-repeat")
             }
-            changes |= {"checksums": True, "worker": None}
+            changes |= {"checksums": True, "worker": None, "values": 256}
         if self.algorithm != "parameter-server":
             changes |= {"shards": None}
         return self.model_copy(update=changes)
@@ -335,6 +346,8 @@ class Settings(Table):
             yield "transport: 'tcp' is live only; set 'selective-repeat', 'go-back-n', or world = 'live'"
 
     def _not_live(self) -> Iterator[str]:
+        if self.lateness:
+            yield "lateness: is virtual only; leave it out, or set world = 'virtual'"
         if self.links.pause is not None:
             yield "links.pause: is virtual only; leave it out, or set world = 'virtual'"
         emulated = [name for name in self.links.given if name not in ("loss", "pause")]

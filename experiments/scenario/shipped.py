@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from experiments.scenario.file import ScenarioError, load_scenario
+from experiments.scenario.file import Lesson, ScenarioError, load_scenario
 
 _SCENARIOS = Path(__file__).parents[2] / "scenarios"
 _FOLDERS = {"lesson": _SCENARIOS / "lessons", "scenario": _SCENARIOS}
@@ -26,6 +26,14 @@ def scenario_file(given: str) -> Path:
             "\n  ".join([f"{given} is not among the scenarios that come with fanin:", *_list()])
         )
     return path
+
+
+def lessons() -> dict[str, Lesson]:
+    """Those that come with fanin, by name."""
+    found = {
+        path.stem: load_scenario(path).frame.lesson for path in sorted(_FOLDERS["lesson"].glob("*.toml"))
+    }
+    return {name: lesson for name, lesson in found.items() if lesson is not None}
 
 
 def _list() -> Iterator[str]:

@@ -100,7 +100,7 @@ class JobSpec:
     host. counted: how many workers each believes there are (None: as many as there are; fewer makes sums saturate, and
     they do not compare notes then). first_slot: None: after those of the jobs before.
     transport: between hosts. shards: of the parameter server, each on a worker of its own (None: on every worker).
-    chunks: numbers of a lease.
+    chunks: numbers of a lease. pauses: of each worker, before each of its all-reduces; (): none.
     """
 
     hosts: tuple[str, ...] | None = None
@@ -113,6 +113,7 @@ class JobSpec:
     shards: int | None = None
     chunks: int = GRANT
     first_slot: int | None = None
+    pauses: tuple[tuple[float, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,6 +403,7 @@ class Job:
                 starts[rank],
                 outputs[rank],
                 in_place=self._in_place,
+                pauses=self.spec.pauses[rank] if self.spec.pauses else (),
             )
             for rank in range(len(self.members))
         ]

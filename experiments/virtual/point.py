@@ -22,6 +22,7 @@ from topologies.virtual import HostModel
 from workers.collective import Statistics, Transport
 from workers.protocol import InNetworkStatistics
 
+_LATENESS = 1  # keeps its draws apart from those of vectors
 LIMIT = 600.0  # seconds of virtual time for all all-reduces of a run
 
 # What links do to packets, as columns, by what topologies.virtual calls it.
@@ -67,6 +68,7 @@ def run_virtual(settings: Settings, switch: Engine) -> Measured:
     stations, network = cluster.stations, cluster.network
     began = np.max([station.began[1::2] for station in stations], axis=0)
     ended = np.max([station.ended[1::2] for station in stations], axis=0)
+    waits = [np.subtract(station.ended, station.began)[1::2] for station in stations]
     outputs = (
         [station.outputs[1 + 2 * step] for station in stations] for step in range(settings.repetitions)
     )
@@ -91,6 +93,7 @@ def run_virtual(settings: Settings, switch: Engine) -> Measured:
         congestion_window=mean_window(
             [_congestion_window(station.worker.statistics) for station in stations]
         ),
+        wait_seconds=float(np.mean(waits)),
     )
 
 
@@ -108,11 +111,23 @@ def cluster_spec(settings: Settings) -> ClusterSpec:
         algorithm=settings.algorithm,
         transport=transport,
         shards=settings.shards,
+        pauses=_pauses(settings),
     )
 
 
 def _congestion_window(statistics: Statistics) -> float | None:
     return statistics.congestion_window if isinstance(statistics, InNetworkStatistics) else None
+
+
+def _pauses(settings: Settings) -> tuple[tuple[float, ...], ...]:
+    """Of each worker, before each all-reduce, barriers among them."""
+    found = []
+    for rank in range(len(settings.members)) if settings.lateness else ():
+        late = np.random.default_rng((settings.seed, rank, _LATENESS)).exponential(
+            settings.lateness, settings.repetitions
+        )
+        found.append(tuple(np.stack([np.zeros_like(late), late], axis=1).ravel().tolist()))
+    return tuple(found)
 
 
 def _vectors(seed: int, workers: int, elements: int, repetitions: int) -> Iterator[list[Vector]]:

@@ -52,7 +52,8 @@ class Port(Protocol[_P_co]):
 class WorkerStation(Generic[_P_co]):
     """A Station: the participant at `port` does all-reduces of `inputs` ([elements] each) one after the other.
 
-    start: when it begins, in seconds. outputs: the sums so far. began, ended: when it began and finished each.
+    start: when it begins, in seconds. pauses: before each all-reduce; none: it begins as soon as it can. outputs: the
+    sums so far. began, ended: when it began and finished each.
     not_ours: frames that came and were for somebody else.
     """
 
@@ -64,6 +65,7 @@ class WorkerStation(Generic[_P_co]):
         outputs: Sequence[Vector] = (),
         *,
         in_place: bool = False,
+        pauses: Sequence[float] = (),
     ) -> None:
         self.worker = port.participant
         self.outputs = list(outputs)
@@ -74,6 +76,7 @@ class WorkerStation(Generic[_P_co]):
         self._inputs = inputs
         self._start = start
         self._in_place = in_place
+        self._pauses = pauses or [0.0] * len(inputs)
         self._running = False
 
     @property
@@ -110,12 +113,17 @@ class WorkerStation(Generic[_P_co]):
 
     def deadline(self) -> float | None:
         """See Station."""
-        return self.worker.deadline() if self._running or self.finished else self._start
+        deadline = self.worker.deadline() if self.began else None  # others may still need what it has
+        if self._running or self.finished:
+            return deadline
+        return self._start if deadline is None else min(self._start, deadline)
 
     def _end(self, now: float) -> None:
         self.outputs.append(self.worker.finish())
         self.ended.append(now)
         self._running = False
+        if not self.finished:
+            self._start = now + self._pauses[len(self.outputs)]
 
 
 class SwitchPort:

@@ -125,3 +125,6 @@ def show(measured: Demo) -> None:
         f"{ring.name} on these links: in-network takes {ratio:.2f} of ring's time with {n} workers; "
         f"the bytes alone say {n / (2 * (n - 1)):.2f} (ring moves 2(n-1)/n of the vector each way)."
     )
+    if by_processors := [run for run in measured.runs if run.measured.limit == "processors"]:
+        names = ", ".join(f"{run.name} {run.settings.algorithm}" for run in by_processors)
+        console.print(f"Processors, not links, set the time of: {names}")

@@ -129,6 +129,10 @@ ELSEWHERE = {
     "fanin compile p4src/fanin.p4 --c fanin.c": (
         "tests/test_wheel.py::test_it_compiles_runs_a_lesson_and_tests_a_switch"
     ),
+    **{
+        f"fanin lesson run {path.stem}": "tests/fanin/test_lesson.py::test_its_point_is_seen"
+        for path in (ROOT / "docs" / "lessons").glob("*.md")
+    },
     "fanin run lesson:loss": "tests/test_wheel.py::test_it_compiles_runs_a_lesson_and_tests_a_switch",
     "fanin diff PROGRAM.p4": (
         "tests/fanin/test_diff.py::test_the_four_pairs_agree_on_the_aggregation_program"
@@ -181,9 +185,8 @@ ELSEWHERE = {
 SMALLER = {
     "scenario:small-virtual": "scenario:small-virtual --set 'size=40 kB' --set seed=1",
     "--set loss=0,0.001,0.01 --set workers=2,4,8": "--set loss=0,0.001 --set workers=2,4",
-    "run lesson:scaling": "run lesson:scaling --set workers=2 --set algorithm=ring",
-    "lesson:oversubscription": "lesson:oversubscription --set oversubscription=1 --set placement=packed "
-    "--set algorithm=ring --set 'size=40 kB'",
+    "fanin lesson run": "fanin lesson run --small",
+    'size=16 MiB" -D workers=8,64': 'size=64 KiB" -D workers=2,4',
     "results/before results/small-live": "results/small-virtual results/small-virtual",
     "--seeds 1000": "--seeds 1",
     "--racks 2,1 --chunks 3": "--racks 2 --chunks 1",

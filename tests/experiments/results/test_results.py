@@ -23,7 +23,8 @@ LOSSY = run(links={"loss": 0.01})
 COLUMNS = [
     *("name", "algorithm", "workers", "loss", "elements", "all_reduces", "seconds"),
     *("goodput_bits_per_second", "wire_bytes_per_worker", "retransmissions", "max_abs_error", "error_bound"),
-    *("violations", "accuracy", "reference_accuracy", "engine", "link_bits_per_second"),
+    *("violations", "limited_by", "link_utilization", "processor_utilization"),
+    *("accuracy", "reference_accuracy", "engine", "link_bits_per_second"),
     *("window", "segments", "initial_rto", "min_rto", "granularity"),
 ]
 

@@ -16,7 +16,7 @@ from tests.experiments.watch import Watch
 pytestmark = pytest.mark.slow
 
 FOLDER = Path(__file__).parents[3] / "scenarios"
-SCENARIOS = sorted(FOLDER.rglob("*.toml"))
+SCENARIOS = sorted([*FOLDER.glob("*.toml"), *FOLDER.glob("lessons/*.toml")])
 
 
 def test_there_are_some() -> None:
@@ -46,14 +46,6 @@ def test_the_small_one_runs(tmp_path: Path) -> None:
         load_scenario(FOLDER / "small-virtual.toml").points, Journal(tmp_path), tmp_path, Watch()
     )
     assert all(row["error"] is None and row["violations"] == 0 for row in rows)
-
-
-@pytest.mark.parametrize("name", ["scaling", "loss", "oversubscription"])
-def test_a_lessons_smallest_point_runs(tmp_path: Path, name: str) -> None:
-    scenario = load_scenario(FOLDER / "lessons" / f"{name}.toml", ["size=40 kB"])
-    (row,) = run_points(scenario.points[:1], Journal(tmp_path), tmp_path, Watch())
-    assert row["error"] is None
-    assert row["violations"] == 0
 
 
 def test_the_example_in_the_docs_is_valid(tmp_path: Path) -> None:

@@ -224,7 +224,9 @@ def test_a_program_that_is_refused_leaves_the_one_before_alone(switch: Engine) -
 
 def test_a_frame_that_no_program_has_room_for_is_refused(switch: Engine) -> None:
     programs = {"leaf1": switch.another()}
-    with pytest.raises(ValueError, match="longest_frame: room for 65664 bytes, a program takes at most 65600"):
+    with pytest.raises(
+        ValueError, match="longest_frame: room for 65664 bytes, a program takes at most 65600"
+    ):
         virtual_network(leaf_spine(0, 1, 2), programs, {}, longest_frame=65_601)
     network = virtual_network(leaf_spine(0, 1, 2), programs, {"h1": Shouter(65_600)}, longest_frame=65_600)
     network.wake("h1", 0.0)

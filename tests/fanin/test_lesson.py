@@ -1,0 +1,220 @@
+"""Lessons run in a small size, and what each of them is about is to be seen there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from itertools import pairwise
+from math import ceil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from experiments.models.cost import Job, costs, idle_share
+from experiments.results.files import read_rows
+from experiments.results.measured import Row
+from experiments.scenario.file import load_scenario
+from experiments.scenario.shipped import lessons, scenario_file
+from fanin.cli import app
+
+ROOT = Path(__file__).parents[2]
+NAMES = sorted(lessons())
+
+Rows = list[Row]
+
+
+def one(rows: Rows, **said: object) -> Row:
+    """The only row with these values."""
+    (row,) = (row for row in rows if all(row[name] == value for name, value in said.items()))
+    return row
+
+
+def seconds(rows: Rows, **said: object) -> float:
+    """Its time."""
+    median: float = one(rows, **said)["median_seconds"]
+    return median
+
+
+def scaling(rows: Rows) -> None:
+    assert seconds(rows, algorithm="in-network", workers=2) == seconds(
+        rows, algorithm="in-network", workers=8
+    )
+    assert seconds(rows, algorithm="ring", workers=8) > 3 * seconds(rows, algorithm="ring", workers=2)
+
+
+def loss(rows: Rows) -> None:
+    assert all((row["retransmissions"] > 0) == (row["loss"] > 0) for row in rows)
+    back, repeat = (one(rows, loss=0.003, transport=name) for name in ("go-back-n", "selective-repeat"))
+    assert back["retransmissions"] > 10 * repeat["retransmissions"]
+
+
+def oversubscription(rows: Rows) -> None:
+    in_network = {row["median_seconds"] for row in rows if row["algorithm"] == "in-network"}
+    assert max(in_network) == pytest.approx(min(in_network), rel=0.01)
+    ring = [seconds(rows, algorithm="ring", placement="spread", oversubscription=n) for n in (1, 8)]
+    assert ring[1] > 1.5 * ring[0]
+
+
+def volume(rows: Rows) -> None:
+    """Shares of time are those of the closed forms in full size, but for headers."""
+    file = scenario_file("lesson:volume")
+    lesson = load_scenario(file).frame.lesson
+    assert lesson is not None
+    compute = load_scenario(file, lesson.small).frame.compute
+    assert compute is not None
+    for row in rows:
+        job = Job.model_validate(
+            {
+                "parameters": "175G",
+                "dtype": "fp32" if row["size"] == 2_000_000 else "bf16",
+                "compute": "2 s",
+                "gpus": (64,),
+                "nics": row["rate"] // 50_000_000_000,
+                "algorithm": (row["algorithm"],),
+            }
+        )
+        (expected,) = costs(job)
+        share = idle_share(compute, row["median_seconds"])
+        assert expected.idle_share < share < expected.idle_share + 0.08
+
+
+def window(rows: Rows) -> None:
+    """Little's law: a window for each round trip, of which there are four links up and down, and a host's look."""
+    for delay, trip in ((1e-6, 8.4e-6), (10e-6, 44.4e-6)):
+        for packets in (16, 32):
+            expected = (
+                1 + ceil(391 / packets)
+            ) * trip  # 400 kB in packets of 1,024 bytes, and exponents ahead
+            assert seconds(rows, delay=delay, window=packets) == pytest.approx(expected, rel=0.02)
+    assert seconds(rows, delay=1e-6, window=512) < 0.06e-3
+
+
+def placement(rows: Rows) -> None:
+    in_order, in_turn = "h1 h2 h3 h4 h17 h18 h19 h20", "h1 h17 h2 h18 h3 h19 h4 h20"
+    assert seconds(rows, hosts=in_order, algorithm="in-network") == seconds(
+        rows, hosts=in_turn, algorithm="in-network"
+    )
+    assert seconds(rows, hosts=in_turn, algorithm="ring") > 1.3 * seconds(
+        rows, hosts=in_order, algorithm="ring"
+    )
+
+
+def depth(rows: Rows) -> None:
+    """A tier is two links and two packets more, twice: for exponents and for values."""
+    times = [
+        row["median_seconds"] for row in rows if (row["algorithm"], row["size"]) == ("in-network", 4_000)
+    ]
+    steps = [after - before for before, after in pairwise(times)]
+    assert len(steps) == 3
+    assert steps == pytest.approx([2 * 2.1e-6] * 3, rel=0.05)
+    between = [row["median_seconds"] for row in rows if (row["algorithm"], row["size"]) == ("ring", 4_000)]
+    assert between == sorted(between)
+    assert between[-1] - between[0] > 3 * (times[-1] - times[0])
+
+
+def straggler(rows: Rows) -> None:
+    late = [one(rows, workers=n, lateness=1e-3, algorithm="in-network")["wait_seconds"] for n in (2, 16)]
+    assert late[0] == pytest.approx(0.5e-3, rel=0.5)
+    assert late[1] == pytest.approx(sum(1e-3 / n for n in range(2, 17)), rel=0.3)
+    for row in rows:  # from the last worker's call on nothing has changed
+        prompt = seconds(rows, workers=row["workers"], lateness=0, algorithm=row["algorithm"])
+        assert row["median_seconds"] == pytest.approx(prompt, rel=0.02)
+
+
+def degraded(rows: Rows) -> None:
+    for algorithm in ("in-network", "ring"):
+        healthy, slow, lossy = (
+            one(rows, topology=name, algorithm=algorithm) for name in ("healthy", "slow link", "lossy link")
+        )
+        assert slow["median_seconds"] > 2 * healthy["median_seconds"]
+        assert lossy["median_seconds"] > healthy["median_seconds"]
+        assert (healthy["link_lost"], slow["link_lost"]) == (0, 0)
+        assert lossy["link_lost"] > 0
+
+
+def small_vectors(rows: Rows) -> None:
+    alone, ring = (seconds(rows, workers=2, size=256_000, algorithm=name) for name in ("in-network", "ring"))
+    assert ring < alone
+    for algorithm in ("in-network", "ring"):
+        assert seconds(rows, workers=8, size=1_000, algorithm=algorithm) < 0.1e-3
+
+
+def incast(rows: Rows) -> None:
+    for row in rows:
+        overflows = row["algorithm"] == "parameter-server" and row["queue_bytes"] == 50_000
+        assert (row["link_queue_drops"] > 0) == overflows
+    repeat, back = (
+        one(rows, queue_bytes=50_000, transport=name) for name in ("selective-repeat", "go-back-n")
+    )
+    assert repeat["retransmissions"] == repeat["link_queue_drops"]
+    assert back["retransmissions"] > back["link_queue_drops"]
+
+
+def quantization(rows: Rows) -> None:
+    assert all(0 < row["max_abs_error"] <= row["error_bound"] for row in rows)
+    integers = one(rows, workers=16, algorithm="in-network", values=256)
+    assert integers["max_abs_error"] < one(rows, workers=16, algorithm="ring")["max_abs_error"]
+
+
+def reordering(rows: Rows) -> None:
+    for row in rows:
+        wrong = row["program"].endswith("untagged.p4") and row["displacement"] > 50e-6
+        assert (row["violations"] > 0) == wrong
+
+
+POINTS: dict[str, Callable[[Rows], None]] = {
+    "degraded": degraded,
+    "depth": depth,
+    "incast": incast,
+    "loss": loss,
+    "oversubscription": oversubscription,
+    "placement": placement,
+    "quantization": quantization,
+    "reordering": reordering,
+    "scaling": scaling,
+    "small-vectors": small_vectors,
+    "straggler": straggler,
+    "volume": volume,
+    "window": window,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(POINTS))
+def test_its_point_is_seen(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, ["lesson", "run", name, "--small"])
+    assert done.exit_code == 0, done.output
+    folder = tmp_path / "results" / f"lesson-{name}"
+    assert (folder / f"lesson-{name}.png").stat().st_size > 0
+    assert lessons()[name].see.strip() in done.output
+    assert f"docs/lessons/{name}.md" in done.output
+    assert "idle for this share of" in done.output
+    assert "4,096 GPUs" in done.output
+    POINTS[name](read_rows(folder))
+
+
+def test_each_lesson_has_its_point_and_its_page_with_a_figure() -> None:
+    assert {*NAMES} >= {*POINTS}
+    index = (ROOT / "docs" / "lessons.md").read_text()
+    for name in POINTS:
+        page = (ROOT / "docs" / "lessons" / f"{name}.md").read_text()
+        assert f"    fanin lesson run {name}\n" in page
+        assert re.search(rf"!\[.+\]\({name}\.png\)", page)
+        assert "## Why" in page
+        assert "## What to change" in page
+        assert (ROOT / "docs" / "lessons" / f"{name}.png").exists()
+        assert f"(lessons/{name}.md)" in index
+
+
+def test_they_are_listed() -> None:
+    done = CliRunner().invoke(app, ["lesson", "list"], terminal_width=200)
+    assert done.exit_code == 0
+    assert [line.split()[0] for line in done.output.splitlines() if line[:1].islower()][1:] == NAMES
+
+
+def test_one_that_is_none_is_answered_with_those_there_are() -> None:
+    done = CliRunner().invoke(app, ["lesson", "run", "none"])
+    assert done.exit_code == 2
+    assert "lesson:window" in done.output
