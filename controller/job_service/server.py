@@ -23,6 +23,7 @@ _OPTIONS = [
     # A member whose machine has gone says nothing: it is asked after 10 s of silence, and has 20 s to answer.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.http2.ping_timeout_ms", 20_000),  # without which it is 60 s, whatever the one above says
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),  # members may ask, too
 ]
