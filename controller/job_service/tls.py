@@ -31,7 +31,7 @@ def context_of(folder: Path) -> ssl.SSLContext:
             (folder / name).read_bytes()
         except OSError as error:
             raise ControllerError(
-                f"{folder / name}: {error.strerror}; {CA}, {CERTIFICATE} and {KEY} have to be there"
+                f"{folder / name}: {error.strerror}; {CA}, {CERTIFICATE} and {KEY} have to be there (docs/jobs.md)"
             ) from None
     try:
         context.load_verify_locations(folder / CA)

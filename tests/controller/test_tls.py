@@ -19,32 +19,23 @@ from controller.job_service import jobs_pb2, server
 from controller.job_service.server import SERVICE, serving
 from controller.job_service.tls import context_of, serving_tls
 from controller.membership import JobService
+from tests.controller.certificates import certificates
 from tests.controller.job_service import FakeGrants, Inspector
 
 pb: Any = jobs_pb2
-ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
 
 
-def make(folder: Path) -> Path:
-    """The commands of docs/jobs.md."""
-    found = re.search(r"```bash\n(openssl.*?)```", (ROOT / "docs" / "jobs.md").read_text(), re.S)
-    assert found is not None
-    folder.mkdir()
-    subprocess.run(["bash", "-euc", found[1]], cwd=folder, check=True, capture_output=True)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make(tmp_path_factory.mktemp("tls") / "ours")
+@pytest.fixture(name="certificates", scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return certificates(tmp_path_factory.mktemp("tls") / "ours")
 
 
 @pytest.fixture(scope="module")
 def strange(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of another authority."""
-    return make(tmp_path_factory.mktemp("tls") / "theirs")
+    return certificates(tmp_path_factory.mktemp("tls") / "theirs")
 
 
 Check = Callable[[int, FakeGrants], Awaitable[None]]
