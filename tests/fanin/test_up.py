@@ -12,9 +12,9 @@ from fanin.cli import app
 
 @pytest.mark.parametrize("arguments", [["--jobs-listen", "0"], ["--jobs-tls", "."]])
 def test_a_port_for_jobs_and_its_certificates_need_each_other(arguments: list[str]) -> None:
-    done = CliRunner().invoke(app, ["up", *arguments])
+    done = CliRunner().invoke(app, ["up", *arguments], env={"COLUMNS": "200"})
     assert done.exit_code == 2
-    assert "--jobs-listen and --jobs-tls" in done.output
+    assert "Invalid value for --jobs-listen and --jobs-tls: give both, or neither" in done.output
 
 
 def test_a_folder_without_certificates_is_named(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def up(
             log.parent.mkdir(parents=True, exist_ok=True)
             log.open("a").close()
     if (jobs_listen is None) != (jobs_tls is None):
-        raise typer.BadParameter("needs the other: --jobs-listen and --jobs-tls", param_hint="--jobs-listen")
+        raise typer.BadParameter("give both, or neither", param_hint="--jobs-listen and --jobs-tls")
     tls = None
     if jobs_tls is not None:
         from controller.errors import ControllerError
