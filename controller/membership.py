@@ -1,42 +1,53 @@
-"""The job service of a network: a worker joins by its host's name, and each job gets a lease of its own.
+"""The rules of a network's job service: a worker joins by its host's name, and each job gets a lease of its own.
 
-On a Unix socket, in lines of JSON (docs/jobs.md). A worker sends one, {"host": "h1", "process": 4711, "hosts": null,
-"job": null, "slots": null}: its host, its process id, and what all workers of its job ask for: its hosts (names, how
-many, or null for all), its name, and how many slots. It is told who is missing, {"waiting_for": ["h2"]}; where the job
-stands that has to wait for others, {"queued": {"rank": 0, "place": 1, "why": "…"}}; both whenever that changes; and in
-the end what the job was granted or {"error": "why not"}. Later on it is told who of its job has ended, {"left":
-{"host": "h2", "rank": 1, "process": 4712}}.
+A worker says its host, its process id, and what all workers of its job ask for: its hosts (names, how many, or null for
+all), its name, and how many slots. It is told who is missing; where the job stands that has to wait for others; both
+whenever that changes; and in the end what the job was granted, or why not. Later on it is told who of its job has
+ended.
 
 The connection is the membership. It stays open for the worker's life; when all of a job's have ended, its lease is
 withdrawn. So what the next job sends and what this one has left on the way are never taken for one another's.
+
+What is said here is in documents (docs/jobs.md); controller/job_service has the connections.
 """
 
 import asyncio
 import json
 import logging
-import os
-import socket
-import struct
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, Self
 
-from controller.errors import ControllerError
 from controller.jobs import JobRequest, Jobs, Open
 from controller.reports import Heard, state_of
 
 _logger = logging.getLogger(__name__)
 
-_UCRED = struct.Struct("iII")  # a process, its user and its group, as in socket(7)
 _ANSWER_SECONDS = 2.0  # for workers that wait, who look once a second at least
 _LEAVE_SECONDS = 1.0  # that a process which has just ended may need to be gone for everybody
 
 
-class _RefusedError(Exception):
-    """What a worker is told."""
+class RefusedError(Exception):
+    """What a worker is told that cannot join."""
+
+
+class NoRequestError(RefusedError):
+    """It asks for nothing that could be understood."""
+
+
+class NoMessageError(Exception):
+    """A member has said what no member says, and is none any more."""
+
+
+class Connection(Protocol):
+    """To one worker."""
+
+    def tell(self, message: Mapping[str, Any]) -> None:
+        """Send it a message, unless it has hung up; one that does not read what it is told is hung up on."""
+
+    def dismiss(self, why: str) -> None:
+        """Tell it that it has no job, and hang up."""
 
 
 @dataclass(eq=False, slots=True)
@@ -46,7 +57,7 @@ class _Member:
     host: str
     process: int
     request: JobRequest
-    writer: asyncio.StreamWriter
+    connection: Connection
     left: asyncio.Event = field(default_factory=asyncio.Event)
     finished: Any = None
     leaving: bool = False
@@ -63,52 +74,42 @@ class _Member:
     def tell(self, message: Mapping[str, Any]) -> None:
         if "regroup" in message:
             self.round = message["regroup"]["round"]
-        if not self.writer.is_closing():
-            self.writer.write(json.dumps(message).encode() + b"\n")
+        self.connection.tell(message)
 
     def dismiss(self, why: str) -> None:
-        self.tell({"error": why})
-        self.writer.close()
+        self.connection.dismiss(why)
 
     def __str__(self) -> str:
         return f"{self.host}'s worker, process {self.process},"
 
 
 class JobService:
-    """Brings the workers on `hosts` together; `open_job` makes a job of them.
+    """Brings the workers on `hosts` together; `open_job` makes a job of them. Inside, it takes workers.
 
-    report: is told what nobody waits for. questions: what else is answered in one line, {NAME: …}, and by whom.
+    report: is told what nobody waits for.
     """
 
     def __init__(self, hosts: Sequence[str], open_job: Open, report: Callable[[str], None]) -> None:
         self._hosts = tuple(hosts)
         self._jobs = Jobs(open_job, report)
-        self.questions: dict[str, Callable[[Any], Awaitable[Mapping[str, Any]]]] = {}
         self._members: dict[tuple[str, str | None], _Member] = {}  # by place
         self._forming: dict[tuple[str, str | None], _Member] = {}  # those whose job waits for others to join
-        self._asking: set[asyncio.Task[None]] = set()
-        self._connections: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}
+        self._asking: dict[_Member, asyncio.Task[None]] = {}
+        self._ended = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._ended = True
+        for task in self._asking.values():
+            task.cancel()
+        await self._jobs.close()
 
     @property
     def jobs(self) -> Jobs:
         """Those whose workers have all joined."""
         return self._jobs
-
-    @asynccontextmanager
-    async def serve(self, path: Path) -> AsyncIterator[None]:
-        """Inside, the service is reached at `path`."""
-        server = await asyncio.start_unix_server(self._serve, sock=_bind(path))
-        try:
-            yield
-        finally:
-            server.close()
-            path.unlink(missing_ok=True)
-            for task in self._asking:
-                task.cancel()
-            await self._jobs.close()
-            for writer in self._connections:
-                writer.close()
-            await asyncio.gather(*self._connections.values(), return_exceptions=True)
 
     def forming(self) -> list[Mapping[str, Any]]:
         """Those that wait for workers to join: name, hosts, workers, and the hosts on which there is none yet."""
@@ -125,43 +126,23 @@ class JobService:
             for request, there in found.items()
         ]
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._connections[writer] = task
-        try:
-            await self._attend(reader, writer)
-        except _RefusedError as error:
-            writer.write(json.dumps({"error": str(error)}).encode() + b"\n")
-        except ConnectionError:
-            pass
-        finally:
-            writer.close()
-            with suppress(ConnectionError):
-                await writer.wait_closed()
-            del self._connections[writer]
+    async def attend(self, request: Any, connection: Connection, messages: AsyncIterator[Any]) -> None:
+        """A membership: from the worker's request to the end of its `messages`.
 
-    async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """From a worker's first word to its end."""
+        Raises:
+            RefusedError: it cannot join. NoMessageError: see there.
+        """
         try:
-            line = await reader.readline()
-            asked = json.loads(line)
-            if await self._answer(asked, writer):
-                return
-            member = self._understand(asked, writer)
-        except (ValueError, RecursionError) as error:  # too long a line, too
-            raise _RefusedError(f"that is not a request to join: {error}") from None
+            member = self._understand(request, connection)
+        except ValueError as error:
+            raise NoRequestError(f"that is not a request to join: {error}") from None
         await self._admit(member)
         try:
             self._gather(member)
-            with (
-                _hanging_up_at_the_end_of_its_process(writer),
-                suppress(
-                    ValueError, KeyError, TypeError, RecursionError
-                ),  # which ends a membership as hanging up does
-            ):
-                while line := await reader.readline():
-                    self._hear(member, json.loads(line))
+            async for said in messages:
+                self._hear(member, said)
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise NoMessageError(f"that is nothing that a member says: {error}") from None
         finally:
             self._release(member)
 
@@ -175,9 +156,9 @@ class JobService:
             case {"report": report}:
                 member.heard.take(report)
             case {"waiting": int(number)}:
-                task = asyncio.create_task(self._find_slow(member, number))
-                self._asking.add(task)
-                task.add_done_callback(self._asking.discard)
+                if member not in self._asking:  # one that asks all the time is answered as often as others
+                    self._asking[member] = task = asyncio.create_task(self._find_slow(member, number))
+                    task.add_done_callback(lambda _: self._asking.pop(member))
             case {"at": int(number)}:
                 member.at = number, time.monotonic()
             case {"leaving": True}:
@@ -188,7 +169,7 @@ class JobService:
             case {"finished": [int(), int()] as finished}:
                 member.finished = finished
             case _:
-                raise ValueError
+                raise ValueError(json.dumps(said)[:200])
         self._jobs.look()
 
     async def _find_slow(self, member: _Member, number: int) -> None:
@@ -209,42 +190,23 @@ class JobService:
         told = member is not next(mate for mate in there if mate not in slow)
         member.tell({"slow": {"at": number, "workers": workers, "told": told}})
 
-    async def _answer(self, asked: object, writer: asyncio.StreamWriter) -> bool:
-        """Whether that is not a request to join but one of those that are answered in one line."""
-        answer: Mapping[str, Any]
-        match asked:
-            case {"list": _}:
-                answer = {"jobs": self._jobs.documents()}
-            case dict() if len(asked) == 1 and (question := next(iter(asked))) in self.questions:
-                answer = await self.questions[question](asked[question])
-            case {"revoke": str(name)}:
-                try:
-                    await self._jobs.revoke(name)
-                except ControllerError as error:
-                    raise _RefusedError(str(error)) from None
-                answer = {"revoked": name}
-            case _:
-                return False
-        writer.write(json.dumps(answer).encode() + b"\n")
-        return True
-
-    def _understand(self, request: Any, writer: asyncio.StreamWriter) -> _Member:
+    def _understand(self, request: Any, connection: Connection) -> _Member:
         match request:
             case {"host": str(host), "process": int(process), "hosts": asked}:
                 pass
             case _:
                 raise ValueError(f"it has host, process and hosts, not {json.dumps(request)[:200]}")
         if host not in self._hosts:
-            raise _RefusedError(f"no host is called {host}; there are {', '.join(self._hosts)}")
+            raise RefusedError(f"no host is called {host}; there are {', '.join(self._hosts)}")
         hosts = self._understand_hosts(asked)
         if host not in hosts:
-            raise _RefusedError(
+            raise RefusedError(
                 f"the worker on {host} asks for a job of {', '.join(hosts)}, which {host} is not in"
             )
         match request.get("job"), request.get("slots"), request.get("ring", False):
             case (str() | None) as name, (int() | None) as slots, bool(ring) if not isinstance(slots, bool):
                 least = self._understand_least(request.get("min_workers"), hosts, ring)
-                return _Member(host, process, JobRequest(hosts, name, slots, ring, least), writer)
+                return _Member(host, process, JobRequest(hosts, name, slots, ring, least), connection)
             case other:
                 raise ValueError(
                     f"job is a name, and slots a number, or null; ring is true or false: not {json.dumps(other)}"
@@ -257,16 +219,16 @@ class JobService:
             case int(count) if not isinstance(count, bool):
                 if 1 <= count <= len(self._hosts):
                     return self._hosts[:count]
-                raise _RefusedError(f"hosts: is {count}, must be from 1 to {len(self._hosts)}")
+                raise RefusedError(f"hosts: is {count}, must be from 1 to {len(self._hosts)}")
             case list(names) if set(map(str, names)) <= set(self._hosts):
                 return tuple(known for known in self._hosts if known in names)
-        raise _RefusedError(f"hosts: is {asked}; there are {', '.join(self._hosts)}")
+        raise RefusedError(f"hosts: is {asked}; there are {', '.join(self._hosts)}")
 
     def _understand_least(self, asked: object, hosts: Sequence[str], ring: bool) -> int | None:
         if asked is None:
             return None
         if not isinstance(asked, int) or isinstance(asked, bool) or not 1 <= asked <= len(hosts) or not ring:
-            raise _RefusedError(
+            raise RefusedError(
                 f"min_workers: is {asked}, must be from 1 to {len(hosts)}, in a job that goes on by ring if need be"
             )
         return asked
@@ -278,7 +240,7 @@ class JobService:
                 async with asyncio.timeout(_LEAVE_SECONDS):
                     await present.left.wait()
             except TimeoutError:
-                raise _RefusedError(
+                raise RefusedError(
                     f"{member.host} has a worker already, process {present.process}, in {_job_of(present)}: "
                     f"end that one first, or give this job a name of its own (FANIN_JOB)"
                 ) from None
@@ -288,12 +250,14 @@ class JobService:
             if theirs.name != asked.name or (asked.name is None and not set(theirs.hosts) & set(asked.hosts)):
                 continue
             if theirs.hosts != asked.hosts and asked.name is not None and other.mates:
-                raise _RefusedError(f"there is {_job_of(other)}: give this one another name (FANIN_JOB)")
+                raise RefusedError(f"there is {_job_of(other)}: give this one another name (FANIN_JOB)")
             if theirs != asked and not other.mates:
-                raise _RefusedError(
+                raise RefusedError(
                     f"{other} waits for a job of {theirs}, and the one on {member.host} asks for {asked}: all must "
                     "ask for the same"
                 )
+        if self._ended:
+            raise RefusedError("the network has ended")
         self._members[member.place] = self._forming[member.place] = member
         _log("has joined", member)
 
@@ -334,30 +298,6 @@ class JobService:
         self._jobs.look()
 
 
-@contextmanager
-def _hanging_up_at_the_end_of_its_process(writer: asyncio.StreamWriter) -> Iterator[None]:
-    """Children that it has forked have the connection, too, and may outlive it."""
-    credentials = writer.get_extra_info("socket").getsockopt(
-        socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size
-    )
-    try:
-        process = os.pidfd_open(_UCRED.unpack(credentials)[0])
-    except ProcessLookupError:  # it has ended already
-        writer.close()
-        yield
-        return
-    except OSError:  # of a kernel older than 5.3, or of a process that is not seen from here
-        yield
-        return
-    loop = asyncio.get_running_loop()
-    loop.add_reader(process, writer.close)
-    try:
-        yield
-    finally:
-        loop.remove_reader(process)
-        os.close(process)
-
-
 def _job_of(member: _Member) -> str:
     request = member.request
     called = "" if request.name is None else f" called {request.name}"
@@ -367,18 +307,3 @@ def _job_of(member: _Member) -> str:
 def _log(what: str, member: _Member) -> None:
     said = {"job": member.request.name, "host": member.host, "pid": member.process}
     _logger.info("%s %s", member, what, extra=said)
-
-
-def _bind(path: Path) -> socket.socket:
-    """A socket at a path of any length: an address holds 107 bytes, and this one is short."""
-    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
-    server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        path.unlink(missing_ok=True)
-        server.bind(f"/proc/self/fd/{folder}/{path.name}")
-    except OSError:
-        server.close()
-        raise
-    finally:
-        os.close(folder)
-    return server

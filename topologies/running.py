@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -21,9 +20,9 @@ _MANAGEMENT, _OBSERVER = (
     "controller.observer",
 )  # commands that run where the switches are
 
-_ANSWER_SECONDS = 300.0  # the job service may wait for its controller, and that for switches
-
-JOB_SERVICE = "jobs.sock"  # of a run's folder: where workers on its network join
+# Of a run's folder: where workers on its network join, and where anybody reaches the job service over gRPC.
+JOB_SERVICE = "workers.sock"
+JOB_SERVICE_GRPC = "jobs.sock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,40 +108,6 @@ class RunningNetwork:
         """
         command = self._client(switch, _OBSERVER, str(self.switch(switch).device_id), what)
         return _answers(switch, command)
-
-    def ask_job_service(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """What the network's job service answers.
-
-        Raises:
-            NetworkError: there is none, it does not answer, or it refuses.
-        """
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as service:
-            service.settimeout(_ANSWER_SECONDS)
-            try:
-                folder = os.open(self.run.folder, os.O_PATH | os.O_DIRECTORY)
-                try:
-                    # An address holds 107 bytes, and the folder's own path may have more.
-                    service.connect(f"/proc/self/fd/{folder}/{JOB_SERVICE}")
-                finally:
-                    os.close(folder)
-                service.sendall(json.dumps(request).encode() + b"\n")
-                with service.makefile() as said:
-                    line = said.readline()
-            except TimeoutError:
-                raise NetworkError(
-                    f"the job service of process {self.run.supervisor} has not answered for {_ANSWER_SECONDS:g} s"
-                ) from None
-            except OSError as error:
-                raise NetworkError(
-                    f"no job service answers on the network of process {self.run.supervisor} ({error.strerror}): only "
-                    "one of `fanin up` has one"
-                ) from None
-        if not line:
-            raise NetworkError(f"the network of process {self.run.supervisor} has just ended")
-        answer: dict[str, Any] = json.loads(line)
-        if "error" in answer:
-            raise NetworkError(answer["error"])
-        return answer
 
     def switch(self, name: str) -> RunningSwitch:
         """A switch by its name.

@@ -17,7 +17,7 @@ from typing import NoReturn
 from topologies import runs
 
 _CONTROL_PIPE = "FANIN_SANDBOX_PIPE"  # in the environment of the command inside, until it has taken it out
-_LISTENER = "FANIN_SANDBOX_LISTENER"  # and likewise, a socket of the namespace outside
+_LISTENERS = "FANIN_SANDBOX_LISTENERS"  # and likewise, sockets of the namespace outside
 # What a kernel may forbid user namespaces with: the file, the value that forbids, and what allows them.
 _SYSCTLS = (
     ("kernel.apparmor_restrict_unprivileged_userns", "1", "0"),
@@ -45,7 +45,7 @@ def inside() -> bool:
     return _inside
 
 
-def enter(listen: tuple[str, int] | None = None) -> socket.socket | None:
+def enter(listen: Sequence[tuple[str, int]] = ()) -> list[socket.socket]:
     """Goes on in fresh network, mount and process namespaces; as an ordinary user, in a user namespace too.
 
     Returns inside only: there this very command has been started again as process 1, which is root and has
@@ -53,19 +53,19 @@ def enter(listen: tuple[str, int] | None = None) -> socket.socket | None:
     it passes SIGINT, SIGTERM and SIGHUP on and exits with the status of the inner one. When either ends, by SIGKILL
     too, the kernel ends every process inside and removes their interfaces. What precedes the call runs twice.
 
-    listen: (address, TCP port) on which others can reach this command from outside of the sandbox: at the socket that
-    is returned.
+    listen: each (address, TCP port) on which others can reach this command from outside of the sandbox: at the sockets
+    that are returned.
 
     Raises:
-        SandboxError: no namespaces for this user on this machine, or the port is taken.
+        SandboxError: no namespaces for this user on this machine, or a port is taken.
     """
     global _inside
     if _inside:
-        return None if listen is None else _listener(listen)
+        return [_listener(each) for each in listen]
     pipe = os.environ.pop(_CONTROL_PIPE, None)
     if pipe is None or os.getpid() != 1:
-        _supervise([sys.executable, *sys.orig_argv[1:]], None if listen is None else _listener(listen))
-    handed_in = os.environ.pop(_LISTENER, None)
+        _supervise([sys.executable, *sys.orig_argv[1:]], [_listener(each) for each in listen])
+    handed_in = os.environ.pop(_LISTENERS, "")
     _set_up()
     threading.Thread(target=_obey, args=(int(pipe),), name="sandbox", daemon=True).start()
     stopping = stop_signals()
@@ -74,11 +74,10 @@ def enter(listen: tuple[str, int] | None = None) -> socket.socket | None:
     _inside = True
     # The thread has inherited the mask: the terminal's signals, too, go to the main one.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, stopping)
-    if handed_in is None:
-        return None
-    listener = socket.socket(fileno=int(handed_in))
-    listener.set_inheritable(False)
-    return listener
+    listeners = [socket.socket(fileno=int(number)) for number in handed_in.split()]
+    for listener in listeners:
+        listener.set_inheritable(False)
+    return listeners
 
 
 def _listener(address: tuple[str, int]) -> socket.socket:
@@ -90,23 +89,23 @@ def _listener(address: tuple[str, int]) -> socket.socket:
         ) from None
 
 
-def _supervise(argv: Sequence[str], listener: socket.socket | None) -> NoReturn:
-    """Runs `argv` inside, which is handed `listener`, and exits as it did."""
+def _supervise(argv: Sequence[str], listeners: Sequence[socket.socket]) -> NoReturn:
+    """Runs `argv` inside, which is handed `listeners`, and exits as it did."""
     check()
     reader, writer = os.pipe()
     run = runs.create()
     # Blocked, the signals wait for sigwaitinfo here, and inside until `enter` is ready for them.
     stopping = stop_signals()
     signal.pthread_sigmask(signal.SIG_BLOCK, stopping)
-    handed_in = [reader] if listener is None else [reader, listener.fileno()]
-    names = dict(zip((_CONTROL_PIPE, _LISTENER), map(str, handed_in), strict=False))
+    handed_in = [listener.fileno() for listener in listeners]
+    names = {_CONTROL_PIPE: str(reader), _LISTENERS: " ".join(map(str, handed_in))}
     process = subprocess.Popen(
         ["setpriv", "--pdeathsig", "KILL", *_unshare(), "--", *argv],
-        pass_fds=handed_in,
+        pass_fds=[reader, *handed_in],
         env={**os.environ, **names, runs.VARIABLE: str(run.folder)},
     )
     os.close(reader)
-    if listener is not None:
+    for listener in listeners:
         listener.close()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     while process.poll() is None:

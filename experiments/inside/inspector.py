@@ -22,14 +22,12 @@ _REGISTERS = ("lease", "chunk", "seen", "done")
 
 
 class Inspector:
-    """Of `topology`; it is asked for looks and cells by lines that the job service is sent (docs/inside.md)."""
+    """Of `topology`; those who ask the job service for looks and cells get them from here (docs/inside.md)."""
 
     def __init__(self, topology: Topology, telemetry: Telemetry, service: JobService) -> None:
         self._topology = topology
         self._telemetry = telemetry
         self._service = service
-        service.questions["look"] = self._answer_look
-        service.questions["cells"] = self._answer_cells
 
     def jobs(self) -> tuple[JobView, ...]:
         """Those whose workers have all joined."""
@@ -94,16 +92,6 @@ class Inspector:
         mine = range(2 * job.slots[0], 2 * job.slots[1] + 2)
         rows = list(zip(*columns, strict=True))
         return Cells(cells={n: Cell(**dict(zip(_REGISTERS, rows[n], strict=True))) for n in mine})
-
-    async def _answer_look(self, _: object) -> Mapping[str, Any]:
-        return (await self.look()).model_dump(mode="json")
-
-    async def _answer_cells(self, name: object) -> Mapping[str, Any]:
-        try:
-            found = await self.cells(str(name))
-        except ControllerError as error:
-            return {"error": str(error)}
-        return {switch: cells.model_dump(mode="json") for switch, cells in found.items()}
 
 
 def _switch_view(name: str, counted: SwitchCounts | str, jobs: tuple[JobView, ...]) -> SwitchView:

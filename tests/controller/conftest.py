@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.controller.job_service import With, served
+from tests.controller.job_service import GRPC, With, served
 from tests.controller.switches import running
 from topologies.model import Topology, leaf_spine
 
@@ -20,4 +20,10 @@ def network() -> Iterator[Topology]:
 @pytest.fixture
 def service(tmp_path: Path) -> With:
     """Calls a coroutine function with the path of a service for h1, h2 and h3, and the grants behind it."""
-    return served(tmp_path / "jobs.sock")
+    return served(tmp_path / "workers.sock")
+
+
+@pytest.fixture(params=["lines", "gRPC"])
+def either(tmp_path: Path, request: pytest.FixtureRequest) -> With:
+    """As `service`, with each way to speak to it."""
+    return served(tmp_path / (GRPC if request.param == "gRPC" else "workers.sock"))

@@ -2,17 +2,50 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
+
+import grpc
+import grpc.aio
 
 from controller.budget import NoRoomError
 from controller.errors import ControllerError
+from controller.job_service import jobs_pb2 as pb
+from controller.job_service.lines import serving_workers
+from controller.job_service.messages import document_of, fill
+from controller.job_service.server import SERVICE, serving
 from controller.jobs import JobRequest, Jobs
 from controller.membership import JobService
+from experiments.inside.look import Cell, Cells, LinkView, Look, SwitchView
+from tests.experiments.inside.looks import NOW, job, waiting, worker
 from workers import Lease, Recovery
+
+GRPC = "grpc.sock"  # the name of a socket where gRPC is spoken
+
+_UNKNOWN = dict.fromkeys(("rate", "up", "packets", "bytes", "lost", "queue_bytes"))
+LOOK = Look(
+    at=NOW,
+    jobs=(job(worker("h1", 7, waiting(8, chunks=((5, 7),))), worker("h2", None)),),
+    forming=(),
+    switches={"leaf1": SwitchView(slots=4, drops={"queue": 3}), "leaf2": SwitchView(slots=0, error="gone")},
+    links=(
+        LinkView(sender="h1", receiver="leaf1", **_UNKNOWN),
+        LinkView(
+            sender="leaf1",
+            receiver="h1",
+            rate=10**12,
+            up=False,
+            packets=0,
+            bytes=1 << 40,
+            lost=0,
+            queue_bytes=0,
+        ),
+    ),
+)
+CELLS = {"leaf1": Cells(cells={0: Cell(lease=7, chunk=5, seen=1, done=True)}), "leaf2": Cells(error="gone")}
 
 
 @dataclass(eq=False)
@@ -92,6 +125,7 @@ class FakeGrants:
         self.ended = False
         self.room = 1024
         self.open_jobs: list[FakeJob] = []
+        self.jobs = Jobs(self.open, self.reports.append)  # those of the service, once there is one
 
     def open(self, request: JobRequest) -> FakeJob:
         self.open_jobs.append(FakeJob(self, request))
@@ -103,20 +137,132 @@ class FakeGrants:
             await asyncio.wait_for(self.changed.wait(), 20)
 
 
+class Wire(Protocol):
+    """A connection to the service, by lines or by gRPC; what is said is shown as lines have it."""
+
+    def write(self, line: bytes) -> None: ...
+    async def read(self) -> Any: ...
+    async def close(self) -> None: ...
+
+
+class Lines:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    def write(self, line: bytes) -> None:
+        self._writer.write(line + b"\n")
+
+    async def read(self) -> Any:
+        line = await self._reader.readline()
+        return json.loads(line) if line else None
+
+    async def close(self) -> None:
+        self._writer.close()
+        await self._writer.wait_closed()
+
+
+class Grpc:
+    def __init__(self, path: Path) -> None:
+        self._channel = grpc.aio.insecure_channel(f"unix:{path}")
+        join = self._channel.stream_stream(
+            f"/{SERVICE}/Join",
+            request_serializer=lambda message: message.SerializeToString(),
+            response_deserializer=pb.FromService.FromString,
+        )
+        self._said: asyncio.Queue[pb.ToService | None] = asyncio.Queue()
+        self._call = join(self._requests())
+        self.code = grpc.StatusCode.OK
+
+    async def _requests(self) -> AsyncIterator[pb.ToService]:
+        while (message := await self._said.get()) is not None:
+            yield message
+
+    def write(self, line: bytes) -> None:
+        self.send(_to_service(json.loads(line)))
+
+    def send(self, message: pb.ToService) -> None:
+        self._said.put_nowait(message)
+
+    async def read(self) -> Any:
+        try:
+            told = await self._call.read()
+        except grpc.aio.AioRpcError as error:
+            told, self.code = grpc.aio.EOF, error.code()
+            self._call = _Ended()
+            return {"error": error.details()}
+        return None if told is grpc.aio.EOF else _line_of(told)
+
+    async def close(self) -> None:
+        """As who is killed, or loses its network."""
+        self._call.cancel()
+        await self._channel.close()
+
+
+class _Ended:
+    async def read(self) -> Any:
+        return grpc.aio.EOF
+
+    def cancel(self) -> None:
+        pass
+
+
+def _to_service(line: Any) -> pb.ToService:
+    match line:
+        case {"host": _, "hosts": hosts, **rest}:
+            request = pb.JoinRequest(**{k: v for k, v in rest.items() if v is not None}, host=line["host"])
+            if isinstance(hosts, int):
+                request.count = hosts
+            elif hosts is not None:
+                request.names.names.extend(hosts)
+            return pb.ToService(join=request)
+        case {"finished": [count, port], **rest}:
+            return pb.ToService(finished=pb.Finished(count=count, port=port, **rest))
+    said = pb.ToService()
+    fill(said, line)
+    return said
+
+
+def _line_of(told: pb.FromService) -> Any:
+    what = told.WhichOneof("message")
+    assert what is not None
+    match what, getattr(told, what):
+        case "waiting_for", names:
+            return {what: list(names.names)}
+        case "assignment", assignment:
+            return document_of(assignment)
+        case "carry_on", counts:
+            return {what: [None if each.ended else [each.count, each.port] for each in counts.finished]}
+        case "group", group:
+            said = document_of(group)
+            return {what: (said.pop("assignment") or {}) | said}
+        case "where", _:
+            return {what: None}
+        case _, str(text):
+            return {what: text}
+        case _, message:
+            return {what: document_of(message)}
+
+
 class Worker:
     """A connection to the service, on which what is said can be seen."""
 
     all: ClassVar[list["Worker"]] = []
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
+    def __init__(self, wire: Wire) -> None:
+        self.wire = wire
         self.all.append(self)
+
+    @classmethod
+    async def open(cls, path: Path) -> "Worker":
+        if path.name == GRPC:
+            return cls(Grpc(path))
+        return cls(Lines(*await asyncio.open_unix_connection(path)))
 
     @classmethod
     async def connect(
         cls, path: Path, host: str, hosts: object = None, process: int = 1, **asked: object
     ) -> "Worker":
-        worker = cls(*await asyncio.open_unix_connection(path))
+        worker = await cls.open(path)
         worker.say(json.dumps({"host": host, "process": process, "hosts": hosts, **asked}).encode())
         return worker
 
@@ -127,12 +273,11 @@ class Worker:
                 await cls.all.pop().end()
 
     def say(self, line: bytes) -> None:
-        self._writer.write(line + b"\n")
+        self.wire.write(line)
 
     async def hear(self) -> Any:
         """The next message; None: it has hung up."""
-        line = await asyncio.wait_for(self._reader.readline(), 20)
-        return json.loads(line) if line else None
+        return await asyncio.wait_for(self.wire.read(), 20)
 
     async def rank(self) -> tuple[int, int]:
         """Lease and rank, whatever it was told before."""
@@ -147,8 +292,19 @@ class Worker:
         return str(message["error"])
 
     async def end(self) -> None:
-        self._writer.close()
-        await self._writer.wait_closed()
+        await self.wire.close()
+
+
+class Inspector:
+    """In place of who looks into a network."""
+
+    async def look(self) -> Look:
+        return LOOK
+
+    async def cells(self, name: str) -> Mapping[str, Cells]:
+        if name != "train":
+            raise ControllerError(f"no job is called {name}")
+        return CELLS
 
 
 Check = Callable[[Path, FakeGrants], Awaitable[None]]
@@ -162,7 +318,8 @@ def served(path: Path) -> With:
         grants = FakeGrants()
         service = JobService(["h1", "h2", "h3"], grants.open, grants.reports.append)
         grants.jobs = service.jobs
-        async with service.serve(path):
+        serve = serving(service, Inspector(), path) if path.name == GRPC else serving_workers(service, path)
+        async with serve, service:
             try:
                 await check(path, grants)
             finally:

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from controller.errors import ControllerError
 from tests.controller.job_service import FakeGrants, With, Worker
 
 
-def test_jobs_with_names_of_their_own_share_hosts(service: With) -> None:
+def test_jobs_with_names_of_their_own_share_hosts(either: With) -> None:
     async def check(path: Path, _grants: FakeGrants) -> None:
         a1 = await Worker.connect(path, "h1", 2, job="a")
         b1 = await Worker.connect(path, "h1", job="b")
@@ -27,10 +28,10 @@ def test_jobs_with_names_of_their_own_share_hosts(service: With) -> None:
         await b2.end()
         assert await b1.hear() == {"left": {"host": "h2", "rank": 1, "process": 1}}
 
-    service(check)
+    either(check)
 
 
-def test_a_name_is_one_job_s(service: With) -> None:
+def test_a_name_is_one_job_s(either: With) -> None:
     async def check(path: Path, _grants: FakeGrants) -> None:
         first = await Worker.connect(path, "h1", 2, job="a")
         await first.hear()
@@ -51,10 +52,10 @@ def test_a_name_is_one_job_s(service: With) -> None:
             == "there is a job of h1, h2 called a: give this one another name (FANIN_JOB)"
         )
 
-    service(check)
+    either(check)
 
 
-def test_jobs_wait_in_a_queue_and_are_told_their_places(service: With) -> None:
+def test_jobs_wait_in_a_queue_and_are_told_their_places(either: With) -> None:
     async def check(path: Path, grants: FakeGrants) -> None:
         running = await Worker.connect(path, "h1", 1, job="a", slots=1000)
         assert await running.rank() == (1, 0)
@@ -78,10 +79,10 @@ def test_jobs_wait_in_a_queue_and_are_told_their_places(service: With) -> None:
         await grants.until(lambda: not grants.open_jobs)
         assert grants.room == 1024
 
-    service(check)
+    either(check)
 
 
-def test_a_worker_that_ends_while_its_job_waits_ends_the_job(service: With) -> None:
+def test_a_worker_that_ends_while_its_job_waits_ends_the_job(either: With) -> None:
     async def check(path: Path, grants: FakeGrants) -> None:
         running = await Worker.connect(path, "h1", 1, slots=1000)
         await running.rank()
@@ -92,22 +93,16 @@ def test_a_worker_that_ends_while_its_job_waits_ends_the_job(service: With) -> N
         assert "h2's worker, process 1, ended before the job began" in await h1.error()
         await grants.until(lambda: len(grants.open_jobs) == 1)
 
-    service(check)
+    either(check)
 
 
-async def ask(path: Path, request: object) -> Any:
-    worker = Worker(*await asyncio.open_unix_connection(path))
-    worker.say(json.dumps(request).encode())
-    return await worker.hear()
+def listed(grants: FakeGrants) -> dict[str, Any]:
+    return {job.pop("name"): job for job in json.loads(json.dumps(grants.jobs.documents()))}
 
 
-async def listed(path: Path) -> dict[str, Any]:
-    return {job.pop("name"): job for job in (await ask(path, {"list": None}))["jobs"]}
-
-
-def test_jobs_are_listed(service: With) -> None:
-    async def check(path: Path, _grants: FakeGrants) -> None:
-        assert await listed(path) == {}
+def test_jobs_are_listed(either: With) -> None:
+    async def check(path: Path, grants: FakeGrants) -> None:
+        assert listed(grants) == {}
         plain = await Worker.connect(path, "h1", ["h1"], process=11)
         await plain.rank()
         named = [await Worker.connect(path, host, 2, job="a", slots=1000) for host in ("h1", "h2")]
@@ -115,7 +110,7 @@ def test_jobs_are_listed(service: With) -> None:
             await worker.rank()
         waiting = await Worker.connect(path, "h3", ["h3"], job="b", slots=25)
         await waiting.hear()
-        jobs = await listed(path)
+        jobs = listed(grants)
         began = [job.pop("since") for job in jobs.values()]
         assert began == sorted(began)
         workers = {name: job.pop("workers") for name, job in jobs.items()}
@@ -138,20 +133,21 @@ def test_jobs_are_listed(service: With) -> None:
             },
         }
 
-    service(check)
+    either(check)
 
 
-def test_a_job_that_goes_on_by_ring_does_not_wait(service: With) -> None:
+def test_a_job_that_goes_on_by_ring_does_not_wait(either: With) -> None:
     async def check(path: Path, grants: FakeGrants) -> None:
         running = await Worker.connect(path, "h1", 1, slots=1000)
         await running.rank()
-        pair = [await Worker.connect(path, host, 2, job="a", slots=25, ring=True) for host in ("h1", "h2")]
+        pair = [await Worker.connect(path, "h1", 2, job="a", slots=25, ring=True)]
         assert await pair[0].hear() == {"waiting_for": ["h2"]}
+        pair.append(await Worker.connect(path, "h2", 2, job="a", slots=25, ring=True))
         why = "leaf1 has 24 slots free; the job needs 25"
         for rank, worker in enumerate(pair):
             said = await worker.hear()
             assert (said["rank"], said["config"], said["refused"]) == (rank, None, why)
-        assert (await listed(path))["a"]["state"] == "by ring"
+        assert listed(grants)["a"]["state"] == "by ring"
         waiting = await Worker.connect(path, "h3", ["h3"], job="b", slots=25)
         assert "queued" in await waiting.hear()
         late = await Worker.connect(path, "h3", ["h3"], job="c", slots=1, ring=True)
@@ -162,63 +158,63 @@ def test_a_job_that_goes_on_by_ring_does_not_wait(service: With) -> None:
         await running.end()
         assert await waiting.rank() == (2, 0)
 
-    service(check)
+    either(check)
 
 
-def test_a_revoked_lease_is_withdrawn_and_all_learn_what_each_has_finished(service: With) -> None:
+def test_a_revoked_lease_is_withdrawn_and_all_learn_what_each_has_finished(either: With) -> None:
     async def check(path: Path, grants: FakeGrants) -> None:
         pair = [await Worker.connect(path, host, 2, job="a", slots=1000, ring=True) for host in ("h1", "h2")]
         for worker in pair:
             await worker.rank()
         waiting = await Worker.connect(path, "h1", 1, job="b", slots=1000)
         await waiting.hear()
-        assert await ask(path, {"revoke": "a"}) == {"revoked": "a"}
+        await grants.jobs.revoke("a")
         for worker in pair:
             assert await worker.hear() == {"revoked": "its lease was revoked"}
         assert grants.withdrawn == [1]
         assert await waiting.rank() == (2, 0)
         pair[1].say(b'{"finished": [8, 4711]}')
-        assert (await listed(path))["a"]["state"] == "by ring"
+        assert listed(grants)["a"]["state"] == "by ring"
         pair[0].say(b'{"finished": [7, 4712]}')
         for worker in pair:
             assert await worker.hear() == {"carry_on": [[7, 4712], [8, 4711]]}
-        assert await ask(path, {"revoke": "a"}) == {
-            "error": "a has no lease: it is by ring (its lease was revoked)"
-        }
-        assert await ask(path, {"revoke": "c"}) == {"error": "no job is called c; there are: a, b"}
+        with pytest.raises(ControllerError, match=r"a has no lease: it is by ring \(its lease was revoked\)"):
+            await grants.jobs.revoke("a")
+        with pytest.raises(ControllerError, match="no job is called c; there are: a, b"):
+            await grants.jobs.revoke("c")
         for worker in pair:
             await worker.end()
         await grants.until(lambda: len(grants.open_jobs) == 1)
         assert grants.withdrawn == [1]
 
-    service(check)
+    either(check)
 
 
-def test_who_ends_in_the_middle_of_it_is_not_waited_for(service: With) -> None:
-    async def check(path: Path, _grants: FakeGrants) -> None:
+def test_who_ends_in_the_middle_of_it_is_not_waited_for(either: With) -> None:
+    async def check(path: Path, grants: FakeGrants) -> None:
         pair = [await Worker.connect(path, host, 2, job="a", ring=True) for host in ("h1", "h2")]
         for worker in pair:
             await worker.rank()
-        await ask(path, {"revoke": "a"})
+        await grants.jobs.revoke("a")
         assert "revoked" in await pair[0].hear()
         pair[0].say(b'{"finished": [7, 4712]}')
         await pair[1].end()
         assert "left" in await pair[0].hear()
         assert await pair[0].hear() == {"carry_on": [[7, 4712], None]}
 
-    service(check)
+    either(check)
 
 
 @pytest.mark.parametrize("ring", [False, True])
-def test_a_place_in_the_queue_can_be_revoked(service: With, ring: bool) -> None:
+def test_a_place_in_the_queue_can_be_revoked(either: With, ring: bool) -> None:
     async def check(path: Path, grants: FakeGrants) -> None:
         grants.gate.clear()
         first = await Worker.connect(path, "h1", 1)
         await grants.until(lambda: bool(grants.granted))
         second = await Worker.connect(path, "h2", ["h2"], job="b", ring=ring)
-        while "b" not in await listed(path):
-            pass
-        assert await ask(path, {"revoke": "b"}) == {"revoked": "b"}
+        while "b" not in listed(grants):
+            await asyncio.sleep(0)
+        await grants.jobs.revoke("b")
         if ring:
             assert (await second.hear())["refused"] == "its lease was revoked"
         else:
@@ -226,7 +222,7 @@ def test_a_place_in_the_queue_can_be_revoked(service: With, ring: bool) -> None:
         grants.gate.set()
         assert await first.rank() == (1, 0)
 
-    service(check)
+    either(check)
 
 
 async def elastic(path: Path, least: int = 1, slots: int | None = None) -> list[Worker]:
@@ -244,7 +240,7 @@ async def until(worker: Worker, word: str) -> Any:
     return message[word]
 
 
-def test_those_who_are_left_agree_and_get_a_lease_of_their_own(service: With) -> None:
+def test_those_who_are_left_agree_and_get_a_lease_of_their_own(either: With) -> None:
     async def check(path: Path, grants: FakeGrants) -> None:
         h1, h2, h3 = await elastic(path)
         await h1.end()
@@ -263,15 +259,15 @@ def test_those_who_are_left_agree_and_get_a_lease_of_their_own(service: With) ->
             assert (group["round"], group["rank"], group["hosts"]) == (1, rank, ["h2", "h3"])
             assert group["config"]["lease"]["id"] == 2
         assert (grants.granted, grants.withdrawn) == ([("h1", "h2", "h3"), ("h2", "h3")], [1])
-        assert (await listed(path))["a"]["hosts"] == ["h2", "h3"]
+        assert listed(grants)["a"]["hosts"] == ["h2", "h3"]
         for worker in (h2, h3):
             await worker.end()
         await grants.until(lambda: not grants.open_jobs)
 
-    service(check)
+    either(check)
 
 
-def test_who_ends_in_a_round_makes_another_one(service: With) -> None:
+def test_who_ends_in_a_round_makes_another_one(either: With) -> None:
     async def check(path: Path, grants: FakeGrants) -> None:
         h1, h2, h3 = await elastic(path)
         await h1.end()
@@ -284,10 +280,10 @@ def test_who_ends_in_a_round_makes_another_one(service: With) -> None:
         assert (await until(h2, "group"))["finished"] == [["h2", 7, 4714]]
         assert grants.granted[1:] == [("h2",)]
 
-    service(check)
+    either(check)
 
 
-def test_who_leaves_stays_until_the_others_have_what_it_has_finished(service: With) -> None:
+def test_who_leaves_stays_until_the_others_have_what_it_has_finished(either: With) -> None:
     async def check(path: Path, grants: FakeGrants) -> None:
         h1, h2, h3 = await elastic(path, least=2)
         h1.say(b'{"leaving": true}')
@@ -303,10 +299,10 @@ def test_who_leaves_stays_until_the_others_have_what_it_has_finished(service: Wi
         assert [(await until(worker, "group"))["refused"] for worker in (h2, h3)] == [said, said]
         await grants.until(lambda: not grants.open_jobs)
 
-    service(check)
+    either(check)
 
 
-def test_with_too_few_the_job_ends(service: With) -> None:
+def test_with_too_few_the_job_ends(either: With) -> None:
     async def check(path: Path, grants: FakeGrants) -> None:
         h1, h2, h3 = await elastic(path, least=3)
         await h1.end()
@@ -315,7 +311,7 @@ def test_with_too_few_the_job_ends(service: With) -> None:
         await grants.until(lambda: not grants.open_jobs)
         assert grants.withdrawn == [1]
 
-    service(check)
+    either(check)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from controller import membership
+from controller.job_service.lines import serving_workers
 from controller.membership import JobService
 from tests.controller.job_service import FakeGrants, With, Worker
 from workers import Lease
@@ -21,7 +22,7 @@ from workers.membership import HOST, SERVICE, SLOTS, JoinError, Member, join
 ROOT = Path(__file__).parents[2]
 
 
-def test_a_job_begins_when_all_hosts_have_joined_and_ends_when_all_have_left(service: With) -> None:
+def test_a_job_begins_when_all_hosts_have_joined_and_ends_when_all_have_left(either: With) -> None:
     async def check(path: Path, grants: FakeGrants) -> None:
         h2 = await Worker.connect(path, "h2")
         assert await h2.hear() == {"waiting_for": ["h1", "h3"]}
@@ -36,10 +37,10 @@ def test_a_job_begins_when_all_hosts_have_joined_and_ends_when_all_have_left(ser
         await h3.end()
         await grants.until(lambda: grants.withdrawn == [1])
 
-    service(check)
+    either(check)
 
 
-def test_the_next_run_gets_a_grant_of_its_own(service: With) -> None:
+def test_the_next_run_gets_a_grant_of_its_own(either: With) -> None:
     async def check(path: Path, grants: FakeGrants) -> None:
         for lease in (1, 2, 3):
             workers = [await Worker.connect(path, host) for host in ("h1", "h2", "h3")]
@@ -48,11 +49,11 @@ def test_the_next_run_gets_a_grant_of_its_own(service: With) -> None:
                 await worker.end()
         await grants.until(lambda: len(grants.withdrawn) == 3)
 
-    service(check)
+    either(check)
 
 
 @pytest.mark.parametrize("hosts", [2, ["h1", "h2"], ["h2", "h1"]])
-def test_a_job_of_some_hosts_leaves_the_others_alone(service: With, hosts: object) -> None:
+def test_a_job_of_some_hosts_leaves_the_others_alone(either: With, hosts: object) -> None:
     async def check(path: Path, grants: FakeGrants) -> None:
         h1, h2 = [await Worker.connect(path, host, hosts) for host in ("h1", "h2")]
         h3 = await Worker.connect(path, "h3", ["h3"])
@@ -60,11 +61,11 @@ def test_a_job_of_some_hosts_leaves_the_others_alone(service: With, hosts: objec
         assert [rank for _, rank in ranks] == [0, 1, 0]
         assert sorted(grants.granted) == [("h1", "h2"), ("h3",)]
 
-    service(check)
+    either(check)
 
 
 def test_a_second_worker_on_a_host_is_refused_with_the_first_one_s_process(
-    service: With, monkeypatch: pytest.MonkeyPatch
+    either: With, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(membership, "_LEAVE_SECONDS", 0.05)
 
@@ -82,10 +83,10 @@ def test_a_second_worker_on_a_host_is_refused_with_the_first_one_s_process(
         again = await Worker.connect(path, "h1", process=4713)
         assert "process 4711" in await again.error()
 
-    service(check)
+    either(check)
 
 
-def test_who_comes_just_before_the_last_one_has_gone_takes_its_place(service: With) -> None:
+def test_who_comes_just_before_the_last_one_has_gone_takes_its_place(either: With) -> None:
     async def check(path: Path, _grants: FakeGrants) -> None:
         first = await Worker.connect(path, "h1", ["h1"])
         await first.rank()
@@ -93,10 +94,10 @@ def test_who_comes_just_before_the_last_one_has_gone_takes_its_place(service: Wi
         await first.end()
         assert await second.rank() == (2, 0)
 
-    service(check)
+    either(check)
 
 
-def test_a_worker_that_dies_before_the_job_begins_frees_its_place(service: With) -> None:
+def test_a_worker_that_dies_before_the_job_begins_frees_its_place(either: With) -> None:
     async def check(path: Path, _grants: FakeGrants) -> None:
         h2 = await Worker.connect(path, "h2", 2)
         assert await h2.hear() == {"waiting_for": ["h1"]}
@@ -109,10 +110,10 @@ def test_a_worker_that_dies_before_the_job_begins_frees_its_place(service: With)
         again = [await Worker.connect(path, host, 2) for host in ("h1", "h2")]
         assert [rank for _, rank in [await worker.rank() for worker in again]] == [0, 1]
 
-    service(check)
+    either(check)
 
 
-def test_who_waits_is_told_that_another_has_gone(service: With) -> None:
+def test_who_waits_is_told_that_another_has_gone(either: With) -> None:
     async def check(path: Path, _grants: FakeGrants) -> None:
         h1 = await Worker.connect(path, "h1")
         assert await h1.hear() == {"waiting_for": ["h2", "h3"]}
@@ -121,10 +122,10 @@ def test_who_waits_is_told_that_another_has_gone(service: With) -> None:
         await h2.end()
         assert await h1.hear() == {"waiting_for": ["h2", "h3"]}
 
-    service(check)
+    either(check)
 
 
-def test_who_is_left_of_a_job_is_told_who_has_ended(service: With) -> None:
+def test_who_is_left_of_a_job_is_told_who_has_ended(either: With) -> None:
     async def check(path: Path, _grants: FakeGrants) -> None:
         pair = [await Worker.connect(path, host, 2, process) for host, process in (("h1", 11), ("h2", 12))]
         alone = await Worker.connect(path, "h3", ["h3"])
@@ -139,7 +140,7 @@ def test_who_is_left_of_a_job_is_told_who_has_ended(service: With) -> None:
         assert [rank for _, rank in [await worker.rank() for worker in (again, next_one)]] == [0, 1]
         await alone.end()
 
-    service(check)
+    either(check)
 
 
 def test_a_worker_that_dies_while_the_lease_is_granted_ends_the_job(service: With) -> None:
@@ -157,7 +158,7 @@ def test_a_worker_that_dies_while_the_lease_is_granted_ends_the_job(service: Wit
     service(check)
 
 
-def test_all_are_told_why_there_is_no_lease(service: With) -> None:
+def test_all_are_told_why_there_is_no_lease(either: With) -> None:
     async def check(path: Path, grants: FakeGrants) -> None:
         grants.fails = True
         workers = [await Worker.connect(path, host) for host in ("h1", "h2", "h3")]
@@ -166,7 +167,7 @@ def test_all_are_told_why_there_is_no_lease(service: With) -> None:
         workers = [await Worker.connect(path, host) for host in ("h1", "h2", "h3")]
         assert await workers[0].rank() == (2, 0)
 
-    service(check)
+    either(check)
 
 
 def test_a_lease_that_cannot_be_withdrawn_is_reported(service: With) -> None:
@@ -226,7 +227,7 @@ def test_a_request_that_is_none_is_answered_by_what_is_wrong_with_it(
     service: With, line: bytes, complaint: str
 ) -> None:
     async def check(path: Path, grants: FakeGrants) -> None:
-        worker = Worker(*await asyncio.open_unix_connection(path))
+        worker = await Worker.open(path)
         worker.say(line)
         assert complaint in await worker.error()
         assert not grants.granted
@@ -237,7 +238,8 @@ def test_a_request_that_is_none_is_answered_by_what_is_wrong_with_it(
 def test_a_service_that_ends_hangs_up_on_everybody(tmp_path: Path) -> None:
     async def run() -> None:
         grants = FakeGrants()
-        async with JobService(["h1", "h2"], grants.open, grants.reports.append).serve(tmp_path / "jobs.sock"):
+        service = JobService(["h1", "h2"], grants.open, grants.reports.append)
+        async with serving_workers(service, tmp_path / "jobs.sock"), service:
             waiting = await Worker.connect(tmp_path / "jobs.sock", "h1")
             await waiting.hear()
         assert await waiting.hear() is None
@@ -252,11 +254,13 @@ SERVE = """
 import asyncio, sys
 from pathlib import Path
 from tests.controller.job_service import FakeGrants
+from controller.job_service.lines import serving_workers
 from controller.membership import JobService
 
 async def run():
     grants = FakeGrants()
-    async with JobService(["h1", "h2"], grants.open, print).serve(Path(sys.argv[1])):
+    service = JobService(["h1", "h2"], grants.open, print)
+    async with serving_workers(service, Path(sys.argv[1])), service:
         print("ready", flush=True)
         await asyncio.to_thread(sys.stdin.read)
 
@@ -354,24 +358,23 @@ REPORT: dict[str, object] = {
 
 
 @pytest.mark.parametrize("waiting", [False, True])
-def test_what_workers_report_is_told_with_their_jobs(service: With, waiting: bool) -> None:
+def test_what_workers_report_is_told_with_their_jobs(either: With, waiting: bool) -> None:
     report = REPORT | ({"waiting": WAITING} if waiting else {})
 
-    async def check(path: Path, _grants: FakeGrants) -> None:
+    async def check(path: Path, grants: FakeGrants) -> None:
         h1, h2 = [await Worker.connect(path, host, 2) for host in ("h1", "h2")]
         assert [await worker.rank() for worker in (h1, h2)] == [(1, 0), (1, 1)]
         h1.say(json.dumps({"report": report}).encode())
         first = second = None
         while first is None or first["report"] is None:
-            asker = Worker(*await asyncio.open_unix_connection(path))
-            asker.say(b'{"list": null}')
-            [job] = (await asker.hear())["jobs"]
-            first, second = job["workers"]
+            await asyncio.sleep(0)
+            [job] = grants.jobs.documents()
+            first, second = json.loads(json.dumps(job["workers"]))
         assert first["report"] == report
         assert first["joined"] <= first["heard"]
         assert (second["host"], second["report"], second["heard"]) == ("h2", None, None)
 
-    service(check)
+    either(check)
 
 
 WAITING = {

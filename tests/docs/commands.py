@@ -157,6 +157,9 @@ ELSEWHERE = {
     "fanin launch --job second --slots 64 train.py": _JOBS,
     "fanin top --once": "tests/fanin/test_inside.py::test_top_tells_of_jobs_switches_and_links",
     "fanin up --metrics 9464": "tests/fanin/test_inside.py::test_metrics_are_scraped_from_outside_of_the_namespaces",
+    "fanin up --jobs-listen 0.0.0.0:9443 --jobs-tls certificates": (
+        "tests/fanin/test_inside.py::test_the_job_service_is_reached_from_outside_with_a_certificate"
+    ),
     "fanin up --log up.jsonl": "tests/fanin/test_inside.py::test_what_happens_is_logged",
     "fanin exec leaf1 -- ip link set leaf1-eth2 down": (
         "tests/fanin/test_faults.py::"

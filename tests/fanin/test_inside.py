@@ -5,16 +5,22 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from controller.job_service import jobs_pb2 as pb
+from controller.job_service.server import SERVICE
+from tests.controller.certificates import certificates
 from tests.fanin.network import SMALL, TIMEOUT, Up
 
 pytestmark = pytest.mark.live
@@ -31,9 +37,12 @@ with workers.join() as job:
 
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    """In place of the usual one: it serves metrics, and logs."""
+    """In place of the usual one: it serves metrics, the job service on TCP, and logs."""
     folder = tmp_path_factory.mktemp("up")
-    network = Up(folder, *SMALL, "--metrics", "0", "--log", folder / "new" / "log.jsonl")
+    options: list[str | Path] = ["--metrics", "0", "--log", folder / "new" / "log.jsonl"]
+    if shutil.which("openssl"):
+        options += ["--jobs-listen", "0", "--jobs-tls", certificates(folder / "certificates")]
+    network = Up(folder, *SMALL, *options)
     yield network
     network.process.kill()
     network.process.communicate()
@@ -82,6 +91,23 @@ def test_top_tells_of_jobs_switches_and_links(up: Up, fanin: Any) -> None:
     assert all(link["up"] and link["bytes"] and link["rate"] == 100_000_000 for link in ends.values())
     for text in ("train", "in network", "leaf1", "h1 → leaf1", "100 Mb/s"):
         assert text in shown
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
+def test_the_job_service_is_reached_from_outside_with_a_certificate(up: Up) -> None:
+    address = re.search(r"gRPC with TLS at 127\.0\.0\.1:(\d+)", up.said)
+    assert address
+    ca, key, certificate = (
+        (up.folder / "certificates" / name).read_bytes() for name in ("ca.crt", "client.key", "client.crt")
+    )
+    credentials = grpc.ssl_channel_credentials(ca, key, certificate)
+    with grpc.secure_channel(f"localhost:{address[1]}", credentials) as channel, job(up):
+        answers: Any = channel.unary_unary(
+            f"/{SERVICE}/Look", pb.LookRequest.SerializeToString, pb.LookResponse.FromString
+        )
+        look = until(lambda: answers(pb.LookRequest(), timeout=TIMEOUT), lambda look: len(look.jobs) == 1)
+    assert look.jobs[0].name == "train"
+    assert look.switches["leaf1"].slots == 128
 
 
 def test_metrics_are_scraped_from_outside_of_the_namespaces(up: Up) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from rich.console import Console
 
+from controller.job_service import client
 from controller.reports import WorkerState
 from experiments.inside.look import FormingView, JobView, LinkView, Look, SwitchView
 from fanin.verbs.running import top
@@ -79,8 +80,8 @@ def test_a_switch_that_has_restarted_has_no_rate() -> None:
 def test_it_goes_on_until_it_is_interrupted(monkeypatch: pytest.MonkeyPatch, terminal: bool) -> None:
     looks = 0
 
-    class Network:
-        def ask_job_service(self, _: Any) -> dict[str, Any]:
+    class Service:
+        def look(self) -> dict[str, Any]:
             nonlocal looks
             looks += 1
             if looks == 4:
@@ -90,8 +91,8 @@ def test_it_goes_on_until_it_is_interrupted(monkeypatch: pytest.MonkeyPatch, ter
     def without(_: float) -> None:
         """No pause."""
 
-    found: Callable[..., Network] = lambda **_: Network()  # noqa: E731
-    monkeypatch.setattr(top, "find_network", found)
+    monkeypatch.setattr(top, "find_network", lambda **_: SimpleNamespace(run=None))
+    monkeypatch.setattr(client, "JobServiceClient", lambda _: Service())
     monkeypatch.setattr(top.time, "sleep", without)
     console = Console(width=150, force_terminal=terminal)
     monkeypatch.setattr("fanin.console.console", console)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import typer
 
+from controller.job_service import client
 from experiments.inside.look import FormingView, LinkView, Look, SwitchView
 from fanin.verbs.running import why
 from tests.experiments.inside.looks import NOW, job, waiting, worker
@@ -28,13 +29,19 @@ class Network:
 
     run = SimpleNamespace(process_ids={})
 
-    def ask_job_service(self, request: dict[str, Any]) -> dict[str, Any]:
-        if "cells" in request:
-            cells: dict[int, Any] = dict.fromkeys(range(8), EMPTY)
-            cells |= {
-                2 * (chunk % 4) + 1: EMPTY | {"lease": 7, "chunk": chunk, "seen": 1} for chunk in (5, 6, 7)
-            }
-            return {"leaf1": {"cells": cells}, "spine1": {"cells": dict.fromkeys(range(8), EMPTY)}}
+    def processes(self) -> dict[str, list[Any]]:
+        return {}
+
+
+class Service:
+    """In place of the network's job service."""
+
+    def cells(self, _: str) -> dict[str, Any]:
+        cells: dict[int, Any] = dict.fromkeys(range(8), EMPTY)
+        cells |= {2 * (chunk % 4) + 1: EMPTY | {"lease": 7, "chunk": chunk, "seen": 1} for chunk in (5, 6, 7)}
+        return {"leaf1": {"cells": cells}, "spine1": {"cells": dict.fromkeys(range(8), EMPTY)}}
+
+    def look(self) -> dict[str, Any]:
         ways = (("h1", "leaf1"), ("h2", "leaf1"), ("leaf1", "spine1"))
         known: dict[str, Any] = {
             "rate": None,
@@ -49,9 +56,6 @@ class Network:
         look = Look(at=NOW, jobs=(STANDS, RING), forming=(LATE,), switches=switches, links=tuple(links))
         return look.model_dump(mode="json")
 
-    def processes(self) -> dict[str, list[Any]]:
-        return {}
-
 
 @pytest.fixture(autouse=True)
 def up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,6 +66,7 @@ def up(monkeypatch: pytest.MonkeyPatch) -> None:
         """No pause."""
 
     monkeypatch.setattr(why, "find_network", find)
+    monkeypatch.setattr(client, "JobServiceClient", lambda _: Service())
     monkeypatch.setattr(why.time, "sleep", without)
 
 

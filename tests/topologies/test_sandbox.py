@@ -71,16 +71,19 @@ def test_a_command_can_be_reached_from_outside_where_it_asks_to_be(
 ) -> None:
     listens = (
         "from topologies.sandbox import enter\n"
-        "listener = enter(('127.0.0.1', 0))\n"
-        "print(listener.getsockname()[1], flush=True)\n"
-        "print(listener.accept()[0].recv(100))\n"
+        "listeners = enter([('127.0.0.1', 0), ('127.0.0.1', 0)])\n"
+        "for listener in listeners:\n"
+        "    print(listener.getsockname()[1], flush=True)\n"
+        "    print(listener.accept()[0].recv(100), flush=True)\n"
     )
     with subprocess.Popen(command(listens), stdout=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout is not None
-        port = int(process.stdout.readline())
-        with socket.create_connection(("127.0.0.1", port)) as client:
-            client.sendall(b"from outside")
-        assert process.communicate(timeout=60 * setting())[0] == "b'from outside'\n"
+        for said in (b"from outside", b"again"):
+            port = int(process.stdout.readline())
+            with socket.create_connection(("127.0.0.1", port)) as client:
+                client.sendall(said)
+            assert process.stdout.readline() == f"{said!r}\n"
+        process.communicate(timeout=60 * setting())
     assert process.returncode == 0
 
 
@@ -88,7 +91,7 @@ def test_a_command_can_be_reached_from_outside_where_it_asks_to_be(
 def test_a_port_that_is_taken_is_named(run: Run) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        done = run(f"from topologies.sandbox import enter; enter(('127.0.0.1', {port}))")
+        done = run(f"from topologies.sandbox import enter; enter([('127.0.0.1', {port})])")
     assert done.stderr.endswith(f"cannot listen on 127.0.0.1:{port}: Address already in use\n")
 
 

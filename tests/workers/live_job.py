@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from controller.errors import ControllerError
+from controller.job_service.lines import serving_workers
 from controller.jobs import JobRequest
 from controller.membership import JobService
 from tests.workers.host_based.test_tcp import free_addresses
@@ -113,11 +114,15 @@ class Candidate:
 
 @dataclass
 class Grants:
-    """In place of a controller. granted: the hosts of each lease. refuses: it grants nothing."""
+    """In place of a controller. granted: the hosts of each lease. refuses: it grants nothing.
+
+    revoke: has the job service revoke a job's lease.
+    """
 
     switch: Switch
     refuses: bool = False
     granted: list[tuple[str, ...]] = field(default_factory=list)
+    revoke: Callable[[str], None] = field(init=False)
 
     def open(self, request: JobRequest) -> Candidate:
         return Candidate(self, request)
@@ -216,7 +221,11 @@ def network(
         ending = asyncio.Event()
 
         async def serve() -> None:
-            async with JobService(hosts, grants.open, print).serve(path):
+            service = JobService(hosts, grants.open, print)
+            async with serving_workers(service, path), service:
+                grants.revoke = lambda name: asyncio.run_coroutine_threadsafe(
+                    service.jobs.revoke(name), loop
+                ).result(PATIENCE)
                 ready.set()
                 await ending.wait()
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
+import select
 import signal
-import socket
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -174,16 +173,26 @@ def test_who_leaves_early_leaves_what_it_has_finished() -> None:
 
 
 def test_a_revoked_lease_makes_a_group_that_goes_by_ring() -> None:
+    asks, to_ask = os.pipe()
+    done, to_do = os.pipe()
+
     def do(comm: Communicator, tell: Callable[[Any], None]) -> None:
         for call in range(200):
             if call == 100 and comm.rank == 0:
-                with socket.socket(socket.AF_UNIX) as service:
-                    service.connect(os.environ["FANIN_JOB_SERVICE"])
-                    service.sendall(b'{"revoke": "job-1"}\n')
-                    assert json.loads(service.recv(1000)) == {"revoked": "job-1"}
+                os.write(to_ask, b".")
+                os.read(done, 1)
             tell(float(comm.allreduce(np.full(40, comm.rank + 1, np.float32))[0]))
 
-    told, _, grants = run(do, {})
+    def start(path: Path) -> list[Process]:
+        return [Process(path, host, do, init) for host in HOSTS]
+
+    with network(HOSTS, start) as (processes, grants, _):
+        assert select.select([asks], [], [], PATIENCE)[0]
+        grants.revoke("job-1")
+        os.write(to_do, b".")
+        told = {process.host: process.hear() for process in processes}
+    for each in (asks, to_ask, done, to_do):
+        os.close(each)
     assert told == dict.fromkeys(HOSTS, [6] * 200)
     assert grants.granted == [tuple(HOSTS)]
 

@@ -29,10 +29,16 @@ def jobs(
     """
     with failing("jobs", NetworkError):
         network = find_network(supervisor=supervisor)
+
+        from controller.job_service.client import (
+            JobServiceClient,
+        )  # gRPC, for which an error above need not wait
+
+        service = JobServiceClient(network.run)
         if revoke is not None:
-            network.ask_job_service({"revoke": revoke})
+            service.revoke(revoke)
             return
-        found = network.ask_job_service({"list": None})["jobs"]
+        found = service.list()
     if as_json:
         for job in found:
             typer.echo(json.dumps(job))

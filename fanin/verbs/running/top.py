@@ -35,13 +35,14 @@ def top(
 
     Rates are those of the last interval. Workers report about once a second, while they all-reduce.
     """
+    from controller.job_service.client import JobServiceClient
     from experiments.inside.look import Look
 
     with failing("top", NetworkError), suppress(KeyboardInterrupt):  # which is how it ends
-        network = find_network(supervisor=supervisor)
+        service = JobServiceClient(find_network(supervisor=supervisor).run)
 
         def look() -> Look:
-            return Look.model_validate(network.ask_job_service({"look": None}))
+            return Look.model_validate(service.look())
 
         if as_json:
             typer.echo(look().model_dump_json())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,11 +30,13 @@ from fanin.options import (
     refuse_beside_topology,
 )
 from topologies.errors import NetworkError
-from topologies.running import JOB_SERVICE
+from topologies.running import JOB_SERVICE, JOB_SERVICE_GRPC
 from topologies.runs import scratch
 from topologies.sandbox import SandboxError, enter
 
 if TYPE_CHECKING:
+    import ssl
+
     from experiments.scenario.compilers import CompiledProgram
     from experiments.scenario.targets import Target
     from topologies.mininet_net import MininetNetwork
@@ -77,6 +79,21 @@ def up(
             help="serve metrics to Prometheus there, on the loopback interface if no address is given",
         ),
     ] = None,
+    jobs_listen: Annotated[
+        Any,
+        typer.Option(
+            parser=_address,
+            metavar="[ADDRESS:]PORT",
+            help="serve the job service there, too, to clients that have a certificate; needs --jobs-tls",
+        ),
+    ] = None,
+    jobs_tls: Annotated[
+        Path | None,
+        typer.Option(
+            file_okay=False,
+            help="a folder with ca.crt, whose clients may reach the job service, server.crt and server.key",
+        ),
+    ] = None,
     log: Annotated[
         Path | None,
         typer.Option(
@@ -99,8 +116,19 @@ def up(
         with failing("up", OSError, status=2):
             log.parent.mkdir(parents=True, exist_ok=True)
             log.open("a").close()
+    if (jobs_listen is None) != (jobs_tls is None):
+        raise typer.BadParameter("give both, or neither", param_hint="--jobs-listen and --jobs-tls")
+    tls = None
+    if jobs_tls is not None:
+        from controller.errors import ControllerError
+        from controller.job_service.tls import context_of
+
+        with failing("up", ControllerError, status=2):
+            tls = context_of(jobs_tls)
+    addresses = {"metrics": metrics, "jobs": jobs_listen}
+    wanted_addresses = {name: address for name, address in addresses.items() if address is not None}
     with failing("up", SandboxError):
-        listener = enter(metrics)
+        listeners = dict(zip(wanted_addresses, enter(list(wanted_addresses.values())), strict=True))
 
     # Not above: what precedes enter() runs twice, and these take a second to import.
     from controller.errors import ControllerError
@@ -133,7 +161,7 @@ def up(
         ):
             status.stop()
             with nullcontext() if log is None else logging_to(log):
-                run_until_interrupted(_keep_up(network, compiled, controller, on, listener, log))
+                run_until_interrupted(_keep_up(network, compiled, controller, on, listeners, tls, log))
 
 
 @contextmanager
@@ -153,9 +181,13 @@ async def _keep_up(
     program: CompiledProgram,
     planner: Path | None,
     on: Target,
-    listener: socket.socket | None,
+    listeners: Mapping[str, socket.socket],
+    tls: ssl.SSLContext | None,
     log: Path | None,
 ) -> None:
+    from controller.job_service.lines import serving_workers
+    from controller.job_service.server import serving
+    from controller.job_service.tls import serving_tls
     from controller.membership import JobService
     from controller.telemetry import Telemetry
     from experiments.inside.inspector import Inspector
@@ -181,15 +213,23 @@ async def _keep_up(
         jobs = NetworkJobs(controller, topology, on.pace(rate))
         service = JobService([host.name for host in topology.ranked_hosts], jobs.open, _warn)
         async with (
-            service.serve(folder / JOB_SERVICE),
             Telemetry(topology, program.p4info, program.device_config) as telemetry,
             AsyncExitStack() as stack,
         ):
             inspector, stalls = Inspector(topology, telemetry, service), Stalls()
-            if listener is not None:
-                from experiments.inside.metrics import serving
+            await stack.enter_async_context(serving_workers(service, folder / JOB_SERVICE))
+            await stack.enter_async_context(serving(service, inspector, folder / JOB_SERVICE_GRPC))
+            if tls is not None:
+                listener = listeners["jobs"]
+                address, port = listener.getsockname()
+                await stack.enter_async_context(serving_tls(listener, tls, folder / JOB_SERVICE_GRPC))
+                typer.echo(f"Job service: gRPC with TLS at {address}:{port}\n")
+            await stack.enter_async_context(service)
+            if "metrics" in listeners:
+                from experiments.inside.metrics import serving as serving_metrics
 
-                stack.enter_context(serving(inspector, listener))
+                listener = listeners["metrics"]
+                stack.enter_context(serving_metrics(inspector, listener))
                 address, port = listener.getsockname()
                 typer.echo(f"Metrics for Prometheus: http://{address}:{port}/metrics\n")
             _show(topology)

@@ -42,23 +42,25 @@ def why(
     Chunks are followed through the switches' registers, which BMv2 does not tell; there, reports of workers, links and
     drops have to do.
     """
+    from controller.job_service.client import JobServiceClient
     from experiments.inside.look import Cells, Look
     from experiments.inside.why import explain
 
     with failing("why", NetworkError):
         network = find_network(supervisor=supervisor)
-        before = Look.model_validate(network.ask_job_service({"look": None}))
+        service = JobServiceClient(network.run)
+        before = Look.model_validate(service.look())
         found = _named(before, name)
         time.sleep(_SECONDS)
-        now = Look.model_validate(network.ask_job_service({"look": None}))
+        now = Look.model_validate(service.look())
         for job in now.jobs:
             if job.name not in found:
                 continue
             if job.state != "in network":
                 _tell_of_outsider(job, as_json)
                 continue
-            told = network.ask_job_service({"cells": job.name})
-            cells = {switch: Cells.model_validate(each) for switch, each in told.items()}
+            told = service.cells(job.name).items()
+            cells = {switch: Cells.model_validate(each) for switch, each in told}
             explanation = explain(job, cells, now, before, _processes(network, job))
             _tell(job, explanation, as_json)
         for forming in now.forming:

@@ -36,7 +36,6 @@ class Service:
     """In place of a job service with one job, on both leaves."""
 
     def __init__(self) -> None:
-        self.questions: dict[str, Callable[[Any], Awaitable[Any]]] = {}
         self.found: list[dict[str, Any]] = []
 
     @property
@@ -79,7 +78,7 @@ def within(fanin_p4: Compiled, tmp_path: Path) -> Callable[[Check], None]:
 
 
 def test_a_look_has_switches_links_and_slots(within: Callable[[Check], None]) -> None:
-    async def check(inspector: Inspector, _c: Any, service: Service, _p: Any) -> None:
+    async def check(inspector: Inspector, _c: Any, _s: Any, _p: Any) -> None:
         look = await inspector.look()
         assert {
             name: (view.slots, view.received, view.error) for name, view in look.switches.items()
@@ -91,7 +90,7 @@ def test_a_look_has_switches_links_and_slots(within: Callable[[Check], None]) ->
             for way in ((a, b), (b, a))
         }
         assert all((link.rate, link.packets, link.up) == (1_000_000, 0, None) for link in look.links)
-        assert (await service.questions["look"](None))["jobs"][0]["name"] == "train"
+        assert look.jobs[0].name == "train"
 
     within(check)
 
@@ -119,18 +118,16 @@ def test_cells_are_those_of_the_job_s_slots(within: Callable[[Check], None]) -> 
 
 
 def test_a_switch_that_has_gone_is_told_beside_the_others(within: Callable[[Check], None]) -> None:
-    async def check(
-        inspector: Inspector, _c: Any, service: Service, processes: dict[str, SwitchProcess]
-    ) -> None:
+    async def check(inspector: Inspector, _c: Any, _s: Any, processes: dict[str, SwitchProcess]) -> None:
         process = processes["leaf2"]._process
         process.kill()
         process.wait()
         look = await inspector.look()
         assert look.switches["leaf2"].error.startswith("leaf2 is not there")
         assert not look.switches["leaf1"].error
-        found = await service.questions["cells"]("train")
-        assert "leaf2 is not there" in found["leaf2"]["error"]
-        assert found["leaf1"]["cells"]
+        found = await inspector.cells("train")
+        assert "leaf2 is not there" in found["leaf2"].error
+        assert found["leaf1"].cells
 
     within(check)
 

@@ -1,0 +1,104 @@
+"""The job service on TCP, with TLS and client certificates: a relay to the Unix socket where it serves gRPC."""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from controller.errors import ControllerError
+from controller.job_service.addresses import address_of
+
+CA, CERTIFICATE, KEY = "ca.crt", "server.crt", "server.key"  # in PEM, in one folder
+
+_HANDSHAKE_SECONDS = 10.0
+_PIECE = 1 << 16  # bytes
+
+
+def context_of(folder: Path) -> ssl.SSLContext:
+    """TLS 1.2 at least, with the certificate in `folder`, for clients that have one of the authority there.
+
+    Raises:
+        ControllerError: a file is missing, or is none of these.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.set_alpn_protocols(["h2"])
+    for name in (CA, CERTIFICATE, KEY):
+        try:
+            (folder / name).read_bytes()
+        except OSError as error:
+            raise ControllerError(
+                f"{folder / name}: {error.strerror}; {CA}, {CERTIFICATE} and {KEY} have to be there (docs/jobs.md)"
+            ) from None
+    try:
+        context.load_verify_locations(folder / CA)
+    except ssl.SSLError as error:
+        raise ControllerError(f"{folder / CA} is no certificate in PEM: {error}") from None
+    try:
+        context.load_cert_chain(
+            folder / CERTIFICATE, folder / KEY, password=lambda: ""
+        )  # which is not asked for
+    except ssl.SSLError as error:
+        raise ControllerError(
+            f"{folder / CERTIFICATE} and {folder / KEY} are no certificate and its key in PEM, without a password: "
+            f"{error}"
+        ) from None
+    return context
+
+
+@asynccontextmanager
+async def serving_tls(listener: socket.socket, context: ssl.SSLContext, path: Path) -> AsyncIterator[None]:
+    """Inside, clients that `listener` accepts reach the Unix socket `path`."""
+    connections: set[asyncio.Task[None]] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        connections.add(task)
+        try:
+            await _relay(reader, writer, path)
+        finally:
+            connections.discard(task)
+
+    server = await asyncio.start_server(
+        serve, sock=listener, ssl=context, ssl_handshake_timeout=_HANDSHAKE_SECONDS
+    )
+    try:
+        yield
+    finally:
+        server.close()
+        for task in connections:
+            task.cancel()
+        await asyncio.gather(*connections, return_exceptions=True)
+
+
+async def _relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: Path) -> None:
+    """Until either side ends."""
+    writers = [writer]
+    try:
+        with suppress(OSError), address_of(path) as address:
+            service_reader, service_writer = await asyncio.open_unix_connection(address)
+            writers.append(service_writer)
+            ways = {
+                asyncio.create_task(_pass_on(reader, service_writer)),
+                asyncio.create_task(_pass_on(service_reader, writer)),
+            }
+            try:
+                await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for way in ways:
+                    way.cancel()
+                await asyncio.gather(*ways, return_exceptions=True)
+    finally:
+        for each in writers:
+            each.close()
+
+
+async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """As fast as it is taken, and no faster."""
+    while data := await reader.read(_PIECE):
+        writer.write(data)
+        await writer.drain()

@@ -1,0 +1,16 @@
+"""Certificates for the job service on TCP."""
+
+import re
+import subprocess
+from pathlib import Path
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "jobs.md"
+
+
+def certificates(folder: Path) -> Path:
+    """Those of an authority, a server and a client in this new folder, by the commands of docs/jobs.md."""
+    commands = re.search(r"(?:^    .*\n)+", DOCUMENT.read_text().partition("With openssl:\n")[2], re.M)
+    assert commands is not None
+    folder.mkdir()
+    subprocess.run(["bash", "-euc", commands[0]], cwd=folder, check=True, capture_output=True)
+    return folder
