@@ -48,6 +48,10 @@ VERBS = {
     "report": Verb(
         "report:report", "Make one page of HTML of results, which needs no other file and no network."
     ),
+    "paths": Verb(
+        "paths:paths",
+        "Show which way each flow of a scenario takes through the switches, and how many flows meet.",
+    ),
     "cost": Verb(
         "cost:cost",
         "Say by closed forms which share of their time GPUs wait for gradients, and what that costs.",

@@ -100,7 +100,7 @@ class JobSpec:
     host. counted: how many workers each believes there are (None: as many as there are; fewer makes sums saturate, and
     they do not compare notes then). first_slot: None: after those of the jobs before.
     transport: between hosts. shards: of the parameter server, each on a worker of its own (None: on every worker).
-    chunks: numbers of a lease.
+    flows: from a host to another. chunks: numbers of a lease.
     """
 
     hosts: tuple[str, ...] | None = None
@@ -111,6 +111,7 @@ class JobSpec:
     algorithm: Algorithm = "in-network"
     transport: Transport = "selective-repeat"
     shards: int | None = None
+    flows: int = 1
     chunks: int = GRANT
     first_slot: int | None = None
 
@@ -421,7 +422,15 @@ class Job:
     def _peer_port(self, rank: int) -> PeerPort:
         spec, topology = self.spec, self._fabric.topology
         assert spec.algorithm != "in-network"
-        group = Group(rank, len(self.members), spec.algorithm, spec.transport, spec.shards, spec.window)
+        group = Group(
+            rank,
+            len(self.members),
+            spec.algorithm,
+            spec.transport,
+            spec.shards,
+            spec.window,
+            flows=spec.flows,
+        )
         peers = [topology.host(name).ip for name in self.members]
         return PeerPort(HostBasedWorker(group, spec.recovery), *self._host(rank), peers)
 

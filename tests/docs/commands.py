@@ -177,6 +177,7 @@ SMALLER = {
     "run lesson:scaling": "run lesson:scaling --set workers=2 --set algorithm=ring",
     "lesson:oversubscription": "lesson:oversubscription --set oversubscription=1 --set placement=packed "
     "--set algorithm=ring --set 'size=40 kB'",
+    "fanin run lesson:ecmp": "fanin run lesson:ecmp --set seed=1 --set flows_per_pair=4 --set 'size=40 kB'",
     "results/before results/small-live": "results/small-virtual results/small-virtual",
     "--seeds 1000": "--seeds 1",
     "--racks 2,1 --chunks 3": "--racks 2 --chunks 1",

@@ -20,7 +20,7 @@ SCENARIOS = sorted(FOLDER.rglob("*.toml"))
 
 
 def test_there_are_some() -> None:
-    assert {"small-live", "small-virtual", "scaling", "loss", "oversubscription"} <= {
+    assert {"small-live", "small-virtual", "scaling", "loss", "oversubscription", "ecmp"} <= {
         s.stem for s in SCENARIOS
     }
 
@@ -48,7 +48,7 @@ def test_the_small_one_runs(tmp_path: Path) -> None:
     assert all(row["error"] is None and row["violations"] == 0 for row in rows)
 
 
-@pytest.mark.parametrize("name", ["scaling", "loss", "oversubscription"])
+@pytest.mark.parametrize("name", ["scaling", "loss", "oversubscription", "ecmp"])
 def test_a_lessons_smallest_point_runs(tmp_path: Path, name: str) -> None:
     scenario = load_scenario(FOLDER / "lessons" / f"{name}.toml", ["size=40 kB"])
     (row,) = run_points(scenario.points[:1], Journal(tmp_path), tmp_path, Watch())
