@@ -62,3 +62,7 @@ class Network(Protocol):
     def interfaces(self, node: str) -> Mapping[int, str]:
         """The interface of each port of `node`."""
         ...
+
+    def rate_towards(self, node: str, neighbour: str) -> int | None:
+        """Of the link from `node` to `neighbour`, in bits a second; None: unlimited."""
+        ...

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from controller.errors import ControllerError
 from controller.network import Host, Network, Switch
@@ -18,6 +18,10 @@ from controller.tree import Aggregator, Job, Tree
 Value: TypeAlias = int | str | IPv4Address | IPv4Network  # a str is a MAC address
 
 _Racks: TypeAlias = dict[tuple[str, ...], list[IPv4Network]]  # by the neighbours that lead there
+
+# Which of several shortest paths a packet takes: that of its flow's hash; one drawn for each packet; the least busy of
+# some drawn for each packet; always the first.
+PathChoice = Literal["ecmp", "spray", "adaptive", "single"]
 
 PARENT = 0  # the member that a partial sum goes to (p4src/headers.p4)
 
@@ -64,8 +68,8 @@ class SwitchPlan:
 Plan: TypeAlias = Mapping[str, SwitchPlan]  # by the switch's name
 
 
-def plan_forwarding(network: Network) -> Plan:
-    """IPv4 routing and ARP: down to what is below, up over all shortest ways at equal cost.
+def plan_forwarding(network: Network, paths: PathChoice = "ecmp") -> Plan:
+    """IPv4 routing and ARP: down to what is below, up over all shortest ways at equal cost, chosen as `paths` says.
 
     Each leaf answers ARP requests for its own address. Hosts, which send everything there, make no others. What is
     addressed to a switch, and is not an update that it adds up, ends there; what comes in the name of one is forged.
@@ -79,7 +83,7 @@ def plan_forwarding(network: Network) -> Plan:
     return {
         switch.name: SwitchPlan(
             (
-                *_Forwarding(network, routes, racks, switch).entries(),
+                *_Forwarding(network, routes, racks, switch, paths).entries(),
                 _route(IPv4Network(switch.ip), "own_address", {}),
                 *common,
             )
@@ -126,9 +130,15 @@ class _Forwarding:
     """What one switch is told of hosts, its own and those below others. racks: by leaf."""
 
     def __init__(
-        self, network: Network, routes: Routes, racks: Mapping[str, Sequence[IPv4Network]], switch: Switch
+        self,
+        network: Network,
+        routes: Routes,
+        racks: Mapping[str, Sequence[IPv4Network]],
+        switch: Switch,
+        choice: PathChoice,
     ) -> None:
         self._network, self._routes, self._racks, self._switch = network, routes, racks, switch
+        self._choice = choice
         self._nodes = {other.name: other for other in network.switches}
         self._paths = 0  # of equal cost, so far
 
@@ -172,18 +182,34 @@ class _Forwarding:
     def _equal_paths(
         self, hops: Sequence[str], racks: Iterable[IPv4Network], *, down: bool
     ) -> Iterable[TableEntry]:
-        stride = self._routes.stride(self._switch.name, down=down)
+        if self._choice == "single":
+            hops = hops[:1]
+        # What draws for each packet by itself needs no digits of a hash: every switch draws another number.
+        stride = self._routes.stride(self._switch.name, down=down) if self._choice == "ecmp" else 1
         base, count = self._paths, stride * len(hops)
         self._paths += count
+        action = "ecmp" if self._choice == "single" else self._choice
         for rack in racks:
-            yield _route(rack, "ecmp", {"base": base, "count": count})
+            yield _route(rack, action, {"base": base, "count": count})
         for index in range(count):
-            hop = self._next_hop(self._nodes[hops[index // stride]])
-            yield _entry("ingress.forwarding.ecmp_nexthop", {"meta.nexthop": base + index}, "forward", hop)
+            yield self._path(base + index, hops[index // stride])
+
+    def _path(self, index: int, neighbour: str) -> TableEntry:
+        """One of several."""
+        action, params = "forward", self._next_hop(self._nodes[neighbour])
+        if self._choice == "adaptive":
+            rate = self._network.rate_towards(self._switch.name, neighbour)
+            action, params = "forward_and_count", {**params, "byte_time": _byte_time(rate)}
+        return _entry("ingress.forwarding.ecmp_nexthop", {"meta.nexthop": index}, action, params)
 
     def _next_hop(self, neighbour: Host | Switch) -> Mapping[str, Value]:
         port = self._network.port_towards(self._switch.name, neighbour.name)
         return {"mac": neighbour.mac, "port": port}
+
+
+def _byte_time(rate: int | None) -> int:
+    """In 2^-32 us, of a link of `rate` bits a second; 0: unlimited, and so never busy."""
+    return 0 if rate is None else round(8_000_000 * 2**32 / rate)
 
 
 def _racks(hosts: Iterable[Host]) -> Sequence[IPv4Network]:

@@ -50,6 +50,10 @@ VERBS = {
     "lesson": Verb(
         "lesson:app", "List the lessons that come with fanin, or run one: its table, its figure, what to see."
     ),
+    "paths": Verb(
+        "paths:paths",
+        "Show which way each flow of a scenario takes through the switches, and how many flows meet.",
+    ),
     "cost": Verb(
         "cost:cost",
         "Say by closed forms which share of their time GPUs wait for gradients, and what that costs.",

@@ -7,8 +7,10 @@
 //                                     destination address (its own),                first_chunk, last_chunk, root, group, uplink)
 //                                     source UDP port, lease         -> admit_parent(base, slots, first_chunk, last_chunk, group)
 //   ingress.forwarding.switches       source address                 -> forged()
-//   ingress.forwarding.ipv4_lpm       destination address            -> forward(mac, port), ecmp(base, count), own_address()
-//   ingress.forwarding.ecmp_nexthop   index                          -> forward(mac, port)
+//   ingress.forwarding.ipv4_lpm       destination address            -> forward(mac, port), own_address(),
+//                                                                       ecmp(base, count), or spray or adaptive alike
+//   ingress.forwarding.ecmp_nexthop   index                          -> forward(mac, port),
+//                                                                       forward_and_count(mac, port, byte time)
 //   ingress.forwarding.arp_responder  address asked for              -> answer(mac)
 //   egress.receivers                  lease, member                  -> send_to(source mac, address and UDP port, then the receiver's)
 //   egress.loss_out.links             port                           -> draw(seed, threshold)

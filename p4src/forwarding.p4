@@ -9,7 +9,18 @@
 const bit<16> ARP_REQUEST = 1;
 const bit<16> ARP_REPLY = 2;
 
+#define PATHS 1024
+
 control Forwarding(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    register<bit<32>>(1) sprayed;        // packets so far
+    register<bit<64>>(PATHS) busy_until; // when a path's link has sent all that it was given, in 2^-16 us
+    register<bit<16>>(PATHS) last;       // of the paths of a group, by the first: the one taken last, + 1
+
+    bit<32> number = 0;
+    bit<16> group = 0;
+    bit<16> second = 0;
+    bit<16> third = 0;
+
     action no_route() {
         meta.reason = REASON_NO_ROUTE;
     }
@@ -41,17 +52,58 @@ control Forwarding(inout headers_t hdr, inout metadata_t meta, inout standard_me
              { hdr.ipv4.source, hdr.ipv4.destination, hdr.ipv4.protocol, meta.source_port, meta.destination_port },
              count);
     }
+    // Each packet by itself: by the five-tuple and how many were sprayed before. BMv2's random() cannot be seeded.
+    action spray(bit<16> base, bit<16> count) {
+        sprayed.read(number, 0);
+        sprayed.write(0, number + 1);
+        hash(meta.nexthop, HashAlgorithm.crc32, base,
+             { hdr.ipv4.source, hdr.ipv4.destination, hdr.ipv4.protocol, meta.source_port, meta.destination_port,
+               number },
+             count);
+    }
+    // Each packet by itself, by the least busy of three paths: two drawn, and the one that was taken last (DRILL, SIGCOMM
+    // 2017). v1model tells ingress no queue's length, so that a switch keeps an account of its own.
+    action adaptive(bit<16> base, bit<16> count) {
+        spray(base, count);
+        hash(second, HashAlgorithm.crc16, base, { hdr.ipv4.source, meta.source_port, number }, count);
+        group = base;
+        last.read(third, (bit<32>)base);
+    }
     table ipv4_lpm {
         key = { hdr.ipv4.destination: lpm; }
-        actions = { forward; ecmp; own_address; no_route; }
+        actions = { forward; ecmp; spray; adaptive; own_address; no_route; }
         const default_action = no_route();
         size = 4096;
     }
+    // On a link on which a byte takes byte_time, in 2^-32 us: busy until what was sent there before is out, and this packet.
+    action forward_and_count(mac_t mac, bit<9> port, bit<48> byte_time) {
+        forward(mac, port);
+        bit<64> free_at = 0;
+        busy_until.read(free_at, (bit<32>)meta.nexthop);
+        bit<64> now = (bit<64>)standard_metadata.ingress_global_timestamp << 16;
+        bit<64> begin = free_at > now ? free_at : now;
+        busy_until.write((bit<32>)meta.nexthop,
+                         begin + (((bit<64>)standard_metadata.packet_length * (bit<64>)byte_time) >> 16));
+    }
     table ecmp_nexthop {
         key = { meta.nexthop: exact; }
-        actions = { forward; no_route; }
+        actions = { forward; forward_and_count; no_route; }
         const default_action = no_route();
-        size = 1024;
+        size = PATHS;
+    }
+
+    // In the place of the one drawn first.
+    action take_least_busy() {
+        bit<64> least = 0;
+        bit<64> other = 0;
+        busy_until.read(least, (bit<32>)meta.nexthop);
+        busy_until.read(other, (bit<32>)second);
+        meta.nexthop = other < least ? second : meta.nexthop;
+        least = other < least ? other : least;
+        third = third == 0 ? meta.nexthop : third - 1;
+        busy_until.read(other, (bit<32>)third);
+        meta.nexthop = other < least ? third : meta.nexthop;
+        last.write((bit<32>)group, meta.nexthop + 1);
     }
 
     action answer(mac_t mac) {
@@ -80,14 +132,23 @@ control Forwarding(inout headers_t hdr, inout metadata_t meta, inout standard_me
             if (hdr.ipv4.ttl <= 1) {
                 meta.reason = REASON_TTL;
             } else {
+                bool chosen = false;
                 switch (ipv4_lpm.apply().action_run) {
-                    ecmp: { ecmp_nexthop.apply(); }
+                    ecmp:
+                    spray: { chosen = true; }
+                    adaptive: {
+                        take_least_busy();
+                        chosen = true;
+                    }
                     own_address: {
                         if (hdr.udp.isValid() && !hdr.switchml.isValid() &&
                             (hdr.udp.destination_port & 0xFFF0) == 0xBEE0) {
                             meta.reason = REASON_BAD_SIZE;
                         }
                     }
+                }
+                if (chosen) {
+                    ecmp_nexthop.apply();
                 }
                 if (meta.reason == REASON_NONE) {
                     switches.apply();

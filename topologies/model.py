@@ -182,9 +182,25 @@ class Topology(_Frozen):
         Raises:
             TopologyError: they have no link.
         """
+        return self.link_between(node, neighbour).end(node).port
+
+    def rate_towards(self, node: str, neighbour: str) -> int | None:
+        """Of the link from `node` to `neighbour`, in bits a second; None: unlimited.
+
+        Raises:
+            TopologyError: they have no link.
+        """
+        return self.link_between(node, neighbour).rate_bits_per_second
+
+    def link_between(self, node: str, neighbour: str) -> Link:
+        """The link of two nodes.
+
+        Raises:
+            TopologyError: they have none.
+        """
         for link in self.links_of(node):
             if link.far_end(node).node == neighbour:
-                return link.end(node).port
+                return link
         raise TopologyError(f"{node} and {neighbour} have no link")
 
     def with_properties(self, **changes: Any) -> "Topology":

@@ -26,11 +26,10 @@ from experiments.results.measured import Measured, mean_window
 from experiments.results.recording import Recording
 from experiments.scenario.compilers import CompiledProgram
 from experiments.scenario.own import planner_of
-from experiments.scenario.settings import Settings
+from experiments.scenario.settings import FIRST_PEER_PORT, Settings
 from experiments.scenario.targets import target
 from experiments.training.digits import load_digits
 from experiments.training.sgd import TrainingConfig
-from experiments.virtual.stations import FIRST_PEER_PORT
 from p4switch.management.service import ManagementClient
 from topologies.mininet_net import MininetNetwork
 from topologies.model import Host, Topology
@@ -59,7 +58,7 @@ def run_live(
     awaited: Callable[[str], None],
     captures: Path | None = None,
 ) -> list[Measured]:
-    """Build the network that all points have, run one after the other on it, and take it down.
+    """Build the network and the paths that all points have, run one after the other on it, and take it down.
 
     logs: where the switches' output goes. begun: a point has, and tells what it returns how it goes on. awaited: is
     told who keeps the network from being up. captures: where a pcap file of each port of the switches goes.
@@ -76,7 +75,7 @@ def run_live(
         async def run_all() -> list[Measured]:
             folder = Path(name)
             made = (program.p4info, program.device_config, Ledger(folder / "leases.json"), network.patience)
-            planner = planner_of(points[0].controller)
+            planner = planner_of(points[0].controller, points[0].paths)
             async with Controller(network.topology, *made, planner) as controller:
                 live = LiveNetwork(network, controller, folder)
                 return [await live.run(point, begun(point)) for point in points]
@@ -210,7 +209,7 @@ def _between_hosts(
     transport = settings.transport or "tcp"
     port = TCP_PORT if transport == "tcp" else FIRST_PEER_PORT
     addresses = tuple((str(host.ip), port) for host in hosts)
-    return HostBased(algorithm, addresses, transport, settings.shards, pace)
+    return HostBased(algorithm, addresses, transport, settings.shards, settings.flows_per_pair, pace)
 
 
 def _host_traffic(topology: Topology, counts: Mapping[str, SwitchCounts]) -> Count:

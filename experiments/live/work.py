@@ -58,13 +58,14 @@ class InNetwork:
 class HostBased:
     """All-reduce between hosts: everybody's address, by rank. pace: of transports over UDP; shards: parameter server's.
 
-    Over UDP an address has the first port of as many as there are workers.
+    Over UDP an address has the first port of as many as there are workers, times the flows between two.
     """
 
     algorithm: HostBasedAlgorithm
     addresses: tuple[tuple[str, int], ...]
     transport: LiveTransport = "tcp"
     shards: int | None = None
+    flows: int = 1
     pace: Pace = Pace(window=256, segments=62)
 
 

@@ -89,7 +89,15 @@ def _between_hosts(task: Task, how: HostBased) -> Collective:
         )
     return UdpAllReduce(
         UdpGroupConfig(
-            Group(task.rank, task.workers, how.algorithm, how.transport, how.shards, pace.window),
+            Group(
+                task.rank,
+                task.workers,
+                how.algorithm,
+                how.transport,
+                how.shards,
+                pace.window,
+                flows=how.flows,
+            ),
             how.addresses,
             segments=pace.segments,
             offload=pace.offload,

@@ -132,7 +132,7 @@ class Paths:
         """Between hosts: the ranks that each rank sends to."""
         settings = self._settings
         assert settings.algorithm != "in-network"
-        return _receivers(settings.algorithm, len(self._leaves), settings.shards)
+        return receivers(settings.algorithm, len(self._leaves), settings.shards)
 
     def _senders(self) -> Counter[_Direction]:
         """How many hosts' windows may be on a link, by its direction."""
@@ -151,9 +151,8 @@ class Paths:
 
 
 @lru_cache
-def _receivers(
-    algorithm: HostBasedAlgorithm, workers: int, shards: int | None
-) -> tuple[tuple[int, ...], ...]:
+def receivers(algorithm: HostBasedAlgorithm, workers: int, shards: int | None) -> tuple[tuple[int, ...], ...]:
+    """The ranks that each rank sends to."""
     if algorithm == "parameter-server":  # whose schedules are long: a thousand workers, a million pairs
         everybody, some = range(workers), servers(workers, shards)
         return tuple(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
-from functools import cache, wraps
+from dataclasses import fields, replace
+from functools import cache, partial, wraps
 from pathlib import Path
 from typing import Any
 
 from controller.errors import ControllerError, ProgramMismatchError
-from controller.plan import Plan, SwitchPlan
+from controller.plan import PathChoice, Plan, SwitchPlan, plan_forwarding
 from controller.planner import OURS, Planner
 from controller.requirements import check_program
 from controller.telemetry import cells_read
@@ -38,7 +38,7 @@ def program_of(settings: Settings) -> CompiledProgram:
     program = _compiled(settings.program or PROGRAM, settings.compiler)
     if settings.program or settings.controller:
         network, live = settings.network, settings.world == "live"
-        plans = _Plans(settings.controller, network)
+        plans = _Plans(settings.controller, network, settings.paths)
         if settings.algorithm == "in-network":
             plans.add_leases(settings.members)
         if live and settings.links.loss:
@@ -76,14 +76,16 @@ def program_of_network(
 
 
 @cache
-def planner_of(controller: Path | None) -> Planner:
+def planner_of(controller: Path | None, paths: PathChoice = "ecmp") -> Planner:
     """What a controller file defines, ours for the rest; what goes wrong in it comes as ControllerError.
+
+    paths: which of several our forwarding takes.
 
     Raises:
         PythonFileError: it cannot be loaded, or defines nothing that is called.
     """
     if controller is None:
-        return OURS
+        return replace(OURS, plan_forwarding=partial(plan_forwarding, paths=paths))
     names = tuple(one.name for one in fields(Planner))
     return Planner(
         **{name: _of_controller(function) for name, function in functions(controller, names).items()}
@@ -104,9 +106,9 @@ def _of_controller(function: Function) -> Function:
 class _Plans:
     """What a controller would tell the switches of a network, by what it is for; at first, its routes."""
 
-    def __init__(self, controller: Path | None, network: Topology) -> None:
+    def __init__(self, controller: Path | None, network: Topology, paths: PathChoice = "ecmp") -> None:
         self._controller = controller
-        self._planner = planner_of(controller)
+        self._planner = planner_of(controller, paths)
         self._network = network
         self._plans: dict[str, Plan] = {}
         self._add("routes", "plan_forwarding", self._planner.plan_forwarding(network))

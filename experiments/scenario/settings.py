@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from controller.errors import ControllerError
+from controller.plan import PathChoice
 from controller.tree import SLOTS, Job, aggregation_tree
 from experiments.scenario.placement import Placement, place
 from experiments.scenario.tools import Compiler, Engine
@@ -28,7 +29,10 @@ from topologies.model import (
 )
 from topologies.units import Rate, Seconds
 from workers.collective import Algorithm, Transport
+from workers.host_based.transport import MOST_FLOWS
 from workers.recovery import Recovery as Timers
+
+FIRST_PEER_PORT = 20_000  # of host-based all-reduce over UDP, in both worlds
 
 FILES = ("program", "controller", "worker")  # keys whose values are files that a user brings
 
@@ -209,6 +213,15 @@ class Settings(Table):
         Transport | Literal["tcp"] | None,
         Field(description="between hosts; left out, selective-repeat, and live tcp; in-network has its own"),
     ] = None
+    paths: Annotated[
+        PathChoice,
+        Field(
+            description="between hosts, which of several shortest ones: by flow, by packet, by queue, the first"
+        ),
+    ] = "ecmp"
+    flows_per_pair: Annotated[
+        int, Field(ge=1, le=MOST_FLOWS, description="UDP flows that share what a host sends to another")
+    ] = 1
     shards: Annotated[
         int | None, Field(ge=1, description="of a parameter server; left out, one for each worker")
     ] = None
@@ -293,7 +306,7 @@ class Settings(Table):
         """
         changes: dict[str, Any] = {}
         if self.algorithm == "in-network":
-            changes |= {"transport": None}
+            changes |= {"transport": None, "paths": "ecmp", "flows_per_pair": 1}
         else:
             changes |= {
                 "transport": self.transport or ("tcp" if self.world == "live" else "selective-repeat")
@@ -318,6 +331,11 @@ class Settings(Table):
             yield "hosts: says who takes part; leave out workers and placement"
         if (self.size is None) == (self.training is None):
             yield "size: give size, as '4 MB', or a table training"
+        if FIRST_PEER_PORT + len(self.members) * self.flows_per_pair > 1 << 16:
+            ports = (1 << 16) - FIRST_PEER_PORT
+            yield f"flows_per_pair: times {len(self.members)} workers must be at most {ports}, the UDP ports left"
+        if self.paths != "ecmp" and self.controller:
+            yield "paths: the controller that is brought plans the routes; leave out one of them"
         if unknown := sorted(set(self.hosts) - set(names)):
             yield f"hosts: no host is called {', '.join(unknown)}; there are {', '.join(names)}"
         elif (self.hosts or self.algorithm == "in-network") and not self.controller:  # which may place more
@@ -348,6 +366,8 @@ class Settings(Table):
     def _not_live(self) -> Iterator[str]:
         if self.lateness:
             yield "lateness: is virtual only; leave it out, or set world = 'virtual'"
+        if self.flows_per_pair > 1 and self.transport in (None, "tcp") and self.algorithm != "in-network":
+            yield "flows_per_pair: tcp has one; set transport = 'selective-repeat' or 'go-back-n'"
         if self.links.pause is not None:
             yield "links.pause: is virtual only; leave it out, or set world = 'virtual'"
         emulated = [name for name in self.links.given if name not in ("loss", "pause")]

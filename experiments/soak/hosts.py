@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.soak.strangers import Stranger
 from experiments.virtual.stations import Frames, WorkerStation
 from topologies.virtual.segments import segments
 from workers.collective import CollectiveError
+
+
+class Beside(Protocol):
+    """What else a host sends and receives."""
+
+    def out_of(self, batches: list[Frames]) -> list[Frames]:
+        """Besides these, which its worker sends: frames [m, length] each."""
+
+    def into(self, frames: Frames) -> list[Frames]:
+        """Besides these, which arrive for its worker: frames [m, length]."""
 
 
 class SoakHost:
@@ -19,13 +28,13 @@ class SoakHost:
     def __init__(
         self,
         station: WorkerStation[Any],
-        stranger: Stranger | None,
+        beside: Beside | None,
         earlier: SoakHost | None = None,
         until: float = 0.0,
     ) -> None:
         self.station = station
         self.error: CollectiveError | None = None
-        self._stranger = stranger
+        self._beside = beside
         self._earlier = earlier
         self._until = until
 
@@ -40,7 +49,7 @@ class SoakHost:
             self._earlier.receive(frames, lengths, now)
         for part in segments(lengths):
             batch = frames[part, : int(lengths[part.start])]
-            forged = self._stranger.into(batch) if self._stranger else []
+            forged = self._beside.into(batch) if self._beside else []
             for one in (*forged, batch):
                 if self.error is None:
                     try:
@@ -59,7 +68,7 @@ class SoakHost:
             except CollectiveError as error:
                 self.error = error
             else:
-                sent = [*sent, *(self._stranger.out_of(own) if self._stranger else ()), *own]
+                sent = [*sent, *(self._beside.out_of(own) if self._beside else ()), *own]
         return sent
 
     def deadline(self) -> float | None:

@@ -100,7 +100,8 @@ class JobSpec:
     host. counted: how many workers each believes there are (None: as many as there are; fewer makes sums saturate, and
     they do not compare notes then). first_slot: None: after those of the jobs before.
     transport: between hosts. shards: of the parameter server, each on a worker of its own (None: on every worker).
-    chunks: numbers of a lease. pauses: of each worker, before each of its all-reduces; (): none.
+    flows: from a host to another. chunks: numbers of a lease.
+    pauses: of each worker, before each of its all-reduces; (): none.
     """
 
     hosts: tuple[str, ...] | None = None
@@ -111,6 +112,7 @@ class JobSpec:
     algorithm: Algorithm = "in-network"
     transport: Transport = "selective-repeat"
     shards: int | None = None
+    flows: int = 1
     chunks: int = GRANT
     first_slot: int | None = None
     pauses: tuple[tuple[float, ...], ...] = ()
@@ -456,6 +458,7 @@ class Job:
             spec.shards,
             spec.window,
             session=self._session,
+            flows=spec.flows,
         )
         peers = [topology.host(name).ip for name in self.members]
         return PeerPort(HostBasedWorker(group, spec.recovery), *self._host(rank), peers)

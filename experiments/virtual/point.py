@@ -59,7 +59,7 @@ def run_virtual(settings: Settings, switch: Engine) -> Measured:
         promises.append(Promise.of(vectors, bound))
         inputs += [[x.copy() for x in barrier], vectors]
     spec = cluster_spec(settings)
-    planner, make_worker = planner_of(settings.controller), make_worker_of(settings.worker)
+    planner, make_worker = planner_of(settings.controller, settings.paths), make_worker_of(settings.worker)
     with telling(settings.worker):
         cluster = Cluster(spec, switch, inputs, make_worker=make_worker, in_place=True, planner=planner)
         if not cluster.run(LIMIT):
@@ -112,6 +112,7 @@ def cluster_spec(settings: Settings) -> ClusterSpec:
         transport=transport,
         shards=settings.shards,
         pauses=_pauses(settings),
+        flows=settings.flows_per_pair,
     )
 
 

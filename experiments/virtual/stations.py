@@ -9,6 +9,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.scenario.settings import FIRST_PEER_PORT
 from topologies.model import Host
 from topologies.virtual.compiled import StationInC
 from topologies.virtual.segments import segments
@@ -25,8 +26,6 @@ SwitchWorker = Participant[NDArray[np.uint8]]
 HEADERS = 42  # Ethernet, IPv4, UDP
 _TYPE, _PROTOCOL = b"\x08\x00", b"\x11"  # IPv4 in Ethernet, UDP in IPv4
 
-# Between hosts each pair of ranks has a UDP flow of its own: a host uses this port and the other's rank.
-FIRST_PEER_PORT = 20_000
 
 _P_co = TypeVar("_P_co", bound=Participant[Any], covariant=True)
 
@@ -170,7 +169,7 @@ class PeerPort:
         self._gateway_mac = gateway_mac
         self._peers = peers
         self.compiled = None  # see Port
-        self._flows: dict[int, Flow] = {}
+        self._flows: dict[tuple[int, int], Flow] = {}
         self._filter = _Filter(host.ip)
 
     def receive(self, frames: Frames, now: float) -> int:
@@ -182,15 +181,22 @@ class PeerPort:
 
     def frames_to_send(self, now: float) -> list[Frames]:
         """See Port."""
-        return [self._flow(peer).frames(batch) for peer, batch in self.participant.datagrams_to_send(now)]
+        outgoing = self.participant.datagrams_to_send(now)
+        return [self._flow(peer, flow).frames(batch) for peer, batch, flow in outgoing]
 
-    def _flow(self, peer: int) -> Flow:
-        if peer not in self._flows:
-            ports = FIRST_PEER_PORT + peer, FIRST_PEER_PORT + self.participant.group.rank
-            self._flows[peer] = Flow(
-                self._host, self._gateway_mac, self._peers[peer], *ports, ecn=ECN_CAPABLE
+    def _flow(self, peer: int, flow: int) -> Flow:
+        if (peer, flow) not in self._flows:
+            group = self.participant.group
+            own, other = group.port(peer, flow), group.port(group.rank, flow)
+            self._flows[peer, flow] = Flow(
+                self._host,
+                self._gateway_mac,
+                self._peers[peer],
+                FIRST_PEER_PORT + own,
+                FIRST_PEER_PORT + other,
+                ecn=ECN_CAPABLE,
             )
-        return self._flows[peer]
+        return self._flows[peer, flow]
 
 
 class _Filter:

@@ -9,7 +9,8 @@ import typer
 from experiments.scenario.file import ScenarioError, load_scenario
 from experiments.scenario.shipped import lessons, scenario_file
 from fanin.failing import failing
-from fanin.points import Jobs, Results, load, points_table, run_scenario
+from fanin.options import Jobs, Results
+from fanin.points import load, points_table, run_scenario
 
 app = typer.Typer(
     add_completion=False,

@@ -2,14 +2,23 @@
 
 from collections import Counter
 from ipaddress import IPv4Address, IPv4Network
-from typing import Any
+from typing import Any, get_args
+from zlib import crc32
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.errors import ControllerError
-from controller.plan import Plan, SwitchPlan, TableEntry, plan_aggregation, plan_forwarding, plan_loss
+from controller.plan import (
+    PathChoice,
+    Plan,
+    SwitchPlan,
+    TableEntry,
+    plan_aggregation,
+    plan_forwarding,
+    plan_loss,
+)
 from controller.tree import Job, Tree, aggregation_tree
 from tests.topologies.networks import leaf_spines, networks
 from topologies.model import Topology, fat_tree, leaf_spine, servers, topology_from
@@ -41,7 +50,7 @@ def routed(
         if not routes:
             break
         route = max(routes, key=lambda entry: prefix(entry).prefixlen)
-        if route.action.endswith("ecmp"):
+        if route.action.endswith(("ecmp", "spray", "adaptive")):
             base, count = int(route.params["base"]), int(route.params["count"])  # type: ignore[arg-type]
             index = choose(range(base, base + count))
             (route,) = [
@@ -74,7 +83,7 @@ def neighbour(network: Topology, node: str, next_hop: Any) -> str:
 def test_a_packet_reaches_its_host_up_and_then_down_and_by_no_longer_way_than_there_is(
     network: Topology, data: st.DataObject
 ) -> None:
-    plan = plan_forwarding(network)
+    plan = plan_forwarding(network, data.draw(st.sampled_from(get_args(PathChoice))))
     hosts = st.sampled_from(network.hosts)
     source, destination = data.draw(hosts), data.draw(hosts)
     way = routed(network, plan, source.name, destination.ip, lambda paths: data.draw(st.sampled_from(paths)))
@@ -154,6 +163,29 @@ def test_flows_to_a_server_on_two_leaves_use_both_evenly() -> None:
     assert {way[2:4]: count for way, count in taken.items()} == {
         (spine, leaf): 16 for spine in ("spine1", "spine2") for leaf in ("leaf2", "leaf3")
     }
+
+
+def test_a_single_path_goes_by_the_first_spine_only() -> None:
+    plan = plan_forwarding(leaf_spine(spines=4), "single")
+    (path,) = of(plan["leaf1"], "ingress.forwarding.ecmp_nexthop")
+    assert neighbour(leaf_spine(spines=4), "leaf1", path.params) == "spine1"
+
+
+@pytest.mark.parametrize(
+    ("rate", "byte_time"), [(None, 0), (10_000, 800 * 2**32), (10**11, 343_597), (8 * 10**11, 42_950)]
+)
+def test_adaptive_routing_knows_how_long_a_byte_takes_on_each_link(rate: int | None, byte_time: int) -> None:
+    plan = plan_forwarding(leaf_spine(uplink_rate=rate), "adaptive")
+    paths = of(plan["leaf1"], "ingress.forwarding.ecmp_nexthop", "forward_and_count")
+    assert [path.params["byte_time"] for path in paths] == [byte_time] * 2
+
+
+@given(st.binary(min_size=13, max_size=13), st.binary(min_size=13, max_size=13), st.integers(0, 2**32 - 1))
+def test_a_salt_would_leave_those_flows_together_that_collide(one: bytes, other: bytes, salt: int) -> None:
+    def path(flow: bytes, salt: int) -> int:
+        return crc32(flow + salt.to_bytes(4, "big")) % 8
+
+    assert (path(one, 0) == path(other, 0)) == (path(one, salt) == path(other, salt))
 
 
 @given(leaf_spines)

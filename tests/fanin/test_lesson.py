@@ -49,6 +49,15 @@ def loss(rows: Rows) -> None:
     assert back["retransmissions"] > 10 * repeat["retransmissions"]
 
 
+def ecmp(rows: Rows) -> None:
+    hashed, sprayed, adaptive = (
+        seconds(rows, algorithm="ring", paths=paths) for paths in ("ecmp", "spray", "adaptive")
+    )
+    assert hashed > 1.4 * max(sprayed, adaptive)
+    in_network = {row["median_seconds"] for row in rows if row["algorithm"] == "in-network"}
+    assert max(in_network) < min(sprayed, adaptive)
+
+
 def oversubscription(rows: Rows) -> None:
     in_network = {row["median_seconds"] for row in rows if row["algorithm"] == "in-network"}
     assert max(in_network) == pytest.approx(min(in_network), rel=0.01)

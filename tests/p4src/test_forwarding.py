@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 from scapy.layers.inet import ICMP, IP, TCP, UDP
@@ -54,6 +55,58 @@ def test_a_flow_keeps_its_path_and_flows_spread(router: SwitchUnderTest) -> None
     assert ports[3] + ports[4] == 200
     assert min(ports.values()) > 60
     assert len({path(4321) for _ in range(10)}) == 1
+
+
+def spread(
+    switch: SwitchUnderTest, action: str, byte_times: Sequence[int], packets: int = 400
+) -> Counter[int]:
+    """How many packets of one flow, all sent in one microsecond, leave by each of the ports from 1 on."""
+    switch.route("0.0.0.0", 0, action, 8, len(byte_times))
+    for number, byte_time in enumerate(byte_times):
+        values = (mac(NEXT), 1 + number)
+        key = (8 + number,)
+        if action == "adaptive":
+            switch.insert("ingress.forwarding.ecmp_nexthop", key, "forward_and_count", *values, byte_time)
+        else:
+            switch.insert("ingress.forwarding.ecmp_nexthop", key, "forward", *values)
+    sent = bytes(packet("10.1.0.1") / UDP(sport=20_000, dport=20_001) / bytes(1000))
+    return Counter(port for _ in range(packets) for port, _ in switch.engine.process(9, sent, 1))
+
+
+@pytest.mark.parametrize("paths", [2, 3, 4, 7])
+def test_packets_of_a_sprayed_flow_take_all_paths_evenly(switch: SwitchUnderTest, paths: int) -> None:
+    taken = spread(switch, "spray", [0] * paths)
+    assert sorted(taken) == list(range(1, 1 + paths))
+    assert max(taken.values()) < 1.3 * 400 / paths
+    assert min(taken.values()) > 0.7 * 400 / paths
+
+
+BYTE_TIME = 8_000_000 * 2**32 // 100_000_000_000  # at 100 Gb/s
+
+
+@pytest.mark.parametrize("paths", [2, 3, 4, 16])
+def test_adaptive_routing_keeps_the_queues_of_equal_links_equal(switch: SwitchUnderTest, paths: int) -> None:
+    taken = spread(switch, "adaptive", [BYTE_TIME] * paths)
+    assert sum(taken.values()) == 400
+    assert max(taken.values()) - min(taken[port] for port in range(1, 1 + paths)) <= 4
+
+
+def test_adaptive_routing_gives_a_link_of_a_quarter_of_the_rate_a_quarter_of_the_packets(
+    switch: SwitchUnderTest,
+) -> None:
+    taken = spread(switch, "adaptive", [BYTE_TIME, BYTE_TIME, 4 * BYTE_TIME])
+    assert 35 <= taken[3] <= 53  # 400 / 9 = 44
+    assert abs(taken[1] - taken[2]) <= 4
+
+
+def test_what_a_link_has_sent_no_longer_counts(switch: SwitchUnderTest) -> None:
+    assert spread(switch, "adaptive", [BYTE_TIME, BYTE_TIME, 4 * BYTE_TIME], 40)[3]
+    sent = bytes(packet("10.1.0.1") / UDP(sport=20_000, dport=20_001) / bytes(1000))
+    # So long after one another that every queue is empty: no link is better than another.
+    taken = Counter(
+        port for number in range(400) for port, _ in switch.engine.process(9, sent, 1_000 * (1 + number))
+    )
+    assert min(taken[port] for port in (1, 2, 3)) > 80
 
 
 def test_arp_for_the_gateway_is_answered(router: SwitchUnderTest) -> None:

@@ -16,6 +16,7 @@ from workers.host_based.transport import (
     DATA,
     HEADER,
     HEADER_BYTES,
+    MOST_FLOWS,
     NAK,
     PAYLOAD,
     Ends,
@@ -26,6 +27,8 @@ from workers.host_based.transport import (
     packet_numbers,
 )
 from workers.recovery import Recovery
+
+_Key = tuple[int, int]  # a peer and a flow
 
 MAX_WORKERS = 1 << 16  # ranks have 16 bits
 _ELEMENT = 4
@@ -38,7 +41,8 @@ class Group:
     """One worker's place in a group that all-reduces between hosts; the rest is the same for all of them.
 
     window: most packets outstanding of one worker, over all its streams: what a host's link holds, and its queue.
-    shards, chunk: see schedules.schedule(). session: any number of 32 bits that tells this group's datagrams from those
+    shards, chunk: see schedules.schedule(). flows: to each other rank, each a stream with UDP ports of its own; what is
+    sent goes by them in turn, a chunk each. session: any number of 32 bits that tells this group's datagrams from those
     of others.
 
     Raises:
@@ -53,6 +57,7 @@ class Group:
     window: int = 256
     chunk: int = CHUNK
     session: int = 0
+    flows: int = 1
 
     def __post_init__(self) -> None:
         if not 0 < self.workers <= MAX_WORKERS:
@@ -63,6 +68,15 @@ class Group:
             )
         if self.window < 1:
             raise ValueError(f"window must be at least 1, not {self.window}")
+        if not 1 <= self.flows <= MOST_FLOWS:
+            raise ValueError(f"flows must be from 1 to {MOST_FLOWS}, not {self.flows}")
+
+    def port(self, rank: int, flow: int) -> int:
+        """Of a rank's peer, the UDP port for a flow to or from that rank; counted from the peer's first one.
+
+        Flows of a pair have ports in a row: of more distant ones the last bits of a CRC are often alike.
+        """
+        return rank * self.flows + flow
 
 
 @dataclass(slots=True)
@@ -79,15 +93,25 @@ class Outgoing(NamedTuple):
 
     peer: int
     datagrams: NDArray[np.uint8]
+    flow: int = 0
 
 
-class _Peer:
-    """The streams to and from another rank, and what has come from it that must wait."""
+class _Flow:
+    """A stream to another rank and one back, and what has come that must wait."""
 
     def __init__(self, sender: Sender, receiver: Receiver) -> None:
         self.sender = sender
         self.receiver = receiver
         self.waiting: deque[NDArray[np.uint8]] = deque()  # payloads, in order
+
+
+class _Peer:
+    """Another rank: its flows, and how far the pieces to and from it have come, which go by the flows in turn."""
+
+    def __init__(self, flows: list[_Flow]) -> None:
+        self.flows = flows
+        self.sent = 0  # pieces
+        self.received = 0  # pieces
         self.offset = 0  # elements of the piece that arrives that are dealt with
 
 
@@ -104,9 +128,9 @@ class HostBasedWorker:
         self.statistics = HostBasedStatistics()
         self._recovery = recovery or Recovery()
         self._peers: dict[int, _Peer] = {}
-        # Peers with something to send, or unacknowledged, in the order in which they are served.
-        self._busy: dict[int, Sender] = {}
-        self._answering: set[int] = set()  # peers that are owed an acknowledgement
+        # Flows with something to send, or unacknowledged, in the order in which they are served.
+        self._busy: dict[_Key, Sender] = {}
+        self._answering: set[_Key] = set()  # those that are owed an acknowledgement
         self._progress: Progress | None = None
         self._buffer = np.zeros(0, np.float32)
         self._result: NDArray[np.float32] | None = None
@@ -175,26 +199,26 @@ class HostBasedWorker:
     def datagrams_to_send(self, now: float) -> list[Outgoing]:
         """See Participant: acknowledgements, then data."""
         outgoing = []
-        for peer in sorted(self._answering):
-            answer = self._peers[peer].receiver.answer()
+        for peer, flow in sorted(self._answering):
+            answer = self._peers[peer].flows[flow].receiver.answer()
             if answer is not None:
-                outgoing.append(Outgoing(peer, answer))
+                outgoing.append(Outgoing(peer, answer, flow))
         self._answering.clear()
         if not self.finished and now >= self._heard + self._recovery.give_up:
             raise StallError(self.outstanding(now))
         room = self.group.window - sum(sender.outstanding for sender in self._busy.values())
         busy = list(self._busy.items())
-        for left, (peer, sender) in zip(range(len(busy), 0, -1), busy, strict=True):
+        for left, ((peer, flow), sender) in zip(range(len(busy), 0, -1), busy, strict=True):
             share = max(min(room, max(-(-room // left), _LEAST_SHARE)), 0)
             before = sender.outstanding
-            outgoing += [Outgoing(peer, batch) for batch in sender.datagrams(now, share)]
+            outgoing += [Outgoing(peer, batch, flow) for batch in sender.datagrams(now, share)]
             room -= sender.outstanding - before
         if len(busy) > 1:  # the next time another one comes first
             self._busy[busy[0][0]] = self._busy.pop(busy[0][0])
         statistics = self.statistics
-        for _, batch in outgoing:
-            statistics.datagrams_sent += len(batch)
-            statistics.bytes_sent += batch.size
+        for sent in outgoing:
+            statistics.datagrams_sent += len(sent.datagrams)
+            statistics.bytes_sent += sent.datagrams.size
         statistics.retransmissions = statistics.streams.retransmissions
         return outgoing
 
@@ -208,38 +232,40 @@ class HostBasedWorker:
     # -- receiving -------------------------------------------------------------------------------------------
 
     def _take(self, datagrams: NDArray[np.uint8], marked: int, now: float) -> None:
-        """Datagrams from one peer, of one kind."""
+        """Datagrams of one peer's flow, of one kind."""
         group, ignored, count = self.group, self.statistics.streams.ignored, len(datagrams)
-        kind, source, destination, session, _, _ = HEADER.unpack(datagrams[0, :HEADER_BYTES].tobytes())
+        kind, flow, source, destination, session, _, _ = HEADER.unpack(datagrams[0, :HEADER_BYTES].tobytes())
         if session != group.session or destination != group.rank:
             ignored["other session"] += count
             return
-        if source >= group.workers or source == group.rank or kind not in (DATA, ACK, NAK):
+        known = source < group.workers and source != group.rank and flow < group.flows
+        if not known or kind not in (DATA, ACK, NAK):
             ignored["malformed"] += count
             return
         peer = self._peer(source)
+        stream = peer.flows[flow]
         if kind != DATA:
             for answer in datagrams:
                 number, seen = HEADER.unpack(answer[:HEADER_BYTES].tobytes())[-2:]
-                if peer.sender.acknowledge(kind, number, seen, answer[HEADER_BYTES:], now):
+                if stream.sender.acknowledge(kind, number, seen, answer[HEADER_BYTES:], now):
                     self._heard = now
-            if peer.sender.done:
-                self._busy.pop(source, None)
+            if stream.sender.done:
+                self._busy.pop((source, flow), None)
             return
         if not HEADER_BYTES < datagrams.shape[1] <= HEADER_BYTES + PAYLOAD:
             ignored["malformed"] += count
             return
-        self._answering.add(source)
-        arrived = peer.receiver.accept(packet_numbers(datagrams), datagrams[:, HEADER_BYTES:], marked)
+        self._answering.add((source, flow))
+        arrived = stream.receiver.accept(packet_numbers(datagrams), datagrams[:, HEADER_BYTES:], marked)
         if not arrived:
             return
         self._heard = now
         applied = False
         for payloads in arrived:
-            rest = self._apply(source, peer, payloads) if not peer.waiting else payloads
+            rest = self._apply(source, flow, payloads) if not stream.waiting else payloads
             applied |= len(rest) < len(payloads)
             if len(rest):
-                peer.waiting.append(rest.copy())
+                stream.waiting.append(rest.copy())
         if applied:
             self._advance()
 
@@ -247,11 +273,13 @@ class HostBasedWorker:
         peer = self._peers.get(rank)
         if peer is None:
             group = self.group
-            ends = Ends(group.rank, rank, group.session)
-            counts = self.statistics.streams
-            streams = open_stream(group.transport, ends, group.window, self._recovery, counts)
-            peer = self._peers[rank] = _Peer(*streams)
+            peer = self._peers[rank] = _Peer([self._open(rank, flow) for flow in range(group.flows)])
         return peer
+
+    def _open(self, rank: int, flow: int) -> _Flow:
+        group, counts = self.group, self.statistics.streams
+        ends = Ends(group.rank, rank, group.session, flow)
+        return _Flow(*open_stream(group.transport, ends, group.window, self._recovery, counts))
 
     # -- the array -------------------------------------------------------------------------------------------
 
@@ -264,27 +292,40 @@ class HostBasedWorker:
         while moved:
             moved = False
             for rank, peer in self._peers.items():
-                while peer.waiting:
-                    payloads = peer.waiting.popleft()
-                    rest = self._apply(rank, peer, payloads)
-                    moved |= len(rest) < len(payloads)
-                    if len(rest):
-                        peer.waiting.appendleft(rest)
-                        break
+                for flow, stream in enumerate(peer.flows):
+                    moved |= self._apply_waiting(rank, flow, stream.waiting)
         data = self._buffer.view(np.uint8)
         for rank in progress.sending:
             while (piece := progress.next_send(rank)) is not None:
-                sender = self._peer(rank).sender
+                peer = self._peer(rank)
+                flow = peer.sent % self.group.flows
+                sender = peer.flows[flow].sender
                 sender.write(data[piece.start * _ELEMENT : piece.stop * _ELEMENT])
-                self._busy[rank] = sender
+                peer.sent += 1
+                self._busy[rank, flow] = sender
 
-    def _apply(self, rank: int, peer: _Peer, payloads: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    def _apply_waiting(self, rank: int, flow: int, waiting: deque[NDArray[np.uint8]]) -> bool:
+        """What waited of a flow, as far as it may; whether any did."""
+        moved = False
+        while waiting:
+            payloads = waiting.popleft()
+            rest = self._apply(rank, flow, payloads)
+            moved |= len(rest) < len(payloads)
+            if len(rest):
+                waiting.appendleft(rest)
+                break
+        return moved
+
+    def _apply(self, rank: int, flow: int, payloads: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Add packets from `rank` to the array, or put them there; those that must wait."""
         progress = self._progress
         if progress is None:
             return payloads
-        size = payloads.shape[1]
-        while len(payloads) and (piece := progress.receiving(rank)) is not None:
+        peer, flows, size = self._peers[rank], self.group.flows, payloads.shape[1]
+        while len(payloads) and flow == peer.received % flows:
+            piece = progress.receiving(rank)
+            if piece is None:
+                break
             first = piece.start + peer.offset
             count, expected = self._packets_of(piece, peer.offset)
             if size != expected:
@@ -303,6 +344,7 @@ class HostBasedWorker:
             peer.offset += values.size
             if first + values.size == piece.stop:
                 peer.offset = 0
+                peer.received += 1
                 progress.received(rank)
         return payloads
 
@@ -321,7 +363,7 @@ class HostBasedWorker:
         if awaiting:
             waits.append(f"data from {_ranks(awaiting)}")
         if self._busy:
-            waits.append(f"acknowledgements from {_ranks(sorted(self._busy))}")
+            waits.append(f"acknowledgements from {_ranks(sorted({rank for rank, _ in self._busy}))}")
         return (
             f"{self._who()}, all-reduce {self.statistics.all_reduces + 1}: awaiting "
             f"{' and '.join(waits) or 'nothing'}; nothing new for {now - self._heard:.3g} s"

@@ -27,14 +27,16 @@ from workers.recovery import MAX_BACKOFF, Recovery, RttEstimator
 
 PAYLOAD = 1024  # bytes a packet: RoCE's on Ethernet of 1,500
 
-# kind, unused, source, destination, session, number, marked.
+# kind, flow, source, destination, session, number, marked.
 # number: of DATA the packet's, of ACK and NAK the one awaited next. marked: of ACK and NAK, packets of the stream
 # that have come with a congestion mark so far (as ECN-CE counts in RFC 9000, section 19.3.2). An ACK with packets
 # beyond the one awaited goes on with a bitmap of them.
-HEADER = struct.Struct("!BxHHIQI")
+HEADER = struct.Struct("!BBHHIQI")
 HEADER_BYTES = HEADER.size
 _NUMBER = slice(10, 18)
 DATA, ACK, NAK = range(3)
+
+MOST_FLOWS = 64  # from one rank to another
 
 PACKET_THRESHOLD = 3
 _SMALLEST_WINDOW = 2  # RFC 8257: what congestion leaves
@@ -50,15 +52,16 @@ def packet_numbers(headers: Rows) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """Who sends to whom, in which session: tells datagrams of other jobs and runs from ours."""
+    """Who sends to whom, in which session and flow: tells datagrams of other jobs and runs from ours."""
 
     source: int
     destination: int
     session: int
+    flow: int = 0
 
     def header(self, kind: int, number: int = 0, marked: int = 0) -> NDArray[np.uint8]:
         """As bytes [HEADER_BYTES]."""
-        packed = HEADER.pack(kind, self.source, self.destination, self.session, number, marked)
+        packed = HEADER.pack(kind, self.flow, self.source, self.destination, self.session, number, marked)
         return np.frombuffer(packed, np.uint8)
 
 

@@ -22,7 +22,8 @@ _LINGER = 0.25
 
 @dataclass(frozen=True, slots=True)
 class UdpGroupConfig:
-    """addresses: (IPv4 address, first UDP port) by rank; for a peer a rank has the port of the peer's rank after that.
+    """addresses: (IPv4 address, first UDP port) by rank; a rank has as many ports as there are
+    flows to a peer, see Group.port()
 
     segments, offload: see udp.InNetworkConfig.
 
@@ -59,26 +60,28 @@ class UdpAllReduce(Closing):
         self.config = config
         group = config.group
         self.worker = HostBasedWorker(group, config.recovery)
-        self._sockets: dict[int, UdpSocket] = {}
+        self._sockets: dict[tuple[int, int], UdpSocket] = {}
         self._by_descriptor: dict[int, UdpSocket] = {}
         self._poll = select.poll()
         destinations, sources = peers(group.algorithm, group.rank, group.workers, group.shards)
         try:
             for peer in sorted({*destinations, *sources}):
-                self._open(peer)
+                for flow in range(group.flows):
+                    self._open(peer, flow)
         except BaseException:
             self._close()
             raise
 
-    def _open(self, peer: int) -> None:
-        own, other = self.config.addresses[self.config.group.rank], self.config.addresses[peer]
+    def _open(self, peer: int, flow: int) -> None:
+        group = self.config.group
+        own, other = self.config.addresses[group.rank], self.config.addresses[peer]
         udp_socket = UdpSocket(
-            (own[0], own[1] + peer),
-            (other[0], other[1] + self.config.group.rank),
+            (own[0], own[1] + group.port(peer, flow)),
+            (other[0], other[1] + group.port(group.rank, flow)),
             segments=self.config.segments,
             offload=self.config.offload,
         )
-        self._sockets[peer] = self._by_descriptor[udp_socket.fileno()] = udp_socket
+        self._sockets[peer, flow] = self._by_descriptor[udp_socket.fileno()] = udp_socket
         self._poll.register(udp_socket, select.POLLIN)
 
     @property
@@ -105,8 +108,8 @@ class UdpAllReduce(Closing):
             self._receive(deadline - time.monotonic())
 
     def _send(self) -> None:
-        for peer, batch in self.worker.datagrams_to_send(time.monotonic()):
-            self._sockets[peer].send(batch)
+        for peer, batch, flow in self.worker.datagrams_to_send(time.monotonic()):
+            self._sockets[peer, flow].send(batch)
 
     def _receive(self, timeout: float) -> bool:
         """Take what has arrived, or arrives within `timeout` seconds; whether anything did."""

@@ -80,6 +80,7 @@ def test_a_parameter_a_key_and_a_counter_of_another_size_are_told(tmp_path: Path
     copy_of_p4src(
         tmp_path / "mine",
         ("forwarding.p4", "action forward(mac_t mac, bit<9> port)", "action forward(mac_t mac, bit<8> port)"),
+        ("forwarding.p4", "forward(mac, port);", "forward(mac, (bit<8>)port);"),
         ("forwarding.p4", "egress_spec = port;", "egress_spec = (bit<9>)port;"),
         ("forwarding.p4", "hdr.ipv4.destination: lpm", "hdr.ipv4.destination: exact"),
         (

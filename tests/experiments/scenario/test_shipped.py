@@ -20,7 +20,7 @@ SCENARIOS = sorted([*FOLDER.glob("*.toml"), *FOLDER.glob("lessons/*.toml")])
 
 
 def test_there_are_some() -> None:
-    assert {"small-live", "small-virtual", "scaling", "loss", "oversubscription"} <= {
+    assert {"small-live", "small-virtual", "scaling", "loss", "oversubscription", "ecmp"} <= {
         s.stem for s in SCENARIOS
     }
 

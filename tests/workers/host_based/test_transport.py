@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -120,7 +121,7 @@ class Stream:
         self.network.carry(answer, self.to_sender)
 
     def to_sender(self, datagram: Bytes, _marked: bool) -> None:
-        kind, _, _, _, number, seen = HEADER.unpack(datagram[0, :HEADER_BYTES].tobytes())
+        kind, _, _, _, _, number, seen = HEADER.unpack(datagram[0, :HEADER_BYTES].tobytes())
         self.sender.acknowledge(kind, number, seen, datagram[0, HEADER_BYTES:], self.network.now)
 
 
@@ -293,7 +294,7 @@ class Cluster:
 
     def wake(self, rank: int) -> None:
         worker = self.workers[rank]
-        for peer, batch in worker.datagrams_to_send(self.network.now):
+        for peer, batch, _ in worker.datagrams_to_send(self.network.now):
             self.network.carry(batch, lambda d, marked, peer=peer: self.deliver(peer, d, marked))
         deadline = worker.deadline()
         if deadline is not None:
@@ -309,8 +310,10 @@ class Cluster:
         self.wake(rank)
 
 
-def groups(count: int, algorithm: HostBasedAlgorithm, transport: Transport) -> list[Group]:
-    return [Group(rank, count, algorithm, transport, window=8, chunk=512) for rank in range(count)]
+def groups(count: int, algorithm: HostBasedAlgorithm, transport: Transport, flows: int = 1) -> list[Group]:
+    return [
+        Group(rank, count, algorithm, transport, window=8, chunk=512, flows=flows) for rank in range(count)
+    ]
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
@@ -320,6 +323,7 @@ def groups(count: int, algorithm: HostBasedAlgorithm, transport: Transport) -> l
     count=st.integers(1, 6),
     sizes=st.lists(st.integers(0, 3000), min_size=1, max_size=3),
     faults=FAULTS,
+    flows=st.integers(1, 3),
     seed=st.integers(0, 2**32),
 )
 def test_all_reduces_over_a_faulty_network_are_exact(
@@ -328,9 +332,10 @@ def test_all_reduces_over_a_faulty_network_are_exact(
     count: int,
     sizes: list[int],
     faults: Faults,
+    flows: int,
     seed: int,
 ) -> None:
-    cluster = Cluster(groups(count, algorithm, transport), faults, seed)
+    cluster = Cluster(groups(count, algorithm, transport, flows), faults, seed)
     draw = np.random.default_rng(seed)
     for size in sizes:
         inputs = [draw.standard_normal(size, np.float32) for _ in range(count)]
@@ -347,6 +352,22 @@ def test_datagrams_of_others_are_ignored(datagrams: list[bytes]) -> None:
     assert cluster.workers[0].statistics.streams.ignored.total() == len(datagrams) + 1
     inputs = [np.full(700, rank, np.float32) for rank in range(2)]
     assert all((result == 1).all() for result in cluster.all_reduce(inputs))
+
+
+def test_a_peer_is_sent_equal_shares_by_each_of_several_flows() -> None:
+    sent: Counter[tuple[int, int]] = Counter()
+    worker = HostBasedWorker(Group(0, 2, window=64, chunk=512, flows=3), RECOVERY)
+    worker.start(np.ones(2 * 9 * 512, np.float32), 0.0)
+    for peer, batch, flow in worker.datagrams_to_send(0.0):
+        sent[peer, flow] += len(batch)
+        assert {HEADER.unpack(datagram[:HEADER_BYTES].tobytes())[1] for datagram in batch} == {flow}
+    assert sent == {(1, 0): 6, (1, 1): 6, (1, 2): 6}
+
+
+def test_a_flow_that_is_not_ours_is_ignored() -> None:
+    worker = HostBasedWorker(Group(0, 2, flows=2), RECOVERY)
+    worker.receive(Ends(1, 0, 0, flow=2).header(ACK).reshape(1, -1), 0.0)
+    assert worker.statistics.streams.ignored == {"malformed": 1}
 
 
 def test_a_silent_peer_is_named() -> None:
@@ -381,6 +402,7 @@ def test_the_next_all_reduce_waits_for_the_one_before() -> None:
     [
         ({"rank": 2, "workers": 2}, "rank must be from 0 to 1 with 2 workers, not 2"),
         ({"rank": 0, "workers": 0}, "workers must be from 1 to 65536, not 0"),
+        ({"rank": 0, "workers": 2, "flows": 65}, "flows must be from 1 to 64, not 65"),
         ({"rank": 0, "workers": 2, "window": 0}, "window must be at least 1, not 0"),
     ],
 )

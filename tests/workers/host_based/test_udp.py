@@ -51,12 +51,16 @@ def free_addresses(count: int) -> tuple[tuple[str, int], ...]:
 
 
 def on_every_rank(
-    count: int, algorithm: HostBasedAlgorithm, transport: Transport, do: Callable[[UdpAllReduce], T]
+    count: int,
+    algorithm: HostBasedAlgorithm,
+    transport: Transport,
+    do: Callable[[UdpAllReduce], T],
+    flows: int = 1,
 ) -> list[T]:
-    addresses = free_addresses(count)
+    addresses = free_addresses(count * flows)[:count]
 
     def run(rank: int) -> T:
-        group = Group(rank, count, algorithm, transport, window=64)
+        group = Group(rank, count, algorithm, transport, window=64, flows=flows)
         with UdpAllReduce(UdpGroupConfig(group, addresses, recovery=Recovery(give_up=20.0))) as collective:
             return do(collective)
 
@@ -78,6 +82,12 @@ def test_every_rank_gets_the_same_sum_in_the_order_of_the_algorithm(
     for index, of in enumerate(arrays):
         expected = float32_sum(algorithm, of).tobytes()
         assert all(result[index].tobytes() == expected for result in results)
+
+
+def test_several_flows_between_two_ranks_carry_one_sum() -> None:
+    x = np.arange(100_000, dtype=np.float32)
+    results = on_every_rank(3, "ring", "selective-repeat", lambda one: one.all_reduce(x), flows=4)
+    assert all((result == 3 * x).all() for result in results)
 
 
 def test_a_silent_peer_is_named() -> None:

@@ -1,0 +1,205 @@
+"""The UDP flows between hosts: what their hash chooses at each switch, and how many of them meet on each link."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.plan import Plan, SwitchPlan, TableEntry
+from experiments.models.paths import receivers
+from experiments.scenario.own import planner_of
+from experiments.scenario.settings import FIRST_PEER_PORT, Settings
+from topologies.model import Host
+from workers.host_based.algorithm import Group
+
+_UDP = 17
+_TABLES = "ingress.forwarding."
+
+
+class NoFlowError(ValueError):
+    """A point without flows of one path each: the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """Data from one host to another, and its UDP ports."""
+
+    source: Host
+    destination: Host
+    source_port: int
+    destination_port: int
+
+    @property
+    def five_tuple(self) -> bytes:
+        """As switches hash it (p4src/forwarding.p4)."""
+        ports = self.source_port.to_bytes(2, "big") + self.destination_port.to_bytes(2, "big")
+        return self.source.ip.packed + self.destination.ip.packed + bytes([_UDP]) + ports
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """Where a switch sends a flow. paths: among how many it chose; hash: by what, None where it had no choice."""
+
+    switch: str
+    port: int
+    neighbour: str
+    paths: int = 1
+    hash: int | None = None
+
+
+def flows(settings: Settings) -> list[Flow]:
+    """Of a point, in the order of ranks.
+
+    Raises:
+        NoFlowError: it has none, or no UDP ports that are known before it runs.
+    """
+    algorithm = settings.algorithm
+    if algorithm == "in-network":
+        raise NoFlowError("in-network aggregation goes by its tree, whatever `paths` says")
+    if settings.transport == "tcp":
+        raise NoFlowError(
+            "the kernel chooses TCP's ports when it connects; set transport = 'selective-repeat'"
+        )
+    hosts = [settings.network.host(name) for name in settings.members]
+    group = Group(0, len(hosts), algorithm, flows=settings.flows_per_pair)
+    return [
+        Flow(
+            hosts[rank],
+            hosts[peer],
+            FIRST_PEER_PORT + group.port(peer, flow),
+            FIRST_PEER_PORT + group.port(rank, flow),
+        )
+        for rank, others in enumerate(receivers(algorithm, len(hosts), settings.shards))
+        for peer in others
+        for flow in range(settings.flows_per_pair)
+    ]
+
+
+def ways(settings: Settings) -> list[tuple[Flow, list[Hop]]]:
+    """Each flow and the hops of its packets, by the tables that switches are told.
+
+    Raises:
+        NoFlowError: see flows(); or every packet takes a path of its own.
+    """
+    if settings.controller:
+        raise NoFlowError("the controller that is brought plans the routes, in tables of its own")
+    if settings.paths not in ("ecmp", "single"):
+        raise NoFlowError(f"with paths = {settings.paths!r} each packet takes a path of its own")
+    plan = planner_of(None, settings.paths).plan_forwarding(settings.network)
+    return [(flow, list(_hops(settings, plan, flow))) for flow in flows(settings)]
+
+
+def loads(found: Sequence[tuple[Flow, Sequence[Hop]]]) -> Counter[tuple[str, str]]:
+    """How many flows each direction of each link carries, that into the first switch left out."""
+    return Counter((hop.switch, hop.neighbour) for _, hops in found for hop in hops)
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How the flows that a switch chooses paths for spread over them. most: on one of them."""
+
+    switch: str
+    flows: int
+    paths: int
+    most: int
+
+    @property
+    def even(self) -> int:
+        """On the fullest path, were they spread evenly."""
+        return -(-self.flows // self.paths)
+
+    @property
+    def expected(self) -> float:
+        """On the fullest path, on average, were each flow's path drawn at random."""
+        return expected_most(self.flows, self.paths)
+
+
+def spreads(found: Sequence[tuple[Flow, Sequence[Hop]]]) -> list[Spread]:
+    """Of each switch that had to choose, in the order of names; paths of several groups count by the most."""
+    taken: dict[str, Counter[str]] = {}
+    paths: dict[str, int] = {}
+    for hop in (hop for _, hops in found for hop in hops if hop.hash is not None):
+        taken.setdefault(hop.switch, Counter())[hop.neighbour] += 1
+        paths[hop.switch] = max(hop.paths, paths.get(hop.switch, 0))
+    return [
+        Spread(switch, counts.total(), paths[switch], max(counts.values()))
+        for switch, counts in sorted(taken.items())
+    ]
+
+
+def expected_most(flows: int, paths: int) -> float:
+    """The mean number of flows on the fullest of `paths`, each drawn at random, alike and by itself.
+
+    The numbers on n paths are n independent Poisson variables of any mean, given their sum: P(most <= k) is a
+    coefficient of the n-th power of one such distribution, cut off behind k.
+    """
+    if not flows:
+        return 0.0
+    numbers = np.arange(flows + 1)
+    logs = numbers * np.log(flows / paths) - np.cumsum(np.log(np.maximum(numbers, 1))) - flows / paths
+    one = np.exp(logs)
+    whole = _power(one, paths)[flows]
+    at_most = [float(_power(np.where(numbers <= k, one, 0.0), paths)[flows] / whole) for k in range(flows)]
+    return sum(1.0 - min(probability, 1.0) for probability in at_most)
+
+
+def _power(distribution: NDArray[np.float64], times: int) -> NDArray[np.float64]:
+    """Of the sum of so many, as far as the one given goes."""
+    result, length = None, len(distribution)
+    while times:
+        if times & 1:
+            result = distribution if result is None else np.convolve(result, distribution)[:length]
+        distribution = np.convolve(distribution, distribution)[:length]
+        times >>= 1
+    assert result is not None
+    return result
+
+
+def _hops(settings: Settings, plan: Plan, flow: Flow) -> Iterator[Hop]:
+    network, node = settings.network, flow.source.leaf
+    while node != flow.destination.name:
+        neighbours = network.neighbours(node)
+        route = _route(plan[node], flow.destination.ip)
+        if "base" not in route.params:
+            port = _number(route.params, "port")
+            yield Hop(node, port, neighbours[port])
+        else:
+            base, count = _number(route.params, "base"), _number(route.params, "count")
+            ports = [_path_port(plan[node], base + index) for index in range(count)]
+            value = crc32(flow.five_tuple)
+            port = ports[value % count]
+            yield Hop(node, port, neighbours[port], len(set(ports)), value)
+        node = neighbours[port]
+
+
+def _route(part: SwitchPlan, address: IPv4Address) -> TableEntry:
+    """The entry of the longest prefix."""
+    fitting = [
+        (prefix.prefixlen, entry)
+        for entry in part.entries
+        if entry.table == f"{_TABLES}ipv4_lpm"
+        and isinstance(prefix := entry.match["hdr.ipv4.destination"], IPv4Network)
+        and address in prefix
+    ]
+    return max(fitting, key=lambda one: one[0])[1]
+
+
+def _path_port(part: SwitchPlan, index: int) -> int:
+    (entry,) = (
+        entry
+        for entry in part.entries
+        if entry.table == f"{_TABLES}ecmp_nexthop" and entry.match["meta.nexthop"] == index
+    )
+    return _number(entry.params, "port")
+
+
+def _number(params: Mapping[str, object], name: str) -> int:
+    value = params[name]
+    assert isinstance(value, int)
+    return value

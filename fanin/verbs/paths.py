@@ -1,0 +1,114 @@
+"""`fanin paths`: which way each flow of a scenario takes, and where flows meet."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from experiments.scenario.file import ScenarioError, load_scenario
+from experiments.scenario.settings import Settings, setting_columns
+from experiments.scenario.shipped import scenario_file
+from fanin.failing import complain, failing, failure
+from fanin.options import Changes, ScenarioFile
+from fanin.points import point_name
+
+if TYPE_CHECKING:
+    from experiments.models.flows import Flow, Hop
+
+_WIDEST = 300  # columns of a table: rather beyond the terminal's width than folded
+
+
+def paths(
+    scenario: ScenarioFile,
+    changes: Changes = [],  # noqa: B006 - typer's way
+    as_json: Annotated[bool, typer.Option("--json", help="a line of JSON for each flow")] = False,
+) -> None:
+    """Show which way each flow of a scenario takes through the switches, and how many flows meet.
+
+    Nothing is run: the five-tuple's CRC-32 decides, by the tables that switches are told.
+    """
+    # Not above: it takes a second, for which --help and a wrong option should not wait.
+    from experiments.models.flows import NoFlowError, ways
+
+    with failing("paths", ScenarioError, status=2):
+        loaded = load_scenario(scenario_file(scenario), changes)
+    shown = False
+    for point in loaded.points:
+        name = point_name(loaded.varied, setting_columns(point))
+        try:
+            found = ways(point)
+        except NoFlowError as error:
+            complain("paths", f"{name}: {error}")
+            continue
+        shown = True
+        if as_json:
+            for flow, hops in found:
+                way = [_hop(hop) for hop in hops]
+                typer.echo(json.dumps({"point": point.key, **_flow(flow), "hops": way}))
+        else:
+            _show(name, point, found)
+    if not shown:
+        raise failure("paths", f"{scenario}: no point has flows of one path each")
+
+
+def _flow(flow: Flow) -> dict[str, str | int]:
+    return {
+        "source": flow.source.name,
+        "destination": flow.destination.name,
+        "source_address": str(flow.source.ip),
+        "destination_address": str(flow.destination.ip),
+        "protocol": 17,
+        "source_port": flow.source_port,
+        "destination_port": flow.destination_port,
+    }
+
+
+def _hop(hop: Hop) -> dict[str, str | int | None]:
+    return {
+        "switch": hop.switch,
+        "hash": hop.hash,
+        "paths": hop.paths,
+        "port": hop.port,
+        "neighbour": hop.neighbour,
+    }
+
+
+def _show(name: str, point: Settings, found: Sequence[tuple[Flow, Sequence[Hop]]]) -> None:
+    """A point's flows, its links between switches, and how evenly switches spread flows."""
+    from rich.console import Console
+
+    from experiments.models.flows import loads, spreads
+    from fanin.points import points_table
+
+    console = Console(width=_WIDEST)
+    typer.echo(f"{name}: {len(found)} flows")
+    table = points_table(["flow", "five-tuple"], "hash", "way")
+    table.columns[-1].justify = "left"
+    for flow, hops in found:
+        told = _flow(flow)
+        hashes = [hop.hash for hop in hops if hop.hash is not None]
+        table.add_row(
+            f"{flow.source.name} → {flow.destination.name}",
+            f"{told['source_address']}:{flow.source_port} → {told['destination_address']}:{flow.destination_port} UDP",
+            f"{hashes[0]:08x}" if hashes else "",
+            " ".join(
+                [flow.source.name, *(f"→ {hop.switch}[{hop.port}]" for hop in hops), "→", hops[-1].neighbour]
+            ),
+        )
+    console.print(table, highlight=False)
+    names = {switch.name for switch in point.network.switches}
+    between = {ends: count for ends, count in loads(found).items() if ends[1] in names}
+    busy = points_table(["link"], "flows")
+    for (near, far), count in sorted(between.items(), key=lambda one: (-one[1], one[0])):
+        busy.add_row(f"{near} → {far}", str(count))
+    if between:
+        console.print(busy, highlight=False)
+    spreading = points_table(["switch"], "flows", "paths", "most on one", "if even", "if random")
+    for one in spreads(found):
+        numbers = (one.flows, one.paths, one.most, one.even)
+        spreading.add_row(one.switch, *map(str, numbers), f"{one.expected:.1f}")
+    if spreading.row_count:
+        console.print(spreading, highlight=False)

@@ -1,0 +1,58 @@
+"""Whatever path packets between hosts take, sums are right, and the loop in C has the history of numpy's."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import numpy as np
+import pytest
+
+from controller.plan import PathChoice
+from experiments.scenario.own import planner_of
+from experiments.virtual.fabric import Cluster, ClusterSpec
+from p4switch.engine.engine import Engine
+from topologies.model import leaf_spine
+from topologies.virtual.compiled import CompiledNetwork
+from topologies.virtual.history import History
+from topologies.virtual.network import VirtualNetwork
+from workers.collective import Transport
+from workers.host_based.summation import float32_sum
+
+TOPOLOGY = leaf_spine(2, 2, 2, rate=10**10)
+ACROSS = ("h1", "h3", "h2", "h4")  # each sends to the other rack
+
+
+@pytest.mark.parametrize("flows", [1, 3])
+@pytest.mark.parametrize("transport", get_args(Transport))
+@pytest.mark.parametrize("paths", get_args(PathChoice))
+def test_sums_and_histories_are_the_same(
+    switch: Engine, paths: PathChoice, transport: Transport, flows: int
+) -> None:
+    spec = ClusterSpec(TOPOLOGY, hosts=ACROSS, algorithm="ring", transport=transport, flows=flows)
+    draw = np.random.default_rng(0)
+    inputs = [draw.standard_normal(100_000, dtype=np.float32) for _ in ACROSS]
+    expected = float32_sum("ring", inputs).tobytes()
+
+    def run(make_network: type[VirtualNetwork]) -> tuple[Cluster, str]:
+        history = History()
+        cluster = Cluster(
+            spec,
+            switch,
+            [inputs],
+            observer=history,
+            planner=planner_of(None, paths),
+            make_network=make_network,
+        )
+        assert cluster.run(limit=10.0)
+        assert all(station.outputs[0].tobytes() == expected for station in cluster.stations)
+        return cluster, history.digest
+
+    cluster, digest = run(CompiledNetwork)
+    assert run(VirtualNetwork)[1] == digest
+    sent = dict(zip(cluster.network.link_ends, cluster.network.links.counts.bytes.tolist(), strict=True))
+    first, second = sent["leaf1", "spine1"], sent["leaf1", "spine2"]
+    if paths == "single":
+        assert first
+        assert not second
+    elif paths in ("spray", "adaptive"):
+        assert min(first, second) > 0.9 * max(first, second)
