@@ -6,11 +6,8 @@ from typing import Annotated
 
 import typer
 
-from experiments.scenario.file import ScenarioError, load_scenario
-from experiments.scenario.shipped import lessons, scenario_file
 from fanin.failing import failing
 from fanin.options import Jobs, Results
-from fanin.points import load, points_table, run_scenario
 
 app = typer.Typer(
     add_completion=False,
@@ -22,7 +19,9 @@ app = typer.Typer(
 @app.command("list")
 def list_lessons() -> None:
     """List all lessons: name, question, and about how long they take on two cores."""
+    from experiments.scenario.shipped import lessons
     from fanin.console import console
+    from fanin.points import points_table
 
     table = points_table(["lesson", "what it is about"], "about s")
     for name, lesson in lessons().items():
@@ -47,6 +46,11 @@ def run_lesson(
 
     It is the scenario lesson:NAME, which fanin run and fanin sweep take as well.
     """
+    # Not above: it takes a second, for which --help and a wrong option should not wait.
+    from experiments.scenario.file import ScenarioError, load_scenario
+    from experiments.scenario.shipped import scenario_file
+    from fanin.points import load, run_scenario
+
     file = f"lesson:{name}"
     with failing("lesson", ScenarioError, status=2):
         lesson = load_scenario(scenario_file(file)).frame.lesson

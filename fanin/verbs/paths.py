@@ -8,15 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from experiments.scenario.file import ScenarioError, load_scenario
-from experiments.scenario.settings import Settings, setting_columns
-from experiments.scenario.shipped import scenario_file
 from fanin.failing import complain, failing, failure
 from fanin.options import Changes, ScenarioFile
-from fanin.points import point_name
 
 if TYPE_CHECKING:
     from experiments.models.flows import Flow, Hop
+    from experiments.scenario.settings import Settings
 
 _WIDEST = 300  # columns of a table: rather beyond the terminal's width than folded
 
@@ -32,6 +29,10 @@ def paths(
     """
     # Not above: it takes a second, for which --help and a wrong option should not wait.
     from experiments.models.flows import NoFlowError, ways
+    from experiments.scenario.file import ScenarioError, load_scenario
+    from experiments.scenario.settings import setting_columns
+    from experiments.scenario.shipped import scenario_file
+    from fanin.points import point_name
 
     with failing("paths", ScenarioError, status=2):
         loaded = load_scenario(scenario_file(scenario), changes)
