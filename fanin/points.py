@@ -125,15 +125,20 @@ def conclude(verb: str, work: Work, rows: Sequence[Row]) -> None:
     from fanin.console import console
 
     console.print(f"Results: {work.folder}/results.json, .parquet and .csv", soft_wrap=True)
-    complaints = []
+    complaints: dict[str, list[str]] = {}  # what is wrong, and with which points
     for row in rows:
         if row["error"] is not None:
-            complaints.append(f"{point_name(work.varied, row)}: {row['error']}")
+            complaints.setdefault(row["error"], []).append(point_name(work.varied, row))
         elif row["violations"] and not work.wrong:
             wrong = f"{row['violations']} elements of sums lie outside their bound"
-            complaints.append(f"{point_name(work.varied, row)}: {wrong}")
+            complaints.setdefault(wrong, []).append(point_name(work.varied, row))
     if complaints:
-        raise failure(verb, "\n".join([f"{len(complaints)} of {len(rows)} points failed", *complaints]))
+        failed = sum(map(len, complaints.values()))
+        lines = (
+            f"{first}{f' (and {len(more)} more points)' if more else ''}: {what}"
+            for what, (first, *more) in complaints.items()
+        )
+        raise failure(verb, "\n".join([f"{failed} of {len(rows)} points failed", *lines]))
 
 
 def run_scenario(

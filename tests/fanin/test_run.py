@@ -127,6 +127,18 @@ def test_failed_points_are_listed_and_make_the_status_1(scenario: str, tmp_path:
     assert [row["error"] is None for row in read_rows(tmp_path)] == [True, False, True, False]
 
 
+def test_what_is_wrong_with_several_points_is_told_once(
+    fanin: Fanin, scenario: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CC", "no-such-cc")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    done = fanin("sweep", scenario, "--set", "seed=1,2", "--results", str(tmp_path))
+    assert done.returncode == 1
+    assert "4 of 4 points failed" in done.stderr
+    assert done.stderr.count("no-such-cc") == 1
+    assert "(and 3 more points):" in done.stderr
+
+
 def test_after_ctrl_c_the_status_is_130_and_one_is_told_how_to_go_on(
     scenario: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
