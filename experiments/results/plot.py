@@ -333,6 +333,8 @@ def _set_log_y(axes: Axes) -> None:
 
 def _set_log_x(axes: Axes, values: Sequence[float]) -> None:
     if values[0] > 0:
+        if len(values) == 1:  # of which matplotlib makes no interval
+            axes.set_xlim(values[0] / 2, values[0] * 2)
         axes.set_xscale("log")
     else:  # a zero has its place, left of the smallest value
         axes.set_xscale("symlog", linthresh=min((x for x in values if x > 0), default=1.0))

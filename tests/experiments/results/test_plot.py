@@ -109,6 +109,11 @@ def test_a_figure_has_something_on_it(tmp_path: Path, x: str, log: tuple[Any, ..
         assert len(image.getcolors(1 << 20) or []) > 50
 
 
+def test_a_single_point_has_a_logarithmic_axis_as_well(tmp_path: Path) -> None:
+    plot = Plot(x="displacement", y="median_seconds", log=("x",))
+    draw(series([row("ring", 2, 0.002, displacement=1e-4)], plot), plot, tmp_path / "figure.png")
+
+
 @pytest.mark.parametrize("ending", ["svg", "pdf"])
 def test_figures_come_in_vector_formats_as_well(tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"figure.{ending}"
