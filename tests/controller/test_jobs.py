@@ -347,7 +347,7 @@ def test_a_job_of_groups_whose_tree_fails_gets_another_lease_if_one_would_be_bet
         else:
             assert [group["config"]["lease"]["id"] for group in groups] == [2] * 3
         told = "by ring" if for_good else "in network"
-        assert (await listed(path))["a"]["state"] == told
+        assert listed(grants)["a"]["state"] == told
 
     service(check)
 
@@ -361,7 +361,7 @@ def test_the_lease_of_a_job_that_has_ended_is_not_its_successor_s(service: With)
         after = await Worker.connect(path, "h1", 1, job="a", ring=True)
         assert await after.rank() == (2, 0)
         await grants.jobs.end_lease(1, "a link is down", for_good=True)
-        assert (await listed(path))["a"]["lease"] == 2
+        assert listed(grants)["a"]["lease"] == 2
         await grants.jobs.end_lease(2, "a link is down", for_good=True)
         assert await after.hear() == {"revoked": "a link is down"}
 
