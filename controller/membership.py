@@ -9,6 +9,7 @@ the end what the job was granted or {"error": "why not"}. Later on it is told wh
 
 The connection is the membership. It stays open for the worker's life; when all of a job's have ended, its lease is
 withdrawn. So what the next job sends and what this one has left on the way are never taken for one another's.
+A worker that is in no job yet may be taken into one that has lost some of its own (controller/jobs.py).
 """
 
 import asyncio
@@ -50,6 +51,7 @@ class _Member:
     left: asyncio.Event = field(default_factory=asyncio.Event)
     finished: Any = None
     leaving: bool = False
+    meeting: bool = False
     at: tuple[int, float] = (0, 0.0)  # the operation that it has come to, and when it has said so
     round: int = 0  # in which it was told last to stop
     mates: "Sequence[_Member]" = ()  # all workers of its job, by rank, once they have joined
@@ -61,8 +63,9 @@ class _Member:
         return self.host, self.request.name
 
     def tell(self, message: Mapping[str, Any]) -> None:
-        if "regroup" in message:
-            self.round = message["regroup"]["round"]
+        match message:
+            case {"regroup": {"round": number}} | {"rank": _, "round": number}:
+                self.round = number
         if not self.writer.is_closing():
             self.writer.write(json.dumps(message).encode() + b"\n")
 
@@ -82,10 +85,9 @@ class JobService:
 
     def __init__(self, hosts: Sequence[str], open_job: Open, report: Callable[[str], None]) -> None:
         self._hosts = tuple(hosts)
-        self._jobs = Jobs(open_job, report)
+        self._jobs = Jobs(open_job, report, self._waiting)
         self.questions: dict[str, Callable[[Any], Awaitable[Mapping[str, Any]]]] = {}
         self._members: dict[tuple[str, str | None], _Member] = {}  # by place
-        self._forming: dict[tuple[str, str | None], _Member] = {}  # those whose job waits for others to join
         self._asking: set[asyncio.Task[None]] = set()
         self._connections: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}
 
@@ -113,7 +115,9 @@ class JobService:
     def forming(self) -> list[Mapping[str, Any]]:
         """Those that wait for workers to join: name, hosts, workers, and the hosts on which there is none yet."""
         found: dict[JobRequest, list[_Member]] = {}
-        for member in self._forming.values():
+        for member in self._members.values():
+            if member.mates:
+                continue
             found.setdefault(member.request, []).append(member)
         return [
             {
@@ -182,6 +186,8 @@ class JobService:
                 member.at = number, time.monotonic()
             case {"leaving": True}:
                 member.leaving = True
+            case {"meeting": int(number)}:
+                member.meeting = number == member.round
             case {"finished": [int(), int()] as finished, "round": int(number)}:
                 if number == member.round:
                     member.finished = finished
@@ -294,22 +300,28 @@ class JobService:
                     f"{other} waits for a job of {theirs}, and the one on {member.host} asks for {asked}: all must "
                     "ask for the same"
                 )
-        self._members[member.place] = self._forming[member.place] = member
+        self._members[member.place] = member
         _log("has joined", member)
 
     def _gather(self, member: _Member) -> None:
         """Forms the job if all are there, or tells those that are who is missing."""
         request = member.request
-        waiting = [
-            other for host in request.hosts if (other := self._forming.get((host, request.name))) is not None
-        ]
+        waiting = self._waiting(request)
         if len(waiting) < len(request.hosts):
             self._tell_who_is_missing(waiting)
             return
         for each in waiting:
-            del self._forming[each.place]
             each.mates = waiting
         self._jobs.begin(request, waiting)
+
+    def _waiting(self, request: JobRequest) -> "Sequence[_Member]":
+        """Those who ask for this and are in no job yet, by rank."""
+        there = (self._members.get((host, request.name)) for host in request.hosts)
+        return [
+            member
+            for member in there
+            if member is not None and not member.mates and member.request == request
+        ]
 
     def _tell_who_is_missing(self, waiting: Sequence[_Member]) -> None:
         """To members of one job that has not formed."""
@@ -322,10 +334,8 @@ class JobService:
         member.left.set()
         _log("has left", member)
         del self._members[member.place]
-        if self._forming.pop(member.place, None):
-            self._tell_who_is_missing(
-                [other for other in self._forming.values() if other.request == member.request]
-            )
+        if not member.mates:
+            self._tell_who_is_missing(self._waiting(member.request))
             return
         rank = member.request.hosts.index(member.host)
         for other in member.mates:
