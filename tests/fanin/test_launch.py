@@ -356,6 +356,18 @@ def test_one_that_is_killed_is_started_again_and_joins_the_others(fanin, script,
 
 
 @live
+def test_one_that_fails_again_and_again_is_started_as_often_as_was_said(up, tmp_path):
+    argv = ("sh", "-c", "echo again; exit 3")
+    done = launch(up, "-n", 1, "--min-workers", 1, "--restarts", 2, "-o", tmp_path, *argv)
+    assert done.returncode == 3
+    assert (tmp_path / "rank-0.out").read_text() == "again\n" * 3
+    started = [
+        f"fanin launch: rank 0 on h1 failed: exit status 3; it is started again ({n} of 2)" for n in (1, 2)
+    ]
+    assert done.stderr.splitlines() == [*started, "fanin launch: rank 0 on h1 failed: exit status 3"]
+
+
+@live
 def test_more_processes_than_hosts_are_refused(up):
     done = launch(up, "-n", 3, "true")
     assert (done.returncode, done.stdout) == (1, "")

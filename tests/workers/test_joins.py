@@ -51,7 +51,7 @@ def train(comm: Communicator, tell: Callable[[Any], None], joins: int, dies: boo
             tell((int(state[0]), int(state[1]), float(numbers[1])))
 
 
-def run(host: str, dies_at: int, again_at: int = 0) -> Any:
+def run(host: str, dies_at: int, again_at: int = 0, refuses: bool = False) -> Any:
     """What those tell who stay, and who comes once the first worker on `host` has been killed at such a message."""
 
     def start(path: Path) -> list[Process]:
@@ -62,7 +62,7 @@ def run(host: str, dies_at: int, again_at: int = 0) -> Any:
         after = partial(_init_after, workers[HOSTS.index(host)])
         return [*workers, Process(path, host, partial(train, joins=1), after, again_at)]
 
-    with network(HOSTS, start) as (processes, grants, _):
+    with network(HOSTS, start, refuses) as (processes, grants, _):
         told = [process.hear() for process in processes]
     assert processes[HOSTS.index(host)].killed
     stayed = [each for place, each in enumerate(told[:3]) if HOSTS[place] != host]
@@ -100,6 +100,12 @@ def test_one_that_dies_again_at_any_message(again_at: int) -> None:
         check(stayed, new)
     assert killed or new[-1][0] in (STEPS, "joined")
     assert all(told[-1][0] == STEPS or told[-1][1] == STEPS for told in stayed)
+
+
+def test_in_a_job_that_goes_by_ring() -> None:
+    stayed, new, _, grants = run("h1", 40, refuses=True)
+    check(stayed, new)
+    assert not grants.granted
 
 
 def test_nobody_is_new_but_at_the_first_call() -> None:
