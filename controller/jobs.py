@@ -70,10 +70,13 @@ class Member(Reporting, Protocol):
     """A worker of a job.
 
     finished: what it says once the lease is revoked (workers/handover.py), or in a round in which a group forms
-    (workers/elastic.py). leaving: it ends once the others have what it has finished.
+    (workers/elastic.py). leaving: it ends once the others have what it has finished. meeting: it is in regroup(), and
+    waits to be told whether somebody has joined. mates: all workers of its job, by rank.
     """
 
     finished: Any
+    meeting: bool
+    mates: Any
     leaving: bool
 
     def tell(self, message: Mapping[str, Any]) -> None:
@@ -91,7 +94,8 @@ class _Job:
 
     Where the request has min_workers, its members form groups, one after the other: `members` is the last one, by rank.
     Whenever one ends, or the lease is revoked, those who are left are told to stop (`round` counts how often that was
-    so), say what they have finished, and are told the next group, which has a lease of its own.
+    so), say what they have finished, and are told the next group, which has a lease of its own. Once all of a group
+    are in regroup(), workers that have come meanwhile, and ask for what its first ones have `asked` for, join it.
     """
 
     name: str
@@ -105,6 +109,10 @@ class _Job:
     round: int = 0
     since: float = field(default_factory=time.time)
     look: asyncio.Event = field(default_factory=asyncio.Event)
+    asked: JobRequest = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.asked = self.request
 
     def tell(self, message: Mapping[str, Any]) -> None:
         for member in self.members:
@@ -140,6 +148,10 @@ class _Job:
             return False
         return bool(self.revoked) or any(member.left.is_set() or member.leaving for member in self.members)
 
+    def meets(self) -> bool:
+        """Whether all of the group are in regroup()."""
+        return self.request.min_workers is not None and all(member.meeting for member in self.members)
+
     def gone(self) -> Member | None:
         """A member that has left."""
         return next((member for member in self.members if member.left.is_set()), None)
@@ -148,12 +160,18 @@ class _Job:
 class Jobs:
     """All of a network: grants them leases in the order in which they come, or has them wait.
 
-    report: is told what nobody waits for.
+    report: is told what nobody waits for. waiting: those who ask for such a job, and are in none.
     """
 
-    def __init__(self, open_job: Open, report: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        open_job: Open,
+        report: Callable[[str], None],
+        waiting: Callable[[JobRequest], Sequence[Member]],
+    ) -> None:
         self._open = open_job
         self._report = report
+        self._waiting = waiting
         self._present: list[_Job] = []
         self._queue: list[_Job] = []
         self._granting = asyncio.Lock()  # a job that ends makes room before the next one is granted
@@ -266,6 +284,8 @@ class Jobs:
                 job.look.clear()
                 if job.must_regroup():
                     await self._regroup(job)
+                elif job.meets():
+                    await self._meet(job)
                 else:
                     await job.look.wait()
             await self._withdraw(job)
@@ -285,8 +305,19 @@ class Jobs:
             "refused": job.why,
         }
 
-    async def _regroup(self, job: _Job) -> None:
+    async def _meet(self, job: _Job) -> None:
+        """All are in regroup(): a round if somebody waits to join, or they are told that nobody does."""
+        if joining := self._waiting(job.asked):
+            await self._regroup(job, joining)
+            return
+        for member in job.members:
+            member.meeting = False
+        job.tell({"met": job.round})
+
+    async def _regroup(self, job: _Job, joining: Sequence[Member] = ()) -> None:
         """One round: those who are there stop, say what they have finished, and get a lease of their own.
+
+        With those who are `joining`: they come behind the others, and begin with what follows regroup().
 
         If one of them ends in the middle of it there is to be another round.
         """
@@ -301,15 +332,17 @@ class Jobs:
                 job.look.clear()
             return
         job.round += 1
-        why = "; ".join([*_ends(job.members), *([job.revoked] if job.revoked else [])])
+        joins = [f"process {member.process} on {member.host} has joined" for member in joining]
+        why = "; ".join([*_ends(job.members), *([job.revoked] if job.revoked else []), *joins])
         for member in there:
             member.finished = None
+            member.meeting = False
             member.tell({"regroup": {"round": job.round, "why": why}})
         if not await self._all_have_finished(job, there):
             return
         job.revoked = ""
         if not too_few:
-            await self._grant_again(job, tuple(member.host for member in staying))
+            await self._grant_again(job, tuple(member.host for member in (*staying, *joining)))
             if any(member.left.is_set() for member in there):
                 job.members = there
                 return
@@ -318,8 +351,15 @@ class Jobs:
             stays = member in staying and not too_few
             member.heard = Heard()  # what it counts begins again
             group = self._assignment(job, member) if stays else {"refused": too_few or "it is leaving"}
-            member.tell({"group": {"round": job.round, "finished": finished, **group}})
-        job.members = [] if too_few else staying
+            said = {"round": job.round, "finished": finished, "joined": bool(joining), **group}
+            member.tell({"group": said})
+        job.members = [] if too_few else [*staying, *joining]
+        for member in joining:
+            begun = there[0].finished[0] + 1  # as many as the others, with this regroup()
+            said = {**self._assignment(job, member), "job": job.name}
+            member.tell({**said, "round": job.round, "begun": begun})
+        for member in job.members:
+            member.mates = job.members
 
     async def _all_have_finished(self, job: _Job, there: Sequence[Member]) -> bool:
         """Whether all have said what; False as soon as one of them has left, or another one is leaving."""

@@ -9,6 +9,7 @@ The connection is the membership. It stays open for the worker's life; when all 
 withdrawn. So what the next job sends and what this one has left on the way are never taken for one another's.
 
 What is said here is in documents (docs/jobs.md); controller/job_service has the connections.
+A worker that is in no job yet may be taken into one that has lost some of its own (controller/jobs.py).
 """
 
 import asyncio
@@ -61,6 +62,7 @@ class _Member:
     left: asyncio.Event = field(default_factory=asyncio.Event)
     finished: Any = None
     leaving: bool = False
+    meeting: bool = False
     at: tuple[int, float] = (0, 0.0)  # the operation that it has come to, and when it has said so
     round: int = 0  # in which it was told last to stop
     mates: "Sequence[_Member]" = ()  # all workers of its job, by rank, once they have joined
@@ -72,8 +74,9 @@ class _Member:
         return self.host, self.request.name
 
     def tell(self, message: Mapping[str, Any]) -> None:
-        if "regroup" in message:
-            self.round = message["regroup"]["round"]
+        match message:
+            case {"regroup": {"round": number}} | {"rank": _, "round": number}:
+                self.round = number
         self.connection.tell(message)
 
     def dismiss(self, why: str) -> None:
@@ -91,9 +94,8 @@ class JobService:
 
     def __init__(self, hosts: Sequence[str], open_job: Open, report: Callable[[str], None]) -> None:
         self._hosts = tuple(hosts)
-        self._jobs = Jobs(open_job, report)
+        self._jobs = Jobs(open_job, report, self._waiting)
         self._members: dict[tuple[str, str | None], _Member] = {}  # by place
-        self._forming: dict[tuple[str, str | None], _Member] = {}  # those whose job waits for others to join
         self._asking: dict[_Member, asyncio.Task[None]] = {}
         self._ended = False
 
@@ -114,7 +116,9 @@ class JobService:
     def forming(self) -> list[Mapping[str, Any]]:
         """Those that wait for workers to join: name, hosts, workers, and the hosts on which there is none yet."""
         found: dict[JobRequest, list[_Member]] = {}
-        for member in self._forming.values():
+        for member in self._members.values():
+            if member.mates:
+                continue
             found.setdefault(member.request, []).append(member)
         return [
             {
@@ -163,6 +167,8 @@ class JobService:
                 member.at = number, time.monotonic()
             case {"leaving": True}:
                 member.leaving = True
+            case {"meeting": int(number)}:
+                member.meeting = number == member.round
             case {"finished": [int(), int()] as finished, "round": int(number)}:
                 if number == member.round:
                     member.finished = finished
@@ -258,22 +264,28 @@ class JobService:
                 )
         if self._ended:
             raise RefusedError("the network has ended")
-        self._members[member.place] = self._forming[member.place] = member
+        self._members[member.place] = member
         _log("has joined", member)
 
     def _gather(self, member: _Member) -> None:
         """Forms the job if all are there, or tells those that are who is missing."""
         request = member.request
-        waiting = [
-            other for host in request.hosts if (other := self._forming.get((host, request.name))) is not None
-        ]
+        waiting = self._waiting(request)
         if len(waiting) < len(request.hosts):
             self._tell_who_is_missing(waiting)
             return
         for each in waiting:
-            del self._forming[each.place]
             each.mates = waiting
         self._jobs.begin(request, waiting)
+
+    def _waiting(self, request: JobRequest) -> "Sequence[_Member]":
+        """Those who ask for this and are in no job yet, by rank."""
+        there = (self._members.get((host, request.name)) for host in request.hosts)
+        return [
+            member
+            for member in there
+            if member is not None and not member.mates and member.request == request
+        ]
 
     def _tell_who_is_missing(self, waiting: Sequence[_Member]) -> None:
         """To members of one job that has not formed."""
@@ -286,10 +298,8 @@ class JobService:
         member.left.set()
         _log("has left", member)
         del self._members[member.place]
-        if self._forming.pop(member.place, None):
-            self._tell_who_is_missing(
-                [other for other in self._forming.values() if other.request == member.request]
-            )
+        if not member.mates:
+            self._tell_who_is_missing(self._waiting(member.request))
             return
         rank = member.request.hosts.index(member.host)
         for other in member.mates:

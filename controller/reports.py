@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 _MOST_OPEN = 1 << 15  # chunks: the slot numbers of the protocol
 
 Count = Annotated[int, Field(ge=0, lt=1 << 63)]
+Chunks = Annotated[float, Field(ge=0, allow_inf_nan=False)]  # in flight, on average
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -56,6 +57,7 @@ class Report(_Frozen):
     ignored: dict[str, Count]
     smoothed_rtt: Seconds | None
     rto: Seconds
+    congestion_window: Chunks
     waiting: Waiting | None
 
 

@@ -138,6 +138,7 @@ class Communicator(Closing):
         self._thread: ThreadPoolExecutor | None = None
         self._failure: CollectiveError | None = None
         self._closed = False
+        self._new = True
         self._elastic = place if isinstance(place, Elastic) else None
         self._hosts = () if self._elastic is None else self._elastic.hosts
 
@@ -351,6 +352,26 @@ class Communicator(Closing):
 
         return self._call(_Operation(attempt, [None], lambda _: None), async_op)
 
+    def regroup(self) -> bool:
+        """Between two steps: let workers in that have been started again. Whether somebody is new.
+
+        All workers call it. If it returns True, at all of them alike, rank 0, which is not new, is to broadcast what
+        one must know to go on. The first call of each worker returns True at once: whoever joins comes out of
+        fanin.init() when the others come out of this, so nothing that needs others may stand before the first call.
+        Those who stay keep their order, joiners come behind them; `rank` and `size` are the new ones. Without
+        min_workers nobody joins.
+
+        In a job with min_workers it waits for all workers and for the job service; no packet is sent.
+        """
+        first, self._new = self._new, False
+        if first or self._elastic is None:
+            return first
+        elastic = self._elastic
+        meeting = _Operation(lambda _: [elastic.meet()], [None], lambda results: bool(results[0][0]))
+        joined = self._call(meeting, async_op=False)
+        self._renumber(elastic)
+        return joined is True
+
     def close(self) -> None:
         """Leave the job, once what was begun is done; the others are told if they wait for this worker."""
         if self._thread is not None:
@@ -419,7 +440,8 @@ class Communicator(Closing):
             elastic.enter(group)
             self._by_ring = False
             if not elastic.out and not elastic.rank:
-                print(f"fanin: {elastic.why}; {elastic.workers} of {before} workers go on", file=sys.stderr)
+                of = "" if elastic.workers > before else f" of {before}"
+                print(f"fanin: {elastic.why}; {elastic.workers}{of} workers go on", file=sys.stderr)
             if results is not None:
                 return value  # type: ignore[return-value]
 
@@ -430,8 +452,11 @@ class Communicator(Closing):
             return operation.deliver(results)
         elastic.keep(results)
         value = operation.deliver(operation.placed(results))
-        self.rank, self.size, self._hosts = elastic.rank, elastic.workers, elastic.hosts
+        self._renumber(elastic)
         return value
+
+    def _renumber(self, elastic: Elastic) -> None:
+        self.rank, self.size, self._hosts = elastic.rank, elastic.workers, elastic.hosts
 
     def _disconnect(self) -> None:
         if self._connected is not None:

@@ -12,6 +12,12 @@ As MPI_Comm_shrink and elastic jobs of PyTorch and Horovod. Whenever a worker en
    written to. Its packets have another lease, its connections are new.
 
 If another one ends in the middle of a round there is a new one; numbers only grow, by what step 2 has brought.
+
+A worker that has been started again joins where the program has a place for it: all call regroup(), which is an
+operation as others are. Once all of the group are in it, the service says that nobody waits, or has a round in which
+the joiner gets its place; it begins with as many operations finished as the others. What the service says reaches all
+in the same order, so all who hear of a round behind its answer have finished that operation, with the same result;
+one that has not looked at a group before the next round gets the result from one that has.
 """
 
 from __future__ import annotations
@@ -35,6 +41,7 @@ from workers.waiting import Waiting
 Array = NDArray[Any]
 
 _LOOK = 0.25  # seconds, at most, between looks at what the service says
+_JOINED, _NOBODY = np.ones(1), np.zeros(1)  # results of meet()
 _NEWS_SECONDS = 5.0  # after which it is known whether a peer that has hung up has ended
 
 
@@ -64,13 +71,16 @@ class Elastic:
     def __init__(self, service: Service, assignment: Mapping[str, Any], timeout: float) -> None:
         self._service = service
         self._timeout = timeout
-        self._round = 0  # of which it was told last
+        self._round = int(assignment.get("round", 0))  # of which it was told last
         self.why = ""
         self.waiting = Waiting(service.say)
         self._waits = "the job service says nothing"
         self._next: Mapping[str, Any] = {}
         self._kept: Sequence[Array] = ()  # the results of the last operation
-        self._finished = 0
+        self._finished = int(assignment.get("begun", 0))
+        if self._finished:  # somebody may need the result of the regroup() in which this worker has joined
+            self._kept = [_JOINED]
+        self._met = -1  # the round after which nobody has joined in regroup()
         self._aggregation: _Aggregation | None = None
         self._entered = 0
         self.enter(assignment)
@@ -126,6 +136,26 @@ class Elastic:
         self.waiting.begin(self._finished + 1)
         self.left()
 
+    def meet(self) -> Array:
+        """Wait until all of the group have come to this: nobody waits to join it, or there is a round.
+
+        Raises:
+            RegroupError, LeftError, JoinError: see left(). StallError: others have not come.
+        """
+        self._met = -1
+        self._service.say({"meeting": self._entered})
+        deadline = time.monotonic() + self._timeout
+        while self._met != self._entered:
+            if self._round > self._entered:
+                raise RegroupError(self.why)
+            if (left := deadline - time.monotonic()) <= 0:
+                raise StallError(
+                    f"rank {self.rank} of {self.workers}: others have not come to regroup() for {self._timeout:g} s"
+                )
+            # A round of which it hears behind the answer is for the next operation.
+            self._listen(min(left, _LOOK))
+        return _NOBODY
+
     def keep(self, results: Sequence[Array]) -> None:
         """An operation is finished; somebody may not get these results, and ask for them."""
         self._finished += 1
@@ -150,11 +180,14 @@ class Elastic:
                 most = max(count for _, count, _ in finished)
                 giver, _, port = next(each for each in finished if each[1] == most)
                 if self._finished < most:
-                    return group, self._take(giver, port)
+                    return group, self._take(self._address(group, giver), port)
                 if giver == self.hosts[self.rank] and (
                     behind := sum(count < most for _, count, _ in finished)
                 ):
                     self._give(listener, behind)
+                if group["joined"]:  # which is what all of them were waiting for
+                    self.keep([_JOINED])
+                    return group, self._kept
                 return group, None
 
     def leave(self) -> None:
@@ -194,11 +227,17 @@ class Elastic:
                     f"rank {self.rank} of {self.workers}: {self.why}, and {self._waits} for {self._timeout:g} s"
                 )
 
+    def _address(self, group: Mapping[str, Any], host: str) -> str:
+        """Of one who has left the group before, or has joined this one, too."""
+        addresses = dict(zip(self.hosts, self.addresses, strict=True))
+        if "rank" in group:
+            addresses |= zip(group["hosts"], addresses_of(group), strict=True)
+        return addresses[host][0]
+
     def _take(self, host: str, port: int) -> Sequence[Array]:
-        address = self.addresses[self.hosts.index(host)][0], port
         try:
             with (
-                socket.create_connection(address, self._timeout) as connection,
+                socket.create_connection((host, port), self._timeout) as connection,
                 connection.makefile("rb") as said,
             ):
                 received = io.BytesIO(said.read())
@@ -252,6 +291,8 @@ class Elastic:
                         self._round, self.why = number, why
                     case {"group": dict(group)}:
                         self._next = group
+                    case {"met": int(number)}:
+                        self._met = number
                     case {"waiting_for": list(missing)}:
                         self._waits = (
                             f"the workers on {', '.join(missing)} have not come to their next operation"

@@ -7,20 +7,22 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class ToService(_message.Message):
-    __slots__ = ("join", "finished", "waiting", "at", "leaving", "report")
+    __slots__ = ("join", "finished", "waiting", "at", "leaving", "report", "meeting")
     JOIN_FIELD_NUMBER: _ClassVar[int]
     FINISHED_FIELD_NUMBER: _ClassVar[int]
     WAITING_FIELD_NUMBER: _ClassVar[int]
     AT_FIELD_NUMBER: _ClassVar[int]
     LEAVING_FIELD_NUMBER: _ClassVar[int]
     REPORT_FIELD_NUMBER: _ClassVar[int]
+    MEETING_FIELD_NUMBER: _ClassVar[int]
     join: JoinRequest
     finished: Finished
     waiting: int
     at: int
     leaving: bool
     report: Report
-    def __init__(self, join: _Optional[_Union[JoinRequest, _Mapping]] = ..., finished: _Optional[_Union[Finished, _Mapping]] = ..., waiting: _Optional[int] = ..., at: _Optional[int] = ..., leaving: _Optional[bool] = ..., report: _Optional[_Union[Report, _Mapping]] = ...) -> None: ...
+    meeting: int
+    def __init__(self, join: _Optional[_Union[JoinRequest, _Mapping]] = ..., finished: _Optional[_Union[Finished, _Mapping]] = ..., waiting: _Optional[int] = ..., at: _Optional[int] = ..., leaving: _Optional[bool] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., meeting: _Optional[int] = ...) -> None: ...
 
 class JoinRequest(_message.Message):
     __slots__ = ("host", "process", "count", "names", "job", "slots", "ring", "min_workers")
@@ -59,7 +61,7 @@ class Finished(_message.Message):
     def __init__(self, count: _Optional[int] = ..., port: _Optional[int] = ..., round: _Optional[int] = ...) -> None: ...
 
 class FromService(_message.Message):
-    __slots__ = ("waiting_for", "queued", "assignment", "left", "revoked", "carry_on", "regroup", "group", "slow", "where")
+    __slots__ = ("waiting_for", "queued", "assignment", "left", "revoked", "carry_on", "regroup", "group", "slow", "where", "met")
     WAITING_FOR_FIELD_NUMBER: _ClassVar[int]
     QUEUED_FIELD_NUMBER: _ClassVar[int]
     ASSIGNMENT_FIELD_NUMBER: _ClassVar[int]
@@ -70,6 +72,7 @@ class FromService(_message.Message):
     GROUP_FIELD_NUMBER: _ClassVar[int]
     SLOW_FIELD_NUMBER: _ClassVar[int]
     WHERE_FIELD_NUMBER: _ClassVar[int]
+    MET_FIELD_NUMBER: _ClassVar[int]
     waiting_for: HostNames
     queued: Queued
     assignment: Assignment
@@ -80,7 +83,8 @@ class FromService(_message.Message):
     group: Group
     slow: Slow
     where: Where
-    def __init__(self, waiting_for: _Optional[_Union[HostNames, _Mapping]] = ..., queued: _Optional[_Union[Queued, _Mapping]] = ..., assignment: _Optional[_Union[Assignment, _Mapping]] = ..., left: _Optional[_Union[Left, _Mapping]] = ..., revoked: _Optional[str] = ..., carry_on: _Optional[_Union[CarryOn, _Mapping]] = ..., regroup: _Optional[_Union[Regroup, _Mapping]] = ..., group: _Optional[_Union[Group, _Mapping]] = ..., slow: _Optional[_Union[Slow, _Mapping]] = ..., where: _Optional[_Union[Where, _Mapping]] = ...) -> None: ...
+    met: int
+    def __init__(self, waiting_for: _Optional[_Union[HostNames, _Mapping]] = ..., queued: _Optional[_Union[Queued, _Mapping]] = ..., assignment: _Optional[_Union[Assignment, _Mapping]] = ..., left: _Optional[_Union[Left, _Mapping]] = ..., revoked: _Optional[str] = ..., carry_on: _Optional[_Union[CarryOn, _Mapping]] = ..., regroup: _Optional[_Union[Regroup, _Mapping]] = ..., group: _Optional[_Union[Group, _Mapping]] = ..., slow: _Optional[_Union[Slow, _Mapping]] = ..., where: _Optional[_Union[Where, _Mapping]] = ..., met: _Optional[int] = ...) -> None: ...
 
 class Queued(_message.Message):
     __slots__ = ("rank", "place", "why")
@@ -93,20 +97,24 @@ class Queued(_message.Message):
     def __init__(self, rank: _Optional[int] = ..., place: _Optional[int] = ..., why: _Optional[str] = ...) -> None: ...
 
 class Assignment(_message.Message):
-    __slots__ = ("rank", "hosts", "addresses", "config", "refused", "job")
+    __slots__ = ("rank", "hosts", "addresses", "config", "refused", "job", "round", "begun")
     RANK_FIELD_NUMBER: _ClassVar[int]
     HOSTS_FIELD_NUMBER: _ClassVar[int]
     ADDRESSES_FIELD_NUMBER: _ClassVar[int]
     CONFIG_FIELD_NUMBER: _ClassVar[int]
     REFUSED_FIELD_NUMBER: _ClassVar[int]
     JOB_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    BEGUN_FIELD_NUMBER: _ClassVar[int]
     rank: int
     hosts: _containers.RepeatedScalarFieldContainer[str]
     addresses: _containers.RepeatedCompositeFieldContainer[Address]
     config: Config
     refused: str
     job: str
-    def __init__(self, rank: _Optional[int] = ..., hosts: _Optional[_Iterable[str]] = ..., addresses: _Optional[_Iterable[_Union[Address, _Mapping]]] = ..., config: _Optional[_Union[Config, _Mapping]] = ..., refused: _Optional[str] = ..., job: _Optional[str] = ...) -> None: ...
+    round: int
+    begun: int
+    def __init__(self, rank: _Optional[int] = ..., hosts: _Optional[_Iterable[str]] = ..., addresses: _Optional[_Iterable[_Union[Address, _Mapping]]] = ..., config: _Optional[_Union[Config, _Mapping]] = ..., refused: _Optional[str] = ..., job: _Optional[str] = ..., round: _Optional[int] = ..., begun: _Optional[int] = ...) -> None: ...
 
 class Address(_message.Message):
     __slots__ = ("ip", "port")
@@ -201,16 +209,18 @@ class Regroup(_message.Message):
     def __init__(self, round: _Optional[int] = ..., why: _Optional[str] = ...) -> None: ...
 
 class Group(_message.Message):
-    __slots__ = ("round", "finished", "assignment", "refused")
+    __slots__ = ("round", "finished", "assignment", "refused", "joined")
     ROUND_FIELD_NUMBER: _ClassVar[int]
     FINISHED_FIELD_NUMBER: _ClassVar[int]
     ASSIGNMENT_FIELD_NUMBER: _ClassVar[int]
     REFUSED_FIELD_NUMBER: _ClassVar[int]
+    JOINED_FIELD_NUMBER: _ClassVar[int]
     round: int
     finished: _containers.RepeatedCompositeFieldContainer[HostCount]
     assignment: Assignment
     refused: str
-    def __init__(self, round: _Optional[int] = ..., finished: _Optional[_Iterable[_Union[HostCount, _Mapping]]] = ..., assignment: _Optional[_Union[Assignment, _Mapping]] = ..., refused: _Optional[str] = ...) -> None: ...
+    joined: bool
+    def __init__(self, round: _Optional[int] = ..., finished: _Optional[_Iterable[_Union[HostCount, _Mapping]]] = ..., assignment: _Optional[_Union[Assignment, _Mapping]] = ..., refused: _Optional[str] = ..., joined: _Optional[bool] = ...) -> None: ...
 
 class HostCount(_message.Message):
     __slots__ = ("host", "count", "port")
@@ -313,7 +323,7 @@ class WorkerState(_message.Message):
     def __init__(self, host: _Optional[str] = ..., process: _Optional[int] = ..., joined: _Optional[float] = ..., left: _Optional[bool] = ..., heard: _Optional[float] = ..., report: _Optional[_Union[Report, _Mapping]] = ...) -> None: ...
 
 class Report(_message.Message):
-    __slots__ = ("all_reduces", "bytes_sent", "bytes_received", "retransmissions", "datagrams_sent", "datagrams_received", "accepted", "timeouts", "saturated", "ignored", "smoothed_rtt", "rto", "waiting")
+    __slots__ = ("all_reduces", "bytes_sent", "bytes_received", "retransmissions", "datagrams_sent", "datagrams_received", "accepted", "timeouts", "saturated", "ignored", "smoothed_rtt", "rto", "waiting", "congestion_window")
     class IgnoredEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -334,6 +344,7 @@ class Report(_message.Message):
     SMOOTHED_RTT_FIELD_NUMBER: _ClassVar[int]
     RTO_FIELD_NUMBER: _ClassVar[int]
     WAITING_FIELD_NUMBER: _ClassVar[int]
+    CONGESTION_WINDOW_FIELD_NUMBER: _ClassVar[int]
     all_reduces: int
     bytes_sent: int
     bytes_received: int
@@ -347,7 +358,8 @@ class Report(_message.Message):
     smoothed_rtt: float
     rto: float
     waiting: Outstanding
-    def __init__(self, all_reduces: _Optional[int] = ..., bytes_sent: _Optional[int] = ..., bytes_received: _Optional[int] = ..., retransmissions: _Optional[int] = ..., datagrams_sent: _Optional[int] = ..., datagrams_received: _Optional[int] = ..., accepted: _Optional[int] = ..., timeouts: _Optional[int] = ..., saturated: _Optional[int] = ..., ignored: _Optional[_Mapping[str, int]] = ..., smoothed_rtt: _Optional[float] = ..., rto: _Optional[float] = ..., waiting: _Optional[_Union[Outstanding, _Mapping]] = ...) -> None: ...
+    congestion_window: float
+    def __init__(self, all_reduces: _Optional[int] = ..., bytes_sent: _Optional[int] = ..., bytes_received: _Optional[int] = ..., retransmissions: _Optional[int] = ..., datagrams_sent: _Optional[int] = ..., datagrams_received: _Optional[int] = ..., accepted: _Optional[int] = ..., timeouts: _Optional[int] = ..., saturated: _Optional[int] = ..., ignored: _Optional[_Mapping[str, int]] = ..., smoothed_rtt: _Optional[float] = ..., rto: _Optional[float] = ..., waiting: _Optional[_Union[Outstanding, _Mapping]] = ..., congestion_window: _Optional[float] = ...) -> None: ...
 
 class Outstanding(_message.Message):
     __slots__ = ("all_reduce", "elements", "announcing", "accepted", "total", "chunks", "sent", "waiting", "silent")

@@ -101,9 +101,15 @@ def told_of(line: Mapping[str, Any]) -> pb.FromService:
                 {"ended": True} if each is None else dict(zip(_COUNT, each, strict=True)) for each in numbers
             ]
             fill(told, {"carry_on": {"finished": counts}})
-        case {"group": {"round": number, "finished": finished, "refused": why, **rest}}:
+        case {"group": {"round": number, "finished": finished, "joined": joined, "refused": why, **rest}}:
             assignment = {**rest, "refused": why} if "rank" in rest else None
-            group = {"round": number, "finished": finished, "refused": why, "assignment": assignment}
+            group = {
+                "round": number,
+                "finished": finished,
+                "joined": joined,
+                "refused": why,
+                "assignment": assignment,
+            }
             fill(told, {"group": group})
         case {"where": None}:
             told.where.SetInParent()

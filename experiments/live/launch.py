@@ -40,7 +40,8 @@ class Launch:
 
     job: its name on the network. slots: how many it asks for; None: as many as suit the network. output: a folder for
     rank-0.out, rank-0.err and so on; None: standard output and error, each line behind its rank.
-    min_workers: the others go on as long as so many are left; None: none does when one has failed.
+    min_workers: the others go on as long as so many are left; None: none does when one has failed. restarts: how often
+    a rank that has failed is started again.
     """
 
     network: RunningNetwork
@@ -50,6 +51,7 @@ class Launch:
     slots: int | None = None
     output: Path | None = None
     min_workers: int | None = None
+    restarts: int = 0
 
     def environment(self) -> dict[str, str]:
         """What all ranks are told alike, in the variables of torchrun and our own."""
@@ -72,9 +74,9 @@ class Launch:
 async def run(launch: Launch, check: Callable[[], None], report: Callable[[str], None]) -> int:
     """Start all ranks and wait for them: 0 once all have ended with 0, or the exit status of the first that failed.
 
-    Where there is a least number of workers, the first after which too few are left: that one ends the others, as does
-    whatever `check`, called about twice a second, raises. `report` is told which rank ended how. A signal's number plus
-    128 is the exit status of what it has killed.
+    Where there is a least number of workers, the first after which too few are left; a failure after which the rank is
+    started again does not count. That one ends the others, as does whatever `check`, called about twice a second,
+    raises. `report` is told which rank ended how. A signal's number plus 128 is the exit status of what it has killed.
     """
     environment = launch.environment()
     if launch.output is not None:
@@ -82,10 +84,15 @@ async def run(launch: Launch, check: Callable[[], None], report: Callable[[str],
     ranks: list[_Rank] = []
     unread = asyncio.get_running_loop().create_future()
     with ThreadPoolExecutor(len(launch.hosts)) as waiting:
+
+        def start(number: int) -> None:
+            again = any(rank.number == number for rank in ranks)
+            ranks.append(_Rank(launch, number, environment, waiting, unread, again))
+
         try:
             for number in range(len(launch.hosts)):
-                ranks.append(_Rank(launch, number, environment, waiting, unread))
-            return await _failure(ranks, launch.min_workers, check, report, unread)
+                start(number)
+            return await _failure(launch, ranks, start, check, report, unread)
         finally:
             try:
                 await _end(ranks, report)
@@ -95,13 +102,15 @@ async def run(launch: Launch, check: Callable[[], None], report: Callable[[str],
 
 
 async def _failure(
+    launch: Launch,
     ranks: Sequence[_Rank],
-    min_workers: int | None,
+    start: Callable[[int], None],
     check: Callable[[], None],
     report: Callable[[str], None],
     unread: asyncio.Future[None],
 ) -> int:
-    spare = 0 if min_workers is None else len(ranks) - min_workers
+    spare = 0 if launch.min_workers is None else len(ranks) - launch.min_workers
+    restarts = dict.fromkeys(range(len(ranks)), 0)
     while running := [rank for rank in ranks if not rank.ended]:
         tasks = [task for rank in running for task in rank.tasks if not task.done()]
         waited = [*tasks, unread]
@@ -115,6 +124,11 @@ async def _failure(
             if rank.ended and (status := rank.end.result()):
                 rank.told = True
                 failed = f"{rank} failed: {_how(status)}"
+                if restarts[rank.number] < launch.restarts:
+                    restarts[rank.number] += 1
+                    report(f"{failed}; it is started again ({restarts[rank.number]} of {launch.restarts})")
+                    start(rank.number)
+                    continue
                 if spare > 0:
                     spare -= 1
                     report(f"{failed}; the others go on")
@@ -154,6 +168,7 @@ class _Rank:
         environment: Mapping[str, str],
         waiting: ThreadPoolExecutor,
         unread: asyncio.Future[None],
+        again: bool,
     ) -> None:
         self.number = number
         self.host = launch.hosts[number]
@@ -164,8 +179,9 @@ class _Rank:
             out: int | IO[bytes] = subprocess.PIPE
             err: int | IO[bytes] = subprocess.PIPE
             if launch.output is not None:
-                out = files.enter_context((launch.output / f"rank-{number}.out").open("wb"))
-                err = files.enter_context((launch.output / f"rank-{number}.err").open("wb"))
+                mode = "ab" if again else "wb"
+                out = files.enter_context((launch.output / f"rank-{number}.out").open(mode))
+                err = files.enter_context((launch.output / f"rank-{number}.err").open(mode))
             self._process = subprocess.Popen(
                 # Should the launcher be killed, so are they.
                 launch.network.inside(["setpriv", "--pdeathsig", "KILL", "--", *launch.argv], self.host),

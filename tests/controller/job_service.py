@@ -125,7 +125,9 @@ class FakeGrants:
         self.ended = False
         self.room = 1024
         self.open_jobs: list[FakeJob] = []
-        self.jobs = Jobs(self.open, self.reports.append)  # those of the service, once there is one
+        self.jobs = Jobs(
+            self.open, self.reports.append, lambda _: ()
+        )  # those of the service, once there is one
 
     def open(self, request: JobRequest) -> FakeJob:
         self.open_jobs.append(FakeJob(self, request))

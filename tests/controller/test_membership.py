@@ -353,6 +353,7 @@ REPORT: dict[str, object] = {
     "ignored": {"duplicate": 1},
     "smoothed_rtt": 0.001,
     "rto": 0.02,
+    "congestion_window": 16.0,
     "waiting": None,
 }
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -328,6 +329,45 @@ print(comm.rank, comm.size, x.mean())
 
 
 @live
+def test_one_that_is_killed_is_started_again_and_joins_the_others(fanin, script, tmp_path):
+    """The example of docs/python-api.md, with a worker that kills itself, once."""
+    manual = (ROOT / "docs/python-api.md").read_text().partition("Here `train.py`:\n\n")[2]
+    text = textwrap.dedent(manual[: manual.index("\n\n`fanin launch")])
+    dies = f"""
+    if comm.rank == 1 and step == 50 and not os.path.exists({str(tmp_path / "died")!r}):
+        open({str(tmp_path / "died")!r}, "w").close()
+        os.kill(os.getpid(), signal.SIGKILL)
+    if step == 60:  # those who stay wait here for it
+        while comm.size < 3:
+            if comm.regroup():
+                comm.broadcast(np.array(step), root=0)
+                comm.broadcast(weights, root=0)
+    weights +="""
+    text = "import os, signal\n" + text.replace("\n    weights +=", dies)
+    shape = "--workers 3 --leaves 1 --spines 0 --logs " + str(tmp_path / "logs")
+    options = ("--min-workers", "2", "--restarts", "1")
+    done = fanin("launch", "--up", shape, *options, str(script(text)), TMPDIR=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    everybody = [f"[{rank}] {now} 3 [100. 100. 100. 100.]" for rank, now in ((0, 0), (2, 1), (1, 2))]
+    assert sorted(done.stdout.splitlines()) == sorted(everybody)
+    assert "rank 1 on h2 failed: killed by SIGKILL; it is started again (1 of 1)\n" in done.stderr
+    assert "by ring" not in done.stderr
+    assert re.search(r"^\[0\] fanin: process \d+ on h2 has joined; 3 workers go on$", done.stderr, re.M)
+
+
+@live
+def test_one_that_fails_again_and_again_is_started_as_often_as_was_said(up, tmp_path):
+    argv = ("sh", "-c", "echo again; exit 3")
+    done = launch(up, "-n", 1, "--min-workers", 1, "--restarts", 2, "-o", tmp_path, *argv)
+    assert done.returncode == 3
+    assert (tmp_path / "rank-0.out").read_text() == "again\n" * 3
+    started = [
+        f"fanin launch: rank 0 on h1 failed: exit status 3; it is started again ({n} of 2)" for n in (1, 2)
+    ]
+    assert done.stderr.splitlines() == [*started, "fanin launch: rank 0 on h1 failed: exit status 3"]
+
+
+@live
 def test_more_processes_than_hosts_are_refused(up):
     done = launch(up, "-n", 3, "true")
     assert (done.returncode, done.stdout) == (1, "")
@@ -377,6 +417,7 @@ def test_what_cannot_be_launched_is_said(fanin, tmp_path):
         (("--up", "--logs '", "true"), "No closing quotation"),
         (("--up", "", "--network", "1", "true"), "either --up"),
         (("-n", "2", "--min-workers", "3", "true"), "3 are more than 2"),
+        (("--restarts", "1", "true"), "give --min-workers, too"),
         (("-n", "0", "true"), "greater than or equal to 1"),
     ):
         done = fanin("launch", *arguments, TMPDIR=str(tmp_path))

@@ -75,6 +75,14 @@ def launch(
             show_default="all",
         ),
     ] = None,
+    restarts: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="with --min-workers: how often a process that has failed is started again, to join the others at "
+            "their next comm.regroup()",
+        ),
+    ] = 0,
     supervisor: Network = None,
 ) -> None:
     """Run a program on the hosts of a network, a process on each, as mpirun and torchrun do.
@@ -91,18 +99,22 @@ def launch(
         )
     if min_workers is not None and processes is not None and min_workers > processes:
         raise typer.BadParameter(f"{min_workers} are more than {processes}", param_hint="--min-workers")
+    if restarts and min_workers is None:
+        raise typer.BadParameter(
+            "only a job that goes on without a process can have it back: give --min-workers, too",
+            param_hint="--restarts",
+        )
     argv = _command(program)
     name = job or f"{Path(program[0]).name}-{os.getpid()}"
     shape = _usual_network(processes) if options is None else _up_options(options)
     signal.signal(signal.SIGTERM, _exit_on_signal)
     with failing("launch", NetworkError, OSError, KeyboardInterrupt):
         if options is None and (supervisor is not None or running_networks()):
-            status = _run(
-                find_network(supervisor=supervisor), processes, argv, name, slots, output, min_workers
-            )
+            network = find_network(supervisor=supervisor)
+            status = _run(network, processes, argv, name, slots, output, min_workers, restarts)
         else:
             with _new_network(shape) as network:
-                status = _run(network, processes, argv, name, slots, output, min_workers)
+                status = _run(network, processes, argv, name, slots, output, min_workers, restarts)
     raise typer.Exit(status)
 
 
@@ -122,6 +134,7 @@ def _run(
     slots: int | None,
     output: Path | None,
     min_workers: int | None,
+    restarts: int,
 ) -> int:
     # Not above: they take longer to import than the verb needs to refuse what it is asked.
     from experiments.live.interrupt import run_until_interrupted
@@ -141,7 +154,7 @@ def _run(
     try:
         return run_until_interrupted(
             run(
-                Launch(network, hosts[:processes], argv, job, slots, output, min_workers),
+                Launch(network, hosts[:processes], argv, job, slots, output, min_workers, restarts),
                 check,
                 lambda what: complain("launch", what),
             )

@@ -36,7 +36,13 @@ def worker(
         )
         counts: dict[str, Any] = dict.fromkeys([*names.split(), "saturated"], 0)
         report = Report(
-            all_reduces=done, ignored={"duplicate": 0}, smoothed_rtt=0.001, rto=0.02, waiting=waits, **counts
+            all_reduces=done,
+            ignored={"duplicate": 0},
+            smoothed_rtt=0.001,
+            rto=0.02,
+            congestion_window=16.0,
+            waiting=waits,
+            **counts,
         )
     return WorkerState(
         host=host,
