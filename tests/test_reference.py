@@ -21,9 +21,11 @@ PACKET = "0200000000000200000000000800" + "4500001c00010000401166cc0a0100010a010
 # Blocks of Python: how each begins, and the test that runs it, or the file that it shows.
 PYTHON = {
     ("README.md", "import fanin"): "tests/docs/test_live_commands.py",
+    ("docs/jobs.md", "```python"): "tests/controller/test_grpc.py",
     ("docs/launch.md", "```python"): "tests/fanin/test_launch.py",
     ("docs/own.md", "from workers.protocol import Worker as participant"): "tests/fanin/test_guide.py",
     ("docs/python-api.md", ">>> "): "tests/test_reference.py",
+    ("docs/python-api.md", "import fanin"): "tests/fanin/test_launch.py",
     ("docs/torch.md", "```python"): "tests/fanin/test_torch.py",
     ("docs/torch.md", "from fanin.torch import allreduce_hook"): "tests/fanin/test_torch.py",
     ("docs/tutorial.md", '"""A worker: its rank in four numbers, added to those of the others."""'): (

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from fanin.failing import failing
-from fanin.options import Jobs, Results
+from fanin.options import Changes, Jobs, Results
 
 app = typer.Typer(
     add_completion=False,
@@ -33,12 +33,7 @@ def list_lessons() -> None:
 def run_lesson(
     name: Annotated[str, typer.Argument(metavar="NAME", help="of the lesson, as 'fanin lesson list' has it")],
     small: Annotated[bool, typer.Option("--small", help="little of it, within seconds")] = False,
-    changes: Annotated[
-        list[str],
-        typer.Option(
-            "-D", "--set", metavar="KEY=VALUE,…", help="overrides the file; may be given several times"
-        ),
-    ] = [],  # noqa: B006 - typer's way
+    changes: Changes = [],  # noqa: B006 - typer's way
     results: Results = None,
     jobs: Jobs = None,
 ) -> None:

@@ -189,7 +189,7 @@ SMALLER = {
     "scenario:small-virtual": "scenario:small-virtual --set 'size=40 kB' --set seed=1",
     "--set loss=0,0.001,0.01 --set workers=2,4,8": "--set loss=0,0.001 --set workers=2,4",
     "fanin lesson run": "fanin lesson run --small",
-    'size=16 MiB" -D workers=8,64': 'size=64 KiB" -D workers=2,4',
+    'size=16 MiB" --set workers=8,64': 'size=64 KiB" --set workers=2,4',
     "results/before results/small-live": "results/small-virtual results/small-virtual",
     "--seeds 1000": "--seeds 1",
     "--racks 2,1 --chunks 3": "--racks 2 --chunks 1",
