@@ -53,6 +53,7 @@ def rehearsed_row(settings: Settings) -> Row:
         window=1 if live else virtual_window(settings),
         segments=1 if live else None,
         recovery=Recovery(),
+        congestion_window=1.0 if settings.algorithm == "in-network" else None,
         wait_seconds=1.0,
         link_utilization=1.0 if live else None,
         processor_utilization=1.0 if live else None,

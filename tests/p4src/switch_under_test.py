@@ -178,8 +178,8 @@ class SwitchUnderTest:
 
     def lose_registers(self) -> None:
         """What happens to a switch that starts again and has its tables installed, but not its memory."""
-        for name in self.engine.program.registers:
-            for cell in range(2 * BASE, 2 * (BASE + SLOTS)):
+        for name, register in self.engine.program.registers.items():
+            for cell in range(2 * BASE, 2 * (BASE + SLOTS)) if register.size > 1 else [0]:
                 self.engine.register(name).write(cell, 0)
 
     def leave(self, lease: int) -> None:
