@@ -70,13 +70,15 @@ class Routes:
     @cached_property
     def _most_up(self) -> list[int]:
         """Of each tier, how many neighbours above a switch has at most, or 1."""
-        return [max(1, *(len(self._up[name]) for name in names)) for names in self._tiers]
+        return [max([1, *(len(self._up[name]) for name in names)]) for names in self._tiers]
 
     @cached_property
     def _most_down(self) -> list[int]:
         """Of each tier, how many ways down a switch has at most to one leaf, or 1."""
         return [
-            max(1, *(len(self.next_hops(name, leaf)) for name in names for leaf in self._leaves_below(name)))
+            max(
+                [1, *(len(self.next_hops(name, leaf)) for name in names for leaf in self._leaves_below(name))]
+            )
             for names in self._tiers
         ]
 

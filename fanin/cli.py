@@ -44,6 +44,10 @@ VERBS = {
         "compare:compare",
         "Compare results point by point: ratios of medians, and which of them are beyond noise.",
     ),
+    "diagnose": Verb(
+        "diagnose:diagnose",
+        "Name the likely cause of a slow run, from what its links and workers did, with the evidence.",
+    ),
     "report": Verb(
         "report:report", "Make one page of HTML of results, which needs no other file and no network."
     ),
@@ -138,7 +142,7 @@ VERBS = {
     ),
     "validate": Verb(
         "validate:validate",
-        "All-reduce 0.8 MB with 2 to 8 workers live and in virtual time, and compare times, packets and bytes.",
+        "All-reduce in virtual time and on a live network, or in virtual time and by closed forms, and compare.",
     ),
     "bench": Verb("bench:bench", "Measure how fast things are on this machine."),
 }

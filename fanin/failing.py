@@ -33,3 +33,12 @@ def failing(verb: str, *errors: type[BaseException], status: int = 1) -> Iterato
         if isinstance(error, KeyboardInterrupt):
             raise failure(verb, "interrupted; nothing is left behind", INTERRUPTED) from None
         raise failure(verb, error, status) from None
+
+
+@contextmanager
+def ending() -> Iterator[None]:
+    """Ctrl-C is how the verb ends: nothing is said, the exit status tells it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None

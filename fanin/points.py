@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from experiments.results.measured import Row
 
-_WIDEST = 300  # columns of a table: rather beyond the terminal's width than folded
-
 
 @dataclass(frozen=True, slots=True)
 class Work:
@@ -89,13 +87,12 @@ def measure(
     """
     if jobs and scheduler:
         raise failure(verb, f"--jobs is of this machine, and {scheduler} says itself how many points run", 2)
-    from rich.console import Console
-
     from controller.errors import ControllerError
     from experiments.dask_scheduler import SchedulerError
     from experiments.results.files import Journal, write_results
     from experiments.scenario.tools import ToolError
     from experiments.sweep import run_points
+    from fanin.console import wide
     from fanin.progress import PointsProgress
     from p4compiler import CompileError
 
@@ -112,7 +109,7 @@ def measure(
         raise failure(verb, f"interrupted; {work.again}", INTERRUPTED) from None
     write_results(rows, work.about, work.folder)
     if good := [row for row in rows if row["error"] is None]:
-        Console(width=_WIDEST).print(_table(work.varied, good))
+        wide.print(_table(work.varied, good))
     return rows
 
 
@@ -204,7 +201,12 @@ def point_name(varied: Sequence[str], row: Row) -> str:
 def _table(varied: Sequence[str], rows: Sequence[Row]) -> Table:
     live = any(row["world"] == "live" for row in rows)
     limits = ("link", "cores", "limited by") if live else ()
-    table = points_table(varied, "median ms", "p95 ms", "Mb/s", "kB each", "resent", "wrong", *limits)
+    steps = ("step ms", "exposed ms") if any(row.get("step_seconds") for row in rows) else ()
+    beside = any(row.get("traffic_flows") for row in rows)
+    flows = ("flows beside", "their p50 ms", "p99 ms", "p99.9 ms") if beside else ()
+    table = points_table(
+        varied, "median ms", "p95 ms", "Mb/s", "kB each", "resent", "wrong", *steps, *flows, *limits
+    )
     for row in rows:
         shares = (row.get("link_utilization"), row.get("processor_utilization"))
         texts = ("" if share is None else f"{share:.0%}" for share in shares)
@@ -216,20 +218,37 @@ def _table(varied: Sequence[str], rows: Sequence[Row]) -> Table:
             f"{row['wire_bytes_per_worker'] / 1e3:,.0f}",
             f"{row['retransmissions']:,}",
             f"{row['violations']:,}",
+            *(_milliseconds(row, "step_seconds", "exposed_seconds") if steps else ()),
+            *(_flow_texts(row) if beside else ()),
             *((*texts, row.get("limited_by")) if live else ()),
         )
     return table
 
 
-def _show_prices(varied: Sequence[str], rows: Sequence[Row], compute: float | None) -> None:
-    """What GPUs that wait as long as these all-reduces took would cost, if it is known how long they compute."""
-    from rich.console import Console
+def _flow_texts(row: Row) -> Iterator[str]:
+    """How many flows went beside the job, and their completion times."""
+    yield f"{row.get('traffic_flows') or 0:,}"
+    yield from _milliseconds(row, *(f"traffic_{share}_seconds" for share in ("p50", "p99", "p999")))
 
+
+def _milliseconds(row: Row, *columns: str) -> Iterator[str]:
+    for column in columns:
+        seconds = row.get(column)
+        yield "" if seconds is None else f"{1e3 * seconds:.4g}"
+
+
+def _show_prices(varied: Sequence[str], rows: Sequence[Row], compute: float | None) -> None:
+    """What GPUs that wait as long as these all-reduces took would cost, if it is known how long they compute.
+
+    Of steps that compute it was measured (`gpu_idle_share`).
+    """
     from experiments.models.cost import CLUSTERS, PRICE, idle_price, idle_share
     from experiments.results.measured import wait_of
+    from fanin.console import wide
     from topologies.units import TIMES, quantity_text
 
-    if compute is None:
+    measured = any(row.get("gpu_idle_share") is not None for row in rows)
+    if compute is None and not measured:
         if "algorithm" in varied:  # a comparison
             typer.echo(
                 'What GPUs that wait cost: say how long one computes between two, as --set "compute=50 ms"'
@@ -238,16 +257,21 @@ def _show_prices(varied: Sequence[str], rows: Sequence[Row], compute: float | No
     table = points_table(varied, "idle", *(f"{gpus:,} GPUs" for gpus in CLUSTERS))
     for row in rows:
         if row["error"] is None:
-            share = idle_share(compute, wait_of(row))
+            share = row.get("gpu_idle_share")
+            if share is None:
+                share = 0.0 if compute is None else idle_share(compute, wait_of(row))
             hourly = [idle_price(share, gpus) for gpus in CLUSTERS]
             prices = (f"{price:,.0f} / {24 * price:,.0f}" for price in hourly)
             table.add_row(*setting_texts(varied, row), f"{share:.1%}", *prices)
     if table.row_count:
+        who = "GPUs"
+        if compute is not None and not measured:
+            who = f"GPUs that compute for {quantity_text(compute, TIMES)} between two all-reduces"
         typer.echo(
-            f"GPUs that compute for {quantity_text(compute, TIMES)} between two all-reduces idle for this share of "
-            f"their time,\nwhich costs $ an hour / a day, at {PRICE:g} $ for a GPU and an hour:"
+            f"{who} idle for this share of their time,\n"
+            f"which costs $ an hour / a day, at {PRICE:g} $ for a GPU and an hour:"
         )
-        Console(width=_WIDEST).print(table, highlight=False)
+        wide.print(table, highlight=False)
 
 
 def points_table(varied: Sequence[str], *numbers: str) -> Table:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pickle
 import sys
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -36,24 +36,43 @@ def compile_once(
         CompileError, OSError: see compile_file.
     """
     places = tuple(map(str, include_dirs))
-    entry: Path | None = None
-    try:
-        entry = cache_directory() / f"p4-{_key(path, places, defines or {})}.compiled"
-        if (kept := _read(entry)) is not None:
-            return kept
-    except (CacheError, OSError):
-        entry = None
+    with ExitStack() as held:
+        entry: Path | None = None
+        # Not of a pipe: it is never kept, and whoever writes to it may wait for another process that compiles.
+        if Path(path).is_file():
+            try:
+                entry = cache_directory() / f"p4-{_key(path, places, defines or {})}.compiled"
+                # Processes that start together want the same program: the first compiles it, the others wait.
+                held.enter_context(_locked(entry))
+                if (kept := _read(entry)) is not None:
+                    return kept
+            except (CacheError, OSError):
+                entry = None
 
-    # Not above: it takes 0.2 s to load, and who finds the program kept does without.
-    from p4compiler.compile import compile_file
+        # Not above: it takes 0.2 s to load, and who finds the program kept does without.
+        from p4compiler.compile import compile_file
 
-    lookups: Lookups = {}
-    compiled = compile_file(path, include_dirs=places, defines=defines, lookups=lookups)
-    # Not while somebody writes to a file, and not what came through a pipe.
-    if entry is not None and unchanged(lookups):
-        with suppress(CacheError, OSError):
-            _write(entry, (lookups, compiled.json, compiled.p4info.SerializeToString(), compiled.warnings))
-    return compiled
+        lookups: Lookups = {}
+        compiled = compile_file(path, include_dirs=places, defines=defines, lookups=lookups)
+        # Not while somebody writes to a file, and not what came through a pipe.
+        if entry is not None and unchanged(lookups):
+            with suppress(OSError):
+                _write(
+                    entry, (lookups, compiled.json, compiled.p4info.SerializeToString(), compiled.warnings)
+                )
+        return compiled
+
+
+@contextmanager
+def _locked(entry: Path) -> Iterator[None]:
+    """`locked`, and the lock is removed if nothing is kept in the end."""
+    with locked(entry) as lock:
+        try:
+            yield
+        finally:
+            if not entry.exists():
+                with suppress(OSError):
+                    Path(lock.name).unlink()
 
 
 def _key(path: str | Path, include_dirs: tuple[str, ...], defines: Mapping[str, str]) -> str:
@@ -69,8 +88,7 @@ def _read(entry: Path) -> Compiled | None:
     """What is kept there, if it is whole and no file has changed since."""
     if not entry.is_file():
         return None
-    with locked(entry):
-        content = entry.read_bytes()
+    content = entry.read_bytes()
     digest, body = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
     if sha256(body).digest() != digest:
         return None
@@ -81,8 +99,7 @@ def _read(entry: Path) -> Compiled | None:
 
 def _write(entry: Path, kept: _Kept) -> None:
     body = pickle.dumps(kept)
-    with locked(entry):
-        building = entry.with_suffix(".building")
-        building.write_bytes(sha256(body).digest() + body)
-        building.replace(entry)
+    building = entry.with_suffix(".building")
+    building.write_bytes(sha256(body).digest() + body)
+    building.replace(entry)
     remove_unused(entry.parent)

@@ -10,6 +10,7 @@ const bit<16> ARP_REQUEST = 1;
 const bit<16> ARP_REPLY = 2;
 
 #define PATHS 1024
+#define PLACE(path) (bit<32>)path[9:0] // v1model leaves a register beyond its end undefined; BMv2 dies of it
 
 control Forwarding(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     register<bit<32>>(1) sprayed;        // packets so far
@@ -67,7 +68,7 @@ control Forwarding(inout headers_t hdr, inout metadata_t meta, inout standard_me
         spray(base, count);
         hash(second, HashAlgorithm.crc16, base, { hdr.ipv4.source, meta.source_port, number }, count);
         group = base;
-        last.read(third, (bit<32>)base);
+        last.read(third, PLACE(base));
     }
     table ipv4_lpm {
         key = { hdr.ipv4.destination: lpm; }
@@ -79,10 +80,10 @@ control Forwarding(inout headers_t hdr, inout metadata_t meta, inout standard_me
     action forward_and_count(mac_t mac, bit<9> port, bit<48> byte_time) {
         forward(mac, port);
         bit<64> free_at = 0;
-        busy_until.read(free_at, (bit<32>)meta.nexthop);
+        busy_until.read(free_at, PLACE(meta.nexthop));
         bit<64> now = (bit<64>)standard_metadata.ingress_global_timestamp << 16;
         bit<64> begin = free_at > now ? free_at : now;
-        busy_until.write((bit<32>)meta.nexthop,
+        busy_until.write(PLACE(meta.nexthop),
                          begin + (((bit<64>)standard_metadata.packet_length * (bit<64>)byte_time) >> 16));
     }
     table ecmp_nexthop {
@@ -96,14 +97,14 @@ control Forwarding(inout headers_t hdr, inout metadata_t meta, inout standard_me
     action take_least_busy() {
         bit<64> least = 0;
         bit<64> other = 0;
-        busy_until.read(least, (bit<32>)meta.nexthop);
-        busy_until.read(other, (bit<32>)second);
+        busy_until.read(least, PLACE(meta.nexthop));
+        busy_until.read(other, PLACE(second));
         meta.nexthop = other < least ? second : meta.nexthop;
         least = other < least ? other : least;
         third = third == 0 ? meta.nexthop : third - 1;
-        busy_until.read(other, (bit<32>)third);
+        busy_until.read(other, PLACE(third));
         meta.nexthop = other < least ? third : meta.nexthop;
-        last.write((bit<32>)group, meta.nexthop + 1);
+        last.write(PLACE(group), meta.nexthop + 1);
     }
 
     action answer(mac_t mac) {

@@ -97,35 +97,39 @@ class RttEstimator(ctypes.Structure):
 class Timers(ctypes.Structure):
     """Loss detection for each place of a window, all driven by one estimator; `now` in seconds.
 
-    A packet counts as lost when its timer expires. Timers begin again whenever anything is answered (RFC 6298,
-    section 5.3), so they expire in silence only: a packet held up in a queue, or by a slow worker, is not sent
-    again. What is lost while answers come is found by them: a packet that one sent later has overtaken (as in
-    RFC 9002, section 6.1) gets a second timer, which neither begins again nor has a lower limit.
+    Timers begin again whenever anything is answered (RFC 6298, section 5.3), so they expire in silence only: a packet
+    held up in a queue, or by a slow worker, is not sent again. When they do, the packet that was sent longest ago is
+    sent again and no other (section 5.4), and all of them begin again: a switch or a worker that was kept from running
+    is not flooded with what it has. What is lost while answers come is found by them: a packet that one sent later has
+    overtaken (as in RFC 9002, section 6.1) gets a second timer, which neither begins again nor has a lower limit; all
+    get one when the packet is answered that silence had sent again.
 
-    first_sent, times_sent: when and how often the packet of each place was sent. timeouts: timers that expired.
+    first_sent, times_sent: when and how often the packet of each place was sent. timeouts: silences.
     Laid out for native.c, which works on the same memory.
     """
 
     _fields_ = (
-        ("_answered", ctypes.c_double),  # when an answer came last
+        ("_restarted", ctypes.c_double),  # when timers began again last
         ("_not_before", ctypes.c_double),  # no packet counts as lost earlier
         ("_backoff", ctypes.c_int64),  # that timers start with
         # Sendings are numbered, retransmissions included.
         ("_next_sending", ctypes.c_int64),
         ("_newest_answered", ctypes.c_int64),
+        ("_probe", ctypes.c_int64),  # what silence had sent again; -1: it is answered
         ("running", ctypes.c_int64),
         ("_flight", ctypes.c_int64),  # the most that ran at a time since none did
     )
-    _answered: float
+    _restarted: float
     _not_before: float
     _backoff: int
     _next_sending: int
     _newest_answered: int
+    _probe: int
     running: int
     _flight: int
 
     def __init__(self, places: int, recovery: Recovery) -> None:
-        super().__init__(_not_before=math.inf, _newest_answered=-1)
+        super().__init__(_not_before=math.inf, _newest_answered=-1, _probe=-1)
         self.rtt = RttEstimator(recovery)
         self.first_sent = np.zeros(places)
         self.times_sent = np.zeros(places, np.int64)
@@ -168,19 +172,25 @@ class Timers(ctypes.Structure):
         """The places [m] whose packets must be sent again; their timers are restarted."""
         if now < self._not_before:
             return np.zeros(0, np.int64)
-        timed_out = self._deadlines() <= now
-        places = np.flatnonzero(timed_out | (self._lost_at <= now))
-        if len(places):
+        lost = self._lost_at <= now
+        silent = np.flatnonzero((self._deadlines() <= now) & ~lost)
+        if len(silent):
             # RFC 6298, section 5.5: back off. And 5.7, after Karn: timers start from the backed-off value
             # until a packet that was sent once is answered.
-            self.timeouts += int(np.count_nonzero(timed_out))
-            backoffs = np.minimum(self._backoffs[places] + timed_out[places], MAX_BACKOFF)
-            self._backoffs[places] = backoffs
-            self._backoff = max(self._backoff, int(backoffs.max()))
-            self._timeouts[places] = np.minimum(self.rtt.rto * 2.0**backoffs, self._longest)
+            self.timeouts += 1
+            self._restarted = now
+            self._backoffs[silent] = np.minimum(self._backoffs[silent] + 1, MAX_BACKOFF)
+            self._backoff = max(self._backoff, int(self._backoffs[silent].max()))
+            self._timeouts[silent] = np.minimum(self.rtt.rto * 2.0 ** self._backoffs[silent], self._longest)
+            longest_ago = silent[self._sendings[silent].argmin()]
+            lost[longest_ago] = True
+        places = np.flatnonzero(lost)
+        if len(places):
             self.times_sent[places] += 1
             self._lost_at[places] = np.inf
             self._send(places, now)
+        if len(silent):
+            self._probe = int(self._sendings[longest_ago])
         self.earliest()
         return places
 
@@ -190,11 +200,16 @@ class Timers(ctypes.Structure):
         # Only of packets sent once is it known which sending is answered (Karn).
         once = places[self.times_sent[places] == 1]
         sendings = self._sendings[once]
+        heard = self._probe >= 0 and bool((self._sendings[places] == self._probe).any())
         self._timeouts[places] = np.inf
         self._lost_at[places] = np.inf
         self._sendings[places] = _NEVER
-        self._answered = now
+        self._restarted = now
         self.running -= len(places)
+        if heard:
+            before = np.flatnonzero(self._sendings < self._probe)
+            self._lose(before, np.minimum(self._lost_at[before], now + self.rtt.rto_without_floor))
+            self._probe = -1
         if not len(once) or (newest := int(sendings.max())) < self._newest_answered:
             return
         # RFC 9002, section 5.1: an answer that others have overtaken is not a measurement. A part of it was
@@ -205,18 +220,20 @@ class Timers(ctypes.Structure):
         if self._measured[place]:
             self.rtt.sample(now - float(self.first_sent[place]), share)
         overtaken = np.flatnonzero(self._sendings < newest)
-        if len(overtaken):
-            lost_at = self._last_sent[overtaken] + self.rtt.rto_without_floor
-            self._lost_at[overtaken] = lost_at
-            self._not_before = min(self._not_before, float(lost_at.min()))
+        self._lose(overtaken, self._last_sent[overtaken] + self.rtt.rto_without_floor)
 
     def earliest(self) -> float:
         """When the next packet counts as lost; infinity if none is outstanding."""
         self._not_before = float(np.minimum(self._deadlines(), self._lost_at).min())
         return self._not_before
 
+    def _lose(self, places: NDArray[np.int64], lost_at: NDArray[np.float64]) -> None:
+        """These places' [m] packets count as lost from then on [m], unless they are answered."""
+        self._lost_at[places] = lost_at
+        self._not_before = min(self._not_before, float(lost_at.min(initial=math.inf)))
+
     def _deadlines(self) -> NDArray[np.float64]:
-        deadlines: NDArray[np.float64] = np.maximum(self._last_sent, self._answered) + self._timeouts
+        deadlines: NDArray[np.float64] = np.maximum(self._last_sent, self._restarted) + self._timeouts
         return deadlines
 
     def _send(self, places: NDArray[np.int64] | slice, now: float) -> int:

@@ -6,6 +6,7 @@ import asyncio
 import sys
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from experiments.live.load import Processors
 from experiments.live.process import Start, WorkerProcess
@@ -31,7 +32,7 @@ class RunError(RuntimeError):
 class _Member:
     """One worker process and what it has said so far."""
 
-    def __init__(self, task: Task, start: Start) -> None:
+    def __init__(self, task: Task, start: Start, log: Path) -> None:
         self.rank = task.rank
         self.step = 0
         self.ready = self.begun = self.prepared = False
@@ -41,7 +42,7 @@ class _Member:
         self._task = task
         self._starting = Starting(self.last_word)
         argv = [sys.executable, "-P", "-m", "experiments.live.worker"]
-        self._process = WorkerProcess(start, task.rank, argv, task.folder / f"worker-{task.rank}.err")
+        self._process = WorkerProcess(start, task.rank, argv, log)
 
     def begin(self) -> None:
         """Give it its task."""
@@ -85,7 +86,7 @@ class _Member:
             case None if not self.begun:
                 return f"worker {self.rank}: has started and waits for the others to"
             case None:
-                return f"worker {self.rank}: silent since all-reduce {self.step}"
+                return f"worker {self.rank}: still in all-reduce {self.step}"
 
     def kill(self) -> None:
         """End it, if it has not."""
@@ -99,11 +100,13 @@ async def run_crew(
     patience: float = 1.0,
     check: Callable[[], None] = lambda: None,
     processors: Processors | None = None,
+    logs: Path | None = None,
 ) -> list[Done]:
     """Run all tasks to their end, one process each; `patience` stretches the time for which all may be silent.
 
     check: looks about once a second at what else the run needs; what it raises ends the run. processors: are measured
-    from when all workers begin with their all-reduces until the first has done all of them.
+    from when all workers begin with their all-reduces until the first has done all of them. logs: a folder; what a
+    worker prints is added to its worker-<rank>.log there, else in its task's folder.
 
     Raises:
         RunError: a worker failed, died or fell silent; every worker has been ended then.
@@ -111,7 +114,7 @@ async def run_crew(
     crew: list[_Member] = []
     try:
         for task in tasks:
-            crew.append(_Member(task, start))
+            crew.append(_Member(task, start, (logs or task.folder) / f"worker-{task.rank}.log"))
         silence = max(task.give_up for task in tasks) + SILENCE * patience
         await _listen(crew, observe, silence, check, processors or Processors())
     finally:
@@ -119,11 +122,12 @@ async def run_crew(
             member.kill()
     ends = [member.end for member in crew if isinstance(member.end, Done)]
     if len(ends) < len(crew):
-        raise RunError(
-            "\n".join(
-                [f"the run did not finish ({VARIABLE} stretches time limits):", *(f"  {m}" for m in crew)]
-            )
-        )
+        failed_first = sorted(crew, key=lambda member: not isinstance(member.end, Failed))
+        lines = [
+            f"the run did not finish ({VARIABLE} stretches time limits):",
+            *(f"  {m}" for m in failed_first),
+        ]
+        raise RunError("\n".join(lines))
     return ends
 
 

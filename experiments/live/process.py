@@ -31,7 +31,7 @@ def start_on(network: MininetNetwork, hosts: Sequence[str]) -> Start:
 
 
 class WorkerProcess:
-    """The process of worker `rank`, which `argv` starts; its standard error goes into the file `errors`."""
+    """The process of worker `rank`, which `argv` starts; its standard error is added to the file `errors`."""
 
     def __init__(
         self,
@@ -44,7 +44,8 @@ class WorkerProcess:
         self._errors = errors
         self._said: asyncio.StreamReader | None = None
         self._transport: asyncio.ReadTransport | None = None
-        with errors.open("wb") as file:
+        with errors.open("ab") as file:
+            self._earlier = file.tell()
             options = {
                 "stdin": subprocess.PIPE,
                 "stdout": subprocess.PIPE,
@@ -78,7 +79,8 @@ class WorkerProcess:
         """How it has ended, once it has, and the last line of its standard error."""
         status = await asyncio.to_thread(self._process.wait)
         how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
-        last = self._errors.read_text(errors="replace").strip().splitlines()[-1:]
+        said = self._errors.read_bytes()[self._earlier :].decode(errors="replace")
+        last = said.strip().splitlines()[-1:]
         return ": ".join([how, *last])
 
     def kill(self) -> None:

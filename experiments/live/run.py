@@ -19,6 +19,7 @@ from experiments.live.crew import Observe, RunError, run_crew
 from experiments.live.interrupt import run_until_interrupted
 from experiments.live.load import Processors, link_utilization
 from experiments.live.process import start_on
+from experiments.live.usage import usage_of
 from experiments.live.work import DIGITS_FILE, GIVE_UP, Done, HostBased, InNetwork, Pace, Task, Vectors
 from experiments.models.prediction import predicted_seconds
 from experiments.results.checking import compare_with_exact_sum, durations, error_bound
@@ -77,19 +78,23 @@ def run_live(
             made = (program.p4info, program.device_config, Ledger(folder / "leases.json"), network.patience)
             planner = planner_of(points[0].controller, points[0].paths)
             async with Controller(network.topology, *made, planner) as controller:
-                live = LiveNetwork(network, controller, folder)
+                live = LiveNetwork(network, controller, folder, logs)
                 return [await live.run(point, begun(point)) for point in points]
 
         return run_until_interrupted(run_all())
 
 
 class LiveNetwork:
-    """`network` with all its switches programmed; `folder` keeps the recordings of a run until the next one."""
+    """`network` with all its switches programmed.
 
-    def __init__(self, network: MininetNetwork, controller: Controller, folder: Path) -> None:
+    `folder` keeps the recordings of a run until the next one, `logs` what workers print.
+    """
+
+    def __init__(self, network: MininetNetwork, controller: Controller, folder: Path, logs: Path) -> None:
         self._network = network
         self._controller = controller
         self._folder = folder
+        self._logs = logs
 
     async def run(self, settings: Settings, observe: Observe) -> Measured:
         """One run, every sum checked.
@@ -142,6 +147,9 @@ class LiveNetwork:
             wait_seconds=float(np.mean([recording.ends - recording.starts for recording in recordings])),
             link_utilization=link_utilization(settings.network, counts, float(seconds.sum())),
             processor_utilization=processors.utilization,
+            usage=usage_of(
+                settings.network, counts, settings.members, recordings, [end.retransmissions for end in ends]
+            ),
         )
 
     async def _work(
@@ -165,7 +173,9 @@ class LiveNetwork:
         ]
         try:
             start = start_on(self._network, settings.members)
-            return await run_crew(tasks, start, observe, patience, self._network.check, processors)
+            return await run_crew(
+                tasks, start, observe, patience, self._network.check, processors, self._logs
+            )
         finally:
             self._network.check()
             if grant is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.models.packets import full_frame
+from experiments.models.packets import full_frame, full_payload
 from experiments.models.paths import Paths
 from experiments.scenario.settings import Settings
 from workers.recovery import Recovery
@@ -36,9 +36,14 @@ def recovery(settings: Settings) -> Recovery:
 
 
 def longest_round_trip(settings: Settings) -> float:
-    """Seconds of a packet that finds the windows of all hosts that share a link before it, in that link's queue."""
+    """Seconds of a packet that finds the windows of all hosts that share a link before it, in that link's queue.
+
+    A window is never fuller than with the packets of one vector.
+    """
     paths = Paths(settings, full_frame(settings), patient=True)
-    return paths.round_trip + paths.shared(virtual_window(settings))
+    assert settings.size is not None
+    packets = min(virtual_window(settings), -(-settings.size // full_payload(settings)))
+    return paths.round_trip + paths.shared(packets)
 
 
 def mistimed(settings: Settings) -> str | None:

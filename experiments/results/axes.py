@@ -38,6 +38,17 @@ _LABELS = {
     "lateness": "lateness of a worker, mean",
     "packet_hops": "packets over all links",
     "elements": "vector (float32 values)",
+    "step_seconds": "time of a training step, mean",
+    "exposed_seconds": "of a step, what computing does not hide, mean",
+    "gpu_idle_share": "time for which GPUs wait",
+    "step_bucket": "bucket of gradients",
+    "traffic_load": "load of the traffic beside it",
+    "traffic_flows": "flows beside it",
+    "traffic_bytes": "bytes of flows beside it",
+    "traffic_mean_seconds": "time of a flow beside it, mean",
+    "traffic_p50_seconds": "time of a flow beside it, median",
+    "traffic_p99_seconds": "time of a flow beside it, 99th percentile",
+    "traffic_p999_seconds": "time of a flow beside it, 99.9th percentile",
 }
 _TIMES = (
     "seconds",
@@ -49,14 +60,19 @@ _TIMES = (
     "granularity",
     "give_up",
     "lateness",
+    "traffic_begin",
+    "forward",
+    "backward",
+    "period",
+    "duration",
 )
 _PROBABILITIES = ("loss", "corruption", "duplication", "reordering", "burst_begin", "burst_end")
 # Units by how a column's name ends.
 _UNITS: Mapping[str, Mapping[str, Decimal]] = {
     **dict.fromkeys(_TIMES, TIMES),
     **dict.fromkeys(("bits_per_second", "rate"), RATES),
-    **dict.fromkeys(("bytes", "bytes_per_worker", "size", "overhead"), BYTES),
-    **dict.fromkeys((*_PROBABILITIES, "accuracy", "utilization"), SHARES),
+    **dict.fromkeys(("bytes", "bytes_per_worker", "size", "overhead", "bucket"), BYTES),
+    **dict.fromkeys((*_PROBABILITIES, "accuracy", "utilization", "load", "gpu_idle_share"), SHARES),
 }
 
 

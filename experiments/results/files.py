@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from experiments.results.measured import Row
+from experiments.results.usage import Usage, read_usage, write_usage
 
 JOURNAL, JSON, PARQUET, CSV = "points.jsonl", "results.json", "results.parquet", "results.csv"
 
@@ -64,9 +65,11 @@ class Journal:
 def write_results(rows: Sequence[Row], about: Mapping[str, Any], folder: Path) -> None:
     """results.json, .parquet and .csv into `folder`, a row for each run; `about` goes into the first two.
 
-    In the last, lists are JSON.
+    In the last, lists are JSON. What rows have of each link and worker goes into files of its own (usage.py).
     """
     folder.mkdir(parents=True, exist_ok=True)
+    write_usage({row["key"]: row["usage"] for row in rows if "usage" in row}, folder)
+    rows = [{name: value for name, value in row.items() if name != "usage"} for row in rows]
     document = {**about, "rows": rows}
     (folder / JSON).write_text(json.dumps(document, indent=1) + "\n")
     table = pa.table({name: pa.array([row.get(name) for row in rows]) for name in columns_of(rows)})
@@ -135,6 +138,22 @@ def read_results(path: Path) -> tuple[dict[str, Any], list[Row]]:
     if not rows:
         raise ResultsError(f"{path}: has no rows")
     return about, rows
+
+
+def read_runs(path: Path) -> list[tuple[Row, Usage | None]]:
+    """As read_rows(), each with what its links and workers did; None: nothing is known of that.
+
+    Raises:
+        ResultsError: there are none.
+    """
+    rows, folder = read_rows(path), path if path.is_dir() else path.parent
+    try:
+        usage = read_usage(folder)
+        found = {row.get("key", ""): row.pop("usage", None) for row in rows}  # a journal's are in its rows
+        usage |= {key: Usage.from_columns(one) for key, one in found.items() if one is not None}
+    except (OSError, pa.ArrowInvalid, TypeError, KeyError, AttributeError) as error:
+        raise ResultsError(f"{folder}: links.parquet or workers.parquet cannot be read: {error}") from None
+    return [(row, usage.get(row.get("key", ""))) for row in rows]
 
 
 def _text(path: Path) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from experiments.results.limit import Limit, limited_by
+from experiments.results.usage import Usage
 from experiments.scenario.settings import Settings, setting_columns
 from experiments.training.sgd import Curve
 from workers.recovery import Recovery
@@ -18,6 +19,41 @@ from workers.recovery import Recovery
 LINK_EVENTS = ("lost", "lost_in_bursts", "corrupted", "duplicated", "reordered", "queue_drops", "ecn_marks")
 
 Row = dict[str, Any]  # a column's name: None, or a number, a text, or a list of numbers
+
+
+@dataclass(frozen=True, slots=True)
+class FlowTimes:
+    """Of a set of flows: how many, their bytes, and their completion times in seconds; None: there are none.
+
+    Percentiles are times that occurred: the smallest that so many flows did not exceed.
+    """
+
+    count: int = 0
+    size: int = 0
+    mean: float | None = None
+    p50: float | None = None
+    p99: float | None = None
+    p999: float | None = None
+
+    @classmethod
+    def of(cls, sizes: Sequence[int], seconds: Sequence[float]) -> FlowTimes:
+        """Of flows of so many bytes, which took so long."""
+        if not sizes:
+            return cls()
+        ordered = sorted(seconds)
+        p50, p99, p999 = (ordered[-(-len(ordered) * share // 1000) - 1] for share in (500, 990, 999))
+        return cls(len(sizes), sum(sizes), float(np.mean(ordered)), p50, p99, p999)
+
+    def as_columns(self) -> dict[str, int | float | None]:
+        """Of a row of results."""
+        return {
+            "traffic_flows": self.count,
+            "traffic_bytes": self.size,
+            "traffic_mean_seconds": self.mean,
+            "traffic_p50_seconds": self.p50,
+            "traffic_p99_seconds": self.p99,
+            "traffic_p999_seconds": self.p999,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +68,11 @@ class Measured:
     window, segments, recovery: as workers had them, whatever the scenario left out. None: TCP's own, or unavailable.
     congestion_window: packets, at the end, the mean of all workers of a job in the network.
     wait_seconds: of a worker, from its own call to its result, on average; those that are late wait the least.
+    step_seconds, exposed_seconds, gpu_idle_share: of a step that computes, on average: from the barrier to the last
+    sum, what of it is after the slowest worker's computing, and what share of it workers do not compute.
     link_utilization, processor_utilization: shares of the time of all-reduces, live; see experiments/live/load.py.
+    usage: of each link and worker, which has files of its own beside the rows (usage.py).
+    traffic: completion times of what other hosts sent beside the job; None: nothing.
     """
 
     seconds: tuple[float, ...]
@@ -53,8 +93,13 @@ class Measured:
     recovery: Recovery | None = None
     congestion_window: float | None = None
     wait_seconds: float | None = None
+    step_seconds: float | None = None
+    exposed_seconds: float | None = None
+    gpu_idle_share: float | None = None
     link_utilization: float | None = None
     processor_utilization: float | None = None
+    usage: Usage | None = None
+    traffic: FlowTimes | None = None
 
     @property
     def limit(self) -> Limit | None:
@@ -90,11 +135,12 @@ def mean_window(windows: Sequence[float | None]) -> float | None:
 
 def row(settings: Settings, measured: Measured, /, **rest: Any) -> Row:
     """A flat row: the settings as they were in effect, what was measured, and `rest`."""
-    columns = asdict(measured)
+    columns = asdict(replace(measured, usage=None, traffic=None))
+    usage = {} if measured.usage is None else {"usage": measured.usage.as_columns()}
     drops, events = columns.pop("drops"), columns.pop("link_events")
     effective = {"window": columns.pop("window"), "segments": columns.pop("segments")}
     effective |= columns.pop("recovery") or {}
-    del columns["curve"]
+    del columns["curve"], columns["usage"], columns["traffic"]
     return {
         **setting_columns(settings),
         **_in_effect(settings),
@@ -105,12 +151,14 @@ def row(settings: Settings, measured: Measured, /, **rest: Any) -> Row:
         "max_seconds": max(measured.seconds),
         "goodput_bits_per_second": measured.goodput_bits_per_second,
         **columns,
+        **(measured.traffic or FlowTimes()).as_columns(),
         "limited_by": measured.limit,
         "accuracy": measured.accuracy,
         **{f"dropped_{reason}": count for reason, count in drops.items()},
         **{f"link_{kind}": count for kind, count in events.items()},
         **_identity(settings),
         "error": None,
+        **usage,
         **rest,
     }
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from controller.telemetry import Reason
 from experiments.models.timers import virtual_window
-from experiments.results.measured import LINK_EVENTS, Measured, Row, row
+from experiments.results.measured import LINK_EVENTS, FlowTimes, Measured, Row, row
 from experiments.results.provenance import provenance
 from experiments.results.series import select, series
 from experiments.scenario.figure import Plot
@@ -57,5 +57,9 @@ def rehearsed_row(settings: Settings) -> Row:
         wait_seconds=1.0,
         link_utilization=1.0 if live else None,
         processor_utilization=1.0 if live else None,
+        traffic=FlowTimes.of([1], [1.0]) if settings.traffic else None,
+        step_seconds=1.0 if settings.step else None,
+        exposed_seconds=1.0 if settings.step else None,
+        gpu_idle_share=1.0 if settings.step else None,
     )
     return row(settings, measured, run_seconds=1.0)

@@ -6,6 +6,8 @@ from typing import Any
 
 from experiments.scenario.file import Frame
 from experiments.scenario.settings import FatTree, LeafSpine, Recovery, Servers, Settings, Training
+from experiments.scenario.step import Step
+from experiments.scenario.traffic import Traffic
 from topologies.link import Burst, LinkModel, Pause
 
 JsonSchema = dict[str, Any]
@@ -18,6 +20,8 @@ _OF_POINTS = (
     Burst,
     Pause,
     Recovery,
+    Step,
+    Traffic,
     Training,
 )  # tables whose values may be lists
 

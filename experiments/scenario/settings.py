@@ -15,7 +15,9 @@ from controller.errors import ControllerError
 from controller.plan import PathChoice
 from controller.tree import SLOTS, Job, aggregation_tree
 from experiments.scenario.placement import Placement, place
+from experiments.scenario.step import Step
 from experiments.scenario.tools import Compiler, Engine
+from experiments.scenario.traffic import Traffic
 from experiments.scenario.units import ELEMENT_BYTES, VectorSize
 from topologies.link import PLAIN, LinkModel, LinkProperties
 from topologies.model import (
@@ -247,6 +249,10 @@ class Settings(Table):
             description="on average, of a worker's call after the barrier; exponential, drawn by seed, virtual"
         ),
     ] = 0.0
+    traffic: Annotated[
+        Traffic | None, Field(description="of the hosts that do not take part, to one another, virtual")
+    ] = None
+    step: Annotated[Step | None, Field(description="computing around each all-reduce, virtual")] = None
     switch: Engine = "embedded"
     program: Annotated[
         Path | None, Field(description="a P4 program in the place of p4src/fanin.p4, beside the scenario")
@@ -343,6 +349,13 @@ class Settings(Table):
                 aggregation_tree(self.network, Job(1, self.members))
             except ControllerError as error:
                 yield f"hosts: {error}" if self.hosts else f"topology: {error}"
+        if self.step and self.lateness:
+            yield "lateness: leave it out beside step, whose variation says how workers differ"
+        slow = [one.host for one in self.step.stragglers] if self.step else []
+        if strangers := sorted(set(slow) - set(self.members)):
+            yield f"step.stragglers: {', '.join(strangers)} is no worker's host; those are {', '.join(self.members)}"
+        if len(set(slow)) < len(slow):
+            yield "step.stragglers: names a host twice; give each one factor"
         yield from self._not_virtual() if self.world == "virtual" else self._not_live()
 
     def _not_virtual(self) -> Iterator[str]:
@@ -360,14 +373,25 @@ class Settings(Table):
             Timers(**self.recovery.model_dump(exclude_none=True))
         except ValueError as error:
             yield f"recovery: {error}"
+        if self.traffic is not None:
+            beside = {host.name for host in self.network.hosts} - set(self.members)
+            if len(beside) < 2:
+                yield f"traffic: needs two hosts that are not workers, and there are {len(beside)}; set workers"
+            rates = {self.network.links_of(name)[0].rate_bits_per_second for name in beside}
+            if None in rates and self.traffic.load is not None:
+                yield "traffic.load: is a share of the hosts' links, which have no rate; set topology's rate"
         if self.transport == "tcp":
             yield "transport: 'tcp' is live only; set 'selective-repeat', 'go-back-n', or world = 'live'"
 
     def _not_live(self) -> Iterator[str]:
         if self.lateness:
             yield "lateness: is virtual only; leave it out, or set world = 'virtual'"
+        if self.step:
+            yield "step: is virtual only; leave it out, or set world = 'virtual'"
         if self.flows_per_pair > 1 and self.transport in (None, "tcp") and self.algorithm != "in-network":
             yield "flows_per_pair: tcp has one; set transport = 'selective-repeat' or 'go-back-n'"
+        if self.traffic is not None:
+            yield "traffic: is virtual only; leave it out, or set world = 'virtual'"
         if self.links.pause is not None:
             yield "links.pause: is virtual only; leave it out, or set world = 'virtual'"
         emulated = [name for name in self.links.given if name not in ("loss", "pause")]
@@ -399,7 +423,11 @@ def _single_valued(table: type[BaseModel], above: KeyPath = ()) -> Iterator[KeyP
 
 
 def _short_name(path: KeyPath) -> str:
-    return "_".join(path[-2:]) if {"burst", "fat_tree", "servers"}.intersection(path) else path[-1]
+    return (
+        "_".join(path[-2:])
+        if {"burst", "fat_tree", "servers", "step", "traffic"}.intersection(path)
+        else path[-1]
+    )
 
 
 # Every key that holds a single value by a short name, which is its column in results, too: loss is links.loss.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -101,7 +101,8 @@ class JobSpec:
     they do not compare notes then). first_slot: None: after those of the jobs before.
     transport: between hosts. shards: of the parameter server, each on a worker of its own (None: on every worker).
     flows: from a host to another. chunks: numbers of a lease.
-    pauses: of each worker, before each of its all-reduces; (): none.
+    pauses: of each worker, before each of its all-reduces; (): none. They count from the end of the first all-reduce of
+    each step, of which it has `per_step`.
     """
 
     hosts: tuple[str, ...] | None = None
@@ -116,6 +117,7 @@ class JobSpec:
     chunks: int = GRANT
     first_slot: int | None = None
     pauses: tuple[tuple[float, ...], ...] = ()
+    per_step: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +220,10 @@ class Fabric:
 
     def run(self, limit: float) -> bool:
         """Until every worker has all its sums: True. False: not by `limit` (seconds)."""
-        waiting = [station for job in self.jobs for station in job.stations]
+        return self._run_until_done([station for job in self.jobs for station in job.stations], limit)
+
+    def _run_until_done(self, stations: Sequence[WorkerStation[Any]], limit: float) -> bool:
+        waiting = list(stations)
 
         def done() -> bool:
             while waiting and waiting[-1].finished:
@@ -227,18 +232,18 @@ class Fabric:
 
         return self.network.run(done, limit)
 
-    def host_bytes(self) -> int:
-        """What all hosts have sent, and what has been sent to them, in frames."""
-        return self._at_hosts(self.network.links.counts.bytes)
+    def host_bytes(self, hosts: Collection[str] | None = None) -> int:
+        """What these hosts have sent, and what has been sent to them, in frames; left out, all hosts."""
+        return self._at_hosts(self.network.links.counts.bytes, hosts)
 
-    def host_packets(self) -> int:
+    def host_packets(self, hosts: Collection[str] | None = None) -> int:
         """As host_bytes, in packets."""
-        return self._at_hosts(self.network.links.counts.packets)
+        return self._at_hosts(self.network.links.counts.packets, hosts)
 
-    def _at_hosts(self, counts: NDArray[np.int64]) -> int:
-        hosts = {host.name for host in self.topology.hosts}
+    def _at_hosts(self, counts: NDArray[np.int64], hosts: Collection[str] | None) -> int:
+        wanted = {host.name for host in self.topology.hosts} if hosts is None else set(hosts)
         joined = zip(self.network.link_ends, counts.tolist(), strict=True)
-        return sum(count for ends, count in joined if hosts & set(ends))
+        return sum(count for ends, count in joined if wanted & set(ends))
 
     def drops(self) -> Mapping[Reason, int]:
         """Packets that switches dropped, by reason, over all switches."""
@@ -406,6 +411,7 @@ class Job:
                 outputs[rank],
                 in_place=self._in_place,
                 pauses=self.spec.pauses[rank] if self.spec.pauses else (),
+                per_step=self.spec.per_step,
             )
             for rank in range(len(self.members))
         ]
@@ -508,6 +514,10 @@ class Cluster(Fabric):
         )
         self.spec = spec
         self._job = self.start(spec, inputs, starts, make_worker=make_worker, in_place=in_place)
+
+    def run(self, limit: float) -> bool:
+        """Until every worker of its job has all its sums: True. False: not by `limit` (seconds)."""
+        return self._run_until_done(self.stations, limit)
 
     @property
     def members(self) -> tuple[str, ...]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,19 +11,22 @@ from controller.telemetry import Reason
 from experiments.models.prediction import predicted_seconds
 from experiments.models.timers import recovery, virtual_window
 from experiments.results.checking import Errors, Promise, error_bound
-from experiments.results.measured import Measured, mean_window
+from experiments.results.measured import FlowTimes, Measured, mean_window
 from experiments.results.recording import Vector
 from experiments.scenario.own import planner_of
 from experiments.scenario.python_file import telling
 from experiments.scenario.settings import Settings
 from experiments.scenario.worker_file import make_worker_of
 from experiments.virtual.fabric import Cluster, ClusterSpec
+from experiments.virtual.flows import Flows
+from experiments.virtual.steps import buckets, pauses, step_figures
+from experiments.virtual.traffic import Request, completed, requests
+from experiments.virtual.usage import usage_of
 from p4switch.engine.engine import Engine
 from topologies.virtual import HostModel
 from workers.collective import Statistics, Transport
 from workers.protocol import InNetworkStatistics
 
-_LATENESS = 1  # keeps its draws apart from those of vectors
 LIMIT = 600.0  # seconds of virtual time for all all-reduces of a run
 
 # What links do to packets, as columns, by what topologies.virtual calls it.
@@ -42,8 +46,12 @@ class UnfinishedError(RuntimeError):
     """A run in virtual time that does not come to an end."""
 
 
-def run_virtual(settings: Settings, switch: Engine) -> Measured:
+def run_virtual(
+    settings: Settings, switch: Engine, prepare: Callable[[Cluster], None] = lambda _: None
+) -> Measured:
     """Run it on switches like `switch`, and check every sum. Before each vector one element, as a barrier, as live.
+
+    prepare: what else is to happen in the network, other jobs, say; it is called before the run.
 
     Raises:
         CollectiveError, UnfinishedError, ControllerError, PythonFileError: it did not come to its end.
@@ -55,31 +63,43 @@ def run_virtual(settings: Settings, switch: Engine) -> Measured:
     bound = error_bound(settings.algorithm, settings.values, window)
     barrier = [np.zeros(1, np.float32) for _ in range(workers)]
     inputs, promises = [], []
+    parts = buckets(settings)
+    per_step = 1 + len(parts)
     for vectors in _vectors(settings.seed, workers, settings.elements, settings.repetitions):
-        promises.append(Promise.of(vectors, bound))
-        inputs += [[x.copy() for x in barrier], vectors]
+        inputs += [[x.copy() for x in barrier]]
+        for part in parts:
+            inputs.append([x[part] for x in vectors])
+            promises.append(Promise.of(inputs[-1], bound))
     spec = cluster_spec(settings)
     planner, make_worker = planner_of(settings.controller, settings.paths), make_worker_of(settings.worker)
     with telling(settings.worker):
         cluster = Cluster(spec, switch, inputs, make_worker=make_worker, in_place=True, planner=planner)
+        prepare(cluster)
+        wanted = requests(settings)
+        flows = _flows(settings, cluster, wanted)
         if not cluster.run(LIMIT):
             raise UnfinishedError(f"not finished after {LIMIT:g} s of virtual time")
 
     stations, network = cluster.stations, cluster.network
-    began = np.max([station.began[1::2] for station in stations], axis=0)
-    ended = np.max([station.ended[1::2] for station in stations], axis=0)
-    waits = [np.subtract(station.ended, station.began)[1::2] for station in stations]
+    began = np.max([station.began[1::per_step] for station in stations], axis=0)
+    ended = np.max([station.ended[per_step - 1 :: per_step] for station in stations], axis=0)
+    waits = [
+        np.subtract(station.ended[per_step - 1 :: per_step], station.began[1::per_step])
+        for station in stations
+    ]
     outputs = (
-        [station.outputs[1 + 2 * step] for station in stations] for step in range(settings.repetitions)
+        [station.outputs[index] for station in stations]
+        for index in range(settings.repetitions * per_step)
+        if index % per_step
     )
     errors = Errors.of_all(promise.hold(out) for promise, out in zip(promises, outputs, strict=True))
     shares = workers * settings.repetitions
     drops = cluster.drops()
-    return Measured(
+    measured = Measured(
         seconds=tuple((ended - began).tolist()),
         elements=settings.elements,
-        wire_bytes_per_worker=cluster.host_bytes() / shares,
-        packets_per_worker=cluster.host_packets() / shares,
+        wire_bytes_per_worker=cluster.host_bytes(cluster.members) / shares,
+        packets_per_worker=cluster.host_packets(cluster.members) / shares,
         retransmissions=sum(station.worker.statistics.retransmissions for station in stations),
         drops={reason.name.lower(): drops[reason] for reason in Reason if reason is not Reason.NONE},
         link_events={column: network.faults[kind] for kind, column in _LINK_EVENTS.items()},
@@ -94,6 +114,29 @@ def run_virtual(settings: Settings, switch: Engine) -> Measured:
             [_congestion_window(station.worker.statistics) for station in stations]
         ),
         wait_seconds=float(np.mean(waits)),
+        usage=usage_of(cluster),
+        **step_figures(settings, np.max([one.ended[0::per_step] for one in stations], axis=0), ended),
+    )
+    if flows is None:
+        return measured
+    if not flows.run(LIMIT):
+        raise UnfinishedError(f"traffic: flows have not arrived after {LIMIT:g} s of virtual time")
+    found = completed(wanted, flows.completed)
+    times = FlowTimes.of([flow.size for flow in found], [flow.seconds for flow in found])
+    return replace(measured, traffic=times)
+
+
+def _flows(settings: Settings, cluster: Cluster, wanted: Sequence[Request]) -> Flows | None:
+    """The traffic beside the job; None: there is none."""
+    if settings.traffic is None or not wanted:
+        return None
+    return Flows(
+        cluster,
+        [flow for request in wanted for flow in request],
+        window=settings.traffic.window,
+        transport=settings.traffic.transport,
+        recovery=recovery(settings),
+        seed=settings.seed,
     )
 
 
@@ -111,24 +154,14 @@ def cluster_spec(settings: Settings) -> ClusterSpec:
         algorithm=settings.algorithm,
         transport=transport,
         shards=settings.shards,
-        pauses=_pauses(settings),
+        pauses=pauses(settings),
+        per_step=1 + len(buckets(settings)),
         flows=settings.flows_per_pair,
     )
 
 
 def _congestion_window(statistics: Statistics) -> float | None:
     return statistics.congestion_window if isinstance(statistics, InNetworkStatistics) else None
-
-
-def _pauses(settings: Settings) -> tuple[tuple[float, ...], ...]:
-    """Of each worker, before each all-reduce, barriers among them."""
-    found = []
-    for rank in range(len(settings.members)) if settings.lateness else ():
-        late = np.random.default_rng((settings.seed, rank, _LATENESS)).exponential(
-            settings.lateness, settings.repetitions
-        )
-        found.append(tuple(np.stack([np.zeros_like(late), late], axis=1).ravel().tolist()))
-    return tuple(found)
 
 
 def _vectors(seed: int, workers: int, elements: int, repetitions: int) -> Iterator[list[Vector]]:

@@ -51,8 +51,9 @@ class Port(Protocol[_P_co]):
 class WorkerStation(Generic[_P_co]):
     """A Station: the participant at `port` does all-reduces of `inputs` ([elements] each) one after the other.
 
-    start: when it begins, in seconds. pauses: before each all-reduce; none: it begins as soon as it can. outputs: the
-    sums so far. began, ended: when it began and finished each.
+    start: when it begins, in seconds. pauses: before each all-reduce, counted from the end of its step's first
+    (`per_step` all-reduces are a step); none: it begins as soon as it can. outputs: the sums so far.
+    began, ended: when it began and finished each.
     not_ours: frames that came and were for somebody else.
     """
 
@@ -65,6 +66,7 @@ class WorkerStation(Generic[_P_co]):
         *,
         in_place: bool = False,
         pauses: Sequence[float] = (),
+        per_step: int = 1,
     ) -> None:
         self.worker = port.participant
         self.outputs = list(outputs)
@@ -76,6 +78,8 @@ class WorkerStation(Generic[_P_co]):
         self._start = start
         self._in_place = in_place
         self._pauses = pauses or [0.0] * len(inputs)
+        self._per_step = per_step
+        self._step_began = start
         self._running = False
 
     @property
@@ -121,8 +125,10 @@ class WorkerStation(Generic[_P_co]):
         self.outputs.append(self.worker.finish())
         self.ended.append(now)
         self._running = False
+        if (len(self.outputs) - 1) % self._per_step == 0:
+            self._step_began = now
         if not self.finished:
-            self._start = now + self._pauses[len(self.outputs)]
+            self._start = max(now, self._step_began + self._pauses[len(self.outputs)])
 
 
 class SwitchPort:
@@ -132,7 +138,7 @@ class SwitchPort:
         self.participant = worker
         ecn = ECN_CAPABLE if isinstance(worker, Worker) else 0
         self._flow = Flow(host, gateway_mac, host.gateway, udp_port, udp_port, ecn)
-        self._filter = _Filter(host.ip, udp_port, host.gateway)
+        self._filter = FrameFilter(host.ip, udp_port, host.gateway)
         self._ends = host.gateway.packed + host.ip.packed + 2 * udp_port.to_bytes(2, "big")
 
     @property
@@ -170,7 +176,7 @@ class PeerPort:
         self._peers = peers
         self.compiled = None  # see Port
         self._flows: dict[tuple[int, int], Flow] = {}
-        self._filter = _Filter(host.ip)
+        self._filter = FrameFilter(host.ip)
 
     def receive(self, frames: Frames, now: float) -> int:
         """See Port."""
@@ -199,7 +205,7 @@ class PeerPort:
         return self._flows[peer, flow]
 
 
-class _Filter:
+class FrameFilter:
     """Frames of UDP over IPv4 for this address, with right checksums.
 
     Where a port is given: from `peer` only, and that port on both sides, as a connected socket has them.

@@ -21,7 +21,6 @@ _MEASURES = {
     "wire_bytes_per_worker": ("on the wire, kB each", 1e3),
     "retransmissions": ("sent again", 1),
 }
-_WIDEST = 300  # columns of a table: rather beyond the terminal's width than folded
 
 
 def compare(
@@ -69,11 +68,10 @@ def compare(
 
 
 def _show(found: Comparison, before: Path, after: Path) -> None:
-    from rich.console import Console
-
+    from fanin.console import wide
     from fanin.points import point_name
 
-    Console(width=_WIDEST).print(_table(found), highlight=False)
+    wide.print(_table(found), highlight=False)
     judged = [one.beyond_noise for point in found.points for one in point.differences]
     unknown = judged.count(None)
     why = (

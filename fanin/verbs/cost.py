@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from experiments.models.cost import Cost, Job
 
-_WIDEST = 300  # columns of a table: rather beyond the terminal's width than folded
-
 
 def cost(
     parameters: Annotated[str, typer.Option(metavar="COUNT", help="of the model, as 7G")],
@@ -108,9 +106,9 @@ def cost(
         for one in found:
             typer.echo(json.dumps(asdict(one) | {"dollars_per_day": one.dollars_per_day}))
         return
-    from rich.console import Console
+    from fanin.console import wide
 
-    Console(width=_WIDEST).print(_table(found), highlight=False)
+    wide.print(_table(found), highlight=False)
     for line in (*_formulas(job, found), *_assumptions(job)):
         typer.echo(line)
 

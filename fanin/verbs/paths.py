@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from experiments.models.flows import Flow, Hop
     from experiments.scenario.settings import Settings
 
-_WIDEST = 300  # columns of a table: rather beyond the terminal's width than folded
-
 
 def paths(
     scenario: ScenarioFile,
@@ -79,12 +77,10 @@ def _hop(hop: Hop) -> dict[str, str | int | None]:
 
 def _show(name: str, point: Settings, found: Sequence[tuple[Flow, Sequence[Hop]]]) -> None:
     """A point's flows, its links between switches, and how evenly switches spread flows."""
-    from rich.console import Console
-
     from experiments.models.flows import loads, spreads
+    from fanin.console import wide
     from fanin.points import points_table
 
-    console = Console(width=_WIDEST)
     typer.echo(f"{name}: {len(found)} flows")
     table = points_table(["flow", "five-tuple"], "hash", "way")
     table.columns[-1].justify = "left"
@@ -99,17 +95,17 @@ def _show(name: str, point: Settings, found: Sequence[tuple[Flow, Sequence[Hop]]
                 [flow.source.name, *(f"→ {hop.switch}[{hop.port}]" for hop in hops), "→", hops[-1].neighbour]
             ),
         )
-    console.print(table, highlight=False)
+    wide.print(table, highlight=False)
     names = {switch.name for switch in point.network.switches}
     between = {ends: count for ends, count in loads(found).items() if ends[1] in names}
     busy = points_table(["link"], "flows")
     for (near, far), count in sorted(between.items(), key=lambda one: (-one[1], one[0])):
         busy.add_row(f"{near} → {far}", str(count))
     if between:
-        console.print(busy, highlight=False)
+        wide.print(busy, highlight=False)
     spreading = points_table(["switch"], "flows", "paths", "most on one", "if even", "if random")
     for one in spreads(found):
         numbers = (one.flows, one.paths, one.most, one.even)
         spreading.add_row(one.switch, *map(str, numbers), f"{one.expected:.1f}")
     if spreading.row_count:
-        console.print(spreading, highlight=False)
+        wide.print(spreading, highlight=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Generator
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fanin.failing import complain, failing, failure
+from fanin.failing import complain, ending, failing, failure
 from fanin.options import Network
 from fanin.programs import Define, Include, device_config
 from topologies.errors import NetworkError
@@ -81,7 +81,7 @@ def trace(
             _File(program, include, define, entries) if program is not None else _Switch(on or "", supervisor)
         )
         lines = _of_packets(source, packets, capture, port, conditions, as_json=as_json, verbose=verbose)
-    with suppress(KeyboardInterrupt), closing(lines):
+    with ending(), closing(lines):
         for line in islice(lines, count):
             typer.echo(line)
 

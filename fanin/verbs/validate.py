@@ -1,9 +1,9 @@
-"""`fanin validate`: live and virtual time side by side."""
+"""`fanin validate`: virtual time beside a live network, or beside closed forms."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 
 def validate(
+    tier: Annotated[
+        Literal["live", "closed-form"],
+        typer.Option(help="beside what: a live network, or closed forms fitted at other sizes"),
+    ] = "live",
     workers: Annotated[
         list[int], typer.Option(metavar="N", help="only with so many workers; may be given several times")
     ] = [],  # noqa: B006 - typer's way
@@ -23,7 +27,12 @@ def validate(
         "results/validation"
     ),
 ) -> None:
-    """All-reduce 0.8 MB with 2 to 8 workers live and in virtual time, and compare times, packets and bytes."""
+    """All-reduce in virtual time and on a live network, or in virtual time and by closed forms, and compare."""
+    if tier == "closed-form":
+        if workers:
+            raise failure("validate", "--workers: only with --tier live; leave it out", 2)
+        _closed_form(results)
+        return
     with failing("validate", SandboxError):
         enter()
 
@@ -76,6 +85,30 @@ def validate(
     )
     if not all(one.agrees for one in found):
         raise failure("validate", "live and virtual times differ at some points")
+
+
+def _closed_form(results: Path) -> None:
+    """Every algorithm: alpha and beta fitted at some sizes, other sizes predicted."""
+    from rich.table import Table
+
+    from experiments.models.calibration import TOLERANCE, calibrate, write
+    from experiments.scenario.compilers import PROGRAM, compile_program
+    from fanin.console import console
+    from p4compiler import CompileError
+    from p4switch.engine.engine import Engine
+
+    with failing("validate", CompileError, KeyboardInterrupt):
+        found = list(calibrate(Engine.load(compile_program(PROGRAM, "embedded").device_config)))
+    write(found, results)
+    table = Table("algorithm", "size", "", "virtual", "fit", "by", "formula", "by", box=None)
+    for one in found:
+        table.add_row(*one.cells)
+    console.print(table)
+    console.print(
+        "[dim]Microseconds of one all-reduce, eight workers below one switch, links of 100 Gb/s.[/]"
+    )
+    if not all(one.agrees for one in found if one.held_out):
+        raise failure("validate", f"sizes held out are not predicted within {TOLERANCE:.0%}")
 
 
 def _compared(live: float, virtual: float) -> str:

@@ -48,7 +48,7 @@ class Scopes:
         self.reporter = reporter
         self.top = self.current = Scope()
         self.broken: set[str] = set()  # names whose declarations have errors
-        self.places: dict[str, Span] = {}  # of the declarations of the top level and of the block around
+        self.places: dict[str, nodes.Declaration] = {}  # at the top level and in the block around
 
     @contextmanager
     def nested(self, outer: Scope | None = None) -> Iterator[Scope]:
@@ -94,19 +94,23 @@ class Scopes:
     def declaring(self, nodes_: Iterable[nodes.Node]) -> Iterator[None]:
         """While these are checked one after the other, an error for one that is used too early says so."""
         before = self.places
-        self.places = before | {n.name: n.span for n in nodes_ if isinstance(n, nodes.Declaration)}
+        self.places = before | {n.name: n for n in nodes_ if isinstance(n, nodes.Declaration)}
         try:
             yield
         finally:
             self.places = before
 
 
-def _too_early(name: str, use: Span, declaration: Span) -> Exception:
+def _too_early(name: str, use: Span, declaration: nodes.Declaration) -> Exception:
     """The error for a name that is used inside its own declaration, or before it."""
-    begin, end = (declaration.line, declaration.column), (declaration.end_line, declaration.end_column)
-    if declaration.file is use.file and begin <= (use.line, use.column) < end:
+    span = declaration.span
+    begin, end = (span.line, span.column), (span.end_line, span.end_column)
+    if span.file is use.file and begin <= (use.line, use.column) < end:
         return error(use, f"'{name}' is used in its own declaration", "P4 has no recursion")
-    hint = f"move its declaration, {declaration.file.path}:{declaration.line}, before this"
+    if isinstance(declaration, nodes.Table):  # an action, most likely; the other way round would be as wrong
+        hint = "apply it in the control's apply block, before or after the action"
+        return error(use, f"table '{name}' cannot be applied in what is declared before it", hint)
+    hint = f"move its declaration, {span.file.path}:{span.line}, before this"
     return error(use, f"'{name}' is declared only further down", hint)
 
 

@@ -60,7 +60,8 @@ class ValueInliner:
     def substitute(self, e: ir.Expr, context: Context) -> ir.Expr:
         """The expression with this context's meaning of its variables (it contains no calls)."""
         if isinstance(e, ir.Ref):
-            return context.bindings.get(e.variable, e)
+            bound = context.bindings.get(e.variable, e)
+            return ir.Ref(bound.type, e.span, bound.variable) if isinstance(bound, ir.Ref) else bound
         if isinstance(e, ir.Object):
             return ir.Object(e.type, e.span, context.instances[e.object])
         if isinstance(e, ir.TableHit):

@@ -8,11 +8,8 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import lru_cache
-from typing import TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, TypeVar
 
 from p4switch.bmv2json.expressions import Field
 from p4switch.bmv2json.program import LONGEST_PACKET, Program, ProgramError
@@ -22,7 +19,6 @@ from p4switch.codegen.analysis.limits import check_limits
 from p4switch.codegen.layout import cell_bytes
 from p4switch.engine.action_profile import ProfileState
 from p4switch.engine.arrays import CounterCells, MeterCells, RegisterCells
-from p4switch.engine.batch import BatchProcessor, Departures, run_function
 from p4switch.engine.entries import Digest, TableError, TableErrorCode
 from p4switch.engine.hash_state import HashState
 from p4switch.engine.library import (
@@ -42,6 +38,12 @@ from p4switch.ports.links import Direction, LinkProperties
 from p4switch.ports.live import LivePorts, PortError
 from p4switch.trace.conditions import parse_conditions
 from p4switch.trace.tracer import Tracer
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from p4switch.engine.batch import BatchProcessor, Departures
 
 _Named = TypeVar("_Named")
 _MAX_KEPT = 4  # programs; a controller that connects again gives a switch the one that it has
@@ -106,7 +108,6 @@ class Engine:
             for register, place in zip(program.registers.values(), places, strict=False)
         }
         self.priority_queues = 1
-        self._batches = BatchProcessor(switch.base)
         self._collected = Collected()
         weakref.finalize(self, _free, self._collected)
 
@@ -159,9 +160,18 @@ class Engine:
         """
         return self._batches.process(ports, packets, lengths, times)
 
+    @cached_property
+    def _batches(self) -> BatchProcessor:
+        # Not above: it needs numpy, which a switch process does without.
+        from p4switch.engine.batch import BatchProcessor
+
+        return BatchProcessor(self.base)
+
     @property
     def run_function(self) -> int:
         """Where the C is, in memory, that runs the switch at `base` on packets of other C: native/program.h."""
+        from p4switch.engine.batch import run_function  # see _batches
+
         return run_function()
 
     @contextmanager

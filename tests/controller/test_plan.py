@@ -122,6 +122,15 @@ def test_where_links_have_failed_a_packet_reaches_its_host_if_a_way_up_and_down_
     assert (way[-1] == destination.name) == reached
 
 
+def test_a_tier_that_has_lost_all_links_down_does_not_keep_others_from_their_routes() -> None:
+    network = leaf_spine(2, 2, 2)
+    uplinks = [link for link in network.links if link.a.port]
+    left = network.without(uplinks)
+    plan = plan_forwarding(left)
+    assert routed(left, plan, "h1", network.host("h2").ip)[-1] == "h2"
+    assert routed(left, plan, "h1", network.host("h3").ip)[-1] != "h3"
+
+
 @given(networks, st.data())
 def test_a_packet_to_nobody_ends_without_a_loop(network: Topology, data: st.DataObject) -> None:
     known = {host.ip for host in network.hosts}

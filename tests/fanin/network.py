@@ -57,7 +57,7 @@ class Up:
         """Ctrl-C; what it says."""
         self.process.send_signal(signal.SIGINT)
         output, errors = self.process.communicate(timeout=TIMEOUT)
-        assert self.process.returncode == 0, errors
+        assert self.process.returncode == 130, errors
         return output
 
 

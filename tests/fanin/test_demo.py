@@ -59,12 +59,12 @@ def test_a_run_that_does_not_finish_fails_it_and_says_who_waited(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def stall(*_: object, **__: object) -> Demo:
-        raise RunError("the run did not finish:\n  worker 3: silent since all-reduce 7")
+        raise RunError("the run did not finish:\n  worker 3: still in all-reduce 7")
 
     monkeypatch.setattr(experiments.demo, "run_demo", stall)
     status, output = demo("--results", tmp_path)
     assert status == 1
-    assert "worker 3: silent since all-reduce 7" in output
+    assert "worker 3: still in all-reduce 7" in output
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import typer
 from rich.console import Console
 
 from controller.job_service import client
@@ -96,7 +97,8 @@ def test_it_goes_on_until_it_is_interrupted(monkeypatch: pytest.MonkeyPatch, ter
     monkeypatch.setattr(top.time, "sleep", without)
     console = Console(width=150, force_terminal=terminal)
     monkeypatch.setattr("fanin.console.console", console)
-    with console.capture() as capture:
+    with console.capture() as capture, pytest.raises(typer.Exit) as ended:
         top.top(seconds=1.0, once=False, as_json=False, supervisor=None)
+    assert ended.value.exit_code == 130
     assert looks == 4
     assert "leaf1 → h1" in capture.get()

@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from hashlib import sha256
 from pathlib import Path
 from threading import Thread
@@ -148,7 +149,7 @@ def test_errors_are_said_each_time_and_leave_nothing(folder: Path, program: Path
     for _ in range(2):
         with pytest.raises(CompileError):
             compile_once(program)
-    assert not folder.exists()
+    assert not list(folder.iterdir())
     with pytest.raises(OSError, match="No such file"):
         compile_once(program.with_name("none.p4"))
 
@@ -240,3 +241,45 @@ def test_what_is_kept_is_read_without_the_compiler(tmp_path: Path) -> None:
         for _ in "12"
     ]
     assert said == ["True\n", "False\n"]
+
+
+# Says when it asks for a lock, and when it compiles, for which it takes a line from standard input.
+TELLING = """
+import fcntl, sys
+import p4compiler, p4compiler.compile as module
+
+flock, compile_file = fcntl.flock, module.compile_file
+
+def asking(*arguments):
+    print("asks", flush=True)
+    flock(*arguments)
+
+def compiling(*arguments, **options):
+    print("compiles", flush=True)
+    sys.stdin.readline()
+    return compile_file(*arguments, **options)
+
+fcntl.flock, module.compile_file = asking, compiling
+print(p4compiler.compile_once(sys.argv[1]).json_text())
+"""
+
+
+def test_a_process_that_wants_what_another_compiles_waits_for_it(program: Path) -> None:
+    with ExitStack() as ended:
+
+        def start() -> subprocess.Popen[str]:
+            command = [sys.executable, "-c", TELLING, str(program)]
+            pipe = subprocess.PIPE
+            process = ended.enter_context(subprocess.Popen(command, text=True, stdin=pipe, stdout=pipe))
+            ended.callback(process.kill)
+            return process
+
+        first = start()
+        assert first.stdout
+        assert first.stdout.readline() == "asks\n"
+        assert first.stdout.readline() == "compiles\n"
+        second = start()
+        assert second.stdout
+        assert second.stdout.readline() == "asks\n"
+        made, found = first.communicate("\n")[0], second.communicate("\n")[0]
+        assert made == found == compile_file(program).json_text() + "\n"

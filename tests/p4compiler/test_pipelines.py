@@ -453,6 +453,13 @@ def test_source_info_tells_where_things_stand(build: Build) -> None:
     }
 
 
+def test_a_condition_stands_where_it_is_asked_and_not_where_its_variable_was_declared(build: Build) -> None:
+    compiled = build(apply="\n  bool b = meta.x == 1;\n  if (b) { meta.x = 2; }")
+    (condition,) = compiled.json["pipelines"][0]["conditionals"]
+    assert condition["source_info"]["source_fragment"] == "b"
+    assert condition["source_info"]["line"] == 14
+
+
 def test_a_whole_small_program(build: Build) -> None:
     """Every section of the JSON at once, as p4c 1.2.4 writes it too (but for the compiler's name)."""
     compiled = build(

@@ -235,7 +235,7 @@ def test_a_retransmission_repeats_the_packet_byte_for_byte() -> None:
     announced = sent(worker, 0.0)
     answer(worker, announced[1:2], 0.01)  # chunk 5 goes: both sizes are outstanding
     (carrying,) = sent(worker, 0.01)
-    again = sent(worker, 1.0)
+    again = [packet for now in (1.0, 2.0, 3.0) for packet in sent(worker, now)]
     assert again == [announced[0], announced[2], announced[3], carrying]
     assert worker.statistics.retransmissions == 4
     assert worker.statistics.datagrams_sent == 9
@@ -497,7 +497,7 @@ def test_a_stall_says_which_worker_waits_for_which_chunks_since_when() -> None:
     assert waiting.chunks == ((1, 4),)
     assert str(waiting) == (
         "rank 0 of 2, lease 7, all-reduce 1 (640 elements): 13 of 14 results missing, awaiting exponents of chunks "
-        "1-4 (slots 4-3), each sent 2 times, the first 1 s ago; nothing new for 0.75 s"
+        "1-4 (slots 4-3), each sent 1 to 2 times, the first 1 s ago; nothing new for 0.75 s"
     )
     with pytest.raises(StallError, match="rank 0 of 2, lease 7, all-reduce 1"):
         worker.datagrams_to_send(12.25)

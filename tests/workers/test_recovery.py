@@ -50,11 +50,36 @@ def test_the_timeout_stays_within_its_limits(rtt: float, rto: float) -> None:
 
 def test_a_timer_expires_when_its_time_has_come_and_not_before() -> None:
     timers = Timers(4, RECOVERY)
-    timers.start(places(1, 3), 5.0)
+    timers.start(places(1), 5.0)
     assert timers.earliest() == 5.1
     assert not len(timers.expired(5.05))
-    assert list(timers.expired(5.1)) == [1, 3]
-    assert list(timers.times_sent) == [0, 2, 0, 2]
+    assert list(timers.expired(5.1)) == [1]
+    assert list(timers.times_sent) == [0, 2, 0, 0]
+
+
+def test_silence_has_one_packet_sent_again_each_time_the_one_sent_longest_ago() -> None:
+    timers = Timers(3, RECOVERY)
+    timers.start(places(2, 0, 1), 0.0)
+    now, again = 0.0, []
+    for _ in range(4):
+        now = timers.earliest()
+        again += list(timers.expired(now))
+    assert again == [2, 0, 1, 2]
+    assert timers.timeouts == 4
+    assert now == pytest.approx(0.1 + 0.2 + 0.4 + 0.8)  # backed off, all of them
+
+
+def test_once_silence_is_broken_the_rest_is_lost_unless_its_answers_come_as_well() -> None:
+    timers = Timers(4, RECOVERY)
+    timers.rtt.sample(0.02, 1.0)
+    timers.start(places(0, 1, 2, 3), 0.0)
+    assert list(timers.expired(timers.earliest())) == [0]
+    timers.stop(places(0), 0.5)
+    lost_at = 0.5 + timers.rtt.rto_without_floor
+    timers.stop(places(1), 0.51)  # the answers had been held up
+    assert timers.earliest() == pytest.approx(lost_at)
+    assert not len(timers.expired(0.52))
+    assert list(timers.expired(timers.earliest())) == [2, 3]
 
 
 def test_each_expiry_doubles_the_time_up_to_the_longest() -> None:

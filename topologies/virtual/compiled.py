@@ -38,6 +38,7 @@ from topologies.virtual.units import NEVER, SECOND, not_before
 HEADER_BYTES = 42  # Ethernet, IPv4, UDP
 _TIMES = ("byte_time", "overhead", "delay", "room", "mark")
 _PROBABILITIES = ("loss", "corruption", "duplication", "reordering", "displacement", "jitter")
+_COUNTS = ("packets", "bytes", "arrived", "busy", "waited", "longest_wait", "queue_drops", "lost", "marks")
 _LINK = np.dtype(
     [
         *((name, np.int64) for name in _TIMES),
@@ -46,7 +47,7 @@ _LINK = np.dtype(
         *((name, np.float64) for name in ("burst_begin", "burst_end", "burst_loss")),
         *((name, np.int64) for name in ("faulty", "bursts", "far_node", "far_port")),
         *((name, np.int64) for name in ("free_at", "last_arrival", "numbered", "in_burst")),
-        *((name, np.int64) for name in ("packets", "bytes", "arrived")),
+        *((name, np.int64) for name in _COUNTS),
     ]
 )
 
@@ -220,8 +221,7 @@ class CompiledNetwork(VirtualNetwork):
         for name, values in self.links.constants().items():
             links[name] = values
         links["far_node"], links["far_port"] = self._far_node, self._far_port
-        pauses = np.zeros((2, len(links)), np.int64)
-        self.links.counts = LinkCounts(links["packets"], links["bytes"], links["arrived"], *pauses)
+        self.links.counts = LinkCounts.of(len(links), **{name: links[name] for name in _COUNTS})
         self._link_faults = np.zeros(len(_FAULTS), np.int64)
         link_at = self._link_at.astype(np.int32)
         self._loop = loaded.loop_open(

@@ -6,7 +6,7 @@ the link then does to it is drawn by itself for each packet (draws.py).
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -29,16 +29,32 @@ _HEADERS = 34  # bytes of Ethernet's and IPv4's
 
 @dataclass(slots=True)
 class LinkCounts:
-    """By link: packets and bytes (of frames) sent, and arrived; how often it was paused, and for how many picoseconds.
-    `faults`: of the whole network, by kind.
+    """By link [links]: packets and bytes (of frames) sent, and packets that arrived; times in picoseconds.
+
+    busy: for how long it sent. waited: the sum over packets of what they waited in its queue; longest_wait: of one.
+    queue_drops: packets that found no room. lost: on the link, in bursts or not. marks: of congestion.
+    pauses: how often it was paused; paused: for how long. `faults`: of the whole network, by kind.
     """
 
     packets: NDArray[np.int64]
     bytes: NDArray[np.int64]
     arrived: NDArray[np.int64]
+    busy: NDArray[np.int64]
+    waited: NDArray[np.int64]
+    longest_wait: NDArray[np.int64]
+    queue_drops: NDArray[np.int64]
+    lost: NDArray[np.int64]
+    marks: NDArray[np.int64]
     pauses: NDArray[np.int64]
     paused: NDArray[np.int64]
     faults: Counter[str] = field(default_factory=Counter, kw_only=True)
+
+    @classmethod
+    def of(cls, count: int, **counts: NDArray[np.int64]) -> "LinkCounts":
+        """Of so many links; 0, but for the arrays that are given."""
+        names = (one.name for one in fields(cls) if one.name != "faults")
+        every: dict[str, Any] = {name: np.zeros(count, np.int64) for name in names} | counts
+        return cls(**every)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +156,7 @@ class Links:
         self._jitter = np.array([model.jitter * SECOND for model in models])
         self._jittering = any(model.jitter for model in models)
         self._last_arrival = np.zeros(count, np.int64)
-        self.counts = LinkCounts(*(np.zeros(count, np.int64) for _ in range(5)))
+        self.counts = LinkCounts.of(count)
 
     @property
     def lookahead(self) -> int:
@@ -201,6 +217,7 @@ class Links:
             return sent
         lengths = self._store.lengths[sent.packets]
         count = len(self._sent)
+        np.add.at(self.counts.busy, sent.links, self._durations(sent))
         self.counts.packets += np.bincount(sent.links, minlength=count)
         self.counts.bytes += np.bincount(sent.links, lengths, minlength=count).astype(np.int64)
         arriving = Transit(sent.links, ends + self._delay[sent.links], sent.packets)
@@ -231,11 +248,12 @@ class Links:
             for part in segments(links):
                 if np.count_nonzero(crowded[part]):
                     self._tail_drop(part, times, durations, links, begins, kept)
-            self._drop(sent.packets[~kept])
+            self._drop(sent.take(~kept))
             sent, begins, durations = sent.take(kept), begins[kept], durations[kept]
             waits = begins - sent.times
         if self._marking:
-            self._mark_congestion(sent.packets[waits > self._mark[sent.links]])
+            self._mark_congestion(sent.take(waits > self._mark[sent.links]))
+        self._note_waits(sent.links, waits)
         ends = begins + durations
         # In their order, so that a link's last packet stays.
         self._free_at[sent.links] = ends
@@ -264,13 +282,19 @@ class Links:
                 begins[i] = begin
                 free_at = begin + duration
 
-    def _drop(self, packets: NDArray[np.int64]) -> None:
-        self.counts.faults["queue drop"] += len(packets)
-        self._store.free(packets)
+    def _note_waits(self, links: NDArray[np.int64], waits: NDArray[np.int64]) -> None:
+        """Of packets that have waited in the queues of `links`."""
+        np.add.at(self.counts.waited, links, waits)
+        np.maximum.at(self.counts.longest_wait, links, waits)
 
-    def _mark_congestion(self, packets: NDArray[np.int64]) -> None:
+    def _drop(self, dropped: Transit) -> None:
+        self.counts.faults["queue drop"] += len(dropped.packets)
+        np.add.at(self.counts.queue_drops, dropped.links, 1)
+        self._store.free(dropped.packets)
+
+    def _mark_congestion(self, crowded: Transit) -> None:
         """Set CE where the packet is IPv4 and says that it is ECN-capable (RFC 3168, section 5)."""
-        rows = self._store.rows
+        rows, packets = self._store.rows, crowded.packets
         capable = (rows[packets, 12] == 0x08) & (rows[packets, 13] == 0) & (rows[packets, 15] & 3 != 0)
         capable &= (rows[packets, 15] & 3 != 3) & (self._store.lengths[packets] >= _HEADERS)
         marked = packets[capable]
@@ -282,6 +306,7 @@ class Links:
         rows[marked, 15] |= 3
         rows[marked, 24], rows[marked, 25] = checksums >> 8, checksums & 0xFF
         self.counts.faults["ECN mark"] += len(marked)
+        np.add.at(self.counts.marks, crowded.links[capable], 1)
 
     # -- faults ----------------------------------------------------------------------------------------------
 
@@ -304,6 +329,7 @@ class Links:
             in_burst = self._burst_loss(links, drawn) & ~lost
             faults["burst loss"] += int(np.count_nonzero(in_burst))
             lost |= in_burst
+        self.counts.lost += np.bincount(links[lost], minlength=len(self._sent))
         kept = ~lost
         corrupted = (kept & (drawn[_CORRUPTION] < self._corruption[links])).nonzero()[0]
         late = (kept & (drawn[_REORDERING] < self._reordering[links])).nonzero()[0]

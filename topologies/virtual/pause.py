@@ -77,14 +77,15 @@ class PausableLinks(Links):
                 break
             # Only the first of each link: without it there may be room for the next.
             dropped = crowded[segment_starts(queue.links[crowded])]
-            self._drop(queue.packets[dropped])
+            self._drop(queue.take(dropped))
             kept = np.ones(len(new), np.bool_)
             kept[dropped] = False
             queue, new, durations = queue.take(kept), new[kept], durations[kept]
         if self._marking:
-            self._mark_congestion(queue.packets[new & (ahead > self._mark[queue.links])])
+            self._mark_congestion(queue.take(new & (ahead > self._mark[queue.links])))
         begun = begins < end
         leaving, ends = queue.take(begun), begins[begun] + durations[begun]
+        self._note_waits(leaving.links, begins[begun] - leaving.times)
         self._free_at[leaving.links] = ends  # in their order, so that a link's last packet stays
         self._count(queue.take(new), Transit(leaving.links, begins[begun], leaving.packets))
         self._waiting = queue.take(~begun)

@@ -46,8 +46,8 @@ SHARE_NUMBER(NONE);
 SHARE_STRUCT(header, FIELD(kind) FIELD(lease) FIELD(tsi) FIELD(pool_index) FIELD(e0) FIELD(e1))
 SHARE_STRUCT(rtt_estimator, FIELD(smoothed) FIELD(variation) FIELD(rto) FIELD(rto_without_floor))
 SHARE_STRUCT(timers,
-             FIELD(answered) FIELD(not_before) FIELD(backoff) FIELD(next_sending) FIELD(newest_answered)
-             FIELD(running) FIELD(flight))
+             FIELD(restarted) FIELD(not_before) FIELD(backoff) FIELD(next_sending) FIELD(newest_answered)
+             FIELD(probe) FIELD(running) FIELD(flight))
 SHARE_STRUCT(progress,
              FIELD(first_chunk) FIELD(chunks) FIELD(missing) FIELD(disagree) FIELD(sums) FIELD(latest))
 SHARE_STRUCT(totals,
@@ -164,13 +164,22 @@ static void start_timers(struct work *w, const int64_t *chunks, int64_t count, d
     t->running += count;
 }
 
+/* A packet counts as lost from then on, unless it is answered. */
+static void lose(struct work *w, int64_t place, double lost_at)
+{
+    w->lost_at[place] = lost_at;
+    w->timers->not_before = fmin(w->timers->not_before, lost_at);
+}
+
 static void stop_timers(struct work *w, const int64_t *numbers, int64_t count, double now)
 {
     struct timers *t = w->timers;
     double share = (double)count / (double)t->flight;
     int64_t newest = -1, newest_place = NONE;
+    bool heard = false;
     for (int64_t i = 0; i < count; i++) {
         int64_t place = numbers[i] % w->window;
+        heard |= w->sendings[place] == t->probe;
         if (w->times_sent[place] == 1 && w->sendings[place] > newest) {
             newest = w->sendings[place];
             newest_place = place;
@@ -178,8 +187,14 @@ static void stop_timers(struct work *w, const int64_t *numbers, int64_t count, d
         w->timeouts[place] = w->lost_at[place] = INFINITY;
         w->sendings[place] = INT64_MAX;
     }
-    t->answered = now;
+    t->restarted = now;
     t->running -= count;
+    if (heard) {
+        for (int64_t place = 0; place < w->window; place++)
+            if (w->sendings[place] < t->probe)
+                lose(w, place, fmin(w->lost_at[place], now + w->rtt->rto_without_floor));
+        t->probe = -1;
+    }
     if (newest_place == NONE || newest < t->newest_answered)
         return;
     t->newest_answered = newest;
@@ -187,10 +202,8 @@ static void stop_timers(struct work *w, const int64_t *numbers, int64_t count, d
     if (w->measured[newest_place])
         sample(w, now - w->first_sent[newest_place], share);
     for (int64_t place = 0; place < w->window; place++)
-        if (w->sendings[place] < newest) {
-            w->lost_at[place] = w->last_sent[place] + w->rtt->rto_without_floor;
-            t->not_before = fmin(t->not_before, w->lost_at[place]);
-        }
+        if (w->sendings[place] < newest)
+            lose(w, place, w->last_sent[place] + w->rtt->rto_without_floor);
 }
 
 /* -- blocks.py ---------------------------------------------------------------------------------------------------- */

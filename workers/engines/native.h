@@ -26,8 +26,8 @@ struct rtt_estimator { /* recovery.py */
 };
 
 struct timers { /* recovery.py */
-    double answered, not_before;
-    int64_t backoff, next_sending, newest_answered, running, flight;
+    double restarted, not_before;
+    int64_t backoff, next_sending, newest_answered, probe, running, flight;
 };
 
 struct progress { /* engine.py */

@@ -9,9 +9,9 @@
 /* See Timers.earliest(). */
 static double earliest(struct work *w)
 {
-    double answered = w->timers->answered, least = INFINITY;
+    double restarted = w->timers->restarted, least = INFINITY;
     for (int64_t place = 0; place < w->window; place++) {
-        double since = w->last_sent[place] > answered ? w->last_sent[place] : answered;
+        double since = w->last_sent[place] > restarted ? w->last_sent[place] : restarted;
         double expires = since + w->timeouts[place];
         expires = w->lost_at[place] < expires ? w->lost_at[place] : expires;
         least = expires < least ? expires : least;

@@ -50,7 +50,7 @@ def _cell_name(cell: dict[str, Any], switch: RunningSwitch) -> str | None:
 def _show(cells: list[dict[str, Any]]) -> None:
     from rich.table import Table
 
-    from fanin.console import console
+    from fanin.console import wide
 
     table = Table("counter", "index", "", "packets", "bytes", box=None)
     for column in (1, 3, 4):
@@ -58,4 +58,4 @@ def _show(cells: list[dict[str, Any]]) -> None:
     for cell in cells:
         counted = (f"{cell[name]:,}" for name in ("packets", "bytes"))
         table.add_row(cell["counter"], str(cell["index"]), cell["name"] or "", *counted)
-    console.print(table, highlight=False)
+    wide.print(table, highlight=False)

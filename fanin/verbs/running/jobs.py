@@ -52,7 +52,7 @@ def _show(found: list[dict[str, Any]]) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from fanin.console import console
+    from fanin.console import wide
 
     table = Table("job", "state", "for", "hosts", "lease", "slots", "switches", box=None)
     for job in found:
@@ -69,4 +69,4 @@ def _show(found: list[dict[str, Any]]) -> None:
             "" if slots is None else f"{slots[0]} to {slots[1]}",
             " ".join(job["switches"]),
         )
-    console.print(table)
+    wide.print(table)

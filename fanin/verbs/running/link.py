@@ -122,7 +122,7 @@ def _ways(network: RunningNetwork, node: str, other: str | None, one_way: bool) 
 def _show(found: list[tuple[_OneWay, dict[str, Any]]]) -> None:
     from rich.table import Table
 
-    from fanin.console import console
+    from fanin.console import wide
 
     table = Table(
         "from", "to", "does", "sent", "dropped", "corrupted", "waiting, most", "late by, most", box=None
@@ -139,7 +139,7 @@ def _show(found: list[tuple[_OneWay, dict[str, Any]]]) -> None:
             row += [f"{state['sent']:,}", drops or "0", f"{state['corrupted']:,}"]
             row += [", ".join(waiting), ", ".join(late)]
         table.add_row(*row)
-    console.print(table, highlight=False)
+    wide.print(table, highlight=False)
 
 
 def _text(name: str, value: Any) -> str:

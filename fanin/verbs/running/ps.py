@@ -46,7 +46,7 @@ def _show(network: RunningNetwork) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from fanin.console import console
+    from fanin.console import console, wide
 
     process, age = network.run.supervisor, timedelta(seconds=int(network.run.age))
     console.print(
@@ -62,7 +62,7 @@ def _show(network: RunningNetwork) -> None:
         listed = "\n".join(f"{found.process} {_text(found.command)}" for found in running[name])
         hosts.add_row(name, host.ip, escape(listed))
     for table in (switches, hosts):
-        console.print(table)
+        wide.print(table)
         console.print()
 
 

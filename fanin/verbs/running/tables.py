@@ -52,15 +52,15 @@ def _of_table(found: list[dict[str, Any]], switch: str, name: str) -> list[dict[
 def _show(found: list[dict[str, Any]]) -> None:
     from rich.table import Table
 
-    from fanin.console import console
+    from fanin.console import wide
 
     for title, rows in _by_table(found).items():
         used = [column for column in _COLUMNS if any(column in row for row in rows)]
         table = Table(*used, title=title, title_justify="left", box=None)
         for row in rows:
             table.add_row(*(row.get(column, "") for column in used))
-        console.print(table, highlight=False, markup=False)
-        console.print()
+        wide.print(table, highlight=False, markup=False)
+        wide.print()
 
 
 def _by_table(found: list[dict[str, Any]]) -> dict[str, list[dict[str, str]]]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fanin.failing import failing
+from fanin.failing import ending, failing
 from fanin.options import Network
 from topologies.errors import NetworkError
 from topologies.running import find_network
@@ -38,7 +37,7 @@ def top(
     from controller.job_service.client import JobServiceClient
     from experiments.inside.look import Look
 
-    with failing("top", NetworkError), suppress(KeyboardInterrupt):  # which is how it ends
+    with failing("top", NetworkError), ending():
         service = JobServiceClient(find_network(supervisor=supervisor).run)
 
         def look() -> Look:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from experiments.scenario.tools import ToolError
-from fanin.failing import complain, failing
+from fanin.failing import INTERRUPTED, complain, failing
 from fanin.options import (
     Captures,
     ControllerFile,
@@ -166,7 +166,7 @@ def up(
 
 @contextmanager
 def _until_told_to_end() -> Iterator[None]:
-    """Ctrl-C, SIGTERM and SIGHUP are how it ends, and it says so; the exit status of the latter two is theirs."""
+    """Ctrl-C, SIGTERM and SIGHUP are how it ends, and it says so; the exit status is that of the signal."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit) as told:
@@ -174,6 +174,7 @@ def _until_told_to_end() -> Iterator[None]:
             typer.echo("The network is down; nothing is left behind.")
         if isinstance(told, SystemExit):
             raise
+        raise typer.Exit(INTERRUPTED) from None
 
 
 async def _keep_up(
@@ -246,7 +247,7 @@ def _warn(message: str) -> None:
 def _show(topology: Topology) -> None:
     from rich.table import Table
 
-    from fanin.console import console
+    from fanin.console import console, wide
 
     switches = Table("switch", "role", "device id", "P4Runtime", "neighbours by port", box=None)
     for switch in topology.switches:
@@ -263,7 +264,7 @@ def _show(topology: Topology) -> None:
     hosts = Table("host", "rank", "address", "gateway", box=None)
     for host in topology.ranked_hosts:
         hosts.add_row(host.name, str(host.rank), str(host.ip), str(host.gateway))
-    console.print(switches, hosts, sep="\n\n")
+    wide.print(switches, hosts, sep="\n\n")
     console.print(
         "\nThe network is up until Ctrl-C; in another terminal:\n"
         "  fanin allreduce\n"

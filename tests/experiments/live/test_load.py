@@ -84,7 +84,7 @@ def test_links_set_the_time_where_they_are_slow_and_processors_where_they_have_n
     tmp_path: Path,
 ) -> None:
     found = []
-    for rate in ([], ["--set=rate=50 Mb/s", "--set=repetitions=1"]):
+    for rate in ([], ["--set=rate=5 Mb/s", "--set=size=400 kB", "--set=repetitions=1"]):
         (tmp_path / "limits.toml").write_text(SCENARIO)
         run = "from fanin.cli import main; main()"
         argv = [sys.executable, "-c", run, "run", "limits.toml", "--results", "results", *rate]

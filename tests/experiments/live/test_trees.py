@@ -55,7 +55,7 @@ async def run():
     async with Controller(network, *made) as controller:
         happened = {"across": echo("h1", "h4", 20), "points": {}}
         happened["dropped"] = sum(c.packets for s in (await controller.counts()).values() for c in s.drops.values())
-        live = LiveNetwork(built, controller, folder)
+        live = LiveNetwork(built, controller, folder, folder)
         for name, settings in points.items():
             before = await controller.counts()
             measured = await live.run(settings, lambda step, awaited: None)

@@ -30,6 +30,15 @@ def test_a_round_trip_has_each_links_bits_and_delay_the_hosts_notice_and_the_win
     )
 
 
+@pytest.mark.parametrize("algorithm", ["in-network", "ring"])
+def test_no_more_packets_wait_than_a_vector_has(algorithm: str) -> None:
+    size = "2560 B"  # three packets
+    wide, narrow = (
+        longest_round_trip(point(algorithm=algorithm, window=window, size=size)) for window in (512, 3)
+    )
+    assert wide == narrow > longest_round_trip(point(algorithm=algorithm, window=2, size=size))
+
+
 @pytest.mark.parametrize(
     ("algorithm", "placement", "hosts"),
     [("ring", "packed", 1), ("ring", "spread", 4), ("parameter-server", "packed", 7)],
@@ -92,7 +101,7 @@ def test_rows_have_the_timers_and_the_window_that_were_in_effect(
 def test_a_timeout_far_above_the_round_trip_is_told_where_packets_are_lost() -> None:
     slow = {"recovery": {"min_rto": "20 ms"}}
     lossy = {"links": {"loss": 0.001}}
-    assert "recovery.min_rto: is 20,000 us where the longest round trip takes 53 us" in (
+    assert "recovery.min_rto: is 20,000 us where the longest round trip takes 43 us" in (
         mistimed(point(**slow, **lossy)) or ""
     )
     assert mistimed(point(**slow)) is None

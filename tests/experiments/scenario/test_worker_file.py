@@ -171,14 +171,17 @@ def run_processes(folder: Path, text: str) -> str:
     tasks = [Task(rank, 2, folder, one, Vectors(3000, 2)) for rank, one in enumerate(collectives)]
     with switch(workers):
         try:
-            asyncio.run(run_crew(tasks, Crew().start, lambda *_: None))
+            asyncio.run(run_crew(tasks, Crew().start, lambda *_: None, logs=folder))
         except RunError as error:  # not through switch(), which would wait for its end
             return str(error)
     return ""
 
 
 def test_worker_processes_take_it_from_its_file(tmp_path: Path) -> None:
-    assert run_processes(tmp_path, WRAPPED.replace("TIMES", "1")) == ""
+    printing = 'print("here I am")\n' + WRAPPED.replace("TIMES", "1")
+    for _ in range(2):
+        assert run_processes(tmp_path, printing) == ""
+    assert (tmp_path / "worker-1.log").read_text() == 2 * "here I am\n"
     recordings = [Recording.open(tmp_path, rank) for rank in range(2)]
     assert compare_with_exact_sum(recordings, error_bound("in-network", 256, WINDOW)).violations == 0
 

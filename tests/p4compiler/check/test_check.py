@@ -223,6 +223,11 @@ def test_tables_that_are_wrong(complain: Complain, table: str, message: str) -> 
             "P4 has no recursion",
         ),
         (
+            {"locals": "action a() { t.apply(); }\n table t { key = { meta.x: exact; } actions = { a; } }"},
+            "table 't' cannot be applied in what is declared before it",
+            "apply it in the control's apply block, before or after the action",
+        ),
+        (
             {"locals": "action a() { b(); }\n action b() { a(); }"},
             "'b' is declared only further down",
             "move its declaration, test.p4:12, before this",

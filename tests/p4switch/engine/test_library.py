@@ -69,3 +69,19 @@ def test_an_entry_of_a_program_that_does_not_fit_its_table_is_refused_with_the_p
         ProgramError, match=r"table I\.range_table: hdr\.h\.key: 65536 does not fit into 8 bits"
     ):
         Engine.load(json.dumps(document).encode())
+
+
+def test_a_switch_that_processes_packet_after_packet_does_without_numpy(tmp_path: Path) -> None:
+    """It would take as long to load as all of the switch's own modules, in each process of a network."""
+    config = tmp_path / "config"
+    config.write_bytes(compile_once(PROGRAM).device_config())
+    script = """
+import sys, p4switch.cli, p4switch.p4runtime.device, p4switch.p4runtime.server, p4switch.trace.stream
+from pathlib import Path
+from p4switch.engine.engine import Engine
+Engine.load(Path(sys.argv[1]).read_bytes()).process(1, bytes(64))
+print("numpy" in sys.modules)
+"""
+    command = [sys.executable, "-c", script, str(config)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

@@ -282,3 +282,19 @@ def test_batches_give_what_packets_one_by_one_do(sent: list[tuple[int, int, int]
         }
         store.free(arrived.packets)
     assert arrivals == one_by_one(sent, rates, models)
+
+
+def test_a_link_counts_what_it_did_to_packets() -> None:
+    link = OneLink(LinkModel(delay=1e-6, overhead=0, queue_bytes=250, ecn_bytes=50))
+    arrived = link.send([0, 0, 0, 500 * BYTE], ecn=1)
+    counts = link.links.counts
+    assert len(arrived.times) == 3
+    assert counts.busy.tolist() == [3 * 100 * BYTE]
+    assert counts.waited.tolist() == counts.longest_wait.tolist() == [100 * BYTE]
+    assert (counts.queue_drops.tolist(), counts.marks.tolist(), counts.lost.tolist()) == ([1], [1], [0])
+
+
+def test_a_link_counts_what_it_lost() -> None:
+    link = OneLink(LinkModel(loss=0.2, burst=Burst(begin=0.1, end=0.5)))
+    arrived = link.send(list(range(0, 1000 * BYTE, BYTE)))
+    assert 0 < len(arrived.times) == 1000 - int(link.links.counts.lost[0])

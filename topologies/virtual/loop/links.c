@@ -120,14 +120,20 @@ void send_packet(struct loop *l, uint32_t link, int64_t time, uint32_t row)
     int64_t wait = k->free_at > time ? k->free_at - time : 0;
     if (wait + duration > k->room) {
         l->faults[QUEUE_DROP]++;
+        k->queue_drops++;
         free_row(l, row);
         return;
     }
-    if (wait > k->mark)
-        l->faults[ECN_MARK] += mark_congestion(row_bytes(&l->rows, row), length);
+    if (wait > k->mark && mark_congestion(row_bytes(&l->rows, row), length)) {
+        l->faults[ECN_MARK]++;
+        k->marks++;
+    }
     k->free_at = time + wait + duration;
     k->packets++;
     k->bytes += length;
+    k->busy += duration;
+    k->waited += wait;
+    k->longest_wait = wait > k->longest_wait ? wait : k->longest_wait;
     struct event event = {k->free_at + k->delay, link, row};
     int64_t number = k->numbered++;
     if (k->jitter > 0) {
@@ -137,6 +143,7 @@ void send_packet(struct loop *l, uint32_t link, int64_t time, uint32_t row)
         k->last_arrival = event.time;
     }
     if (k->faulty && !disturb(l, k, &event, number)) {
+        k->lost++;
         free_row(l, row);
         return;
     }

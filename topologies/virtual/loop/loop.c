@@ -13,7 +13,8 @@ SHARE_STRUCT(link,
              FIELD(burst_begin) FIELD(burst_end) FIELD(burst_loss)
              FIELD(faulty) FIELD(bursts) FIELD(far_node) FIELD(far_port)
              FIELD(free_at) FIELD(last_arrival) FIELD(numbered) FIELD(in_burst)
-             FIELD(packets) FIELD(bytes) FIELD(arrived))
+             FIELD(packets) FIELD(bytes) FIELD(arrived) FIELD(busy) FIELD(waited) FIELD(longest_wait)
+             FIELD(queue_drops) FIELD(lost) FIELD(marks))
 SHARE_STRUCT(station,
              FIELD(turn) FIELD(worker) FIELD(give_up) FIELD(sizes) FIELD(headers) FIELD(type) FIELD(protocol) FIELD(ends))
 SHARE_STRUCT(event, FIELD(time) FIELD(link) FIELD(row))

@@ -50,7 +50,7 @@ struct link {
     double burst_begin, burst_end, burst_loss;
     int64_t faulty, bursts, far_node, far_port;
     int64_t free_at, last_arrival, numbered, in_burst;
-    int64_t packets, bytes, arrived;
+    int64_t packets, bytes, arrived, busy, waited, longest_wait, queue_drops, lost, marks; /* LinkCounts of links.py */
 };
 
 /* All that arrives in one window; `next` in its chain. */

@@ -1,0 +1,1 @@
+"""What made a run slow, from what was measured in it."""

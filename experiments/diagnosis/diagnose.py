@@ -1,0 +1,80 @@
+"""The likely causes of a run's slowness, the most costly first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from experiments.diagnosis.case import Case, percent
+from experiments.diagnosis.collision import collision
+from experiments.diagnosis.finding import Finding
+from experiments.diagnosis.loss import loss
+from experiments.diagnosis.noisy_neighbour import noisy_neighbour
+from experiments.diagnosis.oversubscription import oversubscription
+from experiments.diagnosis.pause_storm import pause_storm
+from experiments.diagnosis.slow_link import slow_link
+from experiments.diagnosis.straggler import straggler
+from experiments.diagnosis.this_machine import this_machine
+from experiments.diagnosis.window import window
+from experiments.results.measured import Row
+from experiments.results.usage import Usage
+from experiments.scenario.settings import Settings
+
+TESTS: tuple[Callable[[Case], Finding | None], ...] = (
+    this_machine,
+    slow_link,
+    noisy_neighbour,
+    oversubscription,
+    collision,
+    pause_storm,
+    loss,
+    straggler,
+    window,
+)
+
+# Of the time: a cause that costs less is not worth a change, and is about as much as closed forms and the share of the
+# busiest link are away from what a run without any fault takes.
+THRESHOLD = 0.2
+
+
+class DiagnosisError(ValueError):
+    """A run that cannot be diagnosed: the message says why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """findings: the most costly first; empty: nothing is wrong. limit: what set the time then, in a sentence."""
+
+    findings: tuple[Finding, ...]
+    limit: str
+
+    @property
+    def cause(self) -> str:
+        """The first, or that nothing is wrong."""
+        return self.findings[0].cause if self.findings else "nothing wrong"
+
+
+def diagnose(row: Row, usage: Usage | None) -> Diagnosis:
+    """Of one run, by its row of results and what its links and workers did.
+
+    Raises:
+        DiagnosisError: it failed, or its results do not have what it takes.
+    """
+    if row.get("error") is not None:
+        raise DiagnosisError(f"the run failed: {row['error']}")
+    if usage is None or not usage.links or not usage.workers:
+        raise DiagnosisError(
+            "the results do not say what links and workers did (links.parquet, workers.parquet); run the scenario again"
+        )
+    try:
+        settings = Settings.model_validate_json(row["settings"])
+    except (KeyError, ValidationError) as error:
+        raise DiagnosisError(f"its settings cannot be read; run the scenario again: {error}") from None
+    case = Case(settings, row, usage)
+    found = [finding for test in TESTS if (finding := test(case)) and finding.share >= THRESHOLD]
+    found.sort(key=lambda finding: -finding.share)
+    busiest = case.busiest
+    share = case.busy[busiest.near, busiest.far]
+    return Diagnosis(tuple(found), f"the busiest link, {busiest.name}, sent for {percent(share)} of the time")

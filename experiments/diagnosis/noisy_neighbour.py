@@ -1,0 +1,24 @@
+"""Hosts that are not of the job, whose traffic fills links that the job needs."""
+
+from __future__ import annotations
+
+from experiments.diagnosis.case import Case, percent
+from experiments.diagnosis.finding import Finding
+
+
+def noisy_neighbour(case: Case) -> Finding | None:
+    """By what the links of other hosts carried, and what would be left on the busiest link without that."""
+    if not case.others:
+        return None
+    way = max(case.repaired, key=case.repaired.__getitem__)
+    foreign = sum(link.wire_bytes for link in case.usage.links if link.near in case.others)
+    share = 1 - case.own[way] / (case.repaired[way] or 1.0)
+    return Finding(
+        "noisy neighbour",
+        case.relief(case.repaired, case.own),
+        f"hosts that are not of this job ({', '.join(sorted(case.others))}) sent {foreign / 1e6:,.2f} MB, "
+        f"about {percent(share)} of what {case.links[way].name} carried, which was busy for "
+        f"{percent(case.busy[way])} of the time",
+        "place the jobs on different leaves, give them links of their own, or let links mark (ecn_bytes), "
+        "so that they share",
+    )

@@ -1,0 +1,23 @@
+"""A link that sends at less than the rate of its like: a cable, a lane or a port that has fallen back."""
+
+from __future__ import annotations
+
+from experiments.diagnosis.case import Case, percent
+from experiments.diagnosis.finding import Finding
+from topologies.units import RATES, quantity_text
+
+
+def slow_link(case: Case) -> Finding | None:
+    """By a link's bytes against the time for which it sent, beside those of other links between the same tiers."""
+    if not case.slow:
+        return None
+    way = max(case.slow, key=case.busy.__getitem__)
+    rate, usual = case.rate(way) or 0.0, case.usual_rate(way)
+    name = case.links[way].name
+    return Finding(
+        "slow link",
+        case.relief(case.busy, case.repaired),
+        f"{name} sent at {quantity_text(round(rate), RATES)} where other links like it send at "
+        f"{quantity_text(round(usual), RATES)}, and was busy for {percent(case.busy[way])} of the time",
+        f"mend the link {name.replace(' → ', ' - ')}, or place no worker behind it",
+    )

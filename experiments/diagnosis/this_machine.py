@@ -1,0 +1,19 @@
+"""A live run that its machine's processors kept from being faster."""
+
+from __future__ import annotations
+
+from experiments.diagnosis.case import Case, percent
+from experiments.diagnosis.finding import Finding
+
+
+def this_machine(case: Case) -> Finding | None:
+    """By what limit.py says of the shares of links and processors."""
+    if case.row.get("limited_by") != "processors":
+        return None
+    busy, link = case.row["processor_utilization"], case.row.get("link_utilization") or 0.0
+    return Finding(
+        "this machine",
+        busy,
+        f"processors were busy for {percent(busy)} of the time, the busiest link for {percent(link)}",
+        "fewer workers, slower links, or world = 'virtual', whose times do not depend on the machine",
+    )

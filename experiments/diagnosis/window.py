@@ -1,0 +1,43 @@
+"""A window that is smaller than what fits on the way."""
+
+from __future__ import annotations
+
+from experiments.diagnosis.case import Case, percent
+from experiments.diagnosis.finding import Finding
+from experiments.models.packets import full_frame, full_payload
+from experiments.models.paths import Paths
+from experiments.scenario.settings import Settings
+
+
+def window(case: Case) -> Finding | None:
+    """By what a window takes to send against what a packet takes there and back, where vectors are longer than it."""
+    settings, packets = case.settings, case.row.get("window")
+    if packets is None or packets >= _longest_message(settings) // full_payload(settings):
+        return None
+    paths = Paths(settings, full_frame(settings))
+    sending, there_and_back = packets * paths.packet_seconds(settings.host_link), paths.round_trip
+    if sending >= there_and_back:
+        return None
+    busiest = max(case.busy.values())
+    return Finding(
+        "window",
+        1 - max(sending / there_and_back, busiest),
+        f"a window of {packets:,} packets takes {1e6 * sending:,.1f} us to send, and the first answer "
+        f"{1e6 * there_and_back:,.1f} us to come; the busiest link, {case.busiest.name}, sent for "
+        f"{percent(busiest)} of the time",
+        f"a window of {round(1.5 * there_and_back / sending * packets):,} packets or more",
+    )
+
+
+def _longest_message(settings: Settings) -> int:
+    """Bytes that a worker may have on their way to one other, or to the switches."""
+    size, workers = settings.size or 0, len(settings.members)
+    match settings.algorithm:
+        case "ring":
+            return size // workers
+        case "parameter-server":
+            return size // (settings.shards or workers)
+        case "halving-doubling" | "double-binary-tree":
+            return size // 2
+        case _:
+            return size

@@ -1,0 +1,124 @@
+"""What each link and each worker did in a run, from counters and clocks alone: links.parquet and workers.parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyarrow import parquet
+
+LINKS, WORKERS = "links.parquet", "workers.parquet"
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkUse:
+    """One direction of a link, from the node `near` to the node `far`. None: nobody has counted it.
+
+    bytes: of frames. wire_bytes: with what Ethernet adds. busy_seconds, paused_seconds: for how long it sent, and was
+    told to wait. mean_queue, longest_queue: bytes that waited at its near end. queue_drops: packets that
+    found no room there. lost: packets, on the link.
+    """
+
+    near: str
+    far: str
+    packets: int
+    bytes: int
+    wire_bytes: int
+    busy_seconds: float
+    paused_seconds: float | None = None
+    pauses: int | None = None
+    mean_queue: float | None = None
+    longest_queue: float | None = None
+    queue_drops: int | None = None
+    marks: int | None = None
+    lost: int = 0
+
+    @property
+    def name(self) -> str:
+        """As users read it."""
+        return f"{self.near} → {self.far}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerUse:
+    """A worker: seconds at which it called for each all-reduce and had its sum, [all-reduces]; packets sent again."""
+
+    rank: int
+    host: str
+    began: tuple[float, ...]
+    ended: tuple[float, ...]
+    retransmissions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Of one run: all links that carried something or dropped it, and all workers, by rank."""
+
+    links: tuple[LinkUse, ...]
+    workers: tuple[WorkerUse, ...]
+
+    @property
+    def seconds(self) -> float:
+        """Of all all-reduces together, each from the first call to the last result."""
+        return float(spans(self.workers).sum())
+
+    def as_columns(self) -> dict[str, list[Row]]:
+        """For JSON."""
+        return {
+            "links": [asdict(link) for link in self.links],
+            "workers": [asdict(worker) for worker in self.workers],
+        }
+
+    @classmethod
+    def from_columns(cls, columns: Mapping[str, Sequence[Row]]) -> Usage:
+        """What as_columns() made, or a table of rows.
+
+        Raises:
+            TypeError, KeyError: it is something else.
+        """
+        workers = sorted(columns["workers"], key=lambda one: one["rank"])
+        return cls(
+            tuple(LinkUse(**link) for link in columns["links"]),
+            tuple(
+                WorkerUse(**one | {"began": tuple(one["began"]), "ended": tuple(one["ended"])})
+                for one in workers
+            ),
+        )
+
+
+def spans(workers: Sequence[WorkerUse]) -> NDArray[np.float64]:
+    """Of each all-reduce, from the first call to the last result, in seconds: [all-reduces]."""
+    began, ended = (np.array([getattr(one, name) for one in workers]) for name in ("began", "ended"))
+    return np.asarray(ended.max(axis=0) - began.min(axis=0))
+
+
+def write_usage(found: Mapping[str, Mapping[str, Sequence[Row]]], folder: Path) -> None:
+    """The usage of points, by their keys, as two tables; nothing is left there of earlier ones."""
+    for part, name in (("links", LINKS), ("workers", WORKERS)):
+        rows = [{"key": key, **row} for key, usage in found.items() for row in usage[part]]
+        (folder / name).unlink(missing_ok=True)
+        if rows:
+            parquet.write_table(pa.Table.from_pylist(rows), folder / name)
+
+
+def read_usage(folder: Path) -> dict[str, Usage]:
+    """Of the points of a folder of results, by their keys; empty, where it has none.
+
+    Raises:
+        OSError, pyarrow.ArrowInvalid, TypeError, KeyError: a file that cannot be read, or is something else.
+    """
+    if not (folder / WORKERS).exists():
+        return {}
+    columns: dict[str, dict[str, list[Row]]] = {}
+    for part, name in (("links", LINKS), ("workers", WORKERS)):
+        path = folder / name
+        for row in parquet.read_table(path).to_pylist() if path.exists() else ():
+            columns.setdefault(row.pop("key"), {"links": [], "workers": []})[part].append(row)
+    return {key: Usage.from_columns(parts) for key, parts in columns.items()}

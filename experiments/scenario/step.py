@@ -1,0 +1,35 @@
+"""The table `step` of a scenario: what a worker computes between two gradients."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from experiments.scenario.units import VectorSize
+from topologies.units import Seconds
+
+
+class Straggler(BaseModel):
+    """A host that always computes more slowly."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    host: str
+    factor: Annotated[float, Field(gt=0, description="of its times of computing")]
+
+
+class Step(BaseModel):
+    """A training step: forward, then backward, during which the gradient becomes ready bucket by bucket."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    forward: Annotated[Seconds, Field(description="seconds of the forward pass")]
+    backward: Annotated[Seconds, Field(description="seconds of the backward pass")]
+    bucket: Annotated[
+        VectorSize | None, Field(description="of the gradient, summed as soon as ready; left out, all of it")
+    ] = None
+    variation: Annotated[
+        float, Field(ge=0, description="sigma of a lognormal factor of each worker's step, with median 1")
+    ] = 0.0
+    stragglers: tuple[Straggler, ...] = ()

@@ -1,0 +1,244 @@
+"""Flows in virtual time: so many bytes from one host to another, by the transport of host-based all-reduce.
+
+They fill queues, are marked, dropped and paused as the packets of a job are, on hosts that no job has.
+"""
+
+from __future__ import annotations
+
+import csv
+import heapq
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.virtual import stations
+from experiments.virtual.fabric import Fabric
+from topologies.model import Host
+from topologies.virtual.segments import segments
+from workers.collective import Transport
+from workers.congestion import ECN_CAPABLE
+from workers.host_based.transport import (
+    DATA,
+    HEADER,
+    HEADER_BYTES,
+    Ends,
+    Receiver,
+    Sender,
+    StreamCounts,
+    open_stream,
+    packet_numbers,
+)
+from workers.recovery import Recovery
+
+Frames = NDArray[np.uint8]  # [m, length]
+
+_PORT = 20_000  # UDP, where flows are received
+_SOURCE_PORTS = (32_768, 61_000)  # of which Linux gives one to each new socket
+_STREAM = slice(2, 10)  # of a datagram: source, destination and session
+_ALL = 1 << 62  # packets: a sender's window alone limits it
+_PORTS_DRAW = 2  # keeps the draws of ports apart from others of a seed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowSpec:
+    """One flow: `size` bytes of payload from host `source` to host `destination`, beginning at `start` (seconds)."""
+
+    source: str
+    destination: str
+    size: int
+    start: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishedFlow(FlowSpec):
+    """seconds: from its start until its last byte has been handed out at the destination."""
+
+    seconds: float
+
+
+class Flows:
+    """Flows on a fabric, beside its jobs or alone.
+
+    window: most packets outstanding of one flow. seed: draws the UDP port of each flow, which spreads them over the
+    spines. counts: what happened on all of them.
+
+    Raises:
+        ValueError: a flow that cannot be, or on a host that a job has. TopologyError: there is no such host.
+    """
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        flows: Sequence[FlowSpec],
+        *,
+        window: int = 256,
+        transport: Transport = "selective-repeat",
+        recovery: Recovery,
+        seed: int = 0,
+    ) -> None:
+        taken = {name for job in fabric.jobs for name in job.members}
+        for number, flow in enumerate(flows):
+            _check(f"flows[{number}]", flow, taken)
+        self.counts = StreamCounts()
+        self._flows = flows
+        self._fabric = fabric
+        ports = np.random.default_rng((seed, _PORTS_DRAW)).integers(*_SOURCE_PORTS, len(flows)).tolist()
+        names = dict.fromkeys(name for flow in flows for name in (flow.source, flow.destination))
+        self._stations = {name: FlowStation(fabric, name) for name in names}
+        for session, (flow, port) in enumerate(zip(flows, ports, strict=True)):
+            source, destination = self._stations[flow.source], self._stations[flow.destination]
+            there = Ends(source.host.rank, destination.host.rank, session)
+            back = Ends(destination.host.rank, source.host.rank, session)
+            sender, _ = open_stream(transport, there, window, recovery, self.counts)
+            _, receiver = open_stream(transport, back, window, recovery, self.counts)
+            source.will_send(session, flow, sender, destination.host, port)
+            destination.will_receive(session, flow, receiver, source.host, port)
+        for name, station in self._stations.items():
+            fabric.network.replace_station(name, station, station.deadline() or 0.0)
+
+    @property
+    def finished(self) -> bool:
+        """Whether every flow has arrived."""
+        return not any(station.expected for station in self._stations.values())
+
+    @property
+    def completed(self) -> list[FinishedFlow]:
+        """Those that have arrived so far, in the order in which they were given."""
+        ended = {session: at for station in self._stations.values() for session, at in station.ended.items()}
+        return [
+            FinishedFlow(**asdict(flow), seconds=ended[session] - flow.start)
+            for session, flow in enumerate(self._flows)
+            if session in ended
+        ]
+
+    def run(self, limit: float) -> bool:
+        """Until every flow has arrived: True. False: not by `limit` (seconds)."""
+        waiting = list(self._stations.values())
+
+        def done() -> bool:
+            while waiting and not waiting[-1].expected:
+                waiting.pop()
+            return not waiting
+
+        return self._fabric.network.run(done, limit)
+
+
+def write_flows(path: Path, flows: Sequence[FinishedFlow]) -> None:
+    """As CSV, a row for each flow; times in seconds, sizes in bytes."""
+    with path.open("w", newline="") as file:
+        rows = csv.DictWriter(file, [field.name for field in fields(FinishedFlow)])
+        rows.writeheader()
+        rows.writerows(asdict(flow) for flow in flows)
+
+
+def _check(place: str, flow: FlowSpec, taken: set[str]) -> None:
+    if flow.source == flow.destination:
+        raise ValueError(f"{place}: from {flow.source} to itself; give it another destination")
+    if flow.size < 1:
+        raise ValueError(f"{place}.size: is {flow.size}, must be at least 1 byte")
+    if not 0 <= flow.start < float("inf"):
+        raise ValueError(f"{place}.start: is {flow.start}, must be a time from 0 on, in seconds")
+    for name in (flow.source, flow.destination):
+        if name in taken:
+            raise ValueError(f"{place}: host {name} is a worker of a job; flows need hosts beside those")
+
+
+class FlowStation:
+    """A Station: the ends of all flows at one host.
+
+    ended: when each flow to this host had arrived, by its number. expected: bytes still to come, of the others.
+    """
+
+    def __init__(self, fabric: Fabric, name: str) -> None:
+        self.host = fabric.topology.host(name)
+        self.ended: dict[int, float] = {}
+        self.expected: dict[int, int] = {}
+        self._gateway_mac = fabric.topology.switch(self.host.leaf).mac
+        self._filter = stations.FrameFilter(self.host.ip)
+        self._to_begin: list[tuple[float, int, int]] = []  # a heap: when, which flow, bytes
+        self._senders: dict[int, Sender] = {}
+        self._sending: dict[int, Sender] = {}  # those with something to send, or unacknowledged
+        self._receivers: dict[int, Receiver] = {}
+        self._peers: dict[int, int] = {}  # of each flow, the other host's rank
+        self._headers: dict[int, stations.Flow] = {}
+        self._answering: set[int] = set()  # flows that are owed an acknowledgement
+
+    def will_send(self, session: int, flow: FlowSpec, sender: Sender, to: Host, port: int) -> None:
+        """`flow` begins here, from UDP port `port`."""
+        heapq.heappush(self._to_begin, (flow.start, session, flow.size))
+        self._senders[session] = sender
+        self._open(session, to, port, _PORT)
+
+    def will_receive(self, session: int, flow: FlowSpec, receiver: Receiver, sender: Host, port: int) -> None:
+        """`flow` ends here."""
+        self.expected[session] = flow.size
+        self._receivers[session] = receiver
+        self._open(session, sender, _PORT, port)
+
+    def _open(self, session: int, other: Host, source_port: int, destination_port: int) -> None:
+        self._peers[session] = other.rank
+        self._headers[session] = stations.Flow(
+            self.host, self._gateway_mac, other.ip, source_port, destination_port, ECN_CAPABLE
+        )
+
+    def receive(self, frames: Frames, lengths: NDArray[np.int64], now: float) -> None:
+        """See Station."""
+        for alike in segments(lengths):
+            length = int(lengths[alike.start])
+            ours, marked = self._filter(frames[alike, :length])
+            if not len(ours) or length < stations.HEADERS + HEADER_BYTES:
+                continue
+            datagrams = ours[:, stations.HEADERS :]
+            streams = np.ascontiguousarray(datagrams[:, _STREAM]).view("V8")[:, 0]
+            _, kinds = np.unique(streams, return_inverse=True)
+            order = np.argsort(kinds, kind="stable")
+            for part in segments(kinds[order]):
+                rows = order[part]
+                self._take(datagrams[rows], 0 if marked is None else int(marked[rows].sum()), now)
+
+    def _take(self, datagrams: Frames, marked: int, now: float) -> None:
+        """Datagrams of one flow, in their order."""
+        kind, _, source, destination, session, _, _ = HEADER.unpack(datagrams[0, :HEADER_BYTES].tobytes())
+        if destination != self.host.rank or self._peers.get(session) != source:
+            return
+        if kind == DATA and session in self._receivers:
+            self._answering.add(session)
+            payloads = datagrams[:, HEADER_BYTES:]
+            arrived = self._receivers[session].accept(packet_numbers(datagrams), payloads, marked)
+            if session in self.expected:
+                self.expected[session] -= sum(rows.size for rows in arrived)
+                if not self.expected[session]:
+                    del self.expected[session]
+                    self.ended[session] = now
+        elif kind != DATA and session in self._sending:
+            sender = self._sending[session]
+            for answer in datagrams:
+                answered, _, _, _, _, number, seen = HEADER.unpack(answer[:HEADER_BYTES].tobytes())
+                sender.acknowledge(answered, number, seen, answer[HEADER_BYTES:], now)
+            if sender.done:
+                del self._sending[session]
+
+    def frames_to_send(self, now: float) -> list[Frames]:
+        """See Station: acknowledgements, then data, of each flow in turn."""
+        while self._to_begin and self._to_begin[0][0] <= now:
+            _, session, size = heapq.heappop(self._to_begin)
+            sender = self._sending[session] = self._senders.pop(session)
+            sender.write(np.broadcast_to(np.uint8(0), size))  # takes no memory
+        frames = []
+        for session in sorted(self._answering):
+            answer = self._receivers[session].answer()
+            if answer is not None:
+                frames.append(self._headers[session].frames(answer))
+        self._answering.clear()
+        for session, sender in self._sending.items():
+            batches = sender.datagrams(now, _ALL)
+            frames += [self._headers[session].frames(batch) for batch in batches]
+        return frames
+
+    def deadline(self) -> float | None:
+        """See Station."""
+        begin = [self._to_begin[0][0]] if self._to_begin else []
+        return min([*begin, *(sender.deadline() for sender in self._sending.values())], default=None)

@@ -1,0 +1,73 @@
+"""What workers do between the all-reduces of a run in virtual time: they are late, or compute a training step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.models.step import ready_shares
+from experiments.scenario.settings import Settings
+from experiments.scenario.units import ELEMENT_BYTES
+
+_LATENESS, _COMPUTING = 1, 2  # keep their draws apart from those of vectors
+
+Floats = NDArray[np.float64]
+
+
+def buckets(settings: Settings) -> list[slice]:
+    """The parts of a vector that are summed one after the other, without a step all of it."""
+    assert settings.elements is not None
+    size = _bucket(settings)
+    return [slice(first, first + size) for first in range(0, settings.elements, size)]
+
+
+def _bucket(settings: Settings) -> int:
+    assert settings.elements is not None
+    if settings.step is None or settings.step.bucket is None:
+        return settings.elements
+    return min(settings.step.bucket // ELEMENT_BYTES, settings.elements)
+
+
+def pauses(settings: Settings) -> tuple[tuple[float, ...], ...]:
+    """Of each worker, before each all-reduce, barriers among them; see JobSpec."""
+    if settings.step:
+        assert settings.elements is not None
+        shares = np.array(ready_shares(settings.elements, _bucket(settings)))
+        ready = np.append(0.0, settings.step.forward + settings.step.backward * shares)
+        return tuple(tuple(np.outer(factors, ready).ravel().tolist()) for factors in _factors(settings))
+    found = []
+    for rank in range(len(settings.members)) if settings.lateness else ():
+        late = np.random.default_rng((settings.seed, rank, _LATENESS)).exponential(
+            settings.lateness, settings.repetitions
+        )
+        found.append(tuple(np.stack([np.zeros_like(late), late], axis=1).ravel().tolist()))
+    return tuple(found)
+
+
+def _factors(settings: Settings) -> Floats:
+    """How much longer than given a worker computes, [workers, steps]."""
+    assert settings.step
+    slow = {one.host: one.factor for one in settings.step.stragglers}
+    rows = [
+        slow.get(host, 1.0)
+        * np.random.default_rng((settings.seed, rank, _COMPUTING)).lognormal(
+            0.0, settings.step.variation, settings.repetitions
+        )
+        for rank, host in enumerate(settings.members)
+    ]
+    return np.array(rows)
+
+
+def step_figures(settings: Settings, began: Floats, ended: Floats) -> dict[str, Any]:
+    """Columns of Measured, for steps from `began` to `ended`, [steps]; none without computing."""
+    if settings.step is None:
+        return {}
+    computing = _factors(settings) * (settings.step.forward + settings.step.backward)
+    seconds = ended - began
+    return {
+        "step_seconds": float(seconds.mean()),
+        "exposed_seconds": float((seconds - computing.max(axis=0)).mean()),
+        "gpu_idle_share": float(1 - computing.mean() / seconds.mean()),
+    }

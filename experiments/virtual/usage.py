@@ -1,0 +1,54 @@
+"""What links and workers have counted in virtual time."""
+
+from __future__ import annotations
+
+from experiments.results.usage import LinkUse, Usage, WorkerUse, spans
+from experiments.virtual.fabric import Cluster
+from topologies.virtual import SECOND
+
+
+def usage_of(cluster: Cluster) -> Usage:
+    """Of a run in which every other all-reduce, the first among them, is a barrier (point.py)."""
+    workers = tuple(
+        WorkerUse(
+            rank=rank,
+            host=host,
+            began=tuple(station.began[1::2]),
+            ended=tuple(station.ended[1::2]),
+            retransmissions=station.worker.statistics.retransmissions,
+        )
+        for rank, (host, station) in enumerate(zip(cluster.members, cluster.stations, strict=True))
+    )
+    return Usage(_links(cluster, float(spans(workers).sum())), workers)
+
+
+def _links(cluster: Cluster, seconds: float) -> tuple[LinkUse, ...]:
+    """seconds: of all all-reduces together."""
+    topology, counts = cluster.topology, cluster.network.links.counts
+    directions = zip(
+        cluster.network.link_ends, (link for link in topology.links for _ in range(2)), strict=True
+    )
+    found = []
+    for i, ((near, far), link) in enumerate(directions):
+        if not (counts.packets[i] or counts.queue_drops[i]):
+            continue
+        packets, octets = int(counts.packets[i]), int(counts.bytes[i])
+        found.append(
+            LinkUse(
+                near=near,
+                far=far,
+                packets=packets,
+                bytes=octets,
+                wire_bytes=octets + packets * link.properties.virtual_overhead,
+                busy_seconds=int(counts.busy[i]) / SECOND,
+                paused_seconds=int(counts.paused[i]) / SECOND,
+                pauses=int(counts.pauses[i]),
+                # Little's law: how many wait on average, times their mean size.
+                mean_queue=int(counts.waited[i]) / SECOND / seconds * octets / max(packets, 1),
+                longest_queue=int(counts.longest_wait[i]) / SECOND * (link.rate_bits_per_second or 0) / 8,
+                queue_drops=int(counts.queue_drops[i]),
+                marks=int(counts.marks[i]),
+                lost=int(counts.lost[i]),
+            )
+        )
+    return tuple(found)

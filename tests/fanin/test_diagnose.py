@@ -1,0 +1,96 @@
+"""`fanin diagnose`: what it prints of one point and of several, and what it says of wrong inputs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from experiments.results.files import write_results
+from experiments.results.measured import Row, row
+from experiments.scenario.settings import Settings
+from experiments.virtual.fabric import load_switch
+from experiments.virtual.point import run_virtual
+from fanin.cli import app
+from tests.experiments.results.runs import made
+from tests.experiments.results.test_usage import USAGE
+
+
+def invoke(*arguments: str | Path) -> tuple[int, str]:
+    done = CliRunner().invoke(app, ["diagnose", *map(str, arguments)])
+    return done.exit_code, done.output
+
+
+def ran(**settings: object) -> Row:
+    shape = {"spines": 2, "leaves": 2, "hosts_per_leaf": 2, "rate": "10 Gb/s"}
+    said = {"topology": {"leaf_spine": shape}, "size": "100 kB"} | settings
+    point = Settings.model_validate(said).settled
+    return row(point, run_virtual(point, load_switch()))
+
+
+@pytest.fixture(scope="module")
+def clean() -> Row:
+    return ran()
+
+
+@pytest.fixture(scope="module")
+def small_window() -> Row:
+    return ran(window=4, links={"delay": "20 us"})
+
+
+def test_one_point_has_evidence_and_what_to_change(small_window: Row, tmp_path: Path) -> None:
+    write_results([small_window], {}, tmp_path)
+    status, output = invoke(tmp_path)
+    assert status == 0
+    assert output.startswith("1. window, about ")
+    assert "a window of 4 packets takes 3.5 us to send" in output
+    assert "What to change: a window of " in output
+
+
+def test_nothing_wrong_has_what_set_the_time(clean: Row, tmp_path: Path) -> None:
+    write_results([clean], {}, tmp_path)
+    status, output = invoke(tmp_path)
+    assert status == 0
+    assert output.startswith("Nothing wrong: the busiest link, h")
+
+
+def test_several_points_have_a_line_each_and_json_all_of_it(
+    clean: Row, small_window: Row, tmp_path: Path
+) -> None:
+    write_results([clean, small_window], {}, tmp_path)
+    first, second = invoke(tmp_path)[1].splitlines()
+    assert ": nothing wrong: the busiest link" in first
+    assert "window=4" in second
+    assert ": window, about " in second
+    told = [json.loads(line) for line in invoke(tmp_path, "--json")[1].splitlines()]
+    assert [one["cause"] for one in told] == ["nothing wrong", "window"]
+    assert [one["point"] for one in told] == [clean["key"], small_window["key"]]
+    assert told[1]["findings"][0]["share"] > 0.5
+
+
+def test_processors_are_named_where_they_set_a_live_run(tmp_path: Path) -> None:
+    busy = {"limited_by": "processors", "processor_utilization": 0.95, "link_utilization": 0.2}
+    live = made([1.0, 1.5], world="live") | busy | {"usage": USAGE.as_columns()}
+    write_results([live], {}, tmp_path)
+    status, output = invoke(tmp_path)
+    assert status == 0
+    assert output.startswith(
+        "1. this machine, about 95% of the time: processors were busy for 95% of the time, the busiest link for 20%."
+    )
+
+
+def test_results_that_do_not_suffice_are_named(tmp_path: Path) -> None:
+    assert invoke(tmp_path / "none")[0] == 2
+    write_results([made([1.0])], {}, tmp_path / "bare")
+    status, output = invoke(tmp_path / "bare")
+    assert status == 1
+    assert (
+        "do not say what links and workers did (links.parquet, workers.parquet); run the scenario again"
+        in output
+    )
+    assert "no point can be diagnosed" in output
+    write_results([made([1.0]) | {"error": "RunError: h1 is gone"}], {}, tmp_path / "failed")
+    status, output = invoke(tmp_path / "failed")
+    assert (status, "the run failed: RunError: h1 is gone" in output) == (1, True)
