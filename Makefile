@@ -40,7 +40,7 @@ test-fast: setup lint
 	$(PYTEST) -m 'not live and not slow'
 
 test-long: setup
-	FANIN_FULL_SIZE=1 $(PYTEST) -m long --durations 20
+	FANIN_FULL_SIZE=1 $(PYTEST) -m 'long or hypothesis' --durations 20
 
 test-torch:
 	$(MAKE) setup VENV=$(VENV)-torch EXTRAS=test,torch

@@ -17,9 +17,17 @@ from hypothesis import HealthCheck, settings
 from experiments.scenario.compilers import PROGRAM
 from experiments.scenario.tools import BMV2, P4C, ToolError
 from p4compiler import Compiled, compile_once
+from tests.sizes import sized
 
-# How long an example takes says nothing about the code on a busy machine.
-settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# How long an example takes says nothing about the code on a busy machine. `make test` draws the same examples each
+# time, so that a tree passes always or never; `make test-long` draws others each time, and more.
+settings.register_profile(
+    "any machine",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=sized(True, False),
+    max_examples=sized(30, 100),
+)
 settings.load_profile("any machine")
 
 

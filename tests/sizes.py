@@ -9,5 +9,5 @@ Size = TypeVar("Size")
 
 
 def sized(usual: Size, full: Size) -> Size:
-    """`full` in `make test-long`, which runs the tests marked `long`; `usual` otherwise, enough to prove the rule."""
+    """`full` in `make test-long`, which runs tests marked `long` and property tests; `usual` otherwise."""
     return full if os.environ.get("FANIN_FULL_SIZE") else usual
