@@ -20,6 +20,7 @@ from workers.host_based.algorithm import Group
 
 _UDP = 17
 _TABLES = "ingress.forwarding."
+_NEGLIGIBLE = 1e-9
 
 
 class NoFlowError(ValueError):
@@ -144,21 +145,21 @@ def expected_most(flows: int, paths: int) -> float:
     numbers = np.arange(flows + 1)
     logs = numbers * np.log(flows / paths) - np.cumsum(np.log(np.maximum(numbers, 1))) - flows / paths
     one = np.exp(logs)
-    whole = _power(one, paths)[flows]
-    at_most = [float(_power(np.where(numbers <= k, one, 0.0), paths)[flows] / whole) for k in range(flows)]
-    return sum(1.0 - min(probability, 1.0) for probability in at_most)
+    whole = _of_sum(one, paths, flows)
+    least = -(-flows // paths)
+    mean = float(least)
+    for most in range(least, flows):
+        beyond = 1.0 - _of_sum(one[: most + 1], paths, flows) / whole
+        if beyond < _NEGLIGIBLE:
+            break
+        mean += beyond
+    return mean
 
 
-def _power(distribution: NDArray[np.float64], times: int) -> NDArray[np.float64]:
-    """Of the sum of so many, as far as the one given goes."""
-    result, length = None, len(distribution)
-    while times:
-        if times & 1:
-            result = distribution if result is None else np.convolve(result, distribution)[:length]
-        distribution = np.convolve(distribution, distribution)[:length]
-        times >>= 1
-    assert result is not None
-    return result
+def _of_sum(distribution: NDArray[np.float64], times: int, value: int) -> float:
+    """How probable `value` is of the sum of so many."""
+    length = times * (len(distribution) - 1) + 1
+    return float(np.fft.irfft(np.fft.rfft(distribution, length) ** times, length)[value])
 
 
 def _hops(settings: Settings, plan: Plan, flow: Flow) -> Iterator[Hop]:
