@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 ALPHA = 1 / 8
 BETA = 1 / 4
 K = 4
+PACKET_THRESHOLD = 3  # RFC 9002's kPacketThreshold: right where all packets of a flow take one path
 G = 0.001  # seconds: the granularity of the clock, here of a machine's poll()
 
 _NEVER = np.iinfo(np.int64).max
@@ -25,10 +26,11 @@ class Recovery:
 
     The smallest timeout is above what a busy machine may keep a process waiting for its turn; a smaller one
     resends what was not lost. `give_up`: an all-reduce that receives nothing new for so long fails. `granularity`: of
-    the clock, RFC 6298's G.
+    the clock, RFC 6298's G. `packet_threshold`: with selective repeat between hosts, a packet counts as lost once one
+    sent so many packets later has arrived (RFC 9002, section 6.1.1).
 
     Raises:
-        ValueError: a time is not positive, or the timeouts are not in order.
+        ValueError: a time or the threshold is not positive, or the timeouts are not in order.
     """
 
     initial_rto: float = 0.05
@@ -36,6 +38,7 @@ class Recovery:
     max_rto: float = 1.0
     give_up: float = 30.0
     granularity: float = G
+    packet_threshold: int = PACKET_THRESHOLD
 
     def __post_init__(self) -> None:
         if not 0 < self.min_rto <= self.initial_rto <= self.max_rto:
@@ -45,6 +48,8 @@ class Recovery:
             )
         if self.give_up <= 0:
             raise ValueError(f"give_up must be positive, not {self.give_up}")
+        if self.packet_threshold < 1:
+            raise ValueError(f"packet_threshold must be at least 1, not {self.packet_threshold}")
 
 
 class RttEstimator(ctypes.Structure):

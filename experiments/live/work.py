@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 from experiments.training.sgd import Curve, TrainingConfig
 from workers.collective import HostBasedAlgorithm, Transport
 from workers.lease import Lease
-from workers.recovery import G, Recovery
+from workers.recovery import PACKET_THRESHOLD, G, Recovery
 
 DIGITS_FILE = "digits.npz"
 
@@ -35,11 +35,16 @@ class Pace:
     initial_rto: float = 0.1
     min_rto: float = 0.01
     granularity: float = G
+    packet_threshold: int = PACKET_THRESHOLD
 
     def recovery(self, give_up: float) -> Recovery:
         """The timers of a worker that fails after `give_up` seconds without anything new."""
         return Recovery(
-            initial_rto=self.initial_rto, min_rto=self.min_rto, give_up=give_up, granularity=self.granularity
+            initial_rto=self.initial_rto,
+            min_rto=self.min_rto,
+            give_up=give_up,
+            granularity=self.granularity,
+            packet_threshold=self.packet_threshold,
         )
 
 

@@ -23,7 +23,8 @@ def recovery(settings: Settings) -> Recovery:
     a silence of twice the longest round trip means that something is lost. The first timeout is what RFC 6298 (2.2)
     makes of a first measurement as long, R + 4 R/2. The clock is as exact as a host is quick to notice.
     """
-    if given := settings.recovery.model_dump(exclude_none=True):
+    given = settings.recovery.model_dump(exclude_none=True)
+    if settings.recovery.timers:
         return Recovery(**given)
     longest = longest_round_trip(settings)
     first = 3 * longest
@@ -32,6 +33,7 @@ def recovery(settings: Settings) -> Recovery:
         min_rto=2 * longest,
         max_rto=max(first, Recovery().max_rto),
         granularity=settings.coalescing,
+        **given,
     )
 
 
@@ -48,7 +50,7 @@ def longest_round_trip(settings: Settings) -> float:
 
 def mistimed(settings: Settings) -> str | None:
     """What to say of a virtual point that loses packets and whose shortest timeout is far above the round trip."""
-    if settings.world == "live" or not settings.recovery.model_dump(exclude_none=True):
+    if settings.world == "live" or not settings.recovery.timers:
         return None
     if not any(link.properties.mean_loss for link in settings.network.links):
         return None

@@ -1,4 +1,4 @@
-"""`fanin validate`: virtual time beside a live network, or beside closed forms."""
+"""`fanin validate`: virtual time beside a live network, closed forms, or another simulator."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 def validate(
     tier: Annotated[
-        Literal["live", "closed-form"],
-        typer.Option(help="beside what: a live network, or closed forms fitted at other sizes"),
+        Literal["live", "closed-form", "simulators"],
+        typer.Option(help="beside what: a live network, closed forms fitted at other sizes, or htsim"),
     ] = "live",
     workers: Annotated[
         list[int], typer.Option(metavar="N", help="only with so many workers; may be given several times")
@@ -27,11 +27,14 @@ def validate(
         "results/validation"
     ),
 ) -> None:
-    """All-reduce in virtual time and on a live network, or in virtual time and by closed forms, and compare."""
-    if tier == "closed-form":
+    """Compare virtual time with a live network, with closed forms, or with another simulator."""
+    if tier != "live":
         if workers:
             raise failure("validate", "--workers: only with --tier live; leave it out", 2)
-        _closed_form(results)
+        if tier == "closed-form":
+            _closed_form(results)
+        else:
+            _simulators(results)
         return
     with failing("validate", SandboxError):
         enter()
@@ -109,6 +112,35 @@ def _closed_form(results: Path) -> None:
     )
     if not all(one.agrees for one in found if one.held_out):
         raise failure("validate", f"sizes held out are not predicted within {TOLERANCE:.0%}")
+
+
+def _simulators(results: Path) -> None:
+    """Flows between hosts, in virtual time and as htsim has them."""
+    from rich.table import Table
+
+    from experiments.models.simulators import CASES, run, write
+    from experiments.scenario.compilers import PROGRAM, compile_program
+    from experiments.virtual.point import UnfinishedError
+    from fanin.console import console
+    from p4compiler import CompileError
+    from p4switch.engine.engine import Engine
+
+    found = []
+    with failing("validate", CompileError, UnfinishedError, KeyboardInterrupt):
+        switch = Engine.load(compile_program(PROGRAM, "embedded").device_config)
+        for case in CASES:
+            console.print(f"[dim]{case.name} …[/]")
+            found.append(run(case, switch))
+    write(found, results)
+    table = Table("flows of 2 MB", "htsim", "virtual", "with its headers", "by", box=None)
+    for one in found:
+        table.add_row(*one.cells)
+    console.print(table)
+    console.print(
+        "[dim]Microseconds until the last flow has arrived; links of 100 Gb/s and 1 us, fat trees.[/]"
+    )
+    if apart := [one.case.name for one in found if not one.agrees]:
+        raise failure("validate", f"virtual time is further from htsim than it may be: {', '.join(apart)}")
 
 
 def _compared(live: float, virtual: float) -> str:

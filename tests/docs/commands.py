@@ -28,6 +28,9 @@ _SETS_UP = "installs packages, or is what runs the tests"
 _BMV2 = "needs BMv2 and p4c; tests/experiments/live/test_bmv2.py runs a job on them where they are installed"
 _CLASS = "writes to the machine outside of the clone, or needs an address to clone from"
 
+_TWO_MINUTES = (
+    "two minutes; tests/experiments/models/test_simulators.py has its cases, make test-long all of them"
+)
 _DASK = "needs a Dask cluster; tests/experiments/test_dask_scheduler.py has one of two workers"
 
 # Why a command does not run in the tests.
@@ -45,6 +48,7 @@ EXEMPT = {
         _SETS_UP,
     ),
     "fanin sweep scenario:small-virtual --set seed=1,2,3 --scheduler tcp://10.0.0.1:8786": _DASK,
+    "fanin validate --tier simulators": _TWO_MINUTES,
     ". .venv/bin/activate": "makes sense in a terminal alone",
     **dict.fromkeys(
         [

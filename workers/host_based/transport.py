@@ -4,7 +4,7 @@ Each direction is a stream of packets numbered from 0. A message begins a new pa
 Two ways to recover from loss (Mittal et al., "Revisiting network support for RDMA", SIGCOMM 2018, compares them):
 
 - selective repeat: the receiver keeps what comes early and acknowledges with a bitmap; the sender repeats what others
-  have overtaken by `PACKET_THRESHOLD` (RFC 9002, section 6.1.1);
+  have overtaken by `Recovery.packet_threshold` (RFC 9002, section 6.1.1);
 - go-back-N, as RoCE does: the receiver drops what comes early and asks once for what it misses; the sender goes back
   to it and repeats everything from there.
 
@@ -38,7 +38,6 @@ DATA, ACK, NAK = range(3)
 
 MOST_FLOWS = 64  # from one rank to another
 
-PACKET_THRESHOLD = 3
 _SMALLEST_WINDOW = 2  # RFC 8257: what congestion leaves
 
 Rows = NDArray[np.uint8]  # [packets, bytes]
@@ -290,7 +289,8 @@ class SelectiveRepeatSender(Sender):
         self._highest = max(self._highest, int(fresh[-1]))
         self._timer_began = now
         missing = self._missing(self._highest)
-        overtaken = self._highest - self._sent_after[missing % self._most] >= PACKET_THRESHOLD
+        ahead = self._highest - self._sent_after[missing % self._most]
+        overtaken = ahead >= self._recovery.packet_threshold
         self._lost = sorted({*self._lost, *missing[overtaken].tolist()})
         return True
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -94,8 +95,21 @@ def test_rows_have_the_timers_and_the_window_that_were_in_effect(
     assert columns["window"] == 512
     assert (columns["delay"], columns["overhead"]) == (1e-6, 24)
     assert columns["uplink_rate"] == 100_000_000_000
-    for name in ("initial_rto", "min_rto", "max_rto", "granularity", "give_up"):
+    for name in ("initial_rto", "min_rto", "max_rto", "granularity", "give_up", "packet_threshold"):
         assert columns[name] == getattr(timers, name)
+
+
+def test_with_a_higher_threshold_what_is_only_overtaken_is_not_sent_again(switch: Engine) -> None:
+    """Timers follow from the paths all the same."""
+    sprayed = {"algorithm": "ring", "paths": "spray", "placement": "spread", "window": 64}
+    shape = {"spines": 4, "leaves": 2, "hosts_per_leaf": 4, "rate": "10 Gb/s"}
+    strict, patient = (
+        point(shape, **sprayed, recovery={"packet_threshold": threshold}) for threshold in (3, 64)
+    )
+    assert recovery(strict) == replace(recovery(patient), packet_threshold=3)
+    rows = [row(settings, run_virtual(settings, switch)) for settings in (strict, patient)]
+    assert [columns["packet_threshold"] for columns in rows] == [3, 64]
+    assert rows[0]["retransmissions"] > 0 == rows[1]["retransmissions"]
 
 
 def test_a_timeout_far_above_the_round_trip_is_told_where_packets_are_lost() -> None:
