@@ -161,18 +161,20 @@ class Lease(_message.Message):
     def __init__(self, id: _Optional[int] = ..., rank: _Optional[int] = ..., workers: _Optional[int] = ..., window: _Optional[int] = ..., first_slot: _Optional[int] = ..., values: _Optional[int] = ..., first_chunk: _Optional[int] = ..., last_chunk: _Optional[int] = ...) -> None: ...
 
 class Recovery(_message.Message):
-    __slots__ = ("initial_rto", "min_rto", "max_rto", "give_up", "granularity")
+    __slots__ = ("initial_rto", "min_rto", "max_rto", "give_up", "granularity", "packet_threshold")
     INITIAL_RTO_FIELD_NUMBER: _ClassVar[int]
     MIN_RTO_FIELD_NUMBER: _ClassVar[int]
     MAX_RTO_FIELD_NUMBER: _ClassVar[int]
     GIVE_UP_FIELD_NUMBER: _ClassVar[int]
     GRANULARITY_FIELD_NUMBER: _ClassVar[int]
+    PACKET_THRESHOLD_FIELD_NUMBER: _ClassVar[int]
     initial_rto: float
     min_rto: float
     max_rto: float
     give_up: float
     granularity: float
-    def __init__(self, initial_rto: _Optional[float] = ..., min_rto: _Optional[float] = ..., max_rto: _Optional[float] = ..., give_up: _Optional[float] = ..., granularity: _Optional[float] = ...) -> None: ...
+    packet_threshold: int
+    def __init__(self, initial_rto: _Optional[float] = ..., min_rto: _Optional[float] = ..., max_rto: _Optional[float] = ..., give_up: _Optional[float] = ..., granularity: _Optional[float] = ..., packet_threshold: _Optional[int] = ...) -> None: ...
 
 class Left(_message.Message):
     __slots__ = ("host", "rank", "process")
