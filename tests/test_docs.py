@@ -28,7 +28,7 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 # A file of a room by its path, in prose, code or a comment.
 PATH = re.compile(rf"(?<![\w./-])((?:{'|'.join(ROOMS)})/[\w./-]*\w\.(?:c|h|json|md|p4|png|py|sh|toml))\b")
 # A document by its name alone.
-DOCUMENT = re.compile(r"(?<![\w./-])([A-Z][A-Z_]+\.md|[a-z][a-z-]+\.md)\b")
+DOCUMENT = re.compile(r"(?<![\w./-])([A-Z][A-Z_]+\.md|[a-z][a-z-]+\.md)\b(?!\()")
 
 # Of BMv2's repository.
 OTHERS = {"docs/JSON_format.md", "docs/simple_switch.md"}

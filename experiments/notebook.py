@@ -1,0 +1,69 @@
+"""Scenarios from a notebook: run in its process, their rows and figures as values, nothing written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from experiments.results.axes import value_text
+from experiments.results.measured import Row
+from experiments.results.plot import draw
+from experiments.results.series import select, series
+from experiments.scenario.file import Scenario, ScenarioError, load_scenario
+from experiments.scenario.own import program_of
+from experiments.scenario.shipped import scenario_file
+from experiments.sweep import run_point
+
+
+class PointError(Exception):
+    """A point of the scenario failed: the message says which, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A scenario that has been run. rows: as in results.json, one for each point."""
+
+    scenario: Scenario
+    rows: Sequence[Row]
+
+    @property
+    def table(self) -> list[dict[str, str]]:
+        """What differs between the points, and their median times."""
+        return [
+            {name: value_text(name, row[name]) for name in self.scenario.varied}
+            | {"median ms": f"{1e3 * row['median_seconds']:.4g}", "resent": f"{row['retransmissions']:,}"}
+            for row in self.rows
+        ]
+
+    def figure(self, title: str) -> str:
+        """The scenario's figure with this title, as SVG.
+
+        Raises:
+            PlotError: it cannot be drawn. ScenarioError: the scenario has no figure.
+        """
+        plot = self.scenario.frame.plot
+        if plot is None:
+            raise ScenarioError(f"{self.scenario.frame.name}: has no figure; give it a table [plot]")
+        with TemporaryDirectory() as folder:
+            path = Path(folder, "figure.svg")
+            draw(series(select(self.rows, plot.where), plot), plot.model_copy(update={"title": title}), path)
+            return path.read_text()
+
+
+def run(file: str, *changes: str) -> Found:
+    """Run a scenario in virtual time. file: as for `fanin run`; changes: as of its --set.
+
+    Raises:
+        ScenarioError: it cannot be, or has live points. CompileError, ToolError: there is no program to run.
+        PointError: a point failed.
+    """
+    scenario = load_scenario(scenario_file(file), changes)
+    if any(point.world == "live" for point in scenario.points):
+        raise ScenarioError(f"{file}: world: is live, which needs namespaces of its own; run it by fanin run")
+    rows = [run_point(point, program_of(point).device_config) for point in scenario.points]
+    for point, row in zip(scenario.points, rows, strict=True):
+        if row["error"] is not None:
+            raise PointError(f"{file}: {point.topology.table}, seed {point.seed}: {row['error']}")
+    return Found(scenario, rows)
