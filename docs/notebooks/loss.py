@@ -78,9 +78,9 @@ def _(found, mo):
 @app.cell
 def _(mo):
     mo.md("""
-    Why is one loss in a thousand so dear? Of some hundred packets each worker sends, and everybody waits for
-    the slowest. What does a shorter timeout change, and for whom? The page of this lesson is
-    docs/lessons/loss.md.
+    Why do so few losses cost so much? Each worker sends hundreds of packets, so that hardly an all-reduce is
+    without a loss, and everybody waits for the slowest. What does a shorter timeout change, and for whom? The
+    page of this lesson is docs/lessons/loss.md.
     """)
 
 
