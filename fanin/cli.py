@@ -142,7 +142,7 @@ VERBS = {
     ),
     "validate": Verb(
         "validate:validate",
-        "All-reduce in virtual time and on a live network, or in virtual time and by closed forms, and compare.",
+        "Compare virtual time with a live network, with closed forms, or with another simulator.",
     ),
     "bench": Verb("bench:bench", "Measure how fast things are on this machine."),
 }
