@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from experiments.models.packets import full_frame, full_payload
 from experiments.models.paths import Paths
-from experiments.scenario.settings import Settings
+from experiments.scenario.settings import VIRTUAL_WINDOW, Settings
 from workers.recovery import Recovery
 
-WINDOW = 512  # packets
 _FAR_ABOVE = 20  # round trips
 
 
 def virtual_window(settings: Settings) -> int:
     """Packets in flight of a worker."""
-    return settings.window or WINDOW
+    return settings.window or VIRTUAL_WINDOW
 
 
 def recovery(settings: Settings) -> Recovery:

@@ -42,6 +42,8 @@ _LABELS = {
     "exposed_seconds": "of a step, what computing does not hide, mean",
     "gpu_idle_share": "time for which GPUs wait",
     "step_bucket": "bucket of gradients",
+    "other_job_seconds": "time of an all-reduce of the other job, median",
+    "other_job_repetitions": "all-reduces of another job",
     "traffic_load": "load of the traffic beside it",
     "traffic_flows": "flows beside it",
     "traffic_bytes": "bytes of flows beside it",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from experiments.scenario.file import Frame
+from experiments.scenario.other_job import OtherJob
 from experiments.scenario.settings import FatTree, LeafSpine, Recovery, Servers, Settings, Training
 from experiments.scenario.step import Step
 from experiments.scenario.traffic import Traffic
@@ -19,6 +20,7 @@ _OF_POINTS = (
     LinkModel,
     Burst,
     Pause,
+    OtherJob,
     Recovery,
     Step,
     Traffic,

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from controller.errors import ControllerError
 from controller.plan import PathChoice
 from controller.tree import SLOTS, Job, aggregation_tree
+from experiments.scenario.other_job import OtherJob
 from experiments.scenario.placement import Placement, place
 from experiments.scenario.step import Step
 from experiments.scenario.tools import Compiler, Engine
@@ -35,6 +36,7 @@ from workers.host_based.transport import MOST_FLOWS
 from workers.recovery import Recovery as Timers
 
 FIRST_PEER_PORT = 20_000  # of host-based all-reduce over UDP, in both worlds
+VIRTUAL_WINDOW = 512  # packets in flight of a worker, where a scenario does not say
 
 FILES = ("program", "controller", "worker")  # keys whose values are files that a user brings
 
@@ -264,6 +266,9 @@ class Settings(Table):
     traffic: Annotated[
         Traffic | None, Field(description="of the hosts that do not take part, to one another, virtual")
     ] = None
+    other_job: Annotated[
+        OtherJob | None, Field(description="of the hosts that do not take part, virtual")
+    ] = None
     step: Annotated[Step | None, Field(description="computing around each all-reduce, virtual")] = None
     switch: Engine = "embedded"
     program: Annotated[
@@ -298,6 +303,12 @@ class Settings(Table):
         """The workers' hosts, by rank."""
         count = self.workers or len(self.network.hosts)
         return self.hosts or place(self.network, self.placement, count, self.seed)
+
+    @property
+    def bystanders(self) -> tuple[str, ...]:
+        """The hosts of the network that are no workers, in their order."""
+        members = set(self.members)
+        return tuple(host.name for host in self.network.ranked_hosts if host.name not in members)
 
     @property
     def host_link(self) -> Link:
@@ -385,10 +396,17 @@ class Settings(Table):
             Timers(**self.recovery.model_dump(exclude_none=True))
         except ValueError as error:
             yield f"recovery: {error}"
+        beside = self.bystanders
+        for name in ("traffic", "other_job"):
+            if getattr(self, name) is not None and len(beside) < 2:
+                yield f"{name}: needs two hosts that are not workers, and there are {len(beside)}; set workers"
+        if self.traffic is not None and self.other_job is not None:
+            yield "other_job: has all hosts that traffic would need; leave out one of them"
+        if self.other_job is not None:
+            window = self.window or VIRTUAL_WINDOW
+            if window + (self.other_job.window or window) > SLOTS:
+                yield f"other_job.window: and window are more than the {SLOTS:,} slots of a switch; make one smaller"
         if self.traffic is not None:
-            beside = {host.name for host in self.network.hosts} - set(self.members)
-            if len(beside) < 2:
-                yield f"traffic: needs two hosts that are not workers, and there are {len(beside)}; set workers"
             rates = {self.network.links_of(name)[0].rate_bits_per_second for name in beside}
             if None in rates and self.traffic.load is not None:
                 yield "traffic.load: is a share of the hosts' links, which have no rate; set topology's rate"
@@ -404,6 +422,8 @@ class Settings(Table):
             yield "flows_per_pair: tcp has one; set transport = 'selective-repeat' or 'go-back-n'"
         if self.traffic is not None:
             yield "traffic: is virtual only; leave it out, or set world = 'virtual'"
+        if self.other_job is not None:
+            yield "other_job: is virtual only; leave it out, or set world = 'virtual'"
         if self.links.pause is not None:
             yield "links.pause: is virtual only; leave it out, or set world = 'virtual'"
         emulated = [name for name in self.links.given if name not in ("loss", "pause")]
@@ -437,7 +457,7 @@ def _single_valued(table: type[BaseModel], above: KeyPath = ()) -> Iterator[KeyP
 def _short_name(path: KeyPath) -> str:
     return (
         "_".join(path[-2:])
-        if {"burst", "fat_tree", "servers", "step", "traffic"}.intersection(path)
+        if {"burst", "fat_tree", "other_job", "servers", "step", "traffic"}.intersection(path)
         else path[-1]
     )
 

@@ -222,6 +222,10 @@ class Fabric:
         """Until every worker has all its sums: True. False: not by `limit` (seconds)."""
         return self._run_until_done([station for job in self.jobs for station in job.stations], limit)
 
+    def run_job(self, job: Job, limit: float) -> bool:
+        """Until every worker of `job` has all its sums: True. False: not by `limit` (seconds)."""
+        return self._run_until_done(job.stations, limit)
+
     def _run_until_done(self, stations: Sequence[WorkerStation[Any]], limit: float) -> bool:
         waiting = list(stations)
 
@@ -517,7 +521,7 @@ class Cluster(Fabric):
 
     def run(self, limit: float) -> bool:
         """Until every worker of its job has all its sums: True. False: not by `limit` (seconds)."""
-        return self._run_until_done(self.stations, limit)
+        return self.run_job(self._job, limit)
 
     @property
     def members(self) -> tuple[str, ...]:

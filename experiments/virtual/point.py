@@ -19,6 +19,7 @@ from experiments.scenario.settings import Settings
 from experiments.scenario.worker_file import make_worker_of
 from experiments.virtual.fabric import Cluster, ClusterSpec
 from experiments.virtual.flows import Flows
+from experiments.virtual.other_job import beside
 from experiments.virtual.steps import buckets, pauses, step_figures
 from experiments.virtual.traffic import Request, completed, requests
 from experiments.virtual.usage import usage_of
@@ -75,10 +76,13 @@ def run_virtual(
     with telling(settings.worker):
         cluster = Cluster(spec, switch, inputs, make_worker=make_worker, in_place=True, planner=planner)
         prepare(cluster)
+        other = beside(settings, cluster)
         wanted = requests(settings)
         flows = _flows(settings, cluster, wanted)
         if not cluster.run(LIMIT):
             raise UnfinishedError(f"not finished after {LIMIT:g} s of virtual time")
+        if other and not other.finish(LIMIT):
+            raise UnfinishedError(f"other_job: not finished after {LIMIT:g} s of virtual time")
 
     stations, network = cluster.stations, cluster.network
     began = np.max([station.began[1::per_step] for station in stations], axis=0)
@@ -92,7 +96,8 @@ def run_virtual(
         for index in range(settings.repetitions * per_step)
         if index % per_step
     )
-    errors = Errors.of_all(promise.hold(out) for promise, out in zip(promises, outputs, strict=True))
+    own = (promise.hold(out) for promise, out in zip(promises, outputs, strict=True))
+    errors = Errors.of_all([*own, *([other.errors] if other else [])])
     shares = workers * settings.repetitions
     drops = cluster.drops()
     measured = Measured(
@@ -114,6 +119,7 @@ def run_virtual(
             [_congestion_window(station.worker.statistics) for station in stations]
         ),
         wait_seconds=float(np.mean(waits)),
+        other_job_seconds=other.median_seconds if other else None,
         usage=usage_of(cluster),
         **step_figures(settings, np.max([one.ended[0::per_step] for one in stations], axis=0), ended),
     )

@@ -188,6 +188,14 @@ def reordering(rows: Rows) -> None:
         assert (row["violations"] > 0) == wrong
 
 
+def two_jobs(rows: Rows) -> None:
+    """With few slots neither notices the other; with enough they share the uplink."""
+    alone, beside = ({w: one(rows, window=w, other_job_repetitions=n) for w in (16, 256)} for n in (0, 3))
+    assert beside[16]["median_seconds"] == pytest.approx(alone[16]["median_seconds"], rel=0.01)
+    assert beside[256]["median_seconds"] > 1.4 * alone[256]["median_seconds"]
+    assert beside[256]["other_job_seconds"] > 1.4 * alone[256]["median_seconds"]
+
+
 POINTS: dict[str, Callable[[Rows], None]] = {
     "degraded": degraded,
     "depth": depth,
@@ -203,6 +211,7 @@ POINTS: dict[str, Callable[[Rows], None]] = {
     "scaling": scaling,
     "small-vectors": small_vectors,
     "straggler": straggler,
+    "two-jobs": two_jobs,
     "volume": volume,
     "window": window,
 }

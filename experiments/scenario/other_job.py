@@ -1,0 +1,27 @@
+"""The table `other_job` of a scenario: who else all-reduces on the same switches."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from controller.tree import SLOTS
+from experiments.scenario.units import VectorSize
+from workers.collective import Algorithm
+
+
+class OtherJob(BaseModel):
+    """A job on the hosts that do not take part in the one that is measured, from the beginning on."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    algorithm: Algorithm = "in-network"
+    size: Annotated[VectorSize, Field(description="of each of its workers' vectors of float32")]
+    repetitions: Annotated[
+        int, Field(ge=0, description="its all-reduces, one after the other; 0: there is no other job")
+    ] = 1
+    window: Annotated[
+        int | None,
+        Field(ge=1, le=SLOTS, description="packets in flight from one to another; left out, as the job's"),
+    ] = None
