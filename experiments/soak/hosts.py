@@ -10,6 +10,10 @@ from numpy.typing import NDArray
 from experiments.virtual.stations import Frames, WorkerStation
 from topologies.virtual.segments import segments
 from workers.collective import CollectiveError
+from workers.congestion import ECN_CONGESTED
+from workers.protocol import Worker
+
+_ECN = 15  # byte of a frame: in IPv4's header
 
 
 class Beside(Protocol):
@@ -23,7 +27,10 @@ class Beside(Protocol):
 
 
 class SoakHost:
-    """A Station. error: with which the worker has failed. earlier: one of an earlier grant, on until `until`."""
+    """A Station. error: with which the worker has failed. earlier: one of an earlier grant, on until `until`.
+
+    marked: frames that came with a congestion mark. narrowed: how often an in-network worker's window became smaller.
+    """
 
     def __init__(
         self,
@@ -34,6 +41,7 @@ class SoakHost:
     ) -> None:
         self.station = station
         self.error: CollectiveError | None = None
+        self.marked = self.narrowed = 0
         self._beside = beside
         self._earlier = earlier
         self._until = until
@@ -47,8 +55,10 @@ class SoakHost:
         """See Station."""
         if self._earlier:
             self._earlier.receive(frames, lengths, now)
+        window = self._window
         for part in segments(lengths):
             batch = frames[part, : int(lengths[part.start])]
+            self.marked += int(np.count_nonzero(batch[:, _ECN : _ECN + 1] & ECN_CONGESTED == ECN_CONGESTED))
             forged = self._beside.into(batch) if self._beside else []
             for one in (*forged, batch):
                 if self.error is None:
@@ -56,6 +66,12 @@ class SoakHost:
                         self.station.receive(one, np.full(len(one), one.shape[1]), now)
                     except CollectiveError as error:
                         self.error = error
+        self.narrowed += self._window < window
+
+    @property
+    def _window(self) -> float:
+        worker = self.station.worker
+        return worker.statistics.congestion_window if isinstance(worker, Worker) else 0.0
 
     def frames_to_send(self, now: float) -> list[Frames]:
         """See Station."""

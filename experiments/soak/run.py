@@ -73,6 +73,9 @@ def run_scenario(
     mishaps["mismatch"] = sum(bool(work.mismatch) for work in scenario.works)
     mishaps["gave up"] = sum(host.error is not None for job in fabric.jobs for host in fabric.hosts_of(job))
     mishaps["job waited"] = fabric.queue.waited
+    hosts = [host for job in fabric.jobs if job.leases for host in fabric.hosts_of(job)]
+    mishaps["marked result"] = sum(host.marked for host in hosts)
+    mishaps["window narrowed"] = sum(host.narrowed for host in hosts)
     ends = (station.ended[-1] for job in fabric.jobs for station in job.stations if station.ended)
     return Outcome(
         tuple(problems),

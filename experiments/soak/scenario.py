@@ -297,7 +297,17 @@ def draw_scenario(seed: int) -> Scenario:
     scenario = _draw_mishaps(draw, scenario)
     if draw.random() < 0.5 and (room := lossless_queue_bytes(scenario)):
         scenario = replace(scenario, links=scenario.links.model_copy(update={"queue_bytes": room}))
-    return _draw_host_based(_draw_later(scenario))
+    return _draw_marks(_draw_host_based(_draw_later(scenario)))
+
+
+def _draw_marks(scenario: Scenario) -> Scenario:
+    """From how much waiting on, switches mark packets."""
+    draw = random.Random(f"soak marks {scenario.seed}")  # as for the tiers
+    bytes_waiting = draw.choice((None, None, 0, LONGEST_FRAME, 5_000))
+    room = scenario.links.queue_bytes
+    if bytes_waiting is None or (room is not None and bytes_waiting >= room):
+        return scenario
+    return replace(scenario, links=scenario.links.model_copy(update={"ecn_bytes": bytes_waiting}))
 
 
 def _draw_later(scenario: Scenario) -> Scenario:

@@ -34,7 +34,7 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
             yield replace(scenario, **{name: happens[:i] + happens[i + 1 :]})
     of_links: tuple[dict[str, Any], ...] = (
         *({"burst": None}, {"corruption": 0.0}, {"loss": 0.0}, {"duplication": 0.0}, {"reordering": 0.0}),
-        *({"pause": None}, {"queue_bytes": None}, {"jitter": 0.0}),
+        *({"pause": None}, {"ecn_bytes": None}, {"queue_bytes": None}, {"jitter": 0.0}),
     )
     for change in of_links:
         yield replace(scenario, links=scenario.links.model_copy(update=change))
