@@ -42,6 +42,7 @@ class SoakHost:
         self.station = station
         self.error: CollectiveError | None = None
         self.marked = self.narrowed = 0
+        self._stopped = False
         self._beside = beside
         self._earlier = earlier
         self._until = until
@@ -50,6 +51,14 @@ class SoakHost:
     def done(self) -> bool:
         """Whether all sums are there, or none more will be."""
         return self.station.finished or self.error is not None
+
+    def stop(self) -> None:
+        """It has heard that its lease is lost: it sends nothing under it any more, and takes nothing."""
+        self._stopped = True
+
+    @property
+    def _works(self) -> bool:
+        return self.error is None and not self._stopped
 
     def receive(self, frames: Frames, lengths: NDArray[np.int64], now: float) -> None:
         """See Station."""
@@ -61,7 +70,7 @@ class SoakHost:
             self.marked += int(np.count_nonzero(batch[:, _ECN : _ECN + 1] & ECN_CONGESTED == ECN_CONGESTED))
             forged = self._beside.into(batch) if self._beside else []
             for one in (*forged, batch):
-                if self.error is None:
+                if self._works:
                     try:
                         self.station.receive(one, np.full(len(one), one.shape[1]), now)
                     except CollectiveError as error:
@@ -78,7 +87,7 @@ class SoakHost:
         if self._earlier and now >= self._until:
             self._earlier = None
         sent = self._earlier.frames_to_send(now) if self._earlier else []
-        if self.error is None:
+        if self._works:
             try:
                 own = self.station.frames_to_send(now)
             except CollectiveError as error:
@@ -90,7 +99,7 @@ class SoakHost:
     def deadline(self) -> float | None:
         """See Station."""
         times = [self._earlier.deadline()] if self._earlier else []
-        if self.error is None:
+        if self._works:
             times.append(self.station.deadline())
         known = [time for time in times if time is not None]
         return min(known) if known else None

@@ -28,7 +28,7 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
         for less in _less_work(later.work):
             smaller = replace(later, work=less)
             yield replace(scenario, later=(*scenario.later[:i], smaller, *scenario.later[i + 1 :]))
-    for name in ("restarts", "registers_lost", "regrants", "later"):
+    for name in ("restarts", "registers_lost", "regrants", "revocations", "later"):
         happens = getattr(scenario, name)
         for i in range(len(happens)):
             yield replace(scenario, **{name: happens[:i] + happens[i + 1 :]})
