@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workers.collective import CollectiveError
+from workers.kept import Kept, Standing
 
 _COME_SECONDS = 10.0  # for those behind, who wait for nothing else, to ask for a result
 
@@ -24,7 +25,7 @@ class LeaseLostError(CollectiveError):
     """The switches add up nothing for the job (any more); the ring does. The text says why."""
 
 
-class Handover:
+class Handover(Kept):
     """One worker's part.
 
     addresses: where each rank can be reached, by rank. say: sends a message to the job service. patience: seconds in
@@ -38,52 +39,37 @@ class Handover:
         say: Callable[[Mapping[str, Any]], None],
         patience: float,
     ) -> None:
+        super().__init__()
         self.why = ""  # there is no lease; empty: there is
         self.agreed = False
         self._rank = rank
         self._addresses = addresses
         self._say = say
         self._patience = patience
-        self._finished = 0
-        self._memory = np.empty(0, np.float32)
-        self._pending = self._done = self._memory
         self._listener: socket.socket | None = None
-        self._numbers: list[tuple[int, int] | None] = []
-
-    def buffer(self, size: int) -> NDArray[np.float32]:
-        """For the next result, which is kept there in case that others do not get it.
-
-        It may lie where the last one is kept: the first of it arrives when all have begun it, and have the last one.
-        """
-        if len(self._memory) < size:
-            self._memory = np.empty(size, np.float32)
-        self._pending = self._memory[:size]
-        return self._pending
-
-    def finish(self) -> None:
-        """The result is there."""
-        self._finished += 1
-        self._done = self._pending
+        self._ports: list[int | None] = []  # at which each rank can be asked for its last result
+        self._standing = Standing(())
 
     def lose(self, why: str) -> None:
         """The lease is revoked: from now on nothing is finished in the network."""
         self.why = why
         self._listener = socket.create_server((self._addresses[self._rank][0], 0))
-        self._say({"finished": [self._finished, self._listener.getsockname()[1]]})
+        self._say({"finished": [self.finished, self._listener.getsockname()[1]]})
 
     def agree(self, numbers: Sequence[Sequence[int] | None]) -> None:
         """What everybody has finished, and at which port it can be asked for: by rank, None where one has ended."""
         assert self._listener is not None
-        self._numbers = [None if each is None else (each[0], each[1]) for each in numbers]
+        self._standing = Standing([None if each is None else each[0] for each in numbers])
+        self._ports = [None if each is None else each[1] for each in numbers]
         self.agreed = True
         with self._listener:
-            if self._giver == self._rank:
+            if self._standing.giver == self._rank:
                 self._give(self._listener)
 
     @property
     def behind(self) -> bool:
         """Whether this worker is in an all-reduce that others have finished."""
-        return self._finished < self._most
+        return self.finished < self._standing.most
 
     def take(self) -> NDArray[np.float32]:
         """The result of that one.
@@ -91,11 +77,12 @@ class Handover:
         Raises:
             CollectiveError: it does not come.
         """
-        number = self._numbers[self._giver]
-        assert number is not None
+        giver = self._standing.giver
+        port = self._ports[giver]
+        assert port is not None
         left = self._pending.data.cast("B")
         try:
-            address = (self._addresses[self._giver][0], number[1])
+            address = (self._addresses[giver][0], port)
             with socket.create_connection(address, self._patience) as connection:
                 while left and (count := connection.recv_into(left)):
                     left = left[count:]
@@ -103,24 +90,12 @@ class Handover:
             raise self._missing(str(error)) from error
         if left:
             raise self._missing("it hung up")
-        self._finished += 1
+        self.finished += 1
         return self._pending
-
-    @property
-    def _most(self) -> int:
-        return max(number[0] for number in self._numbers if number is not None)
-
-    @property
-    def _giver(self) -> int:
-        return next(rank for rank, number in enumerate(self._numbers) if number and number[0] == self._most)
 
     def _give(self, listener: socket.socket) -> None:
         """To those behind. One that does not come says so itself."""
-        behind = [
-            self._addresses[rank][0]
-            for rank, number in enumerate(self._numbers)
-            if number and number[0] < self._most
-        ]
+        behind = [self._addresses[rank][0] for rank in self._standing.behind]
         listener.settimeout(_COME_SECONDS)
         with suppress(OSError):
             while behind:
@@ -131,10 +106,10 @@ class Handover:
                     behind.remove(ip)
                     connection.settimeout(self._patience)
                     with suppress(ConnectionError):
-                        connection.sendall(self._done.data)
+                        connection.sendall(self.last.data)
 
     def _missing(self, why: str) -> CollectiveError:
         return CollectiveError(
-            f"rank {self._rank}: the lease was lost in the middle of an all-reduce that rank {self._giver} had "
-            f"finished, and its result did not come: {why}"
+            f"rank {self._rank}: the lease was lost in the middle of an all-reduce that rank "
+            f"{self._standing.giver} had finished, and its result did not come: {why}"
         )

@@ -64,10 +64,11 @@ def _problems(
             ):
                 yield f"job {number}, {problem}"
             continue
-        expected = _expected(work, job, vectors)
+        expected = _expected(work, job, vectors[: job.by_ring])
         contributions += job.contributions * sum(one.chunks for one in expected)
         for problem in (
             *_check_sums(job, expected, work),
+            *_check_sums_of_hosts(job, vectors, first=len(expected)),
             *_check_ends(scenario, fabric, of_job, work),
             *_check_counts(scenario, job, of_job, expected, work, fresh=number < len(scenario.jobs)),
         ):
@@ -83,7 +84,9 @@ def _problems(
     if not _disturbed(scenario) and added != contributions:
         yield f"switches added {added} contributions up, of {contributions} that the jobs have"
     allowed = EXPECTED_DROPS | (
-        EARLIER_DROPS if mishaps["switch restart"] or mishaps["grant again"] or scenario.later else set()
+        EARLIER_DROPS
+        if mishaps["switch restart"] or mishaps["grant again"] or mishaps["revoked"] or scenario.later
+        else set()
     )
     # An id that a later job has in other slots.
     allowed |= {Reason.BAD_SLOT} if scenario.later and scenario.same_leases else set()
@@ -96,7 +99,7 @@ def _problems(
 
 def _disturbed(scenario: Scenario) -> bool:
     """Whether chunks may be added up more than once, or not at all, or be a stranger's."""
-    lost = scenario.restarts or scenario.registers_lost or scenario.regrants
+    lost = scenario.restarts or scenario.registers_lost or scenario.regrants or scenario.revocations
     return bool(lost or scenario.strangers or any(work.mismatch for work in scenario.works))
 
 
@@ -119,6 +122,9 @@ def _check_sums(job: Job, expected: Sequence[QuantizedSum], work: Work) -> Itera
         if _mismatched(work, step, len(expected)):
             yield f"all-reduce {step}: a sum of workers that do not agree"
             return
+        if len(first) != one.length:
+            yield f"rank {first_rank}, all-reduce {step}: {len(first)} elements, not {one.length}"
+            continue
         wrong = np.flatnonzero(one.wrong(first))
         if len(wrong):
             yield _wrong(first_rank, step, wrong)
@@ -127,10 +133,10 @@ def _check_sums(job: Job, expected: Sequence[QuantizedSum], work: Work) -> Itera
                 yield f"rank {rank}, all-reduce {step}: other sums than rank {first_rank}"
 
 
-def _check_sums_of_hosts(job: Job, inputs: Sequence[Sequence[Vector]]) -> Iterator[str]:
-    """Those that there are: bit for bit float32 in the order in which the algorithm adds."""
-    assert job.spec.algorithm != "in-network"
-    for step, vectors in enumerate(inputs):
+def _check_sums_of_hosts(job: Job, inputs: Sequence[Sequence[Vector]], first: int = 0) -> Iterator[str]:
+    """Those that there are, from the first one between hosts on: bit for bit float32 in the algorithm's order."""
+    for step, vectors in enumerate(inputs[first:], first):
+        assert job.spec.algorithm != "in-network"
         expected = float32_sum(job.spec.algorithm, vectors)
         for rank, station in enumerate(job.stations):
             if len(station.outputs) > step:
@@ -172,7 +178,11 @@ def _check_counts(
     fresh: bool,
 ) -> Iterator[str]:
     """Of a job whose workers have all finished. fresh: nobody had its hosts before it."""
-    if work.mismatch or any(host.error is not None or not host.done for host in hosts):
+    if (
+        work.mismatch
+        or job.by_ring is not None
+        or any(host.error is not None or not host.done for host in hosts)
+    ):
         return
     # A job with one grant must not notice those of others, unless they had its hosts before it.
     alone = len(job.leases) == 1

@@ -28,6 +28,7 @@ class SoakFabric(Fabric):
         self.hosts: dict[str, SoakHost] = {}
         self.queue = Queue(Budget(scenario.topology, planner))
         self.to_come = len(scenario.works)
+        self.caught_up = 0  # workers that were sent a result when their lease was lost
         self.lingering = 0.0  # seconds that workers of an earlier grant go on
         self._scenario = scenario
         self._strangers: list[Stranger] = []

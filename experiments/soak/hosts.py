@@ -10,6 +10,10 @@ from numpy.typing import NDArray
 from experiments.virtual.stations import Frames, WorkerStation
 from topologies.virtual.segments import segments
 from workers.collective import CollectiveError
+from workers.congestion import ECN_CONGESTED
+from workers.protocol import Worker
+
+_ECN = 15  # byte of a frame: in IPv4's header
 
 
 class Beside(Protocol):
@@ -23,7 +27,10 @@ class Beside(Protocol):
 
 
 class SoakHost:
-    """A Station. error: with which the worker has failed. earlier: one of an earlier grant, on until `until`."""
+    """A Station. error: with which the worker has failed. earlier: one of an earlier grant, on until `until`.
+
+    marked: frames that came with a congestion mark. narrowed: how often an in-network worker's window became smaller.
+    """
 
     def __init__(
         self,
@@ -34,6 +41,8 @@ class SoakHost:
     ) -> None:
         self.station = station
         self.error: CollectiveError | None = None
+        self.marked = self.narrowed = 0
+        self._stopped = False
         self._beside = beside
         self._earlier = earlier
         self._until = until
@@ -43,26 +52,42 @@ class SoakHost:
         """Whether all sums are there, or none more will be."""
         return self.station.finished or self.error is not None
 
+    def stop(self) -> None:
+        """It has heard that its lease is lost: it sends nothing under it any more, and takes nothing."""
+        self._stopped = True
+
+    @property
+    def _works(self) -> bool:
+        return self.error is None and not self._stopped
+
     def receive(self, frames: Frames, lengths: NDArray[np.int64], now: float) -> None:
         """See Station."""
         if self._earlier:
             self._earlier.receive(frames, lengths, now)
+        window = self._window
         for part in segments(lengths):
             batch = frames[part, : int(lengths[part.start])]
+            self.marked += int(np.count_nonzero(batch[:, _ECN : _ECN + 1] & ECN_CONGESTED == ECN_CONGESTED))
             forged = self._beside.into(batch) if self._beside else []
             for one in (*forged, batch):
-                if self.error is None:
+                if self._works:
                     try:
                         self.station.receive(one, np.full(len(one), one.shape[1]), now)
                     except CollectiveError as error:
                         self.error = error
+        self.narrowed += self._window < window
+
+    @property
+    def _window(self) -> float:
+        worker = self.station.worker
+        return worker.statistics.congestion_window if isinstance(worker, Worker) else 0.0
 
     def frames_to_send(self, now: float) -> list[Frames]:
         """See Station."""
         if self._earlier and now >= self._until:
             self._earlier = None
         sent = self._earlier.frames_to_send(now) if self._earlier else []
-        if self.error is None:
+        if self._works:
             try:
                 own = self.station.frames_to_send(now)
             except CollectiveError as error:
@@ -74,7 +99,7 @@ class SoakHost:
     def deadline(self) -> float | None:
         """See Station."""
         times = [self._earlier.deadline()] if self._earlier else []
-        if self.error is None:
+        if self._works:
             times.append(self.station.deadline())
         known = [time for time in times if time is not None]
         return min(known) if known else None

@@ -33,6 +33,12 @@ class Queue:
         self.grant()
         self.waited += waiting in self._waiting
 
+    def lose_slots(self, job: Job) -> None:
+        """Its lease is withdrawn; its workers go on without, on their hosts."""
+        if job in self.running:
+            self._budget.give_back_slots(self.running[job])
+            self.grant()
+
     def leave(self, job: Job) -> None:
         """Its lease is withdrawn and its workers have ended."""
         self._budget.give_back(self.running.pop(job))

@@ -16,7 +16,8 @@ from experiments.scenario.worker_file import AnyWorker, MakeWorker
 from experiments.soak.checks import check
 from experiments.soak.fabric import SoakFabric
 from experiments.soak.inputs import make_inputs
-from experiments.soak.scenario import Scenario, Work
+from experiments.soak.revocation import TELLING_A_SWITCH, revoke, wait_for_a_sum
+from experiments.soak.scenario import Revocation, Scenario, Work
 from experiments.virtual.fabric import Job, JobSpec
 from experiments.virtual.stations import Vector
 from p4switch.engine.engine import Engine
@@ -27,7 +28,6 @@ from workers.protocol import Worker
 from workers.recovery import Recovery
 
 NOTICE = 1e-3  # seconds from a switch's restart to the new leases
-_TELLING_A_SWITCH = 5e-5  # seconds
 
 _Happening = tuple[float, str, Callable[[], None]]  # at how many seconds what happens
 
@@ -72,7 +72,12 @@ def run_scenario(
     mishaps["stranger"] = fabric.forged
     mishaps["mismatch"] = sum(bool(work.mismatch) for work in scenario.works)
     mishaps["gave up"] = sum(host.error is not None for job in fabric.jobs for host in fabric.hosts_of(job))
+    mishaps["went on by ring"] = sum(job.by_ring is not None for job in fabric.jobs)
+    mishaps["result sent after the loss"] = fabric.caught_up
     mishaps["job waited"] = fabric.queue.waited
+    hosts = [host for job in fabric.jobs if job.leases for host in fabric.hosts_of(job)]
+    mishaps["marked result"] = sum(host.marked for host in hosts)
+    mishaps["window narrowed"] = sum(host.narrowed for host in hosts)
     ends = (station.ended[-1] for job in fabric.jobs for station in job.stations if station.ended)
     return Outcome(
         tuple(problems),
@@ -105,6 +110,7 @@ def _start(
             transport=work.transport,
             chunks=work.chunks,
             first_slot=first_slot,
+            ring=bool(scenario.revocations),
         )
         first_slot += work.window
         starts = list(draw.random(work.workers) * work.skew)
@@ -149,7 +155,7 @@ def _mishaps(scenario: Scenario, fabric: SoakFabric) -> list[_Happening]:
     names = list(fabric.engines)
 
     def pause() -> None:
-        fabric.network.run(limit=fabric.network.now / SECOND + _TELLING_A_SWITCH)
+        fabric.network.run(limit=fabric.network.now / SECOND + TELLING_A_SWITCH)
 
     def regrant(job: Job, lingering: float, *, cut: bool) -> None:
         if job.granted is None:  # it has ended
@@ -169,7 +175,17 @@ def _mishaps(scenario: Scenario, fabric: SoakFabric) -> list[_Happening]:
         job = fabric.jobs[grant.job % len(fabric.jobs)]
         again = partial(regrant, job, grant.lingering, cut=grant.cut)
         mishaps.append((grant.time, "grant again", again))
+    draw = np.random.Generator(np.random.PCG64([scenario.seed, 4]))
+    for one in scenario.revocations:
+        mishaps.append((one.time, "revoked", partial(_revoke, fabric, one, draw)))
     return mishaps
+
+
+def _revoke(fabric: SoakFabric, revocation: Revocation, draw: np.random.Generator) -> None:
+    job = fabric.jobs[revocation.job % len(fabric.jobs)]
+    if revocation.at_a_sum and job.granted:
+        wait_for_a_sum(fabric, job)
+    revoke(fabric, job, (draw.random(len(job.members)) * revocation.heard).tolist())
 
 
 def _worker(lease: Lease, recovery: Recovery) -> Worker:

@@ -22,6 +22,7 @@ SOON, LATER = Pause(xoff_bytes=1_000, xon_bytes=500), Pause(xoff_bytes=8_000, xo
 LINKS = LinkProperties(delay=2e-6)
 RECOVERY = Recovery(initial_rto=2e-3, min_rto=5e-4, max_rto=2e-2, give_up=10.0)
 LONGEST_FRAME = 1076
+CORRUPTED_BETWEEN_HOSTS = 1e-4  # of the packets on a link
 
 
 class _Brief:
@@ -65,6 +66,19 @@ class Regrant:
     time: float
     cut: bool = False
     lingering: float = 0.0
+
+
+@dataclass(frozen=True)
+class Revocation:
+    """Job `job` (modulo how many there are) loses its lease at `time` (seconds); workers hear so within `heard`.
+
+    at_a_sum: at the moment after that at which a worker has the next sum, which others may not have.
+    """
+
+    job: int
+    time: float
+    heard: float = 0.0
+    at_a_sum: bool = False
 
 
 @dataclass(frozen=True, repr=False)
@@ -138,6 +152,7 @@ class Scenario(_Brief):
     restarts, registers_lost: of switches, with their tables or not. strangers: how often one takes up a batch of
     packets at a host. last_slots: the jobs have the switches' last slots, not the first. first_chunk: of each lease id.
     same_leases: there are only as many ids as jobs at a time, so each further grant has one that was used before.
+    revocations: of leases, while their jobs run, which carry on by ring.
     later: jobs that come while others run. Then jobs also end, and all have their places from the controller's budget.
     """
 
@@ -156,6 +171,7 @@ class Scenario(_Brief):
     first_chunk: int = 0
     same_leases: bool = False
     later: tuple[Later, ...] = ()
+    revocations: tuple[Revocation, ...] = ()
 
     @cached_property
     def works(self) -> tuple[Work, ...]:
@@ -242,6 +258,8 @@ class Scenario(_Brief):
         """
         attempts = 2 + 8 / (1 - self.links.mean_loss) ** (2 * self.tiers)
         turns = sum(job.turns + 10 for job in self.works)
+        if self.revocations:
+            turns += sum(replace(job, algorithm="ring").turns for job in self.works)
         held_up = sum(stall.seconds for job in self.works for stall in job.stalls)
         held_up += max(job.skew for job in self.jobs)
         held_up += sum(later.work.skew for later in self.later) + max(
@@ -297,7 +315,45 @@ def draw_scenario(seed: int) -> Scenario:
     scenario = _draw_mishaps(draw, scenario)
     if draw.random() < 0.5 and (room := lossless_queue_bytes(scenario)):
         scenario = replace(scenario, links=scenario.links.model_copy(update={"queue_bytes": room}))
-    return _draw_host_based(_draw_later(scenario))
+    return _corrupt_once(_draw_revocations(_draw_marks(_draw_host_based(_draw_later(scenario)))))
+
+
+def _corrupt_once(scenario: Scenario) -> Scenario:
+    """Between hosts only the ends verify UDP's checksum, which does not see every pair of flipped bits in a packet: so
+    that pairs come up once in 10^8 packets there, and not in thousands, links corrupt fewer.
+    """
+    in_network = all(work.in_network for work in scenario.works) and not scenario.revocations
+    if in_network or scenario.links.corruption <= CORRUPTED_BETWEEN_HOSTS:
+        return scenario
+    links = scenario.links.model_copy(update={"corruption": CORRUPTED_BETWEEN_HOSTS})
+    return replace(scenario, links=links)
+
+
+def _draw_revocations(scenario: Scenario) -> Scenario:
+    draw = random.Random(f"soak revocations {scenario.seed}")  # as for the tiers
+    cannot = scenario.registers_lost or any(work.mismatch or work.overflow for work in scenario.works)
+    if cannot or draw.random() < 0.4:
+        return scenario
+    revocations = tuple(
+        Revocation(
+            draw.randrange(8),
+            10 ** draw.uniform(-4.5, -2),
+            draw.choice((0.0, 1e-5, 1e-4, 1e-3)),
+            at_a_sum=draw.random() < 0.7,
+        )
+        for _ in range(draw.choice((1, 2, 3)))
+    )
+    return replace(scenario, revocations=revocations)
+
+
+def _draw_marks(scenario: Scenario) -> Scenario:
+    """From how much waiting on, switches mark packets."""
+    draw = random.Random(f"soak marks {scenario.seed}")  # as for the tiers
+    bytes_waiting = draw.choice((None, None, 0, LONGEST_FRAME, 5_000))
+    room = scenario.links.queue_bytes
+    if bytes_waiting is None or (room is not None and bytes_waiting >= room):
+        return scenario
+    return replace(scenario, links=scenario.links.model_copy(update={"ecn_bytes": bytes_waiting}))
 
 
 def _draw_later(scenario: Scenario) -> Scenario:

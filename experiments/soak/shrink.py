@@ -28,13 +28,13 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
         for less in _less_work(later.work):
             smaller = replace(later, work=less)
             yield replace(scenario, later=(*scenario.later[:i], smaller, *scenario.later[i + 1 :]))
-    for name in ("restarts", "registers_lost", "regrants", "later"):
+    for name in ("restarts", "registers_lost", "regrants", "revocations", "later"):
         happens = getattr(scenario, name)
         for i in range(len(happens)):
             yield replace(scenario, **{name: happens[:i] + happens[i + 1 :]})
     of_links: tuple[dict[str, Any], ...] = (
         *({"burst": None}, {"corruption": 0.0}, {"loss": 0.0}, {"duplication": 0.0}, {"reordering": 0.0}),
-        *({"pause": None}, {"queue_bytes": None}, {"jitter": 0.0}),
+        *({"pause": None}, {"ecn_bytes": None}, {"queue_bytes": None}, {"jitter": 0.0}),
     )
     for change in of_links:
         yield replace(scenario, links=scenario.links.model_copy(update=change))

@@ -38,6 +38,7 @@ from topologies.virtual.network import DEFAULT_HOST, Observer
 from workers.collective import Algorithm, Transport
 from workers.host_based.algorithm import Group, HostBasedWorker
 from workers.host_based.transport import HEADER_BYTES, PAYLOAD
+from workers.kept import Kept
 from workers.protocol import Worker
 from workers.recovery import Recovery
 from workers.tensor import Tensor
@@ -102,7 +103,7 @@ class JobSpec:
     transport: between hosts. shards: of the parameter server, each on a worker of its own (None: on every worker).
     flows: from a host to another. chunks: numbers of a lease.
     pauses: of each worker, before each of its all-reduces; (): none. They count from the end of the first all-reduce of
-    each step, of which it has `per_step`.
+    each step, of which it has `per_step`. ring: it can carry on by ring where it loses its lease (Job.carry_on).
     """
 
     hosts: tuple[str, ...] | None = None
@@ -118,6 +119,7 @@ class JobSpec:
     first_slot: int | None = None
     pauses: tuple[tuple[float, ...], ...] = ()
     per_step: int = 1
+    ring: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,6 +350,7 @@ class Job:
         self.leases: list[int] = []
         self.granted: TreeJob | None = None  # the newest lease
         self.contributions = 0
+        self.by_ring: int | None = None
         self._fabric = fabric
         self._inputs = inputs
         self._make_worker = make_worker
@@ -392,10 +395,21 @@ class Job:
         now = self._fabric.network.now / SECOND
         self._place([now] * len(self.stations), [station.outputs[:done] for station in self.stations])
 
+    def revoke(self, between: Callable[[], None]) -> None:
+        """Its lease is withdrawn; `between` happens after each switch is told."""
+        self._withdraw(between)
+        self.granted = None
+
+    def carry_on(self, outputs: Sequence[Sequence[Vector]]) -> None:
+        """Without a lease, by ring between the hosts, behind the sums `outputs` of each worker."""
+        self.by_ring = len(outputs[0])
+        self.spec = replace(self.spec, algorithm="ring")
+        now = self._fabric.network.now / SECOND
+        self._place([now] * len(self.stations), outputs)
+
     def end(self) -> None:
         """Its workers have ended: its lease is withdrawn. May be called twice."""
-        self._withdraw(lambda: None)
-        self.granted = None
+        self.revoke(lambda: None)
 
     def _withdraw(self, between: Callable[[], None]) -> None:
         for name in list(self._plan):
@@ -416,6 +430,7 @@ class Job:
                 in_place=self._in_place,
                 pauses=self.spec.pauses[rank] if self.spec.pauses else (),
                 per_step=self.spec.per_step,
+                kept=Kept(len(outputs[rank])) if self.spec.ring and self.granted else None,
             )
             for rank in range(len(self.members))
         ]

@@ -17,6 +17,7 @@ from workers import wire
 from workers.collective import Participant
 from workers.congestion import ECN_CAPABLE, ECN_CONGESTED
 from workers.host_based.algorithm import HostBasedWorker
+from workers.kept import Kept
 from workers.protocol import Worker
 
 Vector = NDArray[np.float32]
@@ -53,7 +54,7 @@ class WorkerStation(Generic[_P_co]):
 
     start: when it begins, in seconds. pauses: before each all-reduce, counted from the end of its step's first
     (`per_step` all-reduces are a step); none: it begins as soon as it can. outputs: the sums so far.
-    began, ended: when it began and finished each.
+    kept: for a job that carries on by ring where it loses its lease. began, ended: when it began and finished each.
     not_ours: frames that came and were for somebody else.
     """
 
@@ -67,12 +68,14 @@ class WorkerStation(Generic[_P_co]):
         in_place: bool = False,
         pauses: Sequence[float] = (),
         per_step: int = 1,
+        kept: Kept | None = None,
     ) -> None:
         self.worker = port.participant
         self.outputs = list(outputs)
         self.began: list[float] = []
         self.ended: list[float] = []
         self.not_ours = 0
+        self.kept = kept
         self._port = port
         self._inputs = inputs
         self._start = start
@@ -108,7 +111,8 @@ class WorkerStation(Generic[_P_co]):
         while not self._running and not self.finished and now >= self._start:
             x = self._inputs[len(self.outputs)]
             self.began.append(now)
-            self.worker.start(x, now, x if self._in_place else None)
+            out = x if self._in_place else None
+            self.worker.start(x, now, out if self.kept is None else self.kept.buffer(x.size))
             self._running = True
             if self.worker.finished:  # an empty one
                 self._end(now)
@@ -122,7 +126,13 @@ class WorkerStation(Generic[_P_co]):
         return self._start if deadline is None else min(self._start, deadline)
 
     def _end(self, now: float) -> None:
-        self.outputs.append(self.worker.finish())
+        result = self.worker.finish()
+        if self.kept is not None:
+            self.kept.finish()
+            x = self._inputs[len(self.outputs)]
+            kept, result = result, x if self._in_place else np.empty_like(x)
+            result[:] = kept
+        self.outputs.append(result)
         self.ended.append(now)
         self._running = False
         if (len(self.outputs) - 1) % self._per_step == 0:

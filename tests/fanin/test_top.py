@@ -53,7 +53,7 @@ def test_rates_are_those_between_the_looks() -> None:
     before = look(NOW - 2, (job(*(received(worker(h, 3), 1_000_000, NOW - 2.5) for h in hosts)),), 1000)
     now = look(NOW, (job(*(received(worker(h, 9), 6_000_000, NOW - 0.5) for h in hosts)),), 3000)
     lines = shown(now, before)
-    assert "train in network 0:01:40 2 4 20 Mb/s 4 1 ms" in lines
+    assert "train in network 0:01:40 2 4 16 20 Mb/s 4 1 ms" in lines
     assert "leaf1 1,000 128 of 1,024 TTL 7, MISMATCH 30 (10)" in lines
     assert "leaf2 0 of 1,024 leaf2 has not answered for 2 s" in lines
     assert "leaf1 → h1 8 Mb/s 100 Mb/s 8% 60 kB 300" in lines
@@ -66,10 +66,25 @@ def test_who_is_waited_for_is_told_and_a_link_that_is_down() -> None:
     )
     now = look(NOW, (stands, queued), 5, up=False)
     lines = shown(now, now)
-    assert "train in network 0:01:40 2 4 0 b/s 0 1 ms h2, 6 s" in lines
+    assert "train in network 0:01:40 2 4 16 0 b/s 0 1 ms h2, 6 s" in lines
     assert "next queued, number 1 0:01:40 1 no slots" in lines
     assert "late forming 0:01:40 1 h2 to join" in lines
     assert any(line.startswith("leaf1 → h1") and line.endswith("0 down") for line in lines)
+
+
+def with_window(found: WorkerState, chunks: float) -> WorkerState:
+    assert found.report
+    report = found.report.model_copy(update={"congestion_window": chunks})
+    return found.model_copy(update={"report": report})
+
+
+def test_the_window_is_the_smallest_of_the_workers_and_only_of_a_job_with_slots() -> None:
+    members = with_window(worker("h1", 3), 3.9), with_window(worker("h2", 3), 2.6), worker("h3", None)
+    by_ring = job(*members, name="ring", state="by ring", slots=None, lease=None)
+    now = look(NOW, (job(*members), by_ring), 5)
+    lines = shown(now, now)
+    assert any(line.startswith("train in network 0:01:40 3 4 2 ") for line in lines)
+    assert any(line.startswith("ring by ring 0:01:40 3 0 1 ms") for line in lines)
 
 
 def test_a_switch_that_has_restarted_has_no_rate() -> None:

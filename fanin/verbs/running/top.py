@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table
 
+    from controller.reports import Report
     from experiments.inside.look import JobView, Look
 
 
@@ -84,7 +85,8 @@ def _jobs(now: Look, before: Look) -> Table:
     from rich.markup import escape
 
     table = _table(
-        "job", "state", "for", "workers", "slots", "each, received", "sent again", "RTT", "waits for"
+        *("job", "state", "for", "workers", "slots", "window", "each, received", "sent again", "RTT"),
+        "waits for",
     )
     earlier = {(job.name, job.since): job for job in before.jobs}
     for job in now.jobs:
@@ -100,6 +102,7 @@ def _jobs(now: Look, before: Look) -> Table:
             str(timedelta(seconds=int(now.at - job.since))),
             str(len(job.workers)),
             "" if job.slots is None else str(job.window),
+            _congestion_window(job, reports),
             "" if rate is None else quantity_text(8 * rate, RATES),
             f"{again:,}" if reports else "",
             quantity_text(max(rtts), TIMES) if rtts else "",
@@ -109,8 +112,15 @@ def _jobs(now: Look, before: Look) -> Table:
         since = min(worker.joined for worker in forming.workers)
         name, age = escape(forming.name or ""), str(timedelta(seconds=int(now.at - since)))
         missing = f"{' '.join(forming.missing)} to join"
-        table.add_row(name, "forming", age, str(len(forming.workers)), "", "", "", "", missing)
+        table.add_row(name, "forming", age, str(len(forming.workers)), "", "", "", "", "", missing)
     return table
+
+
+def _congestion_window(job: JobView, reports: Sequence[Report]) -> str:
+    """The smallest of its workers', in chunks; between hosts there is none for the whole job."""
+    if job.slots is None or not reports:
+        return ""
+    return str(int(min(report.congestion_window for report in reports)))
 
 
 def _rate(job: JobView, before: JobView, now: float) -> float | None:

@@ -305,6 +305,14 @@ def test_scenarios_have_two_to_four_tiers_and_trees_as_deep() -> None:
     assert all(depths[tiers] > 10 for tiers in (1, 2, 3, 4))
 
 
+def test_links_between_hosts_corrupt_so_seldom_that_no_two_bits_of_a_packet_flip() -> None:
+    scenarios = [scenario for scenario in map(draw_scenario, range(400)) if scenario.links.corruption]
+    for scenario in scenarios:
+        if scenario.revocations or not all(work.in_network for work in scenario.works):
+            assert scenario.links.corruption <= 1e-4
+    assert any(scenario.links.corruption > 0.01 for scenario in scenarios)
+
+
 def test_the_stall_of_one_job_does_not_hold_up_another(switch: Engine) -> None:
     one, other = NEIGHBOURS
     stalled = replace(one, stalls=(Stall(0, 0.0, 1.0),))

@@ -13,10 +13,11 @@ import pytest
 from controller.telemetry import Reason
 from experiments.models.expected_sums import wrong
 from experiments.virtual.fabric import Cluster, ClusterSpec
-from experiments.virtual.stations import Vector
+from experiments.virtual.stations import HEADERS, Flow, FrameFilter, Vector
 from p4switch.engine.engine import Engine
 from topologies.model import leaf_spine
 from topologies.patience import setting
+from topologies.virtual.corruption import flip_bits
 from workers.collective import Algorithm
 
 pytestmark = pytest.mark.slow
@@ -67,6 +68,21 @@ def test_those_of_hosts_too(switch: Engine, algorithm: Algorithm) -> None:
         cluster = run(switch, seed, {"corruption": 0.01}, algorithm)
         check_sums(cluster, seed)
         assert sum(station.not_ours for station in cluster.stations) > 0
+
+
+@pytest.mark.parametrize(("there", "seen"), [(0x01, False), (0x00, True)])
+def test_two_bits_that_flip_on_the_way_between_hosts_may_not_be_seen(there: int, seen: bool) -> None:
+    """Where they have one place in a 16-bit word and opposite values, UDP's checksum stays as it is."""
+    sender, receiver = TOPOLOGY.hosts[:2]
+    datagrams = np.zeros((1, 8), np.uint8)
+    datagrams[0, 3] = there
+    frames = Flow(sender, sender.mac, receiver.ip, 20_000, 20_000).frames(datagrams)
+    lengths = np.array([frames.shape[1]])
+    for byte in (HEADERS + 1, HEADERS + 3):  # on one link, and on another
+        frames = flip_bits(frames, lengths, (8 * byte + 7.5) / (8 * lengths))
+    assert frames[0, [HEADERS + 1, HEADERS + 3]].tolist() == [1, there ^ 1]
+    taken, _ = FrameFilter(receiver.ip)(frames)
+    assert len(taken) == (not seen)
 
 
 def test_with_every_other_fault_besides(switch: Engine) -> None:

@@ -1,0 +1,72 @@
+"""A lease that is revoked while its job runs, as controller/jobs.py and workers/handover.py have it.
+
+Each worker hears of it at a time of its own, finishes nothing in the network from then on, and says how many sums it
+has. Once all have said so, those behind are sent the result that others have, and the next all-reduce goes by
+ring.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from experiments.soak.fabric import SoakFabric
+from experiments.virtual.fabric import Job
+from topologies.virtual import SECOND
+from workers.kept import Kept, Standing
+
+TELLING_A_SWITCH = 5e-5  # seconds
+
+
+_NEXT_SUM = 0.05  # seconds, in which one comes if the job is not stuck
+
+
+def wait_for_a_sum(fabric: SoakFabric, job: Job) -> None:
+    """Until a worker has the next one."""
+    stations, network = job.stations, fabric.network
+    most = max(len(station.outputs) for station in stations)
+    network.run(
+        lambda: any(len(station.outputs) > most for station in stations), network.now / SECOND + _NEXT_SUM
+    )
+
+
+def revoke(fabric: SoakFabric, job: Job, hears: Sequence[float]) -> None:
+    """Revoke the lease of `job`, whose workers hear of it after so many seconds (by rank).
+
+    Not of a job of which a worker has failed: the others fail, too.
+    """
+    hosts = fabric.hosts_of(job)
+    if job.granted is None or any(host.error for host in hosts):
+        return
+    network = fabric.network
+    begin = network.now / SECOND
+    told = sorted((begin + after, rank) for rank, after in enumerate(hears))
+    finished: dict[int, int] = {}  # what each says when it hears of it
+
+    def go_on(until: float) -> None:
+        while told and told[0][0] <= until:
+            time, rank = told.pop(0)
+            network.run(limit=time)
+            hosts[rank].stop()
+            finished[rank] = _kept(job, rank).finished
+        network.run(limit=until)
+
+    job.revoke(between=lambda: go_on(network.now / SECOND + TELLING_A_SWITCH))
+    fabric.queue.lose_slots(job)
+    go_on(max([network.now / SECOND, *(time for time, _ in told)]))
+    if not any(host.error for host in hosts):
+        fabric.caught_up += carry_on(job, Standing([finished[rank] for rank in range(len(hosts))]))
+
+
+def _kept(job: Job, rank: int) -> Kept:
+    kept = job.stations[rank].kept
+    assert kept is not None
+    return kept
+
+
+def carry_on(job: Job, standing: Standing) -> int:
+    """All of its workers have stopped, and have finished the same afterwards; how many are sent a result for that."""
+    outputs = [list(station.outputs) for station in job.stations]
+    for rank in standing.behind:
+        outputs[rank].append(_kept(job, standing.giver).last.copy())
+    job.carry_on(outputs)
+    return len(standing.behind)
