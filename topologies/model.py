@@ -14,7 +14,7 @@ from topologies.link import PLAIN, LinkProperties
 
 FIRST_GRPC_PORT = 9559  # P4Runtime's, assigned by IANA
 LAST_PORT = 254  # 255 is the CPU port, 511 the drop port
-SLOWEST, FASTEST = 10_000, 10**12  # bits/s
+SLOWEST, FASTEST = 10_000, 2 * 10**13  # bits/s; of NVLink a GPU has 1.8 TB/s
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$", max_length=10)]
 Mac = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{2}(:[0-9a-f]{2}){5}$")]

@@ -10,7 +10,9 @@ from workers import wire
 
 
 def predicted_seconds(settings: Settings, size: int, window: int) -> float | None:
-    """Seconds of an all-reduce of `size` bytes with `window` packets in flight; None: its links are unlimited.
+    """Seconds of an all-reduce of `size` bytes with `window` packets in flight.
+
+    None: its links are unlimited, or between hosts not alike.
 
     From headers, the links on the way and how late hosts notice. In-network the slowest link of the tree sets the rate,
     as each carries every packet once; between hosts, the hosts' own. Of loss, of what other links carry for several
@@ -20,6 +22,8 @@ def predicted_seconds(settings: Settings, size: int, window: int) -> float | Non
         return None
     payload, paths = full_payload(settings), Paths(settings, full_frame(settings))
     if settings.algorithm != "in-network":
+        if len({settings.network.links_of(name)[0].rate_bits_per_second for name in settings.members}) > 1:
+            return None
         workers, bandwidth = len(settings.members), payload / paths.packet_seconds(settings.host_link)
         return between_hosts(settings.algorithm, workers, size, paths.latency, bandwidth, settings.shards)
     packets, ahead = -(-size // payload), 0.0

@@ -30,6 +30,7 @@ from topologies.model import (
     TopologyError,
     topology_from,
 )
+from topologies.override import Override, override
 from topologies.units import Rate, Seconds
 from workers.collective import Algorithm, Transport
 from workers.host_based.transport import MOST_FLOWS
@@ -152,6 +153,9 @@ class TopologySettings(Table):
     switches: tuple[Switch, ...] = ()
     hosts: tuple[Host, ...] = ()
     links: tuple[Link, ...] = ()
+    overrides: Annotated[
+        tuple[Override, ...], Field(description="of single links, by the names of their ends")
+    ] = ()
     offload: Annotated[
         bool, Field(description="many UDP datagrams in a frame, live, where the kernel can")
     ] = True
@@ -159,9 +163,13 @@ class TopologySettings(Table):
     @cached_property
     def network(self) -> Topology:
         """What is described."""
+        return override(self._without_overrides, self.overrides)
+
+    @property
+    def _without_overrides(self) -> Topology:
         for table in self._tables.values():
             return table.build(self.offload)
-        return topology_from(self.model_dump(exclude=set(BUILDERS)))
+        return topology_from(self.model_dump(exclude={*BUILDERS, "overrides"}))
 
     @property
     def table(self) -> str | None:
@@ -179,9 +187,13 @@ class TopologySettings(Table):
             raise ValueError(f"give one of {', '.join(BUILDERS)}, or switches, hosts and links")
         above = "".join(f"{name}." for name in self._tables)
         try:
-            assert self.network
+            assert self._without_overrides
         except TopologyError as error:
             raise ValueError("\n".join(above + line for line in str(error).splitlines())) from None
+        try:
+            assert self.network
+        except TopologyError as error:
+            raise ValueError(str(error)) from None
         return self
 
 
@@ -285,7 +297,7 @@ class Settings(Table):
 
     @cached_property
     def network(self) -> Topology:
-        """The whole network, the workers' part and the rest, with what `links` says of every link.
+        """The whole network, the workers' part and the rest, with what `links` says of every link but those overridden.
 
         But for live loss, which is the program's own, so that it is to be had on every switch.
         """
@@ -296,7 +308,7 @@ class Settings(Table):
             return own
         if links.given.keys() == {"pause"}:  # which leaves the rest as the topology has it
             return own.with_properties(pause=links.pause)
-        return own.with_properties(**dict(links), seed=seed)
+        return override(own.with_properties(**dict(links), seed=seed), self.topology.overrides)
 
     @cached_property
     def members(self) -> tuple[str, ...]:

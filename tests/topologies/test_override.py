@@ -1,0 +1,58 @@
+"""Single links that are not like the others, named by their ends."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.topologies.networks import networks
+from topologies.model import Topology, TopologyError, leaf_spine
+from topologies.override import Override, override
+
+NETWORK = leaf_spine(2, 2, 2, rate=10**10)
+
+
+@given(networks, st.data())
+def test_the_link_has_what_is_said_and_all_others_what_they_had(
+    network: Topology, data: st.DataObject
+) -> None:
+    place = data.draw(st.integers(0, len(network.links) - 1))
+    chosen = network.links[place]
+    ends = data.draw(st.permutations([chosen.a.node, chosen.b.node]))
+    changed = override(network, [Override(link=(ends[0], ends[1]), rate=12_345, loss=0.25, delay=3e-6)])
+    found = changed.links[place]
+    assert (found.a, found.b) == (chosen.a, chosen.b)
+    assert found.rate_bits_per_second == 12_345
+    assert found.properties == chosen.properties.model_copy(update={"loss": 0.25, "delay": 3e-6})
+    assert found in changed.links_of(chosen.a.node)
+    assert [link for link in changed.links if link is not found] == [
+        link for link in network.links if link is not chosen
+    ]
+
+
+def test_none_change_nothing() -> None:
+    assert override(NETWORK, []) is NETWORK
+
+
+@pytest.mark.parametrize(
+    ("links", "complaint"),
+    [
+        ([("leaf1", "h9")], r"overrides\[0\].link: there is no h9; the network has h1, h2,"),
+        (
+            [("h1", "leaf1"), ("h1", "h2")],
+            r"overrides\[1\].link: no link joins h1 and h2; those of h1 lead to leaf1",
+        ),
+        ([("h1", "leaf1"), ("leaf1", "h1")], "overrides: 2 of them are of the link h1 leaf1; make them one"),
+    ],
+)
+def test_a_link_that_is_not_there_or_named_twice_is_refused(
+    links: list[tuple[str, str]], complaint: str
+) -> None:
+    with pytest.raises(TopologyError, match=complaint):
+        override(NETWORK, [Override(link=link) for link in links])
+
+
+def test_properties_that_no_link_can_have_are_refused() -> None:
+    with pytest.raises(TopologyError, match=r"overrides\[0\]: ecn_bytes: has to be less than queue_bytes"):
+        override(NETWORK, [Override(link=("leaf1", "h1"), queue_bytes=10, ecn_bytes=20)])

@@ -1,0 +1,91 @@
+"""Single links of a network that are not like the others: degraded, slow, lossy."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from topologies.link import LinkProperties
+from topologies.model import FASTEST, SLOWEST, Link, Topology, TopologyError
+from topologies.units import Bytes, Probability, Rate, Seconds
+
+
+class Override(BaseModel):
+    """What one link has in the place of what the others of its tier have; left out, the same.
+
+    link: the names of its two ends, in any order. See LinkModel for the rest.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    link: Annotated[tuple[str, str], Field(description="the names of its two ends")]
+    rate: Annotated[Rate | None, Field(ge=SLOWEST, le=FASTEST)] = None
+    delay: Seconds | None = None
+    jitter: Seconds | None = None
+    queue_bytes: Bytes | None = None
+    ecn_bytes: Bytes | None = None
+    loss: Probability | None = None
+    corruption: Probability | None = None
+    duplication: Probability | None = None
+
+    def applied_to(self, link: Link) -> Link:
+        """The link as this says.
+
+        Raises:
+            pydantic.ValidationError: properties that no link can have.
+        """
+        given: dict[str, Any] = self.model_dump(exclude_none=True, exclude={"link", "rate"})
+        changes: dict[str, Any] = {"properties": LinkProperties(**dict(link.properties) | given)}
+        if self.rate is not None:
+            changes["rate_bits_per_second"] = self.rate
+        return link.model_copy(update=changes)
+
+
+def override(network: Topology, overrides: Sequence[Override]) -> Topology:
+    """The network with each override at its link.
+
+    Raises:
+        TopologyError: there is no such link, two overrides of one, or properties that no link can have.
+    """
+    if not overrides:
+        return network
+    places = {frozenset((link.a.node, link.b.node)): place for place, link in enumerate(network.links)}
+    links = list(network.links)
+    problems = []
+    for number, one in enumerate(overrides):
+        key = f"overrides[{number}]"
+        place = places.get(frozenset(one.link))
+        if place is None:
+            problems.append(f"{key}.link: {_no_link(network, *one.link)}")
+            continue
+        try:
+            links[place] = one.applied_to(links[place])
+        except ValidationError as error:
+            problems += [f"{key}: {each['msg'].removeprefix('Value error, ')}" for each in error.errors()]
+    for ends, count in Counter(frozenset(one.link) for one in overrides).items():
+        if count > 1:
+            problems.append(
+                f"overrides: {count} of them are of the link {' '.join(sorted(ends))}; make them one"
+            )
+    if problems:
+        raise TopologyError("\n".join(problems))
+    return Topology(
+        name=network.name,
+        switches=network.switches,
+        hosts=network.hosts,
+        links=tuple(links),
+        offload=network.offload,
+    )
+
+
+def _no_link(network: Topology, one: str, other: str) -> str:
+    """Why there is none."""
+    names = {switch.name for switch in network.switches} | {host.name for host in network.hosts}
+    for name in (one, other):
+        if name not in names:
+            return f"there is no {name}; the network has {', '.join(sorted(names))}"
+    near = ", ".join(sorted(link.far_end(one).node for link in network.links_of(one)))
+    return f"no link joins {one} and {other}; those of {one} lead to {near}"
