@@ -6,7 +6,7 @@ import multiprocessing
 import signal
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext
 from multiprocessing.forkserver import ensure_running
 from multiprocessing.process import BaseProcess
@@ -70,13 +70,22 @@ class ProcessExecutor(ThreadPoolExecutor):
             try:
                 return ours.recv()
             except EOFError:
-                process.join()
-                raise ProcessEndedError(_how(process.exitcode or 0)) from None
+                raise ProcessEndedError(_how(self._end(process))) from None
             finally:
-                process.join()
-                with self._changed:
-                    del self._running[process]
-                    self._changed.notify_all()
+                self._end(process)
+
+    def _end(self, process: BaseProcess) -> int:
+        """Wait until `process` has ended: its exit code.
+
+        Starting a process reads the exit codes of those that have ended, too, and only one reader gets each: one
+        thread at a time starts or joins.
+        """
+        wait([process.sentinel])
+        with self._changed:
+            process.join()
+            if self._running.pop(process, None) is not None:
+                self._changed.notify_all()
+        return process.exitcode or 0
 
     def _has_room(self, memory: float) -> bool:
         return not self._running or memory + sum(self._running.values()) <= self._memory

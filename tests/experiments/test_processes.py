@@ -43,6 +43,13 @@ def test_a_process_that_ends_without_a_result_says_how_and_the_others_go_on() ->
         assert good.result() == 2
 
 
+def test_each_of_many_that_end_while_others_start_says_its_own_exit_status() -> None:
+    with executor(4) as pool:
+        calls = [pool.submit_sized(0, leave, 3) for _ in range(60)]
+        ends = {str(call.exception()) for call in calls}
+    assert ends == {"exit status 3"}
+
+
 @pytest.mark.parametrize(
     ("jobs", "memory", "together"), [(1, 0, 1), (3, 0, 3), (3, 60, 1), (3, 50, 2), (3, 200, 1)]
 )

@@ -21,7 +21,7 @@ SCENARIO = """
 name = "limits"
 world = "live"
 size = "4 MB"
-repetitions = 10
+repetitions = 100  # of all together nothing is said below a tenth of a second
 
 [topology.leaf_spine]
 spines = 0
