@@ -160,6 +160,17 @@ def incast(rows: Rows) -> None:
     assert back["retransmissions"] > back["link_queue_drops"]
 
 
+def pfc(rows: Rows) -> None:
+    paused, dropping = 50_000, 40_000_000  # bytes
+    for algorithm in ("in-network", "ring"):
+        alone = seconds(rows, algorithm=algorithm, traffic_window=8, xoff_bytes=dropping)
+        behind = seconds(rows, algorithm=algorithm, traffic_window=256, xoff_bytes=paused)
+        assert behind > 1.4 * alone
+        assert seconds(rows, algorithm=algorithm, traffic_window=256, xoff_bytes=dropping) < 1.1 * alone
+    assert all(row["link_pauses"] == 0 for row in rows if row["xoff_bytes"] == dropping)
+    assert all(row["link_queue_drops"] == 0 for row in rows if row["xoff_bytes"] == paused)
+
+
 def noisy_neighbour(rows: Rows) -> None:
     for algorithm in ("in-network", "ring"):
         quiet, busy = (one(rows, algorithm=algorithm, traffic_load=load) for load in (0.01, 0.4))
@@ -211,6 +222,7 @@ POINTS: dict[str, Callable[[Rows], None]] = {
     "scaling": scaling,
     "small-vectors": small_vectors,
     "straggler": straggler,
+    "pfc": pfc,
     "two-jobs": two_jobs,
     "volume": volume,
     "window": window,
