@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from topologies.errors import NetworkError
-from topologies.link import Burst, LinkModel, LinkProperties
+from topologies.link import VIRTUAL_ONLY, Burst, LinkModel, LinkProperties
 from topologies.model import Topology
 
-# By the names that a switch has for them: those of the model, but for pauses, and the rate.
-SWITCH_PROPERTIES = ("rate", *(name for name in LinkProperties.model_fields if name != "pause"))
+# By the names that a switch has for them: those of the model, but for what links do in virtual time only, and the rate.
+SWITCH_PROPERTIES = ("rate", *(name for name in LinkProperties.model_fields if name not in VIRTUAL_ONLY))
 
 
 def for_switch(properties: LinkModel) -> dict[str, Any]:
@@ -20,9 +20,10 @@ def for_switch(properties: LinkModel) -> dict[str, Any]:
     Raises:
         NetworkError: only links in virtual time can.
     """
-    if properties.pause is not None:
-        raise NetworkError("pause: links pause in virtual time only; leave it out of the link's properties")
     given = properties.given
+    for name in VIRTUAL_ONLY:
+        if name in given:
+            raise NetworkError(f"{name}: is for virtual time only; leave it out of the link's properties")
     return {name: value for name, value in given.items() if value or name not in ("delay", "overhead")}
 
 

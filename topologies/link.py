@@ -62,6 +62,8 @@ class LinkModel(_Table):
     jitter: up to this many seconds more for each packet, which does not overtake the one before.
     queue_bytes: a packet that finds no room at a switch is dropped (None: there always is; hosts always wait).
     ecn_bytes: a packet that finds more waiting at a switch is marked, if it is ECN-capable (RFC 3168).
+    ecn_max_bytes, ecn_probability: if given, it is marked with a probability that grows from 0 at ecn_bytes to
+    ecn_probability at ecn_max_bytes, and always with more (Kmin, Kmax and Pmax of DCQCN); in virtual time only.
     overhead: bytes that a frame takes on the wire besides its own; left out: none live, as Linux's htb counts, and
     Ethernet's 24 in virtual time.
     loss, corruption, duplication, reordering: probabilities. In a corrupted frame one bit is flipped, anywhere from the
@@ -73,6 +75,8 @@ class LinkModel(_Table):
     jitter: Seconds = 0.0
     queue_bytes: Bytes | None = None
     ecn_bytes: Bytes | None = None
+    ecn_max_bytes: Bytes | None = None
+    ecn_probability: Probability | None = None
     overhead: Bytes | None = None
     loss: Probability = 0.0
     corruption: Probability = 0.0
@@ -94,6 +98,12 @@ class LinkModel(_Table):
             raise ValueError(
                 "ecn_bytes: has to be less than queue_bytes, at which packets are dropped, not marked"
             )
+        if self.ecn_max_bytes is None and self.ecn_probability is not None:
+            raise ValueError("ecn_probability: needs ecn_max_bytes, at which a packet is marked with it")
+        if self.ecn_max_bytes is not None and (
+            self.ecn_bytes is None or self.ecn_max_bytes <= self.ecn_bytes
+        ):
+            raise ValueError("ecn_max_bytes: has to be more than ecn_bytes, from which on packets are marked")
         return self
 
     @property
@@ -107,12 +117,26 @@ class LinkModel(_Table):
         return ETHERNET_OVERHEAD if self.overhead is None else self.overhead
 
     @property
+    def ecn_range(self) -> tuple[int | None, int | None, float]:
+        """Bytes from which on packets are marked, and always marked; the probability just before."""
+        if self.ecn_max_bytes is None:
+            return self.ecn_bytes, self.ecn_bytes, 1.0
+        return (
+            self.ecn_bytes,
+            self.ecn_max_bytes,
+            1.0 if self.ecn_probability is None else self.ecn_probability,
+        )
+
+    @property
     def mean_loss(self) -> float:
         """The probability that a packet does not arrive as it was sent, in the long run."""
         arrives = (1 - self.loss) * (1 - self.corruption)
         if self.burst and self.burst.begin:
             arrives *= 1 - self.burst.loss * self.burst.begin / (self.burst.begin + self.burst.end)
         return 1 - arrives
+
+
+VIRTUAL_ONLY = ("pause", "ecn_max_bytes", "ecn_probability")  # of a link's properties
 
 
 class LinkProperties(LinkModel):

@@ -34,6 +34,7 @@ _LABELS = {
     "violations": "elements of sums outside their bound",
     "max_abs_error": "largest error of a sum",
     "queue_bytes": "queue of a link",
+    "ecn_bytes": "queue from which on packets are marked",
     "wait_seconds": "time that a worker waits for its sum",
     "lateness": "lateness of a worker, mean",
     "packet_hops": "packets over all links",
@@ -67,8 +68,17 @@ _TIMES = (
     "backward",
     "period",
     "duration",
+    "interval",
 )
-_PROBABILITIES = ("loss", "corruption", "duplication", "reordering", "burst_begin", "burst_end")
+_PROBABILITIES = (
+    "loss",
+    "corruption",
+    "duplication",
+    "reordering",
+    "burst_begin",
+    "burst_end",
+    "ecn_probability",
+)
 # Units by how a column's name ends.
 _UNITS: Mapping[str, Mapping[str, Decimal]] = {
     **dict.fromkeys(_TIMES, TIMES),

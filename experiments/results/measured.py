@@ -178,6 +178,9 @@ def _in_effect(settings: Settings) -> Row:
         },
     }
     columns: Row = {name: values.pop() for name, values in found.items() if len(values) == 1}
+    rate = settings.host_link.rate_bits_per_second
+    control = settings.congestion.in_effect(rate) if rate and settings.between_hosts else {}
+    columns |= {f"congestion_{name}": value for name, value in control.items()}
     if settings.algorithm == "parameter-server":
         columns["shards"] = settings.shards or len(settings.members)
     return columns

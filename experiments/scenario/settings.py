@@ -14,13 +14,14 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from controller.errors import ControllerError
 from controller.plan import PathChoice
 from controller.tree import SLOTS, Job, aggregation_tree
+from experiments.scenario.congestion import Congestion
 from experiments.scenario.other_job import OtherJob
 from experiments.scenario.placement import Placement, place
 from experiments.scenario.step import Step
 from experiments.scenario.tools import Compiler, Engine
 from experiments.scenario.traffic import Traffic
 from experiments.scenario.units import ELEMENT_BYTES, VectorSize
-from topologies.link import PLAIN, LinkModel, LinkProperties
+from topologies.link import PLAIN, VIRTUAL_ONLY, LinkModel, LinkProperties
 from topologies.model import (
     BUILDERS,
     Host,
@@ -250,6 +251,9 @@ class Settings(Table):
     flows_per_pair: Annotated[
         int, Field(ge=1, le=MOST_FLOWS, description="UDP flows that share what a host sends to another")
     ] = 1
+    congestion: Annotated[
+        Congestion, Field(description="between hosts, what senders do about congestion marks, virtual")
+    ] = Congestion()
     shards: Annotated[
         int | None, Field(ge=1, description="of a parameter server; left out, one for each worker")
     ] = None
@@ -323,6 +327,12 @@ class Settings(Table):
         return tuple(host.name for host in self.network.ranked_hosts if host.name not in members)
 
     @property
+    def between_hosts(self) -> bool:
+        """Whether anything is sent by the transport between hosts: by the job, or beside it."""
+        beside = self.other_job is not None and self.other_job.algorithm != "in-network"
+        return self.algorithm != "in-network" or self.traffic is not None or beside
+
+    @property
     def host_link(self) -> Link:
         """The first worker's; the others' are taken to be like it."""
         (link,) = self.network.links_of(self.members[0])
@@ -355,6 +365,8 @@ class Settings(Table):
             changes |= {"checksums": True, "worker": None, "values": 256}
         if self.algorithm != "parameter-server":
             changes |= {"shards": None}
+        if not self.between_hosts:
+            changes |= {"congestion": Congestion()}
         return self.model_copy(update=changes)
 
     @model_validator(mode="after")
@@ -422,6 +434,10 @@ class Settings(Table):
             rates = {self.network.links_of(name)[0].rate_bits_per_second for name in beside}
             if None in rates and self.traffic.load is not None:
                 yield "traffic.load: is a share of the hosts' links, which have no rate; set topology's rate"
+        if self.congestion.control.startswith("dcqcn") and self.between_hosts:
+            rates = {self.network.links_of(host.name)[0].rate_bits_per_second for host in self.network.hosts}
+            if None in rates:
+                yield "congestion.control: DCQCN begins with the rate of a host's link; set topology's rate"
         if self.transport == "tcp":
             yield "transport: 'tcp' is live only; set 'selective-repeat', 'go-back-n', or world = 'live'"
 
@@ -436,9 +452,12 @@ class Settings(Table):
             yield "traffic: is virtual only; leave it out, or set world = 'virtual'"
         if self.other_job is not None:
             yield "other_job: is virtual only; leave it out, or set world = 'virtual'"
-        if self.links.pause is not None:
-            yield "links.pause: is virtual only; leave it out, or set world = 'virtual'"
-        emulated = [name for name in self.links.given if name not in ("loss", "pause")]
+        if self.congestion != Congestion():
+            yield "congestion: is virtual only; leave it out, or set world = 'virtual'"
+        for name in VIRTUAL_ONLY:
+            if name in self.links.given:
+                yield f"links.{name}: is virtual only; leave it out, or set world = 'virtual'"
+        emulated = [name for name in self.links.given if name not in ("loss", *VIRTUAL_ONLY)]
         if self.links.corruption and not self.checksums and self.algorithm == "in-network":
             yield "checksums: without them links that corrupt change sums; leave it out, or set links.corruption = 0"
         if self.switch == "bmv2" and emulated:
@@ -469,7 +488,7 @@ def _single_valued(table: type[BaseModel], above: KeyPath = ()) -> Iterator[KeyP
 def _short_name(path: KeyPath) -> str:
     return (
         "_".join(path[-2:])
-        if {"burst", "fat_tree", "other_job", "servers", "step", "traffic"}.intersection(path)
+        if {"burst", "congestion", "fat_tree", "other_job", "servers", "step", "traffic"}.intersection(path)
         else path[-1]
     )
 

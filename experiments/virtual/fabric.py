@@ -25,7 +25,9 @@ from controller.telemetry import Event, Reason
 from controller.tree import FIRST_UDP_PORT
 from controller.tree import Job as TreeJob
 from experiments.scenario.compilers import PROGRAM
+from experiments.scenario.congestion import Congestion
 from experiments.scenario.worker_file import MakeWorker
+from experiments.virtual.congestion import control_of
 from experiments.virtual.stations import HEADERS, PeerPort, SwitchPort, Vector, WorkerStation
 from p4compiler import compile_once
 from p4switch.bmv2json.program import Program
@@ -44,6 +46,7 @@ from workers.recovery import Recovery
 from workers.tensor import Tensor
 
 DEFAULT_RECOVERY = Recovery()
+DEFAULT_CONGESTION = Congestion()
 
 _LONGEST_FRAME = HEADERS + max(1034, HEADER_BYTES + PAYLOAD)
 
@@ -100,7 +103,8 @@ class JobSpec:
     hosts: names, by rank; None: all of the topology. window: slots; between hosts, most packets outstanding from one
     host. counted: how many workers each believes there are (None: as many as there are; fewer makes sums saturate, and
     they do not compare notes then). first_slot: None: after those of the jobs before.
-    transport: between hosts. shards: of the parameter server, each on a worker of its own (None: on every worker).
+    transport, congestion: between hosts. shards: of the parameter server, each on a worker of its own (None: on every
+    worker).
     flows: from a host to another. chunks: numbers of a lease.
     pauses: of each worker, before each of its all-reduces; (): none. They count from the end of the first all-reduce of
     each step, of which it has `per_step`. ring: it can carry on by ring where it loses its lease (Job.carry_on).
@@ -120,6 +124,7 @@ class JobSpec:
     pauses: tuple[tuple[float, ...], ...] = ()
     per_step: int = 1
     ring: bool = False
+    congestion: Congestion = DEFAULT_CONGESTION
 
 
 @dataclass(frozen=True, slots=True)
@@ -484,6 +489,7 @@ class Job:
             spec.window,
             session=self._session,
             flows=spec.flows,
+            make_control=control_of(spec.congestion, topology, self.members[rank]),
         )
         peers = [topology.host(name).ip for name in self.members]
         return PeerPort(HostBasedWorker(group, spec.recovery), *self._host(rank), peers)

@@ -14,8 +14,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.scenario.congestion import Congestion
 from experiments.virtual import stations
-from experiments.virtual.fabric import Fabric
+from experiments.virtual.congestion import control_of
+from experiments.virtual.fabric import DEFAULT_CONGESTION, Fabric
 from topologies.model import Host
 from topologies.virtual.segments import segments
 from workers.collective import Transport
@@ -77,6 +79,7 @@ class Flows:
         window: int = 256,
         transport: Transport = "selective-repeat",
         recovery: Recovery,
+        congestion: Congestion = DEFAULT_CONGESTION,
         seed: int = 0,
     ) -> None:
         taken = {name for job in fabric.jobs for name in job.members}
@@ -92,7 +95,8 @@ class Flows:
             source, destination = self._stations[flow.source], self._stations[flow.destination]
             there = Ends(source.host.rank, destination.host.rank, session)
             back = Ends(destination.host.rank, source.host.rank, session)
-            sender, _ = open_stream(transport, there, window, recovery, self.counts)
+            control = control_of(congestion, fabric.topology, flow.source)
+            sender, _ = open_stream(transport, there, window, recovery, self.counts, control)
             _, receiver = open_stream(transport, back, window, recovery, self.counts)
             source.will_send(session, flow, sender, destination.host, port)
             destination.will_receive(session, flow, receiver, source.host, port)

@@ -33,6 +33,7 @@ class Beside:
             values=settings.values,
             recovery=recovery(settings),
             algorithm=other.algorithm,
+            congestion=settings.congestion,
         )
         self._cluster = cluster
         self._job = cluster.start(spec, inputs, in_place=True)

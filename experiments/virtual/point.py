@@ -142,6 +142,7 @@ def _flows(settings: Settings, cluster: Cluster, wanted: Sequence[Request]) -> F
         window=settings.traffic.window,
         transport=settings.traffic.transport,
         recovery=recovery(settings),
+        congestion=settings.congestion,
         seed=settings.seed,
     )
 
@@ -163,6 +164,7 @@ def cluster_spec(settings: Settings) -> ClusterSpec:
         pauses=pauses(settings),
         per_step=1 + len(buckets(settings)),
         flows=settings.flows_per_pair,
+        congestion=settings.congestion,
     )
 
 

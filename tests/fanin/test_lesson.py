@@ -171,6 +171,17 @@ def pfc(rows: Rows) -> None:
     assert all(row["link_queue_drops"] == 0 for row in rows if row["xoff_bytes"] == paused)
 
 
+def ecn(rows: Rows) -> None:
+    short, long = 5_000, 1_000_000  # bytes
+    alone = one(rows, congestion_control="none", ecn_bytes=short)
+    for control in ("dctcp", "dcqcn-paper"):
+        reacting = one(rows, congestion_control=control, ecn_bytes=short)
+        assert reacting["median_seconds"] > 1.3 * alone["median_seconds"]
+        assert reacting["traffic_p50_seconds"] < 0.8 * alone["traffic_p50_seconds"]
+        late = one(rows, congestion_control=control, ecn_bytes=long)
+        assert late["median_seconds"] == pytest.approx(alone["median_seconds"], rel=0.05)
+
+
 def noisy_neighbour(rows: Rows) -> None:
     for algorithm in ("in-network", "ring"):
         quiet, busy = (one(rows, algorithm=algorithm, traffic_load=load) for load in (0.01, 0.4))
@@ -211,6 +222,7 @@ POINTS: dict[str, Callable[[Rows], None]] = {
     "degraded": degraded,
     "depth": depth,
     "ecmp": ecmp,
+    "ecn": ecn,
     "incast": incast,
     "loss": loss,
     "noisy-neighbour": noisy_neighbour,

@@ -14,7 +14,7 @@ from p4switch.ports.links import LinkProperties as SwitchLink
 from p4switch.ports.links import changed, link_option
 from topologies.emulation import SWITCH_PROPERTIES, emulated_links
 from topologies.errors import NetworkError
-from topologies.link import ETHERNET_OVERHEAD, PLAIN, Burst, LinkProperties, Pause
+from topologies.link import ETHERNET_OVERHEAD, PLAIN, VIRTUAL_ONLY, Burst, LinkProperties, Pause
 from topologies.model import TopologyError, leaf_spine, topology_from
 from topologies.processes import Bmv2, P4Switch
 
@@ -70,6 +70,9 @@ def test_properties_in_plain_data() -> None:
         ({"delay": math.inf}, "properties.delay: Input should be"),
         ({"reordering": 0.1}, "properties.reordering: needs a displacement"),
         ({"queue_bytes": 10, "ecn_bytes": 20}, "properties.ecn_bytes: has to be less than queue_bytes"),
+        ({"ecn_max_bytes": 20}, "properties.ecn_max_bytes: has to be more than ecn_bytes"),
+        ({"ecn_max_bytes": 20, "ecn_bytes": 20}, "properties.ecn_max_bytes: has to be more than ecn_bytes"),
+        ({"ecn_bytes": 20, "ecn_probability": 0.1}, "properties.ecn_probability: needs ecn_max_bytes"),
     ],
 )
 def test_properties_that_cannot_be_are_refused_by_name(given: dict[str, object], complaint: str) -> None:
@@ -124,7 +127,7 @@ def test_a_switch_that_cannot_says_so() -> None:
         reordering=st.floats(0, 1),
         displacement=st.floats(1e-9, 10),
         burst=st.none() | st.builds(Burst, begin=st.floats(0, 1), end=st.floats(0, 1), loss=st.floats(0, 1)),
-        pause=st.none(),
+        **dict.fromkeys(VIRTUAL_ONLY, st.none()),
         seed=st.integers(0, 2**32 - 1),
     )
 )
@@ -136,7 +139,7 @@ def test_the_embedded_switch_reads_what_it_is_told(properties: LinkProperties) -
         assert (port, direction) == (1, link.direction)
         read = asdict(changed(SwitchLink(), given))
         assert read.pop("rate") == (10**8 if direction == "egress" else None)
-        expected = properties.model_dump(exclude={"pause"})
+        expected = properties.model_dump(exclude={*VIRTUAL_ONLY})
         assert read == expected | {"delay": expected["delay"] or 0, "overhead": expected["overhead"] or 0}
 
 
@@ -149,9 +152,16 @@ def test_links_that_have_only_a_rate_are_the_kernel_s(properties: LinkProperties
     assert emulated_links(leaf_spine(rate=10**8, properties=properties), "leaf1") == []
 
 
-def test_live_links_do_not_pause() -> None:
-    network = leaf_spine(properties=LinkProperties(pause=Pause(xoff_bytes=2000, xon_bytes=1000)))
-    with pytest.raises(NetworkError, match="pause: links pause in virtual time only; leave it out"):
+@pytest.mark.parametrize(
+    ("name", "properties"),
+    [
+        ("pause", LinkProperties(pause=Pause(xoff_bytes=2000, xon_bytes=1000))),
+        ("ecn_max_bytes", LinkProperties(ecn_bytes=1000, ecn_max_bytes=2000)),
+    ],
+)
+def test_live_links_neither_pause_nor_draw_marks(name: str, properties: LinkProperties) -> None:
+    network = leaf_spine(properties=properties)
+    with pytest.raises(NetworkError, match=f"{name}: is for virtual time only; leave it out"):
         emulated_links(network, "leaf1")
 
 

@@ -36,8 +36,16 @@ from topologies.virtual.packets import Snapshot
 from topologies.virtual.units import NEVER, SECOND, not_before
 
 HEADER_BYTES = 42  # Ethernet, IPv4, UDP
-_TIMES = ("byte_time", "overhead", "delay", "room", "mark")
-_PROBABILITIES = ("loss", "corruption", "duplication", "reordering", "displacement", "jitter")
+_TIMES = ("byte_time", "overhead", "delay", "room", "mark", "always_mark")
+_PROBABILITIES = (
+    "mark_probability",
+    "loss",
+    "corruption",
+    "duplication",
+    "reordering",
+    "displacement",
+    "jitter",
+)
 _COUNTS = ("packets", "bytes", "arrived", "busy", "waited", "longest_wait", "queue_drops", "lost", "marks")
 _LINK = np.dtype(
     [

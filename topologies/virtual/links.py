@@ -20,9 +20,19 @@ from topologies.virtual.segments import segment_starts, segments
 from topologies.virtual.units import NEVER, SECOND
 
 _UNLIMITED = NEVER // 4
-_LOSS, _CORRUPTION, _DUPLICATION, _REORDERING, _LATER, _COPY_LATER, _BURST, _BURST_LOSS, _JITTER, _BIT = (
-    range(10)
-)
+(
+    _LOSS,
+    _CORRUPTION,
+    _DUPLICATION,
+    _REORDERING,
+    _LATER,
+    _COPY_LATER,
+    _BURST,
+    _BURST_LOSS,
+    _JITTER,
+    _BIT,
+    _MARK,
+) = range(11)
 _FAULTS = range(8)
 _HEADERS = 34  # bytes of Ethernet's and IPv4's
 
@@ -115,6 +125,15 @@ def fifo_start_times(
     return np.maximum.accumulate(slack + lift) - lift + before + base
 
 
+def _numbers(so_far: NDArray[np.int64], links: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Number the packets of each link, of which there were `so_far` [links]; `links` is sorted."""
+    counts = np.bincount(links, minlength=len(so_far))
+    firsts = np.cumsum(counts) - counts
+    numbers = np.arange(len(links)) + (so_far - firsts)[links]
+    so_far += counts
+    return numbers
+
+
 class Links:
     """All directions of all links: direction i has rates[i] (bits/s; None: unlimited) and models[i].
 
@@ -140,8 +159,12 @@ class Links:
         self._room = self._queue_times(
             [None if h else m.queue_bytes for h, m in zip(from_host, models, strict=True)]
         )
-        self._mark = self._queue_times([model.ecn_bytes for model in models])
-        self._marking = any(model.ecn_bytes is not None for model in models)
+        begin, always, probability = zip(*(model.ecn_range for model in models), strict=True)
+        self._mark, self._always_mark = self._queue_times(begin), self._queue_times(always)
+        self._mark_probability = np.array(probability)
+        self._marking = any(limit is not None for limit in begin)
+        self._drawing_marks = begin != always
+        self._joined = np.zeros(count, np.int64)  # numbers the packets of each queue
         self._free_at = np.zeros(count, np.int64)
         self._sent = np.zeros(count, np.int64)  # numbers the packets of each link
         self._keys = draws.stream_keys(seed, count)
@@ -179,6 +202,8 @@ class Links:
             "delay": self._delay,
             "room": self._room,
             "mark": self._mark,
+            "always_mark": self._always_mark,
+            "mark_probability": self._mark_probability,
             "key": self._keys,
             "loss": self._loss,
             "corruption": self._corruption,
@@ -222,7 +247,7 @@ class Links:
         self.counts.bytes += np.bincount(sent.links, lengths, minlength=count).astype(np.int64)
         arriving = Transit(sent.links, ends + self._delay[sent.links], sent.packets)
         if self._faulty or self._jittering:
-            numbers = self._numbers(sent.links)
+            numbers = _numbers(self._sent, sent.links)
             if self._jittering:
                 arriving = self._jitter_in_order(arriving, numbers)
             if self._faulty:
@@ -252,7 +277,7 @@ class Links:
             sent, begins, durations = sent.take(kept), begins[kept], durations[kept]
             waits = begins - sent.times
         if self._marking:
-            self._mark_congestion(sent.take(waits > self._mark[sent.links]))
+            self._mark_congestion(sent, waits)
         self._note_waits(sent.links, waits)
         ends = begins + durations
         # In their order, so that a link's last packet stays.
@@ -292,8 +317,12 @@ class Links:
         np.add.at(self.counts.queue_drops, dropped.links, 1)
         self._store.free(dropped.packets)
 
-    def _mark_congestion(self, crowded: Transit) -> None:
-        """Set CE where the packet is IPv4 and says that it is ECN-capable (RFC 3168, section 5)."""
+    def _mark_congestion(self, joining: Transit, ahead: NDArray[np.int64]) -> None:
+        """Packets join queues, sorted by link, behind what takes `ahead` to be sent.
+
+        Set CE where that is too much, and the packet is IPv4 and says that it is ECN-capable (RFC 3168, section 5).
+        """
+        crowded = joining.take(self._too_much(joining.links, ahead))
         rows, packets = self._store.rows, crowded.packets
         capable = (rows[packets, 12] == 0x08) & (rows[packets, 13] == 0) & (rows[packets, 15] & 3 != 0)
         capable &= (rows[packets, 15] & 3 != 3) & (self._store.lengths[packets] >= _HEADERS)
@@ -307,6 +336,17 @@ class Links:
         rows[marked, 24], rows[marked, 25] = checksums >> 8, checksums & 0xFF
         self.counts.faults["ECN mark"] += len(marked)
         np.add.at(self.counts.marks, crowded.links[capable], 1)
+
+    def _too_much(self, links: NDArray[np.int64], ahead: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Whether each packet is to be marked."""
+        beyond = ahead - self._mark[links]
+        if not self._drawing_marks:
+            return beyond > 0
+        drawn = draws.uniform(self._keys[links], _numbers(self._joined, links), [_MARK])[0]
+        span = np.maximum(self._always_mark[links] - self._mark[links], 1)
+        likely = drawn < self._mark_probability[links] * beyond / span
+        likely |= ahead > self._always_mark[links]
+        return np.asarray(likely & (beyond > 0), np.bool_)
 
     # -- faults ----------------------------------------------------------------------------------------------
 
@@ -361,14 +401,6 @@ class Links:
         store, which = self._store, frames.packets
         drawn = draws.uniform(self._keys[frames.links], numbers, [_BIT])[0]
         store.rows[which] = flip_bits(store.rows[which], store.lengths[which], drawn)
-
-    def _numbers(self, links: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Number the packets of each link; `links` is sorted."""
-        counts = np.bincount(links, minlength=len(self._sent))
-        firsts = np.cumsum(counts) - counts
-        numbers = np.arange(len(links)) + (self._sent - firsts)[links]
-        self._sent += counts
-        return numbers
 
     def _burst_loss(self, links: NDArray[np.int64], drawn: NDArray[np.float64]) -> NDArray[np.bool_]:
         """What bursts lose of packets sorted by link."""

@@ -82,7 +82,7 @@ class PausableLinks(Links):
             kept[dropped] = False
             queue, new, durations = queue.take(kept), new[kept], durations[kept]
         if self._marking:
-            self._mark_congestion(queue.take(new & (ahead > self._mark[queue.links])))
+            self._mark_congestion(queue.take(new), ahead[new])
         begun = begins < end
         leaving, ends = queue.take(begun), begins[begun] + durations[begun]
         self._note_waits(leaving.links, begins[begun] - leaving.times)

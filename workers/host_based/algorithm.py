@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from workers import collective
 from workers.collective import CollectiveError, HostBasedAlgorithm, StallError, Statistics, Transport
+from workers.host_based.congestion_control import Dctcp, MakeControl
 from workers.host_based.schedules import CHUNK, Piece, Progress, schedule
 from workers.host_based.transport import (
     ACK,
@@ -43,7 +44,7 @@ class Group:
     window: most packets outstanding of one worker, over all its streams: what a host's link holds, and its queue.
     shards, chunk: see schedules.schedule(). flows: to each other rank, each a stream with UDP ports of its own; what is
     sent goes by them in turn, a chunk each. session: any number of 32 bits that tells this group's datagrams from those
-    of others.
+    of others. make_control: congestion control of each stream.
 
     Raises:
         ValueError: a number is out of range.
@@ -58,6 +59,7 @@ class Group:
     chunk: int = CHUNK
     session: int = 0
     flows: int = 1
+    make_control: MakeControl = Dctcp
 
     def __post_init__(self) -> None:
         if not 0 < self.workers <= MAX_WORKERS:
@@ -279,7 +281,9 @@ class HostBasedWorker:
     def _open(self, rank: int, flow: int) -> _Flow:
         group, counts = self.group, self.statistics.streams
         ends = Ends(group.rank, rank, group.session, flow)
-        return _Flow(*open_stream(group.transport, ends, group.window, self._recovery, counts))
+        return _Flow(
+            *open_stream(group.transport, ends, group.window, self._recovery, counts, group.make_control)
+        )
 
     # -- the array -------------------------------------------------------------------------------------------
 

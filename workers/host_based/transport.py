@@ -9,7 +9,7 @@ Two ways to recover from loss (Mittal et al., "Revisiting network support for RD
   to it and repeats everything from there.
 
 In both, silence for a retransmission timeout (RFC 6298) has all that is outstanding sent again. At most a window of
-packets is outstanding. As in RoCE and its DCQCN, loss does not make it smaller; congestion marks do (RFC 8257).
+packets is outstanding. As in RoCE, loss makes no sender slower; congestion marks may (congestion_control.py).
 """
 
 import struct
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workers.collective import Transport
-from workers.congestion import CongestionWindow
+from workers.host_based.congestion_control import Dctcp, MakeControl
 from workers.recovery import MAX_BACKOFF, Recovery, RttEstimator
 
 PAYLOAD = 1024  # bytes a packet: RoCE's on Ethernet of 1,500
@@ -37,8 +37,6 @@ _NUMBER = slice(10, 18)
 DATA, ACK, NAK = range(3)
 
 MOST_FLOWS = 64  # from one rank to another
-
-_SMALLEST_WINDOW = 2  # RFC 8257: what congestion leaves
 
 Rows = NDArray[np.uint8]  # [packets, bytes]
 
@@ -79,7 +77,9 @@ class Sender:
     window: most packets outstanding.
     """
 
-    def __init__(self, ends: Ends, window: int, recovery: Recovery, counts: StreamCounts) -> None:
+    def __init__(
+        self, ends: Ends, window: int, recovery: Recovery, counts: StreamCounts, make_control: MakeControl
+    ) -> None:
         self._header = ends.header(DATA)
         self._most = window
         self._recovery = recovery
@@ -97,9 +97,8 @@ class Sender:
         self._measured_from = 0
         self._timer_began = 0.0
         self._backoff = 0
-        self._window = CongestionWindow(_SMALLEST_WINDOW, window)
-        self._marked = 0
-        self._epoch = (0, 0, 0)  # its end, and packets acknowledged and marked when it began
+        self._control = make_control(window)
+        self._waits_for_its_rate = False
 
     @property
     def done(self) -> bool:
@@ -118,7 +117,11 @@ class Sender:
         self._end += -(-len(message) // PAYLOAD)
 
     def deadline(self) -> float:
-        """When the outstanding packets count as lost; infinity: none are."""
+        """When more may be sent, or the outstanding packets count as lost; infinity: none are."""
+        ready_at = self._control.ready_at if self._waits_for_its_rate else inf
+        return min(ready_at, self._timeout())
+
+    def _timeout(self) -> float:
         if self._base == self._next:
             return inf
         return self._timer_began + min(self._rtt.rto * 2.0**self._backoff, self._recovery.max_rto)
@@ -130,14 +133,22 @@ class Sender:
 
     def datagrams(self, now: float, most: int) -> list[Rows]:
         """What to send now, in batches [m, bytes] by size; of packets not sent before `most` at most."""
-        if self._base < self._next and now >= self.deadline():
+        if now >= self._timeout():
             self._backoff = min(self._backoff + 1, MAX_BACKOFF)
             self._timer_began = now
             repeated = self._time_out()
             self._counts.timeouts += repeated
         batches = self._repeated()
-        last = min(self._end, self._base + int(self._window.size), self._next + most)
+        control = self._control
+        if batches:
+            control.sent(sum(map(len, batches)), now)
+        last = min(self._end, self._base + control.window, self._next + most)
+        allowance = control.allowance(now) if last > self._next else None
+        self._waits_for_its_rate = allowance is not None and self._next + allowance < last
+        if allowance is not None:
+            last = min(last, self._next + allowance)
         if last > self._next:
+            control.sent(last - self._next, now)
             if self._base == self._next:
                 self._timer_began = now
             batches += self._packets(self._next, last)
@@ -160,7 +171,7 @@ class Sender:
             self._timer_began = now
             self._backoff = 0
             self._forget(number)
-        self._react(marked)
+        self._control.acknowledged(self._base, self._next, marked, now)
         return self._mend(kind, number, bitmap, now) or progress
 
     # -- what the two kinds do differently
@@ -211,7 +222,7 @@ class Sender:
         while self._firsts and self._firsts[0] + -(-len(self._messages[0]) // PAYLOAD) <= number:
             del self._firsts[0], self._messages[0]
 
-    # -- round-trip time and window
+    # -- round-trip time
 
     def _measure(self, number: int, now: float) -> None:
         sent = None
@@ -220,21 +231,14 @@ class Sender:
         if sent is not None and sent[0] > self._measured_from:
             self._rtt.sample(now - sent[1], (number - self._base) / (self._next - self._base))
 
-    def _react(self, marked: int) -> None:
-        """Once a window, it is set anew."""
-        end, acknowledged_then, marked_then = self._epoch
-        self._marked = max(self._marked, marked)
-        if self._base < end:
-            return
-        self._window.end_round(self._base - acknowledged_then, self._marked - marked_then)
-        self._epoch = (self._next, self._base, self._marked)
-
 
 class SelectiveRepeatSender(Sender):
     """Repeats only what is lost."""
 
-    def __init__(self, ends: Ends, window: int, recovery: Recovery, counts: StreamCounts) -> None:
-        super().__init__(ends, window, recovery, counts)
+    def __init__(
+        self, ends: Ends, window: int, recovery: Recovery, counts: StreamCounts, make_control: MakeControl
+    ) -> None:
+        super().__init__(ends, window, recovery, counts, make_control)
         self._lost: list[int] = []  # to be sent again, in their order
         # Of packets outstanding, by number modulo the window; only kept up while something is missing.
         self._there = np.zeros(window, np.bool_)  # acknowledged by a bitmap
@@ -438,12 +442,17 @@ class GoBackNReceiver(Receiver):
 
 
 def open_stream(
-    transport: Transport, ends: Ends, window: int, recovery: Recovery, counts: StreamCounts
+    transport: Transport,
+    ends: Ends,
+    window: int,
+    recovery: Recovery,
+    counts: StreamCounts,
+    make_control: MakeControl = Dctcp,
 ) -> tuple[Sender, Receiver]:
     """The sender of the stream at `ends`, and the receiver of the one that comes back."""
     if transport == "selective-repeat":
         return (
-            SelectiveRepeatSender(ends, window, recovery, counts),
+            SelectiveRepeatSender(ends, window, recovery, counts, make_control),
             SelectiveRepeatReceiver(ends, window, counts),
         )
-    return GoBackNSender(ends, window, recovery, counts), GoBackNReceiver(ends, window, counts)
+    return GoBackNSender(ends, window, recovery, counts, make_control), GoBackNReceiver(ends, window, counts)

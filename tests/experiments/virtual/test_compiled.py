@@ -59,6 +59,7 @@ def test_random_scenarios_have_the_same_history(switch: Engine, monkeypatch: pyt
     [
         {},
         {"ecn_bytes": 4000, "jitter": 3e-7},
+        {"ecn_bytes": 4000, "ecn_max_bytes": 60_000, "ecn_probability": 0.3, "loss": 0.01},
         {"corruption": 0.02, "loss": 0.01},
         {"duplication": 0.05, "reordering": 0.1, "displacement": 1e-5},
         {"burst": {"begin": 0.01, "end": 0.3, "loss": 0.7}, "queue_bytes": 20_000},
@@ -101,7 +102,7 @@ def random_case(seed: int) -> tuple[ClusterSpec, list[list[NDArray[np.float32]]]
         "displacement": 2e-5,
         "jitter": draw.choice([0, 1e-6]),
         "queue_bytes": draw.choice([None, None, 30_000]),
-        "ecn_bytes": draw.choice([None, 5000]),
+        **draw.choice([{}, {"ecn_bytes": 5000}, {"ecn_bytes": 5000, "ecn_max_bytes": 20_000}]),
     }
     leaves = draw.randint(1, 3)
     topology = leaf_spine(

@@ -111,6 +111,22 @@ def test_what_finds_a_long_queue_is_marked_if_it_can_be(ecn: int, marked: int) -
     assert ((words & 0xFFFF) + (words >> 16) == 0xFFFF).all(), "the header checksum stays right"
 
 
+def test_between_two_lengths_of_the_queue_packets_are_marked_more_and_more_often() -> None:
+    share, packets = 0.5, 4000
+    model = LinkModel(
+        overhead=0, ecn_bytes=1000 * 100, ecn_max_bytes=3000 * 100, ecn_probability=share, delay=1e-6
+    )
+    link = OneLink(model)
+    arrived = link.send([0] * packets, ecn=1)  # the n-th finds n before it
+    marked = link.store.rows[arrived.packets, 15] == 3
+    assert not marked[:1001].any()
+    assert marked[3001:].all()
+    for first in range(1000, 3000, 500):
+        expected = share * (first + 250 - 1000) / 2000
+        assert marked[first : first + 500].mean() == pytest.approx(expected, abs=0.07)
+    assert link.links.counts.marks.sum() == link.links.counts.faults["ECN mark"] == marked.sum()
+
+
 def test_jitter_delays_each_packet_by_itself_and_lets_none_overtake() -> None:
     gap = 10**6
     model = LinkModel(delay=1e-6, jitter=5e-6)

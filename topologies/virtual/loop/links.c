@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* What is drawn for a packet; the numbers are those of links.py. */
-enum { LOSS, CORRUPTION, DUPLICATION, REORDERING, LATER, COPY_LATER, BURST, BURST_LOSS, JITTER, BIT, PURPOSES = 16 };
+enum { LOSS, CORRUPTION, DUPLICATION, REORDERING, LATER, COPY_LATER, BURST, BURST_LOSS, JITTER, BIT, MARK, PURPOSES = 16 };
 
 #define GOLDEN 0x9e3779b97f4a7c15ull
 
@@ -43,6 +43,15 @@ static bool mark_congestion(uint8_t *frame, uint32_t length)
     store16(frame + IP_CHECKSUM, ~((checksum & 0xffff) + (checksum >> 16)));
     frame[TOS] |= ECN_MARKED;
     return true;
+}
+
+/* Whether a packet that waits for so long is to be marked. */
+static bool too_much(const struct link *k, int64_t wait)
+{
+    if (wait <= k->mark || wait > k->always_mark)
+        return wait > k->mark;
+    double share = k->mark_probability * (double)(wait - k->mark) / (double)(k->always_mark - k->mark);
+    return draw(k, k->packets, MARK) < share;
 }
 
 static uint64_t word_sum(const uint8_t *from, const uint8_t *to)
@@ -124,7 +133,7 @@ void send_packet(struct loop *l, uint32_t link, int64_t time, uint32_t row)
         free_row(l, row);
         return;
     }
-    if (wait > k->mark && mark_congestion(row_bytes(&l->rows, row), length)) {
+    if (too_much(k, wait) && mark_congestion(row_bytes(&l->rows, row), length)) {
         l->faults[ECN_MARK]++;
         k->marks++;
     }

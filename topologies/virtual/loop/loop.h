@@ -41,12 +41,12 @@ struct events {
     size_t first, end, room; /* those from `first` to `end` are still to come */
 };
 
-/* One direction of a link. What it is: times of a byte (in 2^-20 ps) and of what fits and is not yet marked; probabilities;
+/* One direction of a link. What it is: times of a byte (in 2^-20 ps) and of what fits, is not yet marked, and not always marked; probabilities;
  * displacement and jitter in picoseconds. Then its state, and what has been counted. */
 struct link {
-    int64_t byte_time, overhead, delay, room, mark;
+    int64_t byte_time, overhead, delay, room, mark, always_mark;
     uint64_t key;
-    double loss, corruption, duplication, reordering, displacement, jitter;
+    double mark_probability, loss, corruption, duplication, reordering, displacement, jitter;
     double burst_begin, burst_end, burst_loss;
     int64_t faulty, bursts, far_node, far_port;
     int64_t free_at, last_arrival, numbered, in_burst;

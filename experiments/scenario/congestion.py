@@ -1,0 +1,104 @@
+"""The table `congestion` of a scenario: what senders between hosts do about congestion marks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from topologies.units import Rate, Seconds
+from workers.host_based.congestion_control import DcqcnParameters
+
+Control = Literal["dctcp", "none", "dcqcn", "dcqcn-paper", "dcqcn-ns3"]
+
+
+def _preset(control: Control, rate: float) -> DcqcnParameters | None:
+    """Of a sender whose link has `rate` (bits/s); None: it is not DCQCN.
+
+    dcqcn and dcqcn-paper are HPCC's (Li et al., SIGCOMM 2019; alibaba-edu/High-Precision-Congestion-Control, run.py),
+    dcqcn-ns3 the code of DCQCN's authors with their settings (bobzhuyb/ns3-rdma, mix/config.txt), for 40 Gb/s. The
+    latter raise a rate by `hyper_rate` only after five times 300 MB, which is not modelled.
+    """
+    if control == "dcqcn":
+        return DcqcnParameters(
+            alpha_interval=1e-6,
+            decrease_interval=4e-6,
+            increase_interval=300e-6,
+            fast_recovery=1,
+            additive_rate=5e6 * rate / 25e9,
+            hyper_rate=50e6 * rate / 25e9,
+            min_rate=1e9,
+        )
+    if control == "dcqcn-paper":
+        return DcqcnParameters(
+            alpha_interval=50e-6,
+            decrease_interval=50e-6,
+            increase_interval=55e-6,
+            fast_recovery=1,
+            additive_rate=5e6 * rate / 25e9,
+            hyper_rate=50e6 * rate / 25e9,
+            min_rate=1e9,
+        )
+    if control == "dcqcn-ns3":
+        return DcqcnParameters(
+            alpha_interval=55e-6,
+            decrease_interval=50e-6,
+            increase_interval=60e-6,
+            fast_recovery=4,
+            additive_rate=40e6,
+            hyper_rate=40e6,
+            min_rate=100e6,
+            initial_alpha=0.5,
+            by_timer=False,
+            keep_target=False,
+        )
+    return None
+
+
+class Congestion(BaseModel):
+    """Congestion control of all senders between hosts, those of traffic beside the job, too."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    control: Annotated[
+        Control, Field(description="dctcp: a window (RFC 8257); dcqcn…: a rate, by whose parameters")
+    ] = "dctcp"
+    gain: Annotated[float | None, Field(gt=0, le=1, description="of DCQCN's alpha")] = None
+    alpha_interval: Annotated[Seconds | None, Field(gt=0, description="after which alpha is set anew")] = None
+    decrease_interval: Annotated[Seconds | None, Field(gt=0, description="between two decreases")] = None
+    increase_interval: Annotated[Seconds | None, Field(gt=0, description="between two increases")] = None
+    fast_recovery: Annotated[
+        int | None, Field(ge=0, description="increases half of the way back to the rate before")
+    ] = None
+    additive_rate: Annotated[Rate | None, Field(description="by which the next increase goes beyond")] = None
+    hyper_rate: Annotated[Rate | None, Field(description="by which all others do")] = None
+    min_rate: Annotated[Rate | None, Field(description="which no decrease goes below")] = None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What takes the place of a preset's parameter."""
+        return self.model_dump(exclude_none=True, exclude={"control"})
+
+    def in_effect(self, rate: float) -> dict[str, Any]:
+        """Parameters of a sender whose link has `rate` (bits/s), by their keys."""
+        parameters = self.dcqcn(rate)
+        keys = [name for name in type(self).model_fields if name != "control"]
+        return {key: getattr(parameters, key) for key in keys} if parameters else {}
+
+    def dcqcn(self, rate: float) -> DcqcnParameters | None:
+        """Of a sender whose link has `rate` (bits/s); None: it is not DCQCN."""
+        preset = _preset(self.control, rate)
+        return None if preset is None else replace(preset, **self.given)
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if problems := list(self._problems()):
+            raise ValueError("\n".join(problems))
+        return self
+
+    def _problems(self) -> Iterator[str]:
+        if not self.control.startswith("dcqcn"):
+            for name in self.given:
+                yield f"{name}: is DCQCN's; leave it out, or set control = 'dcqcn'"
