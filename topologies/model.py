@@ -91,8 +91,7 @@ class Link(_Frozen):
 class Topology(_Frozen):
     """A network of tiers: each host hangs on a switch of the lowest one, links join neighbouring tiers.
 
-    With leaves and spines alone, each leaf hangs on every spine. With other tiers any links will do by which all hosts
-    reach one another, first up and then down.
+    Any links will do by which all hosts reach one another, first up and then down.
 
     offload: whether UDP datagrams may cross it many in a frame (segmentation offload) where it is built for real.
 

@@ -1,4 +1,4 @@
-"""Single links of a network that are not like the others: degraded, slow, lossy."""
+"""Single links of a network that are not like the others: down, degraded, slow, lossy."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from topologies.link import LinkProperties
-from topologies.model import FASTEST, SLOWEST, Link, Topology, TopologyError
+from topologies.model import FASTEST, SLOWEST, Link, Topology, TopologyError, topology_from
 from topologies.units import Bytes, Probability, Rate, Seconds
 
 
 class Override(BaseModel):
     """What one link has in the place of what the others of its tier have; left out, the same.
 
-    link: the names of its two ends, in any order. See LinkModel for the rest.
+    link: the names of its two ends, in any order. down: there is none. See LinkModel for the rest.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     link: Annotated[tuple[str, str], Field(description="the names of its two ends")]
+    down: Annotated[bool, Field(description="the link has failed; nothing crosses it")] = False
     rate: Annotated[Rate | None, Field(ge=SLOWEST, le=FASTEST)] = None
     delay: Seconds | None = None
     jitter: Seconds | None = None
@@ -37,7 +38,7 @@ class Override(BaseModel):
         Raises:
             pydantic.ValidationError: properties that no link can have.
         """
-        given: dict[str, Any] = self.model_dump(exclude_none=True, exclude={"link", "rate"})
+        given: dict[str, Any] = self.model_dump(exclude_none=True, exclude={"link", "down", "rate"})
         changes: dict[str, Any] = {"properties": LinkProperties(**dict(link.properties) | given)}
         if self.rate is not None:
             changes["rate_bits_per_second"] = self.rate
@@ -48,7 +49,8 @@ def override(network: Topology, overrides: Sequence[Override]) -> Topology:
     """The network with each override at its link.
 
     Raises:
-        TopologyError: there is no such link, two overrides of one, or properties that no link can have.
+        TopologyError: there is no such link, two overrides of one, properties that no link can have, or hosts that do
+            not reach one another without those that are down.
     """
     if not overrides:
         return network
@@ -72,13 +74,10 @@ def override(network: Topology, overrides: Sequence[Override]) -> Topology:
             )
     if problems:
         raise TopologyError("\n".join(problems))
-    return Topology(
-        name=network.name,
-        switches=network.switches,
-        hosts=network.hosts,
-        links=tuple(links),
-        offload=network.offload,
-    )
+    down = {places[frozenset(one.link)] for one in overrides if one.down}
+    left = tuple(link for place, link in enumerate(links) if place not in down)
+    parts = {name: getattr(network, name) for name in Topology.model_fields}
+    return topology_from(parts | {"links": left})
 
 
 def _no_link(network: Topology, one: str, other: str) -> str:

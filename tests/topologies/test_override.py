@@ -7,8 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.topologies.networks import networks
-from topologies.model import Topology, TopologyError, leaf_spine
+from topologies.model import Link, Topology, TopologyError, leaf_spine
 from topologies.override import Override, override
+
+
+def ends(link: Link) -> tuple[str, str]:
+    return link.a.node, link.b.node
+
 
 NETWORK = leaf_spine(2, 2, 2, rate=10**10)
 
@@ -51,6 +56,30 @@ def test_a_link_that_is_not_there_or_named_twice_is_refused(
 ) -> None:
     with pytest.raises(TopologyError, match=complaint):
         override(NETWORK, [Override(link=link) for link in links])
+
+
+def test_a_link_that_is_down_is_not_there_and_others_keep_their_ports() -> None:
+    left = override(NETWORK, [Override(link=("spine2", "leaf1"), down=True)])
+    assert left.neighbours("leaf1") == {
+        port: name for port, name in NETWORK.neighbours("leaf1").items() if name != "spine2"
+    }
+    assert set(left.links) == {link for link in NETWORK.links if {"leaf1", "spine2"} != set(ends(link))}
+    assert left.neighbours("leaf2") == NETWORK.neighbours("leaf2")
+
+
+@pytest.mark.parametrize(
+    ("links", "complaint"),
+    [
+        ([("h2", "leaf1")], "h2 needs one link, to its leaf leaf1"),
+        ([("leaf1", "spine1"), ("leaf2", "spine2")], "leaf1 and leaf2 have no switch above both"),
+        ([("leaf1", "spine1"), ("leaf2", "spine1")], "spine1 has none down; join it to the tier below"),
+    ],
+)
+def test_links_may_not_be_down_without_which_hosts_are_cut_off(
+    links: list[tuple[str, str]], complaint: str
+) -> None:
+    with pytest.raises(TopologyError, match=complaint):
+        override(NETWORK, [Override(link=link, down=True) for link in links])
 
 
 def test_properties_that_no_link_can_have_are_refused() -> None:
