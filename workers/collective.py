@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 Algorithm = Literal["in-network", "ring", "halving-doubling", "double-binary-tree", "parameter-server"]
 HostBasedAlgorithm = Literal["ring", "halving-doubling", "double-binary-tree", "parameter-server"]
 Transport = Literal["selective-repeat", "go-back-n"]
+Operation = Literal["all-reduce", "reduce-scatter", "all-gather", "broadcast", "all-to-all"]  # MPI's names
 
 _FLOAT32 = np.dtype(np.float32)  # compared with twice as fast as its type
 

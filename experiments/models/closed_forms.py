@@ -12,7 +12,7 @@ from collections.abc import Callable
 from math import log2
 from typing import assert_never
 
-from workers.collective import Algorithm, HostBasedAlgorithm
+from workers.collective import Algorithm, HostBasedAlgorithm, Operation
 from workers.host_based.schedules import CHUNK, neighbours, servers
 
 # Seconds from a rank's sending a packet to another rank's dealing with it: latency(sender, receiver).
@@ -31,6 +31,24 @@ def in_network(size: int, round_trip: float, bandwidth: float, window: int, ahea
     turns = max(1.0, size / window) + (ahead > 0)
     begun = max(ahead, round_trip) if ahead else 0.0  # values follow when the first packet ahead is back
     return max(round_trip + begun + size / bandwidth, turns * round_trip)
+
+
+def collective(operation: Operation, workers: int, size: int, latency: Latency, bandwidth: float) -> float:
+    """Seconds for arrays of `size` bytes of an operation other than all-reduce; see between_hosts.
+
+    What goes from rank to rank overlaps with what follows. The last packet is acknowledged, but that of a broadcast:
+    its last rank sends nothing.
+    """
+    seconds, hops = size / bandwidth, [latency(rank, (rank + 1) % workers) for rank in range(workers)]
+    match operation:
+        case "broadcast":
+            return seconds + sum(hops[:-1])
+        case "all-to-all":
+            furthest = max(latency(rank, 0) for rank in range(1, workers))
+            return (workers - 1) / workers * seconds + 2 * furthest
+        case _:
+            chain = sum(hops) - min(hops)
+            return max((workers - 1) / workers * seconds + max(hops), chain + seconds / workers) + max(hops)
 
 
 def between_hosts(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.models.closed_forms import between_hosts, in_network
+from experiments.models.closed_forms import between_hosts, collective, in_network
 from experiments.models.packets import full_frame, full_payload, in_network_frame
 from experiments.models.paths import Paths
 from experiments.scenario.settings import Settings
@@ -25,6 +25,8 @@ def predicted_seconds(settings: Settings, size: int, window: int) -> float | Non
         if len({settings.network.links_of(name)[0].rate_bits_per_second for name in settings.members}) > 1:
             return None
         workers, bandwidth = len(settings.members), payload / paths.packet_seconds(settings.host_link)
+        if settings.collective != "all-reduce":
+            return collective(settings.collective, workers, size, paths.latency, bandwidth)
         return between_hosts(settings.algorithm, workers, size, paths.latency, bandwidth, settings.shards)
     packets, ahead = -(-size // payload), 0.0
     # Vectors within the window are scaled as the one before let expect, but for the first (workers/scaling.py).

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from itertools import pairwise
+from typing import Any, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
 from experiments.results.recording import Recording, Vector
 from workers import quantization, scaling
-from workers.collective import Algorithm
+from workers.collective import Algorithm, Operation
 from workers.host_based import summation
+from workers.host_based.schedules import bounds
 
 # Takes the workers' inputs, a vector [elements] each, and returns what is promised of each element of the result:
 # the largest distance from the exact sum, float64 [elements].
@@ -41,24 +43,54 @@ class Errors:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What an all-reduce of certain inputs must give: the float64 sum [elements], up to `bound` [elements]."""
+    """What a collective operation on certain inputs must give: `exact` [elements], up to `bound` [elements].
 
-    exact: NDArray[np.float64]
+    exact: the same for all workers, or of each its own [workers, elements]. edges: worker r is promised the elements
+    edges[r] to edges[r + 1] - 1 only; None: all.
+    """
+
+    exact: NDArray[np.floating[Any]]
     bound: NDArray[np.float64]
+    edges: Sequence[int] | None = None
 
     @staticmethod
     def of(inputs: Sequence[Vector], error_bound: ErrorBound) -> Promise:
-        """From what all workers put in, [elements] each."""
+        """Of an all-reduce, from what all workers put in, [elements] each."""
         return Promise(_exact_sum(inputs), error_bound(inputs))
 
     def hold(self, outputs: Iterable[Vector]) -> Errors:
         """Hold the results of all workers, [elements] each, against it."""
         largest, violations = 0.0, 0
-        for output in outputs:
-            error = np.abs(output - self.exact)
-            violations += int(np.count_nonzero(~(error <= self.bound)))  # a NaN is outside, too
-            largest = max(largest, float(error.max()))
+        for rank, output in enumerate(outputs):
+            part = slice(None) if self.edges is None else slice(self.edges[rank], self.edges[rank + 1])
+            exact = self.exact if self.exact.ndim == 1 else self.exact[rank]
+            error = np.abs(output[part] - exact[part])
+            violations += int(np.count_nonzero(~(error <= self.bound[part])))  # a NaN is outside, too
+            largest = max(largest, float(error.max(initial=0.0)))
         return Errors(largest, float(self.bound.max()), violations)
+
+
+def promise_of(operation: Operation, inputs: Sequence[Vector], error_bound: ErrorBound) -> Promise:
+    """What a collective operation must give, from what all workers put in, [elements] each, in the order of ranks.
+
+    Which segments are whose, schedules.schedule() says. What is not added up must be there to the last bit.
+    """
+    edges = bounds(len(inputs[0]), len(inputs))
+    nothing = np.zeros(len(inputs[0]))
+    match operation:
+        case "all-reduce":
+            return Promise.of(inputs, error_bound)
+        case "reduce-scatter":
+            return replace(Promise.of(inputs, error_bound), edges=edges)
+        case "all-gather":
+            parts = [x[begin:end] for x, (begin, end) in zip(inputs, pairwise(edges), strict=True)]
+            return Promise(np.concatenate(parts), nothing)
+        case "broadcast":
+            return Promise(inputs[0].copy(), nothing)
+        case "all-to-all":
+            columns = [np.concatenate([x[begin:end] for x in inputs]) for begin, end in pairwise(edges)]
+            return Promise(np.stack(columns), nothing)
+    assert_never(operation)
 
 
 def compare_with_exact_sum(recordings: Sequence[Recording], error_bound: ErrorBound) -> Errors:

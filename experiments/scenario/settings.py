@@ -33,7 +33,7 @@ from topologies.model import (
 )
 from topologies.override import Override, override
 from topologies.units import Rate, Seconds
-from workers.collective import Algorithm, Transport
+from workers.collective import Algorithm, Operation, Transport
 from workers.host_based.transport import MOST_FLOWS
 from workers.recovery import Recovery as Timers
 
@@ -238,6 +238,9 @@ class Settings(Table):
         tuple[str, ...], Field(description="the hosts by rank, in the place of workers and placement")
     ] = ()
     algorithm: Algorithm = "in-network"
+    collective: Annotated[
+        Operation, Field(description="what workers do together; all but all-reduce by ring, virtual")
+    ] = "all-reduce"
     transport: Annotated[
         Transport | Literal["tcp"] | None,
         Field(description="between hosts; left out, selective-repeat, and live tcp; in-network has its own"),
@@ -434,6 +437,13 @@ class Settings(Table):
             rates = {self.network.links_of(name)[0].rate_bits_per_second for name in beside}
             if None in rates and self.traffic.load is not None:
                 yield "traffic.load: is a share of the hosts' links, which have no rate; set topology's rate"
+        if self.collective != "all-reduce":
+            if self.algorithm != "ring":
+                yield f"collective: {self.collective!r} goes from host to host; set algorithm = 'ring'"
+            if self.step:
+                yield f"collective: {self.collective!r} has no place in a step, which sums gradients; leave out one"
+        if self.collective == "all-to-all" and self.elements and self.elements % len(self.members):
+            yield f"size: must be a multiple of {ELEMENT_BYTES * len(self.members)} bytes, a part for each worker"
         if self.congestion.control.startswith("dcqcn") and self.between_hosts:
             rates = {self.network.links_of(host.name)[0].rate_bits_per_second for host in self.network.hosts}
             if None in rates:
@@ -452,6 +462,8 @@ class Settings(Table):
             yield "traffic: is virtual only; leave it out, or set world = 'virtual'"
         if self.other_job is not None:
             yield "other_job: is virtual only; leave it out, or set world = 'virtual'"
+        if self.collective != "all-reduce":
+            yield "collective: is virtual only; leave it out, or set world = 'virtual'"
         if self.congestion != Congestion():
             yield "congestion: is virtual only; leave it out, or set world = 'virtual'"
         for name in VIRTUAL_ONLY:

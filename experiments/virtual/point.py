@@ -10,7 +10,7 @@ import numpy as np
 from controller.telemetry import Reason
 from experiments.models.prediction import predicted_seconds
 from experiments.models.timers import recovery, virtual_window
-from experiments.results.checking import Errors, Promise, error_bound
+from experiments.results.checking import Errors, error_bound, promise_of
 from experiments.results.measured import FlowTimes, Measured, mean_window
 from experiments.results.recording import Vector
 from experiments.scenario.own import planner_of
@@ -70,7 +70,7 @@ def run_virtual(
         inputs += [[x.copy() for x in barrier]]
         for part in parts:
             inputs.append([x[part] for x in vectors])
-            promises.append(Promise.of(inputs[-1], bound))
+            promises.append(promise_of(settings.collective, inputs[-1], bound))
     spec = cluster_spec(settings)
     planner, make_worker = planner_of(settings.controller, settings.paths), make_worker_of(settings.worker)
     with telling(settings.worker):
@@ -165,6 +165,7 @@ def cluster_spec(settings: Settings) -> ClusterSpec:
         per_step=1 + len(buckets(settings)),
         flows=settings.flows_per_pair,
         congestion=settings.congestion,
+        operations=("all-reduce", *[settings.collective] * len(buckets(settings))),
     )
 
 

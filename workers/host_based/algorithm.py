@@ -9,7 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workers import collective
-from workers.collective import CollectiveError, HostBasedAlgorithm, StallError, Statistics, Transport
+from workers.collective import (
+    CollectiveError,
+    HostBasedAlgorithm,
+    Operation,
+    StallError,
+    Statistics,
+    Transport,
+)
 from workers.host_based.congestion_control import Dctcp, MakeControl
 from workers.host_based.schedules import CHUNK, Piece, Progress, schedule
 from workers.host_based.transport import (
@@ -44,7 +51,7 @@ class Group:
     window: most packets outstanding of one worker, over all its streams: what a host's link holds, and its queue.
     shards, chunk: see schedules.schedule(). flows: to each other rank, each a stream with UDP ports of its own; what is
     sent goes by them in turn, a chunk each. session: any number of 32 bits that tells this group's datagrams from those
-    of others. make_control: congestion control of each stream.
+    of others. make_control: congestion control of each stream. operations: what a worker's calls do, in turn.
 
     Raises:
         ValueError: a number is out of range.
@@ -60,6 +67,7 @@ class Group:
     session: int = 0
     flows: int = 1
     make_control: MakeControl = Dctcp
+    operations: tuple[Operation, ...] = ("all-reduce",)
 
     def __post_init__(self) -> None:
         if not 0 < self.workers <= MAX_WORKERS:
@@ -134,7 +142,7 @@ class HostBasedWorker:
         self._busy: dict[_Key, Sender] = {}
         self._answering: set[_Key] = set()  # those that are owed an acknowledgement
         self._progress: Progress | None = None
-        self._buffer = np.zeros(0, np.float32)
+        self._buffer = self._source = np.zeros(0, np.float32)
         self._result: NDArray[np.float32] | None = None
         self._heard = 0.0  # when something new arrived last
 
@@ -150,9 +158,17 @@ class HostBasedWorker:
             np.copyto(self._buffer, flat)
         self._result = self._buffer.reshape(x.shape)
         group = self.group
+        operation = group.operations[self.statistics.all_reduces % len(group.operations)]
+        self._source = self._buffer.copy() if operation == "all-to-all" else self._buffer
         self._progress = Progress(
             schedule(
-                group.algorithm, group.rank, group.workers, flat.size, chunk=group.chunk, shards=group.shards
+                group.algorithm,
+                group.rank,
+                group.workers,
+                flat.size,
+                chunk=group.chunk,
+                shards=group.shards,
+                operation=operation,
             )
         )
         self._heard = now
@@ -298,7 +314,7 @@ class HostBasedWorker:
             for rank, peer in self._peers.items():
                 for flow, stream in enumerate(peer.flows):
                     moved |= self._apply_waiting(rank, flow, stream.waiting)
-        data = self._buffer.view(np.uint8)
+        data = self._source.view(np.uint8)
         for rank in progress.sending:
             while (piece := progress.next_send(rank)) is not None:
                 peer = self._peer(rank)

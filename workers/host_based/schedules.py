@@ -11,7 +11,7 @@ from functools import cache
 from itertools import pairwise
 from typing import NamedTuple, assert_never
 
-from workers.collective import HostBasedAlgorithm
+from workers.collective import HostBasedAlgorithm, Operation
 
 CHUNK = 4 << 10  # elements, 16 KiB: the largest piece unless told otherwise
 
@@ -49,11 +49,29 @@ def schedule(
     *,
     chunk: int = CHUNK,
     shards: int | None = None,
+    operation: Operation = "all-reduce",
 ) -> Schedule:
     """What `rank` of `workers` does to sum arrays of `size` elements, in pieces of at most `chunk` elements.
 
     shards: of the parameter server, each on a worker of its own; None: as many as there are workers.
+    operation: another one than all-reduce, which has its own schedule, whatever the algorithm. Segment r of an array is
+    the one that bounds() gives rank r: reduce-scatter leaves each rank with the sum of its own, all-gather each rank's
+    own with all; broadcast leaves all with rank 0's array; all-to-all sends segment r to rank r, which has that of rank
+    s at segment s then, so all are of one size, and what is sent must not be where it arrives.
     """
+    match operation:
+        case "all-reduce":
+            pass
+        case "reduce-scatter":
+            return ring_reduce_scatter(rank, workers, size, chunk)
+        case "all-gather":
+            return ring_all_gather(rank, workers, size, chunk)
+        case "broadcast":
+            return _broadcast(rank, workers, size, chunk)
+        case "all-to-all":
+            return _all_to_all(rank, workers, size, chunk)
+        case _:
+            assert_never(operation)
     match algorithm:
         case "ring":
             return ring(rank, workers, size, chunk)
@@ -213,6 +231,34 @@ def _around(
 
     receives = (Piece(start, stop, reduce=step < adding) for start, stop, step in pieces(first - 1))
     return Schedule({following: sends()}, {previous: receives})
+
+
+# -- other operations ----------------------------------------------------------------------------------------
+
+
+def _broadcast(rank: int, workers: int, size: int, chunk: int) -> Schedule:
+    """From rank to rank, in pieces, each of which goes on as it comes."""
+    parts = list(_cut(0, size, chunk))
+    previous = rank - 1
+    sends = {
+        rank + 1: [
+            Piece(*part, previous, received) if rank else Piece(*part)
+            for received, part in enumerate(parts, start=1)
+        ]
+    }
+    receives = {previous: [Piece(*part) for part in parts]}
+    return Schedule(sends if rank + 1 < workers else {}, receives if rank else {})
+
+
+def _all_to_all(rank: int, workers: int, size: int, chunk: int) -> Schedule:
+    """To all others at once, each time beginning with the next rank, so that all begin with another one."""
+    edges = bounds(size, workers)
+
+    def segments(steps: Iterable[int]) -> dict[int, list[Piece]]:
+        ranks = ((rank + step) % workers for step in steps)
+        return {peer: [Piece(*part) for part in _cut(edges[peer], edges[peer + 1], chunk)] for peer in ranks}
+
+    return Schedule(segments(range(1, workers)), segments(range(-1, -workers, -1)))
 
 
 # -- the others: pieces known by name ------------------------------------------------------------------------

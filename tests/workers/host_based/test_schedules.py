@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from workers.collective import HostBasedAlgorithm
-from workers.host_based.schedules import Progress, neighbours, schedule, servers
+from workers.collective import HostBasedAlgorithm, Operation
+from workers.host_based.schedules import Progress, bounds, neighbours, schedule, servers
 from workers.host_based.summation import error_bound, float32_sum
 
 ALGORITHMS: list[HostBasedAlgorithm] = ["ring", "halving-doubling", "double-binary-tree", "parameter-server"]
@@ -29,11 +29,13 @@ class Network:
         chunk: int,
         shards: int | None = None,
         order: Sequence[int] | None = None,
+        operation: Operation = "all-reduce",
     ) -> None:
         count, size = len(inputs), len(inputs[0])
         self.arrays = [x.copy() for x in inputs]
+        self.sources = [x.copy() for x in inputs] if operation == "all-to-all" else self.arrays
         self.progress = [
-            Progress(schedule(algorithm, rank, count, size, chunk=chunk, shards=shards))
+            Progress(schedule(algorithm, rank, count, size, chunk=chunk, shards=shards, operation=operation))
             for rank in range(count)
         ]
         self.streams: dict[tuple[int, int], deque[Vector]] = {}
@@ -49,7 +51,8 @@ class Network:
         for peer in progress.sending:
             while (piece := progress.next_send(peer)) is not None:
                 assert piece.stop > piece.start
-                self.streams.setdefault((rank, peer), deque()).append(array[piece.start : piece.stop].copy())
+                part = self.sources[rank][piece.start : piece.stop].copy()
+                self.streams.setdefault((rank, peer), deque()).append(part)
                 self.sent[rank, peer] += piece.stop - piece.start
                 moved = True
         for peer in progress.awaiting:
@@ -180,6 +183,34 @@ def test_a_server_receives_its_shard_from_all_the_others(
         serving = rank in servers(workers, shards)
         own = part * serving
         assert network.sent_by(rank) == network.received_by(rank) == size - own + own * (workers - 1)
+
+
+@pytest.mark.parametrize("operation", ["reduce-scatter", "all-gather", "broadcast", "all-to-all"])
+@settings(max_examples=40)
+@given(data=st.data(), workers=st.integers(1, 9), part=st.integers(0, 40), chunk=st.integers(1, 30))
+def test_other_operations_leave_each_rank_with_what_mpi_says_and_send_no_more_than_it_takes(
+    operation: Operation, data: st.DataObject, workers: int, part: int, chunk: int
+) -> None:
+    size = workers * part if operation == "all-to-all" else data.draw(st.integers(0, workers * part))
+    vectors = inputs(workers, size)
+    order = data.draw(st.permutations(range(workers)))
+    network = Network("ring", vectors, chunk, order=order, operation=operation)
+    assert network.finished
+    edges = bounds(size, workers)
+    segments = [slice(edges[rank], edges[rank + 1]) for rank in range(workers)]
+    total = np.sum(np.array(vectors, np.float64), axis=0)
+    for rank, array in enumerate(network.arrays):
+        own = segments[rank]
+        if operation == "reduce-scatter":
+            magnitude = np.sum(np.abs(np.array(vectors, np.float64)), axis=0)
+            assert (np.abs(array - total)[own] <= error_bound(workers, magnitude)[own]).all()
+        elif operation == "all-gather":
+            assert all((array[s] == vectors[owner][s]).all() for owner, s in enumerate(segments))
+        elif operation == "broadcast":
+            assert (array == vectors[0]).all()
+        else:
+            assert all((array[s] == vectors[owner][own]).all() for owner, s in enumerate(segments))
+    assert sum(network.sent.values()) == (workers - 1) * size
 
 
 def test_more_shards_than_workers_are_refused() -> None:

@@ -1,0 +1,80 @@
+"""Collective operations other than all-reduce in virtual time: what each worker gets, and how long it takes."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from experiments.results.checking import float32_sum_bound, promise_of
+from experiments.results.measured import Row, row
+from experiments.scenario.settings import Settings
+from experiments.virtual.point import run_virtual
+from p4switch.engine.engine import Engine
+from workers.collective import Operation
+
+RACKS = {"spines": 2, "leaves": 2, "hosts_per_leaf": 4, "rate": "100 Gb/s", "uplink_rate": "400 Gb/s"}
+OTHERS = [operation for operation in get_args(Operation) if operation != "all-reduce"]
+
+
+def point(**changes: Any) -> Settings:
+    document = {"topology": {"leaf_spine": RACKS}, "size": "800 kB", "algorithm": "ring", "window": 256}
+    return Settings.model_validate(document | changes).settled
+
+
+def run(switch: Engine, **changes: Any) -> Row:
+    settings = point(**changes)
+    return row(settings, run_virtual(settings, switch))
+
+
+@pytest.mark.parametrize("collective", OTHERS)
+def test_every_worker_gets_its_part_in_the_time_of_the_closed_form(switch: Engine, collective: str) -> None:
+    found = run(switch, collective=collective, size="4 MB", repetitions=2)
+    assert found["violations"] == 0
+    assert found["median_seconds"] == pytest.approx(found["closed_form_seconds"], rel=0.1)
+
+
+@pytest.mark.parametrize("collective", OTHERS)
+def test_what_is_lost_is_sent_again(switch: Engine, collective: str) -> None:
+    found = run(switch, collective=collective, links={"loss": 0.01})
+    assert found["violations"] == 0
+    assert found["retransmissions"] > 0
+
+
+def test_an_all_gather_moves_half_of_what_an_all_reduce_does(switch: Engine) -> None:
+    gather, reduce = (run(switch, collective=one) for one in ("all-gather", "all-reduce"))
+    assert gather["wire_bytes_per_worker"] == pytest.approx(reduce["wire_bytes_per_worker"] / 2, rel=0.01)
+
+
+@pytest.mark.parametrize("operation", get_args(Operation))
+def test_one_wrong_element_of_one_worker_is_found_where_it_is_promised(operation: Operation) -> None:
+    inputs = [np.arange(8, dtype=np.float32) + 100 * rank for rank in range(4)]
+    promise = promise_of(operation, inputs, float32_sum_bound)
+    exact = promise.exact if promise.exact.ndim == 2 else [promise.exact] * 4
+    right = [one.astype(np.float32) for one in exact]
+    assert promise.hold(right).violations == 0
+    for element in range(8):
+        wrong = [one.copy() for one in right]
+        wrong[1][element] += 1
+        promised = operation != "reduce-scatter" or element in (2, 3)
+        assert promise.hold(wrong).violations == promised
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        (
+            {"algorithm": "in-network"},
+            "collective: 'all-to-all' goes from host to host; set algorithm = 'ring'",
+        ),
+        ({"size": "4 kB", "workers": 3}, "size: must be a multiple of 12 bytes, a part for each worker"),
+        ({"world": "live"}, "collective: is virtual only; leave it out, or set world = 'virtual'"),
+        ({"step": {"forward": 1, "backward": 1}}, "collective: 'all-to-all' has no place in a step"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(changes: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        point(collective="all-to-all", **changes)
+    assert complaint in str(caught.value)
