@@ -182,6 +182,23 @@ def ecn(rows: Rows) -> None:
         assert late["median_seconds"] == pytest.approx(alone["median_seconds"], rel=0.05)
 
 
+def parallelism(rows: Rows) -> None:
+    server, shared, alone = (
+        "h1 h2 h3 h4 h5 h6 h7 h8",
+        "h1 h2 h9 h10 h17 h18 h25 h26",
+        "h1 h9 h17 h25 h33 h41 h49 h57",
+    )
+    for collective in ("all-reduce", "all-gather", "all-to-all", "broadcast"):
+        inside = seconds(rows, collective=collective, hosts=server)
+        assert all(seconds(rows, collective=collective, hosts=one) > 1.4 * inside for one in (shared, alone))
+    assert seconds(rows, collective="all-to-all", hosts=shared) > 1.3 * seconds(
+        rows, collective="all-to-all", hosts=alone
+    )
+    assert seconds(rows, collective="all-gather", hosts=shared) < seconds(
+        rows, collective="all-gather", hosts=alone
+    )
+
+
 def noisy_neighbour(rows: Rows) -> None:
     for algorithm in ("in-network", "ring"):
         quiet, busy = (one(rows, algorithm=algorithm, traffic_load=load) for load in (0.01, 0.4))
@@ -234,6 +251,7 @@ POINTS: dict[str, Callable[[Rows], None]] = {
     "scaling": scaling,
     "small-vectors": small_vectors,
     "straggler": straggler,
+    "parallelism": parallelism,
     "pfc": pfc,
     "two-jobs": two_jobs,
     "volume": volume,
