@@ -283,7 +283,8 @@ class Settings(Table):
         ),
     ] = 0.0
     traffic: Annotated[
-        Traffic | None, Field(description="of the hosts that do not take part, to one another, virtual")
+        Traffic | None,
+        Field(description="of the hosts that do not take part, to one another or to workers, virtual"),
     ] = None
     other_job: Annotated[
         OtherJob | None, Field(description="of the hosts that do not take part, virtual")
@@ -424,9 +425,14 @@ class Settings(Table):
         except ValueError as error:
             yield f"recovery: {error}"
         beside = self.bystanders
-        for name in ("traffic", "other_job"):
-            if getattr(self, name) is not None and len(beside) < 2:
-                yield f"{name}: needs two hosts that are not workers, and there are {len(beside)}; set workers"
+        needed = {
+            "traffic": self.traffic.hosts if self.traffic else 0,
+            "other_job": 2 if self.other_job else 0,
+        }
+        for name, count in needed.items():
+            if len(beside) < count:
+                hosts = "two hosts that are not workers" if count == 2 else "a host that is not a worker"
+                yield f"{name}: needs {hosts}, and there are {len(beside)}; set workers"
         if self.traffic is not None and self.other_job is not None:
             yield "other_job: has all hosts that traffic would need; leave out one of them"
         if self.other_job is not None:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from topologies.units import Bytes, Probability, Seconds
 from workers.collective import Transport
 
-Pattern = Literal["poisson", "on-off", "incast", "permutation", "fan-out"]
+Pattern = Literal["poisson", "on-off", "incast", "permutation", "fan-out", "checkpoint", "read"]
 Sizes = Literal["web-search", "hadoop"]
 
 # What a pattern has to be told besides sizes.
@@ -20,13 +20,15 @@ _NEEDED: dict[Pattern, tuple[str, ...]] = {
     "incast": ("period", "duration"),
     "permutation": (),
     "fan-out": ("load", "duration", "fan"),
+    "checkpoint": ("period", "duration"),
+    "read": ("period", "duration"),
 }
 _ALSO: dict[Pattern, tuple[str, ...]] = {"incast": ("fan",)}
 _MAY_BE_LEFT_OUT = ("load", "duration", "period", "fan")
 
 
 class Traffic(BaseModel):
-    """What the hosts that do not take part in the job send to one another meanwhile."""
+    """What the hosts that do not take part in the job send to one another meanwhile, or exchange with its workers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -40,10 +42,17 @@ class Traffic(BaseModel):
         int | None, Field(ge=1, description="hosts that send to one at once; left out of incast, all others")
     ] = None
     begin: Annotated[Seconds, Field(description="of the first flows")] = 0.0
-    period: Annotated[Seconds | None, Field(description="from one incast to the next")] = None
+    period: Annotated[
+        Seconds | None, Field(description="from one incast, checkpoint or read to the next")
+    ] = None
     duration: Annotated[Seconds | None, Field(description="for which flows begin")] = None
     window: Annotated[int, Field(ge=1, le=1 << 14, description="packets in flight of a flow")] = 256
     transport: Transport = "selective-repeat"
+
+    @property
+    def hosts(self) -> int:
+        """How many that are not workers it needs."""
+        return 1 if self.pattern in ("checkpoint", "read") else 2
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -55,7 +64,7 @@ class Traffic(BaseModel):
         if (self.size is None) == (self.sizes is None):
             yield "size: give size, as '1 MB', or sizes, as 'web-search'"
         if self.period == 0:
-            yield "period: is 0; give the time from one incast to the next, as '1 ms'"
+            yield f"period: is 0; give the time from one {self.pattern} to the next, as '1 ms'"
         needed = _NEEDED[self.pattern]
         for name in _MAY_BE_LEFT_OUT:
             given = getattr(self, name) is not None

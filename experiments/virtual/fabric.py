@@ -28,7 +28,14 @@ from experiments.scenario.compilers import PROGRAM
 from experiments.scenario.congestion import Congestion
 from experiments.scenario.worker_file import MakeWorker
 from experiments.virtual.congestion import control_of
-from experiments.virtual.stations import HEADERS, PeerPort, SwitchPort, Vector, WorkerStation
+from experiments.virtual.stations import (
+    HEADERS,
+    PeerPort,
+    SharedStation,
+    SwitchPort,
+    Vector,
+    WorkerStation,
+)
 from p4compiler import compile_once
 from p4switch.bmv2json.program import Program
 from p4switch.engine.engine import Engine
@@ -36,7 +43,7 @@ from p4switch.engine.entries import ActionCall, Entry, EntryKey, Exact, Lpm, Mat
 from topologies.model import Host, Topology
 from topologies.virtual import SECOND, HostModel, VirtualNetwork
 from topologies.virtual.compiled import virtual_network
-from topologies.virtual.network import DEFAULT_HOST, Observer
+from topologies.virtual.network import DEFAULT_HOST, Observer, Station
 from workers.collective import Algorithm, Operation, Transport
 from workers.host_based.algorithm import Group, HostBasedWorker
 from workers.host_based.transport import HEADER_BYTES, PAYLOAD
@@ -161,6 +168,8 @@ class Fabric:
         self.engines = {node.name: switch.another(seed) for node in topology.switches}
         self._switch, self._seed = switch, seed
         self._retired: list[Engine] = []
+        self._placed: dict[str, Station] = {}  # of jobs, by host
+        self._beside: dict[str, tuple[Station, Collection[int]]] = {}  # others, with their UDP ports
         self._numbers = numbers or NumberSpace()
         self.planner = planner
         self.install(planner.plan_forwarding(topology))
@@ -311,8 +320,32 @@ class Fabric:
                 yield f"{name} has multicast groups of no lease: {sorted(groups)}"
 
     def place(self, host: str, station: WorkerStation[Any], start: float) -> None:
-        """Let a station run on a host from `start` on (seconds)."""
-        self.network.replace_station(host, station, start)
+        """Let a job's station run on a host from `start` on (seconds), beside the one that add_beside() has put there.
+
+        Raises:
+            ValueError: that one was there before the job.
+        """
+        if host in self._beside and host not in self._placed:
+            raise ValueError(f"host {host} has flows already; start jobs before flows")
+        self._placed[host] = station
+        self.network.replace_station(host, self._station_at(host), start)
+
+    def add_beside(self, host: str, station: Station, ports: Collection[int], start: float) -> None:
+        """Let another station have the frames to UDP `ports` of a host from `start` on, beside a job's.
+
+        Raises:
+            ValueError: the host has one already.
+        """
+        if host in self._beside:
+            raise ValueError(f"host {host} has other flows already; give all flows of a host at once")
+        self._beside[host] = station, ports
+        self.network.replace_station(host, self._station_at(host), start)
+
+    def _station_at(self, host: str) -> Station:
+        if host not in self._beside:
+            return self._placed[host]
+        station, ports = self._beside[host]
+        return SharedStation(self._placed[host], station, ports) if host in self._placed else station
 
     def _install_forwarding(self, name: str) -> None:
         self.install({name: self._forwarding(name)})

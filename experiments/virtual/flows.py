@@ -1,6 +1,6 @@
 """Flows in virtual time: so many bytes from one host to another, by the transport of host-based all-reduce.
 
-They fill queues, are marked, dropped and paused as the packets of a job are, on hosts that no job has.
+They fill queues, are marked, dropped and paused as the packets of a job are, on any hosts.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ from workers.recovery import Recovery
 
 Frames = NDArray[np.uint8]  # [m, length]
 
-_PORT = 20_000  # UDP, where flows are received
+_PORT = 20_000  # UDP, where flows are received,
+_PORT_BESIDE_A_JOB = 19_999  # and where a job's packets are, too
 _SOURCE_PORTS = (32_768, 61_000)  # of which Linux gives one to each new socket
 _STREAM = slice(2, 10)  # of a datagram: source, destination and session
 _ALL = 1 << 62  # packets: a sender's window alone limits it
@@ -62,13 +63,13 @@ class FinishedFlow(FlowSpec):
 
 
 class Flows:
-    """Flows on a fabric, beside its jobs or alone.
+    """Flows on a fabric, beside its jobs, which have begun before, or alone.
 
     window: most packets outstanding of one flow. seed: draws the UDP port of each flow, which spreads them over the
     spines. counts: what happened on all of them.
 
     Raises:
-        ValueError: a flow that cannot be, or on a host that a job has. TopologyError: there is no such host.
+        ValueError: a flow that cannot be, or on a host that has flows already. TopologyError: there is no such host.
     """
 
     def __init__(
@@ -82,9 +83,9 @@ class Flows:
         congestion: Congestion = DEFAULT_CONGESTION,
         seed: int = 0,
     ) -> None:
-        taken = {name for job in fabric.jobs for name in job.members}
         for number, flow in enumerate(flows):
-            _check(f"flows[{number}]", flow, taken)
+            _check(f"flows[{number}]", flow)
+        shared = {name for job in fabric.jobs for name in job.members}
         self.counts = StreamCounts()
         self._flows = flows
         self._fabric = fabric
@@ -98,10 +99,11 @@ class Flows:
             control = control_of(congestion, fabric.topology, flow.source)
             sender, _ = open_stream(transport, there, window, recovery, self.counts, control)
             _, receiver = open_stream(transport, back, window, recovery, self.counts)
-            source.will_send(session, flow, sender, destination.host, port)
-            destination.will_receive(session, flow, receiver, source.host, port)
+            received_at = _PORT_BESIDE_A_JOB if flow.destination in shared else _PORT
+            source.will_send(session, flow, sender, destination.host, (port, received_at))
+            destination.will_receive(session, flow, receiver, source.host, (received_at, port))
         for name, station in self._stations.items():
-            fabric.network.replace_station(name, station, station.deadline() or 0.0)
+            fabric.add_beside(name, station, station.ports, station.deadline() or 0.0)
 
     @property
     def finished(self) -> bool:
@@ -138,28 +140,27 @@ def write_flows(path: Path, flows: Sequence[FinishedFlow]) -> None:
         rows.writerows(asdict(flow) for flow in flows)
 
 
-def _check(place: str, flow: FlowSpec, taken: set[str]) -> None:
+def _check(place: str, flow: FlowSpec) -> None:
     if flow.source == flow.destination:
         raise ValueError(f"{place}: from {flow.source} to itself; give it another destination")
     if flow.size < 1:
         raise ValueError(f"{place}.size: is {flow.size}, must be at least 1 byte")
     if not 0 <= flow.start < float("inf"):
         raise ValueError(f"{place}.start: is {flow.start}, must be a time from 0 on, in seconds")
-    for name in (flow.source, flow.destination):
-        if name in taken:
-            raise ValueError(f"{place}: host {name} is a worker of a job; flows need hosts beside those")
 
 
 class FlowStation:
     """A Station: the ends of all flows at one host.
 
-    ended: when each flow to this host had arrived, by its number. expected: bytes still to come, of the others.
+    ended: when each flow to this host had arrived, by its number. expected: bytes still to come, of the others. ports:
+    UDP's, of what is for it.
     """
 
     def __init__(self, fabric: Fabric, name: str) -> None:
         self.host = fabric.topology.host(name)
         self.ended: dict[int, float] = {}
         self.expected: dict[int, int] = {}
+        self.ports: set[int] = set()
         self._gateway_mac = fabric.topology.switch(self.host.leaf).mac
         self._filter = stations.FrameFilter(self.host.ip)
         self._to_begin: list[tuple[float, int, int]] = []  # a heap: when, which flow, bytes
@@ -170,23 +171,26 @@ class FlowStation:
         self._headers: dict[int, stations.Flow] = {}
         self._answering: set[int] = set()  # flows that are owed an acknowledgement
 
-    def will_send(self, session: int, flow: FlowSpec, sender: Sender, to: Host, port: int) -> None:
-        """`flow` begins here, from UDP port `port`."""
+    def will_send(
+        self, session: int, flow: FlowSpec, sender: Sender, to: Host, ports: tuple[int, int]
+    ) -> None:
+        """`flow` begins here; `ports`: UDP's, here and there."""
         heapq.heappush(self._to_begin, (flow.start, session, flow.size))
         self._senders[session] = sender
-        self._open(session, to, port, _PORT)
+        self._open(session, to, ports)
 
-    def will_receive(self, session: int, flow: FlowSpec, receiver: Receiver, sender: Host, port: int) -> None:
-        """`flow` ends here."""
+    def will_receive(
+        self, session: int, flow: FlowSpec, receiver: Receiver, sender: Host, ports: tuple[int, int]
+    ) -> None:
+        """`flow` ends here; `ports`: UDP's, here and there."""
         self.expected[session] = flow.size
         self._receivers[session] = receiver
-        self._open(session, sender, _PORT, port)
+        self._open(session, sender, ports)
 
-    def _open(self, session: int, other: Host, source_port: int, destination_port: int) -> None:
+    def _open(self, session: int, other: Host, ports: tuple[int, int]) -> None:
+        self.ports.add(ports[0])
         self._peers[session] = other.rank
-        self._headers[session] = stations.Flow(
-            self.host, self._gateway_mac, other.ip, source_port, destination_port, ECN_CAPABLE
-        )
+        self._headers[session] = stations.Flow(self.host, self._gateway_mac, other.ip, *ports, ECN_CAPABLE)
 
     def receive(self, frames: Frames, lengths: NDArray[np.int64], now: float) -> None:
         """See Station."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from ipaddress import IPv4Address
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from experiments.scenario.settings import FIRST_PEER_PORT
 from topologies.model import Host
 from topologies.virtual.compiled import StationInC
+from topologies.virtual.network import Station
 from topologies.virtual.segments import segments
 from workers import wire
 from workers.collective import Participant
@@ -213,6 +214,31 @@ class PeerPort:
                 ecn=ECN_CAPABLE,
             )
         return self._flows[peer, flow]
+
+
+class SharedStation:
+    """A Station of two: `other` has all frames to its UDP `ports`, `job` the rest."""
+
+    def __init__(self, job: Station, other: Station, ports: Collection[int]) -> None:
+        self._job, self._other = job, other
+        self._ports = np.array(sorted(ports))
+
+    def receive(self, frames: Frames, lengths: NDArray[np.int64], now: float) -> None:
+        """See Station."""
+        ports = frames[:, 36].astype(np.int64) << 8 | frames[:, 37]
+        others = np.isin(ports, self._ports) & (lengths >= HEADERS)
+        for station, which in ((self._job, ~others), (self._other, others)):
+            if which.any():
+                station.receive(frames[which], lengths[which], now)
+
+    def frames_to_send(self, now: float) -> list[Frames]:
+        """See Station."""
+        return [*self._job.frames_to_send(now), *self._other.frames_to_send(now)]
+
+    def deadline(self) -> float | None:
+        """See Station."""
+        deadlines = (self._job.deadline(), self._other.deadline())
+        return min((one for one in deadlines if one is not None), default=None)
 
 
 class FrameFilter:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import cycle
 
 import numpy as np
 
@@ -92,16 +93,31 @@ def _on_off(settings: Settings, traffic: Traffic, hosts: Sequence[str]) -> list[
 
 def _incast(settings: Settings, traffic: Traffic, hosts: Sequence[str]) -> list[Request]:
     """Hosts send to the first of all at once, as where workers write a checkpoint or a reader reads from many."""
-    assert traffic.period is not None
-    assert traffic.duration is not None
     draw, (to, *others) = _generator(settings, 0), hosts
     found: list[Request] = []
-    for number in range(int(np.ceil(traffic.duration / traffic.period))):
-        start = traffic.begin + number * traffic.period
+    for start in _times(traffic):
         senders = draw.choice(len(others), min(traffic.fan or len(others), len(others)), replace=False)
         flows = [(others[sender], _size(traffic, draw)) for sender in sorted(senders.tolist())]
         found += [(FlowSpec(source=host, destination=to, size=size, start=start),) for host, size in flows]
     return found
+
+
+def _checkpoint(settings: Settings, traffic: Traffic, hosts: Sequence[str]) -> list[Request]:
+    """Every worker writes its part to one of `hosts`, which are storage and have as many workers each as can be."""
+    draw = _generator(settings, 0)
+    return [
+        (FlowSpec(source=worker, destination=storage, size=_size(traffic, draw), start=start),)
+        for start in _times(traffic)
+        for worker, storage in zip(settings.members, cycle(hosts), strict=False)
+    ]
+
+
+def _read(settings: Settings, traffic: Traffic, hosts: Sequence[str]) -> list[Request]:
+    """Every worker reads from one of `hosts`: checkpoints the other way."""
+    return [
+        tuple(replace(flow, source=flow.destination, destination=flow.source) for flow in request)
+        for request in _checkpoint(settings, traffic, hosts)
+    ]
 
 
 def _permutation(settings: Settings, traffic: Traffic, hosts: Sequence[str]) -> list[Request]:
@@ -136,7 +152,19 @@ _PATTERNS: dict[str, Callable[[Settings, Traffic, Sequence[str]], list[Request]]
     "incast": _incast,
     "permutation": _permutation,
     "fan-out": _fan_out,
+    "checkpoint": _checkpoint,
+    "read": _read,
 }
+
+
+def _times(traffic: Traffic) -> list[float]:
+    """One for each period."""
+    assert traffic.period is not None
+    assert traffic.duration is not None
+    return [
+        traffic.begin + number * traffic.period
+        for number in range(int(np.ceil(traffic.duration / traffic.period)))
+    ]
 
 
 def _arrivals(

@@ -171,6 +171,16 @@ def pfc(rows: Rows) -> None:
     assert all(row["link_queue_drops"] == 0 for row in rows if row["xoff_bytes"] == paused)
 
 
+def checkpoint(rows: Rows) -> None:
+    small, large = 1, 500_000  # bytes
+    paused, dropping = 50_000, 40_000_000
+    alone, beside, stopped = (
+        seconds(rows, algorithm="in-network", traffic_size=size, xoff_bytes=xoff)
+        for size, xoff in ((small, dropping), (large, dropping), (large, paused))
+    )
+    assert alone < beside < stopped / 1.5
+
+
 def ecn(rows: Rows) -> None:
     short, long = 5_000, 1_000_000  # bytes
     alone = one(rows, congestion_control="none", ecn_bytes=short)
@@ -236,6 +246,7 @@ def two_jobs(rows: Rows) -> None:
 
 
 POINTS: dict[str, Callable[[Rows], None]] = {
+    "checkpoint": checkpoint,
     "degraded": degraded,
     "depth": depth,
     "ecmp": ecmp,

@@ -15,7 +15,7 @@ from experiments.virtual.flows import FinishedFlow, Flows, FlowSpec, write_flows
 from p4switch.engine.engine import Engine
 from topologies.model import Topology, TopologyError, leaf_spine
 from topologies.virtual import HostModel
-from workers.collective import Transport
+from workers.collective import Algorithm, Transport
 from workers.host_based.transport import PAYLOAD
 from workers.recovery import Recovery
 
@@ -130,6 +130,42 @@ def test_a_job_is_slower_beside_flows_and_has_its_sums(switch: Engine) -> None:
     assert seconds(beside=True) > 1.2 * seconds(beside=False)
 
 
+@pytest.mark.parametrize("algorithm", ["in-network", "ring"])
+def test_a_host_has_flows_and_a_job_and_both_get_what_is_theirs(switch: Engine, algorithm: Algorithm) -> None:
+    def ended(flows_too: bool) -> tuple[float, list[float]]:
+        topology = leaf_spine(1, 2, 2, rate=10 * GIGABIT, properties={"delay": DELAY})
+        network = fabric(topology, switch)
+        vectors = [np.full(50_000, rank, np.float32) for rank in range(3)]
+        spec = JobSpec(hosts=("h1", "h2", "h3"), recovery=RECOVERY, algorithm=algorithm)
+        job = network.start(spec, [vectors])
+        ways = [("h1", "h4"), ("h4", "h1"), ("h2", "h3")] if flows_too else []
+        specs = [FlowSpec(source=a, destination=b, size=300_000) for a, b in ways]
+        flows = Flows(network, specs, recovery=RECOVERY)
+        assert network.run(10.0)
+        assert flows.run(10.0)
+        for station in job.stations:
+            np.testing.assert_allclose(station.outputs[0], 3.0, rtol=1e-3)
+            assert station.not_ours == 0
+        assert not flows.counts.ignored
+        assert flows.counts.retransmissions == 0
+        return max(station.ended[0] for station in job.stations), [one.seconds for one in flows.completed]
+
+    (alone, none), (beside, times) = ended(flows_too=False), ended(flows_too=True)
+    assert none == []
+    assert beside > 1.2 * alone
+    assert len(times) == 3
+
+
+def test_flows_of_a_host_are_given_at_once_and_after_its_job(switch: Engine) -> None:
+    network = fabric(one_switch(3), switch)
+    spec = FlowSpec(source="h1", destination="h2", size=1)
+    Flows(network, [spec], recovery=RECOVERY)
+    with pytest.raises(ValueError, match="host h2 has other flows already; give all flows of a host at once"):
+        Flows(network, [FlowSpec(source="h3", destination="h2", size=1)], recovery=RECOVERY)
+    with pytest.raises(ValueError, match="host h1 has flows already; start jobs before flows"):
+        network.start(JobSpec(hosts=("h1", "h3")), [[np.zeros(4, np.float32)] * 2])
+
+
 def test_a_seed_has_one_history(switch: Engine) -> None:
     def times(seed: int) -> list[FinishedFlow]:
         topology = leaf_spine(4, 2, 4, rate=GIGABIT, properties={"delay": DELAY})
@@ -148,7 +184,6 @@ def test_a_seed_has_one_history(switch: Engine) -> None:
         (FlowSpec(source="h3", destination="h3", size=1), r"flows\[0\]: from h3 to itself"),
         (FlowSpec(source="h3", destination="h4", size=0), r"flows\[0\].size: is 0"),
         (FlowSpec(source="h3", destination="h4", size=1, start=-1.0), r"flows\[0\].start: is -1.0"),
-        (FlowSpec(source="h3", destination="h1", size=1), r"flows\[0\]: host h1 is a worker"),
     ],
 )
 def test_a_flow_that_cannot_be_is_refused(switch: Engine, spec: FlowSpec, message: str) -> None:

@@ -57,6 +57,32 @@ def test_only_hosts_beside_the_job_send_and_to_one_another(traffic: dict[str, An
         assert any(wanted != requests(settings.model_copy(update={"seed": seed})) for seed in range(2, 9))
 
 
+@pytest.mark.parametrize("pattern", ["checkpoint", "read"])
+def test_workers_write_to_storage_and_read_from_it_each_with_one_of_the_hosts_in_turn(pattern: str) -> None:
+    traffic = {"pattern": pattern, "size": "20 kB", "period": "100 us", "duration": "200 us"}
+    settings = point(traffic, workers=6)
+    beside = [host.name for host in settings.network.hosts if host.name not in settings.members]
+    flows = [flow for (flow,) in requests(settings)]
+    assert Counter(flow.start for flow in flows) == {0.0: 6, 1e-4: 6}
+    ways = [
+        (flow.source, flow.destination) if pattern == "checkpoint" else (flow.destination, flow.source)
+        for flow in flows[:6]
+    ]
+    assert [worker for worker, _ in ways] == list(settings.members)
+    assert Counter(storage for _, storage in ways) == dict.fromkeys(beside, 3)
+
+
+def test_one_host_that_is_not_a_worker_is_enough_storage(switch: Engine) -> None:
+    traffic = {"pattern": "checkpoint", "size": "200 kB", "period": "1 ms", "duration": "1 ms"}
+    alone, busy = (run_virtual(point(one, workers=7), switch) for one in (None, traffic))
+    assert busy.violations == 0
+    assert busy.traffic is not None
+    assert busy.traffic.count == 7
+    assert busy.median > 1.05 * alone.median
+    with pytest.raises(ValidationError, match="traffic: needs a host that is not a worker, and there are 0"):
+        point(traffic, workers=8)
+
+
 def test_without_traffic_nothing_is_sent() -> None:
     assert requests(point(None)) == requests(point(PATTERNS[1] | {"load": 0})) == []
 
