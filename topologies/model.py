@@ -333,6 +333,7 @@ def servers(
     cores: int = 0,
     servers_per_leaf: int = 2,
     hosts_per_server: int = 4,
+    nics_per_server: int = 1,
     rate: int | None = None,
     nic_rate: int | None = None,
     uplink_rate: int | None = None,
@@ -352,6 +353,8 @@ def servers(
     Args:
         leaves, spines: of a pod.
         cores: of the network, a multiple of `spines`; 0: of a single pod.
+        nics_per_server: network cards, each of which leads to a leaf of its own (rails). So many leaves share their
+            servers, of which each has a card at each of them; `leaves` is a multiple of it.
         rate: of the links of hosts, inside servers, bits/s; None leaves them unlimited.
         nic_rate, uplink_rate, core_rate: of the links from servers to leaves, on to spines, and on to cores; None: as
             the links below.
@@ -362,6 +365,11 @@ def servers(
         TopologyError: a number that is out of range.
     """
     _check_range("servers_per_leaf", servers_per_leaf, 1, LAST_PORT)
+    _check_range("nics_per_server", nics_per_server, 1, LAST_PORT)
+    if isinstance(leaves, int) and leaves % nics_per_server:
+        raise TopologyError(
+            f"leaves: is {leaves}, must be a multiple of nics_per_server, {nics_per_server}, a leaf for each card"
+        )
     return _pods(
         "servers",
         pods=pods,
@@ -369,6 +377,7 @@ def servers(
         spines=spines,
         cores=cores,
         servers_per_leaf=servers_per_leaf,
+        nics=nics_per_server,
         hosts=hosts_per_server,
         cables=_cables(
             ("", rate, properties),
@@ -506,14 +515,15 @@ def _pods(
     cores: int,
     servers_per_leaf: int,
     hosts: int,
+    nics: int = 1,
     cables: list[_Cable],
     offload: bool,
 ) -> Topology:
-    """servers_per_leaf: 0: hosts hang on leaves."""
+    """servers_per_leaf: 0: hosts hang on leaves. nics: of a server, each to the next leaf."""
     hosts_key = "hosts_per_server" if servers_per_leaf else "hosts_per_leaf"
     _check_range("pods", pods, 1, LAST_PORT)
     # Racks of a pod have 10.p.1.0 to 10.p.254.0, its other switches 10.p.0.1 to 10.p.0.254.
-    _check_range("leaves", leaves, 1, LAST_PORT // max(1, servers_per_leaf))
+    _check_range("leaves", leaves, 1, LAST_PORT // max(1, servers_per_leaf) * nics)
     fewest, most = int(pods * leaves > 1), LAST_PORT - (leaves if servers_per_leaf else 1)
     _check_range("spines", spines, fewest, most)
     _check_range("cores", cores, 0 if pods == 1 else spines, LAST_PORT)
@@ -524,7 +534,7 @@ def _pods(
     of_each = cores // spines if cores else 0  # cores above a spine
     if leaves + of_each > LAST_PORT:
         raise TopologyError(f"leaves: a spine would have {leaves + of_each} links; it has {LAST_PORT} ports")
-    _check_range(hosts_key, hosts, 1, 253 if servers_per_leaf else min(253, LAST_PORT - spines))
+    _check_range(hosts_key, hosts, 1, min(253, LAST_PORT - (nics if servers_per_leaf else spines)))
     if servers_per_leaf + spines > LAST_PORT:
         raise TopologyError(
             f"servers_per_leaf: a leaf would have {servers_per_leaf + spines} links; it has {LAST_PORT} ports"
@@ -532,7 +542,10 @@ def _pods(
 
     parts, every_pod = _Parts(), range(1, pods + 1)
     inner = [
-        [parts.add_switch("server", f"10.{pod}.{rack + 1}.254") for rack in range(leaves * servers_per_leaf)]
+        [
+            parts.add_switch("server", f"10.{pod}.{rack + 1}.254")
+            for rack in range(leaves // nics * servers_per_leaf)
+        ]
         for pod in every_pod
     ]
     leaf_ip = "10.{}.0.{}" if servers_per_leaf else "10.{}.{}.254"
@@ -550,14 +563,16 @@ def _pods(
     for i in range(pods):
         for number, server in enumerate(inner[i]):
             parts.add_hosts(server, hosts, access)
-            parts.join(server, [racks[i][number // servers_per_leaf]], rest[0])
+            rail = number // servers_per_leaf * nics
+            parts.join(server, racks[i][rail : rail + nics], rest[0])
         for leaf in racks[i]:
             if not servers_per_leaf:
                 parts.add_hosts(leaf, hosts, access)
             parts.join(leaf, above[i], rest[-2])
         for number, spine in enumerate(above[i]):
             parts.join(spine, top[number * of_each : (number + 1) * of_each], rest[-1])
-    sizes = [pods, leaves, spines, cores, *([servers_per_leaf] if servers_per_leaf else []), hosts]
+    inside = [servers_per_leaf, *([nics] if nics > 1 else [])] if servers_per_leaf else []
+    sizes = [pods, leaves, spines, cores, *inside, hosts]
     return parts.topology(f"{name}-{'x'.join(map(str, sizes))}", offload)
 
 

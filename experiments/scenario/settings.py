@@ -134,6 +134,7 @@ class Servers(BuiltNetwork):
     cores: Annotated[int, Field(description="of the network, a multiple of spines")] = 0
     servers_per_leaf: int = 2
     hosts_per_server: int = 4
+    nics_per_server: Annotated[int, Field(description="each to a leaf of its own; leaves is a multiple")] = 1
     rate: Annotated[Rate | None, Field(description="inside servers")] = None
     nic_rate: Annotated[Rate | None, Field(description="between servers and leaves")] = None
     uplink_rate: Annotated[Rate | None, Field(description="between leaves and spines")] = None

@@ -75,7 +75,8 @@ def fat_trees(draw: st.DrawFn) -> Topology:
 def with_servers(draw: st.DrawFn) -> Topology:
     pods, spines = draw(small), draw(small)
     cores = spines * draw(st.integers(int(pods > 1), 2))
-    return servers(pods, draw(small), spines, cores, draw(small), draw(small))
+    nics = draw(small)
+    return servers(pods, nics * draw(small), spines, cores, draw(small), draw(small), nics)
 
 
 networks = st.one_of(leaf_spines, fat_trees(), with_servers(), irregular())

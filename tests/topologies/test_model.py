@@ -240,6 +240,16 @@ def test_servers_have_a_switch_each_with_hosts_below_and_one_leaf_above() -> Non
     assert addresses == ["10.1.3.254", "10.1.0.2", "10.1.0.3", "10.2.0.1", "10.0.0.1"]
 
 
+def test_each_card_of_a_server_leads_to_a_leaf_of_its_own() -> None:
+    network = servers(leaves=4, servers_per_leaf=3, hosts_per_server=1, nics_per_server=2)
+    assert [len(tier) for tier in network.tiers] == [6, 4, 2]
+    above = {
+        server.name: [name for name in network.neighbours(server.name).values() if name.startswith("leaf")]
+        for server in network.leaves
+    }
+    assert above == {f"server{n}": ["leaf1", "leaf2"] if n < 4 else ["leaf3", "leaf4"] for n in range(1, 7)}
+
+
 def test_each_tiers_links_have_their_rate_and_properties_or_those_below() -> None:
     network = servers(
         rate=10**9, uplink_rate=10**10, nic_properties={"delay": 1e-5}, core_rate=10**11, pods=2, cores=2
@@ -272,6 +282,12 @@ def test_each_tiers_links_have_their_rate_and_properties_or_those_below() -> Non
         ("fat_tree", {"cores": 3}, "cores: is 3, must be a multiple of spines, 2"),
         ("fat_tree", {"hosts_per_leaf": 253}, "hosts_per_leaf: is 253, must be a whole number from 1 to 252"),
         ("fat_tree", {"leaves": 253, "cores": 4}, "leaves: a spine would have 255 links; it has 254 ports"),
+        (
+            "servers",
+            {"leaves": 3, "nics_per_server": 2},
+            "leaves: is 3, must be a multiple of nics_per_server, 2",
+        ),
+        ("servers", {"nics_per_server": 0}, "nics_per_server: is 0, must be a whole number from 1 to 254"),
         ("fat_tree", {"core_rate": 1}, "core_rate: is 1, must be a whole number from 10000"),
         ("fat_tree", {"servers": 1}, "fat_tree.servers: not known; there are k, pods, leaves"),
         (
