@@ -84,10 +84,11 @@ class Connection:
         if arbitration.status.code == grpc.StatusCode.NOT_FOUND.value[0]:
             self._election_id = U128.decode(arbitration.election_id) + 1
             arbitration = await self._arbitrate()
+        self._hear(arbitration)
+        # Who is not primary, too: it hears when the other has gone.
+        self._listener = asyncio.create_task(self._listen())
         if arbitration.status.code != 0:
             raise ControllerError(f"{self.switch.name} has another primary controller; end that one first")
-        self.taken_over_by = None
-        self._listener = asyncio.create_task(self._listen())
 
     async def _arbitrate(self) -> p4r.MasterArbitrationUpdate:
         update = p4r.MasterArbitrationUpdate(
@@ -111,9 +112,11 @@ class Connection:
         with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
             while isinstance(message := await self._stream.read(), p4r.StreamMessageResponse):
                 if message.HasField("arbitration"):
-                    told = message.arbitration
-                    another = told.status.code == grpc.StatusCode.ALREADY_EXISTS.value[0]
-                    self.taken_over_by = U128.decode(told.election_id) if another else None
+                    self._hear(message.arbitration)
+
+    def _hear(self, told: p4r.MasterArbitrationUpdate) -> None:
+        another = told.status.code == grpc.StatusCode.ALREADY_EXISTS.value[0]
+        self.taken_over_by = U128.decode(told.election_id) if another else None
 
     async def _leave(self) -> None:
         if self._stream is None:

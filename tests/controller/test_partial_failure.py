@@ -391,6 +391,24 @@ def test_who_has_taken_a_switch_over_is_left_alone_by_mending(within: Within) ->
     within(check)
 
 
+def test_who_was_asked_for_something_meanwhile_still_hears_that_the_other_client_has_gone(
+    within: Within,
+) -> None:
+    async def check(scene: Scene) -> None:
+        held = await scene.state()
+        election = next(OTHERS)
+        async with another_primary(scene.network, "leaf1", election) as write_as_another:
+            await write_as_another(p4r.Update.DELETE, await read_entities(scene.network, "leaf1"))
+            with pytest.raises(ControllerError, match="leaf1 has another primary controller; end that one"):
+                await scene.controller.grant(HOSTS)
+            assert scene.controller.taken_over() == {"leaf1": election}
+        await until_free(scene)
+        await scene.controller.mend()
+        assert await scene.state() == held
+
+    within(check)
+
+
 def test_a_switch_that_does_nothing_is_named_and_the_others_are_mended(
     within: Within, monkeypatch: pytest.MonkeyPatch
 ) -> None:

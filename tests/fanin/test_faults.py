@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
@@ -129,14 +130,19 @@ def set_link(up: Up, switch: str, neighbour: str, state: str) -> None:
 
 
 def said_by(up: Up, *, until: str) -> list[str]:
-    """Lines of `fanin up`'s standard error, up to one with these words."""
+    """Lines of `fanin up`'s standard error, up to one with these words; if it does not come, the network is ended."""
     assert up.process.stderr is not None
     lines = []
-    for line in up.process.stderr:
-        lines.append(line.strip())
-        print(line, end="")
-        if until in line:
-            return lines
+    patience = Timer(TIMEOUT, up.process.terminate)
+    patience.start()
+    try:
+        for line in up.process.stderr:
+            lines.append(line.strip())
+            print(line, end="")
+            if until in line:
+                return lines
+    finally:
+        patience.cancel()
     raise AssertionError(lines)
 
 
