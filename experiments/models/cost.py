@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field
 
 from experiments.models.closed_forms import between_hosts, bytes_each_way, in_network
+from experiments.scenario.table import Table
 from topologies.units import Count, Flops, Probability, Rate, Seconds
 from workers.collective import Algorithm
 
@@ -23,7 +24,7 @@ def _parts(value: Any) -> Any:
     return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
 
 
-class Job(BaseModel):
+class Job(Table):
     """A training whose gradients are all-reduced after each step, on servers that are alike.
 
     parameters: of the model. compute: seconds of a step; or else tokens: of a step, all GPUs' together, flops: of a
@@ -32,8 +33,6 @@ class Job(BaseModel):
     overlap: the share of a step's compute time in which gradients that are ready are sent already. price: $ for a GPU
     and an hour.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     parameters: Annotated[Count, Field(gt=0, le=10**15)]
     dtype: Dtype = "fp32"
@@ -76,12 +75,6 @@ class Job(BaseModel):
             assert self.compute is not None
             return self.compute
         return 6 * self.parameters * self.tokens / (gpus * self.flops * self.utilization)
-
-    @model_validator(mode="after")
-    def _fits_together(self) -> Self:
-        if problems := list(self._problems()):
-            raise ValueError("\n".join(problems))
-        return self
 
     def _problems(self) -> Iterator[str]:
         if (self.compute is None) == (self.tokens is None):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from experiments.scenario.settings import Table
 from experiments.scenario.styles import Kind, Spread, Style
+from experiments.scenario.table import Table
 
 _NUMBER = r"\d+(\.\d+)?"
 _SIZE = rf"^{_NUMBER}x{_NUMBER}$"
@@ -70,20 +70,15 @@ class Plot(Table):
     style: Annotated[Style, Field(description="for a page, one of its two columns, or a slide")] = "page"
     size: Annotated[Inches | None, Field(description="inches, as 3.4x2.4; left out, the style's")] = None
 
-    @model_validator(mode="after")
-    def _fits_together(self) -> Self:
-        given = self.model_fields_set
+    def _problems(self) -> Iterator[str]:
         if self.kind == "cdf" and self.y:
-            raise ValueError("y: a cdf has x only, whose distribution it shows; leave y out")
+            yield "y: a cdf has x only, whose distribution it shows; leave y out"
         if self.kind != "cdf" and not self.y:
-            raise ValueError("y: missing; add it")
+            yield "y: missing; add it"
         if (linear := {"cdf": "y", "box": "x"}.get(self.kind)) in self.log:
-            raise ValueError(
-                f"log: {linear} of a figure of kind {self.kind} has no logarithmic scale; leave it out"
-            )
-        if self.kind != "lines" and "spread" in given:
-            raise ValueError(f"spread: a figure of kind {self.kind} shows all there is; leave it out")
-        return self
+            yield f"log: {linear} of a figure of kind {self.kind} has no logarithmic scale; leave it out"
+        if self.kind != "lines" and "spread" in self.model_fields_set:
+            yield f"spread: a figure of kind {self.kind} shows all there is; leave it out"
 
     @property
     def columns(self) -> tuple[str, ...]:

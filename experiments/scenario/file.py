@@ -22,11 +22,11 @@ from experiments.scenario.settings import (
     KEYS,
     KeyPath,
     Settings,
-    Table,
     TopologySettings,
     setting_columns,
     table_in,
 )
+from experiments.scenario.table import Table
 from topologies.units import Seconds
 
 _HOSTS: KeyPath = ("hosts",)  # the only key of Settings that is a list as it is

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from controller.tree import SLOTS
+from experiments.scenario.table import Table
 from experiments.scenario.units import VectorSize
 from workers.collective import Algorithm
 
 
-class OtherJob(BaseModel):
+class OtherJob(Table):
     """A job on the hosts that do not take part in the one that is measured, from the beginning on."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     algorithm: Algorithm = "in-network"
     size: Annotated[VectorSize, Field(description="of each of its workers' vectors of float32")]

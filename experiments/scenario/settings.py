@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from controller.errors import ControllerError
 from controller.plan import PathChoice
@@ -18,6 +18,7 @@ from experiments.scenario.congestion import Congestion
 from experiments.scenario.other_job import OtherJob
 from experiments.scenario.placement import Placement, place
 from experiments.scenario.step import Step
+from experiments.scenario.table import Table
 from experiments.scenario.tools import Compiler, Engine
 from experiments.scenario.traffic import Traffic
 from experiments.scenario.units import ELEMENT_BYTES, VectorSize
@@ -43,12 +44,6 @@ VIRTUAL_WINDOW = 512  # packets in flight of a worker, where a scenario does not
 FILES = ("program", "controller", "worker")  # keys whose values are files that a user brings
 
 KeyPath = tuple[str, ...]  # the tables that a key is in, and its name
-
-
-class Table(BaseModel):
-    """A table of a scenario file."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 def _properties(of: str) -> Any:
@@ -373,12 +368,6 @@ class Settings(Table):
         if not self.between_hosts:
             changes |= {"congestion": Congestion()}
         return self.model_copy(update=changes)
-
-    @model_validator(mode="after")
-    def _fits_together(self) -> Self:
-        if problems := list(self._problems()):
-            raise ValueError("\n".join(problems))
-        return self
 
     def _problems(self) -> Iterator[str]:
         names = [host.name for host in self.network.hosts]

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from experiments.scenario.table import Table
 from experiments.scenario.units import VectorSize
 from topologies.units import Seconds
 
 
-class Straggler(BaseModel):
+class Straggler(Table):
     """A host that always computes more slowly."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     host: str
     factor: Annotated[float, Field(gt=0, description="of its times of computing")]
 
 
-class Step(BaseModel):
+class Step(Table):
     """A training step: forward, then backward, during which the gradient becomes ready bucket by bucket."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     forward: Annotated[Seconds, Field(description="seconds of the forward pass")]
     backward: Annotated[Seconds, Field(description="seconds of the backward pass")]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field
 
+from experiments.scenario.table import Table
 from topologies.units import Bytes, Probability, Seconds
 from workers.collective import Transport
 
@@ -27,10 +28,8 @@ _ALSO: dict[Pattern, tuple[str, ...]] = {"incast": ("fan",)}
 _MAY_BE_LEFT_OUT = ("load", "duration", "period", "fan")
 
 
-class Traffic(BaseModel):
+class Traffic(Table):
     """What the hosts that do not take part in the job send to one another meanwhile, or exchange with its workers."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     pattern: Pattern
     size: Annotated[Bytes | None, Field(gt=0, description="of each flow, in the place of sizes")] = None
@@ -53,12 +52,6 @@ class Traffic(BaseModel):
     def hosts(self) -> int:
         """How many that are not workers it needs."""
         return 1 if self.pattern in ("checkpoint", "read") else 2
-
-    @model_validator(mode="after")
-    def _fits_together(self) -> Self:
-        if problems := list(self._problems()):
-            raise ValueError("\n".join(problems))
-        return self
 
     def _problems(self) -> Iterator[str]:
         if (self.size is None) == (self.sizes is None):
