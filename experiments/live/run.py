@@ -122,7 +122,8 @@ class LiveNetwork:
         recordings = [Recording.open(self._folder, rank) for rank in range(len(ends))]
         steps, elements = recordings[0].inputs.shape
         errors = compare_with_exact_sum(
-            recordings, error_bound(settings.algorithm, settings.values, pace.window)
+            recordings,
+            error_bound(settings.algorithm, settings.values, pace.window, settings.compression.compressor),
         )
         seconds = durations(recordings)
         traffic = _host_traffic(settings.network, counts)
@@ -198,7 +199,9 @@ class LiveNetwork:
 def work_of(settings: Settings) -> TrainingConfig | Vectors:
     """What every worker does."""
     if settings.training is not None:
-        return TrainingConfig(**settings.training.model_dump(), seed=settings.seed)
+        return TrainingConfig(
+            **settings.training.model_dump(), seed=settings.seed, compressor=settings.compression.compressor
+        )
     assert settings.elements is not None
     return Vectors(settings.elements, settings.repetitions, settings.seed)
 
@@ -219,7 +222,15 @@ def _between_hosts(
     transport = settings.transport or "tcp"
     port = TCP_PORT if transport == "tcp" else FIRST_PEER_PORT
     addresses = tuple((str(host.ip), port) for host in hosts)
-    return HostBased(algorithm, addresses, transport, settings.shards, settings.flows_per_pair, pace)
+    return HostBased(
+        algorithm,
+        addresses,
+        transport,
+        settings.shards,
+        settings.flows_per_pair,
+        pace,
+        settings.compression.compressor,
+    )
 
 
 def _host_traffic(topology: Topology, counts: Mapping[str, SwitchCounts]) -> Count:

@@ -14,6 +14,7 @@ from pydantic import TypeAdapter
 
 from experiments.training.sgd import Curve, TrainingConfig
 from workers.collective import HostBasedAlgorithm, Transport
+from workers.compression import Compressor
 from workers.lease import Lease
 from workers.recovery import PACKET_THRESHOLD, G, Recovery
 
@@ -72,6 +73,7 @@ class HostBased:
     shards: int | None = None
     flows: int = 1
     pace: Pace = Pace(window=256, segments=62)
+    compressor: Compressor | None = None
 
 
 @dataclass(frozen=True, slots=True)

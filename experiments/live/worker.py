@@ -40,6 +40,7 @@ from workers import (
 )
 from workers.driver import ParticipantAllReduce
 from workers.engines import native
+from workers.host_based.compressed import CompressedAllReduce
 from workers.protocol import InNetworkStatistics
 from workers.udp import UdpSocket
 
@@ -77,16 +78,15 @@ def join(task: Task) -> Collective:
 def _between_hosts(task: Task, how: HostBased) -> Collective:
     give_up, pace = task.give_up, how.pace
     if how.transport == "tcp":
-        return TcpAllReduce(
-            TcpConfig(
-                task.rank,
-                how.addresses,
-                how.algorithm,
-                how.shards,
-                connect_timeout=give_up,
-                give_up=give_up,
-            )
+        config = TcpConfig(
+            task.rank,
+            how.addresses,
+            how.algorithm,
+            how.shards,
+            connect_timeout=give_up,
+            give_up=give_up,
         )
+        return TcpAllReduce(config) if how.compressor is None else CompressedAllReduce(config, how.compressor)
     return UdpAllReduce(
         UdpGroupConfig(
             Group(

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from experiments.results.recording import Recording, Vector
 from workers import quantization, scaling
 from workers.collective import Algorithm, Operation
+from workers.compression import Compressor, decompressed
 from workers.host_based import summation
 from workers.host_based.schedules import bounds
 
@@ -103,8 +104,12 @@ def compare_with_exact_sum(recordings: Sequence[Recording], error_bound: ErrorBo
     )
 
 
-def error_bound(algorithm: Algorithm, values: int, window: int) -> ErrorBound:
+def error_bound(
+    algorithm: Algorithm, values: int, window: int, compressor: Compressor | None = None
+) -> ErrorBound:
     """What the algorithm promises; values, window: in-network, of a packet and in packets."""
+    if compressor is not None:
+        return partial(compressed_sum_bound, compressor=compressor)
     if algorithm == "in-network":
         return partial(quantized_sum_bound, values=values, window=window)
     return float32_sum_bound
@@ -113,6 +118,17 @@ def error_bound(algorithm: Algorithm, values: int, window: int) -> ErrorBound:
 def float32_sum_bound(inputs: Sequence[Vector]) -> NDArray[np.float64]:
     """The promise of all-reduces that add float32, for each element [elements], from the inputs alone."""
     return summation.error_bound(len(inputs), _exact_sum(np.abs(x) for x in inputs))
+
+
+def compressed_sum_bound(inputs: Sequence[Vector], compressor: Compressor) -> NDArray[np.float64]:
+    """The promise of sums of compressed vectors, for each element [elements]: what compression changes, and float32."""
+    changed, magnitude = np.zeros(len(inputs[0])), np.zeros(len(inputs[0]))
+    for x in inputs:
+        sent = decompressed(compressor, x).astype(np.float64)
+        changed += np.abs(x - sent)
+        magnitude += np.abs(sent)
+    # Where all that is sent is 0, the sum is wrong by just what is left out, up to the rounding of float64.
+    return changed * (1 + 2.0**-40) + summation.error_bound(len(inputs), magnitude)
 
 
 def quantized_sum_bound(inputs: Sequence[Vector], values: int = 256, window: int = 0) -> NDArray[np.float64]:

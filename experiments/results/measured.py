@@ -13,6 +13,7 @@ from experiments.results.limit import Limit, limited_by
 from experiments.results.usage import Usage
 from experiments.scenario.settings import Settings, setting_columns
 from experiments.training.sgd import Curve
+from workers.compression import TopK
 from workers.recovery import Recovery
 
 # What links do to packets, in both worlds; in virtual time they pause, too. BMv2's do nothing.
@@ -181,6 +182,8 @@ def _in_effect(settings: Settings) -> Row:
     rate = settings.host_link.rate_bits_per_second
     control = settings.congestion.in_effect(rate) if rate and settings.between_hosts else {}
     columns |= {f"congestion_{name}": value for name, value in control.items()}
+    if isinstance(compressor := settings.compression.compressor, TopK):
+        columns["compression_density"] = compressor.density
     if settings.algorithm == "parameter-server":
         columns["shards"] = settings.shards or len(settings.members)
     return columns

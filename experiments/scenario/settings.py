@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field, model_validator
 from controller.errors import ControllerError
 from controller.plan import PathChoice
 from controller.tree import SLOTS, Job, aggregation_tree
+from experiments.scenario.compression import Compression
 from experiments.scenario.congestion import Congestion
 from experiments.scenario.other_job import OtherJob
 from experiments.scenario.placement import Placement, place
@@ -253,6 +254,9 @@ class Settings(Table):
     congestion: Annotated[
         Congestion, Field(description="between hosts, what senders do about congestion marks, virtual")
     ] = Congestion()
+    compression: Annotated[
+        Compression, Field(description="of what workers send to each other, by ring, live over tcp")
+    ] = Compression()
     shards: Annotated[
         int | None, Field(ge=1, description="of a parameter server; left out, one for each worker")
     ] = None
@@ -367,6 +371,8 @@ class Settings(Table):
             changes |= {"shards": None}
         if not self.between_hosts:
             changes |= {"congestion": Congestion()}
+        if self.algorithm == "in-network":
+            changes |= {"compression": Compression()}
         return self.model_copy(update=changes)
 
     def _problems(self) -> Iterator[str]:
@@ -397,6 +403,11 @@ class Settings(Table):
             yield f"step.stragglers: {', '.join(strangers)} is no worker's host; those are {', '.join(self.members)}"
         if len(set(slow)) < len(slow):
             yield "step.stragglers: names a host twice; give each one factor"
+        if self.compression.kind != "none" and self.algorithm != "in-network":
+            if self.algorithm != "ring" or self.collective != "all-reduce":
+                yield "compression: is gathered round a ring; set algorithm = 'ring', and leave out collective"
+            if self.world == "live" and self.transport not in (None, "tcp"):
+                yield f"compression: live it goes by tcp; leave out transport = {self.transport!r}"
         yield from self._not_virtual() if self.world == "virtual" else self._not_live()
 
     def _not_virtual(self) -> Iterator[str]:
@@ -496,7 +507,16 @@ def _single_valued(table: type[BaseModel], above: KeyPath = ()) -> Iterator[KeyP
 def _short_name(path: KeyPath) -> str:
     return (
         "_".join(path[-2:])
-        if {"burst", "congestion", "fat_tree", "other_job", "servers", "step", "traffic"}.intersection(path)
+        if {
+            "burst",
+            "compression",
+            "congestion",
+            "fat_tree",
+            "other_job",
+            "servers",
+            "step",
+            "traffic",
+        }.intersection(path)
         else path[-1]
     )
 

@@ -11,11 +11,15 @@ from numpy.typing import NDArray
 
 from experiments.training.digits import Digits
 from experiments.training.perceptron import Perceptron, Vector
+from workers.compression import Compressor, ErrorFeedback
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingConfig:
-    """What every worker must agree on; the same seed gives everybody the same model and the same batches."""
+    """What every worker must agree on; the same seed gives everybody the same model and the same batches.
+
+    compressor: of what the all-reduces add up; what it leaves out of a gradient goes with the next.
+    """
 
     epochs: int = 12
     batch: int = 256
@@ -23,14 +27,15 @@ class TrainingConfig:
     learning_rate: float = 0.05
     momentum: float = 0.9
     seed: int = 1
+    compressor: Compressor | None = None
 
     def steps(self, samples: int) -> int:
         """How many all-reduces the training takes."""
         return self.epochs * (samples // self.batch)
 
     def elements(self, digits: Digits) -> int:
-        """float32 values in one all-reduce: a gradient and a loss."""
-        return perceptron_for(self, digits).parameters.size + 1
+        """float32 values in one all-reduce: a gradient, and a loss where it is not compressed with the rest."""
+        return perceptron_for(self, digits).parameters.size + (self.compressor is None)
 
     def batches(self, samples: int) -> Iterator[NDArray[np.int64]]:
         """The indices [batch] of each batch, the samples shuffled anew in each epoch; a short last one is left out."""
@@ -46,7 +51,8 @@ class Curve:
     """How the training went: one value a step."""
 
     seconds: list[float] = field(default_factory=list)  # since the training began
-    loss: list[float] = field(default_factory=list)  # cross-entropy of the whole batch, a sample
+    # Cross-entropy of the whole batch, a sample; of the worker's own share where gradients are compressed.
+    loss: list[float] = field(default_factory=list)
     accuracy: list[float] = field(default_factory=list)  # on the test images, after the step
 
 
@@ -65,17 +71,23 @@ def train(
     """Train as worker `rank` of `workers`; `all_reduce` returns the sum of everybody's float32 vector [size]."""
     model = perceptron_for(config, digits)
     velocity = np.zeros_like(model.parameters)
+    feedback = None if config.compressor is None else ErrorFeedback(config.compressor)
     curve = Curve()
     begin = time.monotonic()
     for batch in config.batches(len(digits.train_labels)):
         share = batch[rank::workers]
         loss, gradient = model.loss_and_gradient(digits.train_images[share], digits.train_labels[share])
-        # The loss rides along as one more element: its sum is that of the whole batch.
-        total = all_reduce(np.append(gradient, np.float32(loss)) / np.float32(config.batch))
-        velocity = np.float32(config.momentum) * velocity - np.float32(config.learning_rate) * total[:-1]
+        if feedback is not None:
+            total = all_reduce(feedback.carry(gradient / np.float32(config.batch)))
+            shown = loss / max(len(share), 1)
+        else:
+            # The loss rides along as one more element: its sum is that of the whole batch.
+            summed = all_reduce(np.append(gradient, np.float32(loss)) / np.float32(config.batch))
+            total, shown = summed[:-1], float(summed[-1])
+        velocity = np.float32(config.momentum) * velocity - np.float32(config.learning_rate) * total
         model.parameters = model.parameters + velocity
         curve.seconds.append(time.monotonic() - begin)
-        curve.loss.append(float(total[-1]))
+        curve.loss.append(shown)
         # The rank whose curve is shown pays for the test; all-reduce times start with the last worker's call.
         if rank == 0:
             curve.accuracy.append(model.accuracy(digits.test_images, digits.test_labels))

@@ -137,6 +137,9 @@ ELSEWHERE = {
         f"fanin lesson run {path.stem}": "tests/fanin/test_lesson.py::test_its_point_is_seen"
         for path in (ROOT / "docs" / "lessons").glob("*.md")
     },
+    "fanin run scenario:compressed-training": (
+        "tests/experiments/live/test_compressed.py::test_whatever_is_sent_of_gradients_it_learns"
+    ),
     "fanin run lesson:loss": "tests/test_wheel.py::test_it_compiles_runs_a_lesson_and_tests_a_switch",
     "fanin diff PROGRAM.p4": (
         "tests/fanin/test_diff.py::test_the_four_pairs_agree_on_the_aggregation_program"

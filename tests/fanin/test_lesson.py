@@ -181,6 +181,17 @@ def checkpoint(rows: Rows) -> None:
     assert alone < beside < stopped / 1.5
 
 
+def compression(rows: Rows) -> None:
+    def faster(kind: str, workers: int) -> float:
+        whole, sent = (
+            seconds(rows, algorithm="ring", compression_kind=one, workers=workers) for one in ("none", kind)
+        )
+        return whole / sent
+
+    assert faster("top-k", 2) > faster("4-bit", 2) > faster("8-bit", 2) > 1
+    assert faster("8-bit", 16) < 1 < faster("top-k", 16)
+
+
 def ecn(rows: Rows) -> None:
     short, long = 5_000, 1_000_000  # bytes
     alone = one(rows, congestion_control="none", ecn_bytes=short)
@@ -247,6 +258,7 @@ def two_jobs(rows: Rows) -> None:
 
 POINTS: dict[str, Callable[[Rows], None]] = {
     "checkpoint": checkpoint,
+    "compression": compression,
     "degraded": degraded,
     "depth": depth,
     "ecmp": ecmp,

@@ -10,8 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from experiments.results.checking import compare_with_exact_sum, durations, float32_sum_bound
+from experiments.results.checking import (
+    compare_with_exact_sum,
+    compressed_sum_bound,
+    durations,
+    float32_sum_bound,
+)
 from experiments.results.recording import Recording, Vector
+from workers.compression import Compressor, Rounded, TopK, sum_of
 
 
 def recordings(folder: Path, inputs: list[list[Vector]], outputs: list[list[Vector]]) -> list[Recording]:
@@ -50,6 +56,21 @@ def test_adding_in_any_order_keeps_the_float32_bound(inputs: Vector) -> None:
         for rank in order:
             total = total + inputs[rank]
         assert (np.abs(total - exact) <= bound).all()
+
+
+@pytest.mark.parametrize("compressor", [TopK(0.1), Rounded(8), Rounded(4)], ids=str)
+@given(
+    inputs=arrays(
+        np.float32,
+        st.tuples(st.integers(1, 9), st.integers(1, 300)),
+        elements=st.floats(-(2.0**100), 2.0**100, width=32),
+    )
+)
+def test_what_compression_changes_is_promised_and_no_more(compressor: Compressor, inputs: Vector) -> None:
+    packed = np.concatenate([compressor.packed(x) for x in inputs])
+    found = sum_of(compressor, packed, len(inputs), inputs.shape[1])
+    error = np.abs(found - inputs.astype(np.float64).sum(axis=0))
+    assert (error <= compressed_sum_bound(list(inputs), compressor)).all()
 
 
 def test_an_all_reduce_lasts_from_the_last_call_to_the_last_result(tmp_path: Path) -> None:

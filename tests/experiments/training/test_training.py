@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from experiments.training.digits import Digits, load_digits
 from experiments.training.perceptron import Perceptron, Vector
 from experiments.training.sgd import Curve, TrainingConfig, train
+from workers.compression import Compressor, ErrorFeedback, Rounded, TopK, decompressed
 
 
 @pytest.fixture(scope="module")
@@ -53,9 +55,10 @@ def train_together(config: TrainingConfig, digits: Digits, workers: int) -> list
         def all_reduce(vector: Vector) -> Vector:
             contributions[rank] = vector
             barrier.wait()
-            total = np.sum([contributions[r] for r in range(workers)], axis=0, dtype=np.float64).astype(
-                np.float32
-            )
+            parts = [contributions[r] for r in range(workers)]
+            if config.compressor is not None:
+                parts = [decompressed(config.compressor, part) for part in parts]
+            total = np.sum(parts, axis=0, dtype=np.float64).astype(np.float32)
             barrier.wait()
             return total
 
@@ -85,6 +88,25 @@ def test_it_learns(digits: Digits) -> None:
     curve = train(TrainingConfig(epochs=8, hidden=64), digits, 0, 1, lambda vector: vector)
     assert curve.loss[-1] < curve.loss[0] / 4
     assert curve.accuracy[-1] > 0.9
+
+
+@pytest.mark.parametrize("compressor", [TopK(0.05), Rounded(8), Rounded(4)], ids=str)
+def test_with_compressed_gradients_it_learns_as_well(digits: Digits, compressor: Compressor) -> None:
+    config = TrainingConfig(epochs=8, hidden=64)
+    (whole,) = train_together(config, digits, 1)
+    curves = train_together(replace(config, compressor=compressor), digits, 4)
+    assert curves[0].accuracy[-1] == pytest.approx(whole.accuracy[-1], abs=0.05)
+    assert all(curve.loss[-1] < curve.loss[0] / 3 for curve in curves)
+
+
+def test_without_what_was_left_out_before_it_learns_less(
+    digits: Digits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = TrainingConfig(epochs=8, hidden=64, compressor=TopK(0.002))
+    with_it, *_ = train_together(config, digits, 4)
+    monkeypatch.setattr(ErrorFeedback, "carry", lambda _self, gradient: gradient)
+    without, *_ = train_together(config, digits, 4)
+    assert without.accuracy[-1] < with_it.accuracy[-1]
 
 
 def test_digits_survive_the_way_to_a_worker(digits: Digits, tmp_path: Path) -> None:

@@ -1,0 +1,43 @@
+"""The table `compression` of a scenario: what workers send of their vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from experiments.scenario.table import Table
+from topologies.units import Probability
+from workers.compression import Compressor, Rounded, TopK
+
+_DENSITY = 0.01
+
+
+class Compression(Table):
+    """Vectors are compressed, gathered by all and added up by each, in the place of an all-reduce round a ring."""
+
+    kind: Annotated[
+        Literal["none", "top-k", "8-bit", "4-bit"],
+        Field(description="the largest values with their places, or all as integers with a scale for 256"),
+    ] = "none"
+    density: Annotated[
+        Probability | None, Field(gt=0, description="of top-k, the share of values sent; left out, 1%")
+    ] = None
+
+    @property
+    def compressor(self) -> Compressor | None:
+        """What does it."""
+        match self.kind:
+            case "top-k":
+                return TopK(_DENSITY if self.density is None else self.density)
+            case "8-bit":
+                return Rounded(8)
+            case "4-bit":
+                return Rounded(4)
+            case "none":
+                return None
+
+    def _problems(self) -> Iterator[str]:
+        if self.density is not None and self.kind != "top-k":
+            yield f"density: is of top-k; leave it out beside kind = {self.kind!r}"
