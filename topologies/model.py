@@ -334,6 +334,7 @@ def servers(
     servers_per_leaf: int = 2,
     hosts_per_server: int = 4,
     nics_per_server: int = 1,
+    planes: int = 1,
     rate: int | None = None,
     nic_rate: int | None = None,
     uplink_rate: int | None = None,
@@ -355,6 +356,8 @@ def servers(
         cores: of the network, a multiple of `spines`; 0: of a single pod.
         nics_per_server: network cards, each of which leads to a leaf of its own (rails). So many leaves share their
             servers, of which each has a card at each of them; `leaves` is a multiple of it.
+        planes: networks with no link between them, from leaves up; each has as many of a server's cards and of a pod's
+            spines, the first the first, the second the second, and so on in turn.
         rate: of the links of hosts, inside servers, bits/s; None leaves them unlimited.
         nic_rate, uplink_rate, core_rate: of the links from servers to leaves, on to spines, and on to cores; None: as
             the links below.
@@ -370,6 +373,10 @@ def servers(
         raise TopologyError(
             f"leaves: is {leaves}, must be a multiple of nics_per_server, {nics_per_server}, a leaf for each card"
         )
+    _check_range("planes", planes, 1, LAST_PORT)
+    for key, value in (("nics_per_server", nics_per_server), ("spines", spines)):
+        if isinstance(value, int) and value % planes:
+            raise TopologyError(f"{key}: is {value}, must be a multiple of planes, {planes}")
     return _pods(
         "servers",
         pods=pods,
@@ -378,6 +385,7 @@ def servers(
         cores=cores,
         servers_per_leaf=servers_per_leaf,
         nics=nics_per_server,
+        planes=planes,
         hosts=hosts_per_server,
         cables=_cables(
             ("", rate, properties),
@@ -516,10 +524,11 @@ def _pods(
     servers_per_leaf: int,
     hosts: int,
     nics: int = 1,
+    planes: int = 1,
     cables: list[_Cable],
     offload: bool,
 ) -> Topology:
-    """servers_per_leaf: 0: hosts hang on leaves. nics: of a server, each to the next leaf."""
+    """servers_per_leaf: 0: hosts hang on leaves. nics: of a server, each to the next leaf. planes: see servers()."""
     hosts_key = "hosts_per_server" if servers_per_leaf else "hosts_per_leaf"
     _check_range("pods", pods, 1, LAST_PORT)
     # Racks of a pod have 10.p.1.0 to 10.p.254.0, its other switches 10.p.0.1 to 10.p.0.254.
@@ -565,13 +574,13 @@ def _pods(
             parts.add_hosts(server, hosts, access)
             rail = number // servers_per_leaf * nics
             parts.join(server, racks[i][rail : rail + nics], rest[0])
-        for leaf in racks[i]:
+        for number, leaf in enumerate(racks[i]):
             if not servers_per_leaf:
                 parts.add_hosts(leaf, hosts, access)
-            parts.join(leaf, above[i], rest[-2])
+            parts.join(leaf, above[i][number % planes :: planes], rest[-2])
         for number, spine in enumerate(above[i]):
             parts.join(spine, top[number * of_each : (number + 1) * of_each], rest[-1])
-    inside = [servers_per_leaf, *([nics] if nics > 1 else [])] if servers_per_leaf else []
+    inside = [servers_per_leaf, *(n for n in (nics, planes) if n > 1)] if servers_per_leaf else []
     sizes = [pods, leaves, spines, cores, *inside, hosts]
     return parts.topology(f"{name}-{'x'.join(map(str, sizes))}", offload)
 

@@ -131,6 +131,9 @@ class Servers(BuiltNetwork):
     servers_per_leaf: int = 2
     hosts_per_server: int = 4
     nics_per_server: Annotated[int, Field(description="each to a leaf of its own; leaves is a multiple")] = 1
+    planes: Annotated[
+        int, Field(description="separate networks from leaves up; nics_per_server is a multiple")
+    ] = 1
     rate: Annotated[Rate | None, Field(description="inside servers")] = None
     nic_rate: Annotated[Rate | None, Field(description="between servers and leaves")] = None
     uplink_rate: Annotated[Rate | None, Field(description="between leaves and spines")] = None

@@ -73,10 +73,10 @@ def fat_trees(draw: st.DrawFn) -> Topology:
 
 @st.composite
 def with_servers(draw: st.DrawFn) -> Topology:
-    pods, spines = draw(small), draw(small)
+    pods, planes = draw(small), draw(st.integers(1, 2))
+    nics, spines = planes * draw(small), planes * draw(small)
     cores = spines * draw(st.integers(int(pods > 1), 2))
-    nics = draw(small)
-    return servers(pods, nics * draw(small), spines, cores, draw(small), draw(small), nics)
+    return servers(pods, nics * draw(small), spines, cores, draw(small), draw(small), nics, planes)
 
 
 networks = st.one_of(leaf_spines, fat_trees(), with_servers(), irregular())

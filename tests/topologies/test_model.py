@@ -250,6 +250,33 @@ def test_each_card_of_a_server_leads_to_a_leaf_of_its_own() -> None:
     assert above == {f"server{n}": ["leaf1", "leaf2"] if n < 4 else ["leaf3", "leaf4"] for n in range(1, 7)}
 
 
+def test_planes_meet_in_servers_alone() -> None:
+    network = servers(
+        pods=2,
+        leaves=4,
+        spines=4,
+        cores=4,
+        hosts_per_server=1,
+        nics_per_server=4,
+        planes=2,
+        servers_per_leaf=1,
+    )
+    assert [len(tier) for tier in network.tiers] == [2, 8, 8, 4]
+    servers_, upper = network.tiers[0], [switch.name for tier in network.tiers[1:] for switch in tier]
+    below = {switch.name for switch in servers_}
+    seen: list[set[str]] = []
+    while left := set(upper) - set().union(*seen):
+        plane, to_visit = set(), [min(left)]
+        while to_visit:
+            plane.add(here := to_visit.pop())
+            to_visit += [n for n in network.neighbours(here).values() if n not in plane | below]
+        seen.append(plane)
+    assert sorted(map(len, seen)) == [10, 10]
+    for server in servers_:
+        above = set(network.neighbours(server.name).values())
+        assert [len(above & plane) for plane in seen] == [2, 2]
+
+
 def test_each_tiers_links_have_their_rate_and_properties_or_those_below() -> None:
     network = servers(
         rate=10**9, uplink_rate=10**10, nic_properties={"delay": 1e-5}, core_rate=10**11, pods=2, cores=2
@@ -287,6 +314,12 @@ def test_each_tiers_links_have_their_rate_and_properties_or_those_below() -> Non
             {"leaves": 3, "nics_per_server": 2},
             "leaves: is 3, must be a multiple of nics_per_server, 2",
         ),
+        (
+            "servers",
+            {"leaves": 2, "nics_per_server": 2, "spines": 3, "planes": 2},
+            "spines: is 3, must be a multiple of planes, 2",
+        ),
+        ("servers", {"planes": 2}, "nics_per_server: is 1, must be a multiple of planes, 2"),
         ("servers", {"nics_per_server": 0}, "nics_per_server: is 0, must be a whole number from 1 to 254"),
         ("fat_tree", {"core_rate": 1}, "core_rate: is 1, must be a whole number from 10000"),
         ("fat_tree", {"servers": 1}, "fat_tree.servers: not known; there are k, pods, leaves"),
