@@ -35,7 +35,6 @@ from experiments.bench.allreduce_worker import Join, Order, Report
 from experiments.live.interrupt import run_until_interrupted
 from experiments.live.process import Start, WorkerProcess, start_on
 from experiments.live.work import Pace
-from experiments.results.provenance import machine
 from experiments.scenario.compilers import PROGRAM, CompiledProgram, compile_program
 from experiments.scenario.targets import EMBEDDED
 from topologies.mininet_net import MininetNetwork
@@ -418,12 +417,12 @@ def find_torch(asked: Path | None) -> Path | None:
     return None
 
 
-def write(cases: Sequence[Case], gloo: bool, folder: Path) -> None:
-    """allreduce.json into `folder`."""
+def write(cases: Sequence[Case], gloo: bool, machine: Mapping[str, Any], folder: Path) -> None:
+    """allreduce.json into `folder`; machine: see host()."""
     folder.mkdir(parents=True, exist_ok=True)
     document = {
         "cases": [asdict(case) for case in cases],
         "gloo": "measured" if gloo else "not installed",
-        "machine": machine(),
+        "machine": machine,
     }
     (folder / "allreduce.json").write_text(json.dumps(document, indent=2) + "\n")

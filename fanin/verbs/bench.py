@@ -143,6 +143,7 @@ def allreduce(
     from controller.errors import ControllerError
     from experiments.bench.allreduce import BenchError, find_torch, write
     from experiments.bench.allreduce import bench as bench_allreduce
+    from experiments.bench.host import host, in_words
     from fanin.console import console
     from topologies.errors import NetworkError
 
@@ -162,8 +163,9 @@ def allreduce(
     with failing("bench allreduce", BenchError, NetworkError, ControllerError, KeyboardInterrupt):
         if python is None:
             console.print("Gloo is not installed here: name a Python that has torch with --gloo-python")
+        console.print(in_words(machine := host()), highlight=False, soft_wrap=True)
         cases = bench_allreduce(counts, lengths, python, show, plain=plain_frames)
-    write(cases, python is not None, results)
+    write(cases, python is not None, machine, results)
     console.print(f"{results}/allreduce.json")
     if wrong := sum(one.wrong for case in cases for one in case.measured.values()):
         raise failure("bench allreduce", f"{wrong} elements of sums lie outside their bound")

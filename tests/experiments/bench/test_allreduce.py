@@ -147,7 +147,7 @@ def test_a_python_without_torch_is_no_gloo_and_an_error_where_it_was_asked_for(
 
 
 def test_the_file_says_when_gloo_was_not_installed(tmp_path: Path) -> None:
-    write([], False, tmp_path)
+    write([], False, {"processor": "one"}, tmp_path)
     assert json.loads((tmp_path / "allreduce.json").read_text())["gloo"] == "not installed"
 
 
