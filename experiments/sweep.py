@@ -148,7 +148,8 @@ def run_point(settings: Settings, device_config: bytes) -> Row:
 def memory_of(settings: Settings) -> float:
     """What a virtual run is expected to need, in bytes."""
     assert settings.size is not None
-    return BASE_BYTES + VECTORS_FACTOR * settings.size * len(settings.members) * settings.repetitions
+    vectors = (settings.size + (settings.gathered or 0)) * len(settings.members) * settings.repetitions
+    return BASE_BYTES + VECTORS_FACTOR * vectors
 
 
 def cores() -> int:

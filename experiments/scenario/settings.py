@@ -351,6 +351,14 @@ class Settings(Table):
         return None if self.size is None else self.size // ELEMENT_BYTES
 
     @property
+    def gathered(self) -> int | None:
+        """Bytes of all workers' compressed vectors; None: vectors are not compressed, or trained."""
+        compressor = self.compression.compressor
+        if compressor is None or self.elements is None:
+            return None
+        return len(self.members) * compressor.size(self.elements)
+
+    @property
     def key(self) -> str:
         """A name that only equal settings have."""
         text = json.dumps(self.model_dump(mode="json"), sort_keys=True)

@@ -27,6 +27,7 @@ def point(shape: dict[str, Any] = RACKS, **rest: Any) -> Settings:
         {"workers": 4},
         {"algorithm": "ring"},
         {"algorithm": "ring", "placement": "spread"},
+        {"algorithm": "ring", "compression": {"kind": "8-bit"}},
         {"algorithm": "parameter-server"},
         {"algorithm": "halving-doubling", "repetitions": 2},
     ],
