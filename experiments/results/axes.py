@@ -52,6 +52,8 @@ _LABELS = {
     "traffic_p50_seconds": "time of a flow beside it, median",
     "traffic_p99_seconds": "time of a flow beside it, 99th percentile",
     "traffic_p999_seconds": "time of a flow beside it, 99.9th percentile",
+    "traffic_p50_slowdown": "slowdown of a flow beside it, median",
+    "traffic_p99_slowdown": "slowdown of a flow beside it, 99th percentile",
 }
 _TIMES = (
     "seconds",

@@ -26,6 +26,8 @@ Row = dict[str, Any]  # a column's name: None, or a number, a text, or a list of
 class FlowTimes:
     """Of a set of flows: how many, their bytes, and their completion times in seconds; None: there are none.
 
+    Slowdowns are multiples of the time that a flow takes alone (models/alone.py).
+
     Percentiles are times that occurred: the smallest that so many flows did not exceed.
     """
 
@@ -35,15 +37,17 @@ class FlowTimes:
     p50: float | None = None
     p99: float | None = None
     p999: float | None = None
+    slowdown_p50: float | None = None
+    slowdown_p99: float | None = None
 
     @classmethod
-    def of(cls, sizes: Sequence[int], seconds: Sequence[float]) -> FlowTimes:
-        """Of flows of so many bytes, which took so long."""
+    def of(cls, sizes: Sequence[int], seconds: Sequence[float], slowdowns: Sequence[float]) -> FlowTimes:
+        """Of flows of so many bytes, which took so long, and so many times as long as alone."""
         if not sizes:
             return cls()
-        ordered = sorted(seconds)
-        p50, p99, p999 = (ordered[-(-len(ordered) * share // 1000) - 1] for share in (500, 990, 999))
-        return cls(len(sizes), sum(sizes), float(np.mean(ordered)), p50, p99, p999)
+        p50, p99, p999 = _percentiles(seconds, 500, 990, 999)
+        mean = float(np.mean(sorted(seconds)))
+        return cls(len(sizes), sum(sizes), mean, p50, p99, p999, *_percentiles(slowdowns, 500, 990))
 
     def as_columns(self) -> dict[str, int | float | None]:
         """Of a row of results."""
@@ -54,7 +58,14 @@ class FlowTimes:
             "traffic_p50_seconds": self.p50,
             "traffic_p99_seconds": self.p99,
             "traffic_p999_seconds": self.p999,
+            "traffic_p50_slowdown": self.slowdown_p50,
+            "traffic_p99_slowdown": self.slowdown_p99,
         }
+
+
+def _percentiles(values: Sequence[float], *thousandths: int) -> list[float]:
+    ordered = sorted(values)
+    return [ordered[-(-len(ordered) * share // 1000) - 1] for share in thousandths]
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ def rehearsed_row(settings: Settings) -> Row:
         wait_seconds=1.0,
         link_utilization=1.0 if live else None,
         processor_utilization=1.0 if live else None,
-        traffic=FlowTimes.of([1], [1.0]) if settings.traffic else None,
+        traffic=FlowTimes.of([1], [1.0], [1.0]) if settings.traffic else None,
         other_job_seconds=1.0 if settings.other_job and settings.other_job.repetitions else None,
         step_seconds=1.0 if settings.step else None,
         exposed_seconds=1.0 if settings.step else None,

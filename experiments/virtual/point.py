@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from controller.telemetry import Reason
+from experiments.models.alone import Alone
 from experiments.models.prediction import predicted_seconds
 from experiments.models.timers import recovery, virtual_window
 from experiments.results.checking import Errors, Promise, error_bound, promise_of
@@ -142,7 +143,12 @@ def run_virtual(
     if not flows.run(LIMIT):
         raise UnfinishedError(f"traffic: flows have not arrived after {LIMIT:g} s of virtual time")
     found = completed(wanted, flows.completed)
-    times = FlowTimes.of([flow.size for flow in found], [flow.seconds for flow in found])
+    alone = Alone(settings)
+    slowdowns = [
+        flow.seconds / max(alone.seconds(part.source, part.destination, part.size) for part in request)
+        for request, flow in zip(wanted, found, strict=True)
+    ]
+    times = FlowTimes.of([flow.size for flow in found], [flow.seconds for flow in found], slowdowns)
     return replace(measured, traffic=times)
 
 

@@ -127,8 +127,10 @@ def test_a_request_is_complete_with_its_last_answer() -> None:
 
 def test_percentiles_are_times_that_occurred() -> None:
     seconds = [float(i) for i in range(1, 1001)]
-    assert FlowTimes.of([10] * 1000, seconds) == FlowTimes(1000, 10_000, 500.5, 500.0, 990.0, 999.0)
-    assert FlowTimes.of([], []) == FlowTimes()
+    assert FlowTimes.of([10] * 1000, seconds, seconds) == FlowTimes(
+        1000, 10_000, 500.5, 500.0, 990.0, 999.0, 500.0, 990.0
+    )
+    assert FlowTimes.of([], [], []) == FlowTimes()
 
 
 @pytest.mark.slow
@@ -146,6 +148,7 @@ def test_a_job_beside_traffic_is_right_and_slower(
     sizes = [flow.size for request in requests(beside) for flow in request]
     assert columns["traffic_bytes"] == sum(sizes)
     assert columns["traffic_p50_seconds"] <= columns["traffic_p99_seconds"] <= columns["traffic_p999_seconds"]
+    assert 1 <= columns["traffic_p50_slowdown"] <= columns["traffic_p99_slowdown"]
     # What others send is not counted as the job's.
     assert measured.wire_bytes_per_worker < 1.5 * bare.wire_bytes_per_worker
     assert row(alone, bare)["traffic_flows"] == 0
