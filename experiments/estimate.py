@@ -47,8 +47,9 @@ def packet_hops(settings: Settings) -> float:
     if settings.algorithm == "in-network":
         packets += min(virtual_window(settings), packets)
         return 2.0 * packets * paths.tree_links * settings.repetitions
-    # Each worker sends what it has twice, once where it is gathered, but for its own part; acknowledgements are few.
-    whole = 2 * packets if settings.gathered is None else settings.gathered / full_payload(settings)
+    # An all-reduce has each worker send what it has twice, others once, but for its own part; acknowledgements are few.
+    times = 2 if settings.collective == "all-reduce" else 1
+    whole = times * packets if settings.gathered is None else settings.gathered / full_payload(settings)
     sent = (workers - 1) / workers * whole
     return sent * workers * paths.mean_links * settings.repetitions
 

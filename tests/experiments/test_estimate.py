@@ -28,6 +28,7 @@ def point(shape: dict[str, Any] = RACKS, **rest: Any) -> Settings:
         {"algorithm": "ring"},
         {"algorithm": "ring", "placement": "spread"},
         {"algorithm": "ring", "compression": {"kind": "8-bit"}},
+        *({"algorithm": "ring", "collective": one} for one in ("all-gather", "broadcast", "all-to-all")),
         {"algorithm": "parameter-server"},
         {"algorithm": "halving-doubling", "repetitions": 2},
     ],
