@@ -49,7 +49,8 @@ def packet_hops(settings: Settings) -> float:
         return 2.0 * packets * paths.tree_links * settings.repetitions
     # An all-reduce has each worker send what it has twice, others once, but for its own part; acknowledgements are few.
     times = 2 if settings.collective == "all-reduce" else 1
-    whole = times * packets if settings.gathered is None else settings.gathered / full_payload(settings)
+    gathered = settings.compression.gathered(settings.size, workers)
+    whole = times * packets if gathered is None else gathered / full_payload(settings)
     sent = (workers - 1) / workers * whole
     return sent * workers * paths.mean_links * settings.repetitions
 

@@ -148,7 +148,9 @@ def run_point(settings: Settings, device_config: bytes) -> Row:
 def memory_of(settings: Settings) -> float:
     """What a virtual run is expected to need, in bytes."""
     assert settings.size is not None
-    vectors = (settings.size + (settings.gathered or 0)) * len(settings.members) * settings.repetitions
+    workers = len(settings.members)
+    gathered = settings.compression.gathered(settings.size, workers) or 0
+    vectors = (settings.size + gathered) * workers * settings.repetitions
     return BASE_BYTES + VECTORS_FACTOR * vectors
 
 

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from topologies.link import LinkProperties
-from topologies.model import FASTEST, SLOWEST, Link, Topology, TopologyError, topology_from
+from topologies.model import FASTEST, SLOWEST, Link, Topology, TopologyError
+from topologies.shapes import topology_from
 from topologies.units import Bytes, Probability, Rate, Seconds
 
 

@@ -38,8 +38,9 @@ from experiments.live.work import Pace
 from experiments.scenario.compilers import PROGRAM, CompiledProgram, compile_program
 from experiments.scenario.targets import EMBEDDED
 from topologies.mininet_net import MininetNetwork
-from topologies.model import Topology, leaf_spine
+from topologies.model import Topology
 from topologies.runs import scratch
+from topologies.shapes import leaf_spine
 from topologies.units import RATES, quantity_text
 
 ROOT = Path(__file__).parents[2]

@@ -21,7 +21,7 @@ from experiments.models.expected_sums import QuantizedSum, QuantizedSums
 from experiments.results.provenance import machine
 from experiments.virtual.fabric import Cluster, ClusterSpec, load_switch
 from experiments.virtual.stations import Vector
-from topologies.model import leaf_spine
+from topologies.shapes import leaf_spine
 from topologies.virtual import VirtualNetwork
 from topologies.virtual.compiled import virtual_network
 

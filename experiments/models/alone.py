@@ -39,13 +39,11 @@ class Alone:
         """Between two switches, the second of them a leaf."""
         if (here, leaf) not in self._ways:
             ways = [
-                (self._link(here, hop), *self._way(hop, leaf)) for hop in self._routes.next_hops(here, leaf)
+                (self._network.link_between(here, hop), *self._way(hop, leaf))
+                for hop in self._routes.next_hops(here, leaf)
             ]
             self._ways[here, leaf] = min(ways, key=_slowest, default=())
         return self._ways[here, leaf]
-
-    def _link(self, here: str, there: str) -> Link:
-        return next(link for link in self._network.links_of(here) if link.far_end(here).node == there)
 
 
 def _slowest(links: Sequence[Link]) -> tuple[float, float]:

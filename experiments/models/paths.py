@@ -57,7 +57,9 @@ class Paths:
             below = {self._tree.root.switch: 0.0}
             for part in reversed(self._tree.aggregators):
                 for child in part.children:
-                    below[child] = below[part.switch] + self._alone(self._link(child, part.switch))
+                    below[child] = below[part.switch] + self._alone(
+                        self._network.link_between(child, part.switch)
+                    )
             return 2 * max(below.values()) + self._notice
         return 2 * max(
             self.latency(rank, peer) for rank, others in enumerate(self._receivers) for peer in others
@@ -81,7 +83,7 @@ class Paths:
     def shared(self, window: int) -> float:
         """How long the windows, in packets, of all hosts that share a link take on it, where that is longest."""
         return window * max(
-            count * self.packet_seconds(self._link(*direction))
+            count * self.packet_seconds(self._network.link_between(*direction))
             for direction, count in self._senders().items()
         )
 
@@ -100,7 +102,10 @@ class Paths:
         if (here, there) not in self._trunks:
             ways = [(hop, self._trunk(hop, there)) for hop in self._routes.next_hops(here, there)]
             self._trunks[here, there] = _Trunk(
-                max((self._alone(self._link(here, hop)) + rest.seconds for hop, rest in ways), default=0.0),
+                max(
+                    (self._alone(self._network.link_between(here, hop)) + rest.seconds for hop, rest in ways),
+                    default=0.0,
+                ),
                 max((1 + rest.links for _, rest in ways), default=0),
                 frozenset((here, hop) for hop, _ in ways).union(*(rest.directions for _, rest in ways)),
             )
@@ -121,9 +126,6 @@ class Paths:
         overhead = (properties.overhead or 0) if live else properties.virtual_overhead
         rate = link.rate_bits_per_second
         return 0.0 if rate is None else 8 * (self._frame + overhead) / rate
-
-    def _link(self, here: str, there: str) -> Link:
-        return next(link for link in self._network.links_of(here) if link.far_end(here).node == there)
 
     # -- who sends over the same link
 

@@ -6,7 +6,6 @@ from experiments.models.closed_forms import between_hosts, collective, in_networ
 from experiments.models.packets import full_frame, full_payload, in_network_frame
 from experiments.models.paths import Paths
 from experiments.scenario.settings import Settings
-from experiments.scenario.units import ELEMENT_BYTES
 from workers import wire
 
 
@@ -26,8 +25,7 @@ def predicted_seconds(settings: Settings, size: int, window: int) -> float | Non
         if len({settings.network.links_of(name)[0].rate_bits_per_second for name in settings.members}) > 1:
             return None
         workers, bandwidth = len(settings.members), payload / paths.packet_seconds(settings.host_link)
-        if (compressor := settings.compression.compressor) is not None:
-            gathered = workers * compressor.size(size // ELEMENT_BYTES)
+        if (gathered := settings.compression.gathered(size, workers)) is not None:
             return collective("all-gather", workers, gathered, paths.latency, bandwidth)
         if settings.collective != "all-reduce":
             return collective(settings.collective, workers, size, paths.latency, bandwidth)

@@ -19,7 +19,7 @@ from experiments.virtual.fabric import Fabric
 from experiments.virtual.flows import Flows, FlowSpec
 from experiments.virtual.point import UnfinishedError
 from p4switch.engine.engine import Engine
-from topologies.model import fat_tree
+from topologies.shapes import fat_tree
 from topologies.virtual import HostModel
 from workers.host_based.transport import PAYLOAD
 from workers.recovery import Recovery

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from experiments.scenario.table import Table
+from experiments.scenario.units import ELEMENT_BYTES
 from topologies.units import Probability
 from workers.compression import Compressor, Rounded, TopK
 
@@ -37,6 +38,11 @@ class Compression(Table):
                 return Rounded(4)
             case "none":
                 return None
+
+    def gathered(self, size: int, workers: int) -> int | None:
+        """Bytes of all workers' vectors, each of `size` bytes, once they are compressed; None: they are not."""
+        compressor = self.compressor
+        return None if compressor is None else workers * compressor.size(size // ELEMENT_BYTES)
 
     def _problems(self) -> Iterator[str]:
         if self.density is not None and self.kind != "top-k":

@@ -24,16 +24,9 @@ from experiments.scenario.tools import Compiler, Engine
 from experiments.scenario.traffic import Traffic
 from experiments.scenario.units import ELEMENT_BYTES, VectorSize
 from topologies.link import PLAIN, VIRTUAL_ONLY, LinkModel, LinkProperties
-from topologies.model import (
-    BUILDERS,
-    Host,
-    Link,
-    Switch,
-    Topology,
-    TopologyError,
-    topology_from,
-)
+from topologies.model import Host, Link, Switch, Topology, TopologyError
 from topologies.override import Override, override
+from topologies.shapes import BUILDERS, topology_from
 from topologies.units import Rate, Seconds
 from workers.collective import Algorithm, Operation, Transport
 from workers.host_based.transport import MOST_FLOWS
@@ -44,6 +37,9 @@ VIRTUAL_WINDOW = 512  # packets in flight of a worker, where a scenario does not
 
 FILES = ("program", "controller", "worker")  # keys whose values are files that a user brings
 
+# Of Settings; those of its links: VIRTUAL_ONLY.
+_VIRTUAL_ONLY = ("lateness", "step", "traffic", "other_job", "collective", "congestion")
+
 KeyPath = tuple[str, ...]  # the tables that a key is in, and its name
 
 
@@ -53,7 +49,7 @@ def _properties(of: str) -> Any:
 
 
 class BuiltNetwork(Table):
-    """Arguments of `builder`, one of `topologies.model.BUILDERS`, under their names."""
+    """Arguments of `builder`, one of `topologies.shapes.BUILDERS`, under their names."""
 
     builder: ClassVar[str]
 
@@ -72,7 +68,7 @@ def _built(builder: str, offload: bool, **arguments: Any) -> Topology:
 
 
 class LeafSpine(BuiltNetwork):
-    """Arguments of `topologies.model.leaf_spine`; `oversubscription` in the place of `uplink_rate`.
+    """Arguments of `topologies.shapes.leaf_spine`; `oversubscription` in the place of `uplink_rate`.
 
     oversubscription: what the hosts of a rack can send over what its uplinks together can.
     """
@@ -101,7 +97,7 @@ class LeafSpine(BuiltNetwork):
 
 
 class FatTree(BuiltNetwork):
-    """Arguments of `topologies.model.fat_tree`."""
+    """Arguments of `topologies.shapes.fat_tree`."""
 
     builder = "fat_tree"
 
@@ -120,7 +116,7 @@ class FatTree(BuiltNetwork):
 
 
 class Servers(BuiltNetwork):
-    """Arguments of `topologies.model.servers`."""
+    """Arguments of `topologies.shapes.servers`."""
 
     builder = "servers"
 
@@ -145,7 +141,7 @@ class Servers(BuiltNetwork):
 
 
 class TopologySettings(Table):
-    """The network: one of the tables of `topologies.model.BUILDERS`, or every switch, host and link spelled out."""
+    """The network: one of the tables of `topologies.shapes.BUILDERS`, or every switch, host and link spelled out."""
 
     leaf_spine: LeafSpine | None = None
     fat_tree: FatTree | None = None
@@ -351,14 +347,6 @@ class Settings(Table):
         return None if self.size is None else self.size // ELEMENT_BYTES
 
     @property
-    def gathered(self) -> int | None:
-        """Bytes of all workers' compressed vectors; None: vectors are not compressed, or trained."""
-        compressor = self.compression.compressor
-        if compressor is None or self.elements is None:
-            return None
-        return len(self.members) * compressor.size(self.elements)
-
-    @property
     def key(self) -> str:
         """A name that only equal settings have."""
         text = json.dumps(self.model_dump(mode="json"), sort_keys=True)
@@ -470,20 +458,11 @@ class Settings(Table):
             yield "transport: 'tcp' is live only; set 'selective-repeat', 'go-back-n', or world = 'live'"
 
     def _not_live(self) -> Iterator[str]:
-        if self.lateness:
-            yield "lateness: is virtual only; leave it out, or set world = 'virtual'"
-        if self.step:
-            yield "step: is virtual only; leave it out, or set world = 'virtual'"
+        for name in _VIRTUAL_ONLY:
+            if getattr(self, name) != type(self).model_fields[name].default:
+                yield f"{name}: is virtual only; leave it out, or set world = 'virtual'"
         if self.flows_per_pair > 1 and self.transport in (None, "tcp") and self.algorithm != "in-network":
             yield "flows_per_pair: tcp has one; set transport = 'selective-repeat' or 'go-back-n'"
-        if self.traffic is not None:
-            yield "traffic: is virtual only; leave it out, or set world = 'virtual'"
-        if self.other_job is not None:
-            yield "other_job: is virtual only; leave it out, or set world = 'virtual'"
-        if self.collective != "all-reduce":
-            yield "collective: is virtual only; leave it out, or set world = 'virtual'"
-        if self.congestion != Congestion():
-            yield "congestion: is virtual only; leave it out, or set world = 'virtual'"
         for name in VIRTUAL_ONLY:
             if name in self.links.given:
                 yield f"links.{name}: is virtual only; leave it out, or set world = 'virtual'"
@@ -515,21 +494,12 @@ def _single_valued(table: type[BaseModel], above: KeyPath = ()) -> Iterator[KeyP
             yield from _single_valued(inner, (*above, name))
 
 
+# Tables whose names are a part of their keys' short names.
+_IN_NAMES = {"burst", "compression", "congestion", "fat_tree", "other_job", "servers", "step", "traffic"}
+
+
 def _short_name(path: KeyPath) -> str:
-    return (
-        "_".join(path[-2:])
-        if {
-            "burst",
-            "compression",
-            "congestion",
-            "fat_tree",
-            "other_job",
-            "servers",
-            "step",
-            "traffic",
-        }.intersection(path)
-        else path[-1]
-    )
+    return "_".join(path[-2:]) if _IN_NAMES.intersection(path) else path[-1]
 
 
 # Every key that holds a single value by a short name, which is its column in results, too: loss is links.loss.

@@ -23,7 +23,8 @@ from experiments.soak.hosts import SoakHost
 from experiments.virtual.fabric import Fabric, JobSpec, load_switch
 from experiments.virtual.stations import Frames, WorkerStation
 from p4switch.engine.engine import Engine
-from topologies.model import Topology, leaf_spine
+from topologies.model import Topology
+from topologies.shapes import leaf_spine
 from topologies.virtual import SECOND
 
 VALUES, WINDOW = 64, 4

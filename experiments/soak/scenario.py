@@ -12,7 +12,8 @@ from controller.ledger import CHUNKS as LEASE_CHUNKS
 from controller.ledger import LEASES, NumberSpace
 from controller.tree import SLOTS
 from topologies.link import Burst, LinkProperties, Pause
-from topologies.model import Topology, fat_tree, leaf_spine, servers
+from topologies.model import Topology
+from topologies.shapes import fat_tree, leaf_spine, servers
 from topologies.virtual.pause import headroom_bytes
 from workers.collective import Algorithm, HostBasedAlgorithm, Transport
 from workers.host_based.transport import PAYLOAD

@@ -30,7 +30,7 @@ from controller.tree import FIRST_UDP_PORT, Job, Tree, aggregation_tree
 from experiments.virtual.fabric import install, load_switch
 from experiments.virtual.stations import HEADERS, Flow
 from p4switch.engine.engine import Engine
-from topologies.model import leaf_spine
+from topologies.shapes import leaf_spine
 
 _CELLS = 2  # of the slot: its two versions
 _VALUES = 64

@@ -36,7 +36,7 @@ def soak(
     from experiments.soak.campaign import soak as run_soak
     from fanin.console import console
     from p4compiler import CompileError
-    from topologies.model import leaf_spine
+    from topologies.shapes import leaf_spine
 
     with failing("soak", ToolError, CompileError, ControllerError):
         # On the smallest network that has whatever theirs have.

@@ -7,7 +7,8 @@ import pytest
 
 from tests.controller.job_service import GRPC, With, served
 from tests.controller.switches import running
-from topologies.model import Topology, leaf_spine
+from topologies.model import Topology
+from topologies.shapes import leaf_spine
 
 
 @pytest.fixture(scope="session")

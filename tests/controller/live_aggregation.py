@@ -23,8 +23,8 @@ from controller.controller import Controller, Grant  # noqa: E402
 from controller.ledger import Ledger  # noqa: E402
 from controller.telemetry import Event, Reason  # noqa: E402
 from topologies.mininet_net import MininetNetwork  # noqa: E402
-from topologies.model import leaf_spine  # noqa: E402
 from topologies.processes import P4Switch  # noqa: E402
+from topologies.shapes import leaf_spine  # noqa: E402
 
 HOST = Path(__file__).with_name("host.py")
 topology = leaf_spine(spines=2, leaves=2, hosts_per_leaf=2)

@@ -15,7 +15,8 @@ import grpc
 from finsy.proto import p4r, p4r_grpc
 
 from controller.connection import _canonical
-from topologies.model import Topology, topology_from
+from topologies.model import Topology
+from topologies.shapes import topology_from
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,7 +10,7 @@ from controller.errors import ControllerError
 from controller.network import Network
 from controller.planner import Planner
 from controller.tree import FIRST_UDP_PORT, SLOTS, Job, Tree, aggregation_tree
-from topologies.model import leaf_spine
+from topologies.shapes import leaf_spine
 
 NETWORK = leaf_spine(spines=2, leaves=2, hosts_per_leaf=2)
 LEFT, RIGHT, ACROSS = ("h1", "h2"), ("h3", "h4"), ("h1", "h3")

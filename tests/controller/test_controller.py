@@ -20,7 +20,8 @@ from controller.planner import Planner
 from controller.telemetry import Event, Reason
 from p4compiler import Compiled
 from tests.controller.switches import read_state
-from topologies.model import Topology, leaf_spine, topology_from
+from topologies.model import Topology
+from topologies.shapes import leaf_spine, topology_from
 
 pytestmark = pytest.mark.slow
 

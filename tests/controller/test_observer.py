@@ -17,7 +17,7 @@ from controller.observer import Observer
 from experiments.differential.entries import Entries, observed, random_entries
 from p4compiler import compile_file
 from tests.controller.switches import ROOT, SwitchProcess, running
-from topologies.model import leaf_spine
+from topologies.shapes import leaf_spine
 
 pytestmark = pytest.mark.slow
 

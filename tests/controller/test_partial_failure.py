@@ -30,7 +30,8 @@ from tests.controller.switches import (
     read_state,
     running,
 )
-from topologies.model import Topology, leaf_spine
+from topologies.model import Topology
+from topologies.shapes import leaf_spine
 
 pytestmark = pytest.mark.slow
 

@@ -21,7 +21,8 @@ from controller.plan import (
 )
 from controller.tree import Job, Tree, aggregation_tree
 from tests.topologies.networks import leaf_spines, networks
-from topologies.model import Topology, fat_tree, leaf_spine, servers, topology_from
+from topologies.model import Topology
+from topologies.shapes import fat_tree, leaf_spine, servers, topology_from
 
 
 @st.composite

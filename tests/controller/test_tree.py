@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from controller.errors import ControllerError
 from controller.tree import Aggregator, Job, Tree, aggregation_tree
 from tests.topologies.networks import networks
-from topologies.model import Topology, fat_tree, leaf_spine, topology_from
+from topologies.model import Topology
+from topologies.shapes import fat_tree, leaf_spine, topology_from
 
 
 @st.composite

@@ -14,8 +14,8 @@ from threading import Timer
 import pytest
 
 from tests.fanin.network import RUN, SMALL, TIMEOUT, Up
-from topologies.model import leaf_spine
 from topologies.runs import Run, command_line
+from topologies.shapes import leaf_spine
 
 pytestmark = pytest.mark.live
 

@@ -16,7 +16,7 @@ from fanin.cli import app
 from tests.experiments.scenario.programs import copy_of_p4src
 from tests.fanin.conftest import Fanin
 from tests.fanin.network import Up
-from topologies.model import leaf_spine
+from topologies.shapes import leaf_spine
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,8 @@ from topologies import sandbox
 from topologies.emulation import EmulatedLink
 from topologies.errors import NetworkError
 from topologies.mininet_net import MininetNetwork
-from topologies.model import Switch, Topology, leaf_spine
+from topologies.model import Switch, Topology
+from topologies.shapes import leaf_spine
 
 __all__ = ["LOGS", "MininetNetwork", "NetworkError", "Tiny", "Topology", "leaf_spine", "left"]
 

@@ -15,8 +15,9 @@ from p4switch.ports.links import changed, link_option
 from topologies.emulation import SWITCH_PROPERTIES, emulated_links
 from topologies.errors import NetworkError
 from topologies.link import ETHERNET_OVERHEAD, PLAIN, VIRTUAL_ONLY, Burst, LinkProperties, Pause
-from topologies.model import TopologyError, leaf_spine, topology_from
+from topologies.model import TopologyError
 from topologies.processes import Bmv2, P4Switch
+from topologies.shapes import leaf_spine, topology_from
 
 LOSSY = LinkProperties(loss=0.01, corruption=1e-4, delay=1e-3)
 FAR = LinkProperties(delay=5e-3, queue_bytes=64_000, burst=Burst(begin=0.01, end=0.3))

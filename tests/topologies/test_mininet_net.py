@@ -10,8 +10,8 @@ import pytest
 from topologies import mininet_api
 from topologies.errors import NetworkError
 from topologies.mininet_net import MininetNetwork
-from topologies.model import leaf_spine
 from topologies.processes import P4Switch
+from topologies.shapes import leaf_spine
 
 Run = Callable[[str], subprocess.CompletedProcess[str]]
 

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.topologies.networks import networks
-from topologies.model import Link, Topology, TopologyError, leaf_spine
+from topologies.model import Link, Topology, TopologyError
 from topologies.override import Override, override
+from topologies.shapes import leaf_spine
 
 
 def ends(link: Link) -> tuple[str, str]:

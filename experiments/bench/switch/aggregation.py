@@ -16,7 +16,8 @@ from experiments.bench.switch.errors import BenchError
 from experiments.bench.switch.native import Traffic
 from experiments.virtual.fabric import install
 from p4switch.engine.engine import Engine
-from topologies.model import Topology, leaf_spine
+from topologies.model import Topology
+from topologies.shapes import leaf_spine
 
 LEASE = 1
 SWITCHML = 10  # bytes: SwitchML header, exponents

@@ -141,7 +141,8 @@ def up(
     from fanin.programs import show_warnings
     from p4compiler import CompileError
     from topologies.mininet_net import MininetNetwork
-    from topologies.model import TopologyError, leaf_spine
+    from topologies.model import TopologyError
+    from topologies.shapes import leaf_spine
 
     wrong, errors = (ScenarioError, TopologyError), (ToolError, CompileError, NetworkError, ControllerError)
     with failing("up", *wrong, status=2), failing("up", *errors), _until_told_to_end():

@@ -14,7 +14,8 @@ from experiments.models.flows import loads, ways
 from experiments.scenario.settings import Settings
 from experiments.virtual.fabric import Cluster, JobSpec
 from topologies.link import LinkProperties
-from topologies.model import Link, Topology, leaf_spine
+from topologies.model import Link, Topology
+from topologies.shapes import leaf_spine
 from workers.recovery import Recovery
 
 CAUSES = (

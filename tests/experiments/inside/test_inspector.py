@@ -18,7 +18,7 @@ from controller.telemetry import Telemetry
 from experiments.inside.inspector import Inspector
 from p4compiler import Compiled
 from tests.controller.switches import SwitchProcess, running
-from topologies.model import leaf_spine
+from topologies.shapes import leaf_spine
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ import pytest
 from experiments.scenario.compilers import PROGRAM, compile_program
 from experiments.scenario.targets import EMBEDDED, target
 from experiments.scenario.tools import BMV2, ToolError
-from topologies.model import leaf_spine
+from topologies.shapes import leaf_spine
 
 SWITCH = leaf_spine(0, 1, 2).leaves[0]
 SCRIPT = """

@@ -20,7 +20,8 @@ from experiments.live.controller_process import ControllerProcess, Setup
 from p4compiler import Compiled
 from tests.controller.switches import read_state, running
 from topologies.errors import NetworkError
-from topologies.model import Topology, leaf_spine
+from topologies.model import Topology
+from topologies.shapes import leaf_spine
 
 pytestmark = pytest.mark.slow
 

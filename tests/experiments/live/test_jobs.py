@@ -13,7 +13,7 @@ from controller.planner import OURS, Planner
 from controller.tree import Job, Tree, aggregation_tree
 from experiments.live.jobs import NetworkJob, NetworkJobs
 from experiments.live.work import Pace
-from topologies.model import leaf_spine
+from topologies.shapes import leaf_spine
 from workers import Lease
 
 TOPOLOGY = leaf_spine(spines=1, leaves=2, hosts_per_leaf=2)

@@ -17,7 +17,8 @@ from experiments.live.work import Pace
 from p4compiler import Compiled
 from tests.controller.switches import read_state, running
 from tests.sizes import sized
-from topologies.model import Topology, leaf_spine
+from topologies.model import Topology
+from topologies.shapes import leaf_spine
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,8 @@ import pytest
 from controller.controller import Findings, Loss
 from controller.errors import ControllerError
 from experiments.live.watch import Watch
-from topologies.model import Link, Topology, leaf_spine
+from topologies.model import Link, Topology
+from topologies.shapes import leaf_spine
 
 
 class Jobs:

@@ -9,7 +9,7 @@ import pytest
 from experiments.scenario.settings import Settings
 from experiments.virtual.point import run_virtual
 from p4switch.engine.engine import Engine
-from topologies.model import leaf_spine
+from topologies.shapes import leaf_spine
 
 pytestmark = pytest.mark.slow
 

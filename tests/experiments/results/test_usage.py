@@ -14,7 +14,7 @@ from experiments.results.files import Journal, ResultsError, read_rows, read_run
 from experiments.results.recording import Recording
 from experiments.results.usage import LINKS, WORKERS, LinkUse, Usage, WorkerUse
 from tests.experiments.results.runs import made
-from topologies.model import leaf_spine
+from topologies.shapes import leaf_spine
 
 USAGE = Usage(
     (

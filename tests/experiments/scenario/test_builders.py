@@ -8,7 +8,7 @@ import pytest
 
 from experiments.scenario.file import ScenarioError, load_scenario
 from experiments.scenario.settings import setting_columns
-from topologies.model import fat_tree, servers
+from topologies.shapes import fat_tree, servers
 
 FAT_TREE = '[topology.fat_tree]\nk = 2\nhosts_per_leaf = 2\nrate = "1 Gb/s"\n'
 

@@ -14,7 +14,7 @@ from experiments.scenario.own import planner_of, program_of, program_of_network
 from experiments.scenario.python_file import PythonFileError
 from experiments.scenario.settings import Settings
 from experiments.virtual.fabric import Cluster, ClusterSpec, load_switch
-from topologies.model import leaf_spine
+from topologies.shapes import leaf_spine
 
 LAST_SPINE = """
 from dataclasses import replace

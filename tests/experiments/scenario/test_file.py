@@ -15,7 +15,7 @@ from experiments.scenario.placement import place
 from experiments.scenario.settings import KEYS, Settings, setting_columns
 from experiments.scenario.targets import EMBEDDED
 from topologies.link import PLAIN, LinkProperties, Pause
-from topologies.model import leaf_spine
+from topologies.shapes import leaf_spine
 
 HEAD = 'name = "try"\nsize = "4 kB"\n'
 NETWORK = "[topology.leaf_spine]\nspines = 1\nleaves = 2\nhosts_per_leaf = 2\n"

@@ -19,7 +19,7 @@ from experiments.scenario.tools import ToolError
 from experiments.sweep import run_points
 from tests.experiments.scenario.programs import copy_of_p4src
 from tests.experiments.watch import Watch
-from topologies.model import leaf_spine
+from topologies.shapes import leaf_spine
 
 SCENARIO = """
 name = "try"

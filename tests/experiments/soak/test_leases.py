@@ -11,7 +11,7 @@ from experiments.soak.leases import Succession, WrongSumError
 from experiments.virtual.fabric import Fabric
 from p4switch.engine.engine import Engine
 from tests.sizes import sized
-from topologies.model import leaf_spine
+from topologies.shapes import leaf_spine
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,8 @@ from experiments.virtual.stations import Flow, SwitchPort, SwitchWorker, WorkerS
 from p4compiler import compile_once
 from p4switch.engine.engine import Engine
 from p4switch.engine.entries import Replica
-from topologies.model import Topology, leaf_spine
+from topologies.model import Topology
+from topologies.shapes import leaf_spine
 from topologies.virtual import History, HostModel, VirtualNetwork
 from workers import wire
 from workers.lease import Lease

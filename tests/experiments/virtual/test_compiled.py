@@ -19,7 +19,7 @@ from experiments.soak.scenario import draw_scenario
 from experiments.virtual.fabric import Cluster, ClusterSpec
 from p4switch.engine.engine import Engine
 from tests.experiments.virtual import anything
-from topologies.model import leaf_spine
+from topologies.shapes import leaf_spine
 from topologies.virtual import History, HostModel, VirtualNetwork, compiled
 from topologies.virtual.compiled import CompiledNetwork, virtual_network
 from workers.recovery import Recovery

@@ -15,8 +15,8 @@ from experiments.models.expected_sums import wrong
 from experiments.virtual.fabric import Cluster, ClusterSpec
 from experiments.virtual.stations import HEADERS, Flow, FrameFilter, Vector
 from p4switch.engine.engine import Engine
-from topologies.model import leaf_spine
 from topologies.patience import setting
+from topologies.shapes import leaf_spine
 from topologies.virtual.corruption import flip_bits
 from workers.collective import Algorithm
 

@@ -13,7 +13,7 @@ from experiments.models.expected_sums import QuantizedSums, expected_sum
 from experiments.virtual.fabric import Cluster, ClusterSpec
 from experiments.virtual.stations import Vector
 from p4switch.engine.engine import Engine
-from topologies.model import leaf_spine
+from topologies.shapes import leaf_spine
 from topologies.virtual import HostModel
 from workers.collective import HostBasedAlgorithm, Transport
 from workers.host_based.transport import PAYLOAD

@@ -13,7 +13,8 @@ from experiments.scenario.congestion import Congestion, Control
 from experiments.virtual.fabric import Fabric, JobSpec
 from experiments.virtual.flows import FinishedFlow, Flows, FlowSpec, write_flows
 from p4switch.engine.engine import Engine
-from topologies.model import Topology, TopologyError, leaf_spine
+from topologies.model import Topology, TopologyError
+from topologies.shapes import leaf_spine
 from topologies.virtual import HostModel
 from workers.collective import Algorithm, Transport
 from workers.host_based.transport import PAYLOAD

@@ -14,7 +14,7 @@ from experiments.models.expected_sums import QuantizedSums, wrong
 from experiments.virtual.fabric import Fabric, Job, JobSpec
 from experiments.virtual.stations import Vector
 from p4switch.engine.engine import Engine
-from topologies.model import leaf_spine
+from topologies.shapes import leaf_spine
 from workers.protocol import Worker
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ from controller.plan import PathChoice
 from experiments.scenario.own import planner_of
 from experiments.virtual.fabric import Cluster, ClusterSpec
 from p4switch.engine.engine import Engine
-from topologies.model import leaf_spine
+from topologies.shapes import leaf_spine
 from topologies.virtual.compiled import CompiledNetwork
 from topologies.virtual.history import History
 from topologies.virtual.network import VirtualNetwork

@@ -8,7 +8,7 @@ import pytest
 from experiments.virtual.fabric import Fabric, Job, JobSpec
 from experiments.virtual.stations import Vector
 from p4switch.engine.engine import Engine
-from topologies.model import leaf_spine
+from topologies.shapes import leaf_spine
 from workers.collective import Algorithm
 
 pytestmark = pytest.mark.slow

@@ -12,7 +12,8 @@ from experiments.models.expected_sums import QuantizedSums
 from experiments.virtual.fabric import Cluster, ClusterSpec, Fabric, Job, JobSpec, load_switch
 from experiments.virtual.stations import Vector
 from p4switch.engine.engine import Engine
-from topologies.model import Topology, fat_tree, leaf_spine, servers
+from topologies.model import Topology
+from topologies.shapes import fat_tree, leaf_spine, servers
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from topologies.link import PLAIN, LinkProperties
-from topologies.model import Topology, leaf_spine
+from topologies.model import Topology
+from topologies.shapes import leaf_spine
 from topologies.virtual import History, HostModel, VirtualNetwork
 from topologies.virtual.packets import PacketStore
 from topologies.virtual.units import SECOND

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from topologies.link import ETHERNET_OVERHEAD, LinkProperties, Pause
-from topologies.model import Topology, leaf_spine
+from topologies.model import Topology
+from topologies.shapes import leaf_spine
 from topologies.virtual import HostModel, VirtualNetwork
 from topologies.virtual.links import Transit
 from topologies.virtual.packets import PacketStore
