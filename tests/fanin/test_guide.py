@@ -103,7 +103,7 @@ async def main():
             action=fy.Action("ingress.mark", dscp=7),
         )
         await switch.insert([entry])
-        print("inserted", switch.is_primary)
+        print("inserted", switch.is_primary, flush=True)
         sys.stdin.read()
 
 from pathlib import Path
