@@ -263,6 +263,9 @@ def _write(lines: Sequence[bytes], prefix: bytes, to: BinaryIO, unread: asyncio.
         to.flush()
     except BrokenPipeError:
         unread.set_result(None)
+        # What is in its buffer would go to the closed pipe when Python ends, which would say so and exit with 120.
+        with Path(os.devnull).open("wb") as nowhere:
+            os.dup2(nowhere.fileno(), to.fileno())
 
 
 def _how(status: int) -> str:

@@ -242,11 +242,12 @@ def test_ctrl_c_ends_all_and_children_too(up, script, tmp_path, number, status):
 
 
 @live
-def test_a_reader_that_has_seen_enough_ends_all_without_a_word_of_python_s(up, script):
-    text = "while True: print('x' * 1000)"
+@pytest.mark.parametrize("length", [1, 1000])  # what Python keeps in its buffer, and what it writes at once
+def test_a_reader_that_has_seen_enough_ends_all_without_a_word_of_python_s(up, script, length):
+    text = f"while True: print('x' * {length}, flush=True)"
     with subprocess.Popen(
         [sys.executable, "-c", RUN, "launch", str(script(text))],
-        env=os.environ | up.environment,
+        env=os.environ | up.environment | {"PYTHONUNBUFFERED": ""},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -9,6 +9,7 @@ import pytest
 from google.protobuf import text_format
 
 from p4compiler import compile_once
+from p4switch.engine.engine import Engine
 from topologies.patience import setting
 
 
@@ -18,6 +19,7 @@ def test_a_live_switch(tmp_path):
     info, blob = tmp_path / "switch.p4info.txtpb", tmp_path / "switch.json"
     info.write_text(text_format.MessageToString(program.p4info))
     blob.write_text(program.json_text())
+    Engine.load(program.device_config())  # into the cache: finsy gives a switch 10 s to take a program
     session = Path(__file__).with_name("live_session.py")
     command = ["unshare", "-rn", sys.executable, "-m", f"tests.p4switch.gnmi.{session.stem}", info, blob]
     result = subprocess.run(
