@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from tests.sizes import sized
+
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "fanin/templates/README.md")),
@@ -191,6 +193,10 @@ ELSEWHERE = {
     ),
 }
 
+# A lesson with something changed: its points are made, and their times expected; make test-long runs them, and
+# tests/fanin/test_lesson.py the lesson.
+_CHANGED_LESSON = re.compile(r"fanin lesson run --small (\S+) (--set .*)")
+
 # What is run is smaller than what is shown, in the place of the former the latter.
 SMALLER = {
     "scenario:small-virtual": "scenario:small-virtual --set 'size=40 kB' --set seed=1",
@@ -222,7 +228,7 @@ def smaller(command: str) -> str:
     """What is run in its place."""
     for shown, run in SMALLER.items():
         command = command.replace(shown, run)
-    return command
+    return sized(_CHANGED_LESSON.sub(r"fanin sweep lesson:\1 \2 --dry-run", command), command)
 
 
 def to_run(document: Path, *, live: bool) -> list[tuple[str, list[str]]]:

@@ -54,6 +54,7 @@ def test_no_command_hides_in_a_block_of_another_kind() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("document", documents_to_run(live=False))
 def test_what_needs_no_network_runs(document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
