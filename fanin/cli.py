@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from io import TextIOWrapper
 from pkgutil import resolve_name
 from typing import Annotated, Any, NamedTuple
 
@@ -208,4 +210,7 @@ def _options(
 def main() -> None:
     """Entry point of the command."""
     os.environ["PATH"] += ":/usr/sbin:/sbin"  # where Debian keeps tc and ethtool, away from ordinary users
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="namereplace")  # a terminal may have no ✓, which becomes \N{CHECK MARK}
     app()

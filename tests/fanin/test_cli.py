@@ -165,3 +165,9 @@ def test_a_command_with_an_option_that_there_is_not_cannot_be_typed() -> None:
     for words in (["up", "--worker-count", "2"], ["go"], ["demo", "extra"]):
         with pytest.raises(TyperException):
             parse(words)
+
+
+def test_what_a_terminal_has_no_character_for_is_named(fanin) -> None:
+    done = fanin("doctor", PYTHONIOENCODING="ascii")
+    assert "Traceback" not in done.stderr
+    assert r"\N{CHECK MARK} machine" in done.stdout
