@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from experiments.scenario.fault import Fault
 from experiments.scenario.file import Frame
 from experiments.scenario.other_job import OtherJob
 from experiments.scenario.settings import FatTree, LeafSpine, Recovery, Servers, Settings, Training
@@ -20,6 +21,7 @@ _OF_POINTS = (
     LinkModel,
     Burst,
     Pause,
+    Fault,
     OtherJob,
     Recovery,
     Step,

@@ -22,7 +22,7 @@ from controller.plan import (
 )
 from controller.planner import OURS, Planner
 from controller.telemetry import Event, Reason
-from controller.tree import FIRST_UDP_PORT
+from controller.tree import FIRST_UDP_PORT, Tree
 from controller.tree import Job as TreeJob
 from experiments.scenario.compilers import PROGRAM
 from experiments.scenario.congestion import Congestion
@@ -172,7 +172,8 @@ class Fabric:
         self._beside: dict[str, tuple[Station, Collection[int]]] = {}  # others, with their UDP ports
         self._numbers = numbers or NumberSpace()
         self.planner = planner
-        self.install(planner.plan_forwarding(topology))
+        self._routes = planner.plan_forwarding(topology)
+        self.install(self._routes)
         self.network = make_network(
             topology,
             self.engines,
@@ -283,11 +284,21 @@ class Fabric:
 
         The jobs that add up in it get a new lease, see Job. The others just go on.
         """
+        self.lose_switch(name, notice)
+        for job in self.jobs:
+            job.go_on_after(name)
+
+    def lose_switch(self, name: str, notice: float) -> None:
+        """A switch loses all its state; after `notice` seconds it has program and routes again, and nothing of jobs."""
         self._push(name)
         self.network.run(limit=self.network.now / SECOND + notice)
         self._install_forwarding(name)
-        for job in self.jobs:
-            job.go_on_after(name)
+
+    def reroute(self, usable: Topology) -> None:
+        """From now on packets take the links of `usable`: the topology without those that are down."""
+        self.remove(self._routes)
+        self._routes = self.planner.plan_forwarding(usable)
+        self.install(self._routes)
 
     def _push(self, name: str) -> None:
         """The program, upon which a switch has nothing in tables, registers and counters."""
@@ -351,7 +362,7 @@ class Fabric:
         self.install({name: self._forwarding(name)})
 
     def _forwarding(self, name: str) -> SwitchPlan:
-        return self.planner.plan_forwarding(self.topology).get(name, SwitchPlan(()))
+        return self._routes.get(name, SwitchPlan(()))
 
     def install(self, plan: Plan) -> None:
         """Program switches."""
@@ -390,6 +401,8 @@ class Job:
         self.granted: TreeJob | None = None  # the newest lease
         self.contributions = 0
         self.by_ring: int | None = None
+        self.tree: Tree | None = None  # of the newest lease
+        self._retransmissions = 0  # of workers that others have taken the place of
         self._fabric = fabric
         self._inputs = inputs
         self._make_worker = make_worker
@@ -398,6 +411,12 @@ class Job:
         self._in_place = in_place
         self._plan: dict[str, SwitchPlan] = {}
         self._between: Callable[[], None] = lambda: None
+
+    @property
+    def retransmissions(self) -> int:
+        """Packets that its workers have sent again."""
+        now: int = sum(station.worker.statistics.retransmissions for station in self.stations)
+        return self._retransmissions + now
 
     def begin(self, starts: Sequence[float]) -> None:
         """From the first all-reduce on."""
@@ -439,11 +458,11 @@ class Job:
         self._withdraw(between)
         self.granted = None
 
-    def carry_on(self, outputs: Sequence[Sequence[Vector]]) -> None:
-        """Without a lease, by ring between the hosts, behind the sums `outputs` of each worker."""
+    def carry_on(self, outputs: Sequence[Sequence[Vector]], at: float = 0.0) -> None:
+        """Without a lease, by ring between the hosts, behind the sums `outputs` of each worker; not before `at`."""
         self.by_ring = len(outputs[0])
         self.spec = replace(self.spec, algorithm="ring")
-        now = self._fabric.network.now / SECOND
+        now = max(self._fabric.network.now / SECOND, at)
         self._place([now] * len(self.stations), outputs)
 
     def end(self) -> None:
@@ -460,6 +479,8 @@ class Job:
         if self.spec.algorithm == "in-network":
             self.leases.append(len(outputs[0]))
             self._grant()
+        before = self.stations
+        self._retransmissions = self.retransmissions
         self.stations = [
             WorkerStation(
                 port(rank),
@@ -470,6 +491,7 @@ class Job:
                 pauses=self.spec.pauses[rank] if self.spec.pauses else (),
                 per_step=self.spec.per_step,
                 kept=Kept(len(outputs[rank])) if self.spec.ring and self.granted else None,
+                times=_times(before[rank], len(outputs[rank]), starts[rank]) if before else ((), ()),
             )
             for rank in range(len(self.members))
         ]
@@ -495,9 +517,9 @@ class Job:
             **asdict(numbers),
         )
         planner = self._fabric.planner
-        tree = planner.aggregation_tree(topology, self.granted)
-        self.contributions = sum(len(part.children) for part in tree.aggregators)
-        return planner.plan_aggregation(topology, tree)
+        self.tree = planner.aggregation_tree(topology, self.granted)
+        self.contributions = sum(len(part.children) for part in self.tree.aggregators)
+        return planner.plan_aggregation(topology, self.tree)
 
     def _switch_port(self, rank: int) -> SwitchPort:
         spec = self.spec
@@ -535,6 +557,14 @@ class Job:
         return host, self._fabric.topology.switch(host.leaf).mac
 
 
+def _times(station: WorkerStation[Any], done: int, now: float) -> tuple[list[float], list[float]]:
+    """When all-reduces began and ended, of the one that follows `station` behind `done` sums from `now` on.
+
+    It may have a sum more than `station`, from another worker; and one that has begun stays so.
+    """
+    return station.began[: done + 1], [*station.ended, *[now] * (done - len(station.ended))][:done]
+
+
 def _keep_quiet(worker: Worker) -> None:
     """Let it say nothing of what all workers must have alike (workers/agreement.py)."""
     make = worker._make_tensor
@@ -548,7 +578,7 @@ def _keep_quiet(worker: Worker) -> None:
 
 
 class Cluster(Fabric):
-    """A fabric with one job; see Fabric.start."""
+    """A fabric with one `job`; see Fabric.start."""
 
     def __init__(
         self,
@@ -573,18 +603,18 @@ class Cluster(Fabric):
             make_network=make_network,
         )
         self.spec = spec
-        self._job = self.start(spec, inputs, starts, make_worker=make_worker, in_place=in_place)
+        self.job = self.start(spec, inputs, starts, make_worker=make_worker, in_place=in_place)
 
     def run(self, limit: float) -> bool:
         """Until every worker of its job has all its sums: True. False: not by `limit` (seconds)."""
-        return self.run_job(self._job, limit)
+        return self.run_job(self.job, limit)
 
     @property
     def members(self) -> tuple[str, ...]:
         """The hosts, by rank."""
-        return self._job.members
+        return self.job.members
 
     @property
     def stations(self) -> list[WorkerStation[Any]]:
         """On the hosts, by rank."""
-        return self._job.stations
+        return self.job.stations

@@ -163,6 +163,12 @@ class VirtualNetwork:
         stalls.append((round(begin * SECOND), round(end * SECOND)))
         stalls.sort()  # so that _set_wake gets through those that overlap
 
+    def set_loss(self, a: str, b: str, probability: float) -> None:
+        """From now on the links between two nodes lose so many of their packets, both ways."""
+        for link, ends in enumerate(self.link_ends):
+            if set(ends) == {a, b}:
+                self.links.set_loss(link, probability)
+
     def replace_switch(self, name: str, program: SwitchProgram) -> None:
         """From now on another program, or the same with a fresh state, runs in that switch."""
         self._switches[self._switch_index[name]] = program
