@@ -89,7 +89,9 @@ _UNITS: Mapping[str, Mapping[str, Decimal]] = {
     **dict.fromkeys(_TIMES, TIMES),
     **dict.fromkeys(("bits_per_second", "rate"), RATES),
     **dict.fromkeys(("bytes", "bytes_per_worker", "size", "overhead", "bucket"), BYTES),
-    **dict.fromkeys((*_PROBABILITIES, "accuracy", "utilization", "load", "gpu_idle_share"), SHARES),
+    **dict.fromkeys(
+        (*_PROBABILITIES, "accuracy", "utilization", "load", "density", "gpu_idle_share"), SHARES
+    ),
 }
 
 

@@ -2,32 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from experiments.scenario.fault import Fault
+from pydantic import BaseModel
+
 from experiments.scenario.file import Frame
-from experiments.scenario.other_job import OtherJob
-from experiments.scenario.settings import FatTree, LeafSpine, Recovery, Servers, Settings, Training
-from experiments.scenario.step import Step
-from experiments.scenario.traffic import Traffic
-from topologies.link import Burst, LinkModel, Pause
+from experiments.scenario.settings import KEYS, Settings, table_in
 
 JsonSchema = dict[str, Any]
-
-_OF_POINTS = (
-    LeafSpine,
-    FatTree,
-    Servers,
-    LinkModel,
-    Burst,
-    Pause,
-    Fault,
-    OtherJob,
-    Recovery,
-    Step,
-    Traffic,
-    Training,
-)  # tables whose values may be lists
 
 
 class _File(Frame, Settings):
@@ -42,8 +25,10 @@ def scenario_schema() -> JsonSchema:
         definitions["LinkProperties"], definitions
     )  # of one link: no lists
     _allow_lists(schema["properties"], set(Settings.model_fields))
-    for table in _OF_POINTS:
-        _allow_lists(definitions[table.__name__]["properties"], set(table.model_fields))
+    for path in KEYS.values():
+        *above, name = path
+        if above:
+            _allow_lists(definitions[_table_at(above).__name__]["properties"], {name})
     hosts = schema["properties"]["hosts"]
     several = {"type": "array", "items": {"type": "array", "items": hosts.pop("items")}, "minItems": 1}
     one = {"type": hosts.pop("type"), "items": {"type": "string"}}
@@ -52,6 +37,16 @@ def scenario_schema() -> JsonSchema:
     network = schema["properties"]["topology"]
     schema["properties"]["topology"] = {"anyOf": [network, file, {"type": "array", "items": file}]}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def _table_at(path: Sequence[str]) -> type[BaseModel]:
+    """The table that a scenario has there."""
+    table: type[BaseModel] = Settings
+    for name in path:
+        inner = table_in(table.model_fields[name].annotation)
+        assert inner is not None
+        table = inner
+    return table
 
 
 def _inlined(part: Any, definitions: JsonSchema) -> Any:

@@ -1,0 +1,33 @@
+"""What editors know of a scenario: where a key may have several values, a list of them is no mistake."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from experiments.scenario.schema import scenario_schema
+from experiments.scenario.settings import KEYS, KeyPath
+
+SCHEMA = scenario_schema()
+
+
+def described(path: KeyPath) -> Any:
+    """The schema of a key."""
+    table: Any = SCHEMA
+    for name in path[:-1]:
+        (reference,) = {
+            word for word in str(table["properties"][name]).split("'") if word.startswith("#/$defs/")
+        }
+        table = SCHEMA["$defs"][reference.removeprefix("#/$defs/")]
+    return table["properties"][path[-1]]
+
+
+@pytest.mark.parametrize("path", KEYS.values(), ids=".".join)
+def test_a_key_takes_a_value_or_a_list_of_them(path: KeyPath) -> None:
+    choices = described(path)["anyOf"]
+    lists = [choice for choice in choices if choice.get("type") == "array"]
+    assert lists
+    assert all(choice["minItems"] == 1 for choice in lists)
+    assert len(lists) < len(choices)
+    assert {"type": "null"} not in choices
