@@ -59,7 +59,7 @@ def rehearsed_row(settings: Settings) -> Row:
         processor_utilization=1.0 if live else None,
         traffic=FlowTimes.of([1], [1.0], [1.0]) if settings.traffic else None,
         other_job_seconds=1.0 if settings.other_job and settings.other_job.repetitions else None,
-        fault_carried_on="network" if settings.fault else None,
+        fault_carried_on=settings.algorithm if settings.fault else None,
         fault_recovery_seconds=1.0 if settings.fault else None,
         step_seconds=1.0 if settings.step else None,
         exposed_seconds=1.0 if settings.step else None,

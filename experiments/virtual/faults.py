@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
-from typing import Any, Literal
+from typing import Any
 
 from experiments.scenario.fault import Fault
 from experiments.virtual.fabric import Cluster, Job
 from experiments.virtual.handover import hand_over
 from topologies.virtual import SECOND
-
-CarriedOn = Literal["network", "ring"]
+from workers.collective import Algorithm
 
 
 class FaultError(RuntimeError):
@@ -21,9 +20,9 @@ class FaultError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class FaultTimes:
-    """What became of the job: by what it went on, and how long after the fault all workers had their next sum."""
+    """What became of the job: by which algorithm it went on, and how long after the fault all workers had their next sum."""
 
-    carried_on: CarriedOn
+    carried_on: Algorithm
     recovery_seconds: float
 
     @property
@@ -53,7 +52,7 @@ def run_with(fault: Fault, cluster: Cluster, limit: float) -> FaultTimes | None:
     if not cluster.run(limit):
         return None
     recovered = max(station.ended[done] for station in job.stations)
-    return FaultTimes("ring" if job.spec.algorithm != "in-network" else "network", recovered - fault.at)
+    return FaultTimes(job.spec.algorithm, recovered - fault.at)
 
 
 def _restart(fault: Fault, cluster: Cluster) -> None:

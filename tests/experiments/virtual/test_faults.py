@@ -64,7 +64,7 @@ def test_a_job_whose_root_restarts_goes_on_by_ring(switch: Engine, loss: float) 
 @pytest.mark.parametrize("loss", [0, 0.01])
 def test_a_job_goes_on_where_it_was_when_a_leaf_below_its_root_restarts(switch: Engine, loss: float) -> None:
     found = run(switch, restart("leaf2"), links={"loss": loss})
-    assert found["fault_carried_on"] == "network"
+    assert found["fault_carried_on"] == "in-network"
     assert 0.02 < found["fault_recovery_seconds"] < 0.2
     assert found["retransmissions"] > 0
 
@@ -74,13 +74,13 @@ def test_routes_go_around_a_link_that_is_down_and_a_job_whose_tree_has_it_goes_o
 ) -> None:
     used = root(switch)
     (other,) = {"spine1", "spine2"} - {used}
-    assert run(switch, down(other))["fault_carried_on"] == "network"
+    assert run(switch, down(other))["fault_carried_on"] == "in-network"
     for back in ({}, {"duration": "25 ms"}):
         found = run(switch, down(used, **back))
         assert found["fault_carried_on"] == "ring"
         assert found["fault_recovery_seconds"] > 0.02
     up_before_it_is_found = run(switch, down(used, duration="1 ms"))
-    assert up_before_it_is_found["fault_carried_on"] == "network"
+    assert up_before_it_is_found["fault_carried_on"] == "in-network"
     assert up_before_it_is_found["retransmissions"] > 0
 
 
