@@ -20,7 +20,7 @@ class FaultError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class FaultTimes:
-    """What became of the job: by which algorithm it went on, and how long after the fault all workers had their next sum."""
+    """By which algorithm the job went on, and how long after the fault all workers had their next sum."""
 
     carried_on: Algorithm
     recovery_seconds: float
