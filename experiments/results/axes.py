@@ -69,6 +69,7 @@ _TIMES = (
     "traffic_begin",
     "fault_at",
     "notice",
+    "watchdog",
     "forward",
     "backward",
     "period",

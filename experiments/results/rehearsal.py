@@ -35,7 +35,8 @@ def rehearsed_row(settings: Settings) -> Row:
     """The row of a point, with all its columns but those of the program and the machine."""
     live = settings.world == "live"
     curve = Curve([1.0], [1.0], [1.0]) if settings.training else None
-    events = () if settings.switch == "bmv2" else LINK_EVENTS if live else (*LINK_EVENTS, "pauses")
+    only_virtual = () if live else ("pauses", "watchdog_drops")
+    events = () if settings.switch == "bmv2" else (*LINK_EVENTS, *only_virtual)
     measured = Measured(
         seconds=(1.0,) * settings.repetitions,
         elements=settings.elements or 1,

@@ -43,6 +43,7 @@ _LINK_EVENTS = {
     "queue drop": "queue_drops",
     "ECN mark": "ecn_marks",
     "pause": "pauses",
+    "watchdog drop": "watchdog_drops",
 }
 
 
@@ -90,7 +91,7 @@ def run_virtual(
         flows = _flows(settings, cluster, wanted)
         fault = run_with(settings.fault, cluster, LIMIT) if settings.fault else None
         if not cluster.run(LIMIT):
-            raise UnfinishedError(f"not finished after {LIMIT:g} s of virtual time")
+            raise UnfinishedError(f"not finished after {LIMIT:g} s of virtual time{_stopped(cluster)}")
         if other and not other.finish(LIMIT):
             raise UnfinishedError(f"other_job: not finished after {LIMIT:g} s of virtual time")
 
@@ -155,6 +156,12 @@ def run_virtual(
     ]
     times = FlowTimes.of([flow.size for flow in found], [flow.seconds for flow in found], slowdowns)
     return replace(measured, traffic=times)
+
+
+def _stopped(cluster: Cluster) -> str:
+    """The links that wait, if any do."""
+    links = ", ".join(f"{near} to {far}" for near, far in cluster.network.stopped)
+    return f"; links that a pause has stopped: {links}" if links else ""
 
 
 def _flows(settings: Settings, cluster: Cluster, wanted: Sequence[Request]) -> Flows | None:

@@ -201,6 +201,11 @@ class VirtualNetwork:
         return counts.faults + Counter({"no link": self.no_link, "pause": int(counts.pauses.sum())})
 
     @property
+    def stopped(self) -> list[tuple[str, str]]:
+        """The ends, near and far, of links that have been told to wait by a pause, and not to go on yet."""
+        return [self.link_ends[link] for link in self.links.stopped.nonzero()[0].tolist()]
+
+    @property
     def in_flight(self) -> int:
         """Packets that have been sent and not been looked at."""
         return self.store.in_use
