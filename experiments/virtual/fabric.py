@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,8 @@ from numpy.typing import NDArray
 from controller.budget import Place
 from controller.ledger import GRANT, Identity, NumberSpace, UsedUpError
 from controller.plan import (
-    MulticastGroup,
     Plan,
     SwitchPlan,
-    TableEntry,
-    Value,
 )
 from controller.planner import OURS, Planner
 from controller.telemetry import Event, Reason
@@ -28,6 +24,7 @@ from experiments.scenario.compilers import PROGRAM
 from experiments.scenario.congestion import Congestion
 from experiments.scenario.worker_file import MakeWorker
 from experiments.virtual.congestion import control_of
+from experiments.virtual.installing import install, remove
 from experiments.virtual.stations import (
     HEADERS,
     PeerPort,
@@ -37,9 +34,7 @@ from experiments.virtual.stations import (
     WorkerStation,
 )
 from p4compiler import compile_once
-from p4switch.bmv2json.program import Program
 from p4switch.engine.engine import Engine
-from p4switch.engine.entries import ActionCall, Entry, EntryKey, Exact, Lpm, Match, Replica
 from topologies.model import Host, Topology
 from topologies.virtual import SECOND, HostModel, VirtualNetwork
 from topologies.virtual.compiled import virtual_network
@@ -61,46 +56,6 @@ _LONGEST_FRAME = HEADERS + max(1034, HEADER_BYTES + PAYLOAD)
 def load_switch(program: Path = PROGRAM) -> Engine:
     """The compiled program in a switch; `another()` makes more of them at next to no cost."""
     return Engine.load(compile_once(program).device_config())
-
-
-def install(engine: Engine, items: Iterable[MulticastGroup | TableEntry]) -> None:
-    """Put a switch's part of a plan into its tables, as the controller does over P4Runtime."""
-    for item in items:
-        if isinstance(item, MulticastGroup):
-            replicas = tuple(Replica(port, instance) for port, instance in item.replicas)
-            engine.multicast.insert(item.group, replicas)
-        else:
-            engine.table(item.table).insert(_entry(engine.program, item))
-
-
-def remove(engine: Engine, items: Sequence[MulticastGroup | TableEntry]) -> None:
-    """Take it out again, in the opposite order."""
-    for item in reversed(items):
-        if isinstance(item, MulticastGroup):
-            engine.multicast.delete(item.group)
-        else:
-            engine.table(item.table).delete(_entry(engine.program, item).key)
-
-
-def _entry(program: Program, item: TableEntry) -> Entry:
-    table = program.tables[item.table]
-    action = table.action(item.action)
-    if action is None:
-        raise KeyError(f"{item.table} has no action {item.action}")
-    key = EntryKey(tuple(_match(item.match[key.name]) for key in table.keys))
-    return Entry(
-        key, ActionCall(item.action, tuple(_integer(item.params[p.name]) for p in action.parameters))
-    )
-
-
-def _match(value: Value) -> Match:
-    if isinstance(value, IPv4Network):
-        return Lpm(int(value.network_address), value.prefixlen)
-    return Exact(_integer(value))
-
-
-def _integer(value: Value) -> int:
-    return int(value.replace(":", ""), 16) if isinstance(value, str) else int(value)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
