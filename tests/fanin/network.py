@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 from topologies.patience import setting
@@ -59,6 +60,23 @@ class Up:
         output, errors = self.process.communicate(timeout=TIMEOUT)
         assert self.process.returncode == 130, errors
         return output
+
+
+def said_by(up: Up, *, until: str) -> list[str]:
+    """Lines of `fanin up`'s standard error, up to one with these words; if it does not come, the network is ended."""
+    assert up.process.stderr is not None
+    lines = []
+    patience = Timer(TIMEOUT, up.process.terminate)
+    patience.start()
+    try:
+        for line in up.process.stderr:
+            lines.append(line.strip())
+            print(line, end="")
+            if until in line:
+                return lines
+    finally:
+        patience.cancel()
+    raise AssertionError(lines)
 
 
 def launch(up: Up, *arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:

@@ -9,11 +9,10 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from threading import Timer
 
 import pytest
 
-from tests.fanin.network import RUN, SMALL, TIMEOUT, Up
+from tests.fanin.network import RUN, SMALL, TIMEOUT, Up, said_by
 from topologies.runs import Run, command_line
 from topologies.shapes import leaf_spine
 
@@ -127,23 +126,6 @@ def set_link(up: Up, switch: str, neighbour: str, state: str) -> None:
     """Takes the switch's end of the link down, or up."""
     port = leaf_spine(spines=2, leaves=2, hosts_per_leaf=1).port_towards(switch, neighbour)
     fanin(up, "exec", switch, "--", "ip", "link", "set", f"{switch}-eth{port}", state)
-
-
-def said_by(up: Up, *, until: str) -> list[str]:
-    """Lines of `fanin up`'s standard error, up to one with these words; if it does not come, the network is ended."""
-    assert up.process.stderr is not None
-    lines = []
-    patience = Timer(TIMEOUT, up.process.terminate)
-    patience.start()
-    try:
-        for line in up.process.stderr:
-            lines.append(line.strip())
-            print(line, end="")
-            if until in line:
-                return lines
-    finally:
-        patience.cancel()
-    raise AssertionError(lines)
 
 
 @pytest.fixture(scope="module")

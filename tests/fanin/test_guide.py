@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from experiments.results.files import read_rows
-from tests.fanin.network import RUN, Up
+from tests.fanin.network import RUN, Up, said_by
 
 pytestmark = pytest.mark.slow
 
@@ -132,9 +132,7 @@ def test_up_has_the_marks_and_another_client_takes_a_switch_over(mine: Path) -> 
         assert client.stdout is not None
         assert client.stdout.readline() == "inserted True\n"
         assert "10.9.9.9" in fanin(tables, mine).stdout
-        assert network.process.stderr is not None
-        said = network.process.stderr.readline()
-        assert said.startswith("fanin up: leaf1 obeys another P4Runtime client now, with election id 5000")
+        said_by(network, until="fanin up: leaf1 obeys another P4Runtime client now, with election id 5000")
         client.communicate("")
         # And when it has gone, whoever joins has the switch as before.
         done = fanin("allreduce --sizes '4 kB' --repetitions 1", mine)
