@@ -34,11 +34,12 @@ class SwitchPorts:
     def read(self, names: Iterable[str]) -> dict[str, PortState]:
         """These ports as they are now."""
         counters = self._counters()
+        interfaces = {name: read_interface(name) for name in names}
+        self._monitor.look()  # behind it: what an interface is said to be now has its time, too
         states = {}
-        for name in names:
+        for name, interface in interfaces.items():
             number = self._numbers[name]
-            since = self._monitor.since[number]
-            states[name] = PortState(number, name, read_interface(name), counters[number], since)
+            states[name] = PortState(number, name, interface, counters[number], self._monitor.since[number])
         return states
 
     def set_up(self, name: str, up: bool) -> None:

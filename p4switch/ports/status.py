@@ -19,8 +19,9 @@ _RTMGRP_LINK = 1
 class PortMonitor:
     """Calls `changed` with the ports that are down, on a thread of its own, when others are; sleeps in between.
 
-    `down` is what they were last, `since` when each last went up or down (nanoseconds since 1970; at first: when it was
-    first looked at). An interface that is gone is down. `listeners` are called, behind that, at any news of interfaces.
+    `down` is what they were last, `since` when each was last found to have gone up or down (nanoseconds since 1970; at
+    first: when it was first looked at). An interface that is gone is down. `listeners` are called, behind that, at any
+    news of interfaces.
     """
 
     def __init__(self, ports: Mapping[int, str], changed: Callable[[frozenset[int]], None]) -> None:
@@ -32,9 +33,21 @@ class PortMonitor:
         self._end = os.eventfd(0, os.EFD_CLOEXEC)
         self.listeners: frozenset[Callable[[], None]] = frozenset()
         self.since = dict.fromkeys(ports, time.time_ns())
-        self.down = self._look()
+        self._looking = threading.Lock()
+        self._seen: frozenset[int] = frozenset()
+        self.down = self.look()
         self._thread = threading.Thread(target=self._run, name="p4switch port status", daemon=True)
         self._thread.start()
+
+    def look(self) -> frozenset[int]:
+        """The ports that are down now, which `changed` may not have been told yet; `since` has it."""
+        with self._looking, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+            down = frozenset(
+                port for port, interface in self._ports.items() if not _is_running(asking, interface)
+            )
+            self.since.update(dict.fromkeys(down ^ self._seen, time.time_ns()))
+            self._seen = down
+        return down
 
     def stop(self) -> None:
         """Ends the thread."""
@@ -49,9 +62,8 @@ class PortMonitor:
             if self._end in ready:
                 return
             self._drain()
-            down = self._look()
+            down = self.look()
             if down != self.down:
-                self.since.update(dict.fromkeys(down ^ self.down, time.time_ns()))
                 self.down = down
                 self._changed(down)
             for tell in self.listeners:
@@ -64,12 +76,6 @@ class PortMonitor:
                 pass
         except OSError:  # nothing is left, or more came than there was room for
             pass
-
-    def _look(self) -> frozenset[int]:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-            return frozenset(
-                port for port, interface in self._ports.items() if not _is_running(asking, interface)
-            )
 
 
 def _is_running(asking: socket.socket, interface: str) -> bool:

@@ -446,8 +446,11 @@ def late(one: Host, other: Host, config: str) -> list[int]:
     switch = forwarding(config)
     switch.start({1: "s1", 2: "s2"}, links={(2, Direction.EGRESS): LinkProperties(delay=1e-3)})
     numbered = Numbered(one, other)
-    with switch.lock:
-        end = numbered.send() + 0.05
+    with switch.lock, socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3)) as arrived:
+        arrived.bind(("s1", 0))
+        numbered.send()
+        wait_for(arrived, lambda frame: len(frame) > SIZE)
+        end = time.monotonic() + 0.05
         while time.monotonic() < end:
             pass
     numbered.receive(NUMBERS)
