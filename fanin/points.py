@@ -203,22 +203,10 @@ def _table(varied: Sequence[str], rows: Sequence[Row]) -> Table:
     limits = ("link", "cores", "limited by") if live else ()
     steps = ("step ms", "exposed ms") if any(row.get("step_seconds") for row in rows) else ()
     other = ("other job ms",) if any(row.get("other_job_seconds") for row in rows) else ()
-    fault = ("carried on by", "after ms") if any(row.get("fault_carried_on") for row in rows) else ()
     beside = any(row.get("traffic_flows") for row in rows)
     flows = ("flows beside", "their p50 ms", "p99 ms", "p99.9 ms") if beside else ()
     table = points_table(
-        varied,
-        "median ms",
-        "p95 ms",
-        "Mb/s",
-        "kB each",
-        "resent",
-        "wrong",
-        *steps,
-        *other,
-        *fault,
-        *flows,
-        *limits,
+        varied, "median ms", "p95 ms", "Mb/s", "kB each", "resent", "wrong", *steps, *other, *flows, *limits
     )
     for row in rows:
         shares = (row.get("link_utilization"), row.get("processor_utilization"))
@@ -233,7 +221,6 @@ def _table(varied: Sequence[str], rows: Sequence[Row]) -> Table:
             f"{row['violations']:,}",
             *(_milliseconds(row, "step_seconds", "exposed_seconds") if steps else ()),
             *(_milliseconds(row, "other_job_seconds") if other else ()),
-            *((row.get("fault_carried_on"), *_milliseconds(row, "fault_recovery_seconds")) if fault else ()),
             *(_flow_texts(row) if beside else ()),
             *((*texts, row.get("limited_by")) if live else ()),
         )

@@ -41,17 +41,10 @@ class Pause(_Table):
 
     It does when more than `xoff_bytes` (on the wire) of what came by this link wait in its queues, and takes it back
     when no more than `xon_bytes` do. In virtual time only.
-
-    watchdog: seconds for which a link may be stopped. After that what waits for it is dropped, and what comes, until it
-    may go on. None: it waits for as long as it takes.
     """
 
     xoff_bytes: Bytes
     xon_bytes: Bytes
-    watchdog: Annotated[
-        Seconds | None,
-        Field(gt=0, description="for which a link may be stopped; then its packets are dropped"),
-    ] = None
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

@@ -81,8 +81,6 @@ class Measured:
     congestion_window: packets, at the end, the mean of all workers of a job in the network.
     wait_seconds: of a worker, from its own call to its result, on average; those that are late wait the least.
     other_job_seconds: of an all-reduce of the other job, the median.
-    fault_carried_on: by which algorithm, after what failed. fault_recovery_seconds: from then to the next sum that all
-    workers have.
     step_seconds, exposed_seconds, gpu_idle_share: of a step that computes, on average: from the barrier to the last
     sum, what of it is after the slowest worker's computing, and what share of it workers do not compute.
     link_utilization, processor_utilization: shares of the time of all-reduces, live; see experiments/live/load.py.
@@ -109,8 +107,6 @@ class Measured:
     congestion_window: float | None = None
     wait_seconds: float | None = None
     other_job_seconds: float | None = None
-    fault_carried_on: str | None = None
-    fault_recovery_seconds: float | None = None
     step_seconds: float | None = None
     exposed_seconds: float | None = None
     gpu_idle_share: float | None = None

@@ -35,8 +35,7 @@ def rehearsed_row(settings: Settings) -> Row:
     """The row of a point, with all its columns but those of the program and the machine."""
     live = settings.world == "live"
     curve = Curve([1.0], [1.0], [1.0]) if settings.training else None
-    only_virtual = () if live else ("pauses", "watchdog_drops")
-    events = () if settings.switch == "bmv2" else (*LINK_EVENTS, *only_virtual)
+    events = () if settings.switch == "bmv2" else LINK_EVENTS if live else (*LINK_EVENTS, "pauses")
     measured = Measured(
         seconds=(1.0,) * settings.repetitions,
         elements=settings.elements or 1,
@@ -60,8 +59,6 @@ def rehearsed_row(settings: Settings) -> Row:
         processor_utilization=1.0 if live else None,
         traffic=FlowTimes.of([1], [1.0], [1.0]) if settings.traffic else None,
         other_job_seconds=1.0 if settings.other_job and settings.other_job.repetitions else None,
-        fault_carried_on=settings.algorithm if settings.fault else None,
-        fault_recovery_seconds=1.0 if settings.fault else None,
         step_seconds=1.0 if settings.step else None,
         exposed_seconds=1.0 if settings.step else None,
         gpu_idle_share=1.0 if settings.step else None,

@@ -16,7 +16,6 @@ from controller.plan import PathChoice
 from controller.tree import SLOTS, Job, aggregation_tree
 from experiments.scenario.compression import Compression
 from experiments.scenario.congestion import Congestion
-from experiments.scenario.fault import Fault
 from experiments.scenario.other_job import OtherJob
 from experiments.scenario.placement import Placement, place
 from experiments.scenario.step import Step
@@ -39,7 +38,7 @@ VIRTUAL_WINDOW = 512  # packets in flight of a worker, where a scenario does not
 FILES = ("program", "controller", "worker")  # keys whose values are files that a user brings
 
 # Of Settings; those of its links: VIRTUAL_ONLY.
-_VIRTUAL_ONLY = ("lateness", "step", "traffic", "other_job", "fault", "collective", "congestion")
+_VIRTUAL_ONLY = ("lateness", "step", "traffic", "other_job", "collective", "congestion")
 
 KeyPath = tuple[str, ...]  # the tables that a key is in, and its name
 
@@ -289,7 +288,6 @@ class Settings(Table):
     other_job: Annotated[
         OtherJob | None, Field(description="of the hosts that do not take part, virtual")
     ] = None
-    fault: Annotated[Fault | None, Field(description="what fails while the job runs, virtual")] = None
     step: Annotated[Step | None, Field(description="computing around each all-reduce, virtual")] = None
     switch: Engine = "embedded"
     program: Annotated[
@@ -374,8 +372,6 @@ class Settings(Table):
             changes |= {"congestion": Congestion()}
         if self.algorithm == "in-network":
             changes |= {"compression": Compression()}
-        if self.fault is not None and self.fault.kind == "none":
-            changes |= {"fault": None}
         return self.model_copy(update=changes)
 
     def _problems(self) -> Iterator[str]:
@@ -447,10 +443,6 @@ class Settings(Table):
             rates = {self.network.links_of(name)[0].rate_bits_per_second for name in beside}
             if None in rates and self.traffic.load is not None:
                 yield "traffic.load: is a share of the hosts' links, which have no rate; set topology's rate"
-        if self.fault is not None:
-            yield from self.fault.misplaced(self.network, self.members)
-            if self.other_job is not None:
-                yield "fault: is of one job; leave out other_job beside it"
         if self.collective != "all-reduce":
             if self.algorithm != "ring":
                 yield f"collective: {self.collective!r} goes from host to host; set algorithm = 'ring'"
@@ -503,17 +495,7 @@ def _single_valued(table: type[BaseModel], above: KeyPath = ()) -> Iterator[KeyP
 
 
 # Tables whose names are a part of their keys' short names.
-_IN_NAMES = {
-    "burst",
-    "compression",
-    "congestion",
-    "fat_tree",
-    "fault",
-    "other_job",
-    "servers",
-    "step",
-    "traffic",
-}
+_IN_NAMES = {"burst", "compression", "congestion", "fat_tree", "other_job", "servers", "step", "traffic"}
 
 
 def _short_name(path: KeyPath) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +14,20 @@ from numpy.typing import NDArray
 from controller.budget import Place
 from controller.ledger import GRANT, Identity, NumberSpace, UsedUpError
 from controller.plan import (
+    MulticastGroup,
     Plan,
     SwitchPlan,
+    TableEntry,
+    Value,
 )
 from controller.planner import OURS, Planner
 from controller.telemetry import Event, Reason
-from controller.tree import FIRST_UDP_PORT, Tree
+from controller.tree import FIRST_UDP_PORT
 from controller.tree import Job as TreeJob
 from experiments.scenario.compilers import PROGRAM
 from experiments.scenario.congestion import Congestion
 from experiments.scenario.worker_file import MakeWorker
 from experiments.virtual.congestion import control_of
-from experiments.virtual.installing import install, remove
 from experiments.virtual.stations import (
     HEADERS,
     PeerPort,
@@ -34,7 +37,9 @@ from experiments.virtual.stations import (
     WorkerStation,
 )
 from p4compiler import compile_once
+from p4switch.bmv2json.program import Program
 from p4switch.engine.engine import Engine
+from p4switch.engine.entries import ActionCall, Entry, EntryKey, Exact, Lpm, Match, Replica
 from topologies.model import Host, Topology
 from topologies.virtual import SECOND, HostModel, VirtualNetwork
 from topologies.virtual.compiled import virtual_network
@@ -56,6 +61,46 @@ _LONGEST_FRAME = HEADERS + max(1034, HEADER_BYTES + PAYLOAD)
 def load_switch(program: Path = PROGRAM) -> Engine:
     """The compiled program in a switch; `another()` makes more of them at next to no cost."""
     return Engine.load(compile_once(program).device_config())
+
+
+def install(engine: Engine, items: Iterable[MulticastGroup | TableEntry]) -> None:
+    """Put a switch's part of a plan into its tables, as the controller does over P4Runtime."""
+    for item in items:
+        if isinstance(item, MulticastGroup):
+            replicas = tuple(Replica(port, instance) for port, instance in item.replicas)
+            engine.multicast.insert(item.group, replicas)
+        else:
+            engine.table(item.table).insert(_entry(engine.program, item))
+
+
+def remove(engine: Engine, items: Sequence[MulticastGroup | TableEntry]) -> None:
+    """Take it out again, in the opposite order."""
+    for item in reversed(items):
+        if isinstance(item, MulticastGroup):
+            engine.multicast.delete(item.group)
+        else:
+            engine.table(item.table).delete(_entry(engine.program, item).key)
+
+
+def _entry(program: Program, item: TableEntry) -> Entry:
+    table = program.tables[item.table]
+    action = table.action(item.action)
+    if action is None:
+        raise KeyError(f"{item.table} has no action {item.action}")
+    key = EntryKey(tuple(_match(item.match[key.name]) for key in table.keys))
+    return Entry(
+        key, ActionCall(item.action, tuple(_integer(item.params[p.name]) for p in action.parameters))
+    )
+
+
+def _match(value: Value) -> Match:
+    if isinstance(value, IPv4Network):
+        return Lpm(int(value.network_address), value.prefixlen)
+    return Exact(_integer(value))
+
+
+def _integer(value: Value) -> int:
+    return int(value.replace(":", ""), 16) if isinstance(value, str) else int(value)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,8 +172,7 @@ class Fabric:
         self._beside: dict[str, tuple[Station, Collection[int]]] = {}  # others, with their UDP ports
         self._numbers = numbers or NumberSpace()
         self.planner = planner
-        self._routes = planner.plan_forwarding(topology)
-        self.install(self._routes)
+        self.install(planner.plan_forwarding(topology))
         self.network = make_network(
             topology,
             self.engines,
@@ -239,21 +283,11 @@ class Fabric:
 
         The jobs that add up in it get a new lease, see Job. The others just go on.
         """
-        self.lose_switch(name, notice)
-        for job in self.jobs:
-            job.go_on_after(name)
-
-    def lose_switch(self, name: str, notice: float) -> None:
-        """A switch loses all its state; after `notice` seconds it has program and routes again, and nothing of jobs."""
         self._push(name)
         self.network.run(limit=self.network.now / SECOND + notice)
         self._install_forwarding(name)
-
-    def reroute(self, usable: Topology) -> None:
-        """From now on packets take the links of `usable`: the topology without those that are down."""
-        self.remove(self._routes)
-        self._routes = self.planner.plan_forwarding(usable)
-        self.install(self._routes)
+        for job in self.jobs:
+            job.go_on_after(name)
 
     def _push(self, name: str) -> None:
         """The program, upon which a switch has nothing in tables, registers and counters."""
@@ -317,7 +351,7 @@ class Fabric:
         self.install({name: self._forwarding(name)})
 
     def _forwarding(self, name: str) -> SwitchPlan:
-        return self._routes.get(name, SwitchPlan(()))
+        return self.planner.plan_forwarding(self.topology).get(name, SwitchPlan(()))
 
     def install(self, plan: Plan) -> None:
         """Program switches."""
@@ -356,8 +390,6 @@ class Job:
         self.granted: TreeJob | None = None  # the newest lease
         self.contributions = 0
         self.by_ring: int | None = None
-        self.tree: Tree | None = None  # of the newest lease
-        self._retransmissions = 0  # of workers that others have taken the place of
         self._fabric = fabric
         self._inputs = inputs
         self._make_worker = make_worker
@@ -366,12 +398,6 @@ class Job:
         self._in_place = in_place
         self._plan: dict[str, SwitchPlan] = {}
         self._between: Callable[[], None] = lambda: None
-
-    @property
-    def retransmissions(self) -> int:
-        """Packets that its workers have sent again."""
-        now: int = sum(station.worker.statistics.retransmissions for station in self.stations)
-        return self._retransmissions + now
 
     def begin(self, starts: Sequence[float]) -> None:
         """From the first all-reduce on."""
@@ -413,11 +439,11 @@ class Job:
         self._withdraw(between)
         self.granted = None
 
-    def carry_on(self, outputs: Sequence[Sequence[Vector]], at: float = 0.0) -> None:
-        """Without a lease, by ring between the hosts, behind the sums `outputs` of each worker; not before `at`."""
+    def carry_on(self, outputs: Sequence[Sequence[Vector]]) -> None:
+        """Without a lease, by ring between the hosts, behind the sums `outputs` of each worker."""
         self.by_ring = len(outputs[0])
         self.spec = replace(self.spec, algorithm="ring")
-        now = max(self._fabric.network.now / SECOND, at)
+        now = self._fabric.network.now / SECOND
         self._place([now] * len(self.stations), outputs)
 
     def end(self) -> None:
@@ -434,8 +460,6 @@ class Job:
         if self.spec.algorithm == "in-network":
             self.leases.append(len(outputs[0]))
             self._grant()
-        before = self.stations
-        self._retransmissions = self.retransmissions
         self.stations = [
             WorkerStation(
                 port(rank),
@@ -446,7 +470,6 @@ class Job:
                 pauses=self.spec.pauses[rank] if self.spec.pauses else (),
                 per_step=self.spec.per_step,
                 kept=Kept(len(outputs[rank])) if self.spec.ring and self.granted else None,
-                times=_times(before[rank], len(outputs[rank]), starts[rank]) if before else ((), ()),
             )
             for rank in range(len(self.members))
         ]
@@ -472,9 +495,9 @@ class Job:
             **asdict(numbers),
         )
         planner = self._fabric.planner
-        self.tree = planner.aggregation_tree(topology, self.granted)
-        self.contributions = sum(len(part.children) for part in self.tree.aggregators)
-        return planner.plan_aggregation(topology, self.tree)
+        tree = planner.aggregation_tree(topology, self.granted)
+        self.contributions = sum(len(part.children) for part in tree.aggregators)
+        return planner.plan_aggregation(topology, tree)
 
     def _switch_port(self, rank: int) -> SwitchPort:
         spec = self.spec
@@ -512,14 +535,6 @@ class Job:
         return host, self._fabric.topology.switch(host.leaf).mac
 
 
-def _times(station: WorkerStation[Any], done: int, now: float) -> tuple[list[float], list[float]]:
-    """When all-reduces began and ended, of the one that follows `station` behind `done` sums from `now` on.
-
-    It may have a sum more than `station`, from another worker; and one that has begun stays so.
-    """
-    return station.began[: done + 1], [*station.ended, *[now] * (done - len(station.ended))][:done]
-
-
 def _keep_quiet(worker: Worker) -> None:
     """Let it say nothing of what all workers must have alike (workers/agreement.py)."""
     make = worker._make_tensor
@@ -533,7 +548,7 @@ def _keep_quiet(worker: Worker) -> None:
 
 
 class Cluster(Fabric):
-    """A fabric with one `job`; see Fabric.start."""
+    """A fabric with one job; see Fabric.start."""
 
     def __init__(
         self,
@@ -558,18 +573,18 @@ class Cluster(Fabric):
             make_network=make_network,
         )
         self.spec = spec
-        self.job = self.start(spec, inputs, starts, make_worker=make_worker, in_place=in_place)
+        self._job = self.start(spec, inputs, starts, make_worker=make_worker, in_place=in_place)
 
     def run(self, limit: float) -> bool:
         """Until every worker of its job has all its sums: True. False: not by `limit` (seconds)."""
-        return self.run_job(self.job, limit)
+        return self.run_job(self._job, limit)
 
     @property
     def members(self) -> tuple[str, ...]:
         """The hosts, by rank."""
-        return self.job.members
+        return self._job.members
 
     @property
     def stations(self) -> list[WorkerStation[Any]]:
         """On the hosts, by rank."""
-        return self.job.stations
+        return self._job.stations

@@ -11,7 +11,7 @@ from controller.telemetry import Reason
 from experiments.models.alone import Alone
 from experiments.models.prediction import predicted_seconds
 from experiments.models.timers import recovery, virtual_window
-from experiments.results.checking import Errors, Promise, error_bound, float32_sum_bound, promise_of
+from experiments.results.checking import Errors, Promise, error_bound, promise_of
 from experiments.results.measured import FlowTimes, Measured, mean_window
 from experiments.results.recording import Vector
 from experiments.scenario.own import planner_of
@@ -19,7 +19,6 @@ from experiments.scenario.python_file import telling
 from experiments.scenario.settings import Settings
 from experiments.scenario.worker_file import make_worker_of
 from experiments.virtual.fabric import Cluster, ClusterSpec
-from experiments.virtual.faults import run_with
 from experiments.virtual.flows import Flows
 from experiments.virtual.other_job import beside
 from experiments.virtual.steps import buckets, pauses, step_figures
@@ -43,7 +42,6 @@ _LINK_EVENTS = {
     "queue drop": "queue_drops",
     "ECN mark": "ecn_marks",
     "pause": "pauses",
-    "watchdog drop": "watchdog_drops",
 }
 
 
@@ -59,7 +57,7 @@ def run_virtual(
     prepare: what else is to happen in the network, other jobs, say; it is called before the run.
 
     Raises:
-        CollectiveError, UnfinishedError, FaultError, ControllerError, PythonFileError: it did not come to its end.
+        CollectiveError, UnfinishedError, ControllerError, PythonFileError: it did not come to its end.
     """
     assert settings.elements is not None
     assert settings.size is not None
@@ -68,7 +66,7 @@ def run_virtual(
     compressor = settings.compression.compressor
     bound = error_bound(settings.algorithm, settings.values, window, compressor)
     barrier = [np.zeros(1, np.float32) for _ in range(workers)]
-    inputs, promises, by_ring = [], [], []
+    inputs, promises = [], []
     parts = buckets(settings)
     per_step = 1 + len(parts)
     for vectors in _vectors(settings.seed, workers, settings.elements, settings.repetitions):
@@ -76,8 +74,6 @@ def run_virtual(
         for part in parts:
             own = [x[part] for x in vectors]
             promises.append(promise_of(settings.collective, own, bound))
-            if settings.fault:  # upon which the sums that follow may be added up by ring
-                by_ring.append(replace(promises[-1], bound=float32_sum_bound(own)))
             if compressor is not None:
                 own = [to_gather(compressor, x, rank, workers).view(np.float32) for rank, x in enumerate(own)]
             inputs.append(own)
@@ -89,9 +85,8 @@ def run_virtual(
         other = beside(settings, cluster)
         wanted = requests(settings)
         flows = _flows(settings, cluster, wanted)
-        fault = run_with(settings.fault, cluster, LIMIT) if settings.fault else None
         if not cluster.run(LIMIT):
-            raise UnfinishedError(f"not finished after {LIMIT:g} s of virtual time{_stopped(cluster)}")
+            raise UnfinishedError(f"not finished after {LIMIT:g} s of virtual time")
         if other and not other.finish(LIMIT):
             raise UnfinishedError(f"other_job: not finished after {LIMIT:g} s of virtual time")
 
@@ -108,11 +103,11 @@ def run_virtual(
             return output
         return sum_of(compressor, output.view(np.uint8), workers, len(promise.exact))
 
-    sums = [index for index in range(settings.repetitions * per_step) if index % per_step]
-    if (first := cluster.job.by_ring) is not None:
-        in_network = sum(index < first for index in sums)
-        promises = promises[:in_network] + by_ring[in_network:]
-    outputs = ([station.outputs[index] for station in stations] for index in sums)
+    outputs = (
+        [station.outputs[index] for station in stations]
+        for index in range(settings.repetitions * per_step)
+        if index % per_step
+    )
     held = (
         promise.hold(result(output, promise) for output in of_all)
         for promise, of_all in zip(promises, outputs, strict=True)
@@ -125,7 +120,7 @@ def run_virtual(
         elements=settings.elements,
         wire_bytes_per_worker=cluster.host_bytes(cluster.members) / shares,
         packets_per_worker=cluster.host_packets(cluster.members) / shares,
-        retransmissions=cluster.job.retransmissions,
+        retransmissions=sum(station.worker.statistics.retransmissions for station in stations),
         drops={reason.name.lower(): drops[reason] for reason in Reason if reason is not Reason.NONE},
         link_events={column: network.faults[kind] for kind, column in _LINK_EVENTS.items()},
         violations=errors.violations,
@@ -140,7 +135,6 @@ def run_virtual(
         ),
         wait_seconds=float(np.mean(waits)),
         other_job_seconds=other.median_seconds if other else None,
-        **(fault.columns if fault else {}),
         usage=usage_of(cluster),
         **step_figures(settings, np.max([one.ended[0::per_step] for one in stations], axis=0), ended),
     )
@@ -156,12 +150,6 @@ def run_virtual(
     ]
     times = FlowTimes.of([flow.size for flow in found], [flow.seconds for flow in found], slowdowns)
     return replace(measured, traffic=times)
-
-
-def _stopped(cluster: Cluster) -> str:
-    """The links that wait, if any do."""
-    links = ", ".join(f"{near} to {far}" for near, far in cluster.network.stopped)
-    return f"; links that a pause has stopped: {links}" if links else ""
 
 
 def _flows(settings: Settings, cluster: Cluster, wanted: Sequence[Request]) -> Flows | None:
@@ -199,7 +187,6 @@ def cluster_spec(settings: Settings) -> ClusterSpec:
         flows=settings.flows_per_pair,
         congestion=settings.congestion,
         operations=("all-reduce", *[operation] * len(buckets(settings))),
-        ring=settings.fault is not None,
     )
 
 

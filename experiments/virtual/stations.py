@@ -70,13 +70,11 @@ class WorkerStation(Generic[_P_co]):
         pauses: Sequence[float] = (),
         per_step: int = 1,
         kept: Kept | None = None,
-        times: tuple[Sequence[float], Sequence[float]] = ((), ()),
     ) -> None:
         self.worker = port.participant
         self.outputs = list(outputs)
-        began, ended = times
-        self.began = list(began)
-        self.ended = list(ended)
+        self.began: list[float] = []
+        self.ended: list[float] = []
         self.not_ours = 0
         self.kept = kept
         self._port = port
@@ -86,7 +84,7 @@ class WorkerStation(Generic[_P_co]):
         self._pauses = pauses or [0.0] * len(inputs)
         self._per_step = per_step
         self._step_began = start
-        self._running = self._calls = False
+        self._running = False
 
     @property
     def finished(self) -> bool:
@@ -113,9 +111,7 @@ class WorkerStation(Generic[_P_co]):
         """See Station."""
         while not self._running and not self.finished and now >= self._start:
             x = self._inputs[len(self.outputs)]
-            if len(self.began) == len(self.outputs):  # not begun with another lease
-                self.began.append(now)
-            self._calls = True
+            self.began.append(now)
             out = x if self._in_place else None
             self.worker.start(x, now, out if self.kept is None else self.kept.buffer(x.size))
             self._running = True
@@ -125,7 +121,7 @@ class WorkerStation(Generic[_P_co]):
 
     def deadline(self) -> float | None:
         """See Station."""
-        deadline = self.worker.deadline() if self._calls else None  # others may still need what it has
+        deadline = self.worker.deadline() if self.began else None  # others may still need what it has
         if self._running or self.finished:
             return deadline
         return self._start if deadline is None else min(self._start, deadline)

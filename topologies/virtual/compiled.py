@@ -261,13 +261,6 @@ class CompiledNetwork(VirtualNetwork):
         self._c.loop_set_stalls(self._loop, index, stalls.ctypes.data, len(stalls))
         self._check()
 
-    def set_loss(self, a: str, b: str, probability: float) -> None:
-        """See VirtualNetwork."""
-        super().set_loss(a, b, probability)
-        for name, values in self.links.constants().items():
-            if name in ("loss", "faulty"):
-                self._links[name] = values
-
     def replace_switch(self, name: str, program: SwitchProgram) -> None:
         """See VirtualNetwork."""
         self._set_program(self._switch_index[name], program)

@@ -191,16 +191,6 @@ class Links:
         """The earliest time at which a link may act by itself, with nothing given to send."""
         return NEVER
 
-    @property
-    def stopped(self) -> NDArray[np.bool_]:
-        """Of each link, whether its near end has been told to wait: never here, see PausableLinks."""
-        return np.zeros(len(self._keys), np.bool_)
-
-    def set_loss(self, link: int, probability: float) -> None:
-        """From now on this link loses so many of its packets."""
-        self._loss[link] = probability
-        self._faulty |= probability > 0
-
     def constants(self) -> dict[str, NDArray[Any]]:
         """What each link is, by the names of loop/loop.h."""
         bursts = [self._bursts.get(link) for link in range(len(self._keys))]

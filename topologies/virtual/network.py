@@ -163,12 +163,6 @@ class VirtualNetwork:
         stalls.append((round(begin * SECOND), round(end * SECOND)))
         stalls.sort()  # so that _set_wake gets through those that overlap
 
-    def set_loss(self, a: str, b: str, probability: float) -> None:
-        """From now on the links between two nodes lose so many of their packets, both ways."""
-        for link, ends in enumerate(self.link_ends):
-            if set(ends) == {a, b}:
-                self.links.set_loss(link, probability)
-
     def replace_switch(self, name: str, program: SwitchProgram) -> None:
         """From now on another program, or the same with a fresh state, runs in that switch."""
         self._switches[self._switch_index[name]] = program
@@ -199,11 +193,6 @@ class VirtualNetwork:
         """What has happened to packets so far, by kind; see the class."""
         counts = self.links.counts
         return counts.faults + Counter({"no link": self.no_link, "pause": int(counts.pauses.sum())})
-
-    @property
-    def stopped(self) -> list[tuple[str, str]]:
-        """The ends, near and far, of links that have been told to wait by a pause, and not to go on yet."""
-        return [self.link_ends[link] for link in self.links.stopped.nonzero()[0].tolist()]
 
     @property
     def in_flight(self) -> int:

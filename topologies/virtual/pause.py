@@ -5,9 +5,6 @@ link's threshold, a pause frame goes back: it takes the link's delay, overtakes 
 near end then finishes the packet that it is sending and begins no other: its whole queue waits, wherever its packets
 go, and is soon counted against links further up. Nothing of that is modelled beyond these rules.
 
-A watchdog looks at the end of each window who has been stopped for too long. What waits there is dropped, and what
-comes, until the link may go on: so a circle of links that wait for one another comes to an end.
-
 A pause takes effect no earlier than in the next window, so within a window it is known when each link is open. But a
 queue is known only that far: here, unlike in Links, packets wait for the window in which they begin to be sent.
 """
@@ -22,7 +19,7 @@ from topologies.link import LinkModel
 from topologies.virtual.links import NOTHING, Links, Transit, fifo_start_times
 from topologies.virtual.packets import NO_LINK, PacketStore
 from topologies.virtual.segments import segment_starts
-from topologies.virtual.units import NEVER, SECOND
+from topologies.virtual.units import NEVER
 
 
 def headroom_bytes(rate: int, model: LinkModel, longest_frame: int) -> int:
@@ -49,10 +46,6 @@ class PausableLinks(Links):
         count = len(rates)
         self._xoff = np.array([m.pause.xoff_bytes if m.pause else NEVER for m in models])
         self._xon = np.array([m.pause.xon_bytes if m.pause else NEVER for m in models])
-        watchdogs = [m.pause.watchdog if m.pause else None for m in models]
-        self._watchdog = np.array(
-            [NEVER if seconds is None else round(seconds * SECOND) for seconds in watchdogs]
-        )
         self._limited = any(m.queue_bytes is not None or m.ecn_bytes is not None for m in models)
         self.held = np.zeros(count, np.int64)  # bytes that came by each link and wait in the switch
         self._told = np.zeros(count, np.bool_)  # what the far end said last: to wait
@@ -88,41 +81,16 @@ class PausableLinks(Links):
             kept = np.ones(len(new), np.bool_)
             kept[dropped] = False
             queue, new, durations = queue.take(kept), new[kept], durations[kept]
-        kept = (begins < end) | (self._patience_ends()[queue.links] >= end)
-        given_up, counted = queue.take(~kept), queue.take(~kept & ~new)
-        counted.times[:] = end - 1
-        queue, new, durations, begins, ahead = (
-            queue.take(kept),
-            new[kept],
-            durations[kept],
-            begins[kept],
-            ahead[kept],
-        )
         if self._marking:
             self._mark_congestion(queue.take(new), ahead[new])
         begun = begins < end
         leaving, ends = queue.take(begun), begins[begun] + durations[begun]
         self._note_waits(leaving.links, begins[begun] - leaving.times)
         self._free_at[leaving.links] = ends  # in their order, so that a link's last packet stays
-        leaving_at = Transit(leaving.links, begins[begun], leaving.packets)
-        self._count(queue.take(new), Transit.joined([leaving_at, counted]))
-        self.counts.faults["watchdog drop"] += len(given_up.packets)
-        self._store.free(given_up.packets)
+        self._count(queue.take(new), Transit(leaving.links, begins[begun], leaving.packets))
         self._waiting = queue.take(~begun)
         self._next = self._earliest(end)
         return self._carry(leaving, ends)
-
-    @property
-    def stopped(self) -> NDArray[np.bool_]:
-        """Of each link, whether its near end has been told to wait."""
-        return self._paused
-
-    def _patience_ends(self) -> NDArray[np.int64]:
-        """When each link will have been stopped for too long, if it stays so."""
-        watched = self._paused & (self._watchdog < NEVER)
-        ends = np.full(len(watched), NEVER)
-        ends[watched] = self._paused_at[watched] + self._watchdog[watched]
-        return ends
 
     def _openings(self, end: int) -> NDArray[np.int64]:
         """When links are open before `end`, [periods, 2, links]: from and until; `end`, `end` is no time at all.
@@ -224,9 +192,8 @@ class PausableLinks(Links):
         self._signals = Transit.joined([self._signals, signals])
 
     def _earliest(self, end: int) -> int:
-        """The earliest time at which a pause frame arrives or one of those that wait may go, or is given up."""
+        """The earliest time at which a pause frame arrives or one of those that wait may begin to be sent."""
         earliest = int(self._signals.times.min(initial=NEVER))
         links = self._waiting.links
         open_links = links[~self._paused[links]]
-        earliest = min(earliest, int(np.maximum(self._free_at[open_links], end).min(initial=NEVER)))
-        return min(earliest, int(np.maximum(self._patience_ends()[links], end).min(initial=NEVER)))
+        return min(earliest, int(np.maximum(self._free_at[open_links], end).min(initial=NEVER)))
