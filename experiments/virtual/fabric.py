@@ -442,7 +442,7 @@ class Job:
         self._place([now] * len(self.stations), outputs)
 
     def regroup(self, staying: Sequence[int], outputs: Sequence[Sequence[Vector]], now: float) -> None:
-        """Only these ranks go on, behind the sums `outputs` of each, with another lease or, where there is none, by ring."""
+        """These ranks go on alone, behind the sums `outputs` of each: with another lease, or without one by ring."""
         self.revoke(lambda: None)
         self.left += [station for rank, station in enumerate(self.stations) if rank not in staying]
         self.stations = [self.stations[rank] for rank in staying]
@@ -453,6 +453,11 @@ class Job:
             self._place([now] * len(staying), outputs)
         except ControllerError:
             self.carry_on(outputs, now)
+
+    @property
+    def changed(self) -> bool:
+        """Whether not all of its all-reduces were done by all of its workers in the same way."""
+        return len(self._groups) > 1
 
     def done_by(self, index: int) -> tuple[Sequence[int], Algorithm]:
         """Which ranks of the beginning have done an all-reduce, and how."""
