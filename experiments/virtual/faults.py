@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from controller.tree import rests_on
 from experiments.results.faults import FaultOutcome
 from experiments.scenario.faults import Fault
 from experiments.virtual.fabric import Cluster
@@ -159,7 +160,7 @@ class Faults:
         self._cluster.refill_switch(switch)
         one.found, one.outcome = now, _GOES_ON
         job = self._job
-        if job.granted and job.tree and job.tree.root.switch == switch:
+        if job.granted and job.tree and rests_on(job.tree.aggregators, switch):
             one.outcome = self._end_lease(now, for_good=False)
 
     def _find_end(self, one: _Happening, host: str, now: float) -> None:

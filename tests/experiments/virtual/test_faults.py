@@ -120,11 +120,27 @@ def test_a_job_whose_root_restarts_goes_on_by_ring(switch: Engine) -> None:
     assert measured.seconds[2:] == pytest.approx(run(switch, algorithm="ring").seconds[2:], rel=0.01)
 
 
-def test_a_leaf_that_restarts_costs_retransmissions(switch: Engine) -> None:
-    measured = run(switch, ROOT | {"switch": "leaf1"})
+def test_a_leaf_with_one_worker_that_restarts_costs_retransmissions(switch: Engine) -> None:
+    measured = run(switch, ROOT | {"switch": "leaf1"}, hosts=["h1", "h3", "h4"])
     assert str(only(measured)) == "leaf1 restarts: the job goes on"
     assert measured.retransmissions > 0
-    assert measured.seconds[2:] == run(switch).seconds[2:]
+    assert measured.seconds[2:] == run(switch, hosts=["h1", "h3", "h4"]).seconds[2:]
+
+
+def test_a_leaf_with_several_may_have_forgotten_what_one_of_them_lacks(
+    switch: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # h2 misses results that h1 gets; before it asks again, leaf1 has lost them.
+    missed = {"at": AT, "link": ["h2", "leaf1"], "duration": "60 us"}
+    lost = {"at": "620 us", "switch": "leaf1", "detection": "1 us"}
+    measured = run(switch, missed, lost)
+    assert [one.outcome for one in measured.faults] == [
+        "over before it was found; the job goes on",
+        "the hosts add up by ring",
+    ]
+    monkeypatch.setattr(faults_module, "rests_on", lambda parts, switch: parts[-1].switch == switch)
+    with pytest.raises(StallError, match="nothing new for 30 s"):
+        run(switch, missed, lost)
 
 
 def test_a_job_between_hosts_goes_on(switch: Engine) -> None:
