@@ -70,6 +70,15 @@ class Tree:
         return self.aggregators[-1]
 
 
+def rests_on(aggregators: Iterable[Aggregator], switch: str) -> bool:
+    """Whether a job with these may stand still once a switch has lost its registers.
+
+    If that has several children, those below one may have a result that those below another have not, and then nobody
+    will ever send that chunk again. If it has one, somebody below it has the result, or all ask for it.
+    """
+    return any(part.switch == switch and len(part.children) > 1 for part in aggregators)
+
+
 def aggregation_tree(network: Network, job: Job) -> Tree:
     """The tree of `job`, along links of the network: see "Trees" in docs/protocol.md.
 

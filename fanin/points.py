@@ -110,6 +110,7 @@ def measure(
     write_results(rows, work.about, work.folder)
     if good := [row for row in rows if row["error"] is None]:
         wide.print(_table(work.varied, good))
+        _show_faults(work.varied, good)
     return rows
 
 
@@ -225,6 +226,18 @@ def _table(varied: Sequence[str], rows: Sequence[Row]) -> Table:
             *((*texts, row.get("limited_by")) if live else ()),
         )
     return table
+
+
+def _show_faults(varied: Sequence[str], rows: Sequence[Row]) -> None:
+    """What became of each, a line for each."""
+    columns = ("faults", "fault_seconds", "fault_found_seconds", "fault_next_end_seconds")
+    for row in rows:
+        for what, *times in zip(*(row.get(column) or () for column in columns), strict=True):
+            at, found, ended = (None if time is None else value_text("seconds", time) for time in times)
+            said = f"at {at} {what}"
+            said += f"; found at {found}" if found else ""
+            said += f", the next all-reduce ended at {ended}" if ended else ""
+            typer.echo(f"{point_name(varied, row)}: {said}")
 
 
 def _flow_texts(row: Row) -> Iterator[str]:

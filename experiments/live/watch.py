@@ -10,6 +10,7 @@ from typing import Any
 from controller.controller import Loss
 from controller.errors import ControllerError
 from controller.jobs import Jobs
+from controller.tree import Aggregator, rests_on
 from experiments.live.controller_process import ControllerProcess
 from experiments.live.jobs import NetworkJobs
 from topologies.mininet_net import MininetNetwork
@@ -112,11 +113,12 @@ class Watch:
                 await self._hand_over(loss)
 
     async def _hand_over(self, loss: Loss) -> None:
-        """Where the root has forgotten a result, some workers may have it and the others can never get it."""
+        """Where a switch has forgotten a result, some workers may have it and the others can never get it."""
         for job in self._jobs.documents():
-            if job["state"] == "in network" and job["ring"] and job["switches"][-1:] == [loss.switch]:
+            tree = [Aggregator(**part) for part in job["tree"]]
+            if job["state"] == "in network" and job["ring"] and rests_on(tree, loss.switch):
                 await self._end_lease(
-                    job, f"{loss.switch}, the root of its tree, has restarted", for_good=False
+                    job, f"{loss.switch}, which adds up for it, has restarted", for_good=False
                 )
 
     async def _end_lease(self, job: Mapping[str, Any], why: str, *, for_good: bool) -> None:

@@ -37,6 +37,8 @@ _LABELS = {
     "ecn_bytes": "queue from which on packets are marked",
     "wait_seconds": "time that a worker waits for its sum",
     "lateness": "lateness of a worker, mean",
+    "fault_recovery_seconds": "time from a fault to the end of the next all-reduce",
+    "workers_left": "workers that are left",
     "packet_hops": "packets over all links",
     "elements": "vector (float32 values)",
     "step_seconds": "time of a training step, mean",

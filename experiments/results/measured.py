@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.results.faults import FaultOutcome, fault_columns
 from experiments.results.limit import Limit, limited_by
 from experiments.results.usage import Usage
 from experiments.scenario.settings import Settings, setting_columns
@@ -19,7 +20,7 @@ from workers.recovery import Recovery
 # What links do to packets, in both worlds; in virtual time they pause, too. BMv2's do nothing.
 LINK_EVENTS = ("lost", "lost_in_bursts", "corrupted", "duplicated", "reordered", "queue_drops", "ecn_marks")
 
-Row = dict[str, Any]  # a column's name: None, or a number, a text, or a list of numbers
+Row = dict[str, Any]  # a column's name: None, or a number, a text, or a list of these
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,7 @@ class Measured:
     link_utilization, processor_utilization: shares of the time of all-reduces, live; see experiments/live/load.py.
     usage: of each link and worker, which has files of its own beside the rows (usage.py).
     traffic: completion times of what other hosts sent beside the job; None: nothing.
+    workers_left: how many have the last sum. faults: what became of each, in the order of the scenario.
     """
 
     seconds: tuple[float, ...]
@@ -114,6 +116,8 @@ class Measured:
     processor_utilization: float | None = None
     usage: Usage | None = None
     traffic: FlowTimes | None = None
+    workers_left: int | None = None
+    faults: tuple[FaultOutcome, ...] = ()
 
     @property
     def limit(self) -> Limit | None:
@@ -149,12 +153,12 @@ def mean_window(windows: Sequence[float | None]) -> float | None:
 
 def row(settings: Settings, measured: Measured, /, **rest: Any) -> Row:
     """A flat row: the settings as they were in effect, what was measured, and `rest`."""
-    columns = asdict(replace(measured, usage=None, traffic=None))
+    columns = asdict(replace(measured, usage=None, traffic=None, faults=()))
     usage = {} if measured.usage is None else {"usage": measured.usage.as_columns()}
     drops, events = columns.pop("drops"), columns.pop("link_events")
     effective = {"window": columns.pop("window"), "segments": columns.pop("segments")}
     effective |= columns.pop("recovery") or {}
-    del columns["curve"], columns["usage"], columns["traffic"]
+    del columns["curve"], columns["usage"], columns["traffic"], columns["faults"]
     return {
         **setting_columns(settings),
         **_in_effect(settings),
@@ -166,6 +170,7 @@ def row(settings: Settings, measured: Measured, /, **rest: Any) -> Row:
         "goodput_bits_per_second": measured.goodput_bits_per_second,
         **columns,
         **(measured.traffic or FlowTimes()).as_columns(),
+        **fault_columns(measured.faults),
         "limited_by": measured.limit,
         "accuracy": measured.accuracy,
         **{f"dropped_{reason}": count for reason, count in drops.items()},

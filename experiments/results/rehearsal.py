@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from controller.telemetry import Reason
 from experiments.models.timers import virtual_window
+from experiments.results.faults import FaultOutcome
 from experiments.results.measured import LINK_EVENTS, FlowTimes, Measured, Row, row
 from experiments.results.provenance import provenance
 from experiments.results.series import select, series
@@ -14,6 +15,8 @@ from experiments.scenario.own import DIGESTS
 from experiments.scenario.settings import Settings, setting_columns
 from experiments.training.sgd import Curve
 from workers.recovery import Recovery
+
+_FAULT = FaultOutcome(what="", at=0.0, found=0.0, outcome="", next_end=1.0)
 
 
 def rehearse(points: Sequence[Settings], plot: Plot) -> None:
@@ -62,5 +65,7 @@ def rehearsed_row(settings: Settings) -> Row:
         step_seconds=1.0 if settings.step else None,
         exposed_seconds=1.0 if settings.step else None,
         gpu_idle_share=1.0 if settings.step else None,
+        workers_left=None if live else 1,
+        faults=(_FAULT,) * len(settings.faults),
     )
     return row(settings, measured, run_seconds=1.0)

@@ -16,6 +16,7 @@ from controller.plan import PathChoice
 from controller.tree import SLOTS, Job, aggregation_tree
 from experiments.scenario.compression import Compression
 from experiments.scenario.congestion import Congestion
+from experiments.scenario.faults import Fault, fault_problems
 from experiments.scenario.other_job import OtherJob
 from experiments.scenario.placement import Placement, place
 from experiments.scenario.step import Step
@@ -38,7 +39,10 @@ VIRTUAL_WINDOW = 512  # packets in flight of a worker, where a scenario does not
 FILES = ("program", "controller", "worker")  # keys whose values are files that a user brings
 
 # Of Settings; those of its links: VIRTUAL_ONLY.
-_VIRTUAL_ONLY = ("lateness", "step", "traffic", "other_job", "collective", "congestion")
+_VIRTUAL_ONLY = (
+    *("lateness", "step", "traffic", "other_job", "collective", "congestion"),
+    *("faults", "min_workers"),
+)
 
 KeyPath = tuple[str, ...]  # the tables that a key is in, and its name
 
@@ -289,6 +293,10 @@ class Settings(Table):
         OtherJob | None, Field(description="of the hosts that do not take part, virtual")
     ] = None
     step: Annotated[Step | None, Field(description="computing around each all-reduce, virtual")] = None
+    faults: Annotated[tuple[Fault, ...], Field(description="of links, switches and workers, virtual")] = ()
+    min_workers: Annotated[
+        int | None, Field(ge=2, description="the job goes on as long as so many are left, virtual")
+    ] = None
     switch: Engine = "embedded"
     program: Annotated[
         Path | None, Field(description="a P4 program in the place of p4src/fanin.p4, beside the scenario")
@@ -407,6 +415,7 @@ class Settings(Table):
                 yield "compression: is gathered round a ring; set algorithm = 'ring', and leave out collective"
             if self.world == "live" and self.transport not in (None, "tcp"):
                 yield f"compression: live it goes by tcp; leave out transport = {self.transport!r}"
+        yield from fault_problems(self.faults, self.network, self.members)
         yield from self._not_virtual() if self.world == "virtual" else self._not_live()
 
     def _not_virtual(self) -> Iterator[str]:
@@ -433,6 +442,13 @@ class Settings(Table):
             if len(beside) < count:
                 hosts = "two hosts that are not workers" if count == 2 else "a host that is not a worker"
                 yield f"{name}: needs {hosts}, and there are {len(beside)}; set workers"
+        if self.faults and self.other_job is not None:
+            yield "faults: are those of one job; leave out other_job"
+        if self.min_workers is not None:
+            if self.min_workers > len(self.members):
+                yield f"min_workers: is {self.min_workers}, more than the {len(self.members)} workers; make it less"
+            if self.collective != "all-reduce" or self.compression.kind != "none":
+                yield "min_workers: is of plain all-reduces; leave out collective and compression"
         if self.traffic is not None and self.other_job is not None:
             yield "other_job: has all hosts that traffic would need; leave out one of them"
         if self.other_job is not None:

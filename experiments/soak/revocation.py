@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 from experiments.soak.fabric import SoakFabric
 from experiments.virtual.fabric import Job
+from experiments.virtual.handover import carry_on, kept_of
 from topologies.virtual import SECOND
-from workers.kept import Kept, Standing
+from workers.kept import Standing
 
 TELLING_A_SWITCH = 5e-5  # seconds
 
@@ -47,26 +48,12 @@ def revoke(fabric: SoakFabric, job: Job, hears: Sequence[float]) -> None:
             time, rank = told.pop(0)
             network.run(limit=time)
             hosts[rank].stop()
-            finished[rank] = _kept(job, rank).finished
+            finished[rank] = kept_of(job, rank).finished
         network.run(limit=until)
 
     job.revoke(between=lambda: go_on(network.now / SECOND + TELLING_A_SWITCH))
     fabric.queue.lose_slots(job)
     go_on(max([network.now / SECOND, *(time for time, _ in told)]))
     if not any(host.error for host in hosts):
-        fabric.caught_up += carry_on(job, Standing([finished[rank] for rank in range(len(hosts))]))
-
-
-def _kept(job: Job, rank: int) -> Kept:
-    kept = job.stations[rank].kept
-    assert kept is not None
-    return kept
-
-
-def carry_on(job: Job, standing: Standing) -> int:
-    """All of its workers have stopped, and have finished the same afterwards; how many are sent a result for that."""
-    outputs = [list(station.outputs) for station in job.stations]
-    for rank in standing.behind:
-        outputs[rank].append(_kept(job, standing.giver).last.copy())
-    job.carry_on(outputs)
-    return len(standing.behind)
+        standing = Standing([finished[rank] for rank in range(len(hosts))])
+        fabric.caught_up += carry_on(job, standing, network.now / SECOND)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.budget import Place
+from controller.errors import ControllerError
 from controller.ledger import GRANT, Identity, NumberSpace, UsedUpError
-from controller.plan import (
-    MulticastGroup,
-    Plan,
-    SwitchPlan,
-    TableEntry,
-    Value,
-)
+from controller.plan import Plan, SwitchPlan
 from controller.planner import OURS, Planner
 from controller.telemetry import Event, Reason
-from controller.tree import FIRST_UDP_PORT
+from controller.tree import FIRST_UDP_PORT, Tree
 from controller.tree import Job as TreeJob
 from experiments.scenario.compilers import PROGRAM
 from experiments.scenario.congestion import Congestion
@@ -30,16 +24,16 @@ from experiments.scenario.worker_file import MakeWorker
 from experiments.virtual.congestion import control_of
 from experiments.virtual.stations import (
     HEADERS,
+    Nobody,
     PeerPort,
     SharedStation,
     SwitchPort,
     Vector,
     WorkerStation,
 )
+from experiments.virtual.tables import install, remove
 from p4compiler import compile_once
-from p4switch.bmv2json.program import Program
 from p4switch.engine.engine import Engine
-from p4switch.engine.entries import ActionCall, Entry, EntryKey, Exact, Lpm, Match, Replica
 from topologies.model import Host, Topology
 from topologies.virtual import SECOND, HostModel, VirtualNetwork
 from topologies.virtual.compiled import virtual_network
@@ -55,52 +49,14 @@ from workers.tensor import Tensor
 DEFAULT_RECOVERY = Recovery()
 DEFAULT_CONGESTION = Congestion()
 
+_SESSIONS = 1 << 16  # of groups of hosts: more than there are jobs
+
 _LONGEST_FRAME = HEADERS + max(1034, HEADER_BYTES + PAYLOAD)
 
 
 def load_switch(program: Path = PROGRAM) -> Engine:
     """The compiled program in a switch; `another()` makes more of them at next to no cost."""
     return Engine.load(compile_once(program).device_config())
-
-
-def install(engine: Engine, items: Iterable[MulticastGroup | TableEntry]) -> None:
-    """Put a switch's part of a plan into its tables, as the controller does over P4Runtime."""
-    for item in items:
-        if isinstance(item, MulticastGroup):
-            replicas = tuple(Replica(port, instance) for port, instance in item.replicas)
-            engine.multicast.insert(item.group, replicas)
-        else:
-            engine.table(item.table).insert(_entry(engine.program, item))
-
-
-def remove(engine: Engine, items: Sequence[MulticastGroup | TableEntry]) -> None:
-    """Take it out again, in the opposite order."""
-    for item in reversed(items):
-        if isinstance(item, MulticastGroup):
-            engine.multicast.delete(item.group)
-        else:
-            engine.table(item.table).delete(_entry(engine.program, item).key)
-
-
-def _entry(program: Program, item: TableEntry) -> Entry:
-    table = program.tables[item.table]
-    action = table.action(item.action)
-    if action is None:
-        raise KeyError(f"{item.table} has no action {item.action}")
-    key = EntryKey(tuple(_match(item.match[key.name]) for key in table.keys))
-    return Entry(
-        key, ActionCall(item.action, tuple(_integer(item.params[p.name]) for p in action.parameters))
-    )
-
-
-def _match(value: Value) -> Match:
-    if isinstance(value, IPv4Network):
-        return Lpm(int(value.network_address), value.prefixlen)
-    return Exact(_integer(value))
-
-
-def _integer(value: Value) -> int:
-    return int(value.replace(":", ""), 16) if isinstance(value, str) else int(value)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +70,8 @@ class JobSpec:
     worker). operations: between hosts, what a worker's calls do, in turn.
     flows: from a host to another. chunks: numbers of a lease.
     pauses: of each worker, before each of its all-reduces; (): none. They count from the end of the first all-reduce of
-    each step, of which it has `per_step`. ring: it can carry on by ring where it loses its lease (Job.carry_on).
+    each step, of which it has `per_step`. ring: it can carry on by ring where it loses its lease (Job.carry_on), with
+    the timers of ring_recovery (None: recovery). elastic: or without some of its workers (Job.regroup).
     """
 
     hosts: tuple[str, ...] | None = None
@@ -131,6 +88,8 @@ class JobSpec:
     pauses: tuple[tuple[float, ...], ...] = ()
     per_step: int = 1
     ring: bool = False
+    ring_recovery: Recovery | None = None
+    elastic: bool = False
     congestion: Congestion = DEFAULT_CONGESTION
     operations: tuple[Operation, ...] = ("all-reduce",)
 
@@ -148,7 +107,8 @@ class Fabric:
     """A network in virtual time whose switches run the program like `switch`, and the jobs that share it.
 
     numbers: what its packets may carry; None: all that there are, from lease 1 and chunk 0 on. planner: what switches
-    are told. make_network: what it runs on, with the arguments of virtual_network().
+    are told. make_network: what it runs on, with the arguments of virtual_network(). usable: of the topology, what is
+    planned with.
     """
 
     def __init__(
@@ -166,6 +126,8 @@ class Fabric:
         self.topology = topology
         self.jobs: list[Job] = []
         self.engines = {node.name: switch.another(seed) for node in topology.switches}
+        self.usable = topology
+        self._empty: set[str] = set()  # switches that nobody has programmed since they restarted
         self._switch, self._seed = switch, seed
         self._retired: list[Engine] = []
         self._placed: dict[str, Station] = {}  # of jobs, by host
@@ -289,6 +251,27 @@ class Fabric:
         for job in self.jobs:
             job.go_on_after(name)
 
+    def empty_switch(self, name: str) -> None:
+        """A switch loses all its state, and nobody programs it before refill_switch()."""
+        self._push(name)
+        self._empty.add(name)
+
+    def refill_switch(self, name: str) -> None:
+        """What was lost of its tables is installed again."""
+        if name in self._empty:
+            self._empty.remove(name)
+            self._install_forwarding(name)
+            for job in self.jobs:
+                job.reinstall(name)
+
+    def reroute(self, usable: Topology) -> None:
+        """From now on ordinary packets, and the trees of new leases, go by the links of this network."""
+        before, after = (self.planner.plan_forwarding(network) for network in (self.usable, usable))
+        self.usable = usable
+        changed = [name for name in self.engines if before.get(name) != after.get(name)]
+        self.remove({name: before[name] for name in changed if name in before})
+        self.install({name: after[name] for name in changed if name in after})
+
     def _push(self, name: str) -> None:
         """The program, upon which a switch has nothing in tables, registers and counters."""
         self._retired.append(self.engines[name])
@@ -330,6 +313,11 @@ class Fabric:
         self._placed[host] = station
         self.network.replace_station(host, self._station_at(host), start)
 
+    def vacate(self, host: str) -> None:
+        """The job's station on a host has ended; nobody takes its place."""
+        self._placed[host] = Nobody()
+        self.network.replace_station(host, self._station_at(host), self.network.now / SECOND)
+
     def add_beside(self, host: str, station: Station, ports: Collection[int], start: float) -> None:
         """Let another station have the frames to UDP `ports` of a host from `start` on, beside a job's.
 
@@ -351,24 +339,27 @@ class Fabric:
         self.install({name: self._forwarding(name)})
 
     def _forwarding(self, name: str) -> SwitchPlan:
-        return self.planner.plan_forwarding(self.topology).get(name, SwitchPlan(()))
+        return self.planner.plan_forwarding(self.usable).get(name, SwitchPlan(()))
 
     def install(self, plan: Plan) -> None:
-        """Program switches."""
+        """Program switches, but for those that are to be refilled."""
         for name, part in plan.items():
-            install(self.engines[name], part.items)
+            if name not in self._empty:
+                install(self.engines[name], part.items)
 
     def remove(self, plan: Plan) -> None:
         """Take it out again."""
         for name, part in plan.items():
-            remove(self.engines[name], part.items)
+            if name not in self._empty:
+                remove(self.engines[name], part.items)
 
 
 class Job:
     """One job on a fabric; made by Fabric.start.
 
-    members: the hosts, by rank. stations: on them, as of the newest lease. leases: granted so far, each
-    with the number of all-reduces that were done before. contributions: that its switches add up for each chunk.
+    members: the hosts, by rank; ranks: what these were at the beginning. stations: on them, as of the newest lease.
+    left: of workers that have ended. leases: granted so far, each with the number of all-reduces that were done before.
+    tree: of the newest. contributions: that its switches add up for each chunk.
     """
 
     def __init__(
@@ -385,7 +376,10 @@ class Job:
     ) -> None:
         self.spec = spec
         self.members = spec.hosts or tuple(host.name for host in fabric.topology.ranked_hosts)
+        self.ranks: Sequence[int] = range(len(self.members))
         self.stations: list[WorkerStation[Any]] = []
+        self.left: list[WorkerStation[Any]] = []
+        self.tree: Tree | None = None
         self.leases: list[int] = []
         self.granted: TreeJob | None = None  # the newest lease
         self.contributions = 0
@@ -398,6 +392,7 @@ class Job:
         self._in_place = in_place
         self._plan: dict[str, SwitchPlan] = {}
         self._between: Callable[[], None] = lambda: None
+        self._groups: list[tuple[int, Sequence[int], Algorithm]] = []
 
     def begin(self, starts: Sequence[float]) -> None:
         """From the first all-reduce on."""
@@ -439,12 +434,34 @@ class Job:
         self._withdraw(between)
         self.granted = None
 
-    def carry_on(self, outputs: Sequence[Sequence[Vector]]) -> None:
+    def carry_on(self, outputs: Sequence[Sequence[Vector]], now: float) -> None:
         """Without a lease, by ring between the hosts, behind the sums `outputs` of each worker."""
         self.by_ring = len(outputs[0])
-        self.spec = replace(self.spec, algorithm="ring")
-        now = self._fabric.network.now / SECOND
+        recovery = self.spec.ring_recovery or self.spec.recovery
+        self.spec = replace(self.spec, algorithm="ring", recovery=recovery)
         self._place([now] * len(self.stations), outputs)
+
+    def regroup(self, staying: Sequence[int], outputs: Sequence[Sequence[Vector]], now: float) -> None:
+        """These ranks go on alone, behind the sums `outputs` of each: with another lease, or without one by ring."""
+        self.revoke(lambda: None)
+        self.left += [station for rank, station in enumerate(self.stations) if rank not in staying]
+        self.stations = [self.stations[rank] for rank in staying]
+        self.members = tuple(self.members[rank] for rank in staying)
+        self.ranks = [self.ranks[rank] for rank in staying]
+        self._session += _SESSIONS  # what is on its way between hosts is for the group before
+        try:
+            self._place([now] * len(staying), outputs)
+        except ControllerError:
+            self.carry_on(outputs, now)
+
+    @property
+    def changed(self) -> bool:
+        """Whether not all of its all-reduces were done by all of its workers in the same way."""
+        return len(self._groups) > 1
+
+    def done_by(self, index: int) -> tuple[Sequence[int], Algorithm]:
+        """Which ranks of the beginning have done an all-reduce, and how."""
+        return next(group[1:] for group in reversed(self._groups) if group[0] <= index)
 
     def end(self) -> None:
         """Its workers have ended: its lease is withdrawn. May be called twice."""
@@ -458,23 +475,32 @@ class Job:
     def _place(self, starts: Sequence[float], outputs: Sequence[Sequence[Vector]]) -> None:
         port = self._switch_port if self.spec.algorithm == "in-network" else self._peer_port
         if self.spec.algorithm == "in-network":
-            self.leases.append(len(outputs[0]))
             self._grant()
+            self.leases.append(len(outputs[0]))
+        self._groups.append((len(outputs[0]), self.ranks, self.spec.algorithm))
+        before = self.stations
         self.stations = [
             WorkerStation(
                 port(rank),
-                [vectors[rank] for vectors in self._inputs],
+                [vectors[self.ranks[rank]] for vectors in self._inputs],
                 starts[rank],
                 outputs[rank],
                 in_place=self._in_place,
-                pauses=self.spec.pauses[rank] if self.spec.pauses else (),
+                pauses=self.spec.pauses[self.ranks[rank]] if self.spec.pauses else (),
                 per_step=self.spec.per_step,
-                kept=Kept(len(outputs[rank])) if self.spec.ring and self.granted else None,
+                kept=Kept(len(outputs[rank])) if self._keeps else None,
             )
             for rank in range(len(self.members))
         ]
+        for station, earlier, start in zip(self.stations, before, starts, strict=False):
+            station.go_on_from(earlier, start)
         for member, station, start in zip(self.members, self.stations, starts, strict=True):
             self._fabric.place(member, station, start)
+
+    @property
+    def _keeps(self) -> bool:
+        """Whether an all-reduce may have to be done again, from arrays that nobody has written to."""
+        return self.spec.elastic or (self.spec.ring and self.granted is not None)
 
     def _grant(self) -> None:
         for name, part in self._next_plan().items():
@@ -486,18 +512,18 @@ class Job:
         """Of a grant that there has not been yet."""
         self.granted = None  # the one before is no longer in force
         numbers = self._fabric.take_numbers(self.spec.chunks)
-        topology = self._fabric.topology
-        self.granted = TreeJob(
+        network, planner = self._fabric.usable, self._fabric.planner
+        wanted = TreeJob(
             hosts=self.members,
             udp_port=self._udp_port,
             base=self._first_slot,
             slots=self.spec.window,
             **asdict(numbers),
         )
-        planner = self._fabric.planner
-        tree = planner.aggregation_tree(topology, self.granted)
-        self.contributions = sum(len(part.children) for part in tree.aggregators)
-        return planner.plan_aggregation(topology, tree)
+        self.tree = planner.aggregation_tree(network, wanted)
+        self.granted = wanted
+        self.contributions = sum(len(part.children) for part in self.tree.aggregators)
+        return planner.plan_aggregation(network, self.tree)
 
     def _switch_port(self, rank: int) -> SwitchPort:
         spec = self.spec
@@ -578,6 +604,11 @@ class Cluster(Fabric):
     def run(self, limit: float) -> bool:
         """Until every worker of its job has all its sums: True. False: not by `limit` (seconds)."""
         return self.run_job(self._job, limit)
+
+    @property
+    def job(self) -> Job:
+        """Its only one at the beginning."""
+        return self._job
 
     @property
     def members(self) -> tuple[str, ...]:

@@ -18,7 +18,8 @@ from experiments.scenario.own import planner_of
 from experiments.scenario.python_file import telling
 from experiments.scenario.settings import Settings
 from experiments.scenario.worker_file import make_worker_of
-from experiments.virtual.fabric import Cluster, ClusterSpec
+from experiments.virtual.fabric import Cluster, ClusterSpec, Job
+from experiments.virtual.faults import Faults
 from experiments.virtual.flows import Flows
 from experiments.virtual.other_job import beside
 from experiments.virtual.steps import buckets, pauses, step_figures
@@ -85,12 +86,13 @@ def run_virtual(
         other = beside(settings, cluster)
         wanted = requests(settings)
         flows = _flows(settings, cluster, wanted)
-        if not cluster.run(LIMIT):
+        faults = Faults(settings.faults, settings.min_workers, cluster)
+        if not faults.run(cluster.run, LIMIT):
             raise UnfinishedError(f"not finished after {LIMIT:g} s of virtual time")
         if other and not other.finish(LIMIT):
             raise UnfinishedError(f"other_job: not finished after {LIMIT:g} s of virtual time")
 
-    stations, network = cluster.stations, cluster.network
+    job, stations, network = cluster.job, cluster.stations, cluster.network
     began = np.max([station.began[1::per_step] for station in stations], axis=0)
     ended = np.max([station.ended[per_step - 1 :: per_step] for station in stations], axis=0)
     waits = [
@@ -108,6 +110,8 @@ def run_virtual(
         for index in range(settings.repetitions * per_step)
         if index % per_step
     )
+    if job.changed:
+        promises = _promises_kept(settings, job)
     held = (
         promise.hold(result(output, promise) for output in of_all)
         for promise, of_all in zip(promises, outputs, strict=True)
@@ -118,9 +122,9 @@ def run_virtual(
     measured = Measured(
         seconds=tuple((ended - began).tolist()),
         elements=settings.elements,
-        wire_bytes_per_worker=cluster.host_bytes(cluster.members) / shares,
-        packets_per_worker=cluster.host_packets(cluster.members) / shares,
-        retransmissions=sum(station.worker.statistics.retransmissions for station in stations),
+        wire_bytes_per_worker=cluster.host_bytes(settings.members) / shares,
+        packets_per_worker=cluster.host_packets(settings.members) / shares,
+        retransmissions=sum(station.retransmissions for station in (*stations, *job.left)),
         drops={reason.name.lower(): drops[reason] for reason in Reason if reason is not Reason.NONE},
         link_events={column: network.faults[kind] for kind, column in _LINK_EVENTS.items()},
         violations=errors.violations,
@@ -136,11 +140,15 @@ def run_virtual(
         wait_seconds=float(np.mean(waits)),
         other_job_seconds=other.median_seconds if other else None,
         usage=usage_of(cluster),
-        **step_figures(settings, np.max([one.ended[0::per_step] for one in stations], axis=0), ended),
+        workers_left=len(stations),
+        faults=faults.outcomes(ended.tolist()),
+        **step_figures(
+            settings, np.max([one.ended[0::per_step] for one in stations], axis=0), ended, job.ranks
+        ),
     )
     if flows is None:
         return measured
-    if not flows.run(LIMIT):
+    if not faults.run(flows.run, LIMIT):
         raise UnfinishedError(f"traffic: flows have not arrived after {LIMIT:g} s of virtual time")
     found = completed(wanted, flows.completed)
     alone = Alone(settings)
@@ -187,7 +195,29 @@ def cluster_spec(settings: Settings) -> ClusterSpec:
         flows=settings.flows_per_pair,
         congestion=settings.congestion,
         operations=("all-reduce", *[operation] * len(buckets(settings))),
+        ring=bool(settings.faults),
+        ring_recovery=recovery(settings.model_copy(update={"algorithm": "ring"}))
+        if settings.faults
+        else None,
+        elastic=bool(settings.faults) and settings.min_workers is not None,
     )
+
+
+def _promises_kept(settings: Settings, job: Job) -> list[Promise]:
+    """Those of the workers that have done each all-reduce, by how they did it.
+
+    The vectors are drawn once more, as sums have taken their places.
+    """
+    parts, window = buckets(settings), virtual_window(settings)
+    assert settings.elements is not None
+    drawn = _vectors(settings.seed, len(settings.members), settings.elements, settings.repetitions)
+    found = []
+    for step, vectors in enumerate(drawn):
+        for number, part in enumerate(parts, start=1):
+            ranks, algorithm = job.done_by(step * (1 + len(parts)) + number)
+            bound = error_bound(algorithm, settings.values, window, settings.compression.compressor)
+            found.append(promise_of(settings.collective, [vectors[rank][part] for rank in ranks], bound))
+    return found
 
 
 def _congestion_window(statistics: Statistics) -> float | None:

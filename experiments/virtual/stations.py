@@ -77,6 +77,7 @@ class WorkerStation(Generic[_P_co]):
         self.ended: list[float] = []
         self.not_ours = 0
         self.kept = kept
+        self._sent_again_before = 0
         self._port = port
         self._inputs = inputs
         self._start = start
@@ -85,6 +86,23 @@ class WorkerStation(Generic[_P_co]):
         self._per_step = per_step
         self._step_began = start
         self._running = False
+        self._working = False  # the participant has begun with something
+
+    def go_on_from(self, earlier: WorkerStation[Any], now: float) -> None:
+        """Behind another station of the same worker that has stopped: whatever it lacks of `outputs`, it was sent."""
+        done = len(self.outputs)
+        self.began, self.ended = earlier.began[: done + 1], earlier.ended[:done]
+        self.ended += [now] * (done - len(self.ended))
+        self._sent_again_before = earlier.retransmissions
+        if done:
+            self._step_began = self.ended[(done - 1) // self._per_step * self._per_step]
+        if done == len(self.began) and not self.finished:  # between two
+            self._start = max(self._start, self._step_began + self._pauses[done])
+
+    @property
+    def retransmissions(self) -> int:
+        """Packets sent again."""
+        return self._sent_again_before + self.worker.statistics.retransmissions
 
     @property
     def finished(self) -> bool:
@@ -111,7 +129,9 @@ class WorkerStation(Generic[_P_co]):
         """See Station."""
         while not self._running and not self.finished and now >= self._start:
             x = self._inputs[len(self.outputs)]
-            self.began.append(now)
+            if len(self.began) == len(self.outputs):
+                self.began.append(now)
+            self._working = True
             out = x if self._in_place else None
             self.worker.start(x, now, out if self.kept is None else self.kept.buffer(x.size))
             self._running = True
@@ -121,7 +141,7 @@ class WorkerStation(Generic[_P_co]):
 
     def deadline(self) -> float | None:
         """See Station."""
-        deadline = self.worker.deadline() if self.began else None  # others may still need what it has
+        deadline = self.worker.deadline() if self._working else None  # others may still need what it has
         if self._running or self.finished:
             return deadline
         return self._start if deadline is None else min(self._start, deadline)
@@ -239,6 +259,21 @@ class SharedStation:
         """See Station."""
         deadlines = (self._job.deadline(), self._other.deadline())
         return min((one for one in deadlines if one is not None), default=None)
+
+
+class Nobody:
+    """A Station that does nothing: what runs there has ended."""
+
+    def receive(self, frames: Frames, lengths: NDArray[np.int64], now: float) -> None:
+        """See Station."""
+
+    def frames_to_send(self, now: float) -> list[Frames]:  # noqa: ARG002
+        """See Station."""
+        return []
+
+    def deadline(self) -> float | None:
+        """See Station."""
+        return None
 
 
 class FrameFilter:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -60,11 +61,11 @@ def _factors(settings: Settings) -> Floats:
     return np.array(rows)
 
 
-def step_figures(settings: Settings, began: Floats, ended: Floats) -> dict[str, Any]:
-    """Columns of Measured, for steps from `began` to `ended`, [steps]; none without computing."""
+def step_figures(settings: Settings, began: Floats, ended: Floats, ranks: Sequence[int]) -> dict[str, Any]:
+    """Columns of Measured, for steps of `ranks` from `began` to `ended`, [steps]; none without computing."""
     if settings.step is None:
         return {}
-    computing = _factors(settings) * (settings.step.forward + settings.step.backward)
+    computing = _factors(settings)[list(ranks)] * (settings.step.forward + settings.step.backward)
     seconds = ended - began
     return {
         "step_seconds": float(seconds.mean()),

@@ -15,9 +15,9 @@ def usage_of(cluster: Cluster) -> Usage:
             host=host,
             began=tuple(station.began[1::2]),
             ended=tuple(station.ended[1::2]),
-            retransmissions=station.worker.statistics.retransmissions,
+            retransmissions=station.retransmissions,
         )
-        for rank, (host, station) in enumerate(zip(cluster.members, cluster.stations, strict=True))
+        for rank, host, station in zip(cluster.job.ranks, cluster.members, cluster.stations, strict=True)
     )
     return Usage(_links(cluster, float(spans(workers).sum())), workers)
 

@@ -159,7 +159,7 @@ def test_a_job_whose_root_is_killed_goes_on_by_ring_and_the_next_one_in_the_netw
     assert said[0].startswith("fanin up: leaf1 has ended with signal SIGKILL")
     assert "and what its registers held" in said[-1]
     output, errors = job.end()
-    assert "leaf1, the root of its tree, has restarted; the hosts add up by ring" in errors
+    assert "leaf1, which adds up for it, has restarted; the hosts add up by ring" in errors
     assert "done" in output
     _, errors = Job(up, tmp_path, "required").end()
     assert errors == ""

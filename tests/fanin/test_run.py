@@ -388,3 +388,19 @@ def test_what_cannot_be_run_again_is_named(scenario: str, tmp_path: Path) -> Non
     assert status == 2
     assert f"row {key}: this fanin does not take the settings of fanin 9.9" in output
     assert "hops: Extra inputs" in output
+
+
+def test_what_became_of_faults_is_told(scenario: str, tmp_path: Path) -> None:
+    with Path(scenario).open("a") as file:
+        file.write('[[faults]]\nat = "8 us"\nswitch = "leaf1"\ndetection = "20 us"\n')
+    status, output = invoke("run", scenario, "--results", tmp_path / "results")
+    assert status == 0, output
+    said = "algorithm=in-network: at 8 us leaf1 restarts: the hosts add up by ring; found at 28 us, the next all-reduce"
+    assert f"{said} ended at" in output
+    with (tmp_path / "results" / "results.csv").open() as file:
+        [first, second] = csv.DictReader(file)
+    assert json.loads(first["faults"]) == ["leaf1 restarts: the hosts add up by ring"]
+    assert json.loads(second["faults"]) == ["leaf1 restarts: the job goes on"]
+    assert json.loads(first["fault_found_seconds"]) == [2.8e-5]
+    rows = read_rows(tmp_path / "results" / "results.parquet")
+    assert [row["workers_left"] for row in rows] == [2, 2]

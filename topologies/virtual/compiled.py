@@ -36,7 +36,7 @@ from topologies.virtual.packets import Snapshot
 from topologies.virtual.units import NEVER, SECOND, not_before
 
 HEADER_BYTES = 42  # Ethernet, IPv4, UDP
-_TIMES = ("byte_time", "overhead", "delay", "room", "mark", "always_mark")
+_TIMES = ("byte_time", "overhead", "delay", "room", "mark", "always_mark", "down_from", "down_until")
 _PROBABILITIES = (
     "mark_probability",
     "loss",
@@ -228,6 +228,7 @@ class CompiledNetwork(VirtualNetwork):
         self._links = links = np.zeros(len(self.link_ends), _LINK)
         for name, values in self.links.constants().items():
             links[name] = values
+        self.links.down_from, self.links.down_until = links["down_from"], links["down_until"]
         links["far_node"], links["far_port"] = self._far_node, self._far_port
         self.links.counts = LinkCounts.of(len(links), **{name: links[name] for name in _COUNTS})
         self._link_faults = np.zeros(len(_FAULTS), np.int64)

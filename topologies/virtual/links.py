@@ -137,7 +137,7 @@ def _numbers(so_far: NDArray[np.int64], links: NDArray[np.int64]) -> NDArray[np.
 class Links:
     """All directions of all links: direction i has rates[i] (bits/s; None: unlimited) and models[i].
 
-    from_host: whether a host sends at its near end.
+    from_host: whether a host sends at its near end. down_from, down_until: what is on a link between them is lost.
     """
 
     def __init__(
@@ -179,6 +179,8 @@ class Links:
         self._jitter = np.array([model.jitter * SECOND for model in models])
         self._jittering = any(model.jitter for model in models)
         self._last_arrival = np.zeros(count, np.int64)
+        self.down_from, self.down_until = np.full(count, NEVER), np.full(count, NEVER)
+        self._cut = False
         self.counts = LinkCounts.of(count)
 
     @property
@@ -211,6 +213,8 @@ class Links:
             "reordering": self._reordering,
             "displacement": self._displacement,
             "jitter": self._jitter,
+            "down_from": self.down_from,
+            "down_until": self.down_until,
             "bursts": bursting,
             "burst_begin": np.array([burst.begin if burst else 0.0 for burst in bursts]),
             "burst_end": np.array([burst.end if burst else 0.0 for burst in bursts]),
@@ -225,6 +229,11 @@ class Links:
             for limit, byte in zip(limits, self._byte_time, strict=True)
         ]
         return np.array(times, np.int64)
+
+    def cut(self, links: Sequence[int], begin: int, end: int) -> None:
+        """What is on these links between two times is lost; a link has one such period at a time."""
+        self.down_from[links], self.down_until[links] = begin, end
+        self._cut = True
 
     def send(self, sent: Transit, end: int) -> Transit:  # noqa: ARG002 - links that can be paused need it
         """Put packets on their links, none earlier than any on that link before; what arrives, and when.
@@ -242,12 +251,17 @@ class Links:
             return sent
         lengths = self._store.lengths[sent.packets]
         count = len(self._sent)
-        np.add.at(self.counts.busy, sent.links, self._durations(sent))
+        durations = self._durations(sent)
+        np.add.at(self.counts.busy, sent.links, durations)
         self.counts.packets += np.bincount(sent.links, minlength=count)
         self.counts.bytes += np.bincount(sent.links, lengths, minlength=count).astype(np.int64)
         arriving = Transit(sent.links, ends + self._delay[sent.links], sent.packets)
+        if self._cut:
+            arriving = self._lose_where_cut(arriving, ends - durations)
+            if not len(arriving.links):
+                return arriving
         if self._faulty or self._jittering:
-            numbers = _numbers(self._sent, sent.links)
+            numbers = _numbers(self._sent, arriving.links)
             if self._jittering:
                 arriving = self._jitter_in_order(arriving, numbers)
             if self._faulty:
@@ -349,6 +363,15 @@ class Links:
         return np.asarray(likely & (beyond > 0), np.bool_)
 
     # -- faults ----------------------------------------------------------------------------------------------
+
+    def _lose_where_cut(self, arriving: Transit, begins: NDArray[np.int64]) -> Transit:
+        """begins: when each began to be sent."""
+        links = arriving.links
+        lost = (arriving.times > self.down_from[links]) & (begins < self.down_until[links])
+        self.counts.faults["loss"] += int(np.count_nonzero(lost))
+        self.counts.lost += np.bincount(links[lost], minlength=len(self._sent))
+        self._store.free(arriving.packets[lost])
+        return arriving.take(~lost)
 
     def _jitter_in_order(self, arriving: Transit, numbers: NDArray[np.int64]) -> Transit:
         links = arriving.links

@@ -163,6 +163,14 @@ class VirtualNetwork:
         stalls.append((round(begin * SECOND), round(end * SECOND)))
         stalls.sort()  # so that _set_wake gets through those that overlap
 
+    def cut(self, one: str, other: str, begin: float, end: float) -> None:
+        """Nothing crosses the link between two nodes from `begin` to `end` (seconds), and what is on it is lost.
+
+        To be said before anything has joined its queues that would be on it then; of a link, one such period at a time.
+        """
+        both = [number for number, ends in enumerate(self.link_ends) if {*ends} == {one, other}]
+        self.links.cut(both, not_before(begin), not_before(end))
+
     def replace_switch(self, name: str, program: SwitchProgram) -> None:
         """From now on another program, or the same with a fresh state, runs in that switch."""
         self._switches[self._switch_index[name]] = program

@@ -14,7 +14,7 @@ from controller.tree import FIRST_UDP_PORT, Job, aggregation_tree
 from experiments.bench.switch import frames
 from experiments.bench.switch.errors import BenchError
 from experiments.bench.switch.native import Traffic
-from experiments.virtual.fabric import install
+from experiments.virtual.tables import install
 from p4switch.engine.engine import Engine
 from topologies.model import Topology
 from topologies.shapes import leaf_spine

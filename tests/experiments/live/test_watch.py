@@ -2,27 +2,33 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 
 from controller.controller import Findings, Loss
 from controller.errors import ControllerError
+from controller.tree import Aggregator
 from experiments.live.watch import Watch
 from topologies.model import Link, Topology
 from topologies.shapes import leaf_spine
+
+ROOT = Aggregator("leaf1", ("h1", "h2"), None)
+SPINE = Aggregator("spine1", ("leaf1", "leaf2"), None)
 
 
 class Jobs:
     """In place of the job service's."""
 
-    def __init__(self, switches: list[str]) -> None:
+    def __init__(self, *tree: Aggregator) -> None:
         self.ended: list[tuple[int, str, bool]] = []
-        self._switches = switches
+        self._tree = tree
 
     def documents(self) -> list[dict[str, Any]]:
         job = {"name": "train", "lease": 7, "state": "in network", "ring": True, "hosts": ["h1", "h2"]}
-        return [{**job, "switches": self._switches}]
+        switches = [part.switch for part in self._tree]
+        return [{**job, "switches": switches, "tree": [asdict(part) for part in self._tree]}]
 
     async def end_lease(self, lease: int, why: str, *, for_good: bool) -> None:
         self.ended.append((lease, why, for_good))
@@ -84,26 +90,29 @@ class LookedError(Exception):
 
 
 @pytest.mark.parametrize(
-    ("switches", "handed_over"),
+    ("tree", "handed_over"),
     [
-        (["leaf1"], True),
-        (["leaf1", "spine1"], False),
+        ([ROOT], True),
+        ([Aggregator("leaf1", ("h1", "h2"), "spine1"), SPINE], True),
+        ([Aggregator("leaf1", ("h1",), "spine1"), SPINE], False),
         ([], False),  # of one that is just ending, or between two leases
     ],
 )
-def test_a_job_goes_on_by_ring_if_its_root_has_forgotten(switches: list[str], handed_over: bool) -> None:
-    jobs, said = Jobs(switches), []
+def test_a_job_goes_on_by_ring_if_a_switch_that_adds_up_has_forgotten(
+    tree: list[Aggregator], handed_over: bool
+) -> None:
+    jobs, said = Jobs(*tree), []
 
     with pytest.raises(LookedError):
         asyncio.run(Watch(*_parts(jobs), said.append).run())
     assert said == [
         "leaf1 had lost 10 of 10 entries and groups, and what its registers held; all entries are installed again"
     ]
-    assert jobs.ended == ([(7, "leaf1, the root of its tree, has restarted", False)] if handed_over else [])
+    assert jobs.ended == ([(7, "leaf1, which adds up for it, has restarted", False)] if handed_over else [])
 
 
 def test_a_job_whose_new_tree_leads_over_a_link_known_to_be_down_gets_no_other_one() -> None:
-    jobs, link = Jobs(["leaf1", "spine1"]), _link("leaf1", "spine1")
+    jobs, link = Jobs(ROOT, SPINE), _link("leaf1", "spine1")
     watch = Watch(*_parts(jobs, [link]), lambda _: None)
 
     async def look_twice() -> None:
@@ -116,7 +125,7 @@ def test_a_job_whose_new_tree_leads_over_a_link_known_to_be_down_gets_no_other_o
 
 
 def test_a_host_s_link_is_in_every_tree() -> None:
-    jobs, link = Jobs(["leaf1"]), _link("h1", "leaf1")
+    jobs, link = Jobs(ROOT), _link("h1", "leaf1")
     asyncio.run(Watch(*_parts(jobs, [link]), lambda _: None)._look_at_links())
     assert [for_good for *_, for_good in jobs.ended] == [True]
 
@@ -129,9 +138,7 @@ def test_trouble_is_said_once_and_what_logs_beside_ends_nothing() -> None:
 
     with pytest.raises(LookedError):
         asyncio.run(
-            Watch(*_parts(Jobs([]), [], Controller("the controller cannot be started")), said.append).run(
-                fail
-            )
+            Watch(*_parts(Jobs(), [], Controller("the controller cannot be started")), said.append).run(fail)
         )
     assert said == [
         "the controller cannot be started",

@@ -65,9 +65,12 @@ def test_random_scenarios_have_the_same_history(switch: Engine, monkeypatch: pyt
         {"burst": {"begin": 0.01, "end": 0.3, "loss": 0.7}, "queue_bytes": 20_000},
     ],
 )
+@pytest.mark.parametrize("down", [None, (1e-5, 3e-5)])
 @pytest.mark.parametrize("algorithm", ["in-network", "ring"])
 @pytest.mark.slow
-def test_a_link_does_the_same(switch: Engine, properties: dict[str, object], algorithm: str) -> None:
+def test_a_link_does_the_same(
+    switch: Engine, properties: dict[str, object], algorithm: str, down: tuple[float, float] | None
+) -> None:
     topology = leaf_spine(1, 2, 2, rate=10**10, properties=properties)
     spec = ClusterSpec(topology, seed=5, algorithm=algorithm)  # type: ignore[arg-type]
 
@@ -76,6 +79,8 @@ def test_a_link_does_the_same(switch: Engine, properties: dict[str, object], alg
         draw = np.random.default_rng(0)
         inputs = [[draw.standard_normal(20_000, dtype=np.float32) for _ in range(4)] for _ in range(2)]
         cluster = Cluster(spec, switch, inputs, observer=history, make_network=make_network)
+        if down:
+            cluster.network.cut("leaf1", "spine1", *down)
         assert cluster.run(limit=10.0)
         cluster.network.run(limit=11.0)
         return cluster, history.digest
@@ -84,6 +89,7 @@ def test_a_link_does_the_same(switch: Engine, properties: dict[str, object], alg
     theirs, expected = run(VirtualNetwork)
     assert digest == expected
     assert ours.network.in_flight == theirs.network.in_flight == 0
+    assert not down or ours.network.faults["loss"]
     assert +ours.network.faults == +theirs.network.faults
     assert (ours.network.hops, ours.network.wakes) == (theirs.network.hops, theirs.network.wakes)
     counts, others = ours.network.links.counts, theirs.network.links.counts

@@ -314,3 +314,28 @@ def test_a_link_counts_what_it_lost() -> None:
     link = OneLink(LinkModel(loss=0.2, burst=Burst(begin=0.1, end=0.5)))
     arrived = link.send(list(range(0, 1000 * BYTE, BYTE)))
     assert 0 < len(arrived.times) == 1000 - int(link.links.counts.lost[0])
+
+
+def test_what_is_on_a_link_while_it_is_down_is_lost() -> None:
+    each = (100 + ETHERNET_OVERHEAD) * BYTE
+    link = OneLink(LinkModel(delay=1e-6))
+    link.links.cut([0], 3 * each, 5 * each)
+    # One has arrived, and one begins to be sent when it is up again; three behind one another are on it in between.
+    arrived = link.send([0, 2 * each, 3 * each, 4 * each, 5 * each])
+    assert link.numbers(arrived) == [0, 4]
+    assert (link.links.counts.lost[0], link.links.counts.faults["loss"]) == (3, 3)
+    assert link.store.in_use == 2
+
+
+def test_what_waits_longer_than_a_link_is_down_arrives() -> None:
+    each = (100 + ETHERNET_OVERHEAD) * BYTE
+    link = OneLink(LinkModel(delay=1e-6))
+    link.links.cut([0], 0, each + 1)
+    assert link.numbers(link.send([0] * 4)) == [2, 3]
+    assert len(link.arrivals([0])) == 1
+
+
+def test_a_link_that_is_down_and_jitters_has_nothing_to_delay() -> None:
+    link = OneLink(LinkModel(delay=1e-6, jitter=1e-6))
+    link.links.cut([0], 0, NEVER)
+    assert link.arrivals([0, 0]) == []

@@ -147,6 +147,16 @@ def test_a_stalled_host_neither_sends_nor_receives() -> None:
     assert world.talkers["h1"].heard[0][0] > 1e-3
 
 
+def test_nothing_crosses_a_link_that_is_down_in_either_direction() -> None:
+    world = World({1: [0.0, 1e-4, 3e-4], 2: [1e-4]})
+    world.network.cut("leaf1", "h2", 5e-5, 2e-4)
+    world.network.run()
+    assert [round(time, 5) for time, _ in world.talkers["h2"].heard] == [0, 3e-4]
+    assert [round(time, 5) for time, mark in world.talkers["h3"].heard if mark == 1] == [0, 1e-4, 3e-4]
+    assert not [mark for _, mark in world.talkers["h3"].heard if mark == 2]
+    assert world.network.faults["loss"] == 2
+
+
 def test_what_goes_to_a_port_without_a_link_is_counted() -> None:
     world = World({1: [0.0]}, ports=5)
     world.network.run()

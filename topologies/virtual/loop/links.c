@@ -144,6 +144,12 @@ void send_packet(struct loop *l, uint32_t link, int64_t time, uint32_t row)
     k->waited += wait;
     k->longest_wait = wait > k->longest_wait ? wait : k->longest_wait;
     struct event event = {k->free_at + k->delay, link, row};
+    if (event.time > k->down_from && k->free_at - duration < k->down_until) {
+        l->faults[LOST]++;
+        k->lost++;
+        free_row(l, row);
+        return;
+    }
     int64_t number = k->numbered++;
     if (k->jitter > 0) {
         event.time += (int64_t)(draw(k, number, JITTER) * k->jitter);

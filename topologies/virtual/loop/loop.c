@@ -8,7 +8,7 @@
 #include "shared.h"
 
 SHARE_STRUCT(link,
-             FIELD(byte_time) FIELD(overhead) FIELD(delay) FIELD(room) FIELD(mark) FIELD(always_mark) FIELD(key)
+             FIELD(byte_time) FIELD(overhead) FIELD(delay) FIELD(room) FIELD(mark) FIELD(always_mark) FIELD(down_from) FIELD(down_until) FIELD(key)
              FIELD(mark_probability) FIELD(loss) FIELD(corruption) FIELD(duplication) FIELD(reordering) FIELD(displacement) FIELD(jitter)
              FIELD(burst_begin) FIELD(burst_end) FIELD(burst_loss)
              FIELD(faulty) FIELD(bursts) FIELD(far_node) FIELD(far_port)

@@ -42,9 +42,9 @@ struct events {
 };
 
 /* One direction of a link. What it is: times of a byte (in 2^-20 ps) and of what fits, is not yet marked, and not always marked; probabilities;
- * displacement and jitter in picoseconds. Then its state, and what has been counted. */
+ * displacement and jitter in picoseconds; when it is down. Then its state, and what has been counted. */
 struct link {
-    int64_t byte_time, overhead, delay, room, mark, always_mark;
+    int64_t byte_time, overhead, delay, room, mark, always_mark, down_from, down_until;
     uint64_t key;
     double mark_probability, loss, corruption, duplication, reordering, displacement, jitter;
     double burst_begin, burst_end, burst_loss;
