@@ -9,7 +9,7 @@ from experiments.scenario.other_job import OtherJob
 from experiments.scenario.settings import FatTree, LeafSpine, Recovery, Servers, Settings, Training
 from experiments.scenario.step import Step
 from experiments.scenario.traffic import Traffic
-from topologies.link import Burst, LinkModel, Pause
+from topologies.link import Burst, LinkModel, Pause, Watchdog
 
 JsonSchema = dict[str, Any]
 
@@ -25,6 +25,7 @@ _OF_POINTS = (
     Step,
     Traffic,
     Training,
+    Watchdog,
 )  # tables whose values may be lists
 
 

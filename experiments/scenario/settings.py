@@ -19,7 +19,7 @@ from experiments.scenario.congestion import Congestion
 from experiments.scenario.other_job import OtherJob
 from experiments.scenario.placement import Placement, place
 from experiments.scenario.step import Step
-from experiments.scenario.table import Table
+from experiments.scenario.table import Priority, Table
 from experiments.scenario.tools import Compiler, Engine
 from experiments.scenario.traffic import Traffic
 from experiments.scenario.units import ELEMENT_BYTES, VectorSize
@@ -38,7 +38,7 @@ VIRTUAL_WINDOW = 512  # packets in flight of a worker, where a scenario does not
 FILES = ("program", "controller", "worker")  # keys whose values are files that a user brings
 
 # Of Settings; those of its links: VIRTUAL_ONLY.
-_VIRTUAL_ONLY = ("lateness", "step", "traffic", "other_job", "collective", "congestion")
+_VIRTUAL_ONLY = ("lateness", "step", "traffic", "other_job", "collective", "congestion", "priority")
 
 KeyPath = tuple[str, ...]  # the tables that a key is in, and its name
 
@@ -288,6 +288,7 @@ class Settings(Table):
     other_job: Annotated[
         OtherJob | None, Field(description="of the hosts that do not take part, virtual")
     ] = None
+    priority: Priority = 0
     step: Annotated[Step | None, Field(description="computing around each all-reduce, virtual")] = None
     switch: Engine = "embedded"
     program: Annotated[
@@ -334,6 +335,12 @@ class Settings(Table):
         """Whether anything is sent by the transport between hosts: by the job, or beside it."""
         beside = self.other_job is not None and self.other_job.algorithm != "in-network"
         return self.algorithm != "in-network" or self.traffic is not None or beside
+
+    @property
+    def prioritized(self) -> bool:
+        """Whether links have a queue for each priority; without, all packets are alike."""
+        beside = (part for part in (self.traffic, self.other_job) if part is not None)
+        return any(part.priority for part in (self, *beside))
 
     @property
     def host_link(self) -> Link:
@@ -495,7 +502,17 @@ def _single_valued(table: type[BaseModel], above: KeyPath = ()) -> Iterator[KeyP
 
 
 # Tables whose names are a part of their keys' short names.
-_IN_NAMES = {"burst", "compression", "congestion", "fat_tree", "other_job", "servers", "step", "traffic"}
+_IN_NAMES = {
+    "burst",
+    "compression",
+    "congestion",
+    "fat_tree",
+    "other_job",
+    "servers",
+    "step",
+    "traffic",
+    "watchdog",
+}
 
 
 def _short_name(path: KeyPath) -> str:
