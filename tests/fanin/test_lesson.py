@@ -222,9 +222,14 @@ def parallelism(rows: Rows) -> None:
 
 def noisy_neighbour(rows: Rows) -> None:
     for algorithm in ("in-network", "ring"):
-        quiet, busy = (one(rows, algorithm=algorithm, traffic_load=load) for load in (0.01, 0.4))
+        quiet, busy, first = (
+            one(rows, algorithm=algorithm, traffic_load=load, priority=priority)
+            for load, priority in ((0.01, 0), (0.4, 0), (0.4, 1))
+        )
         assert busy["p95_seconds"] > quiet["p95_seconds"]
         assert busy["traffic_flows"] > quiet["traffic_flows"]
+        assert first["p95_seconds"] < 1.02 * quiet["median_seconds"]
+        assert first["traffic_p99_seconds"] > busy["traffic_p99_seconds"]
 
 
 def overlap(rows: Rows) -> None:
