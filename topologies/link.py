@@ -39,13 +39,14 @@ class Burst(_Table):
 class Watchdog(_Table):
     """Over pauses that do not end, as SONiC's pfcwd: of each queue of a switch by itself.
 
-    detection_time: seconds for which a queue that has something to send may be paused. Then its packets are dropped, or
-    forwarded all the same, until it has not been paused for `restoration_time` seconds.
+    detection_time: seconds for which a queue that has something to send may be paused; then there is a storm, until it
+    has not been paused for `restoration_time` seconds. action: meanwhile its packets are dropped, or forwarded all the
+    same, or (alert) nothing is done. Storms are counted in any case.
     """
 
     detection_time: Annotated[Seconds, Field(gt=0)]
     restoration_time: Annotated[Seconds, Field(gt=0)]
-    action: Literal["drop", "forward"] = "drop"
+    action: Literal["drop", "forward", "alert"] = "drop"
 
 
 class Pause(_Table):

@@ -160,10 +160,11 @@ class TopologySettings(Table):
     @cached_property
     def network(self) -> Topology:
         """What is described."""
-        return override(self._without_overrides, self.overrides)
+        return override(self.unchanged, self.overrides)
 
     @property
-    def _without_overrides(self) -> Topology:
+    def unchanged(self) -> Topology:
+        """The same before any override."""
         for table in self._tables.values():
             return table.build(self.offload)
         return topology_from(self.model_dump(exclude={*BUILDERS, "overrides"}))
@@ -184,7 +185,7 @@ class TopologySettings(Table):
             raise ValueError(f"give one of {', '.join(BUILDERS)}, or switches, hosts and links")
         above = "".join(f"{name}." for name in self._tables)
         try:
-            assert self._without_overrides
+            assert self.unchanged
         except TopologyError as error:
             raise ValueError("\n".join(above + line for line in str(error).splitlines())) from None
         try:
@@ -316,7 +317,9 @@ class Settings(Table):
             return own
         if links.given.keys() == {"pause"}:  # which leaves the rest as the topology has it
             return own.with_properties(pause=links.pause)
-        return override(own.with_properties(**dict(links), seed=seed), self.topology.overrides)
+        # Once more, since what is said of one link stands above what is said of all.
+        changed = self.topology.unchanged.with_properties(**dict(links), seed=seed)
+        return override(changed, self.topology.overrides)
 
     @cached_property
     def members(self) -> tuple[str, ...]:

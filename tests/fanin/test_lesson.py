@@ -171,6 +171,22 @@ def pfc(rows: Rows) -> None:
     assert all(row["link_queue_drops"] == 0 for row in rows if row["xoff_bytes"] == paused)
 
 
+def deadlock(rows: Rows) -> None:
+    ring = "leaf1 → spine1, spine1 → leaf2, leaf2 → spine2, spine2 → leaf3, leaf3 → spine3, spine3 → leaf1"
+    for row in rows:
+        clockwise, crowded = row["controller"].endswith("clockwise.py"), row["window"] == 128
+        stands = clockwise and crowded and row["watchdog_action"] == "alert"
+        assert (row["error"] is not None) == stands
+        if stands:
+            assert row["error"].startswith("DeadlockError")
+            assert ring in row["error"]
+        else:
+            assert (row["link_storms"] > 0) == (clockwise and crowded)
+            assert (row["link_watchdog_drops"] > 0) == (
+                row["link_storms"] > 0 and row["watchdog_action"] == "drop"
+            )
+
+
 def checkpoint(rows: Rows) -> None:
     small, large = 1, 500_000  # bytes
     paused, dropping = 50_000, 40_000_000
@@ -270,6 +286,7 @@ POINTS: dict[str, Callable[[Rows], None]] = {
     "ecn": ecn,
     "incast": incast,
     "loss": loss,
+    "deadlock": deadlock,
     "noisy-neighbour": noisy_neighbour,
     "overlap": overlap,
     "oversubscription": oversubscription,

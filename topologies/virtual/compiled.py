@@ -34,6 +34,7 @@ from topologies.virtual.network import (
     VirtualNetwork,
 )
 from topologies.virtual.packets import Snapshot
+from topologies.virtual.queues import ACTIONS
 from topologies.virtual.units import NEVER, SECOND, not_before
 
 HEADER_BYTES = 42  # Ethernet, IPv4, UDP
@@ -47,7 +48,7 @@ _PROBABILITIES = (
     "displacement",
     "jitter",
 )
-_PAUSES = ("xoff", "xon", "detection", "restoration", "forwards")
+_PAUSES = ("xoff", "xon", "detection", "restoration", "action")
 _COUNTS = (
     *("packets", "bytes", "arrived", "busy", "waited", "longest_wait", "queue_drops", "lost", "marks"),
     *("pauses", "paused", "storms", "watchdog_drops"),
@@ -186,7 +187,7 @@ def library() -> ctypes.CDLL | None:
         warnings.warn(f"virtual time goes on without loop/*.c, more slowly: {error}", stacklevel=2)
         return None
     check_structs(loaded, {"link": _LINK, "event": _EVENT, "station": _Station})
-    check_numbers(loaded, {**enumerated(*(name.upper() for name in _FAULTS)), "PROGRAM_ROOM": _PROGRAM_ROOM})
+    check_numbers(loaded, enumerated(*_FAULTS) | enumerated(*ACTIONS) | {"PROGRAM_ROOM": _PROGRAM_ROOM})
     for name, (result, arguments) in _SIGNATURES.items():
         function = getattr(loaded, name)
         function.restype, function.argtypes = result, arguments

@@ -3,8 +3,8 @@
 The queue of the highest priority that has a packet, and is not paused, sends first; a packet that is being sent is
 finished. Each queue has the link's `queue_bytes` and thresholds of ECN to itself. A paused queue begins no packet,
 wherever its packets go, and is soon counted against links further up. With a watchdog, a switch's queue that has had
-to wait for so long, with something to send, drops what it has and gets, or sends it all the same, until its pauses
-have been over for a while.
+to wait for so long, with something to send, is in a storm: it drops what it has and gets, or sends it all the same (or
+the storm is counted, and that is all), until its pauses have been over for a while.
 
 Links knows at once when a packet will be sent; here that depends on what comes later, and on pauses, which take effect
 no earlier than in the window after the one in which they are sent. So packets wait for the window in which they begin.
@@ -31,6 +31,8 @@ from topologies.virtual.pause import Held
 from topologies.virtual.units import NEVER, SECOND
 
 PRIORITIES = 8
+ACTIONS = ("drop", "forward", "alert")  # of watchdogs
+_DROP, _, _ALERT = range(3)
 PRECEDENCE = 5  # of IPv4's second byte the three bits from here on: class selectors of RFC 2474
 _TYPE, _TOS = slice(12, 14), 15
 
@@ -42,7 +44,7 @@ class _Queue:
     """What waits for a link in one priority: when it joined, its number, the bytes on the wire, how long they take.
 
     backlog: how long all of it takes. busy_until: when its latest packet is out. since: when it was paused, let go, or
-    given up by the watchdog the last time. ignoring: the watchdog pays pauses no heed.
+    found to be in a storm the last time. storming: the watchdog's action is in force.
     """
 
     lane: int
@@ -52,7 +54,7 @@ class _Queue:
     paused: bool = False
     paused_at: int = 0
     since: int = 0
-    ignoring: bool = False
+    storming: bool = False
 
 
 class QueuedLinks(Links):
@@ -86,7 +88,7 @@ class QueuedLinks(Links):
         ]
         self._detection = [round(dog.detection_time * SECOND) if dog else NEVER for dog in watchdogs]
         self._restoration = [round(dog.restoration_time * SECOND) if dog else NEVER for dog in watchdogs]
-        self._forwards = [bool(dog and dog.action == "forward") for dog in watchdogs]
+        self._action = [ACTIONS.index(dog.action) if dog else _ALERT for dog in watchdogs]
         self._next = np.full(len(models), NEVER)  # when each link acts by itself
         self._signals: list[tuple[int, int]] = []  # a heap of pause frames on their way: when, to which lane
         self._joined_now: Rows = []  # this window's: link, time, packet, what was ahead
@@ -109,7 +111,7 @@ class QueuedLinks(Links):
             "xon": self.held.xon[first],
             "detection": np.array(self._detection),
             "restoration": np.array(self._restoration),
-            "forwards": np.array(self._forwards),
+            "action": np.array(self._action),
         }
 
     def send(self, sent: Transit, end: int) -> Transit:
@@ -196,10 +198,10 @@ class QueuedLinks(Links):
             if now >= until:
                 return
             assert queue
-            if queue.paused and not queue.ignoring:
+            if queue.paused and not queue.storming:
                 self._give_up(link, queue, now)
-            elif queue.ignoring and now == self._restored_at(link, queue):
-                queue.ignoring = False
+            elif queue.storming and now == self._restored_at(link, queue):
+                queue.storming = False
             else:
                 self._begin(link, queue, now)
 
@@ -207,17 +209,17 @@ class QueuedLinks(Links):
         """When it does something by itself, and with which queue; NEVER: as things are, not at all."""
         soonest, found = NEVER, None
         for queue in self._queues[link]:
-            if queue.waiting or queue.ignoring:
+            if queue.waiting or queue.storming:
                 due = self._due(link, queue)
                 if due < soonest:
                     soonest, found = due, queue
         return soonest, found
 
     def _due(self, link: int, queue: _Queue) -> int:
-        if queue.paused and not queue.ignoring:
+        if queue.paused and not queue.storming:
             return min(max(queue.since, queue.waiting[0][0]) + self._detection[link], NEVER)
-        restored = self._restored_at(link, queue) if queue.ignoring else NEVER
-        if not queue.waiting:
+        restored = self._restored_at(link, queue) if queue.storming else NEVER
+        if not queue.waiting or (queue.paused and self._action[link] == _ALERT):
             return restored
         return min(restored, max(int(self._free_at[link]), queue.since, queue.waiting[0][0]))
 
@@ -236,7 +238,7 @@ class QueuedLinks(Links):
 
     def _join(self, link: int, time: int, packet: int, priority: int, size: int, duration: int) -> None:
         queue = self._lanes[link * self.priorities + priority]
-        if queue.ignoring and not self._forwards[link]:
+        if queue.storming and self._action[link] == _DROP:
             self._drop_by_watchdog(link, packet)
             return
         ahead = queue.backlog + max(queue.busy_until - time, 0)
@@ -258,9 +260,9 @@ class QueuedLinks(Links):
 
     def _give_up(self, link: int, queue: _Queue, now: int) -> None:
         """The watchdog takes the pause for one that does not end."""
-        queue.ignoring, queue.since = True, now
+        queue.storming, queue.since = True, now
         self.counts.storms[link] += 1
-        if self._forwards[link]:
+        if self._action[link] != _DROP:
             return
         for _, packet, size, _ in queue.waiting:
             self._change(queue, now, packet, -size)
@@ -284,4 +286,4 @@ class QueuedLinks(Links):
 
     def _stands(self, queue: _Queue) -> bool:
         """Whether only its far end can make it go on."""
-        return queue.paused and not queue.ignoring and self._detection[queue.lane // self.priorities] == NEVER
+        return queue.paused and self._action[queue.lane // self.priorities] == _ALERT

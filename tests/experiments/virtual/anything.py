@@ -19,7 +19,7 @@ from topologies.model import Topology
 from topologies.shapes import leaf_spine
 from topologies.virtual import History, HostModel, VirtualNetwork
 from topologies.virtual.deadlock import DeadlockError
-from topologies.virtual.queues import PRECEDENCE, PRIORITIES
+from topologies.virtual.queues import ACTIONS, PRECEDENCE, PRIORITIES
 from workers import wire
 from workers.lease import Lease
 from workers.protocol import Worker
@@ -89,7 +89,9 @@ def run(program: Engine, seed: int, make_network: type[VirtualNetwork]) -> list[
         "jitter": draw.choice([0, 1e-6]),
         "queue_bytes": 10_000,
         "ecn_bytes": 2000,
-        "pause": draw.choice([None, PAUSE, PAUSE | {"watchdog": WATCHDOG}]),
+        "pause": draw.choice(
+            [None, PAUSE, *(PAUSE | {"watchdog": WATCHDOG | {"action": action}} for action in ACTIONS)]
+        ),
     }
     topology = leaf_spine(1, 2, 2, rate=10**10, properties=properties, uplink_properties=properties)
     most = LONGEST if draw.random() < 0.3 else 40

@@ -22,7 +22,7 @@ class Queue:
     own_until: int = 0  # when its latest frame is out
     paused: bool = False
     since: int = 0
-    ignoring: bool = False
+    storming: bool = False
     held: int = 0
     told: bool = False
 
@@ -109,9 +109,9 @@ class SingleEvents:
             if dog is None or direction.near.startswith("h"):
                 continue
             for queue in direction.queues:
-                if queue.ignoring:
+                if queue.storming:
                     over = not queue.paused and now - queue.since >= round(dog.restoration_time * SECOND)
-                    queue.ignoring = not over
+                    queue.storming = not over
                 elif queue.paused and queue.waiting:
                     since = max(queue.since, queue.waiting[0][0])
                     if now - since >= round(dog.detection_time * SECOND):
@@ -119,7 +119,7 @@ class SingleEvents:
 
     def _give_up(self, now: int, queue: Queue) -> None:
         assert self.pause.watchdog
-        queue.ignoring, queue.since = True, now
+        queue.storming, queue.since = True, now
         self.storms += 1
         if self.pause.watchdog.action == "drop":
             for _, frame, came_by in queue.waiting:
@@ -128,7 +128,7 @@ class SingleEvents:
             queue.waiting.clear()
 
     def _begin(self, now: int, link: int, direction: Direction) -> None:
-        going = [q for q in direction.queues if q.waiting and (q.ignoring or not q.paused)]
+        going = [q for q in direction.queues if q.waiting and not self._heeds_pause(q)]
         if not going or direction.busy_until > now:
             return
         queue = going[-1]
@@ -138,6 +138,10 @@ class SingleEvents:
         self._later(direction.busy_until + self.delay, 1, link, frame)
         self._later(direction.busy_until, 3, link, None)
 
+    def _heeds_pause(self, queue: Queue) -> bool:
+        alert = self.pause.watchdog and self.pause.watchdog.action == "alert"
+        return queue.paused and (not queue.storming or bool(alert))
+
     def _arrive(self, now: int, direction: Direction, frame: Frame) -> None:
         name = f"{direction.near} > {direction.far}"
         self.arrivals.append(Arrival(now, name, frame.to, frame.sender, frame.length))
@@ -146,7 +150,7 @@ class SingleEvents:
         for port in ports_for(direction.far, frame.to, direction.far_port):
             out = self.at[direction.far, port]
             queue = out.queues[self._priority(out, frame)]
-            if queue.ignoring and self.pause.watchdog and self.pause.watchdog.action == "drop":
+            if queue.storming and self.pause.watchdog and self.pause.watchdog.action == "drop":
                 self.given_up += 1
                 continue
             ahead = sum(self._wire(waiting) for _, waiting, _ in queue.waiting) * out.byte

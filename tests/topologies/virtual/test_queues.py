@@ -138,6 +138,12 @@ def test_a_watchdog_that_forwards_drops_nothing() -> None:
     assert sum(arrival.link.endswith("h3") for arrival in fabric.arrivals) == 200
 
 
+def test_a_watchdog_that_only_alerts_counts() -> None:
+    quiet, alert = storm("drop", detection_time=1.0), storm("alert")
+    assert alert.network.faults["storm"] > 0
+    assert alert.arrivals == quiet.arrivals
+
+
 def test_a_patient_watchdog_does_nothing() -> None:
     fabric = storm("drop", detection_time=1.0)
     assert fabric.network.faults["pause"] > 0
@@ -156,7 +162,7 @@ watchdogs = st.builds(
     Watchdog,
     detection_time=microseconds,
     restoration_time=microseconds,
-    action=st.sampled_from(("drop", "forward")),
+    action=st.sampled_from(("drop", "forward", "alert")),
 )
 
 

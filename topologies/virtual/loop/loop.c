@@ -9,7 +9,7 @@
 
 SHARE_STRUCT(link,
              FIELD(byte_time) FIELD(overhead) FIELD(delay) FIELD(room) FIELD(mark) FIELD(always_mark)
-             FIELD(xoff) FIELD(xon) FIELD(detection) FIELD(restoration) FIELD(forwards) FIELD(key)
+             FIELD(xoff) FIELD(xon) FIELD(detection) FIELD(restoration) FIELD(action) FIELD(key)
              FIELD(mark_probability) FIELD(loss) FIELD(corruption) FIELD(duplication) FIELD(reordering) FIELD(displacement) FIELD(jitter)
              FIELD(burst_begin) FIELD(burst_end) FIELD(burst_loss)
              FIELD(faulty) FIELD(bursts) FIELD(far_node) FIELD(far_port)
@@ -29,6 +29,9 @@ SHARE_NUMBER(QUEUE_DROP);
 SHARE_NUMBER(ECN_MARK);
 SHARE_NUMBER(NO_LINK);
 SHARE_NUMBER(PROGRAM_ROOM);
+SHARE_NUMBER(DROP);
+SHARE_NUMBER(FORWARD);
+SHARE_NUMBER(ALERT);
 
 #define MICROSECOND 1000000
 

@@ -54,7 +54,7 @@ struct events {
  * of pauses in bytes, the watchdog's times; probabilities; displacement and jitter in picoseconds. Then its state, and what has been counted. */
 struct link {
     int64_t byte_time, overhead, delay, room, mark, always_mark;
-    int64_t xoff, xon, detection, restoration, forwards;
+    int64_t xoff, xon, detection, restoration, action;
     uint64_t key;
     double mark_probability, loss, corruption, duplication, reordering, displacement, jitter;
     double burst_begin, burst_end, burst_loss;
@@ -64,11 +64,13 @@ struct link {
     int64_t pauses, paused, storms, watchdog_drops;
 };
 
+enum { DROP, FORWARD, ALERT }; /* of a link's watchdog; ALERT where there is none */
+
 /* What waits for a link in one priority, from the row `first` to `last`, and what the far end holds of what came: ../queues.py. */
 struct queue {
     int64_t backlog, busy_until, paused_at, since, held;
     uint32_t first, last;
-    bool paused, ignoring, told;
+    bool paused, storming, told;
 };
 
 /* All that arrives in one window; `next` in its chain. */

@@ -40,15 +40,15 @@ static int64_t restored_at(const struct link *k, const struct queue *q)
     return q->paused ? NEVER : q->since + k->restoration;
 }
 
-/* When a queue with packets, or one whose pauses are ignored, does something by itself. */
+/* When a queue with packets, or one in a storm, does something by itself. */
 static int64_t due(const struct loop *l, const struct link *k, const struct queue *q)
 {
     int64_t joined = q->first == NOBODY ? 0 : l->rows.waits[q->first].time;
     int64_t since = latest(q->since, joined);
-    if (q->paused && !q->ignoring)
+    if (q->paused && !q->storming)
         return k->detection < NEVER - since ? since + k->detection : NEVER;
-    int64_t restored = q->ignoring ? restored_at(k, q) : NEVER;
-    if (q->first == NOBODY)
+    int64_t restored = q->storming ? restored_at(k, q) : NEVER;
+    if (q->first == NOBODY || (q->paused && k->action == ALERT))
         return restored;
     int64_t begins = latest(k->free_at, since);
     return begins < restored ? begins : restored;
@@ -60,7 +60,7 @@ static int64_t soonest(const struct loop *l, uint32_t link, uint32_t *priority)
     int64_t found = NEVER;
     const struct queue *queues = l->queues + (size_t)link * l->priorities;
     for (uint32_t p = l->priorities; p-- > 0;) {
-        if (queues[p].first == NOBODY && !queues[p].ignoring)
+        if (queues[p].first == NOBODY && !queues[p].storming)
             continue;
         int64_t at = due(l, l->links + link, queues + p);
         if (at < found) {
@@ -80,10 +80,10 @@ static void drop_by_watchdog(struct loop *l, struct link *k, uint32_t row)
 /* The watchdog takes the pause for one that does not end. */
 static void give_up(struct loop *l, struct link *k, struct queue *q, uint32_t priority, int64_t now)
 {
-    q->ignoring = true;
+    q->storming = true;
     q->since = now;
     k->storms++;
-    if (k->forwards)
+    if (k->action != DROP)
         return;
     while (q->first != NOBODY) {
         uint32_t row = take_first(l, q);
@@ -100,10 +100,10 @@ static void advance(struct loop *l, uint32_t link, int64_t until)
     uint32_t priority = 0;
     for (int64_t now; (now = soonest(l, link, &priority)) < until;) {
         struct queue *q = l->queues + (size_t)link * l->priorities + priority;
-        if (q->paused && !q->ignoring) {
+        if (q->paused && !q->storming) {
             give_up(l, k, q, priority, now);
-        } else if (q->ignoring && now == restored_at(k, q)) {
-            q->ignoring = false;
+        } else if (q->storming && now == restored_at(k, q)) {
+            q->storming = false;
         } else {
             uint32_t row = take_first(l, q);
             int64_t duration = time_on_wire(l, k, row);
@@ -133,7 +133,7 @@ static void join(struct loop *l, uint32_t link, int64_t time, uint32_t row)
     struct link *k = l->links + link;
     uint32_t priority = priority_of(l, row);
     struct queue *q = l->queues + (size_t)link * l->priorities + priority;
-    if (q->ignoring && !k->forwards) {
+    if (q->storming && k->action == DROP) {
         drop_by_watchdog(l, k, row);
         return;
     }
@@ -235,7 +235,7 @@ void loop_stopped(const struct loop *l, bool *stopped)
 {
     for (size_t i = 0; i < (size_t)l->link_count * l->priorities; i++) {
         const struct queue *q = l->queues + i;
-        stopped[i] = q->paused && q->told && !q->ignoring && l->links[i / l->priorities].detection == NEVER;
+        stopped[i] = q->paused && q->told && l->links[i / l->priorities].action == ALERT;
     }
 }
 
