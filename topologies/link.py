@@ -44,8 +44,8 @@ class Watchdog(_Table):
     same, or (alert) nothing is done. Storms are counted in any case.
     """
 
-    detection_time: Annotated[Seconds, Field(gt=0)]
-    restoration_time: Annotated[Seconds, Field(gt=0)]
+    detection_time: Seconds
+    restoration_time: Seconds
     action: Literal["drop", "forward", "alert"] = "drop"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -150,14 +149,7 @@ def test_a_patient_watchdog_does_nothing() -> None:
     assert not fabric.network.faults["storm"]
 
 
-@pytest.mark.parametrize("key", ["detection_time", "restoration_time"])
-def test_a_watchdog_needs_its_times(key: str) -> None:
-    times = {"detection_time": 1e-3, "restoration_time": 1e-3}
-    with pytest.raises(ValueError, match=f"{key}\n.*greater than 0"):
-        Watchdog.model_validate(times | {key: 0})
-
-
-microseconds = st.integers(1, 60).map(lambda number: number / 1e6)
+microseconds = st.integers(0, 60).map(lambda number: number / 1e6)
 watchdogs = st.builds(
     Watchdog,
     detection_time=microseconds,
