@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,7 @@ class Work:
     """Points to run, and what is written and said of them.
 
     about: of the results, in their files. varied: columns in which the points differ. again: what to do after an
-    interruption. wrong: sums may be, on purpose.
+    interruption. wrong: sums may be, on purpose. fails: an error with which points may, on purpose.
     """
 
     name: str
@@ -37,6 +37,7 @@ class Work:
     about: dict[str, Any]
     again: str
     wrong: bool = False
+    fails: str | None = None
 
 
 def load(verb: str, file: str, changes: Sequence[str]) -> Scenario:
@@ -124,19 +125,26 @@ def conclude(verb: str, work: Work, rows: Sequence[Row]) -> None:
 
     console.print(f"Results: {work.folder}/results.json, .parquet and .csv", soft_wrap=True)
     complaints: dict[str, list[str]] = {}  # what is wrong, and with which points
+    meant: dict[str, list[str]] = {}  # what was to fail
     for row in rows:
-        if row["error"] is not None:
+        if row["error"] is not None and work.fails and row["error"].startswith(work.fails):
+            meant.setdefault(row["error"], []).append(point_name(work.varied, row))
+        elif row["error"] is not None:
             complaints.setdefault(row["error"], []).append(point_name(work.varied, row))
         elif row["violations"] and not work.wrong:
             wrong = f"{row['violations']} elements of sums lie outside their bound"
             complaints.setdefault(wrong, []).append(point_name(work.varied, row))
+    for line in _grouped(meant):
+        typer.echo(line)
     if complaints:
         failed = sum(map(len, complaints.values()))
-        lines = (
-            f"{first}{f' (and {len(more)} more points)' if more else ''}: {what}"
-            for what, (first, *more) in complaints.items()
-        )
-        raise failure(verb, "\n".join([f"{failed} of {len(rows)} points failed", *lines]))
+        raise failure(verb, "\n".join([f"{failed} of {len(rows)} points failed", *_grouped(complaints)]))
+
+
+def _grouped(points: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """A line for each thing that happened, with the first point."""
+    for what, (first, *more) in points.items():
+        yield f"{first}{f' (and {len(more)} more points)' if more else ''}: {what}"
 
 
 def run_scenario(
@@ -161,6 +169,7 @@ def run_scenario(
     from experiments.results.series import PlotError, select, series
     from fanin.console import console
 
+    lesson = scenario.frame.lesson
     where = [] if results is None else ["--results", str(results)]
     resume = ["fanin", "sweep", file, *(f"--set={change}" for change in changes), *where]
     work = Work(
@@ -175,7 +184,8 @@ def run_scenario(
             "compute_seconds": scenario.frame.compute,
         },
         again=f"what is finished is kept. Go on with: {shlex.join(resume)}",
-        wrong=scenario.frame.lesson is not None and scenario.frame.lesson.wrong,
+        wrong=lesson is not None and lesson.wrong,
+        fails=lesson.fails if lesson else None,
     )
     rows = measure(verb, work, afresh=afresh, jobs=jobs, scheduler=scheduler)
     _show_prices(work.varied, rows, scenario.frame.compute)
@@ -187,9 +197,9 @@ def run_scenario(
         except PlotError as error:
             raise failure(verb, f"{file}: plot: {error}", 2) from None
         console.print(f"Figure: {path}")
-    if scenario.frame.lesson:
+    if lesson:
         page = f"docs/lessons/{scenario_file(file).stem}.md"
-        typer.echo(f"\n{scenario.frame.lesson.see.strip()}\nWhy, and what to change: {page}\n")
+        typer.echo(f"\n{lesson.see.strip()}\nWhy, and what to change: {page}\n")
     conclude(verb, work, rows)
 
 

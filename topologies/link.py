@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -36,8 +36,21 @@ class Burst(_Table):
     loss: Probability = 1.0
 
 
+class Watchdog(_Table):
+    """Over pauses that do not end, as SONiC's pfcwd: of each queue of a switch by itself.
+
+    detection_time: seconds for which a queue that has something to send may be paused; then there is a storm, until it
+    has not been paused for `restoration_time` seconds. action: meanwhile its packets are dropped, or forwarded all the
+    same, or (alert) nothing is done. Storms are counted in any case.
+    """
+
+    detection_time: Seconds
+    restoration_time: Seconds
+    action: Literal["drop", "forward", "alert"] = "drop"
+
+
 class Pause(_Table):
-    """Priority flow control (IEEE 802.1Qbb) of one lossless priority: when the switch at a link's far end says stop.
+    """Priority flow control (IEEE 802.1Qbb): when the switch at a link's far end says stop, of each priority by itself.
 
     It does when more than `xoff_bytes` (on the wire) of what came by this link wait in its queues, and takes it back
     when no more than `xon_bytes` do. In virtual time only.
@@ -45,6 +58,7 @@ class Pause(_Table):
 
     xoff_bytes: Bytes
     xon_bytes: Bytes
+    watchdog: Watchdog | None = None
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

@@ -60,6 +60,8 @@ _LABELS = {
 _TIMES = (
     "seconds",
     "delay",
+    "watchdog_detection_time",
+    "watchdog_restoration_time",
     "jitter",
     "displacement",
     "rto",

@@ -19,6 +19,7 @@ from workers.recovery import Recovery
 
 # What links do to packets, in both worlds; in virtual time they pause, too. BMv2's do nothing.
 LINK_EVENTS = ("lost", "lost_in_bursts", "corrupted", "duplicated", "reordered", "queue_drops", "ecn_marks")
+PAUSE_EVENTS = ("pauses", "storms", "watchdog_drops")
 
 Row = dict[str, Any]  # a column's name: None, or a number, a text, or a list of these
 

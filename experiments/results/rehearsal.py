@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from controller.telemetry import Reason
 from experiments.models.timers import virtual_window
 from experiments.results.faults import FaultOutcome
-from experiments.results.measured import LINK_EVENTS, FlowTimes, Measured, Row, row
+from experiments.results.measured import LINK_EVENTS, PAUSE_EVENTS, FlowTimes, Measured, Row, row
 from experiments.results.provenance import provenance
 from experiments.results.series import select, series
 from experiments.scenario.figure import Plot
@@ -38,7 +38,7 @@ def rehearsed_row(settings: Settings) -> Row:
     """The row of a point, with all its columns but those of the program and the machine."""
     live = settings.world == "live"
     curve = Curve([1.0], [1.0], [1.0]) if settings.training else None
-    events = () if settings.switch == "bmv2" else LINK_EVENTS if live else (*LINK_EVENTS, "pauses")
+    events = () if settings.switch == "bmv2" else LINK_EVENTS if live else (*LINK_EVENTS, *PAUSE_EVENTS)
     measured = Measured(
         seconds=(1.0,) * settings.repetitions,
         elements=settings.elements or 1,

@@ -22,8 +22,9 @@ class LinkUse:
     """One direction of a link, from the node `near` to the node `far`. None: nobody has counted it.
 
     bytes: of frames. wire_bytes: with what Ethernet adds. busy_seconds, paused_seconds: for how long it sent, and was
-    told to wait. mean_queue, longest_queue: bytes that waited at its near end. queue_drops: packets that
-    found no room there. lost: packets, on the link.
+    told to wait (the sum over its priorities). storms, watchdog_drops: how often a watchdog took that for one that does
+    not end, and packets that it dropped. mean_queue, longest_queue: bytes that waited at its near end. queue_drops:
+    packets that found no room there. lost: packets, on the link.
     """
 
     near: str
@@ -34,6 +35,8 @@ class LinkUse:
     busy_seconds: float
     paused_seconds: float | None = None
     pauses: int | None = None
+    storms: int | None = None
+    watchdog_drops: int | None = None
     mean_queue: float | None = None
     longest_queue: float | None = None
     queue_drops: int | None = None

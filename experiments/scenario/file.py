@@ -45,6 +45,9 @@ class Lesson(Table):
     see: Annotated[str, Field(description="what one sees in the table and in the figure")]
     small: Annotated[tuple[str, ...], Field(description="changes that leave little of it, as of --set")] = ()
     wrong: Annotated[bool, Field(description="some of its sums are wrong, which is what it shows")] = False
+    fails: Annotated[
+        str | None, Field(description="some of its points fail with this error, which is what it shows")
+    ] = None
 
 
 class Frame(Table):

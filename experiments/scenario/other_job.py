@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from controller.tree import SLOTS
-from experiments.scenario.table import Table
+from experiments.scenario.table import Priority, Table
 from experiments.scenario.units import VectorSize
 from workers.collective import Algorithm
 
@@ -20,6 +20,7 @@ class OtherJob(Table):
     repetitions: Annotated[
         int, Field(ge=0, description="its all-reduces, one after the other; 0: there is no other job")
     ] = 1
+    priority: Priority = 0
     window: Annotated[
         int | None,
         Field(ge=1, le=SLOTS, description="packets in flight from one to another; left out, as the job's"),

@@ -20,7 +20,7 @@ from experiments.scenario.faults import Fault, fault_problems
 from experiments.scenario.other_job import OtherJob
 from experiments.scenario.placement import Placement, place
 from experiments.scenario.step import Step
-from experiments.scenario.table import Table
+from experiments.scenario.table import Priority, Table
 from experiments.scenario.tools import Compiler, Engine
 from experiments.scenario.traffic import Traffic
 from experiments.scenario.units import ELEMENT_BYTES, VectorSize
@@ -41,7 +41,7 @@ FILES = ("program", "controller", "worker")  # keys whose values are files that 
 # Of Settings; those of its links: VIRTUAL_ONLY.
 _VIRTUAL_ONLY = (
     *("lateness", "step", "traffic", "other_job", "collective", "congestion"),
-    *("faults", "min_workers"),
+    *("priority", "faults", "min_workers"),
 )
 
 KeyPath = tuple[str, ...]  # the tables that a key is in, and its name
@@ -164,10 +164,11 @@ class TopologySettings(Table):
     @cached_property
     def network(self) -> Topology:
         """What is described."""
-        return override(self._without_overrides, self.overrides)
+        return override(self.unchanged, self.overrides)
 
     @property
-    def _without_overrides(self) -> Topology:
+    def unchanged(self) -> Topology:
+        """The same before any override."""
         for table in self._tables.values():
             return table.build(self.offload)
         return topology_from(self.model_dump(exclude={*BUILDERS, "overrides"}))
@@ -188,7 +189,7 @@ class TopologySettings(Table):
             raise ValueError(f"give one of {', '.join(BUILDERS)}, or switches, hosts and links")
         above = "".join(f"{name}." for name in self._tables)
         try:
-            assert self._without_overrides
+            assert self.unchanged
         except TopologyError as error:
             raise ValueError("\n".join(above + line for line in str(error).splitlines())) from None
         try:
@@ -292,6 +293,7 @@ class Settings(Table):
     other_job: Annotated[
         OtherJob | None, Field(description="of the hosts that do not take part, virtual")
     ] = None
+    priority: Priority = 0
     step: Annotated[Step | None, Field(description="computing around each all-reduce, virtual")] = None
     faults: Annotated[tuple[Fault, ...], Field(description="of links, switches and workers, virtual")] = ()
     min_workers: Annotated[
@@ -323,7 +325,9 @@ class Settings(Table):
             return own
         if links.given.keys() == {"pause"}:  # which leaves the rest as the topology has it
             return own.with_properties(pause=links.pause)
-        return override(own.with_properties(**dict(links), seed=seed), self.topology.overrides)
+        # Once more, since what is said of one link stands above what is said of all.
+        changed = self.topology.unchanged.with_properties(**dict(links), seed=seed)
+        return override(changed, self.topology.overrides)
 
     @cached_property
     def members(self) -> tuple[str, ...]:
@@ -342,6 +346,12 @@ class Settings(Table):
         """Whether anything is sent by the transport between hosts: by the job, or beside it."""
         beside = self.other_job is not None and self.other_job.algorithm != "in-network"
         return self.algorithm != "in-network" or self.traffic is not None or beside
+
+    @property
+    def prioritized(self) -> bool:
+        """Whether links have a queue for each priority; without, all packets are alike."""
+        beside = (part for part in (self.traffic, self.other_job) if part is not None)
+        return any(part.priority for part in (self, *beside))
 
     @property
     def host_link(self) -> Link:
@@ -511,7 +521,17 @@ def _single_valued(table: type[BaseModel], above: KeyPath = ()) -> Iterator[KeyP
 
 
 # Tables whose names are a part of their keys' short names.
-_IN_NAMES = {"burst", "compression", "congestion", "fat_tree", "other_job", "servers", "step", "traffic"}
+_IN_NAMES = {
+    "burst",
+    "compression",
+    "congestion",
+    "fat_tree",
+    "other_job",
+    "servers",
+    "step",
+    "traffic",
+    "watchdog",
+}
 
 
 def _short_name(path: KeyPath) -> str:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Priority = Annotated[
+    int, Field(ge=0, le=7, description="of its packets, 7 the highest; links then send it first, virtual")
+]
 
 
 class Table(BaseModel):

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from experiments.scenario.table import Table
+from experiments.scenario.table import Priority, Table
 from topologies.units import Bytes, Probability, Seconds
 from workers.collective import Transport
 
@@ -47,6 +47,7 @@ class Traffic(Table):
     duration: Annotated[Seconds | None, Field(description="for which flows begin")] = None
     window: Annotated[int, Field(ge=1, le=1 << 14, description="packets in flight of a flow")] = 256
     transport: Transport = "selective-repeat"
+    priority: Priority = 0
 
     @property
     def hosts(self) -> int:

@@ -71,7 +71,8 @@ class JobSpec:
     flows: from a host to another. chunks: numbers of a lease.
     pauses: of each worker, before each of its all-reduces; (): none. They count from the end of the first all-reduce of
     each step, of which it has `per_step`. ring: it can carry on by ring where it loses its lease (Job.carry_on), with
-    the timers of ring_recovery (None: recovery). elastic: or without some of its workers (Job.regroup).
+    the timers of ring_recovery (None: recovery). elastic: or without some of its workers (Job.regroup). priority: of
+    its packets, 0 to 7, where links have queues for each.
     """
 
     hosts: tuple[str, ...] | None = None
@@ -92,23 +93,25 @@ class JobSpec:
     elastic: bool = False
     congestion: Congestion = DEFAULT_CONGESTION
     operations: tuple[Operation, ...] = ("all-reduce",)
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSpec(JobSpec):
-    """A job and a network of its own."""
+    """A job and a network of its own. priorities: see Fabric."""
 
     topology: Topology
     host: HostModel = DEFAULT_HOST
     seed: int = 0
+    priorities: bool = False
 
 
 class Fabric:
     """A network in virtual time whose switches run the program like `switch`, and the jobs that share it.
 
     numbers: what its packets may carry; None: all that there are, from lease 1 and chunk 0 on. planner: what switches
-    are told. make_network: what it runs on, with the arguments of virtual_network(). usable: of the topology, what is
-    planned with.
+    are told. make_network: what it runs on, with the arguments of virtual_network(). priorities: links have a queue
+    for each. usable: of the topology, what is planned with.
     """
 
     def __init__(
@@ -122,6 +125,7 @@ class Fabric:
         numbers: NumberSpace | None = None,
         planner: Planner = OURS,
         make_network: Callable[..., VirtualNetwork] = virtual_network,
+        priorities: bool = False,
     ) -> None:
         self.topology = topology
         self.jobs: list[Job] = []
@@ -143,6 +147,7 @@ class Fabric:
             seed=seed,
             longest_frame=_LONGEST_FRAME,
             observer=observer,
+            priorities=priorities,
         )
 
     def start(
@@ -535,7 +540,7 @@ class Job:
         if spec.counted:
             assert isinstance(worker, Worker)  # not of a user's own
             _keep_quiet(worker)
-        return SwitchPort(worker, *self._host(rank), self._udp_port)
+        return SwitchPort(worker, *self._host(rank), self._udp_port, spec.priority)
 
     def _peer_port(self, rank: int) -> PeerPort:
         spec, topology = self.spec, self._fabric.topology
@@ -553,7 +558,7 @@ class Job:
             make_control=control_of(spec.congestion, topology, self.members[rank]),
         )
         peers = [topology.host(name).ip for name in self.members]
-        return PeerPort(HostBasedWorker(group, spec.recovery), *self._host(rank), peers)
+        return PeerPort(HostBasedWorker(group, spec.recovery), *self._host(rank), peers, spec.priority)
 
     def _host(self, rank: int) -> tuple[Host, str]:
         """And its gateway's MAC address."""
@@ -597,6 +602,7 @@ class Cluster(Fabric):
             observer=observer,
             planner=planner,
             make_network=make_network,
+            priorities=spec.priorities,
         )
         self.spec = spec
         self._job = self.start(spec, inputs, starts, make_worker=make_worker, in_place=in_place)

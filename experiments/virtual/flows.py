@@ -66,7 +66,7 @@ class Flows:
     """Flows on a fabric, beside its jobs, which have begun before, or alone.
 
     window: most packets outstanding of one flow. seed: draws the UDP port of each flow, which spreads them over the
-    spines. counts: what happened on all of them.
+    spines. priority: of their packets, where links have queues for each. counts: what happened on all of them.
 
     Raises:
         ValueError: a flow that cannot be, or on a host that has flows already. TopologyError: there is no such host.
@@ -82,6 +82,7 @@ class Flows:
         recovery: Recovery,
         congestion: Congestion = DEFAULT_CONGESTION,
         seed: int = 0,
+        priority: int = 0,
     ) -> None:
         for number, flow in enumerate(flows):
             _check(f"flows[{number}]", flow)
@@ -91,7 +92,7 @@ class Flows:
         self._fabric = fabric
         ports = np.random.default_rng((seed, _PORTS_DRAW)).integers(*_SOURCE_PORTS, len(flows)).tolist()
         names = dict.fromkeys(name for flow in flows for name in (flow.source, flow.destination))
-        self._stations = {name: FlowStation(fabric, name) for name in names}
+        self._stations = {name: FlowStation(fabric, name, priority) for name in names}
         for session, (flow, port) in enumerate(zip(flows, ports, strict=True)):
             source, destination = self._stations[flow.source], self._stations[flow.destination]
             there = Ends(source.host.rank, destination.host.rank, session)
@@ -156,11 +157,12 @@ class FlowStation:
     UDP's, of what is for it.
     """
 
-    def __init__(self, fabric: Fabric, name: str) -> None:
+    def __init__(self, fabric: Fabric, name: str, priority: int) -> None:
         self.host = fabric.topology.host(name)
         self.ended: dict[int, float] = {}
         self.expected: dict[int, int] = {}
         self.ports: set[int] = set()
+        self._priority = priority
         self._gateway_mac = fabric.topology.switch(self.host.leaf).mac
         self._filter = stations.FrameFilter(self.host.ip)
         self._to_begin: list[tuple[float, int, int]] = []  # a heap: when, which flow, bytes
@@ -190,7 +192,9 @@ class FlowStation:
     def _open(self, session: int, other: Host, ports: tuple[int, int]) -> None:
         self.ports.add(ports[0])
         self._peers[session] = other.rank
-        self._headers[session] = stations.Flow(self.host, self._gateway_mac, other.ip, *ports, ECN_CAPABLE)
+        self._headers[session] = stations.Flow(
+            self.host, self._gateway_mac, other.ip, *ports, ECN_CAPABLE, self._priority
+        )
 
     def receive(self, frames: Frames, lengths: NDArray[np.int64], now: float) -> None:
         """See Station."""

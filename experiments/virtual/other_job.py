@@ -34,6 +34,7 @@ class Beside:
             recovery=recovery(settings),
             algorithm=other.algorithm,
             congestion=settings.congestion,
+            priority=other.priority,
         )
         self._cluster = cluster
         self._job = cluster.start(spec, inputs, in_place=True)

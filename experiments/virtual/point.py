@@ -43,6 +43,8 @@ _LINK_EVENTS = {
     "queue drop": "queue_drops",
     "ECN mark": "ecn_marks",
     "pause": "pauses",
+    "storm": "storms",
+    "watchdog drop": "watchdog_drops",
 }
 
 
@@ -58,7 +60,7 @@ def run_virtual(
     prepare: what else is to happen in the network, other jobs, say; it is called before the run.
 
     Raises:
-        CollectiveError, UnfinishedError, ControllerError, PythonFileError: it did not come to its end.
+        CollectiveError, UnfinishedError, DeadlockError, ControllerError, PythonFileError: it did not come to its end.
     """
     assert settings.elements is not None
     assert settings.size is not None
@@ -172,6 +174,7 @@ def _flows(settings: Settings, cluster: Cluster, wanted: Sequence[Request]) -> F
         recovery=recovery(settings),
         congestion=settings.congestion,
         seed=settings.seed,
+        priority=settings.traffic.priority,
     )
 
 
@@ -200,6 +203,8 @@ def cluster_spec(settings: Settings) -> ClusterSpec:
         if settings.faults
         else None,
         elastic=bool(settings.faults) and settings.min_workers is not None,
+        priority=settings.priority,
+        priorities=settings.prioritized,
     )
 
 

@@ -13,6 +13,7 @@ from experiments.scenario.settings import FIRST_PEER_PORT
 from topologies.model import Host
 from topologies.virtual.compiled import StationInC
 from topologies.virtual.network import Station
+from topologies.virtual.queues import PRECEDENCE
 from topologies.virtual.segments import segments
 from workers import wire
 from workers.collective import Participant
@@ -163,12 +164,17 @@ class WorkerStation(Generic[_P_co]):
 
 
 class SwitchPort:
-    """Between an in-network worker and its leaf, on one UDP port. Packets of a Worker are ECN-capable."""
+    """Between an in-network worker and its leaf, on one UDP port. Packets of a Worker are ECN-capable.
 
-    def __init__(self, worker: SwitchWorker, host: Host, gateway_mac: str, udp_port: int) -> None:
+    priority: of its packets, and so of the results that switches make of them.
+    """
+
+    def __init__(
+        self, worker: SwitchWorker, host: Host, gateway_mac: str, udp_port: int, priority: int = 0
+    ) -> None:
         self.participant = worker
         ecn = ECN_CAPABLE if isinstance(worker, Worker) else 0
-        self._flow = Flow(host, gateway_mac, host.gateway, udp_port, udp_port, ecn)
+        self._flow = Flow(host, gateway_mac, host.gateway, udp_port, udp_port, ecn, priority)
         self._filter = FrameFilter(host.ip, udp_port, host.gateway)
         self._ends = host.gateway.packed + host.ip.packed + 2 * udp_port.to_bytes(2, "big")
 
@@ -199,12 +205,18 @@ class PeerPort:
     """Between a HostBasedWorker and its peers: their addresses by rank. Its packets are ECN-capable."""
 
     def __init__(
-        self, worker: HostBasedWorker, host: Host, gateway_mac: str, peers: Sequence[IPv4Address]
+        self,
+        worker: HostBasedWorker,
+        host: Host,
+        gateway_mac: str,
+        peers: Sequence[IPv4Address],
+        priority: int = 0,
     ) -> None:
         self.participant = worker
         self._host = host
         self._gateway_mac = gateway_mac
         self._peers = peers
+        self._priority = priority
         self.compiled = None  # see Port
         self._flows: dict[tuple[int, int], Flow] = {}
         self._filter = FrameFilter(host.ip)
@@ -231,7 +243,8 @@ class PeerPort:
                 self._peers[peer],
                 FIRST_PEER_PORT + own,
                 FIRST_PEER_PORT + other,
-                ecn=ECN_CAPABLE,
+                ECN_CAPABLE,
+                self._priority,
             )
         return self._flows[peer, flow]
 
@@ -325,7 +338,7 @@ class FrameFilter:
 
 class Flow:
     """Ethernet, IPv4 and UDP from a host by its leaf to an address. The UDP checksum is 0 (RFC 768): a link that
-    corrupts a frame writes it first (topologies/virtual/corruption.py).
+    corrupts a frame writes it first (topologies/virtual/corruption.py). priority: as class selector (RFC 2474).
     """
 
     def __init__(
@@ -336,11 +349,12 @@ class Flow:
         source_port: int,
         destination_port: int,
         ecn: int = 0,
+        priority: int = 0,
     ) -> None:
         self._ethernet = _mac(gateway_mac) + _mac(host.mac) + b"\x08\x00"
         self._addresses = host.ip.packed + destination.packed
         self._ports = source_port.to_bytes(2, "big") + destination_port.to_bytes(2, "big")
-        self._ecn = ecn
+        self._tos = priority << PRECEDENCE | ecn
         self._made: dict[int, NDArray[np.uint8]] = {}
 
     def frames(self, datagrams: NDArray[np.uint8]) -> Frames:
@@ -359,7 +373,7 @@ class Flow:
 
     def _make(self, size: int) -> NDArray[np.uint8]:
         length = (28 + size).to_bytes(2, "big")
-        ip = bytearray(bytes([0x45, self._ecn]) + length + b"\x00\x00\x40\x00\x40\x11\x00\x00")
+        ip = bytearray(bytes([0x45, self._tos]) + length + b"\x00\x00\x40\x00\x40\x11\x00\x00")
         ip += self._addresses
         words = sum(int.from_bytes(ip[i : i + 2], "big") for i in range(0, 20, 2))
         words = (words & 0xFFFF) + (words >> 16)

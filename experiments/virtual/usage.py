@@ -43,6 +43,8 @@ def _links(cluster: Cluster, seconds: float) -> tuple[LinkUse, ...]:
                 busy_seconds=int(counts.busy[i]) / SECOND,
                 paused_seconds=int(counts.paused[i]) / SECOND,
                 pauses=int(counts.pauses[i]),
+                storms=int(counts.storms[i]),
+                watchdog_drops=int(counts.watchdog_drops[i]),
                 # Little's law: how many wait on average, times their mean size.
                 mean_queue=int(counts.waited[i]) / SECOND / seconds * octets / max(packets, 1),
                 longest_queue=int(counts.longest_wait[i]) / SECOND * (link.rate_bits_per_second or 0) / 8,

@@ -171,6 +171,22 @@ def pfc(rows: Rows) -> None:
     assert all(row["link_queue_drops"] == 0 for row in rows if row["xoff_bytes"] == paused)
 
 
+def deadlock(rows: Rows) -> None:
+    ring = "leaf1 → spine1, spine1 → leaf2, leaf2 → spine2, spine2 → leaf3, leaf3 → spine3, spine3 → leaf1"
+    for row in rows:
+        clockwise, crowded = row["controller"].endswith("clockwise.py"), row["window"] == 128
+        stands = clockwise and crowded and row["watchdog_action"] == "alert"
+        assert (row["error"] is not None) == stands
+        if stands:
+            assert row["error"].startswith("DeadlockError")
+            assert ring in row["error"]
+        else:
+            assert (row["link_storms"] > 0) == (clockwise and crowded)
+            assert (row["link_watchdog_drops"] > 0) == (
+                row["link_storms"] > 0 and row["watchdog_action"] == "drop"
+            )
+
+
 def checkpoint(rows: Rows) -> None:
     small, large = 1, 500_000  # bytes
     paused, dropping = 50_000, 40_000_000
@@ -222,9 +238,14 @@ def parallelism(rows: Rows) -> None:
 
 def noisy_neighbour(rows: Rows) -> None:
     for algorithm in ("in-network", "ring"):
-        quiet, busy = (one(rows, algorithm=algorithm, traffic_load=load) for load in (0.01, 0.4))
+        quiet, busy, first = (
+            one(rows, algorithm=algorithm, traffic_load=load, priority=priority)
+            for load, priority in ((0.01, 0), (0.4, 0), (0.4, 1))
+        )
         assert busy["p95_seconds"] > quiet["p95_seconds"]
         assert busy["traffic_flows"] > quiet["traffic_flows"]
+        assert first["p95_seconds"] < 1.02 * quiet["median_seconds"]
+        assert first["traffic_p99_seconds"] > busy["traffic_p99_seconds"]
 
 
 def overlap(rows: Rows) -> None:
@@ -265,6 +286,7 @@ POINTS: dict[str, Callable[[Rows], None]] = {
     "ecn": ecn,
     "incast": incast,
     "loss": loss,
+    "deadlock": deadlock,
     "noisy-neighbour": noisy_neighbour,
     "overlap": overlap,
     "oversubscription": oversubscription,

@@ -1,6 +1,6 @@
 """The event loop in C, for switches whose programs are C, too: loop/ does what network.py and links.py say.
 
-Everything has the same history, byte for byte; without a C compiler those do it alone, and where links can be paused.
+Everything has the same history, byte for byte; without a C compiler those do it alone.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from native.shared import check_numbers, check_structs, enumerated
 from native.toolchain import NoCompilerError, ToolchainError, compile_folder
 from topologies.model import Topology
+from topologies.virtual.deadlock import Waiting
 from topologies.virtual.links import LinkCounts, Transit
 from topologies.virtual.network import (
     DEFAULT_HOST,
@@ -33,6 +34,7 @@ from topologies.virtual.network import (
     VirtualNetwork,
 )
 from topologies.virtual.packets import Snapshot
+from topologies.virtual.queues import ACTIONS
 from topologies.virtual.units import NEVER, SECOND, not_before
 
 HEADER_BYTES = 42  # Ethernet, IPv4, UDP
@@ -46,15 +48,22 @@ _PROBABILITIES = (
     "displacement",
     "jitter",
 )
-_COUNTS = ("packets", "bytes", "arrived", "busy", "waited", "longest_wait", "queue_drops", "lost", "marks")
+_PAUSES = ("xoff", "xon", "detection", "restoration", "action")
+_COUNTS = (
+    *("packets", "bytes", "arrived", "busy", "waited", "longest_wait", "queue_drops", "lost", "marks"),
+    *("pauses", "paused", "storms", "watchdog_drops"),
+)
 _LINK = np.dtype(
     [
-        *((name, np.int64) for name in _TIMES),
+        *((name, np.int64) for name in (*_TIMES, *_PAUSES)),
         ("key", np.uint64),
         *((name, np.float64) for name in _PROBABILITIES),
         *((name, np.float64) for name in ("burst_begin", "burst_end", "burst_loss")),
         *((name, np.int64) for name in ("faulty", "bursts", "far_node", "far_port")),
-        *((name, np.int64) for name in ("free_at", "last_arrival", "numbered", "in_burst")),
+        *(
+            (name, np.int64)
+            for name in ("free_at", "last_arrival", "numbered", "in_burst", "joined", "acts_at")
+        ),
         *((name, np.int64) for name in _COUNTS),
     ]
 )
@@ -88,7 +97,7 @@ _FAULTS = {
 _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "loop_open": (
         c_void_p,
-        (c_uint32, c_uint32, c_uint32, c_void_p, c_uint32, *[c_void_p] * 3, c_int64, c_int64),
+        (*[c_uint32] * 3, c_void_p, c_uint32, c_void_p, *[c_uint32] * 2, *[c_void_p] * 2, *[c_int64] * 2),
     ),
     "loop_close": (None, (c_void_p,)),
     "loop_set_program": (None, (c_void_p, c_uint32, c_void_p, c_void_p)),
@@ -106,8 +115,10 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "loop_waiting": (c_uint64, (c_void_p, c_uint32, c_int64)),
     "loop_take": (None, (c_void_p, c_uint32, c_uint64, c_void_p, c_void_p, c_uint64)),
     "loop_send": (None, (c_void_p, c_uint32, c_void_p, c_uint64, c_uint32, c_int64)),
-    "loop_end": (None, (c_void_p,)),
+    "loop_end": (None, (c_void_p, c_int64)),
     "loop_next_time": (c_int64, (c_void_p,)),
+    "loop_stopped": (None, (c_void_p, c_void_p)),
+    "loop_queued": (c_uint64, (c_void_p, c_void_p, c_uint64)),
 }
 
 
@@ -176,7 +187,7 @@ def library() -> ctypes.CDLL | None:
         warnings.warn(f"virtual time goes on without loop/*.c, more slowly: {error}", stacklevel=2)
         return None
     check_structs(loaded, {"link": _LINK, "event": _EVENT, "station": _Station})
-    check_numbers(loaded, {**enumerated(*(name.upper() for name in _FAULTS)), "PROGRAM_ROOM": _PROGRAM_ROOM})
+    check_numbers(loaded, enumerated(*_FAULTS) | enumerated(*ACTIONS) | {"PROGRAM_ROOM": _PROGRAM_ROOM})
     for name, (result, arguments) in _SIGNATURES.items():
         function = getattr(loaded, name)
         function.restype, function.argtypes = result, arguments
@@ -192,11 +203,11 @@ def virtual_network(
     seed: int = 0,
     longest_frame: int = LONGEST_FRAME,
     observer: Observer | None = None,
+    priorities: bool = False,
 ) -> VirtualNetwork:
     """The fastest VirtualNetwork that there is for this topology and these programs here."""
-    paused = any(link.properties.pause for link in topology.links)
     compiled = all(isinstance(program, CompiledProgram) for program in switches.values())
-    kind = CompiledNetwork if compiled and not paused and library() else VirtualNetwork
+    kind = CompiledNetwork if compiled and library() else VirtualNetwork
     return kind(
         topology,
         switches,
@@ -205,11 +216,12 @@ def virtual_network(
         seed=seed,
         longest_frame=longest_frame,
         observer=observer,
+        priorities=priorities,
     )
 
 
 class CompiledNetwork(VirtualNetwork):
-    """A VirtualNetwork in C. Its switches are CompiledPrograms, its links are never paused.
+    """A VirtualNetwork in C. Its switches are CompiledPrograms.
 
     Raises:
         RuntimeError: it has not been compiled here. ValueError: longest_frame is more than a program takes.
@@ -235,8 +247,8 @@ class CompiledNetwork(VirtualNetwork):
         link_at = self._link_at.astype(np.int32)
         self._loop = loaded.loop_open(
             *(len(self._switches), len(self._stations), link_at.shape[1], link_at.ctypes.data),
-            *(self._width, links.ctypes.data, self._wakes.ctypes.data, self._link_faults.ctypes.data),
-            *(self._window, self._coalescing),
+            *(self._width, links.ctypes.data, len(links), self._priorities),
+            *(self._wakes.ctypes.data, self._link_faults.ctypes.data, self._window, self._coalescing),
         )
         if not self._loop:
             raise MemoryError(f"no memory for the network {self.topology.name}")
@@ -280,7 +292,17 @@ class CompiledNetwork(VirtualNetwork):
     @property
     def faults(self) -> Counter[str]:
         """See VirtualNetwork."""
-        return +Counter(dict(zip(_FAULTS.values(), self._link_faults.tolist(), strict=True)))
+        faults = Counter(dict(zip(_FAULTS.values(), self._link_faults.tolist(), strict=True)))
+        return faults + self._pause_faults
+
+    def _waiting(self) -> Waiting:
+        count, queued = self._c.loop_queued(self._loop, None, 0), np.zeros((0, 3), np.int64)
+        if count:
+            queued = np.empty((count, 3), np.int64)
+            self._c.loop_queued(self._loop, queued.ctypes.data, count)
+        stopped = np.zeros(len(self._links) * self._priorities, np.bool_)
+        self._c.loop_stopped(self._loop, stopped.ctypes.data)
+        return Waiting.of(stopped, np.repeat(self._links["xon"], self._priorities), queued)
 
     def _set_program(self, node: int, program: SwitchProgram) -> None:
         if not isinstance(program, CompiledProgram):
@@ -320,7 +342,7 @@ class CompiledNetwork(VirtualNetwork):
         while (host := self._c.loop_next_host(self._loop, end, ctypes.byref(taken))) >= 0:
             self._run_station(host, taken=taken.value)
         self.wakes += self._c.loop_turns(self._loop) - turns
-        self._c.loop_end(self._loop)
+        self._c.loop_end(self._loop, end)
         self._check()
         self.now = end
 

@@ -43,7 +43,9 @@ class LinkCounts:
 
     busy: for how long it sent. waited: the sum over packets of what they waited in its queue; longest_wait: of one.
     queue_drops: packets that found no room. lost: on the link, in bursts or not. marks: of congestion.
-    pauses: how often it was paused; paused: for how long. `faults`: of the whole network, by kind.
+    pauses: how often a priority of it was paused; paused: for how long, the sum over priorities. storms: how often the
+    watchdog took a pause for one that does not end; watchdog_drops: packets that it dropped. `faults`: of the whole
+    network, by kind.
     """
 
     packets: NDArray[np.int64]
@@ -57,6 +59,8 @@ class LinkCounts:
     marks: NDArray[np.int64]
     pauses: NDArray[np.int64]
     paused: NDArray[np.int64]
+    storms: NDArray[np.int64]
+    watchdog_drops: NDArray[np.int64]
     faults: Counter[str] = field(default_factory=Counter, kw_only=True)
 
     @classmethod

@@ -17,12 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topologies.model import Topology
+from topologies.virtual.deadlock import DeadlockError, Waiting, describe
 from topologies.virtual.links import NOTHING, Links, Transit
 from topologies.virtual.packets import Packets, PacketStore
-from topologies.virtual.pause import PausableLinks
+from topologies.virtual.queues import PRIORITIES, QueuedLinks
 from topologies.virtual.segments import segments
 from topologies.virtual.units import MICROSECOND, NEVER, SECOND, not_before
 
+_LOOK = SECOND // 1000  # how often links are looked at for deadlocks
 LONGEST_FRAME = 1514  # Ethernet, without its frame check sequence
 
 
@@ -90,10 +92,11 @@ Observer = Callable[[Transit, Packets], None]
 class VirtualNetwork:
     """`topology` with a program for each switch and a station for each host that takes part, by name.
 
-    observer: sees everything that arrives, in its order. longest_frame: bytes.
+    observer: sees everything that arrives, in its order. longest_frame: bytes. priorities: the ports of hosts and
+    switches have a queue for each that IPv4's precedence can say.
 
     faults: what the links did, by kind; "no link": frames that a switch sent to a port without one; "pause": how
-    often a link was told to wait.
+    often a link was told to wait; "storm": how often a watchdog took that for one that does not end.
     """
 
     def __init__(
@@ -106,6 +109,7 @@ class VirtualNetwork:
         seed: int = 0,
         longest_frame: int = LONGEST_FRAME,
         observer: Observer | None = None,
+        priorities: bool = False,
     ) -> None:
         self.topology = topology
         self.store = PacketStore(longest_frame)
@@ -122,8 +126,9 @@ class VirtualNetwork:
         models = [link.properties for link in topology.links for _ in range(2)]
         rates = [link.rate_bits_per_second for link in topology.links for _ in range(2)]
         from_host = [near.port == 0 for near, _ in ends]
-        kind = PausableLinks if any(model.pause for model in models) else Links
-        self.links = kind(rates, models, from_host, self.store, seed)
+        arguments = rates, models, from_host, self.store, seed
+        self._priorities = PRIORITIES if priorities else int(any(model.pause for model in models))
+        self.links = QueuedLinks(*arguments, self._priorities) if self._priorities else Links(*arguments)
         self.link_ends = [(near.node, far.node) for near, far in ends]
         self._far_node = np.array([nodes[far.node] for _, far in ends])
         self._far_port = np.array([far.port for _, far in ends], np.uint32)
@@ -142,6 +147,7 @@ class VirtualNetwork:
         self._wakes = np.full(len(self._stations), NEVER)
         self._stalls: dict[int, list[tuple[int, int]]] = defaultdict(list)
         self._sending: list[Transit] = []
+        self._look_at = _LOOK
         self.no_link = 0
         self.wakes = 0  # of hosts, so far
         self._open()
@@ -187,20 +193,42 @@ class VirtualNetwork:
 
     def run(self, until: Callable[[], bool] = lambda: False, limit: float = math.inf) -> bool:
         """Go on until a condition, tested after each window, holds: True. False: `limit` (seconds) is
-        reached, or nothing will happen any more."""
+        reached, or nothing will happen any more.
+
+        Raises:
+            DeadlockError: some links will never send again, because of pauses.
+        """
         end = NEVER if limit == math.inf else round(limit * SECOND)
         while not until():
             begin = self._next_window()
             if begin >= end:
+                self._look_for_deadlock()
                 return False
             self._run_window(begin)
+            if self.now >= self._look_at:
+                self._look_for_deadlock()
+                self._look_at = self.now + _LOOK
         return True
+
+    def _look_for_deadlock(self) -> None:
+        if self._priorities and (circle := self._waiting().circle()):
+            raise DeadlockError(describe(circle, self.link_ends, self._priorities))
+
+    def _waiting(self) -> Waiting:
+        assert isinstance(self.links, QueuedLinks)
+        return self.links.waiting()
 
     @property
     def faults(self) -> Counter[str]:
         """What has happened to packets so far, by kind; see the class."""
         counts = self.links.counts
-        return counts.faults + Counter({"no link": self.no_link, "pause": int(counts.pauses.sum())})
+        return counts.faults + Counter({"no link": self.no_link}) + self._pause_faults
+
+    @property
+    def _pause_faults(self) -> Counter[str]:
+        counts = self.links.counts
+        of_links = {"pause": counts.pauses, "storm": counts.storms, "watchdog drop": counts.watchdog_drops}
+        return Counter({kind: int(count.sum()) for kind, count in of_links.items()})
 
     @property
     def in_flight(self) -> int:

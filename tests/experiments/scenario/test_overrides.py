@@ -30,6 +30,13 @@ def test_in_a_scenario_it_stands_above_what_links_say_of_all() -> None:
         assert (found["h2"].loss, found["h2"].delay) == (0.5, 7e-6)
 
 
+def test_a_link_that_is_down_stays_down_whatever_links_say() -> None:
+    shape = {"leaf_spine": {"hosts_per_leaf": 2}, "overrides": [{"link": ["leaf1", "spine1"], "down": True}]}
+    network = point(topology=shape, links={"delay": "7 us"}).network
+    assert "spine1" not in network.neighbours("leaf1").values()
+    assert {link.properties.delay for link in network.links} == {7e-6}
+
+
 @pytest.mark.parametrize("algorithm", ["in-network", "ring"])
 def test_one_slow_link_slows_everybody(switch: Engine, algorithm: str) -> None:
     shape = {"leaf_spine": {"rate": "100 Gb/s", "hosts_per_leaf": 2}}

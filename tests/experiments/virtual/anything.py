@@ -18,6 +18,8 @@ from p4switch.engine.entries import Replica
 from topologies.model import Topology
 from topologies.shapes import leaf_spine
 from topologies.virtual import History, HostModel, VirtualNetwork
+from topologies.virtual.deadlock import DeadlockError
+from topologies.virtual.queues import ACTIONS, PRECEDENCE, PRIORITIES
 from workers import wire
 from workers.lease import Lease
 from workers.protocol import Worker
@@ -26,6 +28,8 @@ from workers.recovery import Recovery
 LONGEST = 1100  # bytes of a frame; the program may make it longer
 HOSTS = ("h1", "h2", "h3")
 WORKER = "h4"
+PAUSE = {"xoff_bytes": 3000, "xon_bytes": 1000}
+WATCHDOG = {"detection_time": 1e-6, "restoration_time": 2e-6}
 _UDP_PORT, _LEASE = 7000, Lease(1, 0, 2, window=8, values=64)
 
 
@@ -53,6 +57,7 @@ class Anybody:
             result = bytes([wire.kind(wire.RESULT, 64), _LEASE.id, 0, 0, 0, chunk, 0, chunk, 127, 0])
             known = np.concatenate([self._header[12:], np.frombuffer(result, np.uint8)])
             content[:, 12 : 12 + len(known)] = known[: max(0, shape[1] - 12)]
+            content[:, 15:16] |= draw.randrange(PRIORITIES) << PRECEDENCE
             batches.append(content)
         return batches
 
@@ -84,6 +89,9 @@ def run(program: Engine, seed: int, make_network: type[VirtualNetwork]) -> list[
         "jitter": draw.choice([0, 1e-6]),
         "queue_bytes": 10_000,
         "ecn_bytes": 2000,
+        "pause": draw.choice(
+            [None, PAUSE, *(PAUSE | {"watchdog": WATCHDOG | {"action": action}} for action in ACTIONS)]
+        ),
     }
     topology = leaf_spine(1, 2, 2, rate=10**10, properties=properties, uplink_properties=properties)
     most = LONGEST if draw.random() < 0.3 else 40
@@ -98,19 +106,22 @@ def run(program: Engine, seed: int, make_network: type[VirtualNetwork]) -> list[
         seed=seed,
         longest_frame=LONGEST,
         observer=history,
+        priorities=draw.choice([False, True]),
     )
     for name in (*hosts, WORKER):
         network.wake(name, 0.0)
-    refused = ""
+    refused = deadlock = ""
     try:
         network.run(limit=3e-5)
     except ValueError as error:
         refused = str(error)
+    except DeadlockError as error:
+        deadlock = str(error)
     if refused:
         return [history.digest, "left" in refused]
     heard = [host.heard for host in hosts.values()]
     counts = network.wakes, network.hops, network.in_flight, worker.not_ours
-    return [history.digest, heard, +network.faults, counts, worker.worker.statistics]
+    return [history.digest, heard, +network.faults, counts, worker.worker.statistics, deadlock]
 
 
 def _worker(topology: Topology) -> tuple[WorkerStation[SwitchWorker], NDArray[np.uint8]]:

@@ -8,7 +8,6 @@ import random
 import weakref
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,17 +16,23 @@ from numpy.typing import NDArray
 from experiments.soak.run import run_scenario
 from experiments.soak.scenario import draw_scenario
 from experiments.virtual.fabric import Cluster, ClusterSpec
+from experiments.virtual.flows import Flows, FlowSpec
 from p4switch.engine.engine import Engine
 from tests.experiments.virtual import anything
 from topologies.shapes import leaf_spine
 from topologies.virtual import History, HostModel, VirtualNetwork, compiled
 from topologies.virtual.compiled import CompiledNetwork, virtual_network
+from workers.collective import Algorithm
 from workers.recovery import Recovery
 
 Vectors = Sequence[Sequence[NDArray[np.float32]]]
 Stalls = Sequence[tuple[float, float]]
 
 pytestmark = pytest.mark.skipif(compiled.library() is None, reason="no C compiler")
+
+
+PAUSE = {"xoff_bytes": 5000, "xon_bytes": 3000}
+WATCHDOG = {"detection_time": 5e-6, "restoration_time": 2e-5}
 
 
 def in_python(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,7 +44,6 @@ def test_random_scenarios_have_the_same_history(switch: Engine, monkeypatch: pyt
     faults: set[str] = set()
     for seed in range(20):
         scenario = draw_scenario(seed)
-        scenario = replace(scenario, links=scenario.links.model_copy(update={"pause": None}))
         histories = [History(), History()]
         outcomes = [run_scenario(scenario, switch, observer=histories[0])]
         with monkeypatch.context() as context:
@@ -50,7 +54,7 @@ def test_random_scenarios_have_the_same_history(switch: Engine, monkeypatch: pyt
         faults.update(outcomes[0].faults)
     assert faults >= {
         *("loss", "burst loss", "corruption", "duplication", "reordering", "queue drop", "stall"),
-        *("switch restart", "registers lost", "grant again", "stranger", "mismatch"),
+        *("pause", "switch restart", "registers lost", "grant again", "stranger", "mismatch"),
     }
 
 
@@ -63,16 +67,32 @@ def test_random_scenarios_have_the_same_history(switch: Engine, monkeypatch: pyt
         {"corruption": 0.02, "loss": 0.01},
         {"duplication": 0.05, "reordering": 0.1, "displacement": 1e-5},
         {"burst": {"begin": 0.01, "end": 0.3, "loss": 0.7}, "queue_bytes": 20_000},
+        {"pause": {"xoff_bytes": 5000, "xon_bytes": 3000}, "ecn_bytes": 4000, "jitter": 3e-7},
+        {"pause": PAUSE | {"watchdog": WATCHDOG}, "loss": 0.01},
+        {"pause": PAUSE | {"watchdog": WATCHDOG | {"action": "forward"}}, "queue_bytes": 40_000},
     ],
 )
 @pytest.mark.parametrize("down", [None, (1e-5, 3e-5)])
 @pytest.mark.parametrize("algorithm", ["in-network", "ring"])
+@pytest.mark.parametrize("priorities", [False, True])
 @pytest.mark.slow
 def test_a_link_does_the_same(
-    switch: Engine, properties: dict[str, object], algorithm: str, down: tuple[float, float] | None
+    switch: Engine,
+    properties: dict[str, object],
+    algorithm: Algorithm,
+    priorities: bool,
+    down: tuple[float, float] | None,
 ) -> None:
-    topology = leaf_spine(1, 2, 2, rate=10**10, properties=properties)
-    spec = ClusterSpec(topology, seed=5, algorithm=algorithm)  # type: ignore[arg-type]
+    """Below a narrow uplink, beside flows of another priority."""
+    topology = leaf_spine(1, 2, 3, rate=10**10, properties=properties)
+    spec = ClusterSpec(
+        topology,
+        hosts=("h1", "h2", "h4", "h5"),
+        seed=5,
+        algorithm=algorithm,
+        priority=4,
+        priorities=priorities,
+    )
 
     def run(make_network: type[VirtualNetwork]) -> tuple[Cluster, str]:
         history = History()
@@ -81,6 +101,8 @@ def test_a_link_does_the_same(
         cluster = Cluster(spec, switch, inputs, observer=history, make_network=make_network)
         if down:
             cluster.network.cut("leaf1", "spine1", *down)
+        beside = [FlowSpec(source="h3", destination=to, size=100_000) for to in ("h4", "h6")]
+        Flows(cluster, beside, recovery=spec.recovery, priority=2)
         assert cluster.run(limit=10.0)
         cluster.network.run(limit=11.0)
         return cluster, history.digest
@@ -109,6 +131,7 @@ def random_case(seed: int) -> tuple[ClusterSpec, list[list[NDArray[np.float32]]]
         "jitter": draw.choice([0, 1e-6]),
         "queue_bytes": draw.choice([None, None, 30_000]),
         **draw.choice([{}, {"ecn_bytes": 5000}, {"ecn_bytes": 5000, "ecn_max_bytes": 20_000}]),
+        **draw.choice([{}, {"pause": PAUSE}, {"pause": PAUSE | {"watchdog": WATCHDOG}}]),
     }
     leaves = draw.randint(1, 3)
     topology = leaf_spine(
@@ -125,6 +148,8 @@ def random_case(seed: int) -> tuple[ClusterSpec, list[list[NDArray[np.float32]]]
         recovery=Recovery(initial_rto=1e-3, min_rto=draw.choice([5e-5, 5e-4]), granularity=1e-5),
         host=HostModel(coalescing=draw.choice([0.0, 4e-6])),
         seed=seed,
+        priority=5,
+        priorities=draw.choice([False, True]),
     )
     numbers = np.random.default_rng(seed)
     lengths = [draw.choice([1, 300, 5000, 20_000])] * draw.randint(1, 3) + [draw.randint(1, 9000)]
@@ -251,9 +276,3 @@ def test_a_timer_of_days(switch: Engine, make_network: type[VirtualNetwork], pat
     assert cluster.run(limit=1e-3)
     assert not cluster.network.run()
     assert cluster.network.wakes < 1000
-
-
-def test_links_that_can_be_paused_are_left_to_python(switch: Engine) -> None:
-    pause = {"pause": {"xoff_bytes": 4000, "xon_bytes": 2000}}
-    network = virtual_network(leaf_spine(0, 1, 2, properties=pause), {"leaf1": switch.another()}, {})
-    assert type(network) is VirtualNetwork

@@ -51,7 +51,7 @@ static bool too_much(const struct link *k, int64_t wait)
     if (wait <= k->mark || wait > k->always_mark)
         return wait > k->mark;
     double share = k->mark_probability * (double)(wait - k->mark) / (double)(k->always_mark - k->mark);
-    return draw(k, k->packets, MARK) < share;
+    return draw(k, k->joined, MARK) < share;
 }
 
 static uint64_t word_sum(const uint8_t *from, const uint8_t *to)
@@ -120,26 +120,36 @@ static bool disturb(struct loop *l, struct link *k, struct event *event, int64_t
     return true;
 }
 
-/* Puts a packet on its link, none earlier than any on that link before. */
-void send_packet(struct loop *l, uint32_t link, int64_t time, uint32_t row)
+int64_t time_on_wire(const struct loop *l, const struct link *k, uint32_t row)
 {
-    struct link *k = l->links + link;
-    uint32_t length = l->rows.lengths[row];
-    int64_t duration = (length + k->overhead) * k->byte_time >> 20;
-    int64_t wait = k->free_at > time ? k->free_at - time : 0;
-    if (wait + duration > k->room) {
-        l->faults[QUEUE_DROP]++;
-        k->queue_drops++;
-        free_row(l, row);
-        return;
-    }
-    if (too_much(k, wait) && mark_congestion(row_bytes(&l->rows, row), length)) {
+    return (l->rows.lengths[row] + k->overhead) * k->byte_time >> 20;
+}
+
+void drop_for_room(struct loop *l, struct link *k, uint32_t row)
+{
+    l->faults[QUEUE_DROP]++;
+    k->queue_drops++;
+    free_row(l, row);
+}
+
+/* Of a packet that joins a queue, which takes `wait` to be sent. */
+void mark_if_crowded(struct loop *l, struct link *k, int64_t wait, uint32_t row)
+{
+    if (too_much(k, wait) && mark_congestion(row_bytes(&l->rows, row), l->rows.lengths[row])) {
         l->faults[ECN_MARK]++;
         k->marks++;
     }
-    k->free_at = time + wait + duration;
+    k->joined++;
+}
+
+/* Sends a packet from `begin` on, which has waited for so long. */
+void carry(struct loop *l, uint32_t link, int64_t begin, int64_t wait, uint32_t row)
+{
+    struct link *k = l->links + link;
+    int64_t duration = time_on_wire(l, k, row);
+    k->free_at = begin + duration;
     k->packets++;
-    k->bytes += length;
+    k->bytes += l->rows.lengths[row];
     k->busy += duration;
     k->waited += wait;
     k->longest_wait = wait > k->longest_wait ? wait : k->longest_wait;
@@ -164,4 +174,23 @@ void send_packet(struct loop *l, uint32_t link, int64_t time, uint32_t row)
     }
     k->arrived++;
     schedule(l, event);
+}
+
+/* Puts a packet on its link, none earlier than any on that link before; `came_by`: the link by which its cause came to
+ * the switch, or NOBODY. */
+void send_packet(struct loop *l, uint32_t link, int64_t time, uint32_t row, uint32_t came_by)
+{
+    if (l->priorities) {
+        l->rows.waits[row].came_by = came_by;
+        add_event(l, &l->sent, (struct event){time, link, row});
+        return;
+    }
+    struct link *k = l->links + link;
+    int64_t wait = k->free_at > time ? k->free_at - time : 0;
+    if (wait + time_on_wire(l, k, row) > k->room) {
+        drop_for_room(l, k, row);
+        return;
+    }
+    mark_if_crowded(l, k, wait, row);
+    carry(l, link, time + wait, wait, row);
 }

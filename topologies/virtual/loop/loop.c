@@ -8,13 +8,15 @@
 #include "shared.h"
 
 SHARE_STRUCT(link,
-             FIELD(byte_time) FIELD(overhead) FIELD(delay) FIELD(room) FIELD(mark) FIELD(always_mark) FIELD(down_from) FIELD(down_until) FIELD(key)
+             FIELD(byte_time) FIELD(overhead) FIELD(delay) FIELD(room) FIELD(mark) FIELD(always_mark) FIELD(down_from) FIELD(down_until)
+             FIELD(xoff) FIELD(xon) FIELD(detection) FIELD(restoration) FIELD(action) FIELD(key)
              FIELD(mark_probability) FIELD(loss) FIELD(corruption) FIELD(duplication) FIELD(reordering) FIELD(displacement) FIELD(jitter)
              FIELD(burst_begin) FIELD(burst_end) FIELD(burst_loss)
              FIELD(faulty) FIELD(bursts) FIELD(far_node) FIELD(far_port)
-             FIELD(free_at) FIELD(last_arrival) FIELD(numbered) FIELD(in_burst)
+             FIELD(free_at) FIELD(last_arrival) FIELD(numbered) FIELD(in_burst) FIELD(joined) FIELD(acts_at)
              FIELD(packets) FIELD(bytes) FIELD(arrived) FIELD(busy) FIELD(waited) FIELD(longest_wait)
-             FIELD(queue_drops) FIELD(lost) FIELD(marks))
+             FIELD(queue_drops) FIELD(lost) FIELD(marks)
+             FIELD(pauses) FIELD(paused) FIELD(storms) FIELD(watchdog_drops))
 SHARE_STRUCT(station,
              FIELD(turn) FIELD(worker) FIELD(give_up) FIELD(sizes) FIELD(headers) FIELD(type) FIELD(protocol) FIELD(ends))
 SHARE_STRUCT(event, FIELD(time) FIELD(link) FIELD(row))
@@ -27,6 +29,9 @@ SHARE_NUMBER(QUEUE_DROP);
 SHARE_NUMBER(ECN_MARK);
 SHARE_NUMBER(NO_LINK);
 SHARE_NUMBER(PROGRAM_ROOM);
+SHARE_NUMBER(DROP);
+SHARE_NUMBER(FORWARD);
+SHARE_NUMBER(ALERT);
 
 #define MICROSECOND 1000000
 
@@ -39,6 +44,7 @@ void loop_close(struct loop *l)
     free(l->rows.slabs);
     free(l->rows.lengths);
     free(l->rows.free);
+    free(l->rows.waits);
     close_calendar(l);
     for (uint32_t i = 0; l->programs && i < l->switches; i++)
         free(l->programs[i].links);
@@ -50,6 +56,11 @@ void loop_close(struct loop *l)
     free(l->hosts);
     free(l->arrived.at);
     free(l->copies.at);
+    free(l->queues);
+    free(l->signals.at);
+    free(l->sent.at);
+    free(l->changes.at);
+    free(l->happening.at);
     free(l->scratch);
     free(l->gathered);
     free(l->nodes);
@@ -58,15 +69,18 @@ void loop_close(struct loop *l)
 }
 
 /* A network whose packets have up to `longest` bytes; nodes are numbered, switches first. `link_at` [nodes, ports]: the
- * link that leaves a node at a port, or -1. NULL: no memory. */
+ * link that leaves a node at a port, or -1. `priorities`: of each link; 0: none has queues. NULL: no memory. */
 struct loop *loop_open(uint32_t switches, uint32_t hosts, uint32_t ports, const int32_t *link_at, uint32_t longest,
-                       struct link *links, int64_t *wakes, int64_t *faults, int64_t window, int64_t coalescing)
+                       struct link *links, uint32_t link_count, uint32_t priorities, int64_t *wakes, int64_t *faults,
+                       int64_t window, int64_t coalescing)
 {
     struct loop *l = calloc(1, sizeof *l);
     if (!l)
         return NULL;
     l->rows.width = (longest + 63) / 64 * 64;
     l->links = links;
+    l->link_count = link_count;
+    l->priorities = priorities;
     l->wakes = wakes;
     l->faults = faults;
     l->window = window;
@@ -79,7 +93,8 @@ struct loop *loop_open(uint32_t switches, uint32_t hosts, uint32_t ports, const 
     l->hosts = calloc(hosts + 1, sizeof *l->hosts);
     l->nodes = calloc(l->node_count, sizeof *l->nodes);
     l->ends = calloc(l->node_count, sizeof *l->ends);
-    l->failed = !l->programs || !l->hosts || !l->nodes || !l->ends;
+    l->queues = calloc((size_t)link_count * priorities + 1, sizeof *l->queues);
+    l->failed = !l->programs || !l->hosts || !l->nodes || !l->ends || !l->queues;
     for (uint32_t i = 0; !l->failed && i < switches; i++) {
         size_t size = ports * sizeof *link_at;
         if ((l->programs[i].links = malloc(size)))
@@ -91,6 +106,10 @@ struct loop *loop_open(uint32_t switches, uint32_t hosts, uint32_t ports, const 
         loop_close(l);
         return NULL;
     }
+    for (uint32_t i = 0; i < link_count; i++)
+        links[i].acts_at = NEVER;
+    for (size_t i = 0; i < (size_t)link_count * priorities; i++)
+        l->queues[i].first = l->queues[i].last = NOBODY;
     for (uint32_t i = 0; i < hosts; i++) {
         l->hosts[i].timer = wakes[i] = NEVER;
         l->hosts[i].link = (uint32_t)link_at[(size_t)(switches + i) * ports + HOST_PORT];
@@ -121,7 +140,7 @@ static bool is_before(const struct event *a, const struct event *b)
 }
 
 /* In the order of (time, link), those alike as they were. Runs that are in order already, one of each link, are merged. */
-static void sort_events(struct event *events, struct event *scratch, size_t count)
+void sort_events(struct event *events, struct event *scratch, size_t count)
 {
     for (;;) {
         size_t runs = 0;
@@ -149,7 +168,7 @@ static int by_number(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static bool make_scratch(struct loop *l, size_t count)
+bool make_scratch(struct loop *l, size_t count)
 {
     if (count <= l->scratch_room)
         return true;
@@ -222,6 +241,7 @@ static bool next_packet(void *context, uint8_t *buffer, struct arrival *arrival)
     if (l->next < l->last)
         expect_row(&l->rows, l->next->row);
     l->now = event->time;
+    l->came_by = event->link;
     *arrival = (struct arrival){(uint64_t)(event->time / MICROSECOND), (uint32_t)l->links[event->link].far_port,
                                 l->rows.lengths[event->row]};
     memcpy(buffer, row_bytes(&l->rows, event->row), arrival->length);
@@ -246,7 +266,7 @@ static void send_from_switch(void *context, uint32_t port, uint8_t *packet, uint
     if (!add_row(l, length, &row))
         return;
     memcpy(row_bytes(&l->rows, row), packet, length);
-    send_packet(l, (uint32_t)link, l->now, row);
+    send_packet(l, (uint32_t)link, l->now, row, l->came_by);
 }
 
 /* -- hosts ----------------------------------------------------------------------------------------------------------- */
@@ -372,13 +392,15 @@ void loop_send(struct loop *l, uint32_t host, const uint8_t *frames, uint64_t co
 {
     for (uint32_t row; count && add_row(l, length, &row); count--, frames += length) {
         memcpy(row_bytes(&l->rows, row), frames, length);
-        send_packet(l, l->hosts[host].link, now, row);
+        send_packet(l, l->hosts[host].link, now, row, NOBODY);
     }
 }
 
 /* Ends a window. */
-void loop_end(struct loop *l)
+void loop_end(struct loop *l, int64_t end)
 {
+    if (l->priorities)
+        run_queues(l, end);
     for (; l->copies.first < l->copies.end; l->copies.first++)
         schedule(l, l->copies.at[l->copies.first]);
     l->copies.first = l->copies.end = 0;
@@ -390,6 +412,10 @@ int64_t loop_next_time(const struct loop *l)
     int64_t due = NEVER;
     for (uint32_t i = 0; i < l->host_count; i++)
         due = l->wakes[i] < due ? l->wakes[i] : due;
+    if (l->priorities) {
+        int64_t act = queues_act_at(l);
+        due = act < due ? act : due;
+    }
     due = due == NEVER ? NEVER : due / l->window * l->window;
     const struct window *w = next_window(l);
     return w && w->number * l->window < due ? w->number * l->window : due;

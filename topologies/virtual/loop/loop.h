@@ -20,12 +20,21 @@ enum { ECN_MARKED = 3 }; /* of TOS, RFC 3168 */
 
 enum fault { LOST, BURST_LOST, CORRUPTED, DUPLICATED, REORDERED, QUEUE_DROP, ECN_MARK, NO_LINK, FAULTS };
 
+#define NOBODY UINT32_MAX
+
+/* Of a packet in a queue: when it joined, the row of the one behind it, the link by which it came to the switch. */
+struct waiting {
+    int64_t time;
+    uint32_t next, came_by; /* or NOBODY */
+};
+
 /* Rows never move: a program may hold on to one while others are added. */
 enum { SLAB_BITS = 10, SLAB_ROWS = 1 << SLAB_BITS };
 
 struct rows {
     uint8_t **slabs;   /* of SLAB_ROWS rows each */
     uint32_t *lengths; /* in bytes, by row */
+    struct waiting *waits; /* by row */
     uint32_t *free;    /* a stack; the row used last is still in the cache */
     uint32_t width, slab_count, left;
 };
@@ -41,16 +50,28 @@ struct events {
     size_t first, end, room; /* those from `first` to `end` are still to come */
 };
 
-/* One direction of a link. What it is: times of a byte (in 2^-20 ps) and of what fits, is not yet marked, and not always marked; probabilities;
- * displacement and jitter in picoseconds; when it is down. Then its state, and what has been counted. */
+/* One direction of a link. What it is: times of a byte (in 2^-20 ps) and of what fits, is not yet marked, and not always marked; when it is down;
+ * thresholds of pauses in bytes, the watchdog's times; probabilities; displacement and jitter in picoseconds. Then its state, and what has been
+ * counted. */
 struct link {
     int64_t byte_time, overhead, delay, room, mark, always_mark, down_from, down_until;
+    int64_t xoff, xon, detection, restoration, action;
     uint64_t key;
     double mark_probability, loss, corruption, duplication, reordering, displacement, jitter;
     double burst_begin, burst_end, burst_loss;
     int64_t faulty, bursts, far_node, far_port;
-    int64_t free_at, last_arrival, numbered, in_burst;
+    int64_t free_at, last_arrival, numbered, in_burst, joined, acts_at; /* `acts_at`: by itself, see queues.c */
     int64_t packets, bytes, arrived, busy, waited, longest_wait, queue_drops, lost, marks; /* LinkCounts of links.py */
+    int64_t pauses, paused, storms, watchdog_drops;
+};
+
+enum { DROP, FORWARD, ALERT }; /* of a link's watchdog; ALERT where there is none */
+
+/* What waits for a link in one priority, from the row `first` to `last`, and what the far end holds of what came: ../queues.py. */
+struct queue {
+    int64_t backlog, busy_until, paused_at, since, held;
+    uint32_t first, last;
+    bool paused, storming, told;
 };
 
 /* All that arrives in one window; `next` in its chain. */
@@ -106,6 +127,13 @@ struct loop {
     int64_t *faults; /* the same, by kind */
     int64_t window, coalescing;
     uint32_t switches, host_count, node_count, ports;
+    /* Where packets wait by priority; `priorities` is 0 where none do: they are sent at once. */
+    uint32_t link_count, priorities;
+    struct queue *queues;   /* by link, then priority */
+    struct events signals;  /* pause frames on their way */
+    struct events sent;     /* this window */
+    struct events changes;  /* of what is held: `link` is the place in `queues`, `row` a number of bytes with a sign */
+    struct events happening; /* pause frames and packets of this window, in order */
     /* One window's: */
     struct events arrived; /* in the order of node, time, link, order of sending */
     struct events copies;  /* of duplicated packets: they join behind all others */
@@ -115,6 +143,7 @@ struct loop {
     struct event *next, *last; /* of the switch in hand */
     struct program *program;
     int64_t now;           /* of the packet in hand */
+    uint32_t came_by;      /* its link */
     uint8_t *gathered;     /* datagrams of the host in hand */
     size_t gather_room;
     uint64_t turns;        /* of hosts, done by C alone */
@@ -132,7 +161,15 @@ void schedule(struct loop *l, struct event event);
 struct window *next_window(const struct loop *l);
 struct events take_window(struct loop *l);
 void close_calendar(struct loop *l);
-void send_packet(struct loop *l, uint32_t link, int64_t time, uint32_t row);
+bool make_scratch(struct loop *l, size_t count);
+void sort_events(struct event *events, struct event *scratch, size_t count);
+void send_packet(struct loop *l, uint32_t link, int64_t time, uint32_t row, uint32_t came_by);
+int64_t time_on_wire(const struct loop *l, const struct link *k, uint32_t row);
+void drop_for_room(struct loop *l, struct link *k, uint32_t row);
+void mark_if_crowded(struct loop *l, struct link *k, int64_t wait, uint32_t row);
+void carry(struct loop *l, uint32_t link, int64_t begin, int64_t wait, uint32_t row);
+void run_queues(struct loop *l, int64_t end);
+int64_t queues_act_at(const struct loop *l);
 enum outcome wake_station(struct loop *l, uint32_t host, int64_t now);
 void loop_set_timer(struct loop *l, uint32_t host, int64_t at);
 uint64_t loop_waiting(const struct loop *l, uint32_t host, int64_t now);

@@ -33,7 +33,10 @@ static bool add_slab(struct rows *rows)
     uint32_t *free_rows = realloc(rows->free, count * SLAB_ROWS * sizeof *free_rows);
     if (free_rows)
         rows->free = free_rows;
-    if (!slabs || !lengths || !free_rows || !(slabs[count - 1] = malloc((size_t)SLAB_ROWS * rows->width)))
+    struct waiting *waits = realloc(rows->waits, count * SLAB_ROWS * sizeof *waits);
+    if (waits)
+        rows->waits = waits;
+    if (!slabs || !lengths || !free_rows || !waits || !(slabs[count - 1] = malloc((size_t)SLAB_ROWS * rows->width)))
         return false;
     for (uint32_t i = 0; i < SLAB_ROWS; i++) /* backwards, so that rows are taken in their order */
         free_rows[rows->left++] = (uint32_t)(count * SLAB_ROWS - 1 - i);

@@ -58,7 +58,7 @@ static void send_framed(struct loop *l, uint32_t host, const struct turn *t, int
         uint8_t *frame = row_bytes(&l->rows, row);
         memcpy(frame, header, PAYLOAD);
         memcpy(frame + PAYLOAD, t->packets + t->places[i] * t->sent_size, (size_t)t->sent_size);
-        send_packet(l, l->hosts[host].link, now, row);
+        send_packet(l, l->hosts[host].link, now, row, NOBODY);
     }
 }
 

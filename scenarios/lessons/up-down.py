@@ -1,0 +1,5 @@
+"""Routes of the controller's own: up to a spine, and down again."""
+
+from controller.plan import plan_forwarding
+
+__all__ = ["plan_forwarding"]

@@ -1,0 +1,177 @@
+"""Links with queues one instant after the other, as a model: what windows must give, too."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import deque
+from dataclasses import dataclass, field
+
+from tests.topologies.virtual.two_leaves import WAYS, Arrival, Frame, ports_for
+from topologies.link import LinkProperties
+from topologies.model import Topology
+from topologies.virtual.queues import PRIORITIES
+from topologies.virtual.units import SECOND
+
+
+@dataclass
+class Queue:
+    """Of one priority of a direction."""
+
+    waiting: deque[tuple[int, Frame, Direction | None]] = field(default_factory=deque)
+    own_until: int = 0  # when its latest frame is out
+    paused: bool = False
+    since: int = 0
+    storming: bool = False
+    held: int = 0
+    told: bool = False
+
+
+@dataclass
+class Direction:
+    """A direction of a link."""
+
+    near: str
+    far: str
+    near_port: int
+    far_port: int
+    byte: int  # picoseconds
+    queues: list[Queue]  # by priority
+    busy_until: int = 0
+
+
+class SingleEvents:
+    """The same world, one instant after the other: pauses arrive, frames arrive, watchdogs look, frames begin to be
+    sent, switches look at what they hold."""
+
+    def __init__(self, topology: Topology, model: LinkProperties, *, priorities: bool) -> None:
+        assert model.pause
+        self.model, self.pause = model, model.pause
+        self.delay = round(model.virtual_delay * SECOND)
+        self.directions = [
+            Direction(
+                *(near.node, far.node, near.port, far.port),
+                8 * SECOND // (link.rate_bits_per_second or 0),
+                [Queue() for _ in range(PRIORITIES if priorities else 1)],
+            )
+            for link in topology.links
+            for near, far in ((link.a, link.b), (link.b, link.a))
+        ]
+        self.at = {(d.near, d.near_port): d for d in self.directions}
+        self.arrivals: list[Arrival] = []
+        self.drops = self.pauses = self.storms = self.given_up = 0
+        self.events: list[tuple[int, int, int, int, Frame | int | None]] = []
+        self.number = itertools.count()
+
+    def run(self, frames: list[Frame]) -> None:
+        for frame in sorted(frames):
+            sending = self.directions.index(self.at[f"h{frame.sender}", 0])
+            self._later(frame.time, 2, sending, frame)
+        while self.events:
+            now = self.events[0][0]
+            while self.events and self.events[0][0] == now:
+                _, kind, link, _, what = heapq.heappop(self.events)
+                direction = self.directions[link]
+                if kind == 0:
+                    assert isinstance(what, int)
+                    self._turn(now, link, direction.queues[what])
+                elif kind == 1:
+                    assert isinstance(what, Frame)
+                    self._arrive(now, direction, what)
+                elif kind == 2:
+                    assert isinstance(what, Frame)
+                    direction.queues[self._priority(direction, what)].waiting.append((now, what, None))
+            self._watch(now)
+            for link, direction in enumerate(self.directions):
+                self._begin(now, link, direction)
+            for link, direction in enumerate(self.directions):
+                for priority, queue in enumerate(direction.queues):
+                    passed = queue.held > self.pause.xoff_bytes
+                    if queue.held <= self.pause.xon_bytes if queue.told else passed:
+                        queue.told = not queue.told
+                        self._later(now + self.delay, 0, link, priority)
+
+    def _turn(self, now: int, link: int, queue: Queue) -> None:
+        queue.paused = not queue.paused
+        queue.since = now
+        self.pauses += queue.paused
+        self._look_again(now, link)
+
+    def _look_again(self, now: int, link: int) -> None:
+        """When a watchdog may have to do something."""
+        if self.pause.watchdog:
+            for time in (self.pause.watchdog.detection_time, self.pause.watchdog.restoration_time):
+                self._later(now + round(time * SECOND), 3, link, None)
+
+    def _watch(self, now: int) -> None:
+        dog = self.pause.watchdog
+        for direction in self.directions:
+            if dog is None or direction.near.startswith("h"):
+                continue
+            for queue in direction.queues:
+                if queue.storming:
+                    over = not queue.paused and now - queue.since >= round(dog.restoration_time * SECOND)
+                    queue.storming = not over
+                elif queue.paused and queue.waiting:
+                    since = max(queue.since, queue.waiting[0][0])
+                    if now - since >= round(dog.detection_time * SECOND):
+                        self._give_up(now, queue)
+
+    def _give_up(self, now: int, queue: Queue) -> None:
+        assert self.pause.watchdog
+        queue.storming, queue.since = True, now
+        self.storms += 1
+        if self.pause.watchdog.action == "drop":
+            for _, frame, came_by in queue.waiting:
+                self._held_for(came_by, frame, -1)
+            self.given_up += len(queue.waiting)
+            queue.waiting.clear()
+
+    def _begin(self, now: int, link: int, direction: Direction) -> None:
+        going = [q for q in direction.queues if q.waiting and not self._heeds_pause(q)]
+        if not going or direction.busy_until > now:
+            return
+        queue = going[-1]
+        _, frame, came_by = queue.waiting.popleft()
+        direction.busy_until = queue.own_until = now + self._wire(frame) * direction.byte
+        self._held_for(came_by, frame, -1)
+        self._later(direction.busy_until + self.delay, 1, link, frame)
+        self._later(direction.busy_until, 3, link, None)
+
+    def _heeds_pause(self, queue: Queue) -> bool:
+        alert = self.pause.watchdog and self.pause.watchdog.action == "alert"
+        return queue.paused and (not queue.storming or bool(alert))
+
+    def _arrive(self, now: int, direction: Direction, frame: Frame) -> None:
+        name = f"{direction.near} > {direction.far}"
+        self.arrivals.append(Arrival(now, name, frame.to, frame.sender, frame.length))
+        if direction.far not in WAYS:
+            return
+        for port in ports_for(direction.far, frame.to, direction.far_port):
+            out = self.at[direction.far, port]
+            queue = out.queues[self._priority(out, frame)]
+            if queue.storming and self.pause.watchdog and self.pause.watchdog.action == "drop":
+                self.given_up += 1
+                continue
+            ahead = sum(self._wire(waiting) for _, waiting, _ in queue.waiting) * out.byte
+            ahead += max(0, queue.own_until - now)
+            room = self.model.queue_bytes
+            if room is not None and ahead + self._wire(frame) * out.byte > room * out.byte:
+                self.drops += 1
+                continue
+            queue.waiting.append((now, frame, direction))
+            self._held_for(direction, frame, 1)
+            self._look_again(now, self.directions.index(out))
+
+    def _held_for(self, came_by: Direction | None, frame: Frame, sign: int) -> None:
+        if came_by:
+            came_by.queues[self._priority(came_by, frame)].held += sign * self._wire(frame)
+
+    def _priority(self, direction: Direction, frame: Frame) -> int:
+        return frame.priority if len(direction.queues) > 1 else 0
+
+    def _wire(self, frame: Frame) -> int:
+        return frame.length + self.model.virtual_overhead
+
+    def _later(self, time: int, kind: int, link: int, what: Frame | int | None) -> None:
+        heapq.heappush(self.events, (time, kind, link, next(self.number), what))

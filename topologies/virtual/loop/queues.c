@@ -1,0 +1,260 @@
+/* Links before which packets wait by priority, with pauses and the watchdog over them: ../queues.py and ../pause.py say
+ * what is meant. */
+
+#include "loop.h"
+
+enum { PRECEDENCE = 5, IPV4_FIRST = 0x08 }; /* the upper three bits of TOS */
+
+#define PAUSE_FRAME (1u << 31) /* in the place of a row, with the priority */
+
+static uint32_t priority_of(const struct loop *l, uint32_t row)
+{
+    const uint8_t *frame = row_bytes(&l->rows, row);
+    bool ipv4 = l->rows.lengths[row] > TOS && frame[TYPE] == IPV4_FIRST && frame[TYPE + 1] == 0;
+    return l->priorities > 1 && ipv4 ? frame[TOS] >> PRECEDENCE : 0;
+}
+
+static int64_t latest(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* What came by a link waits in a queue of this priority, or does no longer. */
+static void change(struct loop *l, uint32_t row, uint32_t overhead, uint32_t priority, int64_t time, int sign)
+{
+    uint32_t came_by = l->rows.waits[row].came_by;
+    if (came_by != NOBODY && l->links[came_by].xoff != NEVER) {
+        int32_t bytes = sign * (int32_t)(l->rows.lengths[row] + overhead);
+        add_event(l, &l->changes, (struct event){time, came_by * l->priorities + priority, (uint32_t)bytes});
+    }
+}
+
+static uint32_t take_first(struct loop *l, struct queue *q)
+{
+    uint32_t row = q->first;
+    q->first = l->rows.waits[row].next;
+    if (q->first == NOBODY)
+        q->last = NOBODY;
+    return row;
+}
+
+static int64_t restored_at(const struct link *k, const struct queue *q)
+{
+    return q->paused ? NEVER : q->since + k->restoration;
+}
+
+/* When a queue with packets, or one in a storm, does something by itself. */
+static int64_t due(const struct loop *l, const struct link *k, const struct queue *q)
+{
+    int64_t joined = q->first == NOBODY ? 0 : l->rows.waits[q->first].time;
+    int64_t since = latest(q->since, joined);
+    if (q->paused && !q->storming)
+        return k->detection < NEVER - since ? since + k->detection : NEVER;
+    int64_t restored = q->storming ? restored_at(k, q) : NEVER;
+    if (q->first == NOBODY || (q->paused && k->action == ALERT))
+        return restored;
+    int64_t begins = latest(k->free_at, since);
+    return begins < restored ? begins : restored;
+}
+
+/* When a link does something by itself, and with which queue: of several the one of the highest priority. */
+static int64_t soonest(const struct loop *l, uint32_t link, uint32_t *priority)
+{
+    int64_t found = NEVER;
+    const struct queue *queues = l->queues + (size_t)link * l->priorities;
+    for (uint32_t p = l->priorities; p-- > 0;) {
+        if (queues[p].first == NOBODY && !queues[p].storming)
+            continue;
+        int64_t at = due(l, l->links + link, queues + p);
+        if (at < found) {
+            found = at;
+            *priority = p;
+        }
+    }
+    return found;
+}
+
+static void drop_by_watchdog(struct loop *l, struct link *k, uint32_t row)
+{
+    k->watchdog_drops++;
+    free_row(l, row);
+}
+
+/* The watchdog takes the pause for one that does not end. */
+static void give_up(struct loop *l, struct link *k, struct queue *q, uint32_t priority, int64_t now)
+{
+    q->storming = true;
+    q->since = now;
+    k->storms++;
+    if (k->action != DROP)
+        return;
+    while (q->first != NOBODY) {
+        uint32_t row = take_first(l, q);
+        change(l, row, (uint32_t)k->overhead, priority, now, -1);
+        drop_by_watchdog(l, k, row);
+    }
+    q->backlog = 0;
+}
+
+/* All that a link does by itself before `until`. */
+static void advance(struct loop *l, uint32_t link, int64_t until)
+{
+    struct link *k = l->links + link;
+    uint32_t priority = 0;
+    for (int64_t now; (now = soonest(l, link, &priority)) < until;) {
+        struct queue *q = l->queues + (size_t)link * l->priorities + priority;
+        if (q->paused && !q->storming) {
+            give_up(l, k, q, priority, now);
+        } else if (q->storming && now == restored_at(k, q)) {
+            q->storming = false;
+        } else {
+            uint32_t row = take_first(l, q);
+            int64_t duration = time_on_wire(l, k, row);
+            q->backlog -= duration;
+            q->busy_until = now + duration;
+            change(l, row, (uint32_t)k->overhead, priority, now, -1);
+            carry(l, link, now, now - l->rows.waits[row].time, row);
+        }
+    }
+}
+
+/* A pause frame arrives, which says the contrary of the one before. */
+static void turn(struct link *k, struct queue *q, int64_t time)
+{
+    q->paused = !q->paused;
+    if (q->paused) {
+        k->pauses++;
+        q->paused_at = time;
+    } else {
+        k->paused += time - q->paused_at;
+    }
+    q->since = time;
+}
+
+static void join(struct loop *l, uint32_t link, int64_t time, uint32_t row)
+{
+    struct link *k = l->links + link;
+    uint32_t priority = priority_of(l, row);
+    struct queue *q = l->queues + (size_t)link * l->priorities + priority;
+    if (q->storming && k->action == DROP) {
+        drop_by_watchdog(l, k, row);
+        return;
+    }
+    int64_t ahead = q->backlog + latest(q->busy_until - time, 0), duration = time_on_wire(l, k, row);
+    if (ahead + duration > k->room) {
+        drop_for_room(l, k, row);
+        return;
+    }
+    mark_if_crowded(l, k, ahead, row);
+    struct waiting *waits = l->rows.waits;
+    waits[row].time = time;
+    waits[row].next = NOBODY;
+    if (q->first == NOBODY)
+        q->first = row;
+    else
+        waits[q->last].next = row;
+    q->last = row;
+    q->backlog += duration;
+    change(l, row, (uint32_t)k->overhead, priority, time, 1);
+}
+
+/* Says so where a threshold is passed; what happens at one instant counts as one change. */
+static void count_held(struct loop *l)
+{
+    struct event *at = l->changes.at;
+    size_t count = l->changes.end;
+    if (!make_scratch(l, count))
+        return;
+    sort_events(at, l->scratch, count);
+    for (size_t i = 0; i < count;) {
+        uint32_t lane = at[i].link;
+        int64_t time = at[i].time;
+        struct queue *q = l->queues + lane;
+        const struct link *k = l->links + lane / l->priorities;
+        for (; i < count && at[i].link == lane && at[i].time == time; i++)
+            q->held += (int32_t)at[i].row;
+        bool told = q->held > k->xoff || (q->told && q->held > k->xon);
+        if (told != q->told)
+            add_event(l, &l->signals, (struct event){time + k->delay, lane / l->priorities, PAUSE_FRAME | lane % l->priorities});
+        q->told = told;
+    }
+    l->changes.end = 0;
+}
+
+/* Pause frames that arrive before `end`, then what has been sent, in the order of time. */
+static void gather(struct loop *l, int64_t end)
+{
+    size_t kept = 0;
+    l->happening.end = 0;
+    for (size_t i = 0; i < l->signals.end; i++)
+        if (l->signals.at[i].time < end)
+            add_event(l, &l->happening, l->signals.at[i]);
+        else
+            l->signals.at[kept++] = l->signals.at[i];
+    l->signals.end = kept;
+    for (size_t i = 0; i < l->sent.end; i++)
+        add_event(l, &l->happening, l->sent.at[i]);
+    l->sent.end = 0;
+    if (make_scratch(l, l->happening.end))
+        sort_events(l->happening.at, l->scratch, l->happening.end);
+}
+
+/* What links do until the end of a window. */
+void run_queues(struct loop *l, int64_t end)
+{
+    uint32_t priority;
+    gather(l, end);
+    for (size_t i = 0; i < l->happening.end; i++) {
+        const struct event *event = l->happening.at + i;
+        advance(l, event->link, event->time);
+        if (event->row & PAUSE_FRAME)
+            turn(l->links + event->link, l->queues + (size_t)event->link * l->priorities + (event->row & ~PAUSE_FRAME),
+                 event->time);
+        else
+            join(l, event->link, event->time, event->row);
+        l->links[event->link].acts_at = soonest(l, event->link, &priority);
+    }
+    for (uint32_t link = 0; link < l->link_count; link++)
+        if (l->links[link].acts_at < end) {
+            advance(l, link, end);
+            l->links[link].acts_at = soonest(l, link, &priority);
+        }
+    count_held(l);
+}
+
+/* When the first link does something by itself, or hears of a pause. */
+int64_t queues_act_at(const struct loop *l)
+{
+    int64_t found = NEVER;
+    for (uint32_t link = 0; link < l->link_count; link++)
+        found = l->links[link].acts_at < found ? l->links[link].acts_at : found;
+    for (size_t i = 0; i < l->signals.end; i++)
+        found = l->signals.at[i].time < found ? l->signals.at[i].time : found;
+    return found;
+}
+
+/* Which queues are told to wait, and have been; ../deadlock.py. By link, then priority. */
+void loop_stopped(const struct loop *l, bool *stopped)
+{
+    for (size_t i = 0; i < (size_t)l->link_count * l->priorities; i++) {
+        const struct queue *q = l->queues + i;
+        stopped[i] = q->paused && q->told && l->links[i / l->priorities].action == ALERT;
+    }
+}
+
+/* What waits that came by another link: by which, in which queue, bytes on the wire. How many there are, whether they fit
+ * `room` or not. */
+uint64_t loop_queued(const struct loop *l, int64_t (*queued)[3], uint64_t room)
+{
+    uint64_t count = 0;
+    for (size_t i = 0; i < (size_t)l->link_count * l->priorities; i++)
+        for (uint32_t row = l->queues[i].first; row != NOBODY; row = l->rows.waits[row].next) {
+            uint32_t came_by = l->rows.waits[row].came_by;
+            if (came_by == NOBODY)
+                continue;
+            if (count < room) {
+                queued[count][0] = came_by * l->priorities + i % l->priorities;
+                queued[count][1] = (int64_t)i;
+                queued[count][2] = l->rows.lengths[row] + l->links[i / l->priorities].overhead;
+            }
+            count++;
+        }
+    return count;
+}
