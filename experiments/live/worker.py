@@ -40,7 +40,7 @@ from workers import (
 )
 from workers.driver import ParticipantAllReduce
 from workers.engines import native
-from workers.host_based.compressed import CompressedAllReduce
+from workers.host_based.exchange import Call
 from workers.protocol import InNetworkStatistics
 from workers.udp import UdpSocket
 
@@ -77,16 +77,19 @@ def join(task: Task) -> Collective:
 
 def _between_hosts(task: Task, how: HostBased) -> Collective:
     give_up, pace = task.give_up, how.pace
+    call: Call = how.compressor or "all-reduce"
     if how.transport == "tcp":
-        config = TcpConfig(
-            task.rank,
-            how.addresses,
-            how.algorithm,
-            how.shards,
-            connect_timeout=give_up,
-            give_up=give_up,
+        return TcpAllReduce(
+            TcpConfig(
+                task.rank,
+                how.addresses,
+                how.algorithm,
+                how.shards,
+                call,
+                connect_timeout=give_up,
+                give_up=give_up,
+            )
         )
-        return TcpAllReduce(config) if how.compressor is None else CompressedAllReduce(config, how.compressor)
     return UdpAllReduce(
         UdpGroupConfig(
             Group(
@@ -97,6 +100,7 @@ def _between_hosts(task: Task, how: HostBased) -> Collective:
                 how.shards,
                 pace.window,
                 flows=how.flows,
+                calls=(call,),
             ),
             how.addresses,
             segments=pace.segments,
