@@ -97,39 +97,77 @@ class Rounded:
 Compressor = TopK | Rounded
 
 
+def unpacked(compressor: Compressor, packed: NDArray[np.uint8], elements: int) -> Vector:
+    """What others get of a vector [elements] of which this is sent."""
+    total = np.zeros(elements, np.float32)
+    compressor.add(packed, total)
+    return total
+
+
 def decompressed(compressor: Compressor, x: Vector) -> Vector:
     """What others get of `x` [elements]."""
-    total = np.zeros_like(x)
-    compressor.add(compressor.packed(x), total)
-    return total
-
-
-def to_gather(compressor: Compressor, x: Vector, rank: int, workers: int) -> NDArray[np.uint8]:
-    """What an all-gather begins with: room for what all workers send, of which that of `rank` is there."""
-    gathered = np.zeros((workers, compressor.size(x.size)), np.uint8)
-    gathered[rank] = compressor.packed(x)
-    return gathered.reshape(-1)
-
-
-def sum_of(compressor: Compressor, gathered: NDArray[np.uint8], workers: int, elements: int) -> Vector:
-    """The sum of what it ends with, [elements], added in the order of ranks: the same for all."""
-    total = np.zeros(elements, np.float32)
-    for packed in gathered.reshape(workers, -1):
-        compressor.add(packed, total)
-    return total
+    return unpacked(compressor, compressor.packed(x), x.size)
 
 
 class ErrorFeedback:
-    """What compression leaves out of a gradient is added to the next: Karimireddy and others, "Error feedback fixes
-    SignSGD and other gradient compression schemes", 2019.
+    """A compressor of one worker's gradients, each of which takes what was left out of those before along:
+    Karimireddy and others, "Error feedback fixes SignSGD and other gradient compression schemes", 2019.
+
+    Each vector that is summed again and again needs one of its own.
     """
 
     def __init__(self, compressor: Compressor) -> None:
         self._compressor = compressor
-        self._left: Vector | float = 0.0
+        self._left: Vector | None = None
 
-    def carry(self, gradient: Vector) -> Vector:
-        """`gradient` [elements] with what was left out before: what is to be compressed now."""
-        x = (gradient + self._left).astype(np.float32, copy=False)
-        self._left = x - decompressed(self._compressor, x)
-        return x
+    def __repr__(self) -> str:
+        """Alike at all workers, which compare it."""
+        return f"ErrorFeedback({self._compressor!r})"
+
+    def size(self, elements: int) -> int:
+        """See TopK."""
+        return self._compressor.size(elements)
+
+    def carried(self, gradient: Vector) -> Vector:
+        """`gradient` [elements] with what was left out before: what packed() compresses.
+
+        Raises:
+            ValueError: those before had another size.
+        """
+        if self._left is None:
+            return gradient
+        if gradient.size != self._left.size:
+            raise ValueError(
+                f"what was left out is of {self._left.size} elements, and not {gradient.size}; "
+                "give each vector an ErrorFeedback of its own"
+            )
+        return gradient + self._left
+
+    def packed(self, gradient: Vector) -> NDArray[np.uint8]:
+        """See TopK, and carried(). What is left out now goes with the next."""
+        x = self.carried(gradient)
+        packed = self._compressor.packed(x)
+        self._left = x - unpacked(self._compressor, packed, x.size)
+        return packed
+
+    def add(self, packed: NDArray[np.uint8], total: Vector) -> None:
+        """See TopK."""
+        self._compressor.add(packed, total)
+
+
+Compression = Compressor | ErrorFeedback
+
+
+def to_gather(packed: NDArray[np.uint8], rank: int, workers: int) -> NDArray[np.uint8]:
+    """What an all-gather begins with: room for what all workers send, of which that of `rank` is there."""
+    gathered = np.zeros((workers, packed.size), np.uint8)
+    gathered[rank] = packed
+    return gathered.reshape(-1)
+
+
+def sum_of(compression: Compression, gathered: NDArray[np.uint8], workers: int, elements: int) -> Vector:
+    """The sum of what it ends with, [elements], added in the order of ranks: the same for all."""
+    total = np.zeros(elements, np.float32)
+    for packed in gathered.reshape(workers, -1):
+        compression.add(packed, total)
+    return total

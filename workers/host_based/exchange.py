@@ -1,12 +1,12 @@
-"""What goes from host to host in one call: the caller's array, or what a compressor makes of everybody's."""
+"""What goes from host to host in one call: the caller's array, or what a compression makes of everybody's."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from workers.collective import HostBasedAlgorithm, Operation, flat_input, flat_output
-from workers.compression import Compressor, sum_of, to_gather
+from workers.compression import Compression, sum_of, to_gather
 
-Call = Operation | Compressor  # a compressor: an all-reduce of what it leaves of each worker's array
+Call = Operation | Compression  # a compression: an all-reduce of what it leaves of each worker's array
 
 
 class Exchange:
@@ -29,11 +29,11 @@ class Exchange:
     ) -> None:
         flat = flat_input(x)
         self._flat, self._shape, self._workers = flat_output(x, out), x.shape, workers
-        self._compressor: Compressor | None = None
+        self._compression: Compression | None = None
         self.operation: Operation
         if not isinstance(call, str):
-            self.operation, self._compressor = "all-gather", call
-            self.array = to_gather(call, flat, rank, workers).view(np.float32)
+            self.operation, self._compression = "all-gather", call
+            self.array = to_gather(call.packed(flat), rank, workers).view(np.float32)
         else:
             self.operation, self.array = call, self._flat
             if not np.may_share_memory(self.array, flat) or self.array.ctypes.data != flat.ctypes.data:
@@ -42,9 +42,9 @@ class Exchange:
 
     def finish(self) -> NDArray[np.float32]:
         """What the call returns, once the schedule has been carried out."""
-        if self._compressor is not None:
+        if self._compression is not None:
             gathered = self.array.view(np.uint8)
-            self._flat[:] = sum_of(self._compressor, gathered, self._workers, self._flat.size)
+            self._flat[:] = sum_of(self._compression, gathered, self._workers, self._flat.size)
         return self._flat.reshape(self._shape)
 
 

@@ -9,10 +9,11 @@ from typing import Literal
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from tests.workers.host_based import test_tcp, test_udp
 from workers.collective import Collective, CollectiveError, Transport
-from workers.compression import Compressor, Rounded, TopK, decompressed
+from workers.compression import Compression, Compressor, ErrorFeedback, Rounded, TopK, decompressed
 from workers.host_based.algorithm import Group
 from workers.host_based.tcp import TcpAllReduce, TcpConfig
 from workers.host_based.udp import UdpAllReduce, UdpGroupConfig
@@ -26,10 +27,10 @@ ALL = pytest.mark.parametrize("transport", TRANSPORTS)
 def sums_of(
     transport: Transport | Literal["tcp"],
     vectors: Sequence[np.ndarray],
-    compressors: Sequence[Compressor],
+    compressors: Sequence[Compression],
     rounds: int = 1,
 ) -> list[list[np.ndarray]]:
-    """What each rank gets in each round, the first of which it writes where its vector is."""
+    """What each rank gets in each round; the last one written where its vector is, and first here."""
     addresses = (test_tcp if transport == "tcp" else test_udp).free_addresses(WORKERS)
 
     def member(rank: int) -> TcpAllReduce | UdpAllReduce:
@@ -107,3 +108,29 @@ def test_what_cannot_be_compressed_is_refused_before_anything_is_sent(
 def test_other_algorithms_than_a_ring_have_none(config: partial[object]) -> None:
     with pytest.raises(ValueError, match=r"TopK.* gathers round a ring: algorithm must be 'ring', not 'halv"):
         config()
+
+
+@ALL
+def test_with_feedback_each_worker_compresses_each_gradient_once(
+    transport: Transport | Literal["tcp"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compressed: list[int] = []
+    pack = TopK.packed
+
+    def packed(self: TopK, x: NDArray[np.float32]) -> NDArray[np.uint8]:
+        compressed.append(x.size)
+        return pack(self, x)
+
+    rng = np.random.default_rng(6)
+    vectors = [rng.standard_normal(1000, dtype=np.float32) for _ in range(WORKERS)]
+    alone = [ErrorFeedback(TopK(0.1)) for _ in range(WORKERS)]
+    wanted = []
+    for _ in range(4):
+        wanted.append(np.zeros(1000, np.float32))
+        for feedback, x in zip(alone, vectors, strict=True):
+            feedback.add(feedback.packed(x), wanted[-1])
+    monkeypatch.setattr(TopK, "packed", packed)
+    found = sums_of(transport, vectors, [ErrorFeedback(TopK(0.1)) for _ in range(WORKERS)], rounds=4)
+    assert compressed == [1000] * WORKERS * 4
+    for last, *before in found:
+        np.testing.assert_array_equal([*before, last], wanted)
