@@ -22,9 +22,16 @@ _WORD = 4  # bytes, of which all that is sent is a multiple
 class TopK:
     """The largest `density` (0 to 1) of all values, with their places: Aji and Heafield, "Sparse communication for
     distributed gradient descent", 2017.
+
+    Raises:
+        ValueError: there is no such share.
     """
 
     density: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.density <= 1:
+            raise ValueError(f"density must be more than 0 and at most 1, all values, not {self.density}")
 
     def _count(self, elements: int) -> int:
         return min(math.ceil(self.density * elements), elements)
@@ -51,9 +58,16 @@ class Rounded:
 
     Evenly spaced as in QSGD (Alistarh and others, 2017), but rounded to the nearest, not at random: wrong by half a
     scale at most, always alike, which ErrorFeedback makes good.
+
+    Raises:
+        ValueError: they have another number of bits.
     """
 
     bits: int
+
+    def __post_init__(self) -> None:
+        if self.bits not in (8, 4):
+            raise ValueError(f"bits must be 8 or 4, not {self.bits}")
 
     def size(self, elements: int) -> int:
         """See TopK."""

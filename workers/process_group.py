@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
-from numpy.typing import NDArray
 
-from workers.communicator import Communicator, Handle, Operation
+from workers.arguments import Array, Operation
+from workers.communicator import Communicator, Handle
 
-Array = NDArray[Any]
 Tensors = Sequence[torch.Tensor]
 
 _OPERATIONS: dict[Any, Operation] = {
