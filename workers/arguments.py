@@ -84,4 +84,4 @@ def bytes_of(x: Array) -> NDArray[np.uint8]:
 
 def split(flat: Array, sizes: Sequence[int]) -> list[Array]:
     """Its parts of these sizes, one after the other."""
-    return np.split(flat, np.cumsum(sizes)[:-1])
+    return np.split(flat, np.cumsum(sizes)[:-1]) if sizes else []
