@@ -21,7 +21,7 @@ ALL = pytest.mark.parametrize("compressor", [TopK(0.1), Rounded(8), Rounded(4)],
 
 @pytest.fixture(scope="module")
 def comms() -> Iterator[list[Communicator]]:
-    with job(N, at=(SWITCH[0], SWITCH[1] + 2)) as (members, _):
+    with job(N, at=(SWITCH[0], SWITCH[1] + 3)) as (members, _):
         yield members
 
 
