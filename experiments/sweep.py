@@ -150,7 +150,7 @@ def memory_of(settings: Settings) -> float:
     assert settings.size is not None
     workers = len(settings.members)
     gathered = settings.compression.gathered(settings.size, workers) or 0
-    vectors = (settings.size + gathered) * workers * settings.repetitions
+    vectors = (settings.size * settings.repetitions + gathered) * workers
     return BASE_BYTES + VECTORS_FACTOR * vectors
 
 

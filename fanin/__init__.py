@@ -52,7 +52,7 @@ def init(
             place = join(workers, timeout=timeout, give_up=timeout)
         else:
             place = join_or_ring(workers, timeout)
-        _communicator = Communicator(place, timeout)
+        _communicator = Communicator(place, timeout, in_network)
         atexit.register(_communicator.close)
     return _communicator
 

@@ -14,9 +14,10 @@ import fanin
 
 if TYPE_CHECKING:
     from workers.communicator import Communicator
+    from workers.compression import Compressor, ErrorFeedback
     from workers.process_group import ProcessGroup
 
-__all__ = ["allreduce_hook"]
+__all__ = ["CompressionState", "allreduce_hook", "compression_hook"]
 
 
 def allreduce_hook(
@@ -34,6 +35,39 @@ def allreduce_hook(
     from workers.process_group import allreduce
 
     work = allreduce(communicator or fanin.init(), [bucket.buffer()], "mean")
+    return work.get_future().then(lambda done: done.value()[0])
+
+
+class CompressionState:
+    """The state of compression_hook(), of one model: what compresses its gradients, and what that has left out of them.
+
+    communicator: None is fanin.init()'s.
+    """
+
+    def __init__(self, compressor: "Compressor", communicator: "Communicator | None" = None) -> None:
+        self.communicator = communicator
+        self._compressor = compressor
+        self._feedback: dict[tuple[int, int], ErrorFeedback] = {}
+
+    def feedback(self, bucket: dist.GradBucket) -> "ErrorFeedback":
+        """The bucket's own. After the first step there are other buckets, with nothing left out of them yet."""
+        from workers.compression import ErrorFeedback
+
+        key = bucket.index(), bucket.buffer().numel()
+        return self._feedback.setdefault(key, ErrorFeedback(self._compressor))
+
+
+def compression_hook(state: CompressionState, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """For `model.register_comm_hook(CompressionState(TopK(0.01)), compression_hook)`: means of gradients that hosts
+    compress, send to each other and add up, with error feedback, whatever the group's backend.
+
+    Raises:
+        workers.JoinError: this process was not started by `fanin launch`.
+    """
+    from workers.process_group import allreduce
+
+    communicator = state.communicator or fanin.init()
+    work = allreduce(communicator, [bucket.buffer()], "mean", state.feedback(bucket))
     return work.get_future().then(lambda done: done.value()[0])
 
 

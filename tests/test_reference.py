@@ -27,6 +27,10 @@ PYTHON = {
     ("docs/python-api.md", ">>> "): "tests/test_reference.py",
     ("docs/python-api.md", "import fanin"): "tests/fanin/test_launch.py",
     ("docs/torch.md", "```python"): "tests/fanin/test_torch.py",
+    (
+        "docs/torch.md",
+        "from fanin.torch import CompressionState, compression_hook",
+    ): "tests/fanin/test_torch.py",
     ("docs/torch.md", "from fanin.torch import allreduce_hook"): "tests/fanin/test_torch.py",
     ("docs/tutorial.md", '"""A worker: its rank in four numbers, added to those of the others."""'): (
         "tests/test_tutorial.py"

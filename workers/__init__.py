@@ -2,6 +2,7 @@
 
 from workers.collective import Collective, CollectiveError, StallError, Statistics
 from workers.communicator import Communicator, Handle
+from workers.compression import ErrorFeedback, Rounded, TopK
 from workers.host_based.algorithm import Group
 from workers.host_based.tcp import TcpAllReduce, TcpConfig
 from workers.host_based.udp import UdpAllReduce, UdpGroupConfig
@@ -22,6 +23,7 @@ __all__ = [
     "Collective",
     "CollectiveError",
     "Communicator",
+    "ErrorFeedback",
     "Group",
     "Handle",
     "InNetworkAllReduce",
@@ -35,11 +37,13 @@ __all__ = [
     "MismatchError",
     "Outstanding",
     "Recovery",
+    "Rounded",
     "SaturationError",
     "StallError",
     "Statistics",
     "TcpAllReduce",
     "TcpConfig",
+    "TopK",
     "UdpAllReduce",
     "UdpGroupConfig",
     "Worker",

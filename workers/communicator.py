@@ -1,7 +1,8 @@
 """The collective operations of one worker in a job, under the names of MPI and torch.distributed.
 
 Sums of float32, float16 and integers, broadcasts and barriers go through the switches. What these cannot do goes round
-a ring of TCP connections between the hosts, made when it is needed first: float64, maxima, minima, gathers, scatters.
+a ring of TCP connections between the hosts, made when it is needed first: float64, maxima, minima, gathers, scatters,
+and what is compressed.
 """
 
 from __future__ import annotations
@@ -12,21 +13,33 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, Protocol, TypeVar, get_args, overload
+from functools import partial
+from typing import Any, Generic, Literal, Protocol, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from workers import exact
+from workers.arguments import (
+    Array,
+    Operation,
+    as_given,
+    bytes_of,
+    check_reducible,
+    described,
+    flattened,
+    listed,
+    outputs,
+    split,
+)
 from workers.collective import Closing, CollectiveError, StallError, flat_input, flat_output
+from workers.compressed import Compressed
+from workers.compression import Compression
 from workers.elastic import Elastic, RegroupError
 from workers.handover import LeaseLostError
 from workers.host_based.tcp import TcpConfig, TcpRing
 from workers.membership import LeftError
 from workers.waiting import Waiting
-
-Operation = Literal["sum", "mean", "max", "min"]
-Array = NDArray[Any]
 
 _FLOAT32 = np.dtype(np.float32)
 _COMBINE = {"sum": np.add, "mean": np.add, "max": np.maximum, "min": np.minimum}
@@ -125,14 +138,17 @@ class Communicator(Closing):
     In a job with groups (elastic.py) an operation in the middle of which a worker ends is done again without it, from
     arrays that nobody has written to, and workers whose numbers change have their new ones when it has returned.
 
-    rank, size: this worker's number and how many there are.
+    rank, size: this worker's number and how many there are. in_network: see fanin.init().
     """
 
-    def __init__(self, place: Place, timeout: float) -> None:
+    def __init__(
+        self, place: Place, timeout: float, in_network: Literal["preferred", "required"] = "preferred"
+    ) -> None:
         self.rank = place.rank
         self.size = place.workers
         self._place = place
         self._timeout = timeout
+        self._required = in_network == "required"
         self._connected: TcpRing | None = None
         self._by_ring = False
         self._thread: ThreadPoolExecutor | None = None
@@ -146,12 +162,24 @@ class Communicator(Closing):
 
     @overload
     def allreduce(
-        self, x: _X, op: Operation = "sum", *, out: _X | None = None, async_op: Literal[False] = False
+        self,
+        x: _X,
+        op: Operation = "sum",
+        *,
+        out: _X | None = None,
+        compression: Compression | None = None,
+        async_op: Literal[False] = False,
     ) -> _X: ...
 
     @overload
     def allreduce(
-        self, x: _X, op: Operation = "sum", *, out: _X | None = None, async_op: Literal[True]
+        self,
+        x: _X,
+        op: Operation = "sum",
+        *,
+        out: _X | None = None,
+        compression: Compression | None = None,
+        async_op: Literal[True],
     ) -> Handle[_X]: ...
 
     def allreduce(
@@ -160,6 +188,7 @@ class Communicator(Closing):
         op: Operation = "sum",
         *,
         out: Array | list[Array] | None = None,
+        compression: Compression | None = None,
         async_op: bool = False,
     ) -> Any:
         """The sum (mean, max, min) of `x` over all workers, into `out` where given (which may be `x`).
@@ -169,20 +198,28 @@ class Communicator(Closing):
         twice their size (8-bit ones: four times; more than 64 workers: round the ring). float64, max and min round the
         ring: 2 (n - 1) / n times their size.
 
+        compression: what is sent of float32 and float16, all arrays of which are one vector then; round the ring to
+        all others, n - 1 times its size, and added up by each.
+
         Raises:
-            TypeError: no array of numbers, or a mean of integers. ValueError: `out` does not fit, or float32 numbers
-                that cannot be summed (NaN, infinities, 2^127 and more).
+            TypeError: no array of numbers, a mean of integers, or compression of other numbers. ValueError: `out` does
+                not fit, float32 numbers that cannot be summed (NaN, infinities, 2^127 and more), or compression beside
+                another `op`, or in_network="required".
         """
-        xs, outs = _listed(x), _outputs(x, out)
+        xs, outs = listed(x), outputs(x, out)
         for each in xs:
-            _check_reducible(each, op)
-        what = _describe(f"allreduce {op}", xs)
-        return self._call(
-            _Operation(
-                lambda into: self._reduce_all(xs, op, into, what), outs, lambda results: _as_given(x, results)
-            ),
-            async_op,
-        )
+            check_reducible(each, op)
+        if compression is None:
+            what = described(f"allreduce {op}", xs)
+            attempt = partial(self._reduce_all, xs, op, what)
+        else:
+            if self._required:
+                raise ValueError(
+                    "what is compressed is added up by the hosts: leave out compression, or in_network='required'"
+                )
+            what = described(f"allreduce {op} by {compression}", xs)
+            attempt = partial(self._reduce_compressed, Compressed(compression, xs, op), what)
+        return self._call(_Operation(attempt, outs, lambda results: as_given(x, results)), async_op)
 
     @overload
     def reduce(
@@ -214,18 +251,18 @@ class Communicator(Closing):
         The switches, and the ring, bring it to all: the traffic is that of allreduce().
         """
         self._check_root(root)
-        xs = _listed(x)
-        outs = _outputs(x, out if root == self.rank else None)
+        xs = listed(x)
+        outs = outputs(x, out if root == self.rank else None)
         for each in xs:
-            _check_reducible(each, op)
-        what = _describe(f"reduce {op} to {root}", xs)
+            check_reducible(each, op)
+        what = described(f"reduce {op} to {root}", xs)
 
         def attempt(into: Sequence[Array | None]) -> list[Array]:
             self._check_present(root)
-            return self._reduce_all(xs, op, into, what)
+            return self._reduce_all(xs, op, what, into)
 
         def deliver(results: list[Array]) -> Any:
-            return _as_given(x, results) if root == self.rank else None
+            return as_given(x, results) if root == self.rank else None
 
         return self._call(_Operation(attempt, outs, deliver), async_op)
 
@@ -242,23 +279,23 @@ class Communicator(Closing):
         and receives twice the size of `x` (with more than 64 workers, round the ring, 2 (n - 1) / n times).
         """
         self._check_root(root)
-        xs = _listed(x)
+        xs = listed(x)
         for each in xs:
             if each.dtype.hasobject:
                 raise TypeError(f"broadcast takes arrays of numbers, not of {each.dtype}")
             if root != self.rank and not each.flags.writeable:
                 raise ValueError(f"x is written to at all ranks but the root, {root}: it must be writable")
-        what = _describe(f"broadcast from {root}", xs)
+        what = described(f"broadcast from {root}", xs)
 
         def attempt(_: Sequence[Array | None]) -> list[Array]:
             self._check_present(root)
-            sent = np.concatenate([_bytes(each) for each in xs]) if root == self.rank else None
+            sent = np.concatenate([bytes_of(each) for each in xs]) if root == self.rank else None
             return [self._broadcast(sent, sum(each.nbytes for each in xs), what)]
 
         def deliver(results: list[Array]) -> Any:
             [received] = results
             if root != self.rank:
-                for each, part in zip(xs, _split(received, [each.nbytes for each in xs]), strict=True):
+                for each, part in zip(xs, split(received, [each.nbytes for each in xs]), strict=True):
                     each[...] = part.view(each.dtype).reshape(each.shape)
             return x
 
@@ -275,16 +312,16 @@ class Communicator(Closing):
 
         Round the ring: each worker sends and receives n - 1 times the size of `x`.
         """
-        (x,) = _listed([x])
+        (x,) = listed([x])
         if x.dtype.hasobject:
             raise TypeError(f"allgather takes arrays of numbers, not of {x.dtype}")
-        what = _describe("allgather", [x])
+        what = described("allgather", [x])
 
         def attempt(_: Sequence[Array | None]) -> list[Array]:
             gathered = np.empty((self._place.workers, *x.shape), x.dtype)
             gathered[self._place.rank] = x
             if x.size:
-                self._ring().all_gather(_bytes(gathered), what)
+                self._ring().all_gather(bytes_of(gathered), what)
             return [gathered]
 
         return self._call(_Operation(attempt, [None], lambda results: results[0]), async_op)
@@ -308,21 +345,21 @@ class Communicator(Closing):
         Raises:
             ValueError: the first axis cannot be divided.
         """
-        (x,) = _listed([x])
-        _check_reducible(x, op)
+        (x,) = listed([x])
+        check_reducible(x, op)
         if not x.ndim or x.shape[0] % self.size:
             raise ValueError(
                 f"reduce_scatter divides the first axis among {self.size} workers; an array of shape {x.shape} "
                 "cannot be"
             )
-        what = _describe(f"reduce_scatter {op}", [x])
+        what = described(f"reduce_scatter {op}", [x])
 
         def attempt(_: Sequence[Array | None]) -> list[Array]:
             if x.shape[0] % self._place.workers:
                 raise CollectiveError(
                     f"{what}: the first axis cannot be divided among the {self._place.workers} workers that are left"
                 )
-            whole = _flat(x).astype(np.float32 if x.dtype == np.float16 else x.dtype)
+            whole = flattened(x).astype(np.float32 if x.dtype == np.float16 else x.dtype)
             if whole.size and self._elastic is not None:  # others may need what this worker has
                 self._ring().all_reduce(whole, _COMBINE[op], what)
             elif whole.size:
@@ -476,7 +513,7 @@ class Communicator(Closing):
             raise LeftError(f"{left[0]} ended while rank {self.rank} waits for the ring")
 
     def _reduce_all(
-        self, xs: Sequence[Array], op: Operation, outs: Sequence[Array | None], what: str
+        self, xs: Sequence[Array], op: Operation, what: str, outs: Sequence[Array | None]
     ) -> list[Array]:
         """Of each array, into its place in `outs` or a new one."""
         places: defaultdict[np.dtype[Any], list[int]] = defaultdict(list)
@@ -489,13 +526,20 @@ class Communicator(Closing):
             # Vectors of one call may be of one length; what is expected of their exponents is each one's own.
             call = what if len(places) == 1 else f"{what}: {dtype}"
             if len(same) == 1:
-                self._reduce(_flat(xs[same[0]]), op, results[same[0]].reshape(-1), call)
+                self._reduce(flattened(xs[same[0]]), op, results[same[0]].reshape(-1), call)
                 continue
-            packed = np.concatenate([_flat(xs[place]) for place in same])
+            packed = np.concatenate([flattened(xs[place]) for place in same])
             self._reduce(packed, op, packed, call)
-            for place, part in zip(same, _split(packed, [xs[place].size for place in same]), strict=True):
+            for place, part in zip(same, split(packed, [xs[place].size for place in same]), strict=True):
                 results[place].reshape(-1)[:] = part
         return results
+
+    def _reduce_compressed(self, vector: Compressed, what: str, outs: Sequence[Array | None]) -> list[Array]:
+        """As _reduce_all()."""
+        gathered = vector.to_gather(self._place.rank, self._place.workers)
+        if gathered.size:
+            self._ring().all_gather(gathered, what)
+        return vector.results(gathered, self._place.workers, outs)
 
     def _reduce(self, x: Array, op: Operation, out: Array, what: str) -> None:
         """Of a flat array."""
@@ -559,59 +603,3 @@ class Communicator(Closing):
     def _check_root(self, root: int) -> None:
         if not 0 <= root < self.size:
             raise ValueError(f"root must be a rank from 0 to {self.size - 1}, not {root}")
-
-
-def _listed(x: Array | list[Array]) -> list[Array]:
-    xs: list[Any] = list(x) if isinstance(x, list) else [x]
-    for each in xs:
-        if not isinstance(each, np.ndarray):
-            raise TypeError(f"arrays are numpy's, not {type(each).__name__}; numpy.asarray() makes one")
-        if not each.dtype.isnative:
-            raise TypeError(f"arrays have this machine's byte order, not {each.dtype}; astype() converts one")
-    return xs
-
-
-def _outputs(x: Array | list[Array], out: Array | list[Array] | None) -> list[Array | None]:
-    xs = _listed(x)
-    if out is None:
-        return [None] * len(xs)
-    outs = _listed(out)
-    if isinstance(x, np.ndarray) is not isinstance(out, np.ndarray) or len(outs) != len(xs):
-        raise ValueError("out must be an array where x is one, and else a list as long as x")
-    for each, of in zip(outs, xs, strict=True):
-        if each.dtype != of.dtype or each.shape != of.shape:
-            raise ValueError(
-                f"out must be of {of.dtype} and shape {of.shape}, not of {each.dtype} and shape {each.shape}"
-            )
-        if not each.flags.writeable or not each.flags.c_contiguous:
-            raise ValueError("out is written to: it must be writable and C-contiguous")
-    return list(outs)
-
-
-def _check_reducible(x: Array, op: Operation) -> None:
-    if op not in get_args(Operation):
-        raise ValueError(f"op must be one of {', '.join(get_args(Operation))}, not {op!r}")
-    kinds = {"sum": "fiu", "mean": "f"}.get(op, "fiub")
-    if x.dtype.kind not in kinds:
-        raise TypeError(f"there is no {op} of {x.dtype}; convert the array with astype()")
-
-
-def _describe(operation: str, xs: Sequence[Array]) -> str:
-    """What all workers must call alike."""
-    return f"{operation} of {', '.join(f'{x.dtype} {x.shape}' for x in xs)}"
-
-
-def _as_given(x: Array | list[Array], results: list[Array]) -> Array | list[Array]:
-    return results[0] if isinstance(x, np.ndarray) else results
-
-
-def _flat(x: Array) -> Array:
-    return np.ascontiguousarray(x).reshape(-1)
-
-
-def _bytes(x: Array) -> NDArray[np.uint8]:
-    return _flat(x).view(np.uint8)
-
-
-def _split(flat: Array, sizes: Sequence[int]) -> list[Array]:
-    return np.split(flat, np.cumsum(sizes)[:-1])

@@ -22,9 +22,16 @@ _WORD = 4  # bytes, of which all that is sent is a multiple
 class TopK:
     """The largest `density` (0 to 1) of all values, with their places: Aji and Heafield, "Sparse communication for
     distributed gradient descent", 2017.
+
+    Raises:
+        ValueError: there is no such share.
     """
 
     density: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.density <= 1:
+            raise ValueError(f"density must be more than 0 and at most 1, all values, not {self.density}")
 
     def _count(self, elements: int) -> int:
         return min(math.ceil(self.density * elements), elements)
@@ -51,9 +58,16 @@ class Rounded:
 
     Evenly spaced as in QSGD (Alistarh and others, 2017), but rounded to the nearest, not at random: wrong by half a
     scale at most, always alike, which ErrorFeedback makes good.
+
+    Raises:
+        ValueError: they have another number of bits.
     """
 
     bits: int
+
+    def __post_init__(self) -> None:
+        if self.bits not in (8, 4):
+            raise ValueError(f"bits must be 8 or 4, not {self.bits}")
 
     def size(self, elements: int) -> int:
         """See TopK."""
@@ -97,39 +111,77 @@ class Rounded:
 Compressor = TopK | Rounded
 
 
+def unpacked(compressor: Compressor, packed: NDArray[np.uint8], elements: int) -> Vector:
+    """What others get of a vector [elements] of which this is sent."""
+    total = np.zeros(elements, np.float32)
+    compressor.add(packed, total)
+    return total
+
+
 def decompressed(compressor: Compressor, x: Vector) -> Vector:
     """What others get of `x` [elements]."""
-    total = np.zeros_like(x)
-    compressor.add(compressor.packed(x), total)
-    return total
-
-
-def to_gather(compressor: Compressor, x: Vector, rank: int, workers: int) -> NDArray[np.uint8]:
-    """What an all-gather begins with: room for what all workers send, of which that of `rank` is there."""
-    gathered = np.zeros((workers, compressor.size(x.size)), np.uint8)
-    gathered[rank] = compressor.packed(x)
-    return gathered.reshape(-1)
-
-
-def sum_of(compressor: Compressor, gathered: NDArray[np.uint8], workers: int, elements: int) -> Vector:
-    """The sum of what it ends with, [elements], added in the order of ranks: the same for all."""
-    total = np.zeros(elements, np.float32)
-    for packed in gathered.reshape(workers, -1):
-        compressor.add(packed, total)
-    return total
+    return unpacked(compressor, compressor.packed(x), x.size)
 
 
 class ErrorFeedback:
-    """What compression leaves out of a gradient is added to the next: Karimireddy and others, "Error feedback fixes
-    SignSGD and other gradient compression schemes", 2019.
+    """A compressor of one worker's gradients, each of which takes what was left out of those before along:
+    Karimireddy and others, "Error feedback fixes SignSGD and other gradient compression schemes", 2019.
+
+    Each vector that is summed again and again needs one of its own.
     """
 
     def __init__(self, compressor: Compressor) -> None:
         self._compressor = compressor
-        self._left: Vector | float = 0.0
+        self._left: Vector | None = None
 
-    def carry(self, gradient: Vector) -> Vector:
-        """`gradient` [elements] with what was left out before: what is to be compressed now."""
-        x = (gradient + self._left).astype(np.float32, copy=False)
-        self._left = x - decompressed(self._compressor, x)
-        return x
+    def __repr__(self) -> str:
+        """Alike at all workers, which compare it."""
+        return f"ErrorFeedback({self._compressor!r})"
+
+    def size(self, elements: int) -> int:
+        """See TopK."""
+        return self._compressor.size(elements)
+
+    def carried(self, gradient: Vector) -> Vector:
+        """`gradient` [elements] with what was left out before: what packed() compresses.
+
+        Raises:
+            ValueError: those before had another size.
+        """
+        if self._left is None:
+            return gradient
+        if gradient.size != self._left.size:
+            raise ValueError(
+                f"what was left out is of {self._left.size} elements, and not {gradient.size}; "
+                "give each vector an ErrorFeedback of its own"
+            )
+        return gradient + self._left
+
+    def packed(self, gradient: Vector) -> NDArray[np.uint8]:
+        """See TopK, and carried(). What is left out now goes with the next."""
+        x = self.carried(gradient)
+        packed = self._compressor.packed(x)
+        self._left = x - unpacked(self._compressor, packed, x.size)
+        return packed
+
+    def add(self, packed: NDArray[np.uint8], total: Vector) -> None:
+        """See TopK."""
+        self._compressor.add(packed, total)
+
+
+Compression = Compressor | ErrorFeedback
+
+
+def to_gather(packed: NDArray[np.uint8], rank: int, workers: int) -> NDArray[np.uint8]:
+    """What an all-gather begins with: room for what all workers send, of which that of `rank` is there."""
+    gathered = np.zeros((workers, packed.size), np.uint8)
+    gathered[rank] = packed
+    return gathered.reshape(-1)
+
+
+def sum_of(compression: Compression, gathered: NDArray[np.uint8], workers: int, elements: int) -> Vector:
+    """The sum of what it ends with, [elements], added in the order of ranks: the same for all."""
+    total = np.zeros(elements, np.float32)
+    for packed in gathered.reshape(workers, -1):
+        compression.add(packed, total)
+    return total

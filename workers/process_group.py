@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
-from numpy.typing import NDArray
 
-from workers.communicator import Communicator, Handle, Operation
+from workers.arguments import Array, Operation
+from workers.communicator import Communicator, Handle
+from workers.compression import Compression
 
-Array = NDArray[Any]
 Tensors = Sequence[torch.Tensor]
 
 _OPERATIONS: dict[Any, Operation] = {
@@ -64,14 +64,16 @@ class Work(dist.Work):
         return bool(self._future.done())
 
 
-def allreduce(communicator: Communicator, tensors: Tensors, op: Operation) -> Work:
+def allreduce(
+    communicator: Communicator, tensors: Tensors, op: Operation, compression: Compression | None = None
+) -> Work:
     """Begin to all-reduce tensors in place, those of one type as one vector.
 
     Raises:
         TypeError, ValueError: as Communicator.allreduce(), and for tensors on another device.
     """
     arrays = [_numbers(tensor) for tensor in tensors]
-    handle = communicator.allreduce(arrays, op, out=arrays, async_op=True)
+    handle = communicator.allreduce(arrays, op, out=arrays, compression=compression, async_op=True)
     return Work([handle], tensors, lambda: _round_all(arrays, tensors))
 
 

@@ -38,9 +38,10 @@ from workers import (
     UdpAllReduce,
     UdpGroupConfig,
 )
+from workers.compression import ErrorFeedback
 from workers.driver import ParticipantAllReduce
 from workers.engines import native
-from workers.host_based.compressed import CompressedAllReduce
+from workers.host_based.exchange import Call
 from workers.protocol import InNetworkStatistics
 from workers.udp import UdpSocket
 
@@ -50,8 +51,8 @@ def say(event: Event) -> None:
     write_line(EVENT.dump_json(event))
 
 
-def join(task: Task) -> Collective:
-    """This worker's end of the collective."""
+def join(task: Task, feedback: ErrorFeedback | None = None) -> Collective:
+    """This worker's end of the collective; `feedback` is what compresses, where it is given."""
     match task.collective:
         case InNetwork(lease, local, remote, pace, worker) if worker:
             participant = make_worker_of(worker)(lease, pace.recovery(task.give_up))
@@ -72,21 +73,24 @@ def join(task: Task) -> Collective:
                 )
             )
         case HostBased():
-            return _between_hosts(task, task.collective)
+            return _between_hosts(task, task.collective, feedback)
 
 
-def _between_hosts(task: Task, how: HostBased) -> Collective:
+def _between_hosts(task: Task, how: HostBased, feedback: ErrorFeedback | None) -> Collective:
     give_up, pace = task.give_up, how.pace
+    call: Call = feedback or how.compressor or "all-reduce"
     if how.transport == "tcp":
-        config = TcpConfig(
-            task.rank,
-            how.addresses,
-            how.algorithm,
-            how.shards,
-            connect_timeout=give_up,
-            give_up=give_up,
+        return TcpAllReduce(
+            TcpConfig(
+                task.rank,
+                how.addresses,
+                how.algorithm,
+                how.shards,
+                call,
+                connect_timeout=give_up,
+                give_up=give_up,
+            )
         )
-        return TcpAllReduce(config) if how.compressor is None else CompressedAllReduce(config, how.compressor)
     return UdpAllReduce(
         UdpGroupConfig(
             Group(
@@ -97,6 +101,7 @@ def _between_hosts(task: Task, how: HostBased) -> Collective:
                 how.shards,
                 pace.window,
                 flows=how.flows,
+                calls=(call,),
             ),
             how.addresses,
             segments=pace.segments,
@@ -106,12 +111,14 @@ def _between_hosts(task: Task, how: HostBased) -> Collective:
     )
 
 
-def train_digits(config: TrainingConfig, task: Task, collective: Collective) -> Curve:
+def train_digits(
+    config: TrainingConfig, task: Task, collective: Collective, feedback: ErrorFeedback | None
+) -> Curve:
     """Data-parallel training on the digits."""
     digits = Digits.load(task.folder / DIGITS_FILE)
     steps = config.steps(len(digits.train_labels))
     recording = Recording.create(task.folder, task.rank, steps, config.elements(digits))
-    all_reduce = reporting(recording.wrap(collective.all_reduce))
+    all_reduce = reporting(recording.wrap(collective.all_reduce, feedback.carried if feedback else None))
     say(Progress(0))
     return train(config, digits, task.rank, task.workers, all_reduce)
 
@@ -152,12 +159,14 @@ def main() -> int:
     task = TASK.validate_json(sys.stdin.buffer.readline())
     collective: Collective | None = None
     try:
-        collective = join(task)
+        compressor = task.work.compressor if isinstance(task.work, TrainingConfig) else None
+        feedback = ErrorFeedback(compressor) if compressor else None
+        collective = join(task, feedback)
         curve = None
         with telling(task.collective.worker if isinstance(task.collective, InNetwork) else None):
             match task.work:
                 case TrainingConfig():
-                    curve = train_digits(task.work, task, collective)
+                    curve = train_digits(task.work, task, collective, feedback)
                 case Vectors():
                     sum_vectors(task.work, task, collective)
     except (CollectiveError, OSError, ValueError, PythonFileError) as error:

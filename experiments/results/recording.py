@@ -50,13 +50,18 @@ class Recording:
             array("ends", np.float64, steps),
         )
 
-    def wrap(self, all_reduce: Callable[[Vector], Vector]) -> Callable[[Vector], Vector]:
-        """`all_reduce` of a vector [elements], each call of it recorded as the next step."""
+    def wrap(
+        self, all_reduce: Callable[[Vector], Vector], adds: Callable[[Vector], Vector] | None = None
+    ) -> Callable[[Vector], Vector]:
+        """`all_reduce` of a vector [elements], each call of it recorded as the next step.
+
+        adds: what it adds up in the place of a vector; None: the vector.
+        """
         step = 0
 
         def recorded(vector: Vector) -> Vector:
             nonlocal step
-            self.inputs[step] = vector
+            self.inputs[step] = vector if adds is None else adds(vector)
             self.starts[step] = time.monotonic()
             result = all_reduce(vector)
             self.ends[step] = time.monotonic()

@@ -258,9 +258,9 @@ class Settings(Table):
     congestion: Annotated[
         Congestion, Field(description="between hosts, what senders do about congestion marks, virtual")
     ] = Congestion()
-    compression: Annotated[
-        Compression, Field(description="of what workers send to each other, by ring, live over tcp")
-    ] = Compression()
+    compression: Annotated[Compression, Field(description="of what workers send to each other, by ring")] = (
+        Compression()
+    )
     shards: Annotated[
         int | None, Field(ge=1, description="of a parameter server; left out, one for each worker")
     ] = None
@@ -420,11 +420,9 @@ class Settings(Table):
             yield f"step.stragglers: {', '.join(strangers)} is no worker's host; those are {', '.join(self.members)}"
         if len(set(slow)) < len(slow):
             yield "step.stragglers: names a host twice; give each one factor"
-        if self.compression.kind != "none" and self.algorithm != "in-network":
-            if self.algorithm != "ring" or self.collective != "all-reduce":
-                yield "compression: is gathered round a ring; set algorithm = 'ring', and leave out collective"
-            if self.world == "live" and self.transport not in (None, "tcp"):
-                yield f"compression: live it goes by tcp; leave out transport = {self.transport!r}"
+        ring = self.algorithm == "ring" and self.collective == "all-reduce"
+        if self.compression.kind != "none" and self.algorithm != "in-network" and not ring:
+            yield "compression: is gathered round a ring; set algorithm = 'ring', and leave out collective"
         yield from fault_problems(self.faults, self.network, self.members)
         yield from self._not_virtual() if self.world == "virtual" else self._not_live()
 

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from experiments.training.digits import Digits
 from experiments.training.perceptron import Perceptron, Vector
-from workers.compression import Compressor, ErrorFeedback
+from workers.compression import Compressor
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingConfig:
     """What every worker must agree on; the same seed gives everybody the same model and the same batches.
 
-    compressor: of what the all-reduces add up; what it leaves out of a gradient goes with the next.
+    compressor: of what the all-reduces add up.
     """
 
     epochs: int = 12
@@ -71,14 +71,13 @@ def train(
     """Train as worker `rank` of `workers`; `all_reduce` returns the sum of everybody's float32 vector [size]."""
     model = perceptron_for(config, digits)
     velocity = np.zeros_like(model.parameters)
-    feedback = None if config.compressor is None else ErrorFeedback(config.compressor)
     curve = Curve()
     begin = time.monotonic()
     for batch in config.batches(len(digits.train_labels)):
         share = batch[rank::workers]
         loss, gradient = model.loss_and_gradient(digits.train_images[share], digits.train_labels[share])
-        if feedback is not None:
-            total = all_reduce(feedback.carry(gradient / np.float32(config.batch)))
+        if config.compressor is not None:
+            total = all_reduce(gradient / np.float32(config.batch))
             shown = loss / max(len(share), 1)
         else:
             # The loss rides along as one more element: its sum is that of the whole batch.

@@ -38,8 +38,9 @@ from topologies.model import Host, Topology
 from topologies.virtual import SECOND, HostModel, VirtualNetwork
 from topologies.virtual.compiled import virtual_network
 from topologies.virtual.network import DEFAULT_HOST, Observer, Station
-from workers.collective import Algorithm, Operation, Transport
+from workers.collective import Algorithm, Transport
 from workers.host_based.algorithm import Group, HostBasedWorker
+from workers.host_based.exchange import Call
 from workers.host_based.transport import HEADER_BYTES, PAYLOAD
 from workers.kept import Kept
 from workers.protocol import Worker
@@ -67,7 +68,7 @@ class JobSpec:
     host. counted: how many workers each believes there are (None: as many as there are; fewer makes sums saturate, and
     they do not compare notes then). first_slot: None: after those of the jobs before.
     transport, congestion: between hosts. shards: of the parameter server, each on a worker of its own (None: on every
-    worker). operations: between hosts, what a worker's calls do, in turn.
+    worker). calls: between hosts, what a worker's calls do, in turn.
     flows: from a host to another. chunks: numbers of a lease.
     pauses: of each worker, before each of its all-reduces; (): none. They count from the end of the first all-reduce of
     each step, of which it has `per_step`. ring: it can carry on by ring where it loses its lease (Job.carry_on), with
@@ -92,7 +93,7 @@ class JobSpec:
     ring_recovery: Recovery | None = None
     elastic: bool = False
     congestion: Congestion = DEFAULT_CONGESTION
-    operations: tuple[Operation, ...] = ("all-reduce",)
+    calls: tuple[Call, ...] = ("all-reduce",)
     priority: int = 0
 
 
@@ -554,7 +555,7 @@ class Job:
             spec.window,
             session=self._session,
             flows=spec.flows,
-            operations=spec.operations,
+            calls=spec.calls,
             make_control=control_of(spec.congestion, topology, self.members[rank]),
         )
         peers = [topology.host(name).ip for name in self.members]

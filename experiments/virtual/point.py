@@ -28,7 +28,6 @@ from experiments.virtual.usage import usage_of
 from p4switch.engine.engine import Engine
 from topologies.virtual import HostModel
 from workers.collective import Statistics, Transport
-from workers.compression import sum_of, to_gather
 from workers.protocol import InNetworkStatistics
 
 LIMIT = 600.0  # seconds of virtual time for all all-reduces of a run
@@ -66,8 +65,7 @@ def run_virtual(
     assert settings.size is not None
     workers = len(settings.members)
     window = virtual_window(settings)
-    compressor = settings.compression.compressor
-    bound = error_bound(settings.algorithm, settings.values, window, compressor)
+    bound = error_bound(settings.algorithm, settings.values, window, settings.compression.compressor)
     barrier = [np.zeros(1, np.float32) for _ in range(workers)]
     inputs, promises = [], []
     parts = buckets(settings)
@@ -77,8 +75,6 @@ def run_virtual(
         for part in parts:
             own = [x[part] for x in vectors]
             promises.append(promise_of(settings.collective, own, bound))
-            if compressor is not None:
-                own = [to_gather(compressor, x, rank, workers).view(np.float32) for rank, x in enumerate(own)]
             inputs.append(own)
     spec = cluster_spec(settings)
     planner, make_worker = planner_of(settings.controller, settings.paths), make_worker_of(settings.worker)
@@ -101,12 +97,6 @@ def run_virtual(
         np.subtract(station.ended[per_step - 1 :: per_step], station.began[1::per_step])
         for station in stations
     ]
-
-    def result(output: Vector, promise: Promise) -> Vector:
-        if compressor is None:
-            return output
-        return sum_of(compressor, output.view(np.uint8), workers, len(promise.exact))
-
     outputs = (
         [station.outputs[index] for station in stations]
         for index in range(settings.repetitions * per_step)
@@ -114,10 +104,7 @@ def run_virtual(
     )
     if job.changed:
         promises = _promises_kept(settings, job)
-    held = (
-        promise.hold(result(output, promise) for output in of_all)
-        for promise, of_all in zip(promises, outputs, strict=True)
-    )
+    held = (promise.hold(of_all) for promise, of_all in zip(promises, outputs, strict=True))
     errors = Errors.of_all([*held, *([other.errors] if other else [])])
     shares = workers * settings.repetitions
     drops = cluster.drops()
@@ -181,7 +168,7 @@ def _flows(settings: Settings, cluster: Cluster, wanted: Sequence[Request]) -> F
 def cluster_spec(settings: Settings) -> ClusterSpec:
     """The job and its network."""
     transport: Transport = "go-back-n" if settings.transport == "go-back-n" else "selective-repeat"
-    operation = "all-gather" if settings.compression.compressor else settings.collective
+    call = settings.compression.compressor or settings.collective
     return ClusterSpec(
         topology=settings.network,
         window=virtual_window(settings),
@@ -197,7 +184,7 @@ def cluster_spec(settings: Settings) -> ClusterSpec:
         per_step=1 + len(buckets(settings)),
         flows=settings.flows_per_pair,
         congestion=settings.congestion,
-        operations=("all-reduce", *[operation] * len(buckets(settings))),
+        calls=("all-reduce", *[call] * len(buckets(settings))),
         ring=bool(settings.faults),
         ring_recovery=recovery(settings.model_copy(update={"algorithm": "ring"}))
         if settings.faults

@@ -6,6 +6,7 @@ import csv
 import re
 import subprocess
 import sys
+import textwrap
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -95,6 +96,20 @@ def test_the_example_of_the_manual(up, script):
     looks = "print(model.module.bias.grad.item(), dist.get_backend())"
     done = launch(up, script(example + looks))
     assert sorted(done.stdout.splitlines()) == ["[0] 4.0 fanin", "[1] 4.0 fanin"], done.stderr
+
+
+@pytest.mark.live
+def test_the_hook_that_compresses_sends_one_of_eleven_values(up, script):
+    manual = (DOCS / "torch.md").read_text()
+    [example] = re.findall(r"^```python\n(.*?)^```$", manual, re.M | re.S)
+    hook = textwrap.dedent(
+        re.findall(r"(^ {4}from fanin.torch import CompressionState.*?)\n\n[^ ]", manual, re.M | re.S)[0]
+    )
+    text = example.replace("model(torch.ones", f"{hook}\nmodel(torch.ones")
+    looks = "print(sorted(float(g) for p in model.parameters() for g in p.grad.reshape(-1)))"
+    done = launch(up, script(text + looks))
+    values = [0.0] * 10 + [4.0]
+    assert sorted(done.stdout.splitlines()) == [f"[0] {values}", f"[1] {values}"], done.stderr
 
 
 @pytest.mark.live

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -91,7 +92,7 @@ def test_rounding_refuses_what_is_not_finite(wrong: float) -> None:
 @pytest.mark.parametrize("elements", [0, 1, 7, 1000])
 def test_everybody_adds_up_what_everybody_sends(compressor: Compressor, elements: int) -> None:
     vectors = np.random.default_rng(1).standard_normal((3, elements), dtype=np.float32)
-    gathered = sum(to_gather(compressor, x, rank, 3) for rank, x in enumerate(vectors))
+    gathered = sum(to_gather(compressor.packed(x), rank, 3) for rank, x in enumerate(vectors))
     wanted = np.zeros(elements, np.float32)
     for x in vectors:
         wanted += decompressed(compressor, x)
@@ -102,9 +103,49 @@ def test_everybody_adds_up_what_everybody_sends(compressor: Compressor, elements
 def test_with_feedback_nothing_is_lost_but_the_last_rest(compressor: Compressor) -> None:
     feedback = ErrorFeedback(compressor)
     gradients = np.random.default_rng(2).standard_normal((200, 500), dtype=np.float32)
-    sent = np.zeros(500)
+    sent = np.zeros(500, np.float32)
     for gradient in gradients:
-        sent += decompressed(compressor, feedback.carry(gradient))
+        feedback.add(feedback.packed(gradient), sent)
     rest = gradients.sum(axis=0, dtype=np.float64) - sent
     once = sum(np.abs(gradient - decompressed(compressor, gradient)).sum() for gradient in gradients)
-    assert np.abs(rest).sum() <= max(once / 2, 500 * 200 * 2.0**-20)
+    assert np.abs(rest).sum() <= max(once / 2, 500 * 200 * 2.0**-16)
+
+
+@ALL
+def test_with_feedback_each_gradient_is_compressed_once(
+    compressor: Compressor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what is sent is, to the bit, what compressing it once more to know what is left out would give."""
+    gradients = np.random.default_rng(4).standard_normal((20, 500), dtype=np.float32)
+    wanted, left = [], np.zeros(500, np.float32)
+    for gradient in gradients:
+        wanted.append(compressor.packed(gradient + left))
+        left = gradient + left - decompressed(compressor, gradient + left)
+    compressed: list[Vector] = []
+    pack = type(compressor).packed
+
+    def packed(self: Any, x: Vector) -> Any:
+        compressed.append(x)
+        return pack(self, x)
+
+    monkeypatch.setattr(type(compressor), "packed", packed)
+    feedback = ErrorFeedback(compressor)
+    found = []
+    for gradient in gradients:
+        carried = feedback.carried(gradient)
+        found.append(feedback.packed(gradient))
+        np.testing.assert_array_equal(compressed[-1], carried)
+    np.testing.assert_array_equal(found, wanted)
+    assert len(compressed) == len(gradients)
+
+
+def test_what_is_refused_changes_nothing_of_what_was_left_out() -> None:
+    feedback = ErrorFeedback(Rounded(4))
+    x = np.random.default_rng(5).standard_normal(50, dtype=np.float32)
+    feedback.packed(x)
+    carried = feedback.carried(x)
+    with pytest.raises(ValueError, match="not finite"):
+        feedback.packed(np.full(50, np.nan, np.float32))
+    with pytest.raises(ValueError, match="of 50 elements, and not 51; give each vector an ErrorFeedback"):
+        feedback.packed(np.ones(51, np.float32))
+    np.testing.assert_array_equal(feedback.carried(x), carried)

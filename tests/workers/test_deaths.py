@@ -14,6 +14,7 @@ import pytest
 from tests.workers.live_job import PATIENCE, Process, die_at, network
 from workers import membership, waiting
 from workers.communicator import Communicator
+from workers.compression import TopK
 from workers.elastic import join_elastic
 from workers.membership import join, join_or_ring
 
@@ -26,6 +27,9 @@ OPERATIONS: dict[str, Callable[[Communicator], Any]] = {
         [np.ones(5, np.float32), np.ones(5), np.ones(5, int)]
     ),
     "allreduce by ring": lambda comm: comm.allreduce(np.full(9000, comm.rank + 1.0), "max"),
+    "allreduce of what is compressed": lambda comm: comm.allreduce(
+        np.full(500, comm.rank + 1, np.float32), compression=TopK(1.0)
+    ),
     "reduce": lambda comm: comm.reduce(np.full(500, comm.rank + 1, np.float32), root=2),
     "broadcast": lambda comm: comm.broadcast(np.full(500, comm.rank + 1), root=2),
     "allgather": lambda comm: comm.allgather(np.full(500, comm.rank + 1)),

@@ -128,6 +128,7 @@ def test_every_operation_is_done_by_those_who_are_left(what: str) -> None:
         "allreduce of integers": [[4] * 500] * 2,
         "allreduce of several": [[[2] * 5] * 3] * 2,
         "allreduce by ring": [[3] * 9000] * 2,
+        "allreduce of what is compressed": [[4] * 500] * 2,
         "reduce": [None, [4] * 500],
         "broadcast": [[3] * 500] * 2,
         "allgather": [[[1] * 500, [3] * 500]] * 2,

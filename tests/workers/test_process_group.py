@@ -11,13 +11,14 @@ import pytest
 from tests.workers.test_communicator import everywhere, job
 from tests.workers.test_udp import SWITCH
 from workers.communicator import Communicator
+from workers.compression import Compressor, Rounded, TopK
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: make test-torch")
 import torch.distributed as dist  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
-from fanin.torch import allreduce_hook  # noqa: E402
+from fanin.torch import CompressionState, allreduce_hook, compression_hook  # noqa: E402
 from workers.process_group import ProcessGroup, _numbers  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -254,6 +255,11 @@ def train(model: Any, x: Any, y: Any, steps: int = 5) -> Any:
     return nn.utils.parameters_to_vector(model.parameters()).detach()
 
 
+def gradients(model: Any) -> Any:
+    """Of all parameters, as one vector."""
+    return torch.cat([each.grad.reshape(-1) for each in model.parameters()])
+
+
 def batch() -> tuple[Any, Any]:
     numbers = torch.Generator().manual_seed(2)
     return torch.randn(N * 8, 20, generator=numbers), torch.randint(5, (N * 8,), generator=numbers)
@@ -280,6 +286,36 @@ def test_ranks_stay_equal_and_learn_what_one_process_does(comms: list[Communicat
     assert all(torch.equal(first, other) for other in others)
     torch.testing.assert_close(first, alone, atol=1e-5, rtol=1e-4)
     assert not torch.allclose(first, nn.utils.parameters_to_vector(network().parameters()), atol=1e-2)
+
+
+@pytest.mark.parametrize("compressor", [TopK(0.1), Rounded(8), Rounded(4)], ids=str)
+def test_compressed_gradients_are_alike_at_all_and_what_is_left_out_goes_with_the_next(
+    comms: list[Communicator], compressor: Compressor
+) -> None:
+    """The same step again and again, without learning from it: the mean of what comes back nears the gradient."""
+    steps = 40
+    x, y = batch()
+    models = [network() for _ in range(N)]
+    alone = network()
+    nn.functional.cross_entropy(alone(x), y).backward()
+    whole = gradients(alone)
+
+    def do(comm: Communicator) -> Any:
+        group = ProcessGroup(comm)
+        # Several buckets, each with what is left out of its own gradients.
+        parallel = DistributedDataParallel(models[comm.rank], process_group=group, bucket_cap_mb=0.001)
+        parallel.register_comm_hook(CompressionState(compressor, comm), compression_hook)
+        before, found = comm._place.statistics.all_reduces, []
+        for _ in range(steps):
+            parallel.zero_grad()
+            nn.functional.cross_entropy(parallel(x.chunk(N)[comm.rank]), y.chunk(N)[comm.rank]).backward()
+            found.append(gradients(parallel))
+        assert comm._place.statistics.all_reduces - before < steps  # in the network are DDP's own
+        return torch.stack(found)
+
+    first, *others = everywhere(comms, do)
+    assert all(torch.equal(first, other) for other in others)
+    assert torch.norm(first.mean(0) - whole) < torch.norm(first[0] - whole) / 3
 
 
 @pytest.mark.parametrize("hook", [None, allreduce_hook])

@@ -8,16 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from workers import collective
-from workers.collective import (
-    CollectiveError,
-    HostBasedAlgorithm,
-    Operation,
-    StallError,
-    Statistics,
-    Transport,
-)
+from workers.collective import CollectiveError, HostBasedAlgorithm, StallError, Statistics, Transport
 from workers.host_based.congestion_control import Dctcp, MakeControl
+from workers.host_based.exchange import Call, Exchange, check_call
 from workers.host_based.schedules import CHUNK, Piece, Progress, schedule
 from workers.host_based.transport import (
     ACK,
@@ -51,10 +44,10 @@ class Group:
     window: most packets outstanding of one worker, over all its streams: what a host's link holds, and its queue.
     shards, chunk: see schedules.schedule(). flows: to each other rank, each a stream with UDP ports of its own; what is
     sent goes by them in turn, a chunk each. session: any number of 32 bits that tells this group's datagrams from those
-    of others. make_control: congestion control of each stream. operations: what a worker's calls do, in turn.
+    of others. make_control: congestion control of each stream. calls: what a worker's calls do, in turn.
 
     Raises:
-        ValueError: a number is out of range.
+        ValueError: a number is out of range, or a call is to compress and the algorithm is no ring.
     """
 
     rank: int
@@ -67,7 +60,7 @@ class Group:
     session: int = 0
     flows: int = 1
     make_control: MakeControl = Dctcp
-    operations: tuple[Operation, ...] = ("all-reduce",)
+    calls: tuple[Call, ...] = ("all-reduce",)
 
     def __post_init__(self) -> None:
         if not 0 < self.workers <= MAX_WORKERS:
@@ -80,6 +73,8 @@ class Group:
             raise ValueError(f"window must be at least 1, not {self.window}")
         if not 1 <= self.flows <= MOST_FLOWS:
             raise ValueError(f"flows must be from 1 to {MOST_FLOWS}, not {self.flows}")
+        for call in self.calls:
+            check_call(call, self.algorithm)
 
     def port(self, rank: int, flow: int) -> int:
         """Of a rank's peer, the UDP port for a flow to or from that rank; counted from the peer's first one.
@@ -142,8 +137,7 @@ class HostBasedWorker:
         self._busy: dict[_Key, Sender] = {}
         self._answering: set[_Key] = set()  # those that are owed an acknowledgement
         self._progress: Progress | None = None
-        self._buffer = self._source = np.zeros(0, np.float32)
-        self._result: NDArray[np.float32] | None = None
+        self._exchange: Exchange | None = None
         self._heard = 0.0  # when something new arrived last
 
     # -- one all-reduce --------------------------------------------------------------------------------------
@@ -152,23 +146,18 @@ class HostBasedWorker:
         """See Participant."""
         if not self.finished:
             raise CollectiveError(f"the all-reduce before has not finished: {self.outstanding(now)}")
-        flat = collective.flat_input(x)
-        self._buffer = collective.flat_output(x, out)
-        if not np.may_share_memory(self._buffer, flat) or self._buffer.ctypes.data != flat.ctypes.data:
-            np.copyto(self._buffer, flat)
-        self._result = self._buffer.reshape(x.shape)
         group = self.group
-        operation = group.operations[self.statistics.all_reduces % len(group.operations)]
-        self._source = self._buffer.copy() if operation == "all-to-all" else self._buffer
+        call = group.calls[self.statistics.all_reduces % len(group.calls)]
+        exchange = self._exchange = Exchange(call, x, out, group.rank, group.workers)
         self._progress = Progress(
             schedule(
                 group.algorithm,
                 group.rank,
                 group.workers,
-                flat.size,
+                exchange.array.size,
                 chunk=group.chunk,
                 shards=group.shards,
-                operation=operation,
+                operation=exchange.operation,
             )
         )
         self._heard = now
@@ -182,12 +171,12 @@ class HostBasedWorker:
 
     def finish(self) -> NDArray[np.float32]:
         """See Participant."""
-        if self._result is None or not self.finished:
+        if self._exchange is None or not self.finished:
             raise CollectiveError("no all-reduce has finished")
-        result, self._result = self._result, None
+        exchange, self._exchange = self._exchange, None
         self._progress = None
         self.statistics.all_reduces += 1
-        return result
+        return exchange.finish()
 
     # -- datagrams -------------------------------------------------------------------------------------------
 
@@ -305,8 +294,8 @@ class HostBasedWorker:
 
     def _advance(self) -> None:
         """Deal with what waited, and send what may go, until nothing more may."""
-        progress = self._progress
-        if progress is None:
+        progress, exchange = self._progress, self._exchange
+        if progress is None or exchange is None:
             return
         moved = True
         while moved:
@@ -314,7 +303,7 @@ class HostBasedWorker:
             for rank, peer in self._peers.items():
                 for flow, stream in enumerate(peer.flows):
                     moved |= self._apply_waiting(rank, flow, stream.waiting)
-        data = self._source.view(np.uint8)
+        data = exchange.source.view(np.uint8)
         for rank in progress.sending:
             while (piece := progress.next_send(rank)) is not None:
                 peer = self._peer(rank)
@@ -338,8 +327,8 @@ class HostBasedWorker:
 
     def _apply(self, rank: int, flow: int, payloads: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Add packets from `rank` to the array, or put them there; those that must wait."""
-        progress = self._progress
-        if progress is None:
+        progress, exchange = self._progress, self._exchange
+        if progress is None or exchange is None:
             return payloads
         peer, flows, size = self._peers[rank], self.group.flows, payloads.shape[1]
         while len(payloads) and flow == peer.received % flows:
@@ -355,7 +344,7 @@ class HostBasedWorker:
                 )
             count = min(count, len(payloads))
             values = payloads[:count].view(np.float32)
-            part = self._buffer[first : first + values.size].reshape(values.shape)
+            part = exchange.array[first : first + values.size].reshape(values.shape)
             if piece.reduce:
                 part += values
             else:

@@ -14,15 +14,8 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.collective import (
-    Closing,
-    CollectiveError,
-    HostBasedAlgorithm,
-    StallError,
-    Statistics,
-    flat_input,
-    flat_output,
-)
+from workers.collective import Closing, CollectiveError, HostBasedAlgorithm, StallError, Statistics
+from workers.host_based.exchange import Call, Exchange, check_call
 from workers.host_based.schedules import (
     Piece,
     Progress,
@@ -51,17 +44,18 @@ _TOTAL_RETRANSMISSIONS = 100  # byte offset of tcpi_total_retrans in struct tcp_
 class TcpConfig:
     """addresses: (IPv4 address, TCP port) where each rank listens, by rank. Times in seconds.
 
-    shards: of the parameter server (see schedules.schedule()). connect_timeout: for the peers to come up. give_up: an
-    all-reduce in which no byte moves for so long fails.
+    shards: of the parameter server (see schedules.schedule()). call: what all calls do. connect_timeout: for the peers
+    to come up. give_up: an all-reduce in which no byte moves for so long fails.
 
     Raises:
-        ValueError: the rank is not that of an address.
+        ValueError: the rank is not that of an address, or calls are to compress and the algorithm is no ring.
     """
 
     rank: int
     addresses: tuple[tuple[str, int], ...]
     algorithm: HostBasedAlgorithm = "ring"
     shards: int | None = None
+    call: Call = "all-reduce"
     connect_timeout: float = 30.0
     give_up: float = 30.0
 
@@ -70,6 +64,7 @@ class TcpConfig:
             raise ValueError(
                 f"rank must be from 0 to {len(self.addresses) - 1}, one for each address, not {self.rank}"
             )
+        check_call(self.call, self.algorithm)
 
 
 class TcpGroup(Closing):
@@ -278,17 +273,20 @@ class TcpAllReduce(TcpGroup):
         self, x: NDArray[np.float32], out: NDArray[np.float32] | None = None
     ) -> NDArray[np.float32]:
         """Sum of `x` over all workers; see Collective, and for errors TcpGroup.run()."""
-        flat = flat_input(x)
-        result = flat_output(x, out)
-        np.copyto(result, flat)
         config = self.config
-        chunk = _PIECE // result.itemsize
-        workers = len(config.addresses)
-        self.run(
-            schedule(config.algorithm, config.rank, workers, result.size, chunk=chunk, shards=config.shards),
-            result,
+        exchange = Exchange(config.call, x, out, config.rank, self._workers)
+        array = exchange.array
+        steps = schedule(
+            config.algorithm,
+            config.rank,
+            self._workers,
+            array.size,
+            chunk=_PIECE // array.itemsize,
+            shards=config.shards,
+            operation=exchange.operation,
         )
-        return result.reshape(x.shape)
+        self.run(steps, array, call=f"{config.call} of {x.size} elements")
+        return exchange.finish()
 
 
 class TcpRing(TcpGroup):

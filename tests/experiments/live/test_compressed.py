@@ -17,8 +17,10 @@ pytestmark = pytest.mark.live
 SMALL = ("hosts_per_leaf=1", "spines=1", "epochs=6", "hidden=64")
 
 
-def test_whatever_is_sent_of_gradients_it_learns(tmp_path: Path) -> None:
-    changes = [word for change in SMALL for word in ("--set", change)]
+@pytest.mark.parametrize("transport", ["tcp", "selective-repeat"])
+def test_whatever_is_sent_of_gradients_it_learns(transport: str, tmp_path: Path) -> None:
+    settings = (*SMALL, f"transport={transport}")
+    changes = [word for change in settings for word in ("--set", change)]
     command = ["run", "scenario:compressed-training", *changes, "--results", str(tmp_path)]
     done = subprocess.run(
         [sys.executable, "-c", RUN, *command], capture_output=True, text=True, timeout=TIMEOUT, check=False

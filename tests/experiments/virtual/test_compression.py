@@ -73,10 +73,6 @@ def test_in_network_there_is_none() -> None:
     [
         ({"algorithm": "halving-doubling"}, "compression: is gathered round a ring; set algorithm = 'ring'"),
         ({"collective": "all-gather"}, "compression: is gathered round a ring"),
-        (
-            {"world": "live", "transport": "go-back-n"},
-            "compression: live it goes by tcp; leave out transport",
-        ),
         ({"compression": {"density": 0.1}}, "density: is of top-k; leave it out beside kind = '8-bit'"),
         ({"compression": {"density": 0, "kind": "top-k"}}, "greater than 0"),
     ],

@@ -1,52 +1,136 @@
-"""All-reduces of compressed vectors over TCP on the loopback, a thread for each rank."""
+"""All-reduces of compressed vectors on the loopback, over TCP and over UDP, a thread for each rank."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Literal
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from tests.workers.host_based.test_tcp import free_addresses
-from workers.collective import CollectiveError
-from workers.compression import Compressor, Rounded, TopK, decompressed
-from workers.host_based.compressed import CompressedAllReduce
-from workers.host_based.tcp import TcpConfig
+from tests.workers.host_based import test_tcp, test_udp
+from workers.collective import Collective, CollectiveError, Transport
+from workers.compression import Compression, Compressor, ErrorFeedback, Rounded, TopK, decompressed
+from workers.host_based.algorithm import Group
+from workers.host_based.tcp import TcpAllReduce, TcpConfig
+from workers.host_based.udp import UdpAllReduce, UdpGroupConfig
+from workers.recovery import Recovery
 
 WORKERS = 3
+TRANSPORTS: list[Transport | Literal["tcp"]] = ["tcp", "selective-repeat", "go-back-n"]
+ALL = pytest.mark.parametrize("transport", TRANSPORTS)
 
 
 def sums_of(
-    vectors: list[np.ndarray], compressors: list[Compressor], rounds: int = 1
+    transport: Transport | Literal["tcp"],
+    vectors: Sequence[np.ndarray],
+    compressors: Sequence[Compression],
+    rounds: int = 1,
 ) -> list[list[np.ndarray]]:
-    """What each rank gets in each round."""
-    addresses = free_addresses(WORKERS)
+    """What each rank gets in each round; the last one written where its vector is, and first here."""
+    addresses = (test_tcp if transport == "tcp" else test_udp).free_addresses(WORKERS)
+
+    def member(rank: int) -> TcpAllReduce | UdpAllReduce:
+        call = compressors[rank]
+        if transport == "tcp":
+            return TcpAllReduce(TcpConfig(rank, addresses, call=call, connect_timeout=20.0, give_up=5.0))
+        group = Group(rank, WORKERS, transport=transport, window=64, calls=(call,))
+        return UdpAllReduce(UdpGroupConfig(group, addresses, recovery=Recovery(give_up=5.0)))
 
     def work(rank: int) -> list[np.ndarray]:
-        group = CompressedAllReduce(TcpConfig(rank, addresses, give_up=5.0), compressors[rank])
-        with group:
-            found = [group.all_reduce(vectors[rank]).copy() for _ in range(rounds)]
+        group: Collective
+        with member(rank) as group:
+            x = vectors[rank]
+            found = [group.all_reduce(x).copy() for _ in range(rounds - 1)]
+            in_place = x.copy()
+            assert np.may_share_memory(group.all_reduce(in_place, in_place), in_place)
             assert group.statistics.all_reduces == rounds
-            return found
+            return [in_place, *found]
 
     with ThreadPoolExecutor(WORKERS) as pool:
         return list(pool.map(work, range(WORKERS)))
 
 
+@ALL
 @pytest.mark.parametrize("compressor", [TopK(0.1), Rounded(8), Rounded(4)], ids=str)
 @pytest.mark.parametrize("shape", [(1,), (20, 30), (100_000,)])
-def test_everybody_gets_the_sum_of_what_everybody_sends(compressor: Compressor, shape: tuple[int]) -> None:
+def test_everybody_gets_the_sum_of_what_everybody_sends(
+    transport: Transport | Literal["tcp"], compressor: Compressor, shape: tuple[int]
+) -> None:
     rng = np.random.default_rng(3)
     vectors = [rng.standard_normal(shape, dtype=np.float32) for _ in range(WORKERS)]
     wanted = np.zeros(shape, np.float32)
     for x in vectors:
         wanted += decompressed(compressor, x.reshape(-1)).reshape(shape)
-    for of_rank in sums_of(vectors, [compressor] * WORKERS, rounds=2):
+    for of_rank in sums_of(transport, vectors, [compressor] * WORKERS, rounds=2):
         for found in of_rank:
             np.testing.assert_array_equal(found, wanted)
 
 
-def test_workers_that_compress_differently_find_out() -> None:
+@ALL
+def test_workers_whose_compressors_send_different_sizes_find_out(
+    transport: Transport | Literal["tcp"],
+) -> None:
     vectors = [np.ones(1000, np.float32)] * WORKERS
     with pytest.raises(CollectiveError):
-        sums_of(vectors, [Rounded(8), Rounded(8), TopK(0.129)])
+        sums_of(transport, vectors, [Rounded(8), Rounded(8), TopK(0.2)])
+
+
+def test_over_tcp_workers_that_compress_differently_find_out_though_the_sizes_are_alike() -> None:
+    vectors = [np.ones(1000, np.float32)] * WORKERS
+    sizes = {compressor.size(1000) for compressor in (Rounded(8), TopK(0.127))}
+    assert len(sizes) == 1
+    with pytest.raises(CollectiveError):
+        sums_of("tcp", vectors, [Rounded(8), Rounded(8), TopK(0.127)])
+
+
+@ALL
+def test_what_cannot_be_compressed_is_refused_before_anything_is_sent(
+    transport: Transport | Literal["tcp"],
+) -> None:
+    x = np.ones(100, np.float32)
+    x[3] = np.nan
+    with pytest.raises(ValueError, match="not finite"):
+        sums_of(transport, [x] * WORKERS, [Rounded(8)] * WORKERS)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        partial(Group, 0, 3, "halving-doubling", calls=("all-reduce", TopK(0.1))),
+        partial(TcpConfig, 0, (("127.0.0.1", 1),), "halving-doubling", call=TopK(0.1)),
+    ],
+    ids=["udp", "tcp"],
+)
+def test_other_algorithms_than_a_ring_have_none(config: partial[object]) -> None:
+    with pytest.raises(ValueError, match=r"TopK.* gathers round a ring: algorithm must be 'ring', not 'halv"):
+        config()
+
+
+@ALL
+def test_with_feedback_each_worker_compresses_each_gradient_once(
+    transport: Transport | Literal["tcp"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compressed: list[int] = []
+    pack = TopK.packed
+
+    def packed(self: TopK, x: NDArray[np.float32]) -> NDArray[np.uint8]:
+        compressed.append(x.size)
+        return pack(self, x)
+
+    rng = np.random.default_rng(6)
+    vectors = [rng.standard_normal(1000, dtype=np.float32) for _ in range(WORKERS)]
+    alone = [ErrorFeedback(TopK(0.1)) for _ in range(WORKERS)]
+    wanted = []
+    for _ in range(4):
+        wanted.append(np.zeros(1000, np.float32))
+        for feedback, x in zip(alone, vectors, strict=True):
+            feedback.add(feedback.packed(x), wanted[-1])
+    monkeypatch.setattr(TopK, "packed", packed)
+    found = sums_of(transport, vectors, [ErrorFeedback(TopK(0.1)) for _ in range(WORKERS)], rounds=4)
+    assert compressed == [1000] * WORKERS * 4
+    for last, *before in found:
+        np.testing.assert_array_equal([*before, last], wanted)

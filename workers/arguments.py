@@ -1,0 +1,87 @@
+"""What the operations of a communicator are called with: checked, in words, and flat."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+Operation = Literal["sum", "mean", "max", "min"]
+Array = NDArray[Any]
+
+
+def listed(x: Array | list[Array]) -> list[Array]:
+    """`x`, if it is a list, or a list of it.
+
+    Raises:
+        TypeError: there is something in it that is no array, or none that this machine calculates with.
+    """
+    xs: list[Any] = list(x) if isinstance(x, list) else [x]
+    for each in xs:
+        if not isinstance(each, np.ndarray):
+            raise TypeError(f"arrays are numpy's, not {type(each).__name__}; numpy.asarray() makes one")
+        if not each.dtype.isnative:
+            raise TypeError(f"arrays have this machine's byte order, not {each.dtype}; astype() converts one")
+    return xs
+
+
+def outputs(x: Array | list[Array], out: Array | list[Array] | None) -> list[Array | None]:
+    """Of each array of `x`, where its result goes; None: to a new one.
+
+    Raises:
+        TypeError: see listed(). ValueError: `out` does not fit `x`.
+    """
+    xs = listed(x)
+    if out is None:
+        return [None] * len(xs)
+    outs = listed(out)
+    if isinstance(x, np.ndarray) is not isinstance(out, np.ndarray) or len(outs) != len(xs):
+        raise ValueError("out must be an array where x is one, and else a list as long as x")
+    for each, of in zip(outs, xs, strict=True):
+        if each.dtype != of.dtype or each.shape != of.shape:
+            raise ValueError(
+                f"out must be of {of.dtype} and shape {of.shape}, not of {each.dtype} and shape {each.shape}"
+            )
+        if not each.flags.writeable or not each.flags.c_contiguous:
+            raise ValueError("out is written to: it must be writable and C-contiguous")
+    return list(outs)
+
+
+def check_reducible(x: Array, op: Operation) -> None:
+    """Refuse what there is no result of.
+
+    Raises:
+        ValueError: there is no such `op`. TypeError: not of these numbers.
+    """
+    if op not in get_args(Operation):
+        raise ValueError(f"op must be one of {', '.join(get_args(Operation))}, not {op!r}")
+    kinds = {"sum": "fiu", "mean": "f"}.get(op, "fiub")
+    if x.dtype.kind not in kinds:
+        raise TypeError(f"there is no {op} of {x.dtype}; convert the array with astype()")
+
+
+def described(operation: str, xs: Sequence[Array]) -> str:
+    """What all workers must call alike."""
+    return f"{operation} of {', '.join(f'{x.dtype} {x.shape}' for x in xs)}"
+
+
+def as_given(x: Array | list[Array], results: list[Array]) -> Array | list[Array]:
+    """The results of all arrays of `x`, in a list if `x` is one."""
+    return results[0] if isinstance(x, np.ndarray) else results
+
+
+def flattened(x: Array) -> Array:
+    """In one dimension: its own memory, unless that has gaps."""
+    return np.ascontiguousarray(x).reshape(-1)
+
+
+def bytes_of(x: Array) -> NDArray[np.uint8]:
+    """The bytes of flattened()."""
+    return flattened(x).view(np.uint8)
+
+
+def split(flat: Array, sizes: Sequence[int]) -> list[Array]:
+    """Its parts of these sizes, one after the other."""
+    return np.split(flat, np.cumsum(sizes)[:-1]) if sizes else []

@@ -1,0 +1,58 @@
+"""What goes from host to host in one call: the caller's array, or what a compression makes of everybody's."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.collective import HostBasedAlgorithm, Operation, flat_input, flat_output
+from workers.compression import Compression, sum_of, to_gather
+
+Call = Operation | Compression  # a compression: an all-reduce of what it leaves of each worker's array
+
+
+class Exchange:
+    """One worker's part in one call, the same whatever carries it.
+
+    array: of which the schedule of `operation` sends parts, and where it puts what arrives. source: what it sends, if
+    that must not be where something arrives, and else `array` as well.
+
+    Raises:
+        TypeError, ValueError: see Collective.
+    """
+
+    def __init__(
+        self,
+        call: Call,
+        x: NDArray[np.float32],
+        out: NDArray[np.float32] | None,
+        rank: int,
+        workers: int,
+    ) -> None:
+        flat = flat_input(x)
+        self._flat, self._shape, self._workers = flat_output(x, out), x.shape, workers
+        self._compression: Compression | None = None
+        self.operation: Operation
+        if not isinstance(call, str):
+            self.operation, self._compression = "all-gather", call
+            self.array = to_gather(call.packed(flat), rank, workers).view(np.float32)
+        else:
+            self.operation, self.array = call, self._flat
+            if not np.may_share_memory(self.array, flat) or self.array.ctypes.data != flat.ctypes.data:
+                np.copyto(self.array, flat)
+        self.source = self.array.copy() if call == "all-to-all" else self.array
+
+    def finish(self) -> NDArray[np.float32]:
+        """What the call returns, once the schedule has been carried out."""
+        if self._compression is not None:
+            gathered = self.array.view(np.uint8)
+            self._flat[:] = sum_of(self._compression, gathered, self._workers, self._flat.size)
+        return self._flat.reshape(self._shape)
+
+
+def check_call(call: Call, algorithm: HostBasedAlgorithm) -> None:
+    """Refuse what the connections of an algorithm do not carry.
+
+    Raises:
+        ValueError: it is to compress, and is none that goes round a ring.
+    """
+    if not isinstance(call, str) and algorithm != "ring":
+        raise ValueError(f"{call} gathers round a ring: algorithm must be 'ring', not {algorithm!r}")
