@@ -16,7 +16,6 @@ import asyncio
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -396,26 +395,6 @@ def bench(
     for network in networks(workers, plain):
         cases += measure_network(network, sizes, program, gloo_python, rounds, progress)
     return cases
-
-
-def find_torch(asked: Path | None) -> Path | None:
-    """A Python that has torch.distributed with Gloo: the one asked for, $FANIN_TORCH_PYTHON, or this one.
-
-    Raises:
-        BenchError: the one asked for has not.
-    """
-    named = asked or (Path(os.environ["FANIN_TORCH_PYTHON"]) if "FANIN_TORCH_PYTHON" in os.environ else None)
-    python = named or Path(sys.executable)
-    check = "import numpy, torch.distributed as d; assert d.is_available() and d.is_gloo_available()"
-    try:
-        done = subprocess.run([python, "-c", check], capture_output=True, text=True, check=False)
-    except OSError as error:
-        raise BenchError(f"{python} cannot be run: {error.strerror}") from None
-    if done.returncode == 0:
-        return python
-    if named:
-        raise BenchError(f"{named} has no torch with Gloo, and numpy: {done.stderr.strip().splitlines()[-1]}")
-    return None
 
 
 def write(cases: Sequence[Case], gloo: bool, machine: Mapping[str, Any], folder: Path) -> None:

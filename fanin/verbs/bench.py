@@ -32,12 +32,19 @@ def benchmarks() -> None:
 @bench.command("virtual")
 def virtual(
     most: Annotated[int, typer.Option(help="leave out points with more workers")] = 1024,
+    ns3_python: Annotated[
+        Path | None,
+        typer.Option(help="a Python with ns-3, to run it beside (else $FANIN_NS3_PYTHON, else this one)"),
+    ] = None,
     results: Annotated[Path, typer.Option(file_okay=False, help="where the results go")] = Path(
         "results/bench"
     ),
 ) -> None:
-    """All-reduce 4 MiB in virtual time with 8 to 1,024 workers on links of 100 Gb/s, in racks of 32."""
+    """All-reduce 4 MiB in virtual time with 8 to 1,024 workers in racks of 32; and flows, beside ns-3."""
     # Not above: it takes a second, for which --help and a wrong option should not wait.
+    from experiments.bench.ns3.beside import Ns3Error, Run
+    from experiments.bench.ns3.beside import bench as bench_ns3
+    from experiments.bench.pythons import NS3, PythonError, find_python
     from experiments.bench.virtual import WORKERS, write
     from experiments.bench.virtual import bench as bench_virtual
     from fanin.console import console
@@ -51,9 +58,27 @@ def virtual(
             + ("" if point.exact else "; SUMS ARE WRONG")
         )
 
+    def show_run(name: str, run: Run) -> None:
+        console.print(
+            f"{name:12} {run.packet_hops:9,} packet-hops and {run.events:9,} events in {run.processor_seconds:6.2f} s "
+            f"of processor: {run.events_per_processor_second:9,.0f} events a second; flows took "
+            f"{quantity_text(run.median_seconds, TIMES)}, the longest {quantity_text(run.longest_seconds, TIMES)}",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+    with failing("bench virtual", PythonError, status=2):
+        python = find_python(ns3_python, NS3)
     points = bench_virtual([count for count in WORKERS if count <= most], show)
     write(points, results)
     console.print(f"{results}/virtual.json")
+    if python is None:
+        console.print(
+            "ns-3 is not installed here: pip install ns3, or name a Python that has it with --ns3-python"
+        )
+    else:
+        with failing("bench virtual", Ns3Error):
+            console.print(f"{bench_ns3(python, show_run, results)}", highlight=False, soft_wrap=True)
     if not all(point.exact for point in points):
         raise typer.Exit(1)
 
@@ -141,9 +166,10 @@ def allreduce(
         enter()
 
     from controller.errors import ControllerError
-    from experiments.bench.allreduce import BenchError, find_torch, write
+    from experiments.bench.allreduce import BenchError, write
     from experiments.bench.allreduce import bench as bench_allreduce
     from experiments.bench.host import host, in_words
+    from experiments.bench.pythons import TORCH, PythonError, find_python
     from fanin.console import console
     from topologies.errors import NetworkError
 
@@ -158,8 +184,8 @@ def allreduce(
         console.print(_row(case), highlight=False)
         console.print(_where(case), highlight=False, style="dim")
 
-    with failing("bench allreduce", BenchError, status=2):
-        python = find_torch(gloo_python)
+    with failing("bench allreduce", PythonError, status=2):
+        python = find_python(gloo_python, TORCH)
     with failing("bench allreduce", BenchError, NetworkError, ControllerError, KeyboardInterrupt):
         if python is None:
             console.print("Gloo is not installed here: name a Python that has torch with --gloo-python")

@@ -19,7 +19,6 @@ from experiments.bench.allreduce import (
     BenchError,
     Group,
     Network,
-    find_torch,
     networks,
     repetitions,
     write,
@@ -128,22 +127,6 @@ def test_one_wrong_element_is_seen(promise: Any, elements: int) -> None:
 def test_an_all_reduce_lasts_from_the_last_call_to_the_last_result() -> None:
     reports = [Report(starts=[0.0, 10.0], ends=[5.0, 11.0]), Report(starts=[1.0, 9.0], ends=[4.0, 12.0])]
     assert allreduce._times(reports) == [4.0, 2.0]
-
-
-def test_a_python_without_torch_is_no_gloo_and_an_error_where_it_was_asked_for(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.delenv("FANIN_TORCH_PYTHON", raising=False)
-    without = tmp_path / "python"
-    without.write_text("#!/bin/sh\necho ModuleNotFoundError: torch >&2\nexit 1\n")
-    without.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(without))
-    assert find_torch(None) is None
-    with pytest.raises(BenchError, match=r"has no torch with Gloo.*ModuleNotFoundError"):
-        find_torch(without)
-    monkeypatch.setenv("FANIN_TORCH_PYTHON", str(tmp_path / "nowhere"))
-    with pytest.raises(BenchError, match="nowhere cannot be run: No such file"):
-        find_torch(None)
 
 
 def test_the_file_says_when_gloo_was_not_installed(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""ns-3 beside virtual time."""
