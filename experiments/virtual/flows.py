@@ -121,8 +121,16 @@ class Flows:
             if session in ended
         ]
 
+    @property
+    def missing(self) -> list[int]:
+        """Bytes of each flow that have not been handed out at its destination so far."""
+        left = {
+            session: size for station in self._stations.values() for session, size in station.expected.items()
+        }
+        return [left.get(session, 0) for session in range(len(self._flows))]
+
     def run(self, limit: float) -> bool:
-        """Until every flow has arrived: True. False: not by `limit` (seconds)."""
+        """Until every flow has arrived: True. False: not by `limit` (seconds); it can go on from there."""
         waiting = list(self._stations.values())
 
         def done() -> bool:
