@@ -2,9 +2,9 @@
 
 The scenario is one of htsim's, sim/EXAMPLES/collateral of github.com/nets-cs-pub-ro/NDP at 3d452ce, Figure 19 of
 "Re-architecting datacenter networks and stacks for low latency and high performance" (Handley et al., SIGCOMM 2017): a
-fat tree of 432 hosts at 10 Gb/s, 64 of which send 50 packets of 9,000 bytes each to one host, while another host sends to
-that one's neighbour below the same leaf. What htsim found is read off collateral_dctcp_lossless.pdf there, which has a
-point for each millisecond; thresholds and windows are those of its program.
+fat tree of 432 hosts at 10 Gb/s, 64 of which send 50 packets of 9,000 bytes each to one host, while another host sends
+to that one's neighbour below the same leaf. What htsim found is read off collateral_dctcp_lossless.pdf there, which has
+a point for each millisecond; thresholds and windows are those of its program.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ INCASTS = (
 class Victim:
     """What became of the second host's link, the median of all seeds, in milliseconds.
 
-    below_half: in how many it carried less than half of what it can; each: with each seed. share: of what it can, the mean
-    of these. under_used: in how many it carried less than FULL of it. lasted: the incast.
+    below_half: in how many it carried less than half of what it can; each: with each seed. share: of what it can, the
+    mean of these. under_used: in how many it carried less than FULL of it. lasted: the incast.
     """
 
     incast: Incast
@@ -181,7 +181,7 @@ def _samples(incast: Incast, switch: Engine, seed: int) -> tuple[list[float], li
     victim: list[float] = []
     receiver: list[float] = []
     before = flows.missing
-    while len(victim) < _LIMIT and (sum(before[1:]) or victim[-1] < FULL):
+    while len(victim) < _LIMIT and (any(before[1:]) or victim[-1] < FULL):
         flows.run((_BEGIN + len(victim) + 1) * _SAMPLE)
         now = flows.missing
         victim.append((before[0] - now[0]) / full)
