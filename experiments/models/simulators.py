@@ -15,6 +15,7 @@ from pathlib import Path
 
 from controller.plan import PathChoice, plan_forwarding
 from controller.planner import OURS
+from experiments.models.lossless_incast import Victim
 from experiments.virtual.fabric import Fabric
 from experiments.virtual.flows import Flows, FlowSpec
 from experiments.virtual.point import UnfinishedError
@@ -138,7 +139,7 @@ def run(case: Case, switch: Engine) -> Beside:
     return Beside(case, max(seconds), sum(seconds) / len(seconds))
 
 
-def write(found: Sequence[Beside], folder: Path) -> None:
+def write(found: Sequence[Beside], victims: Sequence[Victim], folder: Path) -> None:
     """simulators.json into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     document = {
@@ -151,6 +152,15 @@ def write(found: Sequence[Beside], folder: Path) -> None:
                 "difference": one.difference,
             }
             for one in found
-        ]
+        ],
+        "incasts": [
+            {
+                **asdict(one),
+                "incast": one.incast.name,
+                "htsim": one.incast.htsim,
+                "difference": one.difference,
+            }
+            for one in victims
+        ],
     }
     (folder / "simulators.json").write_text(json.dumps(document, indent=2) + "\n")

@@ -1,4 +1,4 @@
-"""`fanin validate`: virtual time beside a live network, closed forms, or another simulator."""
+"""`fanin validate`: virtual time beside a live network, closed forms, another simulator, or papers."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 def validate(
     tier: Annotated[
-        Literal["live", "closed-form", "simulators"],
-        typer.Option(help="beside what: a live network, closed forms fitted at other sizes, or htsim"),
+        Literal["live", "closed-form", "simulators", "papers"],
+        typer.Option(
+            help="beside what: a live network, closed forms fitted at other sizes, htsim, or papers"
+        ),
     ] = "live",
     workers: Annotated[
         list[int], typer.Option(metavar="N", help="only with so many workers; may be given several times")
@@ -27,14 +29,11 @@ def validate(
         "results/validation"
     ),
 ) -> None:
-    """Compare virtual time with a live network, with closed forms, or with another simulator."""
+    """Compare virtual time with a live network, with closed forms, with another simulator, or with papers."""
     if tier != "live":
         if workers:
             raise failure("validate", "--workers: only with --tier live; leave it out", 2)
-        if tier == "closed-form":
-            _closed_form(results)
-        else:
-            _simulators(results)
+        {"closed-form": _closed_form, "simulators": _simulators, "papers": _papers}[tier](results)
         return
     with failing("validate", SandboxError):
         enter()
@@ -118,7 +117,51 @@ def _simulators(results: Path) -> None:
     """Flows between hosts, in virtual time and as htsim has them."""
     from rich.table import Table
 
+    from experiments.models import lossless_incast
     from experiments.models.simulators import CASES, run, write
+    from experiments.scenario.compilers import PROGRAM, compile_program
+    from experiments.virtual.point import UnfinishedError
+    from fanin.console import console
+    from p4compiler import CompileError
+    from p4switch.engine.engine import Engine
+
+    found, victims = [], []
+    with failing("validate", CompileError, UnfinishedError, KeyboardInterrupt):
+        switch = Engine.load(compile_program(PROGRAM, "embedded").device_config)
+        for case in CASES:
+            console.print(f"[dim]{case.name} …[/]")
+            found.append(run(case, switch))
+        for incast in lossless_incast.INCASTS:
+            console.print(f"[dim]incast: {incast.name} …[/]")
+            victims.append(lossless_incast.run(incast, switch))
+    write(found, victims, results)
+    table = Table("flows of 2 MB", "htsim", "virtual", "with its headers", "by", box=None)
+    for one in found:
+        table.add_row(*one.cells)
+    console.print(table)
+    console.print(
+        "[dim]Microseconds until the last flow has arrived; links of 100 Gb/s and 1 us, fat trees.[/]"
+    )
+    table = Table("incast, with PFC", "lasts", "htsim", "below half", "by", "at", "below 95%", box=None)
+    for victim in victims:
+        table.add_row(*victim.cells)
+    console.print(table)
+    console.print(
+        "[dim]Milliseconds in which the link of the receiver's neighbour, which another flow would fill, carries less "
+        "than half of what it can, and less than 95 %.[/]"
+    )
+    apart = [one.case.name for one in found if not one.agrees]
+    apart += [f"incast, {victim.incast.name}" for victim in victims if not victim.agrees]
+    if apart:
+        raise failure("validate", f"virtual time is further from htsim than it may be: {', '.join(apart)}")
+
+
+def _papers(results: Path) -> None:
+    """Figures of papers, and the same in virtual time."""
+    from rich.table import Table
+
+    from experiments.models.papers.figures import figures
+    from experiments.models.papers.published import write
     from experiments.scenario.compilers import PROGRAM, compile_program
     from experiments.virtual.point import UnfinishedError
     from fanin.console import console
@@ -127,20 +170,16 @@ def _simulators(results: Path) -> None:
 
     found = []
     with failing("validate", CompileError, UnfinishedError, KeyboardInterrupt):
-        switch = Engine.load(compile_program(PROGRAM, "embedded").device_config)
-        for case in CASES:
-            console.print(f"[dim]{case.name} …[/]")
-            found.append(run(case, switch))
+        for one in figures(Engine.load(compile_program(PROGRAM, "embedded").device_config)):
+            console.print(f"[dim]{one.published.what} …[/]")
+            found.append(one)
     write(found, results)
-    table = Table("flows of 2 MB", "htsim", "virtual", "with its headers", "by", box=None)
+    table = Table("figure", "published", "virtual", "must be", box=None)
     for one in found:
         table.add_row(*one.cells)
     console.print(table)
-    console.print(
-        "[dim]Microseconds until the last flow has arrived; links of 100 Gb/s and 1 us, fat trees.[/]"
-    )
-    if apart := [one.case.name for one in found if not one.agrees]:
-        raise failure("validate", f"virtual time is further from htsim than it may be: {', '.join(apart)}")
+    if apart := [one.published.what for one in found if not one.agrees]:
+        raise failure("validate", f"not as in the papers: {'; '.join(apart)}")
 
 
 def _compared(live: float, virtual: float) -> str:

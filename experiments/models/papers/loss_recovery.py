@@ -32,7 +32,7 @@ _ROSR = (
 )
 
 IMPROVED = Published(
-    what="go-back-N, 1 % lost: throughput of that without loss",
+    what="go-back-N, 1 % lost, timer of 0.1 ms: throughput of that without loss",
     source=_WANG,
     value="about 60 %",
     least=0.45,
@@ -41,7 +41,7 @@ IMPROVED = Published(
     why="each loss costs a round trip of packets, 64 here; how many there is not in the abstract",
 )
 PLAIN = Published(
-    what="the same, 2 % lost, a loss of a packet sent again waits for 4 ms",
+    what="go-back-N, 2 % lost, timer of 4 ms: throughput of that without loss",
     source=_WANG,
     value="nearly 0 above 1 %",
     least=0.0,
@@ -50,7 +50,7 @@ PLAIN = Published(
     why="it is for want of NAKs there, too; how long a card then waits is not in the abstract, and 4 ms is our choice",
 )
 MOST = Published(
-    what="selective repeat over go-back-N, 5 % lost, 256 packets outstanding: throughput",
+    what="selective repeat over go-back-N, 5 % lost, window of 256: throughput",
     source=_MELO,
     value="up to 14.02",
     least=7.0,
@@ -59,7 +59,7 @@ MOST = Published(
     why="at which loss rate is not in the abstract; the ratio grows with it and with the window",
 )
 ONE_PERCENT = Published(
-    what="selective repeat over go-back-N, 1 % lost, 256 packets outstanding: throughput",
+    what="selective repeat over go-back-N, 1 % lost, window of 256: throughput",
     source=_ROSR,
     value="up to 13.5",
     least=2.0,

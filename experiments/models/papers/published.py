@@ -55,4 +55,6 @@ def write(found: Sequence[Beside], folder: Path) -> None:
     document = {
         "figures": [{**asdict(one.published), "ours": one.ours, "agrees": one.agrees} for one in found]
     }
+    for figure in document["figures"]:
+        del figure["form"]  # how people are shown it
     (folder / "papers.json").write_text(json.dumps(document, indent=2) + "\n")
