@@ -89,7 +89,7 @@ _MILLISECOND = RATE // 8 // 1000  # bytes that a link carries in one
 
 INCASTS = (
     AS_HTSIM,
-    replace(AS_HTSIM, name="without pauses", pauses=False, htsim=None),
+    replace(AS_HTSIM, name="without pauses", pauses=False, seeds=(0,), htsim=None),
     _DCQCN,
     replace(_DCQCN, name="DCQCN, 1.25 MB of 64 hosts", size=_MILLISECOND // SENDERS),
     replace(_DCQCN, name="DCQCN, 1.25 MB of each of 16", senders=16, size=_MILLISECOND),

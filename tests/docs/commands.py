@@ -33,6 +33,9 @@ _CLASS = "writes to the machine outside of the clone, or needs an address to clo
 _TWO_MINUTES = (
     "two minutes; tests/experiments/models/test_simulators.py has its cases, make test-long all of them"
 )
+_A_MINUTE = (
+    "a minute; tests/experiments/models/papers/test_figures.py has its figures, make test-long all of them"
+)
 _DASK = "needs a Dask cluster; tests/experiments/test_dask_scheduler.py has one of two workers"
 
 # Why a command does not run in the tests.
@@ -50,6 +53,7 @@ EXEMPT = {
         _SETS_UP,
     ),
     "fanin sweep scenario:small-virtual --set seed=1,2,3 --scheduler tcp://10.0.0.1:8786": _DASK,
+    "fanin validate --tier papers": _A_MINUTE,
     "fanin validate --tier simulators": _TWO_MINUTES,
     ". .venv/bin/activate": "makes sense in a terminal alone",
     **dict.fromkeys(

@@ -21,7 +21,7 @@ VALUES = 256  # in a packet
 _SWITCHML = (
     "Sapio et al., Scaling distributed machine learning with in-network aggregation, NSDI 2021; the figure and the "
     "sentence are those of the authors' repository, github.com/p4lang/p4app-switchML, README.md and "
-    "docs/img/benchmark.png (read off it, to 15 million elements a second)"
+    "the benchmark.png of its documentation (read off it, to 15 million elements a second)"
 )
 _KLENK = (
     "Klenk et al., An in-network architecture for accelerating shared-memory multiprocessor collectives, ISCA 2020, "
