@@ -47,7 +47,7 @@ PLAIN = Published(
     least=0.0,
     most=0.1,
     form=".1%",
-    why="it is for want of NAKs there, too; how long a card then waits is not in the abstract, and 4 ms is our choice",
+    why="NAKs are to blame there, too; how long a card then waits is not in the abstract, and 4 ms is our choice",
 )
 MOST = Published(
     what="selective repeat over go-back-N, 5 % lost, window of 256: throughput",

@@ -9,7 +9,7 @@ import pytest
 
 from experiments.models.lossless_incast import (
     AS_HTSIM,
-    HTSIM_BELOW_HALF,
+    BURST,
     INCASTS,
     TOLERANCE,
     Incast,
@@ -46,20 +46,18 @@ def test_pauses_starve_the_neighbours_link_for_most_of_an_incast(switch: Engine)
 
 
 def test_what_is_further_from_htsim_than_the_tolerance_does_not_agree() -> None:
-    def after(milliseconds: float, incast: Incast = AS_HTSIM) -> Victim:
-        return Victim(
-            incast, below_half=milliseconds, each=(), share=0.1, under_used=milliseconds, lasted=milliseconds
-        )
+    def found(incast: Incast, below_half: float, under_used: float) -> Victim:
+        return Victim(incast, below_half=below_half, each=(), share=0.1, under_used=under_used, lasted=24)
 
-    nearest, furthest = HTSIM_BELOW_HALF * (1 - TOLERANCE), HTSIM_BELOW_HALF * (1 + TOLERANCE)
-    assert [after(found).agrees for found in (nearest - 1, nearest, furthest, furthest + 1)] == [
-        False,
-        True,
-        True,
-        False,
-    ]
-    assert after(1, SMALL).agrees  # nobody has recorded it
-    assert after(18).cells == ("htsim's, packet by packet", "18", "24", "18", "-25%", "10%", "18")
+    htsim = AS_HTSIM.htsim
+    assert htsim is not None
+    near, far = 1 - TOLERANCE + 0.01, 1 + TOLERANCE + 0.01
+    assert found(AS_HTSIM, near * htsim.below_half, near * htsim.under_used).agrees
+    assert not found(AS_HTSIM, htsim.below_half, far * htsim.under_used).agrees
+    assert not found(AS_HTSIM, far * htsim.below_half, htsim.under_used).agrees
+    assert found(BURST, 0, 17).agrees  # which is shown, and not judged
+    assert found(SMALL, 0, 0).agrees  # it has not been run there
+    assert found(BURST, 1, 17).cells == ("16 hosts, 1 ms each", "24", "8.5", "1", "-88%", "15.5", "17")
 
 
 @pytest.mark.long
