@@ -47,7 +47,7 @@ _HOST = HostModel(coalescing=2e-6)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """Of htsim: milliseconds in which the second host's link carries less than half, and less than FULL, of its rate."""
+    """Of htsim: milliseconds in which the second host's link carries less than half of its rate, and less than FULL."""
 
     below_half: float
     under_used: float
