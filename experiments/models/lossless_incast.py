@@ -92,7 +92,7 @@ BURST = replace(
     senders=16,
     size=139 * PAYLOAD,
     htsim=Recorded(below_half=8.5, under_used=15.5),
-    judged=False,  # pauses end sooner here, in part because DCTCP begins in another way: docs/validation.md
+    judged=False,  # pauses end sooner here, since DCTCP begins in another way: docs/validation.md
 )
 _DCQCN = replace(
     AS_HTSIM,
