@@ -144,7 +144,7 @@ VERBS = {
     ),
     "validate": Verb(
         "validate:validate",
-        "Compare virtual time with a live network, with closed forms, or with another simulator.",
+        "Compare virtual time with a live network, closed forms, another simulator, or papers.",
     ),
     "bench": Verb("bench:bench", "Measure how fast things are on this machine."),
 }

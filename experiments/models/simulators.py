@@ -157,10 +157,11 @@ def write(found: Sequence[Beside], victims: Sequence[Victim], folder: Path) -> N
             {
                 **asdict(one),
                 "incast": one.incast.name,
-                "htsim": one.incast.htsim,
+                "htsim": htsim and asdict(htsim),
                 "difference": one.difference,
             }
             for one in victims
+            for htsim in [one.incast.htsim]
         ],
     }
     (folder / "simulators.json").write_text(json.dumps(document, indent=2) + "\n")

@@ -29,7 +29,7 @@ def validate(
         "results/validation"
     ),
 ) -> None:
-    """Compare virtual time with a live network, with closed forms, with another simulator, or with papers."""
+    """Compare virtual time with a live network, closed forms, another simulator, or papers."""
     if tier != "live":
         if workers:
             raise failure("validate", "--workers: only with --tier live; leave it out", 2)
