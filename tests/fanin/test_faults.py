@@ -156,7 +156,8 @@ def test_a_job_whose_root_is_killed_goes_on_by_ring_and_the_next_one_in_the_netw
     job = Job(up, tmp_path, "preferred")
     os.kill(switch_process(up, 1), signal.SIGKILL)
     said = said_by(up, until="all entries are installed again")
-    assert said[0].startswith("fanin up: leaf1 has ended with signal SIGKILL")
+    # A slow machine may have said before that it does not answer.
+    assert any(line.startswith("fanin up: leaf1 has ended with signal SIGKILL") for line in said)
     assert "and what its registers held" in said[-1]
     output, errors = job.end()
     assert "leaf1, which adds up for it, has restarted; the hosts add up by ring" in errors

@@ -23,9 +23,12 @@ def test_two_workers_do_the_same_in_both_worlds_and_times_that_differ_are_told(
     for one in (lossless, lossy):
         assert one["workers"] == 2
         assert one["topology"] == "leaf-spine-0x1x2"
-    # Of a lossless run nothing but its time may differ, and that if the machine is busy.
-    assert lossless["live"]["wire_packets"] == lossless["virtual"]["wire_packets"]
-    assert lossless["live"]["wire_bytes"] == lossless["virtual"]["wire_bytes"]
+    # Of a lossless run nothing but its time may differ, and that if the machine is busy; if it is slow as well, workers
+    # send packets again that were not lost.
+    again = lossless["live"]["retransmissions"] > 0
+    assert (lossless["live"]["wire_packets"] > lossless["virtual"]["wire_packets"]) is again
+    assert (lossless["live"]["wire_bytes"] > lossless["virtual"]["wire_bytes"]) is again
+    assert lossless["live"]["wire_packets"] >= lossless["virtual"]["wire_packets"]
     assert lossy["live"]["retransmissions"] > 0
     assert [one["agrees"] for one in (lossless, lossy)] == [
         abs(lossless["deviation"]) <= TOLERANCE,

@@ -1,6 +1,7 @@
 """Whether superframes pass between hosts and switches is found out by trying; if not, a network does without."""
 
 import json
+import re
 import subprocess
 from collections.abc import Callable
 
@@ -37,6 +38,10 @@ def on_old_kernel(old_kernel: dict[str, str], environment: dict[str, str]) -> No
     environment |= old_kernel
 
 
+# 5.10 itself takes them apart, before packet sockets refuse them.
+FOUND_OUT = r"superframes of UDP from hosts to switches (\(Invalid argument\)|apart)"
+
+
 def lines(run: Run, script: str) -> list[str]:
     done = run(REFUSAL + script)
     assert done.returncode == 0, done.stderr
@@ -62,7 +67,7 @@ def test_what_takes_superframes_apart_or_loses_them_is_named(run: Run) -> None:
 @pytest.mark.usefixtures("on_old_kernel")
 def test_a_kernel_whose_packet_sockets_know_no_superframes_of_udp_is_found_out(run: Run) -> None:
     (found,) = lines(run, "refusal()")
-    assert found.endswith("loses superframes of UDP from hosts to switches (Invalid argument)")
+    assert re.search(FOUND_OUT, found)
 
 
 @pytest.mark.live
@@ -92,7 +97,7 @@ class Offloading(Tiny):
 def features(network, host):
     look = ["ethtool", "-k", f"{host}-eth0"]
     said = network.host_popen(host, look, stdout=subprocess.PIPE, text=True).communicate()[0]
-    found = dict(line.strip().split(": ") for line in said.splitlines()[1:])
+    found = dict(line.removesuffix(" [fixed]").strip().split(": ") for line in said.splitlines()[1:])
     return found["tx-udp-segmentation"], found["tx-tcp-segmentation"]
 
 def build(offload=True):
@@ -114,7 +119,7 @@ def test_a_network_on_such_a_kernel_carries_plain_frames_and_says_what_that_cost
     seen, said = built(run, "build(); build()")
     assert seen == [[False, "off", "on"]] * 2
     (line,) = said.splitlines()
-    assert "Invalid argument" in line
+    assert re.search(FOUND_OUT, line)
     assert "datagrams cross the network one by one" in line
 
 

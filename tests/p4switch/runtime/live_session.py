@@ -208,7 +208,7 @@ def offload(one: Host, other: Host, *configs: str) -> dict[str, Any]:
     return seen
 
 
-def refused(one: Host, other: Host, config: str) -> dict[str, Any]:
+def refused(one: Host, other: Host, config: str) -> dict[str, Any] | None:
     """What a kernel before 6.2 makes of superframes in and out, and what the switch then does."""
     results = []
     one.run("ethtool -K eth0 tx-udp-segmentation off")
@@ -226,7 +226,11 @@ def refused(one: Host, other: Host, config: str) -> dict[str, Any]:
     }
     switch = forwarding(config)
     switch.start({1: "s1", 2: "s2"}, offload=False)
-    one.run("ethtool -K eth0 tx-udp-segmentation on")
+    try:
+        one.run("ethtool -K eth0 tx-udp-segmentation on")
+    except subprocess.CalledProcessError:  # 5.10: superframes of UDP do not come as far as a veth pair
+        switch.stop()
+        return None
     receiver, sender = (host.socket(socket.AF_INET, socket.SOCK_DGRAM) for host in (other, one))
     receiver.bind((other.address, 4000))
     sender.connect((other.address, 4000))
