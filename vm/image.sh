@@ -109,7 +109,7 @@ packages=systemd-sysv,udev,dbus,kmod,zstd,sudo,python3,make,ca-certificates,init
     for suite in $suites $uml_suites; do
         [ "$suite" = "$distribution" ] || echo "deb $mirror $suite main"
     done
-} | sort -u | timeout 3600 mmdebstrap --quiet --variant=minbase --mode=root --include="$packages" \
+} | sort -u | timeout 3600 unshare --mount mmdebstrap --quiet --variant=minbase --mode=root --include="$packages" \
     --aptopt="APT::Default-Release \"$distribution\"" \
     --customize-hook="sh '$work/prepare' \"\$1\" '$work' '$tree' '$suites' '$uml_suites'" "$distribution" "$work/root" - >&2
 

@@ -38,7 +38,7 @@ if [ ! -f "$image" ]; then
         --python-version 3.11 $platforms 'hatchling>=1.26' editables '.[test]') >&2
     echo "test-arm64: making a root file system" >&2
     # shellcheck disable=SC2016  # $1 is the hook's
-    mmdebstrap --quiet --format=tar --variant=minbase --mode=root --architectures=arm64 \
+    unshare --mount mmdebstrap --quiet --format=tar --variant=minbase --mode=root --architectures=arm64 \
         --include=python3,python3-venv,gcc,libc6-dev,ca-certificates,util-linux,iproute2,procps \
         --customize-hook="cp -r '$work/wheels' \"\$1/wheels\"" \
         --customize-hook='chroot "$1" python3 -m venv /venv' \
