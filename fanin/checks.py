@@ -17,7 +17,7 @@ from fanin import shell_environment
 from native.cache import CacheError
 from native.toolchain import ToolchainError, compile_folder
 from p4switch.codegen.names import RUNTIME
-from topologies import mininet_api, runs, sandbox, superframes
+from topologies import mininet_api, runs, sandbox, superframes, time_slices
 from topologies.errors import NetworkError
 from topologies.units import BYTES, quantity_text
 
@@ -44,6 +44,7 @@ def examine() -> Iterator[Finding]:
         yield from _kernel()
         yield _packet_sockets()
         yield _superframes()
+    yield _time_slices()
     yield _mininet()
     yield from _commands()
     yield _c_compiler()
@@ -186,6 +187,18 @@ def _superframes() -> Finding:
         refusal,
         superframes.COSTS,
         "Linux 6.2 or later",
+    )
+
+
+def _time_slices() -> Finding:
+    if time_slices.shorten():
+        return Finding("time slices", "ok", "short for what runs on a network")
+    return Finding(
+        "time slices",
+        "optional",
+        "as long as for all other processes",
+        "on a machine whose cores have other work, small all-reduces take longer",
+        "Linux 6.12 or later",
     )
 
 

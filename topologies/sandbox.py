@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from topologies import runs
+from topologies import runs, time_slices
 
 _CONTROL_PIPE = "FANIN_SANDBOX_PIPE"  # in the environment of the command inside, until it has taken it out
 _LISTENERS = "FANIN_SANDBOX_LISTENERS"  # and likewise, sockets of the namespace outside
@@ -48,10 +48,11 @@ def inside() -> bool:
 def enter(listen: Sequence[tuple[str, int]] = ()) -> list[socket.socket]:
     """Goes on in fresh network, mount and process namespaces; as an ordinary user, in a user namespace too.
 
-    Returns inside only: there this very command has been started again as process 1, which is root and has
-    its own /proc, /sys and /run and a loopback interface that is up. The process outside stays as supervisor:
-    it passes SIGINT, SIGTERM and SIGHUP on and exits with the status of the inner one. When either ends, by SIGKILL
-    too, the kernel ends every process inside and removes their interfaces. What precedes the call runs twice.
+    Returns inside only: there this very command has been started again as process 1, which is root and has its own
+    /proc, /sys and /run, a loopback interface that is up, and short time slices, as all that it starts. The process
+    outside stays as supervisor: it passes SIGINT, SIGTERM and SIGHUP on and exits with the status of the inner one.
+    When either ends, by SIGKILL too, the kernel ends every process inside and removes their interfaces. What precedes
+    the call runs twice.
 
     listen: each (address, TCP port) on which others can reach this command from outside of the sandbox: at the sockets
     that are returned.
@@ -67,6 +68,7 @@ def enter(listen: Sequence[tuple[str, int]] = ()) -> list[socket.socket]:
         _supervise([sys.executable, *sys.orig_argv[1:]], [_listener(each) for each in listen])
     handed_in = os.environ.pop(_LISTENERS, "")
     _set_up()
+    time_slices.shorten()
     threading.Thread(target=_obey, args=(int(pipe),), name="sandbox", daemon=True).start()
     stopping = stop_signals()
     for number in stopping:  # process 1 would not get them with the default action

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
+from topologies import time_slices
 from topologies.model import Endpoint
 from topologies.running import JOB_SERVICE, RunningNetwork
 from workers.membership import HOST, JOB, MIN_WORKERS, SERVICE, SLOTS
@@ -78,6 +79,7 @@ async def run(launch: Launch, check: Callable[[], None], report: Callable[[str],
     started again does not count. That one ends the others, as does whatever `check`, called about twice a second,
     raises. `report` is told which rank ended how. A signal's number plus 128 is the exit status of what it has killed.
     """
+    time_slices.shorten()  # as all processes of the network have them, which this one is not in
     environment = launch.environment()
     if launch.output is not None:
         launch.output.mkdir(parents=True, exist_ok=True)
