@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -10,6 +11,9 @@ from numpy.typing import NDArray
 
 Operation = Literal["sum", "mean", "max", "min"]
 Array = NDArray[Any]
+
+_OPERATIONS = get_args(Operation)
+_KINDS = {"sum": "fiu", "mean": "f", "max": "fiub", "min": "fiub"}
 
 
 def listed(x: Array | list[Array]) -> list[Array]:
@@ -27,17 +31,16 @@ def listed(x: Array | list[Array]) -> list[Array]:
     return xs
 
 
-def outputs(x: Array | list[Array], out: Array | list[Array] | None) -> list[Array | None]:
-    """Of each array of `x`, where its result goes; None: to a new one.
+def outputs(xs: Sequence[Array], out: Array | list[Array] | None, as_list: bool) -> list[Array | None]:
+    """Of each array, where its result goes; None: to a new one. as_list: whether the caller gave a list of them.
 
     Raises:
-        TypeError: see listed(). ValueError: `out` does not fit `x`.
+        TypeError: see listed(). ValueError: `out` does not fit them.
     """
-    xs = listed(x)
     if out is None:
         return [None] * len(xs)
     outs = listed(out)
-    if isinstance(x, np.ndarray) is not isinstance(out, np.ndarray) or len(outs) != len(xs):
+    if as_list is not isinstance(out, list) or len(outs) != len(xs):
         raise ValueError("out must be an array where x is one, and else a list as long as x")
     for each, of in zip(outs, xs, strict=True):
         if each.dtype != of.dtype or each.shape != of.shape:
@@ -55,16 +58,22 @@ def check_reducible(x: Array, op: Operation) -> None:
     Raises:
         ValueError: there is no such `op`. TypeError: not of these numbers.
     """
-    if op not in get_args(Operation):
-        raise ValueError(f"op must be one of {', '.join(get_args(Operation))}, not {op!r}")
-    kinds = {"sum": "fiu", "mean": "f"}.get(op, "fiub")
-    if x.dtype.kind not in kinds:
+    if op not in _OPERATIONS:
+        raise ValueError(f"op must be one of {', '.join(_OPERATIONS)}, not {op!r}")
+    if x.dtype.kind not in _KINDS[op]:
         raise TypeError(f"there is no {op} of {x.dtype}; convert the array with astype()")
 
 
 def described(operation: str, xs: Sequence[Array]) -> str:
     """What all workers must call alike."""
-    return f"{operation} of {', '.join(f'{x.dtype} {x.shape}' for x in xs)}"
+    return f"{operation} of {', '.join([_described(x.dtype, x.shape) for x in xs])}"
+
+
+@lru_cache(
+    1024
+)  # a training step has the same arrays each time, and numpy takes microseconds for a type's name
+def _described(dtype: np.dtype[Any], shape: tuple[int, ...]) -> str:
+    return f"{dtype} {shape}"
 
 
 def as_given(x: Array | list[Array], results: list[Array]) -> Array | list[Array]:

@@ -206,7 +206,8 @@ class Communicator(Closing):
                 not fit, float32 numbers that cannot be summed (NaN, infinities, 2^127 and more), or compression beside
                 another `op`, or in_network="required".
         """
-        xs, outs = listed(x), outputs(x, out)
+        xs = listed(x)
+        outs = outputs(xs, out, isinstance(x, list))
         for each in xs:
             check_reducible(each, op)
         if compression is None:
@@ -252,7 +253,7 @@ class Communicator(Closing):
         """
         self._check_root(root)
         xs = listed(x)
-        outs = outputs(x, out if root == self.rank else None)
+        outs = outputs(xs, out if root == self.rank else None, isinstance(x, list))
         for each in xs:
             check_reducible(each, op)
         what = described(f"reduce {op} to {root}", xs)
@@ -516,12 +517,15 @@ class Communicator(Closing):
         self, xs: Sequence[Array], op: Operation, what: str, outs: Sequence[Array | None]
     ) -> list[Array]:
         """Of each array, into its place in `outs` or a new one."""
-        places: defaultdict[np.dtype[Any], list[int]] = defaultdict(list)
-        for place, x in enumerate(xs):
-            places[x.dtype].append(place)
         results = [
             np.empty(x.shape, x.dtype) if out is None else out for x, out in zip(xs, outs, strict=True)
         ]
+        if len(xs) == 1:
+            self._reduce(flattened(xs[0]), op, results[0].reshape(-1), what)
+            return results
+        places: defaultdict[np.dtype[Any], list[int]] = defaultdict(list)
+        for place, x in enumerate(xs):
+            places[x.dtype].append(place)
         for dtype, same in places.items():
             # Vectors of one call may be of one length; what is expected of their exponents is each one's own.
             call = what if len(places) == 1 else f"{what}: {dtype}"

@@ -284,24 +284,21 @@ class Elastic:
 
     def _listen(self, timeout: float) -> None:
         self.waiting.look()
-        with suppress(TimeoutError):
-            while True:
-                match message := self._service.hear(timeout):
-                    case {"regroup": {"round": int(number), "why": str(why)}}:
-                        self._round, self.why = number, why
-                    case {"group": dict(group)}:
-                        self._next = group
-                    case {"met": int(number)}:
-                        self._met = number
-                    case {"waiting_for": list(missing)}:
-                        self._waits = (
-                            f"the workers on {', '.join(missing)} have not come to their next operation"
-                        )
-                    case {"error": str(why)}:
-                        raise LeftError(why)
-                    case _:
-                        self.waiting.hear(message)
-                timeout = 0.0
+        while (message := self._service.hear(timeout)) is not None:
+            match message:
+                case {"regroup": {"round": int(number), "why": str(why)}}:
+                    self._round, self.why = number, why
+                case {"group": dict(group)}:
+                    self._next = group
+                case {"met": int(number)}:
+                    self._met = number
+                case {"waiting_for": list(missing)}:
+                    self._waits = f"the workers on {', '.join(missing)} have not come to their next operation"
+                case {"error": str(why)}:
+                    raise LeftError(why)
+                case _:
+                    self.waiting.hear(message)
+            timeout = 0.0
 
 
 def join_elastic(workers: int | None, min_workers: int, timeout: float) -> Elastic:

@@ -4,6 +4,7 @@ A script that `fanin exec` runs on a host says `workers.join()` and has the host
 """
 
 import json
+import math
 import os
 import select
 import socket
@@ -55,6 +56,8 @@ class Service:
             )
         path = Path(os.environ[SERVICE])
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._poll = select.poll()
+        self._poll.register(self._socket, select.POLLIN)
         self._heard = b""
         try:
             folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
@@ -81,14 +84,14 @@ class Service:
             self._socket.send(json.dumps(message).encode() + b"\n", socket.MSG_DONTWAIT)
 
     def hear(self, timeout: float | None) -> Any:
-        """The next message.
+        """The next message; None: there is none within `timeout` seconds.
 
         Raises:
-            TimeoutError: none within `timeout` seconds. JoinError: the service has ended.
+            JoinError: the service has ended.
         """
         while b"\n" not in self._heard:
-            if not select.select([self._socket], [], [], timeout)[0]:
-                raise TimeoutError
+            if not self._poll.poll(None if timeout is None else math.ceil(timeout * 1000)):
+                return None
             try:
                 data = self._socket.recv(1 << 16)
             except ConnectionError:
@@ -122,19 +125,18 @@ class _Membership:
             JoinError: the network has ended.
         """
         self.waiting.look()
-        with suppress(TimeoutError):
-            while True:
-                match message := self._service.hear(timeout):
-                    case {"left": {"rank": rank, "host": host, "process": process}}:
-                        self.left.append(f"rank {rank} (process {process} on {host})")
-                        self.left_at = self.left_at or time.monotonic()
-                    case {"revoked": str(why)}:
-                        self.revoked(why)
-                    case {"carry_on": numbers}:
-                        self.carry_on(numbers)
-                    case _:
-                        self.waiting.hear(message)
-                timeout = 0.0
+        while (message := self._service.hear(timeout)) is not None:
+            match message:
+                case {"left": {"rank": rank, "host": host, "process": process}}:
+                    self.left.append(f"rank {rank} (process {process} on {host})")
+                    self.left_at = self.left_at or time.monotonic()
+                case {"revoked": str(why)}:
+                    self.revoked(why)
+                case {"carry_on": numbers}:
+                    self.carry_on(numbers)
+                case _:
+                    self.waiting.hear(message)
+            timeout = 0.0
 
     def others_left(self, timeout: float = 0.0) -> list[str]:
         """Which others have ended, in that order, as far as is known after waiting `timeout` seconds for news.
@@ -216,12 +218,15 @@ class Member(InNetworkAllReduce):
         if handover is None or not x.size:  # without elements it is finished at once, whatever others do
             return super().all_reduce(x, out, call)
         flat, result = flat_input(x), flat_output(x, out)
-        self.left()
+        self._membership.listen(0.0)
         if not handover.why:
             kept = handover.buffer(flat.size)
-            with suppress(LeaseLostError):
+            try:
                 # Not into `result`, which may be `x`: without results of all of it, the ring begins with `x`.
                 super().all_reduce(flat, kept, call)
+            except LeaseLostError:
+                pass
+            else:
                 handover.finish()
                 result[:] = kept
                 return result.reshape(x.shape)
@@ -388,11 +393,9 @@ def _assignment(service: Service, timeout: float | None) -> dict[str, Any]:
     """What the service says in the end."""
     waits = "the job service says nothing"
     while True:
-        try:
-            said = service.hear(timeout)
-        except TimeoutError:
-            raise JoinError(f"{waits} for {timeout:g} s") from None
-        match said:
+        match service.hear(timeout):
+            case None:
+                raise JoinError(f"{waits} for {timeout:g} s")
             case {"waiting_for": list(missing)}:
                 waits = f"no worker has joined on {', '.join(missing)}"
             case {"queued": {"rank": int(rank), "place": int(place), "why": str(why)}}:
