@@ -190,6 +190,12 @@ class Topology(_Frozen):
         """
         return self.link_between(node, neighbour).rate_bits_per_second
 
+    @property
+    def slowest_rate(self) -> int | None:
+        """Of all links, in bits a second; None: all are unlimited."""
+        rates = (link.rate_bits_per_second for link in self.links)
+        return min((rate for rate in rates if rate is not None), default=None)
+
     def link_between(self, node: str, neighbour: str) -> Link:
         """The link of two nodes.
 

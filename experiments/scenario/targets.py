@@ -27,7 +27,7 @@ class Target:
     on_unlimited_links: Pace
 
     def pace(self, rate: int | None) -> Pace:
-        """How workers send on links of `rate`."""
+        """How workers send where the slowest link has `rate`: what is in flight fits into its queue."""
         if rate is None:
             return self.on_unlimited_links
         return self.on_fast_links if rate >= _FAST_LINK else self.on_slow_links
@@ -40,7 +40,7 @@ class Target:
             "checksums": settings.checksums,
         }
         said = {name: value for name, value in given.items() if value is not None}
-        return replace(self.pace(settings.host_link.rate_bits_per_second), **said)
+        return replace(self.pace(settings.network.slowest_rate), **said)
 
 
 def target(engine: Engine) -> Target:

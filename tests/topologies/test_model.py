@@ -78,6 +78,12 @@ def test_rates_are_those_of_the_hosts_links_unless_uplinks_have_their_own() -> N
     assert {link.rate_bits_per_second for link in leaf_spine().links} == {None}
 
 
+def test_the_slowest_link_is_one_with_a_rate() -> None:
+    assert leaf_spine(1, 2, 2, rate=10_000_000, uplink_rate=1_000_000).slowest_rate == 1_000_000
+    assert leaf_spine(1, 2, 2, rate=None, uplink_rate=1_000_000).slowest_rate == 1_000_000
+    assert leaf_spine(1, 2, 2, rate=None).slowest_rate is None
+
+
 def test_one_switch_needs_no_spine() -> None:
     network = leaf_spine(spines=0, leaves=1, hosts_per_leaf=8)
     assert [switch.name for switch in network.switches] == ["leaf1"]

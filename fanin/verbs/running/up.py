@@ -199,7 +199,6 @@ async def _keep_up(
     from experiments.live.watch import Watch
 
     topology = network.topology
-    rate = topology.links_of(topology.ranked_hosts[0].name)[0].rate_bits_per_second
     folder = scratch()
     assert folder is not None  # as in every sandbox
     setup = Setup(
@@ -212,7 +211,7 @@ async def _keep_up(
         log,
     )
     async with ControllerProcess(setup, _warn) as controller:
-        jobs = NetworkJobs(controller, topology, on.pace(rate))
+        jobs = NetworkJobs(controller, topology, on.pace(topology.slowest_rate))
         service = JobService([host.name for host in topology.ranked_hosts], jobs.open, _warn)
         async with (
             Telemetry(topology, program.p4info, program.device_config) as telemetry,

@@ -108,7 +108,7 @@ def test_corruption_without_checksums_is_refused(file: Path) -> None:
 def test_workers_pace_is_what_suits_the_links_but_for_what_is_said(file: Path) -> None:
     live = HEAD + 'world = "live"\n'
     (plain,) = settings(file, live + NETWORK)
-    rate = plain.host_link.rate_bits_per_second
+    rate = plain.network.slowest_rate
     assert EMBEDDED.pace_of(plain) == EMBEDDED.pace(rate)
     (said,) = settings(file, live + "window = 7\nsegments = 3\n" + NETWORK + "[recovery]\nmin_rto = '2 ms'\n")
     assert EMBEDDED.pace_of(said) == replace(EMBEDDED.pace(rate), window=7, segments=3, min_rto=0.002)

@@ -1,0 +1,28 @@
+"""What suits the links of a network."""
+
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments.scenario.targets import EMBEDDED
+from topologies.model import SLOWEST
+from topologies.shapes import leaf_spine
+from topologies.shaping import shape
+
+MAX_PACKET = 1_100  # bytes: 256 values with their headers
+rates = st.integers(SLOWEST, 10_000_000_000)
+
+
+def queue_bytes(rate: int) -> int:
+    (*_, queue) = shape("eth0", rate)
+    found = re.search(r"bfifo limit (\d+)", queue)
+    assert found
+    return int(found[1])
+
+
+@given(rates, rates)
+def test_what_one_job_has_in_flight_waits_in_the_queue_of_any_link_and_is_not_dropped(host: int, uplink: int):
+    network = leaf_spine(1, 2, 2, rate=host, uplink_rate=uplink)
+    in_flight = EMBEDDED.pace(network.slowest_rate).window * MAX_PACKET
+    assert all(in_flight <= queue_bytes(link.rate_bits_per_second or 0) for link in network.links)
