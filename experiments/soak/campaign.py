@@ -16,8 +16,8 @@ from pathlib import Path
 from controller.planner import Planner
 from experiments.scenario.compilers import PROGRAM
 from experiments.scenario.own import planner_of
+from experiments.soak.drawing import draw_scenario
 from experiments.soak.run import Outcome, run_scenario
-from experiments.soak.scenario import draw_scenario
 from experiments.virtual.fabric import load_switch
 from p4switch.engine.engine import Engine
 

@@ -74,8 +74,8 @@ def explain(done: Soak, results: Path, program: Path | None = None, controller: 
     """What failed, and the first failure shrunken, with a trace of it."""
     from experiments.scenario.compilers import PROGRAM
     from experiments.scenario.own import planner_of
+    from experiments.soak.drawing import draw_scenario
     from experiments.soak.run import run_scenario
-    from experiments.soak.scenario import draw_scenario
     from experiments.soak.shrink import shrink
     from experiments.soak.trace import Trace
     from experiments.virtual.fabric import load_switch

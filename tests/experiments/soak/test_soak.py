@@ -18,6 +18,7 @@ from controller.telemetry import Event
 from controller.tree import Job, aggregation_tree
 from experiments.scenario.worker_file import MakeWorker
 from experiments.soak.campaign import soak
+from experiments.soak.drawing import draw_scenario
 from experiments.soak.run import run_scenario
 from experiments.soak.scenario import (
     RECOVERY,
@@ -25,7 +26,6 @@ from experiments.soak.scenario import (
     Scenario,
     Stall,
     Work,
-    draw_scenario,
     lossless_queue_bytes,
 )
 from experiments.soak.shrink import shrink
