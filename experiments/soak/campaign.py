@@ -55,14 +55,14 @@ class Soak:
 
 
 _switch: Engine  # of a process of the pool
-_planner: Planner
+_planner: Planner | None
 
 
 def _load(program: Path, controller: Path | None) -> None:
     global _switch, _planner
     # A terminal's Ctrl-C reaches everybody; the parent ends the pool.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _switch, _planner = load_switch(program), planner_of(controller)
+    _switch, _planner = load_switch(program), planner_of(controller) if controller else None
 
 
 def _run_seed(seed: int) -> tuple[int, Outcome]:

@@ -9,6 +9,7 @@ from typing import Any, get_args
 from experiments.soak.scenario import (
     LONGEST_FRAME,
     Later,
+    Outage,
     Regrant,
     Restart,
     Revocation,
@@ -17,8 +18,9 @@ from experiments.soak.scenario import (
     Work,
     lossless_queue_bytes,
 )
-from topologies.link import Burst, LinkProperties, Pause
+from topologies.link import Burst, LinkProperties, Pause, Watchdog
 from workers.collective import HostBasedAlgorithm, Transport
+from workers.compression import Rounded, TopK
 
 SOON, LATER = Pause(xoff_bytes=1_000, xon_bytes=500), Pause(xoff_bytes=8_000, xon_bytes=4_000)
 CORRUPTED_BETWEEN_HOSTS = 1e-4  # of the packets on a link
@@ -59,7 +61,10 @@ def draw_scenario(seed: int) -> Scenario:
     scenario = _draw_mishaps(draw, scenario)
     if draw.random() < 0.5 and (room := lossless_queue_bytes(scenario)):
         scenario = replace(scenario, links=scenario.links.model_copy(update={"queue_bytes": room}))
-    return _corrupt_once(_draw_revocations(_draw_marks(_draw_host_based(_draw_later(scenario)))))
+    scenario = _draw_revocations(_draw_marks(_draw_host_based(_draw_later(scenario))))
+    for draw_more in (_draw_ways, _draw_outages, _draw_priorities, _draw_watchdog, _draw_compression):
+        scenario = draw_more(scenario)
+    return _corrupt_once(scenario)
 
 
 def _corrupt_once(scenario: Scenario) -> Scenario:
@@ -71,6 +76,68 @@ def _corrupt_once(scenario: Scenario) -> Scenario:
         return scenario
     links = scenario.links.model_copy(update={"corruption": CORRUPTED_BETWEEN_HOSTS})
     return replace(scenario, links=links)
+
+
+def _draw_ways(scenario: Scenario) -> Scenario:
+    """Of four tiers, rails and planes; and which of several ways packets go."""
+    draw = random.Random(f"soak ways {scenario.seed}")  # as for the tiers
+    if scenario.tiers == 4:
+        rails = draw.choice((1, 2, 2))
+        scenario = replace(scenario, rails=rails, planes=draw.choice((1, rails)))
+    return replace(scenario, paths=draw.choice(("ecmp", "ecmp", "spray", "adaptive")))
+
+
+def _draw_outages(scenario: Scenario) -> Scenario:
+    draw = random.Random(f"soak outages {scenario.seed}")  # as for the tiers
+    if draw.random() < 0.75:
+        return scenario
+    links = draw.sample(range(len(scenario.topology.links)), min(draw.choice((1, 2)), len(scenario.hosts)))
+    outages = (Outage(link, draw.uniform(0, 2e-3), 10 ** draw.uniform(-5, -2)) for link in links)
+    return replace(scenario, outages=tuple(outages))
+
+
+def _draw_priorities(scenario: Scenario) -> Scenario:
+    draw = random.Random(f"soak priorities {scenario.seed}")  # as for the tiers
+    if draw.random() < 0.7:
+        return scenario
+    some = draw.sample(range(8), 3)  # so that several jobs may share one
+    jobs = tuple(replace(work, priority=draw.choice(some)) for work in scenario.jobs)
+    later = tuple(replace(one, work=replace(one.work, priority=draw.choice(some))) for one in scenario.later)
+    links = scenario.links
+    if draw.random() < 0.6:  # what arrives then tells when it was sent: order.py
+        plain = {"jitter": 0.0, "reordering": 0.0, "duplication": 0.0, "corruption": 0.0}
+        links = links.model_copy(update=plain)
+    return replace(scenario, jobs=jobs, later=later, links=links)
+
+
+def _draw_watchdog(scenario: Scenario) -> Scenario:
+    """Over pauses, from one that takes each for a storm to one that is as patient as timers are."""
+    draw = random.Random(f"soak watchdog {scenario.seed}")  # as for the tiers
+    pause = scenario.links.pause
+    if pause is None or draw.random() < 0.5:
+        return scenario
+    watchdog = Watchdog(
+        detection_time=draw.choice((2e-6, 5e-5, 1e-3)),
+        restoration_time=draw.choice((1e-6, 1e-4, 1e-3)),
+        action=draw.choice(get_args(Watchdog.model_fields["action"].annotation)),
+    )
+    pause = pause.model_copy(update={"watchdog": watchdog})
+    return replace(scenario, links=scenario.links.model_copy(update={"pause": pause}))
+
+
+def _draw_compression(scenario: Scenario) -> Scenario:
+    """Of jobs between hosts, which then go round a ring."""
+    draw = random.Random(f"soak compression {scenario.seed}")  # as for the tiers
+
+    def changed(work: Work) -> Work:
+        if work.in_network or draw.random() < 0.6:
+            return work
+        density = draw.choice((1e-9, 0.01, 0.3, 1.0))
+        compression = draw.choice((TopK(density), Rounded(8), Rounded(4)))
+        return replace(work, algorithm="ring", compression=compression)
+
+    later = tuple(replace(one, work=changed(one.work)) for one in scenario.later)
+    return replace(scenario, jobs=tuple(map(changed, scenario.jobs)), later=later)
 
 
 def _draw_revocations(scenario: Scenario) -> Scenario:

@@ -10,8 +10,9 @@ from functools import partial
 import numpy as np
 
 from controller.budget import Place
-from controller.planner import OURS, Planner
+from controller.planner import Planner
 from controller.telemetry import Event
+from experiments.scenario.own import planner_of
 from experiments.scenario.worker_file import AnyWorker, MakeWorker
 from experiments.soak.checks import check
 from experiments.soak.fabric import SoakFabric
@@ -48,10 +49,16 @@ def run_scenario(
     switch: Engine,
     make_worker: MakeWorker | None = None,
     observer: Observer | None = None,
-    planner: Planner = OURS,
+    planner: Planner | None = None,
 ) -> Outcome:
-    """Run it on switches like `switch` (see Engine.another), and check everything."""
-    fabric = SoakFabric(scenario, switch, observer, planner)
+    """Run it on switches like `switch` (see Engine.another), and check everything.
+
+    planner: of switches; None: ours, with the scenario's paths.
+    """
+    fabric = SoakFabric(scenario, switch, observer, planner or planner_of(None, scenario.paths))
+    for outage in scenario.outages:
+        link = scenario.topology.links[outage.link % len(scenario.topology.links)]
+        fabric.network.cut(link.a.node, link.b.node, outage.begin, outage.begin + outage.seconds)
     inputs = [make_inputs(scenario.seed, number, work) for number, work in enumerate(scenario.works)]
     happenings = _start(scenario, fabric, inputs, make_worker or _worker)
     mishaps = Counter[str]()
@@ -69,6 +76,7 @@ def run_scenario(
             fabric.end(job)
         problems += [*fabric.left_behind(), *fabric.queue.left_behind(list(fabric.engines))]
     mishaps["stall"] = sum(len(work.stalls) for work in scenario.works)
+    mishaps["link down"] = len(scenario.outages)
     mishaps["stranger"] = fabric.forged
     mishaps["mismatch"] = sum(bool(work.mismatch) for work in scenario.works)
     mishaps["gave up"] = sum(host.error is not None for job in fabric.jobs for host in fabric.hosts_of(job))
@@ -108,6 +116,8 @@ def _start(
             counted=1 if work.overflow else None,
             algorithm=work.algorithm,
             transport=work.transport,
+            calls=(work.compression or "all-reduce",),
+            priority=work.priority,
             chunks=work.chunks,
             first_slot=first_slot,
             ring=bool(scenario.revocations),

@@ -9,12 +9,14 @@ from typing import Any
 
 from controller.ledger import CHUNKS as LEASE_CHUNKS
 from controller.ledger import LEASES, NumberSpace
+from controller.plan import PathChoice
 from controller.tree import SLOTS
-from topologies.link import LinkProperties
+from topologies.link import LinkProperties, Watchdog
 from topologies.model import Topology
 from topologies.shapes import fat_tree, leaf_spine, servers
 from topologies.virtual.pause import headroom_bytes
 from workers.collective import Algorithm, Transport
+from workers.compression import Compressor
 from workers.host_based.transport import PAYLOAD
 from workers.recovery import Recovery
 
@@ -54,6 +56,15 @@ class Restart:
 
 
 @dataclass(frozen=True)
+class Outage:
+    """The link of this number (modulo how many there are) loses all packets for `seconds` from `begin` on."""
+
+    link: int
+    begin: float
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Regrant:
     """Job `job` gets another grant at `time` (seconds), as after a restart of the controller or of a worker.
 
@@ -87,6 +98,7 @@ class Work(_Brief):
     of int32. special: inputs have blocks of zeros, subnormals, the largest numbers, infinities and NaN. in_place:
     `out` is `x`. mismatch: what rank 0 has another of ("": nothing): elements, window, values or workers.
     algorithm, transport: between hosts; then there are no slots, and `window` packets are outstanding from one host.
+    compression: of a ring, which then gathers what it leaves of each vector. priority: of its packets, 0 to 7.
     """
 
     racks: tuple[int, ...] = (2,)
@@ -101,6 +113,8 @@ class Work(_Brief):
     mismatch: str = ""
     algorithm: Algorithm = "in-network"
     transport: Transport = "selective-repeat"
+    compression: Compressor | None = None
+    priority: int = 0
 
     @property
     def in_network(self) -> bool:
@@ -147,8 +161,11 @@ class Scenario(_Brief):
     """Jobs that share a network; times in seconds, rate of all links in bits/s. See HostModel.
 
     tiers: of switches: 2, leaves and spines; 3, pods of two leaves, and cores; 4, two servers with switches at a leaf.
-    restarts, registers_lost: of switches, with their tables or not. strangers: how often one takes up a batch of
-    packets at a host. last_slots: the jobs have the switches' last slots, not the first. first_chunk: of each lease id.
+    rails: of four tiers, network cards of a server, each at a leaf of its own. planes: networks above these that
+    nothing joins, of which each has as many of the rails. paths: of several, which ordinary packets take.
+    restarts, registers_lost: of switches, with their tables or not. outages: of links, told to nobody.
+    strangers: how often one takes up a batch of packets at a host.
+    last_slots: the jobs have the switches' last slots, not the first. first_chunk: of each lease id.
     same_leases: there are only as many ids as jobs at a time, so each further grant has one that was used before.
     revocations: of leases, while their jobs run, which carry on by ring.
     later: jobs that come while others run. Then jobs also end, and all have their places from the controller's budget.
@@ -158,11 +175,15 @@ class Scenario(_Brief):
     jobs: tuple[Work, ...] = (Work(),)
     spines: int = 1
     tiers: int = 2
+    rails: int = 1
+    planes: int = 1
+    paths: PathChoice = "ecmp"
     rate: int | None = 10**10
     links: LinkProperties = LINKS
     coalescing: float = 4e-6
     restarts: tuple[Restart, ...] = ()
     registers_lost: tuple[Restart, ...] = ()
+    outages: tuple[Outage, ...] = ()
     regrants: tuple[Regrant, ...] = ()
     strangers: float = 0.0
     last_slots: bool = False
@@ -198,7 +219,18 @@ class Scenario(_Brief):
         pods, spines = -(-len(self.racks) // 2), max(1, self.spines)
         if self.tiers == 3:
             return fat_tree(pods=pods, leaves=2, spines=spines, cores=spines, hosts_per_leaf=hosts, **links)
-        return servers(pods, 1, spines, spines, servers_per_leaf=2, hosts_per_server=hosts, **links)
+        spines *= self.planes
+        return servers(
+            pods,
+            self.rails,
+            spines,
+            spines,
+            servers_per_leaf=2,
+            hosts_per_server=hosts,
+            nics_per_server=self.rails,
+            planes=self.planes,
+            **links,
+        )
 
     @cached_property
     def hosts(self) -> tuple[tuple[str, ...], ...]:
@@ -236,10 +268,25 @@ class Scenario(_Brief):
         used_up = [LEASE_CHUNKS] * (LEASES - at_once) if self.same_leases else []
         return NumberSpace(0, [self.first_chunk] * (LEASES - len(used_up)) + used_up)
 
+    @cached_property
+    def prioritized(self) -> bool:
+        """Whether links have a queue for each priority."""
+        return any(work.priority for work in self.works)
+
+    @property
+    def watchdog(self) -> Watchdog | None:
+        """Over pauses."""
+        pause = self.links.pause
+        return pause.watchdog if pause else None
+
     @property
     def lossless(self) -> bool:
-        """Whether pauses come in time for all queues: they have room, and no link adds to what comes."""
+        """Whether pauses come in time for all queues: they have room, and no link adds to what comes.
+
+        A watchdog that forwards sends in spite of pauses.
+        """
         adds = self.links.duplication or self.links.reordering
+        adds = adds or (self.watchdog is not None and self.watchdog.action == "forward")
         room = lossless_queue_bytes(self)
         return (
             room is not None
@@ -263,6 +310,7 @@ class Scenario(_Brief):
         held_up += sum(later.work.skew for later in self.later) + max(
             (later.time for later in self.later), default=0
         )
+        held_up += sum(outage.seconds + RECOVERY.max_rto for outage in self.outages)
         begun = 1 + len(self.restarts) + len(self.regrants) + len(self.registers_lost)
         return turns * attempts * RECOVERY.max_rto * begun + held_up
 

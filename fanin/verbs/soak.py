@@ -84,7 +84,7 @@ def explain(done: Soak, results: Path, program: Path | None = None, controller: 
         typer.echo(f"seed {failure.seed}: {failure.violations[0]}", err=True)
     seed = done.failures[0].seed
     switch = load_switch(program or PROGRAM)
-    planner = planner_of(controller)
+    planner = planner_of(controller) if controller else None
     smallest = shrink(
         draw_scenario(seed), lambda scenario: bool(run_scenario(scenario, switch, planner=planner).violations)
     )
