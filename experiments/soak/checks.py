@@ -106,6 +106,9 @@ def _check_links(scenario: Scenario, fabric: SoakFabric) -> Iterator[str]:
     arrived = int(counts.arrived.sum() + counts.lost.sum()) - faults["duplication"]
     if arrived != counts.packets.sum():
         yield f"links sent {counts.packets.sum()} packets, and {arrived} arrived or were lost"
+    for (near, _), on_link in zip(fabric.network.link_ends, counts.packets.tolist(), strict=True):
+        if near in fabric.hosts and (sent := fabric.hosts[near].sent) != on_link:
+            yield f"{near} sent {sent} packets, and its link {on_link}"
     watchdog = scenario.watchdog
     if watchdog is None and faults["storm"]:
         yield f"{faults['storm']} storms, and nobody looks for any"
@@ -171,7 +174,7 @@ def _check_sums_of_hosts(job: Job, inputs: Sequence[Sequence[Vector]], first: in
     """Those that there are, from the first one between hosts on: bit for bit float32 in the algorithm's order."""
     for step, vectors in enumerate(inputs[first:], first):
         assert job.spec.algorithm != "in-network"
-        expected = float32_sum(job.spec.algorithm, vectors)
+        expected = float32_sum(job.spec.algorithm, vectors, job.spec.shards)
         for rank, station in enumerate(job.stations):
             if len(station.outputs) > step:
                 wrong = np.flatnonzero(station.outputs[step].view(np.uint32) != expected.view(np.uint32))

@@ -23,6 +23,7 @@ from workers.collective import HostBasedAlgorithm, Transport
 from workers.compression import Rounded, TopK
 
 SOON, LATER = Pause(xoff_bytes=1_000, xon_bytes=500), Pause(xoff_bytes=8_000, xon_bytes=4_000)
+AT_ONCE = Pause(xoff_bytes=0, xon_bytes=0)
 CORRUPTED_BETWEEN_HOSTS = 1e-4  # of the packets on a link
 
 
@@ -62,7 +63,7 @@ def draw_scenario(seed: int) -> Scenario:
     if draw.random() < 0.5 and (room := lossless_queue_bytes(scenario)):
         scenario = replace(scenario, links=scenario.links.model_copy(update={"queue_bytes": room}))
     scenario = _draw_revocations(_draw_marks(_draw_host_based(_draw_later(scenario))))
-    for draw_more in (_draw_ways, _draw_outages, _draw_priorities, _draw_watchdog, _draw_compression):
+    for draw_more in (_draw_ways, _draw_outages, _draw_priorities, _draw_compression, _draw_watchdog):
         scenario = draw_more(scenario)
     return _corrupt_once(scenario)
 
@@ -91,7 +92,8 @@ def _draw_outages(scenario: Scenario) -> Scenario:
     draw = random.Random(f"soak outages {scenario.seed}")  # as for the tiers
     if draw.random() < 0.75:
         return scenario
-    links = draw.sample(range(len(scenario.topology.links)), min(draw.choice((1, 2)), len(scenario.hosts)))
+    every = range(len(scenario.topology.links))
+    links = draw.sample(every, min(draw.choice((1, 2)), len(every)))
     outages = (Outage(link, draw.uniform(0, 2e-3), 10 ** draw.uniform(-5, -2)) for link in links)
     return replace(scenario, outages=tuple(outages))
 
@@ -110,21 +112,6 @@ def _draw_priorities(scenario: Scenario) -> Scenario:
     return replace(scenario, jobs=jobs, later=later, links=links)
 
 
-def _draw_watchdog(scenario: Scenario) -> Scenario:
-    """Over pauses, from one that takes each for a storm to one that is as patient as timers are."""
-    draw = random.Random(f"soak watchdog {scenario.seed}")  # as for the tiers
-    pause = scenario.links.pause
-    if pause is None or draw.random() < 0.5:
-        return scenario
-    watchdog = Watchdog(
-        detection_time=draw.choice((2e-6, 5e-5, 1e-3)),
-        restoration_time=draw.choice((1e-6, 1e-4, 1e-3)),
-        action=draw.choice(get_args(Watchdog.model_fields["action"].annotation)),
-    )
-    pause = pause.model_copy(update={"watchdog": watchdog})
-    return replace(scenario, links=scenario.links.model_copy(update={"pause": pause}))
-
-
 def _draw_compression(scenario: Scenario) -> Scenario:
     """Of jobs between hosts, which then go round a ring."""
     draw = random.Random(f"soak compression {scenario.seed}")  # as for the tiers
@@ -138,6 +125,30 @@ def _draw_compression(scenario: Scenario) -> Scenario:
 
     later = tuple(replace(one, work=changed(one.work)) for one in scenario.later)
     return replace(scenario, jobs=tuple(map(changed, scenario.jobs)), later=later)
+
+
+def _draw_watchdog(scenario: Scenario) -> Scenario:
+    """Over pauses, and parameter servers on one host, to which so much is sent that switches pause one another."""
+    draw = random.Random(f"soak watchdog {scenario.seed}")  # as for the tiers
+    if draw.random() < 0.75:
+        return scenario
+    watchdog = Watchdog(
+        detection_time=draw.choice((1e-7, 2e-6, 5e-5)),
+        restoration_time=draw.choice((1e-7, 1e-5, 1e-3)),
+        action=draw.choice(("drop", "drop", "forward", "alert")),
+    )
+    pause = draw.choice((SOON, LATER, AT_ONCE)).model_copy(update={"watchdog": watchdog})
+    links = scenario.links.model_copy(update={"pause": pause})
+
+    def changed(work: Work) -> Work:
+        other = work.overflow or work.special or work.mismatch or work.compression
+        if other or draw.random() < 0.4:
+            return work
+        return replace(work, algorithm="parameter-server", shards=1, window=64, elements=(6000,))
+
+    later = tuple(replace(one, work=changed(one.work)) for one in scenario.later)
+    jobs = tuple(map(changed, scenario.jobs))
+    return replace(scenario, links=links, rate=10**9, jobs=jobs, later=later)
 
 
 def _draw_revocations(scenario: Scenario) -> Scenario:

@@ -73,8 +73,11 @@ class SoakFabric(Fabric):
                 followed=scenario.same_leases,
             )
             self._strangers.append(stranger)
-        earlier = self.hosts.get(host) if self.lingering else None
-        self.hosts[host] = SoakHost(station, stranger, earlier, start + self.lingering)
+        before = self.hosts.get(host)
+        self.hosts[host] = SoakHost(
+            station, stranger, before if self.lingering else None, start + self.lingering
+        )
+        self.hosts[host].sent = before.sent if before else 0
         self.network.replace_station(host, self.hosts[host], start)
 
     def hosts_of(self, job: Job) -> Sequence[SoakHost]:

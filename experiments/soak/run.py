@@ -116,6 +116,7 @@ def _start(
             counted=1 if work.overflow else None,
             algorithm=work.algorithm,
             transport=work.transport,
+            shards=work.shards,
             calls=(work.compression or "all-reduce",),
             priority=work.priority,
             chunks=work.chunks,

@@ -98,6 +98,7 @@ class Work(_Brief):
     of int32. special: inputs have blocks of zeros, subnormals, the largest numbers, infinities and NaN. in_place:
     `out` is `x`. mismatch: what rank 0 has another of ("": nothing): elements, window, values or workers.
     algorithm, transport: between hosts; then there are no slots, and `window` packets are outstanding from one host.
+    shards: of a parameter server; None: one on every worker.
     compression: of a ring, which then gathers what it leaves of each vector. priority: of its packets, 0 to 7.
     """
 
@@ -113,6 +114,7 @@ class Work(_Brief):
     mismatch: str = ""
     algorithm: Algorithm = "in-network"
     transport: Transport = "selective-repeat"
+    shards: int | None = None
     compression: Compressor | None = None
     priority: int = 0
 

@@ -68,7 +68,7 @@ def _less_work(job: Work) -> Iterator[Work]:
         yield replace(job, stalls=job.stalls[:i] + job.stalls[i + 1 :])
     plain: tuple[dict[str, Any], ...] = (
         *({"skew": 0.0}, {"special": False}, {"overflow": False}, {"in_place": False}),
-        *({"compression": None}, {"priority": 0}),
+        *({"shards": None}, {"compression": None}, {"priority": 0}),
     )
     for change in plain:
         yield replace(job, **change)
