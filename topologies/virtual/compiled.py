@@ -118,6 +118,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "loop_end": (None, (c_void_p, c_int64)),
     "loop_next_time": (c_int64, (c_void_p,)),
     "loop_stopped": (None, (c_void_p, c_void_p)),
+    "loop_overtaken": (None, (c_void_p, c_void_p)),
     "loop_queued": (c_uint64, (c_void_p, c_void_p, c_uint64)),
 }
 
@@ -288,6 +289,13 @@ class CompiledNetwork(VirtualNetwork):
     def in_flight(self) -> int:
         """See VirtualNetwork."""
         return int(self._c.loop_in_use(self._loop))
+
+    @property
+    def overtaken(self) -> NDArray[np.int64]:
+        """See VirtualNetwork."""
+        found = np.zeros((len(self._links), self._priorities), np.int64)
+        self._c.loop_overtaken(self._loop, found.ctypes.data)
+        return found
 
     @property
     def faults(self) -> Counter[str]:
