@@ -177,9 +177,7 @@ def _check_sums_of_hosts(job: Job, inputs: Sequence[Sequence[Vector]], first: in
         expected = float32_sum(job.spec.algorithm, vectors, job.spec.shards)
         for rank, station in enumerate(job.stations):
             if len(station.outputs) > step:
-                wrong = np.flatnonzero(station.outputs[step].view(np.uint32) != expected.view(np.uint32))
-                if len(wrong):
-                    yield _wrong(rank, step, wrong)
+                yield from _compare(rank, step, station.outputs[step], expected)
 
 
 def _check_compressed(job: Job, inputs: Sequence[Sequence[Vector]]) -> Iterator[str]:
@@ -190,12 +188,22 @@ def _check_compressed(job: Job, inputs: Sequence[Sequence[Vector]]) -> Iterator[
         expected, certain = compressed_sum(compressor, vectors)
         outputs = [(rank, s.outputs[step]) for rank, s in enumerate(job.stations) if len(s.outputs) > step]
         for rank, output in outputs:
-            differs = output.view(np.uint32) != expected.view(np.uint32)
-            wrong = np.flatnonzero(certain & differs)
-            if len(wrong):
-                yield _wrong(rank, step, wrong)
+            yield from _compare(rank, step, output, expected, certain)
             if output.tobytes() != outputs[0][1].tobytes():
                 yield f"rank {rank}, all-reduce {step}: other sums than rank {outputs[0][0]}"
+
+
+def _compare(
+    rank: int, step: int, output: Vector, expected: Vector, certain: NDArray[np.bool_] | None = None
+) -> Iterator[str]:
+    """Bit for bit, where it is certain (None: everywhere)."""
+    if len(output) != len(expected):
+        yield f"rank {rank}, all-reduce {step}: {len(output)} elements, not {len(expected)}"
+        return
+    differs = output.view(np.uint32) != expected.view(np.uint32)
+    wrong = np.flatnonzero(differs if certain is None else differs & certain)
+    if len(wrong):
+        yield _wrong(rank, step, wrong)
 
 
 def _wrong(rank: int, step: int, wrong: NDArray[np.intp]) -> str:

@@ -106,7 +106,7 @@ def _draw_priorities(scenario: Scenario) -> Scenario:
     jobs = tuple(replace(work, priority=draw.choice(some)) for work in scenario.jobs)
     later = tuple(replace(one, work=replace(one.work, priority=draw.choice(some))) for one in scenario.later)
     links = scenario.links
-    if draw.random() < 0.6:  # what arrives then tells when it was sent: order.py
+    if not scenario.revocations and draw.random() < 0.6:  # what arrives then tells when it was sent: order.py
         plain = {"jitter": 0.0, "reordering": 0.0, "duplication": 0.0, "corruption": 0.0}
         links = links.model_copy(update=plain)
     return replace(scenario, jobs=jobs, later=later, links=links)

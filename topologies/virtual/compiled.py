@@ -118,7 +118,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "loop_end": (None, (c_void_p, c_int64)),
     "loop_next_time": (c_int64, (c_void_p,)),
     "loop_stopped": (None, (c_void_p, c_void_p)),
-    "loop_overtaken": (None, (c_void_p, c_void_p)),
+    "loop_count_lanes": (None, (c_void_p, c_void_p, c_void_p)),
     "loop_queued": (c_uint64, (c_void_p, c_void_p, c_uint64)),
 }
 
@@ -293,9 +293,17 @@ class CompiledNetwork(VirtualNetwork):
     @property
     def overtaken(self) -> NDArray[np.int64]:
         """See VirtualNetwork."""
-        found = np.zeros((len(self._links), self._priorities), np.int64)
-        self._c.loop_overtaken(self._loop, found.ctypes.data)
-        return found
+        return self._counts_of_lanes()[0]
+
+    @property
+    def wire_bytes(self) -> NDArray[np.int64]:
+        """See VirtualNetwork."""
+        return self._counts_of_lanes()[1]
+
+    def _counts_of_lanes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        overtaken, sent = (np.zeros((len(self._links), self._priorities), np.int64) for _ in range(2))
+        self._c.loop_count_lanes(self._loop, overtaken.ctypes.data, sent.ctypes.data)
+        return overtaken, sent
 
     @property
     def faults(self) -> Counter[str]:

@@ -244,6 +244,16 @@ class VirtualNetwork:
         )
 
     @property
+    def wire_bytes(self) -> NDArray[np.int64]:
+        """That links have sent of each priority, where they have queues: [links, priorities], or [links, 0]."""
+        links = self.links
+        return (
+            links.wire_bytes
+            if isinstance(links, QueuedLinks)
+            else np.zeros((len(self.link_ends), 0), np.int64)
+        )
+
+    @property
     def in_flight(self) -> int:
         """Packets that have been sent and not been looked at."""
         return self.store.in_use

@@ -45,7 +45,7 @@ class _Queue:
 
     backlog: how long all of it takes. busy_until: when its latest packet is out. since: when it was paused, let go, or
     found to be in a storm the last time. storming: the watchdog's action is in force. overtaken: for how long packets
-    of a higher priority were sent that began while some of these could have.
+    of a higher priority were sent that began while some of these could have. sent: bytes on the wire.
     """
 
     lane: int
@@ -57,6 +57,7 @@ class _Queue:
     since: int = 0
     storming: bool = False
     overtaken: int = 0
+    sent: int = 0
 
 
 class QueuedLinks(Links):
@@ -121,6 +122,11 @@ class QueuedLinks(Links):
         """For how long each lane's packets waited while higher ones were sent, picoseconds [links, priorities]."""
         every = [queue.overtaken for queue in self._lanes]
         return np.array(every, np.int64).reshape(-1, self.priorities)
+
+    @property
+    def wire_bytes(self) -> NDArray[np.int64]:
+        """That each lane has sent, [links, priorities]."""
+        return np.array([queue.sent for queue in self._lanes], np.int64).reshape(-1, self.priorities)
 
     def send(self, sent: Transit, end: int) -> Transit:
         """See Links."""
@@ -265,6 +271,7 @@ class QueuedLinks(Links):
                 lower.overtaken += duration
         queue.backlog -= duration
         queue.busy_until = now + duration
+        queue.sent += size
         self._free_at[link] = now + duration
         self._sent_now.append((link, joined, packet, now))
         self._change(queue, now, packet, -size)

@@ -79,8 +79,13 @@ def test_scenarios_have_all_of_it() -> None:
     watchdogs = [scenario.watchdog for scenario in scenarios if scenario.watchdog]
     assert {watchdog.action for watchdog in watchdogs} == {"drop", "forward", "alert"}
     assert any(scenario.links.pause and not scenario.watchdog for scenario in scenarios)
-    for scenario in scenarios:
-        assert eval(str(scenario)) == scenario
+    assert {len(scenario.outages) for scenario in scenarios} == {0, 1, 2}
+
+
+def test_what_is_printed_of_a_scenario_makes_it() -> None:
+    pause = Pause(xoff_bytes=0, xon_bytes=0, watchdog=Watchdog(detection_time=1e-6, restoration_time=1e-6))
+    scenario = replace(RIVALS, links=LinkProperties(pause=pause), outages=(Outage(0, 1e-5, 1e-3),))
+    assert eval(str(scenario)) == scenario
 
 
 # -- mutants

@@ -119,6 +119,7 @@ static void advance(struct loop *l, uint32_t link, int64_t until)
             overtake(l, link, priority, now, duration);
             q->backlog -= duration;
             q->busy_until = now + duration;
+            q->sent += l->rows.lengths[row] + k->overhead;
             change(l, row, (uint32_t)k->overhead, priority, now, -1);
             carry(l, link, now, now - l->rows.waits[row].time, row);
         }
@@ -250,10 +251,12 @@ void loop_stopped(const struct loop *l, bool *stopped)
 }
 
 /* See ../queues.py. By link, then priority. */
-void loop_overtaken(const struct loop *l, int64_t *overtaken)
+void loop_count_lanes(const struct loop *l, int64_t *overtaken, int64_t *sent)
 {
-    for (size_t i = 0; i < (size_t)l->link_count * l->priorities; i++)
+    for (size_t i = 0; i < (size_t)l->link_count * l->priorities; i++) {
         overtaken[i] = l->queues[i].overtaken;
+        sent[i] = l->queues[i].sent;
+    }
 }
 
 /* What waits that came by another link: by which, in which queue, bytes on the wire. How many there are, whether they fit
