@@ -86,7 +86,9 @@ def _problems(
         yield f"switches added {added} contributions up, of {contributions} that the jobs have"
     allowed = EXPECTED_DROPS | (
         EARLIER_DROPS
-        if mishaps["switch restart"] or mishaps["grant again"] or mishaps["revoked"] or scenario.later
+        if scenario.later
+        or scenario.rerouted
+        or any(mishaps[kind] for kind in ("switch restart", "grant again", "revoked"))
         else set()
     )
     # An id that a later job has in other slots.
@@ -130,6 +132,7 @@ def _in_order(scenario: Scenario) -> bool:
     """Whether packets between two hosts come in the order in which they were sent, unless they are lost."""
     links = scenario.links
     disturbed = links.reordering or links.duplication or links.corruption or scenario.paths != "ecmp"
+    disturbed = disturbed or scenario.rerouted
     # Switches without tables lose packets, too.
     return not (disturbed or scenario.restarts or scenario.registers_lost or scenario.strangers)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
+from controller.routes import Routes
 from experiments.soak.scenario import (
     LONGEST_FRAME,
     Later,
@@ -19,6 +21,7 @@ from experiments.soak.scenario import (
     lossless_queue_bytes,
 )
 from topologies.link import Burst, LinkProperties, Pause, Watchdog
+from topologies.model import Link, Topology
 from workers.collective import HostBasedAlgorithm, Transport
 from workers.compression import Rounded, TopK
 
@@ -92,10 +95,31 @@ def _draw_outages(scenario: Scenario) -> Scenario:
     draw = random.Random(f"soak outages {scenario.seed}")  # as for the tiers
     if draw.random() < 0.75:
         return scenario
-    every = range(len(scenario.topology.links))
-    links = draw.sample(every, min(draw.choice((1, 2)), len(every)))
-    outages = (Outage(link, draw.uniform(0, 2e-3), 10 ** draw.uniform(-5, -2)) for link in links)
+    every = list(range(len(scenario.topology.links)))
+    uplinks = [link for link in every if not _of_a_host(scenario.topology.links[link])]
+    some = draw.choice((every, uplinks or every, uplinks or every))
+    links = draw.sample(some, min(draw.choice((1, 1, 2)), len(some)))
+    outages = [Outage(link, 10 ** draw.uniform(-5, -2.5), 10 ** draw.uniform(-5, -2)) for link in links]
+    # Jobs that come later have places that were found on the whole network.
+    if not scenario.later and _joined_without(scenario.topology, links):
+        outages = [
+            replace(one, seconds=draw.choice((one.seconds, 0.1)), found=draw.choice((0.0, 1e-4, 1e-3)))
+            for one in outages
+        ]
     return replace(scenario, outages=tuple(outages))
+
+
+def _of_a_host(link: Link) -> bool:
+    return 0 in (link.a.port, link.b.port)
+
+
+def _joined_without(topology: Topology, links: Sequence[int]) -> bool:
+    """Whether all hosts still reach each other, by ways up and then down."""
+    left = [topology.links[link] for link in links]
+    if any(map(_of_a_host, left)):
+        return False
+    routes, leaves = Routes(topology.without(left)), [leaf.name for leaf in topology.leaves]
+    return all(routes.next_hops(one, other) for one in leaves for other in leaves if one != other)
 
 
 def _draw_priorities(scenario: Scenario) -> Scenario:

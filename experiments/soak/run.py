@@ -22,6 +22,7 @@ from experiments.soak.scenario import Revocation, Scenario, Work
 from experiments.virtual.fabric import Job, JobSpec
 from experiments.virtual.stations import Vector
 from p4switch.engine.engine import Engine
+from topologies.model import Link
 from topologies.virtual import SECOND
 from topologies.virtual.network import Observer
 from workers.lease import Lease
@@ -186,10 +187,26 @@ def _mishaps(scenario: Scenario, fabric: SoakFabric) -> list[_Happening]:
         job = fabric.jobs[grant.job % len(fabric.jobs)]
         again = partial(regrant, job, grant.lingering, cut=grant.cut)
         mishaps.append((grant.time, "grant again", again))
+    links = scenario.topology.links
+    down: list[Link] = []
+    for outage in scenario.outages:
+        if outage.found is not None:
+            link = links[outage.link % len(links)]
+            found = outage.begin + outage.found
+            mishaps.append((found, "rerouted", partial(_reroute, fabric, down, down.append, link)))
+            mishaps.append(
+                (found + outage.seconds, "rerouted", partial(_reroute, fabric, down, down.remove, link))
+            )
     draw = np.random.Generator(np.random.PCG64([scenario.seed, 4]))
     for one in scenario.revocations:
         mishaps.append((one.time, "revoked", partial(_revoke, fabric, one, draw)))
     return mishaps
+
+
+def _reroute(fabric: SoakFabric, down: list[Link], change: Callable[[Link], None], link: Link) -> None:
+    """down: links that are known to be."""
+    change(link)
+    fabric.reroute(fabric.topology.without(down))
 
 
 def _revoke(fabric: SoakFabric, revocation: Revocation, draw: np.random.Generator) -> None:

@@ -57,11 +57,15 @@ class Restart:
 
 @dataclass(frozen=True)
 class Outage:
-    """The link of this number (modulo how many there are) loses all packets for `seconds` from `begin` on."""
+    """The link of this number (modulo how many there are) loses all packets for `seconds` from `begin` on.
+
+    found: so many seconds after its begin, and its end, routes change; None: they do not.
+    """
 
     link: int
     begin: float
     seconds: float
+    found: float | None = None
 
 
 @dataclass(frozen=True)
@@ -165,7 +169,7 @@ class Scenario(_Brief):
     tiers: of switches: 2, leaves and spines; 3, pods of two leaves, and cores; 4, two servers with switches at a leaf.
     rails: of four tiers, network cards of a server, each at a leaf of its own. planes: networks above these that
     nothing joins, of which each has as many of the rails. paths: of several, which ordinary packets take.
-    restarts, registers_lost: of switches, with their tables or not. outages: of links, told to nobody.
+    restarts, registers_lost: of switches, with their tables or not. outages: of links.
     strangers: how often one takes up a batch of packets at a host.
     last_slots: the jobs have the switches' last slots, not the first. first_chunk: of each lease id.
     same_leases: there are only as many ids as jobs at a time, so each further grant has one that was used before.
@@ -280,6 +284,11 @@ class Scenario(_Brief):
         """Over pauses."""
         pause = self.links.pause
         return pause.watchdog if pause else None
+
+    @property
+    def rerouted(self) -> bool:
+        """Whether packets may meet a switch that has no route for them any more."""
+        return any(outage.found is not None for outage in self.outages)
 
     @property
     def lossless(self) -> bool:

@@ -15,8 +15,10 @@ from controller.planner import OURS
 from controller.tree import Job, Tree, aggregation_tree
 from experiments.soak.drawing import draw_scenario
 from experiments.soak.run import run_scenario
-from experiments.soak.scenario import Scenario, Work
+from experiments.soak.scenario import Outage, Scenario, Work
+from experiments.virtual.fabric import Fabric
 from p4switch.engine.engine import Engine
+from topologies.model import Topology
 
 pytestmark = pytest.mark.slow
 
@@ -46,6 +48,20 @@ def test_scenarios_have_rails_planes_and_all_paths() -> None:
     assert {scenario.paths for scenario in scenarios} == {"ecmp", "spray", "adaptive"}
 
 
+def test_routes_go_round_a_link_that_is_known_to_be_down(switch: Engine) -> None:
+    assert any(draw_scenario(seed).rerouted for seed in range(WITHIN))
+    spines = replace(RAILS, tiers=2, rails=1, planes=1, spines=2)
+    (uplink, *_) = (
+        number
+        for number, link in enumerate(spines.topology.links)
+        if {link.a.node, link.b.node} == {"leaf1", "spine1"}
+    )
+    down = replace(spines, outages=(Outage(uplink, 0.0, 1.0, found=0.0),))
+    outcome = run_scenario(down, switch)
+    assert not outcome.violations
+    assert outcome.faults["rerouted"]
+
+
 def by_another_card(network: Network, job: Job) -> Tree:
     """The first switch of a tree sends its sum up by another link than the one that leads to its parent."""
     tree = aggregation_tree(network, job)
@@ -65,6 +81,23 @@ def test_a_sum_that_leaves_a_server_by_the_wrong_card_is_caught(switch: Engine) 
     assert any(run_scenario(scenario, switch, planner=planner).violations for scenario in scenarios)
 
 
+def test_a_network_of_which_one_switch_is_not_told_of_new_routes_is_caught(
+    switch: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reroute = Fabric.reroute
+    tell = {name: getattr(Fabric, name) for name in ("install", "remove")}
+
+    def partly(fabric: Fabric, usable: Topology) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            for name, told in tell.items():
+                patch.setattr(Fabric, name, lambda one, plan, told=told: told(one, dict([*plan.items()][1:])))
+            reroute(fabric, usable)
+
+    monkeypatch.setattr(Fabric, "reroute", partly)
+    scenarios = (scenario for scenario in map(draw_scenario, range(WITHIN)) if scenario.rerouted)
+    assert any(run_scenario(scenario, switch).violations for scenario in scenarios)
+
+
 def test_a_path_that_leads_nowhere_is_caught(switch: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     equal_paths = _Forwarding._equal_paths
 
@@ -81,5 +114,4 @@ def test_a_path_that_leads_nowhere_is_caught(switch: Engine, monkeypatch: pytest
 
     monkeypatch.setattr(_Forwarding, "_equal_paths", one_too_many)
     scenarios = (scenario for scenario in map(draw_scenario, range(WITHIN)) if scenario.paths != "ecmp")
-    planner = None
-    assert any(run_scenario(scenario, switch, planner=planner).violations for scenario in scenarios)
+    assert any(run_scenario(scenario, switch).violations for scenario in scenarios)
