@@ -66,7 +66,11 @@ def _load(program: Path, controller: Path | None) -> None:
 
 
 def _run_seed(seed: int) -> tuple[int, Outcome]:
-    return seed, run_scenario(draw_scenario(seed), _switch, planner=_planner)
+    try:
+        return seed, run_scenario(draw_scenario(seed), _switch, planner=_planner)
+    except Exception as error:
+        error.add_note(f"while it ran the scenario of seed {seed}")
+        raise
 
 
 def soak(
