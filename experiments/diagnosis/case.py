@@ -54,7 +54,7 @@ class Case:
         What has a lower priority than the job's packets is left out, as they do not wait for it.
         """
         return {
-            way: min(1.0, link.busy_seconds * (1 - link.lower_bytes / link.wire_bytes) / self.seconds)
+            way: min(1.0, link.busy_seconds * (1 - link.lower_bytes / (link.wire_bytes or 1)) / self.seconds)
             for way, link in self.links.items()
             if not self.others.intersection(way)
         }

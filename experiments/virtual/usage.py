@@ -33,7 +33,7 @@ def _links(cluster: Cluster, seconds: float) -> tuple[LinkUse, ...]:
     )
     found = []
     for i, ((near, far), link) in enumerate(directions):
-        if not (counts.packets[i] or counts.queue_drops[i]):
+        if not (counts.packets[i] or counts.queue_drops[i] or counts.watchdog_drops[i]):
             continue
         packets, octets = int(counts.packets[i]), int(counts.bytes[i])
         found.append(

@@ -116,6 +116,12 @@ def test_what_a_watchdog_dropped_is_evidence_of_a_pause_storm(tmp_path: Path) ->
     assert "a watchdog that waits for longer (detection_time)" in output
 
 
+def test_a_link_that_only_dropped_is_none_that_was_busy(tmp_path: Path) -> None:
+    nothing = {"packets": 0, "bytes": 0, "wire_bytes": 0, "busy_seconds": 0.0, "queue_drops": 3}
+    write_results([used(**nothing)], {}, tmp_path)
+    assert invoke(tmp_path)[0] == 0
+
+
 def test_results_that_do_not_suffice_are_named(tmp_path: Path) -> None:
     assert invoke(tmp_path / "none")[0] == 2
     write_results([made([1.0])], {}, tmp_path / "bare")
