@@ -24,8 +24,8 @@ _USED = 0.01  # of the time: what a rate can be told from
 
 @dataclass(frozen=True)
 class Case:
-    """row: of the results. Of `settings` nothing is used but the topology, the placement and the algorithm: no
-    property of a link, as loss, no lateness, no rate of a single link.
+    """row: of the results. Of `settings` nothing is used but the topology, the placement, the algorithm and
+    the job's own priority: no property of a link, as loss, no lateness, no rate of a single link.
     """
 
     settings: Settings
@@ -49,9 +49,12 @@ class Case:
 
     @cached_property
     def busy(self) -> Busy:
-        """The share of the time for which each link sent, but those of hosts that are not of the job."""
+        """The share of the time for which each link sent, but those of hosts that are not of the job.
+
+        What has a lower priority than the job's packets is left out, as they do not wait for it.
+        """
         return {
-            way: min(1.0, link.busy_seconds / self.seconds)
+            way: min(1.0, link.busy_seconds * (1 - link.lower_bytes / (link.wire_bytes or 1)) / self.seconds)
             for way, link in self.links.items()
             if not self.others.intersection(way)
         }
@@ -66,6 +69,12 @@ class Case:
     def busiest(self) -> LinkUse:
         """The link that sent for the longest."""
         return self.links[max(self.busy, key=self.busy.__getitem__)]
+
+    @cached_property
+    def overtaken(self) -> float:
+        """The largest share of the time for which a link sent what has a higher priority than packets of the job."""
+        longest = max(link.overtaken_seconds or 0.0 for link in self.usage.links)
+        return min(1.0, longest / self.seconds)
 
     @cached_property
     def explained(self) -> float:
@@ -211,7 +220,7 @@ class Case:
     def _at_host(self, host: str, *, up: bool) -> int:
         leaf = self.topology.host(host).leaf
         link = self.links.get((host, leaf) if up else (leaf, host))
-        return link.wire_bytes if link else 0
+        return link.wire_bytes - link.lower_bytes if link else 0
 
 
 def percent(share: float) -> str:

@@ -9,11 +9,13 @@ from pydantic import ValidationError
 
 from experiments.diagnosis.case import Case, percent
 from experiments.diagnosis.collision import collision
+from experiments.diagnosis.deadlock import deadlock
 from experiments.diagnosis.finding import Finding
 from experiments.diagnosis.loss import loss
 from experiments.diagnosis.noisy_neighbour import noisy_neighbour
 from experiments.diagnosis.oversubscription import oversubscription
 from experiments.diagnosis.pause_storm import pause_storm
+from experiments.diagnosis.priority_inversion import priority_inversion
 from experiments.diagnosis.slow_link import slow_link
 from experiments.diagnosis.straggler import straggler
 from experiments.diagnosis.this_machine import this_machine
@@ -29,6 +31,7 @@ TESTS: tuple[Callable[[Case], Finding | None], ...] = (
     oversubscription,
     collision,
     pause_storm,
+    priority_inversion,
     loss,
     straggler,
     window,
@@ -62,6 +65,8 @@ def diagnose(row: Row, usage: Usage | None) -> Diagnosis:
     Raises:
         DiagnosisError: it failed, or its results do not have what it takes.
     """
+    if stuck := deadlock(row):
+        return Diagnosis((stuck,), "links that waited for one another")
     if row.get("error") is not None:
         raise DiagnosisError(f"the run failed: {row['error']}")
     if usage is None or not usage.links or not usage.workers:

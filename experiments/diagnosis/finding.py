@@ -11,6 +11,8 @@ Cause = Literal[
     "straggler",
     "loss",
     "pause storm",
+    "deadlock",
+    "priority inversion",
     "noisy neighbour",
     "slow link",
     "window",

@@ -15,7 +15,8 @@ def noisy_neighbour(case: Case) -> Finding | None:
     share = 1 - case.own[way] / (case.repaired[way] or 1.0)
     return Finding(
         "noisy neighbour",
-        case.relief(case.repaired, case.own),
+        # What goes before the job's packets by its priority is another cause.
+        max(0.0, case.relief(case.repaired, case.own) - case.overtaken),
         f"hosts that are not of this job ({', '.join(sorted(case.others))}) sent {foreign / 1e6:,.2f} MB, "
         f"about {percent(share)} of what {case.links[way].name} carried, which was busy for "
         f"{percent(case.busy[way])} of the time",

@@ -23,8 +23,10 @@ class LinkUse:
 
     bytes: of frames. wire_bytes: with what Ethernet adds. busy_seconds, paused_seconds: for how long it sent, and was
     told to wait (the sum over its priorities). storms, watchdog_drops: how often a watchdog took that for one that does
-    not end, and packets that it dropped. mean_queue, longest_queue: bytes that waited at its near end. queue_drops:
-    packets that found no room there. lost: packets, on the link.
+    not end, and packets that it dropped. overtaken_seconds: for how long it sent packets of a higher priority while
+    some of the job's waited; lower_bytes: of wire_bytes, those of packets of a lower priority than the
+    job's. mean_queue, longest_queue: bytes that waited at its near end. queue_drops: packets that found no room
+    there. lost: packets, on the link.
     """
 
     near: str
@@ -37,6 +39,8 @@ class LinkUse:
     pauses: int | None = None
     storms: int | None = None
     watchdog_drops: int | None = None
+    overtaken_seconds: float | None = None
+    lower_bytes: int = 0
     mean_queue: float | None = None
     longest_queue: float | None = None
     queue_drops: int | None = None

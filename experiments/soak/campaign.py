@@ -16,8 +16,8 @@ from pathlib import Path
 from controller.planner import Planner
 from experiments.scenario.compilers import PROGRAM
 from experiments.scenario.own import planner_of
+from experiments.soak.drawing import draw_scenario
 from experiments.soak.run import Outcome, run_scenario
-from experiments.soak.scenario import draw_scenario
 from experiments.virtual.fabric import load_switch
 from p4switch.engine.engine import Engine
 
@@ -55,18 +55,22 @@ class Soak:
 
 
 _switch: Engine  # of a process of the pool
-_planner: Planner
+_planner: Planner | None
 
 
 def _load(program: Path, controller: Path | None) -> None:
     global _switch, _planner
     # A terminal's Ctrl-C reaches everybody; the parent ends the pool.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _switch, _planner = load_switch(program), planner_of(controller)
+    _switch, _planner = load_switch(program), planner_of(controller) if controller else None
 
 
 def _run_seed(seed: int) -> tuple[int, Outcome]:
-    return seed, run_scenario(draw_scenario(seed), _switch, planner=_planner)
+    try:
+        return seed, run_scenario(draw_scenario(seed), _switch, planner=_planner)
+    except Exception as error:
+        error.add_note(f"while it ran the scenario of seed {seed}")
+        raise
 
 
 def soak(

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.telemetry import Event, Reason
+from experiments.models.compressed_sums import compressed_sum
 from experiments.models.expected_sums import QuantizedSum, QuantizedSums
 from experiments.soak.fabric import SoakFabric
 from experiments.soak.hosts import SoakHost
@@ -17,6 +18,7 @@ from experiments.virtual.fabric import Job
 from experiments.virtual.stations import Vector
 from topologies.virtual import SECOND
 from workers.collective import StallError
+from workers.compression import Rounded, TopK
 from workers.host_based.summation import float32_sum
 
 # What faults of links and stalls may lead to.
@@ -59,7 +61,7 @@ def _problems(
         of_job = fabric.hosts_of(job)
         if not work.in_network:
             for problem in (
-                *_check_sums_of_hosts(job, vectors),
+                *(_check_compressed if work.compression else _check_sums_of_hosts)(job, vectors),
                 *_check_ends(scenario, fabric, of_job, work),
             ):
                 yield f"job {number}, {problem}"
@@ -78,14 +80,15 @@ def _problems(
         return
     if network.in_flight:
         yield f"{network.in_flight} packets left over"
-    if scenario.lossless and network.faults["queue drop"] and not scenario.strangers:
-        yield f"{network.faults['queue drop']} packets dropped by queues with room for a pause"
+    yield from _check_links(scenario, fabric)
     added = fabric.events()[Event.NEW_CHUNK] + fabric.events()[Event.ADDED]
     if not _disturbed(scenario) and added != contributions:
         yield f"switches added {added} contributions up, of {contributions} that the jobs have"
     allowed = EXPECTED_DROPS | (
         EARLIER_DROPS
-        if mishaps["switch restart"] or mishaps["grant again"] or mishaps["revoked"] or scenario.later
+        if scenario.later
+        or scenario.rerouted
+        or any(mishaps[kind] for kind in ("switch restart", "grant again", "revoked"))
         else set()
     )
     # An id that a later job has in other slots.
@@ -95,6 +98,43 @@ def _problems(
     for reason, count in fabric.drops().items():
         if count and reason not in allowed and not any(work.mismatch for work in scenario.works):
             yield f"switches dropped {count} packets as {reason.name}"
+
+
+def _check_links(scenario: Scenario, fabric: SoakFabric) -> Iterator[str]:
+    """What links sent, kept waiting and dropped, once nothing is on its way any more."""
+    faults, counts = fabric.network.faults, fabric.network.links.counts
+    if scenario.lossless and faults["queue drop"] and not scenario.strangers:
+        yield f"{faults['queue drop']} packets dropped by queues with room for a pause"
+    arrived = int(counts.arrived.sum() + counts.lost.sum()) - faults["duplication"]
+    if arrived != counts.packets.sum():
+        yield f"links sent {counts.packets.sum()} packets, and {arrived} arrived or were lost"
+    for (near, _), on_link in zip(fabric.network.link_ends, counts.packets.tolist(), strict=True):
+        if near in fabric.hosts and (sent := fabric.hosts[near].sent) != on_link:
+            yield f"{near} sent {sent} packets, and its link {on_link}"
+    watchdog = scenario.watchdog
+    if watchdog is None and faults["storm"]:
+        yield f"{faults['storm']} storms, and nobody looks for any"
+    if (watchdog is None or watchdog.action != "drop") and faults["watchdog drop"]:
+        yield f"{faults['watchdog drop']} packets dropped by a watchdog that drops none"
+    if fabric.order:
+        yield from fabric.order.problems()
+    if _in_order(scenario) and not (counts.lost.any() or counts.queue_drops.any() or faults["watchdog drop"]):
+        for number, (work, job) in enumerate(zip(scenario.works, fabric.jobs, strict=False)):
+            if work.in_network:
+                continue
+            for rank, station in enumerate(job.stations):
+                streams = station.worker.statistics.streams
+                if not streams.timeouts and (again := streams.retransmissions):
+                    yield f"job {number}, rank {rank}: {again} packets sent again, of which none was lost or late"
+
+
+def _in_order(scenario: Scenario) -> bool:
+    """Whether packets between two hosts come in the order in which they were sent, unless they are lost."""
+    links = scenario.links
+    disturbed = links.reordering or links.duplication or links.corruption or scenario.paths != "ecmp"
+    disturbed = disturbed or scenario.rerouted
+    # Switches without tables lose packets, too.
+    return not (disturbed or scenario.restarts or scenario.registers_lost or scenario.strangers)
 
 
 def _disturbed(scenario: Scenario) -> bool:
@@ -137,12 +177,36 @@ def _check_sums_of_hosts(job: Job, inputs: Sequence[Sequence[Vector]], first: in
     """Those that there are, from the first one between hosts on: bit for bit float32 in the algorithm's order."""
     for step, vectors in enumerate(inputs[first:], first):
         assert job.spec.algorithm != "in-network"
-        expected = float32_sum(job.spec.algorithm, vectors)
+        expected = float32_sum(job.spec.algorithm, vectors, job.spec.shards)
         for rank, station in enumerate(job.stations):
             if len(station.outputs) > step:
-                wrong = np.flatnonzero(station.outputs[step].view(np.uint32) != expected.view(np.uint32))
-                if len(wrong):
-                    yield _wrong(rank, step, wrong)
+                yield from _compare(rank, step, station.outputs[step], expected)
+
+
+def _check_compressed(job: Job, inputs: Sequence[Sequence[Vector]]) -> Iterator[str]:
+    """Bit for bit what the compression leaves, added in the order of ranks; and alike where that is not certain."""
+    (compressor,) = job.spec.calls
+    assert isinstance(compressor, TopK | Rounded)
+    for step, vectors in enumerate(inputs):
+        expected, certain = compressed_sum(compressor, vectors)
+        outputs = [(rank, s.outputs[step]) for rank, s in enumerate(job.stations) if len(s.outputs) > step]
+        for rank, output in outputs:
+            yield from _compare(rank, step, output, expected, certain)
+            if output.tobytes() != outputs[0][1].tobytes():
+                yield f"rank {rank}, all-reduce {step}: other sums than rank {outputs[0][0]}"
+
+
+def _compare(
+    rank: int, step: int, output: Vector, expected: Vector, certain: NDArray[np.bool_] | None = None
+) -> Iterator[str]:
+    """Bit for bit, where it is certain (None: everywhere)."""
+    if len(output) != len(expected):
+        yield f"rank {rank}, all-reduce {step}: {len(output)} elements, not {len(expected)}"
+        return
+    differs = output.view(np.uint32) != expected.view(np.uint32)
+    wrong = np.flatnonzero(differs if certain is None else differs & certain)
+    if len(wrong):
+        yield _wrong(rank, step, wrong)
 
 
 def _wrong(rank: int, step: int, wrong: NDArray[np.intp]) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from controller.budget import Budget
 from controller.planner import Planner
 from experiments.soak.hosts import SoakHost
+from experiments.soak.order import Order
 from experiments.soak.queue import Queue
 from experiments.soak.scenario import Scenario
 from experiments.soak.strangers import Stranger
@@ -15,12 +16,17 @@ from experiments.virtual.fabric import Fabric, Job
 from experiments.virtual.stations import WorkerStation
 from p4switch.engine.engine import Engine
 from topologies.virtual import HostModel
+from topologies.virtual.links import Transit
 from topologies.virtual.network import Observer
+from topologies.virtual.packets import Packets
 from workers.host_based.algorithm import HostBasedWorker
 
 
 class SoakFabric(Fabric):
-    """A Fabric with strangers at its hosts. hosts: by name. queue: of jobs that come and go. to_come: not begun yet."""
+    """A Fabric with strangers at its hosts. hosts: by name. queue: of jobs that come and go. to_come: not begun yet.
+
+    order: in which links sent, where that can be told.
+    """
 
     def __init__(
         self, scenario: Scenario, switch: Engine, observer: Observer | None, planner: Planner
@@ -33,12 +39,14 @@ class SoakFabric(Fabric):
         self._scenario = scenario
         self._strangers: list[Stranger] = []
         self._ended: dict[Job, Sequence[SoakHost]] = {}
+        self.order = Order(scenario) if Order.judged_by(scenario) else None
         super().__init__(
             scenario.topology,
             switch,
             host=HostModel(scenario.coalescing),
             seed=scenario.seed,
-            observer=observer,
+            observer=_both(self.order, observer),
+            priorities=scenario.prioritized,
             numbers=scenario.numbers,
             planner=planner,
         )
@@ -65,8 +73,11 @@ class SoakFabric(Fabric):
                 followed=scenario.same_leases,
             )
             self._strangers.append(stranger)
-        earlier = self.hosts.get(host) if self.lingering else None
-        self.hosts[host] = SoakHost(station, stranger, earlier, start + self.lingering)
+        before = self.hosts.get(host)
+        self.hosts[host] = SoakHost(
+            station, stranger, before if self.lingering else None, start + self.lingering
+        )
+        self.hosts[host].sent = before.sent if before else 0
         self.network.replace_station(host, self.hosts[host], start)
 
     def hosts_of(self, job: Job) -> Sequence[SoakHost]:
@@ -102,3 +113,15 @@ class SoakFabric(Fabric):
 
     def _done(self, job: Job) -> bool:
         return all(host.done for host in self.hosts_of(job))
+
+
+def _both(one: Observer | None, other: Observer | None) -> Observer | None:
+    if one is None or other is None:
+        return one or other
+    observers = (one, other)
+
+    def observe(arrived: Transit, store: Packets) -> None:
+        for observer in observers:
+            observer(arrived, store)
+
+    return observe

@@ -29,7 +29,8 @@ class Beside(Protocol):
 class SoakHost:
     """A Station. error: with which the worker has failed. earlier: one of an earlier grant, on until `until`.
 
-    marked: frames that came with a congestion mark. narrowed: how often an in-network worker's window became smaller.
+    sent: frames, those beside its worker's included. marked: those that came with a congestion mark. narrowed:
+    how often an in-network worker's window became smaller.
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class SoakHost:
     ) -> None:
         self.station = station
         self.error: CollectiveError | None = None
-        self.marked = self.narrowed = 0
+        self.marked = self.narrowed = self.sent = 0
         self._stopped = False
         self._beside = beside
         self._earlier = earlier
@@ -94,6 +95,7 @@ class SoakHost:
                 self.error = error
             else:
                 sent = [*sent, *(self._beside.out_of(own) if self._beside else ()), *own]
+        self.sent += sum(map(len, sent))
         return sent
 
     def deadline(self) -> float | None:

@@ -10,8 +10,9 @@ from functools import partial
 import numpy as np
 
 from controller.budget import Place
-from controller.planner import OURS, Planner
+from controller.planner import Planner
 from controller.telemetry import Event
+from experiments.scenario.own import planner_of
 from experiments.scenario.worker_file import AnyWorker, MakeWorker
 from experiments.soak.checks import check
 from experiments.soak.fabric import SoakFabric
@@ -21,6 +22,7 @@ from experiments.soak.scenario import Revocation, Scenario, Work
 from experiments.virtual.fabric import Job, JobSpec
 from experiments.virtual.stations import Vector
 from p4switch.engine.engine import Engine
+from topologies.model import Link
 from topologies.virtual import SECOND
 from topologies.virtual.network import Observer
 from workers.lease import Lease
@@ -48,10 +50,16 @@ def run_scenario(
     switch: Engine,
     make_worker: MakeWorker | None = None,
     observer: Observer | None = None,
-    planner: Planner = OURS,
+    planner: Planner | None = None,
 ) -> Outcome:
-    """Run it on switches like `switch` (see Engine.another), and check everything."""
-    fabric = SoakFabric(scenario, switch, observer, planner)
+    """Run it on switches like `switch` (see Engine.another), and check everything.
+
+    planner: of switches; None: ours, with the scenario's paths.
+    """
+    fabric = SoakFabric(scenario, switch, observer, planner or planner_of(None, scenario.paths))
+    for outage in scenario.outages:
+        link = scenario.topology.links[outage.link % len(scenario.topology.links)]
+        fabric.network.cut(link.a.node, link.b.node, outage.begin, outage.begin + outage.seconds)
     inputs = [make_inputs(scenario.seed, number, work) for number, work in enumerate(scenario.works)]
     happenings = _start(scenario, fabric, inputs, make_worker or _worker)
     mishaps = Counter[str]()
@@ -69,6 +77,7 @@ def run_scenario(
             fabric.end(job)
         problems += [*fabric.left_behind(), *fabric.queue.left_behind(list(fabric.engines))]
     mishaps["stall"] = sum(len(work.stalls) for work in scenario.works)
+    mishaps["link down"] = len(scenario.outages)
     mishaps["stranger"] = fabric.forged
     mishaps["mismatch"] = sum(bool(work.mismatch) for work in scenario.works)
     mishaps["gave up"] = sum(host.error is not None for job in fabric.jobs for host in fabric.hosts_of(job))
@@ -108,6 +117,9 @@ def _start(
             counted=1 if work.overflow else None,
             algorithm=work.algorithm,
             transport=work.transport,
+            shards=work.shards,
+            calls=(work.compression or "all-reduce",),
+            priority=work.priority,
             chunks=work.chunks,
             first_slot=first_slot,
             ring=bool(scenario.revocations),
@@ -175,10 +187,26 @@ def _mishaps(scenario: Scenario, fabric: SoakFabric) -> list[_Happening]:
         job = fabric.jobs[grant.job % len(fabric.jobs)]
         again = partial(regrant, job, grant.lingering, cut=grant.cut)
         mishaps.append((grant.time, "grant again", again))
+    links = scenario.topology.links
+    down: list[Link] = []
+    for outage in scenario.outages:
+        if outage.found is not None:
+            link = links[outage.link % len(links)]
+            found = outage.begin + outage.found
+            mishaps.append((found, "rerouted", partial(_reroute, fabric, down, down.append, link)))
+            mishaps.append(
+                (found + outage.seconds, "rerouted", partial(_reroute, fabric, down, down.remove, link))
+            )
     draw = np.random.Generator(np.random.PCG64([scenario.seed, 4]))
     for one in scenario.revocations:
         mishaps.append((one.time, "revoked", partial(_revoke, fabric, one, draw)))
     return mishaps
+
+
+def _reroute(fabric: SoakFabric, down: list[Link], change: Callable[[Link], None], link: Link) -> None:
+    """down: links that are known to be."""
+    change(link)
+    fabric.reroute(fabric.topology.without(down))
 
 
 def _revoke(fabric: SoakFabric, revocation: Revocation, draw: np.random.Generator) -> None:

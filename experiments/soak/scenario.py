@@ -1,29 +1,28 @@
-"""Everything that one random run depends on, and its drawing from a seed."""
+"""Everything that one random run depends on."""
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import zip_longest
-from typing import Any, get_args
+from typing import Any
 
 from controller.ledger import CHUNKS as LEASE_CHUNKS
 from controller.ledger import LEASES, NumberSpace
+from controller.plan import PathChoice
 from controller.tree import SLOTS
-from topologies.link import Burst, LinkProperties, Pause
+from topologies.link import LinkProperties, Watchdog
 from topologies.model import Topology
 from topologies.shapes import fat_tree, leaf_spine, servers
 from topologies.virtual.pause import headroom_bytes
-from workers.collective import Algorithm, HostBasedAlgorithm, Transport
+from workers.collective import Algorithm, Transport
+from workers.compression import Compressor
 from workers.host_based.transport import PAYLOAD
 from workers.recovery import Recovery
 
-SOON, LATER = Pause(xoff_bytes=1_000, xon_bytes=500), Pause(xoff_bytes=8_000, xon_bytes=4_000)
 LINKS = LinkProperties(delay=2e-6)
 RECOVERY = Recovery(initial_rto=2e-3, min_rto=5e-4, max_rto=2e-2, give_up=10.0)
 LONGEST_FRAME = 1076
-CORRUPTED_BETWEEN_HOSTS = 1e-4  # of the packets on a link
 
 
 class _Brief:
@@ -54,6 +53,19 @@ class Restart:
 
     switch: int
     time: float
+
+
+@dataclass(frozen=True)
+class Outage:
+    """The link of this number (modulo how many there are) loses all packets for `seconds` from `begin` on.
+
+    found: so many seconds after its begin, and its end, routes change; None: they do not.
+    """
+
+    link: int
+    begin: float
+    seconds: float
+    found: float | None = None
 
 
 @dataclass(frozen=True)
@@ -90,6 +102,8 @@ class Work(_Brief):
     of int32. special: inputs have blocks of zeros, subnormals, the largest numbers, infinities and NaN. in_place:
     `out` is `x`. mismatch: what rank 0 has another of ("": nothing): elements, window, values or workers.
     algorithm, transport: between hosts; then there are no slots, and `window` packets are outstanding from one host.
+    shards: of a parameter server; None: one on every worker.
+    compression: of a ring, which then gathers what it leaves of each vector. priority: of its packets, 0 to 7.
     """
 
     racks: tuple[int, ...] = (2,)
@@ -104,6 +118,9 @@ class Work(_Brief):
     mismatch: str = ""
     algorithm: Algorithm = "in-network"
     transport: Transport = "selective-repeat"
+    shards: int | None = None
+    compression: Compressor | None = None
+    priority: int = 0
 
     @property
     def in_network(self) -> bool:
@@ -150,8 +167,11 @@ class Scenario(_Brief):
     """Jobs that share a network; times in seconds, rate of all links in bits/s. See HostModel.
 
     tiers: of switches: 2, leaves and spines; 3, pods of two leaves, and cores; 4, two servers with switches at a leaf.
-    restarts, registers_lost: of switches, with their tables or not. strangers: how often one takes up a batch of
-    packets at a host. last_slots: the jobs have the switches' last slots, not the first. first_chunk: of each lease id.
+    rails: of four tiers, network cards of a server, each at a leaf of its own. planes: networks above these that
+    nothing joins, of which each has as many of the rails. paths: of several, which ordinary packets take.
+    restarts, registers_lost: of switches, with their tables or not. outages: of links.
+    strangers: how often one takes up a batch of packets at a host.
+    last_slots: the jobs have the switches' last slots, not the first. first_chunk: of each lease id.
     same_leases: there are only as many ids as jobs at a time, so each further grant has one that was used before.
     revocations: of leases, while their jobs run, which carry on by ring.
     later: jobs that come while others run. Then jobs also end, and all have their places from the controller's budget.
@@ -161,11 +181,15 @@ class Scenario(_Brief):
     jobs: tuple[Work, ...] = (Work(),)
     spines: int = 1
     tiers: int = 2
+    rails: int = 1
+    planes: int = 1
+    paths: PathChoice = "ecmp"
     rate: int | None = 10**10
     links: LinkProperties = LINKS
     coalescing: float = 4e-6
     restarts: tuple[Restart, ...] = ()
     registers_lost: tuple[Restart, ...] = ()
+    outages: tuple[Outage, ...] = ()
     regrants: tuple[Regrant, ...] = ()
     strangers: float = 0.0
     last_slots: bool = False
@@ -201,7 +225,18 @@ class Scenario(_Brief):
         pods, spines = -(-len(self.racks) // 2), max(1, self.spines)
         if self.tiers == 3:
             return fat_tree(pods=pods, leaves=2, spines=spines, cores=spines, hosts_per_leaf=hosts, **links)
-        return servers(pods, 1, spines, spines, servers_per_leaf=2, hosts_per_server=hosts, **links)
+        spines *= self.planes
+        return servers(
+            pods,
+            self.rails,
+            spines,
+            spines,
+            servers_per_leaf=2,
+            hosts_per_server=hosts,
+            nics_per_server=self.rails,
+            planes=self.planes,
+            **links,
+        )
 
     @cached_property
     def hosts(self) -> tuple[tuple[str, ...], ...]:
@@ -239,10 +274,30 @@ class Scenario(_Brief):
         used_up = [LEASE_CHUNKS] * (LEASES - at_once) if self.same_leases else []
         return NumberSpace(0, [self.first_chunk] * (LEASES - len(used_up)) + used_up)
 
+    @cached_property
+    def prioritized(self) -> bool:
+        """Whether links have a queue for each priority."""
+        return any(work.priority for work in self.works)
+
+    @property
+    def watchdog(self) -> Watchdog | None:
+        """Over pauses."""
+        pause = self.links.pause
+        return pause.watchdog if pause else None
+
+    @property
+    def rerouted(self) -> bool:
+        """Whether packets may meet a switch that has no route for them any more."""
+        return any(outage.found is not None for outage in self.outages)
+
     @property
     def lossless(self) -> bool:
-        """Whether pauses come in time for all queues: they have room, and no link adds to what comes."""
+        """Whether pauses come in time for all queues: they have room, and no link adds to what comes.
+
+        A watchdog that forwards sends in spite of pauses.
+        """
         adds = self.links.duplication or self.links.reordering
+        adds = adds or (self.watchdog is not None and self.watchdog.action == "forward")
         room = lossless_queue_bytes(self)
         return (
             room is not None
@@ -266,6 +321,7 @@ class Scenario(_Brief):
         held_up += sum(later.work.skew for later in self.later) + max(
             (later.time for later in self.later), default=0
         )
+        held_up += sum(outage.seconds + RECOVERY.max_rto for outage in self.outages)
         begun = 1 + len(self.restarts) + len(self.regrants) + len(self.registers_lost)
         return turns * attempts * RECOVERY.max_rto * begun + held_up
 
@@ -279,200 +335,3 @@ def lossless_queue_bytes(scenario: Scenario) -> int | None:
     into_a_switch = max(len(topology.links_of(switch.name)) for switch in topology.switches)
     headroom = headroom_bytes(scenario.rate, scenario.links, LONGEST_FRAME)
     return into_a_switch * (pause.xoff_bytes + headroom)
-
-
-def draw_scenario(seed: int) -> Scenario:
-    """The scenario of a seed."""
-    draw = random.Random(f"soak {seed}")
-    leaves = draw.choice((1, 1, 2, 2, 3, 4))
-    count = draw.choice((1, 1, 1, 2, 3))
-    # Drawn in this order: else a seed would no longer replay its scenario.
-    jobs = tuple(_draw_job(draw, leaves, fewest=int(count == 1)) for _ in range(count))
-    spines = draw.choice((0, 1, 2)) if leaves == 1 else draw.choice((1, 2))
-    rate = draw.choice((None, 10**9, 10**10, 10**11))
-    links: dict[str, Any] = {
-        "delay": draw.choice((5e-6, 2e-5)),
-        "jitter": draw.choice((0.0, 0.0, 0.0, 1e-5)),
-        "queue_bytes": draw.choice((None, None, 2_500, 20_000)),
-        "pause": draw.choice((None, None, None, SOON, LATER)),
-    }
-    coalescing = draw.choice((0.0, 2e-5, 2e-5, 5e-5))
-    if draw.random() < 0.85:
-        links |= _draw_faults(draw)
-    scenario = Scenario(
-        seed=seed,
-        jobs=jobs,
-        spines=spines,
-        rate=rate,
-        links=LinkProperties(**links),
-        # Of its own, so that seeds replay scenarios from before there were more tiers than two.
-        tiers=random.Random(f"soak tiers {seed}").choice((2, 2, 3, 4)),
-        coalescing=coalescing,
-        restarts=tuple(
-            Restart(draw.randrange(8), draw.uniform(0, 2e-3))
-            for _ in range(draw.choice((0, 0, 0, 0, 0, 1, 2)))
-        ),
-    )
-    scenario = _draw_mishaps(draw, scenario)
-    if draw.random() < 0.5 and (room := lossless_queue_bytes(scenario)):
-        scenario = replace(scenario, links=scenario.links.model_copy(update={"queue_bytes": room}))
-    return _corrupt_once(_draw_revocations(_draw_marks(_draw_host_based(_draw_later(scenario)))))
-
-
-def _corrupt_once(scenario: Scenario) -> Scenario:
-    """Between hosts only the ends verify UDP's checksum, which does not see every pair of flipped bits in a packet: so
-    that pairs come up once in 10^8 packets there, and not in thousands, links corrupt fewer.
-    """
-    in_network = all(work.in_network for work in scenario.works) and not scenario.revocations
-    if in_network or scenario.links.corruption <= CORRUPTED_BETWEEN_HOSTS:
-        return scenario
-    links = scenario.links.model_copy(update={"corruption": CORRUPTED_BETWEEN_HOSTS})
-    return replace(scenario, links=links)
-
-
-def _draw_revocations(scenario: Scenario) -> Scenario:
-    draw = random.Random(f"soak revocations {scenario.seed}")  # as for the tiers
-    cannot = scenario.registers_lost or any(work.mismatch or work.overflow for work in scenario.works)
-    if cannot or draw.random() < 0.4:
-        return scenario
-    revocations = tuple(
-        Revocation(
-            draw.randrange(8),
-            10 ** draw.uniform(-4.5, -2),
-            draw.choice((0.0, 1e-5, 1e-4, 1e-3)),
-            at_a_sum=draw.random() < 0.7,
-        )
-        for _ in range(draw.choice((1, 2, 3)))
-    )
-    return replace(scenario, revocations=revocations)
-
-
-def _draw_marks(scenario: Scenario) -> Scenario:
-    """From how much waiting on, switches mark packets."""
-    draw = random.Random(f"soak marks {scenario.seed}")  # as for the tiers
-    bytes_waiting = draw.choice((None, None, 0, LONGEST_FRAME, 5_000))
-    room = scenario.links.queue_bytes
-    if bytes_waiting is None or (room is not None and bytes_waiting >= room):
-        return scenario
-    return replace(scenario, links=scenario.links.model_copy(update={"ecn_bytes": bytes_waiting}))
-
-
-def _draw_later(scenario: Scenario) -> Scenario:
-    draw = random.Random(f"soak later {scenario.seed}")  # as for the tiers
-    if draw.random() < 0.6:
-        return scenario
-    hosts = max(scenario.racks)
-
-    def work() -> Work:
-        drawn = _draw_job(draw, len(scenario.racks), fewest=0)
-        drawn = replace(drawn, racks=tuple(min(count, hosts) for count in drawn.racks), overflow=False)
-        # So many that two jobs have no room, or just have it.
-        return replace(drawn, window=draw.choice((drawn.window, drawn.window, 512, 600)))
-
-    later = tuple(
-        Later(work(), draw.uniform(0, 3e-3), draw.randrange(hosts)) for _ in range(draw.randint(1, 6))
-    )
-    scenario = replace(scenario, later=later)
-    return replace(scenario, first_chunk=min(scenario.first_chunk, 2**32 - _chunks_needed(scenario)))
-
-
-def _draw_host_based(scenario: Scenario) -> Scenario:
-    draw = random.Random(f"soak host-based {scenario.seed}")  # as for the tiers
-    share = draw.choice((0.0, 0.0, 0.3, 1.0))
-
-    def changed(work: Work) -> Work:
-        if work.overflow or work.special or work.mismatch or draw.random() >= share:
-            return work
-        transport: Transport = draw.choice(("selective-repeat", "go-back-n"))
-        return replace(work, algorithm=draw.choice(get_args(HostBasedAlgorithm)), transport=transport)
-
-    later = tuple(replace(one, work=changed(one.work)) for one in scenario.later)
-    return replace(scenario, jobs=tuple(map(changed, scenario.jobs)), later=later)
-
-
-def _chunks_needed(scenario: Scenario) -> int:
-    """The most that a lease id has to give: all to one job, and grants may be cut."""
-    most = max(job.chunks for job in scenario.works)
-    return most * (len(scenario.works) * (1 + len(scenario.restarts)) + 2 * len(scenario.regrants))
-
-
-def _draw_mishaps(draw: random.Random, scenario: Scenario) -> Scenario:
-    """What befalls switches, controller and workers, and who else is on the network."""
-    kind = draw.choice(("", "", "", "", "regrants", "regrants", "registers", "registers", "mismatch"))
-    if kind == "regrants":
-        regrants = tuple(
-            Regrant(
-                draw.randrange(len(scenario.jobs)),
-                draw.uniform(0, 2e-3),
-                cut=draw.random() < 0.3,
-                lingering=draw.choice((0.0, 1e-3, 5e-3)),
-            )
-            for _ in range(draw.choice((1, 1, 2)))
-        )
-        scenario = replace(scenario, regrants=regrants)
-    elif kind == "registers":
-        # Those of leaves below a root may be lost again and again: the root has the results.
-        leaves = len(scenario.racks)
-        switches, times = (leaves, 40) if leaves > 1 and draw.random() < 0.7 else (8, draw.choice((1, 3, 8)))
-        lost = (Restart(draw.randrange(switches), draw.uniform(0, 1e-2)) for _ in range(times))
-        scenario = replace(scenario, registers_lost=tuple(lost), restarts=())
-    elif kind == "mismatch" and scenario.jobs[0].workers > 1:
-        of = draw.choice(("elements", "window", "values", "workers"))
-        # Workers that count only themselves would not notice.
-        odd = replace(scenario.jobs[0], mismatch=of, overflow=False)
-        scenario = replace(scenario, jobs=(odd, *scenario.jobs[1:]), restarts=())
-    jobs = scenario.jobs
-    if not (scenario.regrants or scenario.restarts):  # which start over with the inputs
-        jobs = tuple(replace(job, in_place=draw.random() < 0.3) for job in jobs)
-    most = max(job.chunks for job in jobs)
-    needed = _chunks_needed(scenario)
-    first = (0, 0, 2**16 - draw.randint(1, most), 2**32 - needed, draw.randrange(2**31))
-    return replace(
-        scenario,
-        jobs=jobs,
-        first_chunk=max(0, draw.choice(first)),
-        same_leases=draw.random() < 0.5,
-        strangers=draw.choice((0.0, 0.0, 0.02, 0.3)),
-        last_slots=draw.random() < 0.3,
-    )
-
-
-def _draw_job(draw: random.Random, leaves: int, fewest: int) -> Work:
-    """fewest: workers under each leaf."""
-    racks = [draw.randint(fewest, 4 if fewest else 3) for _ in range(leaves)]
-    racks[draw.randrange(leaves)] += not any(racks)
-    workers = sum(racks)
-    window = draw.choice((1, 1, 2, 3, 4, 8, 16, 64))
-    values = draw.choice((64, 64, 256))
-    longest = values * draw.choice((2, 8, 30)) * min(window, 8)
-    lengths = [draw.randint(1, longest), draw.randint(1, min(longest, values * window))]
-    return Work(
-        racks=tuple(racks),
-        window=window,
-        values=values,
-        elements=tuple(draw.choice(lengths) for _ in range(draw.choice((1, 1, 2, 4)))),
-        skew=draw.choice((0.0, 0.0, 1e-4)),
-        stalls=tuple(
-            Stall(draw.randrange(workers), draw.uniform(0, 2e-3), draw.choice((1e-4, 5e-3)))
-            for _ in range(draw.choice((0, 0, 0, 1, 2)))
-        ),
-        overflow=workers > 1 and draw.random() < 0.15,
-        special=draw.random() < 0.3,
-    )
-
-
-def _draw_faults(draw: random.Random) -> dict[str, Any]:
-    def often(*choices: float) -> float:
-        return draw.choice((0.0, *choices))
-
-    def burst() -> Burst:
-        return Burst(begin=draw.choice((0.001, 0.01)), end=draw.choice((0.1, 0.3)))
-
-    return {
-        "loss": often(0.001, 0.02, 0.1),
-        "corruption": often(0.0, 0.0, 0.02),
-        "duplication": often(0.01, 0.2),
-        "reordering": often(0.02, 0.3),
-        "displacement": draw.choice((2e-5, 2e-4, 2e-3)),
-        "burst": burst() if draw.random() < 0.25 else None,
-    }

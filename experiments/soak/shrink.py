@@ -28,7 +28,7 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
         for less in _less_work(later.work):
             smaller = replace(later, work=less)
             yield replace(scenario, later=(*scenario.later[:i], smaller, *scenario.later[i + 1 :]))
-    for name in ("restarts", "registers_lost", "regrants", "revocations", "later"):
+    for name in ("restarts", "registers_lost", "outages", "regrants", "revocations", "later"):
         happens = getattr(scenario, name)
         for i in range(len(happens)):
             yield replace(scenario, **{name: happens[:i] + happens[i + 1 :]})
@@ -36,6 +36,8 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
         *({"burst": None}, {"corruption": 0.0}, {"loss": 0.0}, {"duplication": 0.0}, {"reordering": 0.0}),
         *({"pause": None}, {"ecn_bytes": None}, {"queue_bytes": None}, {"jitter": 0.0}),
     )
+    if (pause := scenario.links.pause) and pause.watchdog:
+        of_links += ({"pause": pause.model_copy(update={"watchdog": None})},)
     for change in of_links:
         yield replace(scenario, links=scenario.links.model_copy(update=change))
     plain: tuple[dict[str, Any], ...] = (
@@ -48,6 +50,7 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
             {"last_slots": False},
         ),
         *({"first_chunk": 0}, {"same_leases": False}),
+        *({"planes": 1}, {"rails": 1, "planes": 1}, {"paths": "ecmp"}),
     )
     for change in plain:
         yield replace(scenario, **change)
@@ -65,6 +68,7 @@ def _less_work(job: Work) -> Iterator[Work]:
         yield replace(job, stalls=job.stalls[:i] + job.stalls[i + 1 :])
     plain: tuple[dict[str, Any], ...] = (
         *({"skew": 0.0}, {"special": False}, {"overflow": False}, {"in_place": False}),
+        *({"shards": None}, {"compression": None}, {"priority": 0}),
     )
     for change in plain:
         yield replace(job, **change)

@@ -25,12 +25,15 @@ def usage_of(cluster: Cluster) -> Usage:
 def _links(cluster: Cluster, seconds: float) -> tuple[LinkUse, ...]:
     """seconds: of all all-reduces together."""
     topology, counts = cluster.topology, cluster.network.links.counts
+    priority = cluster.spec.priority
+    overtaken = cluster.network.overtaken[:, priority : priority + 1].sum(axis=1)
+    lower = cluster.network.wire_bytes[:, :priority].sum(axis=1)
     directions = zip(
         cluster.network.link_ends, (link for link in topology.links for _ in range(2)), strict=True
     )
     found = []
     for i, ((near, far), link) in enumerate(directions):
-        if not (counts.packets[i] or counts.queue_drops[i]):
+        if not (counts.packets[i] or counts.queue_drops[i] or counts.watchdog_drops[i]):
             continue
         packets, octets = int(counts.packets[i]), int(counts.bytes[i])
         found.append(
@@ -45,6 +48,8 @@ def _links(cluster: Cluster, seconds: float) -> tuple[LinkUse, ...]:
                 pauses=int(counts.pauses[i]),
                 storms=int(counts.storms[i]),
                 watchdog_drops=int(counts.watchdog_drops[i]),
+                overtaken_seconds=int(overtaken[i]) / SECOND,
+                lower_bytes=int(lower[i]),
                 # Little's law: how many wait on average, times their mean size.
                 mean_queue=int(counts.waited[i]) / SECOND / seconds * octets / max(packets, 1),
                 longest_queue=int(counts.longest_wait[i]) / SECOND * (link.rate_bits_per_second or 0) / 8,

@@ -23,7 +23,8 @@ def diagnose(
 ) -> None:
     """Name the likely cause of a slow run, from what its links and workers did, with the evidence.
 
-    Oversubscription, collision, straggler, loss, pause storm, noisy neighbour, slow link, window, or this machine.
+    Oversubscription, collision, straggler, loss, pause storm, deadlock, priority inversion, noisy neighbour, slow
+    link, window, or this machine.
     """
     # Not above: it takes a second, for which --help and a wrong option should not wait.
     from experiments.diagnosis.diagnose import DiagnosisError

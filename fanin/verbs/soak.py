@@ -74,8 +74,8 @@ def explain(done: Soak, results: Path, program: Path | None = None, controller: 
     """What failed, and the first failure shrunken, with a trace of it."""
     from experiments.scenario.compilers import PROGRAM
     from experiments.scenario.own import planner_of
+    from experiments.soak.drawing import draw_scenario
     from experiments.soak.run import run_scenario
-    from experiments.soak.scenario import draw_scenario
     from experiments.soak.shrink import shrink
     from experiments.soak.trace import Trace
     from experiments.virtual.fabric import load_switch
@@ -84,7 +84,7 @@ def explain(done: Soak, results: Path, program: Path | None = None, controller: 
         typer.echo(f"seed {failure.seed}: {failure.violations[0]}", err=True)
     seed = done.failures[0].seed
     switch = load_switch(program or PROGRAM)
-    planner = planner_of(controller)
+    planner = planner_of(controller) if controller else None
     smallest = shrink(
         draw_scenario(seed), lambda scenario: bool(run_scenario(scenario, switch, planner=planner).violations)
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from typer.testing import CliRunner
 
 from experiments.results.files import write_results
 from experiments.results.measured import Row, row
+from experiments.results.usage import Usage
 from experiments.scenario.settings import Settings
 from experiments.virtual.fabric import load_switch
 from experiments.virtual.point import run_virtual
@@ -79,6 +81,45 @@ def test_processors_are_named_where_they_set_a_live_run(tmp_path: Path) -> None:
     assert output.startswith(
         "1. this machine, about 95% of the time: processors were busy for 95% of the time, the busiest link for 20%."
     )
+
+
+def test_a_deadlock_is_a_cause_with_the_links_that_waited(tmp_path: Path) -> None:
+    circle = "deadlock of priority flow control: each waits for the next: leaf1 → spine1, spine1 → leaf1"
+    write_results([made([1.0]) | {"error": f"DeadlockError: {circle}"}], {}, tmp_path)
+    status, output = invoke(tmp_path)
+    assert status == 0
+    assert output.startswith(f"1. deadlock, about 100% of the time: {circle}.")
+    assert "What to change: routes without a circle" in output
+
+
+def used(**links: float) -> Row:
+    """A row of a run whose first link was used like this."""
+    first, *others = USAGE.links
+    usage = Usage((replace(first, **links), *others), USAGE.workers)
+    return made([1.0, 1.5]) | {"usage": usage.as_columns()}
+
+
+def test_a_priority_that_was_overtaken_is_named_with_the_link(tmp_path: Path) -> None:
+    write_results([used(overtaken_seconds=1.5)], {}, tmp_path)
+    assert invoke(tmp_path)[1].startswith(
+        "1. priority inversion, about 60% of the time: h1 → leaf1 sent packets of a higher priority for 60% of the "
+        "time while some of the job's waited, which have priority 0."
+    )
+
+
+def test_what_a_watchdog_dropped_is_evidence_of_a_pause_storm(tmp_path: Path) -> None:
+    write_results([used(paused_seconds=0.2, pauses=7, storms=3, watchdog_drops=40)], {}, tmp_path)
+    output = invoke(tmp_path)[1]
+    assert output.startswith("1. pause storm, about ")
+    assert "h1 → leaf1 was paused for 8% of the time, 7 times of 7 in all" in output
+    assert "a watchdog found 3 storms and dropped 40 packets" in output
+    assert "a watchdog that waits for longer (detection_time)" in output
+
+
+def test_a_link_that_only_dropped_is_none_that_was_busy(tmp_path: Path) -> None:
+    nothing = {"packets": 0, "bytes": 0, "wire_bytes": 0, "busy_seconds": 0.0, "queue_drops": 3}
+    write_results([used(**nothing)], {}, tmp_path)
+    assert invoke(tmp_path)[0] == 0
 
 
 def test_results_that_do_not_suffice_are_named(tmp_path: Path) -> None:

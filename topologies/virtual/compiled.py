@@ -118,6 +118,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "loop_end": (None, (c_void_p, c_int64)),
     "loop_next_time": (c_int64, (c_void_p,)),
     "loop_stopped": (None, (c_void_p, c_void_p)),
+    "loop_count_lanes": (None, (c_void_p, c_void_p, c_void_p)),
     "loop_queued": (c_uint64, (c_void_p, c_void_p, c_uint64)),
 }
 
@@ -288,6 +289,21 @@ class CompiledNetwork(VirtualNetwork):
     def in_flight(self) -> int:
         """See VirtualNetwork."""
         return int(self._c.loop_in_use(self._loop))
+
+    @property
+    def overtaken(self) -> NDArray[np.int64]:
+        """See VirtualNetwork."""
+        return self._counts_of_lanes()[0]
+
+    @property
+    def wire_bytes(self) -> NDArray[np.int64]:
+        """See VirtualNetwork."""
+        return self._counts_of_lanes()[1]
+
+    def _counts_of_lanes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        overtaken, sent = (np.zeros((len(self._links), self._priorities), np.int64) for _ in range(2))
+        self._c.loop_count_lanes(self._loop, overtaken.ctypes.data, sent.ctypes.data)
+        return overtaken, sent
 
     @property
     def faults(self) -> Counter[str]:

@@ -50,5 +50,6 @@ def _complete_checksums(frames: NDArray[np.uint8], lengths: NDArray[np.int64]) -
 
 
 def _word_sums(rows: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Of the 16-bit words in each row, whose length is even."""
-    return np.asarray(np.ascontiguousarray(rows).view(">u2").sum(axis=1, dtype=np.int64))
+    """Of the 16-bit words in each row; an odd last byte is a word's first (RFC 768)."""
+    even = np.pad(rows, ((0, 0), (0, rows.shape[1] % 2)))
+    return np.asarray(even.view(">u2").sum(axis=1, dtype=np.int64))

@@ -231,6 +231,29 @@ class VirtualNetwork:
         return Counter({kind: int(count.sum()) for kind, count in of_links.items()})
 
     @property
+    def overtaken(self) -> NDArray[np.int64]:
+        """For how long packets waited while others of a higher priority were sent: picoseconds [links, priorities].
+
+        Of one priority, where links have a queue for each; [links, 0], where they have none.
+        """
+        links = self.links
+        return (
+            links.overtaken
+            if isinstance(links, QueuedLinks)
+            else np.zeros((len(self.link_ends), 0), np.int64)
+        )
+
+    @property
+    def wire_bytes(self) -> NDArray[np.int64]:
+        """That links have sent of each priority, where they have queues: [links, priorities], or [links, 0]."""
+        links = self.links
+        return (
+            links.wire_bytes
+            if isinstance(links, QueuedLinks)
+            else np.zeros((len(self.link_ends), 0), np.int64)
+        )
+
+    @property
     def in_flight(self) -> int:
         """Packets that have been sent and not been looked at."""
         return self.store.in_use

@@ -44,7 +44,8 @@ class _Queue:
     """What waits for a link in one priority: when it joined, its number, the bytes on the wire, how long they take.
 
     backlog: how long all of it takes. busy_until: when its latest packet is out. since: when it was paused, let go, or
-    found to be in a storm the last time. storming: the watchdog's action is in force.
+    found to be in a storm the last time. storming: the watchdog's action is in force. overtaken: for how long packets
+    of a higher priority were sent that began while some of these could have. sent: bytes on the wire.
     """
 
     lane: int
@@ -55,6 +56,8 @@ class _Queue:
     paused_at: int = 0
     since: int = 0
     storming: bool = False
+    overtaken: int = 0
+    sent: int = 0
 
 
 class QueuedLinks(Links):
@@ -113,6 +116,17 @@ class QueuedLinks(Links):
             "restoration": np.array(self._restoration),
             "action": np.array(self._action),
         }
+
+    @property
+    def overtaken(self) -> NDArray[np.int64]:
+        """For how long each lane's packets waited while higher ones were sent, picoseconds [links, priorities]."""
+        every = [queue.overtaken for queue in self._lanes]
+        return np.array(every, np.int64).reshape(-1, self.priorities)
+
+    @property
+    def wire_bytes(self) -> NDArray[np.int64]:
+        """That each lane has sent, [links, priorities]."""
+        return np.array([queue.sent for queue in self._lanes], np.int64).reshape(-1, self.priorities)
 
     def send(self, sent: Transit, end: int) -> Transit:
         """See Links."""
@@ -252,8 +266,12 @@ class QueuedLinks(Links):
 
     def _begin(self, link: int, queue: _Queue, now: int) -> None:
         joined, packet, size, duration = queue.waiting.popleft()
+        for lower in self._queues[link][self.priorities - queue.lane % self.priorities :]:
+            if lower.waiting and not (lower.paused and not lower.storming) and self._due(link, lower) <= now:
+                lower.overtaken += duration
         queue.backlog -= duration
         queue.busy_until = now + duration
+        queue.sent += size
         self._free_at[link] = now + duration
         self._sent_now.append((link, joined, packet, now))
         self._change(queue, now, packet, -size)

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,9 +29,12 @@ CAUSES = (
     "noisy neighbour",
     "slow link",
     "window",
+    "deadlock",
+    "priority inversion",
 )
 BETWEEN_HOSTS = ("ring", "halving-doubling", "double-binary-tree", "parameter-server")
 MICROSECOND = 1e-6
+CLOCKWISE = Path(__file__).parents[3] / "scenarios" / "lessons" / "clockwise.py"
 GIGABIT = 10**9
 
 
@@ -109,7 +113,10 @@ def _between_hosts(draw: _Draw, *algorithms: str) -> _Draw:
 def _clean(draw: _Draw) -> Planted:
     """A network without a fault, or with one from which the job does not suffer."""
     innocent = draw.pick.choice(
-        [_plain, _little_late, _marking, _pausing, _packed_ring, _fault_elsewhere, _quiet_neighbour]
+        [
+            *(_plain, _little_late, _marking, _pausing, _packed_ring, _fault_elsewhere, _quiet_neighbour),
+            *(_first_of_all, _watched),
+        ]
     )
     return innocent(draw)
 
@@ -163,10 +170,24 @@ def _quiet_neighbour(draw: _Draw) -> Planted:
     return Planted("nothing wrong", settings, partial(_another_job, hosts=theirs, elements=draw.size))
 
 
-def _another_job(cluster: Cluster, hosts: tuple[str, ...], elements: int) -> None:
+def _first_of_all(draw: _Draw) -> Planted:
+    """The job's packets go before those of a neighbour that fills the uplinks."""
+    theirs = draw.pick.randint(0, 5)
+    planted = _noisy_neighbour(draw, draw.pick.randint(theirs + 1, 7), theirs)
+    return Planted("nothing wrong", planted.settings, planted.prepare)
+
+
+def _watched(draw: _Draw) -> Planted:
+    """A watchdog over pauses that are short, or do not come."""
+    watchdog = {"detection_time": 1e-3, "restoration_time": 1e-3}
+    pause = {"xoff_bytes": 100_000, "xon_bytes": 50_000, "watchdog": watchdog}
+    return Planted("nothing wrong", draw.settings(draw.topology().with_properties(pause=pause)))
+
+
+def _another_job(cluster: Cluster, hosts: tuple[str, ...], elements: int, priority: int = 0) -> None:
     """A ring whose timers wait however long its packets queue."""
     timers = Recovery(initial_rto=1.0, min_rto=1.0)
-    spec = JobSpec(hosts=hosts, window=128, recovery=timers, algorithm="ring")
+    spec = JobSpec(hosts=hosts, window=128, recovery=timers, algorithm="ring", priority=priority)
     cluster.start(spec, [[np.ones(elements, np.float32) for _ in hosts]])
 
 
@@ -212,11 +233,16 @@ def _loss(draw: _Draw) -> Planted:
 
 
 def _pause_storm(draw: _Draw) -> Planted:
-    """Thresholds of less than two packets, on links so long that a pause outlasts what waits."""
+    """Thresholds of less than two packets, on links so long that a pause outlasts what waits.
+
+    In half of all cases a watchdog drops it.
+    """
     draw = _between_hosts(draw, "parameter-server")
-    topology = draw.topology().with_properties(
-        delay=draw.pick.choice([10, 15]) * MICROSECOND, pause={"xoff_bytes": 500, "xon_bytes": 0}
-    )
+    delay = draw.pick.choice([10, 15]) * MICROSECOND
+    pause: dict[str, object] = {"xoff_bytes": 500, "xon_bytes": 0}
+    if draw.pick.random() < 0.5:
+        pause["watchdog"] = {"detection_time": delay, "restoration_time": draw.pick.choice([1, 4]) * delay}
+    topology = draw.topology().with_properties(delay=delay, pause=pause)
     topology = topology.model_copy(
         update={"links": tuple(_at_least(link, 10 * GIGABIT) for link in topology.links)}
     )
@@ -224,16 +250,46 @@ def _pause_storm(draw: _Draw) -> Planted:
     return Planted("pause storm", draw.settings(topology, size=size, window=512))
 
 
-def _noisy_neighbour(draw: _Draw) -> Planted:
-    """One host of each leaf is ours; the others are another job's, which alone fills the uplinks."""
+def _noisy_neighbour(draw: _Draw, ours_first: int = 0, theirs_first: int = 0) -> Planted:
+    """One host of each leaf is ours; the others are another job's, which alone fills the uplinks.
+
+    ours_first, theirs_first: priorities.
+    """
     draw = _draw(draw.random, ("in-network", "ring"))
     topology = draw.topology(1 / draw.hosts_per_leaf, hosts_per_leaf=draw.hosts_per_leaf, spines=1)
     hosts = [topology.hosts_of(leaf.name) for leaf in topology.leaves]
     ours = tuple(below[0].name for below in hosts)
     theirs = tuple(below[i].name for i in range(1, draw.hosts_per_leaf) for below in hosts)
-    settings = draw.settings(topology, hosts=ours)
-    neighbours = partial(_another_job, hosts=theirs, elements=draw.size)  # four times as long as ours
+    settings = draw.settings(topology, hosts=ours, priority=ours_first)
+    neighbours = partial(
+        _another_job, hosts=theirs, elements=draw.size, priority=theirs_first
+    )  # four times ours
     return Planted("noisy neighbour", settings, neighbours)
+
+
+def _priority_inversion(draw: _Draw) -> Planted:
+    """Before the packets of a job that matters go those of one that fills the uplinks."""
+    ours = draw.pick.randint(1, 6)  # 0 would be a network without priorities
+    planted = _noisy_neighbour(draw, ours, draw.pick.randint(ours + 1, 7))
+    return Planted("priority inversion", planted.settings, planted.prepare)
+
+
+def _deadlock(draw: _Draw) -> Planted:
+    """A network that is a ring, and routes that go round it, each host's to one two leaves on."""
+    rate = draw.pick.choice([10, 25]) * GIGABIT
+    pause = {"xoff_bytes": 20_000, "xon_bytes": 10_000}
+    full = leaf_spine(3, 3, 2, rate, 2 * rate, LinkProperties.model_validate({"pause": pause}))
+    gone = [{"leaf1", "spine2"}, {"leaf2", "spine3"}, {"leaf3", "spine1"}]
+    ring = full.without([link for link in full.links if {link.a.node, link.b.node} in gone])
+    settings = draw.settings(
+        ring,
+        algorithm="ring",
+        size=draw.pick.choice(["400 kB", "600 kB", "1 MB"]),
+        paths="ecmp",
+        controller=CLOCKWISE,
+        hosts=("h1", "h5", "h3", "h2", "h6", "h4"),
+    )
+    return Planted("deadlock", settings)
 
 
 def _slow_link(draw: _Draw) -> Planted:
@@ -293,4 +349,6 @@ _PLANTERS: dict[str, Callable[[_Draw], Planted]] = {
     "noisy neighbour": _noisy_neighbour,
     "slow link": _slow_link,
     "window": _window,
+    "deadlock": _deadlock,
+    "priority inversion": _priority_inversion,
 }

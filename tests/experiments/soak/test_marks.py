@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from experiments.soak.drawing import draw_scenario
 from experiments.soak.run import run_scenario
-from experiments.soak.scenario import Scenario, Work, draw_scenario
+from experiments.soak.scenario import Scenario, Work
 from p4switch.engine.engine import Engine
 from topologies.link import LinkProperties
 from workers.congestion import Gate

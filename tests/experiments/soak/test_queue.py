@@ -10,9 +10,10 @@ import pytest
 
 from controller.budget import Budget
 from controller.ledger import GRANT, Identity, NumberSpace
+from experiments.soak.drawing import draw_scenario
 from experiments.soak.queue import Queue
 from experiments.soak.run import run_scenario
-from experiments.soak.scenario import Later, Scenario, Work, draw_scenario
+from experiments.soak.scenario import Later, Scenario, Work
 from experiments.virtual.fabric import Job
 from p4switch.engine.engine import Engine
 from topologies.link import LinkProperties

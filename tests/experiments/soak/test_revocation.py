@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from experiments.soak.drawing import draw_scenario
 from experiments.soak.hosts import SoakHost
 from experiments.soak.run import run_scenario
-from experiments.soak.scenario import Later, Revocation, Scenario, Work, draw_scenario
+from experiments.soak.scenario import Later, Revocation, Scenario, Work
 from experiments.virtual.fabric import Job
 from experiments.virtual.stations import WorkerStation
 from p4switch.engine.engine import Engine

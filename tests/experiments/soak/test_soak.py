@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import pickle
 from collections import Counter
 from dataclasses import replace
 from functools import partial
@@ -17,7 +18,9 @@ from numpy.typing import NDArray
 from controller.telemetry import Event
 from controller.tree import Job, aggregation_tree
 from experiments.scenario.worker_file import MakeWorker
+from experiments.soak import campaign
 from experiments.soak.campaign import soak
+from experiments.soak.drawing import draw_scenario
 from experiments.soak.run import run_scenario
 from experiments.soak.scenario import (
     RECOVERY,
@@ -25,7 +28,6 @@ from experiments.soak.scenario import (
     Scenario,
     Stall,
     Work,
-    draw_scenario,
     lossless_queue_bytes,
 )
 from experiments.soak.shrink import shrink
@@ -395,6 +397,17 @@ def test_a_soak_sums_up_its_scenarios_and_writes_them_down(tmp_path: Path) -> No
     assert summary["packet_hops"] == done.packet_hops > 0
     assert summary["faults"] == dict(done.faults)
     assert summary["seconds"] > 0
+
+
+def test_an_error_of_the_program_itself_names_the_seed(
+    switch: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(campaign, "_switch", switch, raising=False)
+    monkeypatch.setattr(campaign, "_planner", None, raising=False)
+    monkeypatch.setattr(campaign, "run_scenario", lambda *_, **__: {}["a slip"])
+    with pytest.raises(KeyError) as told:
+        campaign._run_seed(7)
+    assert pickle.loads(pickle.dumps(told.value)).__notes__ == ["while it ran the scenario of seed 7"]
 
 
 def test_a_trace_has_a_line_for_each_packet_that_arrives(switch: Engine) -> None:

@@ -120,7 +120,8 @@ def run(program: Engine, seed: int, make_network: type[VirtualNetwork]) -> list[
     if refused:
         return [history.digest, "left" in refused]
     heard = [host.heard for host in hosts.values()]
-    counts = network.wakes, network.hops, network.in_flight, worker.not_ours
+    of_lanes = network.overtaken.tolist(), network.wire_bytes.tolist()
+    counts = network.wakes, network.hops, network.in_flight, worker.not_ours, of_lanes
     return [history.digest, heard, +network.faults, counts, worker.worker.statistics, deadlock]
 
 

@@ -5,8 +5,8 @@ A finding of a sanitizer ends the process; that histories are right, test_compil
 
 from __future__ import annotations
 
+from experiments.soak.drawing import draw_scenario
 from experiments.soak.run import run_scenario
-from experiments.soak.scenario import draw_scenario
 from experiments.virtual.fabric import Cluster, load_switch
 from tests.experiments.virtual import anything
 from tests.experiments.virtual.test_compiled import random_case

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from experiments.soak.drawing import draw_scenario
 from experiments.soak.run import run_scenario
-from experiments.soak.scenario import draw_scenario
 from experiments.virtual.fabric import Cluster, ClusterSpec
 from experiments.virtual.flows import Flows, FlowSpec
 from p4switch.engine.engine import Engine

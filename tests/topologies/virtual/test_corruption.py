@@ -15,14 +15,14 @@ from topologies.virtual.corruption import flip_bits
 ROOM = 192
 
 
-def flip(packets: list[bytes], draws: list[float]) -> list[bytes]:
+def flip(packets: list[bytes], draws: list[float], room: int = ROOM) -> list[bytes]:
     """The packets with a bit flipped in each, from a store's rows: behind a packet stands what an earlier one left."""
-    rows = np.full((len(packets), ROOM), 0xEE, np.uint8)
+    rows = np.full((len(packets), room), 0xEE, np.uint8)
     for row, packet in zip(rows, packets, strict=True):
         row[: len(packet)] = np.frombuffer(packet, np.uint8)
     lengths = np.array([len(packet) for packet in packets])
     flipped = flip_bits(rows, lengths, np.array(draws))
-    assert (flipped[np.arange(ROOM) >= lengths[:, np.newaxis]] == 0xEE).all()
+    assert (flipped[np.arange(room) >= lengths[:, np.newaxis]] == 0xEE).all()
     return [bytes(row[:length]) for row, length in zip(flipped, lengths, strict=True)]
 
 
@@ -49,6 +49,12 @@ def udp(data: bytes, checksum: int | None) -> bytes:
 def test_the_checksum_is_that_of_the_packet_as_it_was(cases: list[tuple[bytes, float]]) -> None:
     found = flip([udp(data, 0) for data, _ in cases], [draw for _, draw in cases])
     assert found == [without_bit(udp(data, None), draw) for data, draw in cases]
+
+
+@pytest.mark.parametrize("room", [45, 46, 47])
+def test_rows_may_be_of_any_length(room: int) -> None:
+    """That of an acknowledgement with a bitmap, say, which may be odd."""
+    assert flip([udp(b"abc", 0)], [0.5], room) == [without_bit(udp(b"abc", None), 0.5)]
 
 
 def test_a_checksum_of_0_is_written_as_ffff() -> None:

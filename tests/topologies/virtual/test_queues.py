@@ -84,6 +84,16 @@ def test_each_priority_has_a_queue_of_the_whole_length() -> None:
     assert link.links.counts.queue_drops.tolist() == [4]
 
 
+def test_it_is_known_for_how_long_a_priority_waited_for_higher_ones() -> None:
+    """Not for its like, not for what was being sent when it came, and only as long as some of it is there."""
+    link = OneLink(LinkModel())
+    link.send([frame(0, 1, 3), frame(0, 2, 3), frame(10, 3, 1), frame(20, 4, 7), frame(4 * EACH, 5, 7)])
+    overtaken = {priority: time for priority, time in enumerate(link.links.overtaken[0].tolist()) if time}
+    assert overtaken == {1: 2 * EACH, 3: EACH}
+    packets = link.links.wire_bytes[0] / (FRAME + ETHERNET_OVERHEAD)
+    assert packets.tolist() == [0, 1, 0, 2, 0, 0, 0, 2]
+
+
 def test_a_low_priority_waits_for_later_windows_behind_a_high_one() -> None:
     link = OneLink(LinkModel())
     first = link.send([frame(0, 1, 0), frame(0, 2, 0)], EACH // 2)

@@ -69,7 +69,7 @@ enum { DROP, FORWARD, ALERT }; /* of a link's watchdog; ALERT where there is non
 
 /* What waits for a link in one priority, from the row `first` to `last`, and what the far end holds of what came: ../queues.py. */
 struct queue {
-    int64_t backlog, busy_until, paused_at, since, held;
+    int64_t backlog, busy_until, paused_at, since, held, overtaken, sent;
     uint32_t first, last;
     bool paused, storming, told;
 };

@@ -93,6 +93,15 @@ static void give_up(struct loop *l, struct link *k, struct queue *q, uint32_t pr
     q->backlog = 0;
 }
 
+/* A packet is being sent from `now` on: those of a lower priority that could have been, wait for it. */
+static void overtake(struct loop *l, uint32_t link, uint32_t priority, int64_t now, int64_t duration)
+{
+    struct queue *queues = l->queues + (size_t)link * l->priorities;
+    for (struct queue *q = queues; q < queues + priority; q++)
+        if (q->first != NOBODY && !(q->paused && !q->storming) && due(l, l->links + link, q) <= now)
+            q->overtaken += duration;
+}
+
 /* All that a link does by itself before `until`. */
 static void advance(struct loop *l, uint32_t link, int64_t until)
 {
@@ -107,8 +116,10 @@ static void advance(struct loop *l, uint32_t link, int64_t until)
         } else {
             uint32_t row = take_first(l, q);
             int64_t duration = time_on_wire(l, k, row);
+            overtake(l, link, priority, now, duration);
             q->backlog -= duration;
             q->busy_until = now + duration;
+            q->sent += l->rows.lengths[row] + k->overhead;
             change(l, row, (uint32_t)k->overhead, priority, now, -1);
             carry(l, link, now, now - l->rows.waits[row].time, row);
         }
@@ -236,6 +247,15 @@ void loop_stopped(const struct loop *l, bool *stopped)
     for (size_t i = 0; i < (size_t)l->link_count * l->priorities; i++) {
         const struct queue *q = l->queues + i;
         stopped[i] = q->paused && q->told && l->links[i / l->priorities].action == ALERT;
+    }
+}
+
+/* See ../queues.py. By link, then priority. */
+void loop_count_lanes(const struct loop *l, int64_t *overtaken, int64_t *sent)
+{
+    for (size_t i = 0; i < (size_t)l->link_count * l->priorities; i++) {
+        overtaken[i] = l->queues[i].overtaken;
+        sent[i] = l->queues[i].sent;
     }
 }
 
