@@ -1,8 +1,13 @@
 """What a member makes of the news that another has ended: a switch on the loopback, and a service that says so."""
 
 import json
+import os
+import resource
+import socket
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -133,3 +138,29 @@ def test_news_are_heard_however_long_the_timers_are() -> None:
         with pytest.raises(LeftError, match=r"^rank 1 \(process 4712 on h2\) ended while others wait"):
             alone.all_reduce(np.ones(10, np.float32))
         assert not alone.statistics.retransmissions
+
+
+def test_news_are_heard_in_a_program_with_a_thousand_open_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 1200:
+        pytest.skip(f"no process may have more than {hard} open files")
+    monkeypatch.setenv(membership.HOST, "h1")
+    monkeypatch.setenv(membership.SERVICE, str(tmp_path / "service"))
+    with ExitStack() as files, socket.socket(socket.AF_UNIX) as listener:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1200), hard))
+        files.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        listener.bind(str(tmp_path / "service"))
+        listener.listen()
+        while files.enter_context(Path(os.devnull).open()).fileno() < 1100:
+            pass
+        service = membership.Service()
+        there, _ = listener.accept()
+        with there:
+            assert service.hear(0.0) is None
+            there.sendall(json.dumps(LEFT).encode() + b"\n")
+            assert service.hear(None) == LEFT
+        with pytest.raises(JoinError, match="the network has ended"):
+            service.hear(None)
+        service.close()
