@@ -18,6 +18,7 @@ import pytest
 
 from tests.fanin.network import RUN, TIMEOUT, launch
 from tests.topologies.conftest import NOBODY, as_nobody
+from topologies.time_slices import SECONDS, current, shorten
 
 ROOT = Path(__file__).parents[2]
 live = pytest.mark.live
@@ -105,6 +106,13 @@ def test_each_process_knows_its_place_and_its_lines_begin_with_its_rank(up, scri
         f"[1] 1 {told} h2 1 h2-eth0 --rate 5 -n 3",
     ]
     assert sorted(done.stderr.splitlines()) == ["[0] read 'hello'", "[1] read ''"]
+
+
+@live
+def test_processes_have_the_time_slices_of_the_network(up, script):
+    done = launch(up, script("from topologies.time_slices import current; print(current())"))
+    slices = {line.partition("] ")[2] for line in done.stdout.splitlines()}
+    assert slices == {str(SECONDS if shorten() else current())}
 
 
 @live
