@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from io import TextIOWrapper
@@ -207,10 +208,23 @@ def _options(
     """In-network aggregation emulator and P4 testbed."""
 
 
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
 def main() -> None:
     """Entry point of the command."""
     os.environ["PATH"] += ":/usr/sbin:/sbin"  # where Debian keeps tc and ethtool, away from ordinary users
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="namereplace")  # a terminal may have no ✓, which becomes \N{CHECK MARK}
-    app()
+    try:
+        try:
+            app()
+        finally:
+            sys.stdout.flush()  # where it fails only when Python ends, that is a traceback and exit status 120
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())  # what is left in its buffer
+        sys.exit(f"fanin: cannot write {error.filename or 'what is to be printed'}: {error.strerror}")

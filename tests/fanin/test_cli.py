@@ -171,3 +171,22 @@ def test_what_a_terminal_has_no_character_for_is_named(fanin) -> None:
     done = fanin("doctor", PYTHONIOENCODING="ascii")
     assert "Traceback" not in done.stderr
     assert r"\N{CHECK MARK} machine" in done.stdout
+
+
+@pytest.mark.parametrize("buffered", [True, False])
+@pytest.mark.parametrize("words", [("lesson", "list"), ("cost", "--help"), ("--version",)])
+def test_where_there_is_no_room_for_what_is_printed_a_line_says_so(
+    words: tuple[str, ...], buffered: bool
+) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", "from fanin.cli import main; main()", *words],
+            env=environment | ({} if buffered else {"PYTHONUNBUFFERED": "1"}),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr == "fanin: cannot write what is to be printed: No space left on device\n"
