@@ -152,6 +152,7 @@ class Communicator(Closing):
         self._connected: TcpRing | None = None
         self._by_ring = False
         self._thread: ThreadPoolExecutor | None = None
+        self._begun = False  # by it, perhaps not done yet
         self._failure: CollectiveError | None = None
         self._closed = False
         self._new = True
@@ -424,12 +425,16 @@ class Communicator(Closing):
     # -- carrying them out -----------------------------------------------------------------------------------
 
     def _call(self, operation: _Operation[_T], async_op: bool) -> _T | Handle[_T]:
-        if async_op and self._thread is None:
-            self._thread = ThreadPoolExecutor(1, "fanin")
-        if self._thread is None:
-            return self._carry_out(operation)
-        future = self._thread.submit(self._carry_out, operation)
-        return Handle(future) if async_op else future.result()
+        if async_op:
+            self._thread = self._thread or ThreadPoolExecutor(1, "fanin")
+            self._begun = True
+            return Handle(self._thread.submit(self._carry_out, operation))
+        if self._thread is not None and self._begun:
+            self._thread.submit(
+                int
+            ).result()  # in the order of the calls, and after what waits for their ends
+            self._begun = False
+        return self._carry_out(operation)
 
     def _carry_out(self, operation: _Operation[_T]) -> _T:
         if self._failure is not None:

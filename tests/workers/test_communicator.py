@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -231,14 +232,32 @@ def test_operations_begun_are_carried_out_in_the_order_of_the_calls() -> None:
         assert everywhere(comms, do) == [[3.0, 6.0]] * 2
 
 
-def test_who_is_called_when_an_operation_has_ended_is_called_before_the_next_one_begins() -> None:
+@pytest.mark.parametrize("begin", [True, False])
+def test_who_is_called_when_an_operation_has_ended_is_called_before_the_next_one_begins(begin: bool) -> None:
     with job(1) as ([comm], _):
         x, late = np.ones(3, np.float32), []
         begun = comm.allreduce(x, out=x, async_op=True)
         begun.add_done_callback(lambda: x.fill(5))
-        assert comm.allreduce(x, async_op=True).wait()[0] == 5
+        result = comm.allreduce(x, async_op=True).wait() if begin else comm.allreduce(x)
+        assert result[0] == 5
         begun.add_done_callback(lambda: late.append(begun.done()))
         assert late == [True]
+
+
+def test_who_waits_for_an_operation_carries_it_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    by: list[threading.Thread] = []
+    with job(1) as ([comm], _):
+        add_up = comm._place.all_reduce
+
+        def noting(*arguments: Any) -> Any:
+            by.append(threading.current_thread())
+            return add_up(*arguments)
+
+        monkeypatch.setattr(comm._place, "all_reduce", noting)
+        x = np.ones(3, np.float32)
+        comm.allreduce(x, async_op=True).wait()
+        comm.allreduce(x)
+    assert [thread is threading.current_thread() for thread in by] == [False, True]
 
 
 def test_what_goes_wrong_comes_out_of_wait() -> None:

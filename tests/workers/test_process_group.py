@@ -47,11 +47,24 @@ FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 INTEGERS = [torch.int32, torch.int64, torch.uint8]
 
 
+def in_the_background(group: ProcessGroup, x: Any) -> Any:
+    return dist.all_reduce(x, group=group, async_op=True)
+
+
+def at_once(group: ProcessGroup, x: Any) -> Any:
+    options = dist.AllreduceOptions()
+    options.asyncOp = False
+    return group.allreduce([x], options)
+
+
+@pytest.mark.parametrize("how", [in_the_background, at_once])
 @pytest.mark.parametrize("dtype", FLOATS + INTEGERS)
-def test_all_reduce_in_place(comms: list[Communicator], dtype: Any) -> None:
+def test_all_reduce_in_place(
+    comms: list[Communicator], dtype: Any, how: Callable[[ProcessGroup, Any], Any]
+) -> None:
     def do(comm: Communicator) -> Any:
         x = of(comm.rank, dtype)
-        work = dist.all_reduce(x, group=ProcessGroup(comm), async_op=True)
+        work = how(ProcessGroup(comm), x)
         assert work.wait()
         assert work.is_completed()
         assert work.get_future().value()[0] is x
