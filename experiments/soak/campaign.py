@@ -13,6 +13,8 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from controller.planner import Planner
 from experiments.scenario.compilers import PROGRAM
 from experiments.scenario.own import planner_of
@@ -67,7 +69,8 @@ def _load(program: Path, controller: Path | None) -> None:
 
 def _run_seed(seed: int) -> tuple[int, Outcome]:
     try:
-        return seed, run_scenario(draw_scenario(seed), _switch, planner=_planner)
+        with np.errstate(invalid="ignore"):  # inputs with infinities of both signs
+            return seed, run_scenario(draw_scenario(seed), _switch, planner=_planner)
     except Exception as error:
         error.add_note(f"while it ran the scenario of seed {seed}")
         raise

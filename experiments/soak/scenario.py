@@ -310,9 +310,13 @@ class Scenario(_Brief):
         """Seconds within which all workers must have finished, but for an accident of one in millions.
 
         Turns of the windows, one behind the other, each as long as several timeouts: a chunk crosses a link of each
-        tier with an update and with its result, and an attempt fails if one of them loses it.
+        tier with an update and with its result, and an attempt fails if one of them loses it. A burst ends with
+        packets, not with time: where nothing else is sent, each one that it takes is another attempt.
         """
-        attempts = 2 + 8 / (1 - self.links.mean_loss) ** (2 * self.tiers)
+        crossings = 2 * self.tiers
+        attempts = 2 + 8 / (1 - self.links.mean_loss) ** crossings
+        if self.links.burst:
+            attempts += 2 * crossings / self.links.burst.end
         turns = sum(job.turns + 10 for job in self.works)
         if self.revocations:
             turns += sum(replace(job, algorithm="ring").turns for job in self.works)

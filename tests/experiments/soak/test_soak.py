@@ -35,7 +35,7 @@ from experiments.soak.trace import Trace
 from p4switch.engine.engine import Engine
 from tests.experiments.soak.program_mutants import PROGRAM_MUTANTS, mutant
 from tests.sizes import sized
-from topologies.link import LinkProperties, Pause
+from topologies.link import Burst, LinkProperties, Pause
 from topologies.virtual import History
 from workers import scaling, wire
 from workers.engines import native
@@ -381,6 +381,12 @@ def test_a_failure_shrinks_to_what_it_needs(tmp_path: Path) -> None:
 
 def test_the_bound_of_a_scenario_grows_with_what_is_lost() -> None:
     assert Scenario(0, links=LinkProperties(loss=0.1)).bound > Scenario(0).bound > 10 * RECOVERY.max_rto
+
+
+def test_a_burst_of_loss_that_only_retransmissions_end_is_within_the_bound(switch: Engine) -> None:
+    links = LinkProperties(delay=5e-6, ecn_bytes=0, displacement=2e-4, burst=Burst(begin=0.01, end=0.1))
+    work = Work((0, 1, 4), window=16, elements=(14837,))
+    assert not run_scenario(Scenario(52907, (work,), rate=10**11, links=links), switch).violations
 
 
 # -- many of them
