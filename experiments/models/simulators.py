@@ -18,7 +18,7 @@ from controller.planner import OURS
 from experiments.models.lossless_incast import Victim
 from experiments.virtual.fabric import Fabric
 from experiments.virtual.flows import Flows, FlowSpec
-from experiments.virtual.point import UnfinishedError
+from experiments.virtual.outcome import UnfinishedError
 from p4switch.engine.engine import Engine
 from topologies.shapes import fat_tree
 from topologies.virtual import HostModel

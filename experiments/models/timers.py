@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from controller.tree import SLOTS
 from experiments.models.packets import full_frame, full_payload
 from experiments.models.paths import Paths
 from experiments.scenario.settings import VIRTUAL_WINDOW, Settings
 from workers.recovery import Recovery
 
 _FAR_ABOVE = 20  # round trips
+_WINDOWS = 3  # that are open at once: to the next stage, to the one before, and of a group that adds up
 
 
 def virtual_window(settings: Settings) -> int:
-    """Packets in flight of a worker."""
+    """Packets in flight of a worker; of several groups in the network, each has its part of the slots."""
+    if settings.window is None and settings.parallelism is not None and settings.algorithm == "in-network":
+        return min(VIRTUAL_WINDOW, SLOTS // settings.parallelism.model)
     return settings.window or VIRTUAL_WINDOW
 
 
@@ -39,11 +43,15 @@ def recovery(settings: Settings) -> Recovery:
 def longest_round_trip(settings: Settings) -> float:
     """Seconds of a packet that finds the windows of all hosts that share a link before it, in that link's queue.
 
-    A window is never fuller than with the packets of one vector.
+    A window is never fuller than with the packets of one vector. A worker of a model that is cut has several.
     """
     paths = Paths(settings, full_frame(settings), patient=True)
     assert settings.size is not None
-    packets = min(virtual_window(settings), -(-settings.size // full_payload(settings)))
+    largest, windows = settings.size, 1
+    if settings.parallelism is not None:
+        largest = max(largest // settings.parallelism.model, settings.parallelism.activations or 0)
+        windows = _WINDOWS
+    packets = windows * min(virtual_window(settings), -(-largest // full_payload(settings)))
     return paths.round_trip + paths.shared(packets)
 
 

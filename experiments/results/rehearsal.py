@@ -62,9 +62,9 @@ def rehearsed_row(settings: Settings) -> Row:
         processor_utilization=1.0 if live else None,
         traffic=FlowTimes.of([1], [1.0], [1.0]) if settings.traffic else None,
         other_job_seconds=1.0 if settings.other_job and settings.other_job.repetitions else None,
-        step_seconds=1.0 if settings.step else None,
-        exposed_seconds=1.0 if settings.step else None,
-        gpu_idle_share=1.0 if settings.step else None,
+        step_seconds=1.0 if settings.step or settings.parallelism else None,
+        exposed_seconds=1.0 if settings.step or settings.parallelism else None,
+        gpu_idle_share=1.0 if settings.step or settings.parallelism else None,
         workers_left=None if live else 1,
         faults=(_FAULT,) * len(settings.faults),
     )

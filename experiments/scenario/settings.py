@@ -13,11 +13,12 @@ from pydantic import BaseModel, Field, model_validator
 
 from controller.errors import ControllerError
 from controller.plan import PathChoice
-from controller.tree import SLOTS, Job, aggregation_tree
+from controller.tree import FIRST_UDP_PORT, LAST_UDP_PORT, SLOTS, Job, aggregation_tree
 from experiments.scenario.compression import Compression
 from experiments.scenario.congestion import Congestion
 from experiments.scenario.faults import Fault, fault_problems
 from experiments.scenario.other_job import OtherJob
+from experiments.scenario.parallelism import Parallelism
 from experiments.scenario.placement import Placement, place
 from experiments.scenario.step import Step
 from experiments.scenario.table import Priority, Table
@@ -41,7 +42,13 @@ FILES = ("program", "controller", "worker")  # keys whose values are files that 
 # Of Settings; those of its links: VIRTUAL_ONLY.
 _VIRTUAL_ONLY = (
     *("lateness", "step", "traffic", "other_job", "collective", "congestion"),
-    *("priority", "faults", "min_workers"),
+    *("priority", "faults", "min_workers", "parallelism"),
+)
+
+# What a table parallelism says in its own way, or is not for several groups of workers.
+_NOT_PARALLEL = (
+    *("lateness", "step", "traffic", "other_job", "collective"),
+    *("compression", "faults", "min_workers"),
 )
 
 KeyPath = tuple[str, ...]  # the tables that a key is in, and its name
@@ -295,6 +302,9 @@ class Settings(Table):
     ] = None
     priority: Priority = 0
     step: Annotated[Step | None, Field(description="computing around each all-reduce, virtual")] = None
+    parallelism: Annotated[
+        Parallelism | None, Field(description="a model cut among the workers, and its steps, virtual")
+    ] = None
     faults: Annotated[tuple[Fault, ...], Field(description="of links, switches and workers, virtual")] = ()
     min_workers: Annotated[
         int | None, Field(ge=2, description="the job goes on as long as so many are left, virtual")
@@ -345,7 +355,12 @@ class Settings(Table):
     def between_hosts(self) -> bool:
         """Whether anything is sent by the transport between hosts: by the job, or beside it."""
         beside = self.other_job is not None and self.other_job.algorithm != "in-network"
-        return self.algorithm != "in-network" or self.traffic is not None or beside
+        return self.algorithm != "in-network" or self.traffic is not None or beside or self._between_stages
+
+    @property
+    def _between_stages(self) -> bool:
+        """Whether parts of a model send each other something, which goes from host to host."""
+        return self.parallelism is not None and self.parallelism.model > 1
 
     @property
     def prioritized(self) -> bool:
@@ -377,15 +392,18 @@ class Settings(Table):
         A product over algorithms and transports then has each of its points once.
         """
         changes: dict[str, Any] = {}
-        if self.algorithm == "in-network":
+        if self.algorithm == "in-network" and not self._between_stages:
             changes |= {"transport": None, "paths": "ecmp", "flows_per_pair": 1}
         else:
             changes |= {
                 "transport": self.transport or ("tcp" if self.world == "live" else "selective-repeat")
             }
+        if self.algorithm != "in-network":
             changes |= {"checksums": True, "worker": None, "values": 256}
         if self.algorithm != "parameter-server":
             changes |= {"shards": None}
+        if self.parallelism is not None and self.parallelism.pipeline == 1:
+            changes |= {"parallelism": self.parallelism.model_copy(update={"schedule": "1f1b"})}
         if not self.between_hosts:
             changes |= {"congestion": Congestion()}
         if self.algorithm == "in-network":
@@ -415,11 +433,13 @@ class Settings(Table):
                 yield f"hosts: {error}" if self.hosts else f"topology: {error}"
         if self.step and self.lateness:
             yield "lateness: leave it out beside step, whose variation says how workers differ"
-        slow = [one.host for one in self.step.stragglers] if self.step else []
-        if strangers := sorted(set(slow) - set(self.members)):
-            yield f"step.stragglers: {', '.join(strangers)} is no worker's host; those are {', '.join(self.members)}"
-        if len(set(slow)) < len(slow):
-            yield "step.stragglers: names a host twice; give each one factor"
+        for table in ("step", "parallelism"):
+            slow = [one.host for one in computing.stragglers] if (computing := getattr(self, table)) else []
+            if strangers := sorted(set(slow) - set(self.members)):
+                hosts = ", ".join(self.members)
+                yield f"{table}.stragglers: {', '.join(strangers)} is no worker's host; those are {hosts}"
+            if len(set(slow)) < len(slow):
+                yield f"{table}.stragglers: names a host twice; give each one factor"
         ring = self.algorithm == "ring" and self.collective == "all-reduce"
         if self.compression.kind != "none" and self.algorithm != "in-network" and not ring:
             yield "compression: is gathered round a ring; set algorithm = 'ring', and leave out collective"
@@ -467,6 +487,8 @@ class Settings(Table):
             rates = {self.network.links_of(name)[0].rate_bits_per_second for name in beside}
             if None in rates and self.traffic.load is not None:
                 yield "traffic.load: is a share of the hosts' links, which have no rate; set topology's rate"
+        if self.parallelism is not None:
+            yield from self._not_parallel(self.parallelism)
         if self.collective != "all-reduce":
             if self.algorithm != "ring":
                 yield f"collective: {self.collective!r} goes from host to host; set algorithm = 'ring'"
@@ -480,6 +502,24 @@ class Settings(Table):
                 yield "congestion.control: DCQCN begins with the rate of a host's link; set topology's rate"
         if self.transport == "tcp":
             yield "transport: 'tcp' is live only; set 'selective-repeat', 'go-back-n', or world = 'live'"
+
+    def _not_parallel(self, parallelism: Parallelism) -> Iterator[str]:
+        yield from parallelism.problems(len(self.members), self.elements or 0)
+        for name in _NOT_PARALLEL:
+            if getattr(self, name) != type(self).model_fields[name].default:
+                yield f"{name}: has no place beside parallelism; leave out one of them"
+        if self.algorithm == "in-network":
+            groups, jobs = parallelism.model, LAST_UDP_PORT - FIRST_UDP_PORT + 1
+            if groups > jobs:
+                yield (
+                    f"parallelism: makes {groups} groups that sum gradients, and switches know {jobs} at once; "
+                    "set algorithm = 'ring'"
+                )
+            elif (self.window or 1) * groups > SLOTS:
+                yield (
+                    f"window: is {self.window} for each of {groups} groups, more than the {SLOTS:,} slots of a switch; "
+                    "make it smaller"
+                )
 
     def _not_live(self) -> Iterator[str]:
         for name in _VIRTUAL_ONLY:
@@ -525,6 +565,7 @@ _IN_NAMES = {
     "congestion",
     "fat_tree",
     "other_job",
+    "parallelism",
     "servers",
     "step",
     "traffic",

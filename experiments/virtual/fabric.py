@@ -73,7 +73,7 @@ class JobSpec:
     pauses: of each worker, before each of its all-reduces; (): none. They count from the end of the first all-reduce of
     each step, of which it has `per_step`. ring: it can carry on by ring where it loses its lease (Job.carry_on), with
     the timers of ring_recovery (None: recovery). elastic: or without some of its workers (Job.regroup). priority: of
-    its packets, 0 to 7, where links have queues for each.
+    its packets, 0 to 7, where links have queues for each. on_call: its stations wait for WorkerStation.called to grow.
     """
 
     hosts: tuple[str, ...] | None = None
@@ -95,6 +95,7 @@ class JobSpec:
     congestion: Congestion = DEFAULT_CONGESTION
     calls: tuple[Call, ...] = ("all-reduce",)
     priority: int = 0
+    on_call: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -495,6 +496,7 @@ class Job:
                 pauses=self.spec.pauses[self.ranks[rank]] if self.spec.pauses else (),
                 per_step=self.spec.per_step,
                 kept=Kept(len(outputs[rank])) if self._keeps else None,
+                called=0 if self.spec.on_call else None,
             )
             for rank in range(len(self.members))
         ]

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from controller.telemetry import Reason
 from experiments.models.alone import Alone
 from experiments.models.prediction import predicted_seconds
 from experiments.models.timers import recovery, virtual_window
@@ -22,33 +21,15 @@ from experiments.virtual.fabric import Cluster, ClusterSpec, Job
 from experiments.virtual.faults import Faults
 from experiments.virtual.flows import Flows
 from experiments.virtual.other_job import beside
+from experiments.virtual.outcome import LIMIT, UnfinishedError, network_figures
+from experiments.virtual.parallelism import run_parallel
 from experiments.virtual.steps import buckets, pauses, step_figures
 from experiments.virtual.traffic import Request, completed, requests
-from experiments.virtual.usage import usage_of
+from experiments.virtual.usage import usage_of, workers_of
 from p4switch.engine.engine import Engine
 from topologies.virtual import HostModel
 from workers.collective import Statistics, Transport
 from workers.protocol import InNetworkStatistics
-
-LIMIT = 600.0  # seconds of virtual time for all all-reduces of a run
-
-# What links do to packets, as columns, by what topologies.virtual calls it.
-_LINK_EVENTS = {
-    "loss": "lost",
-    "burst loss": "lost_in_bursts",
-    "corruption": "corrupted",
-    "duplication": "duplicated",
-    "reordering": "reordered",
-    "queue drop": "queue_drops",
-    "ECN mark": "ecn_marks",
-    "pause": "pauses",
-    "storm": "storms",
-    "watchdog drop": "watchdog_drops",
-}
-
-
-class UnfinishedError(RuntimeError):
-    """A run in virtual time that does not come to an end."""
 
 
 def run_virtual(
@@ -61,6 +42,8 @@ def run_virtual(
     Raises:
         CollectiveError, UnfinishedError, DeadlockError, ControllerError, PythonFileError: it did not come to its end.
     """
+    if settings.parallelism is not None:
+        return run_parallel(settings, switch)
     assert settings.elements is not None
     assert settings.size is not None
     workers = len(settings.members)
@@ -90,7 +73,7 @@ def run_virtual(
         if other and not other.finish(LIMIT):
             raise UnfinishedError(f"other_job: not finished after {LIMIT:g} s of virtual time")
 
-    job, stations, network = cluster.job, cluster.stations, cluster.network
+    job, stations = cluster.job, cluster.stations
     began = np.max([station.began[1::per_step] for station in stations], axis=0)
     ended = np.max([station.ended[per_step - 1 :: per_step] for station in stations], axis=0)
     waits = [
@@ -106,21 +89,14 @@ def run_virtual(
         promises = _promises_kept(settings, job)
     held = (promise.hold(of_all) for promise, of_all in zip(promises, outputs, strict=True))
     errors = Errors.of_all([*held, *([other.errors] if other else [])])
-    shares = workers * settings.repetitions
-    drops = cluster.drops()
     measured = Measured(
         seconds=tuple((ended - began).tolist()),
         elements=settings.elements,
-        wire_bytes_per_worker=cluster.host_bytes(settings.members) / shares,
-        packets_per_worker=cluster.host_packets(settings.members) / shares,
         retransmissions=sum(station.retransmissions for station in (*stations, *job.left)),
-        drops={reason.name.lower(): drops[reason] for reason in Reason if reason is not Reason.NONE},
-        link_events={column: network.faults[kind] for kind, column in _LINK_EVENTS.items()},
         violations=errors.violations,
         max_abs_error=errors.largest,
         error_bound=errors.bound,
         closed_form_seconds=predicted_seconds(settings, settings.size, window),
-        packet_hops=network.hops,
         window=window,
         recovery=spec.recovery,
         congestion_window=mean_window(
@@ -128,9 +104,10 @@ def run_virtual(
         ),
         wait_seconds=float(np.mean(waits)),
         other_job_seconds=other.median_seconds if other else None,
-        usage=usage_of(cluster),
+        usage=usage_of(cluster, workers_of(cluster), settings.priority),
         workers_left=len(stations),
         faults=faults.outcomes(ended.tolist()),
+        **network_figures(settings, cluster),
         **step_figures(
             settings, np.max([one.ended[0::per_step] for one in stations], axis=0), ended, job.ranks
         ),

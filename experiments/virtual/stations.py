@@ -57,7 +57,7 @@ class WorkerStation(Generic[_P_co]):
     start: when it begins, in seconds. pauses: before each all-reduce, counted from the end of its step's first
     (`per_step` all-reduces are a step); none: it begins as soon as it can. outputs: the sums so far.
     kept: for a job that carries on by ring where it loses its lease. began, ended: when it began and finished each.
-    not_ours: frames that came and were for somebody else.
+    not_ours: frames that came and were for somebody else. called: how many all-reduces it may have begun; None: all.
     """
 
     def __init__(
@@ -71,8 +71,10 @@ class WorkerStation(Generic[_P_co]):
         pauses: Sequence[float] = (),
         per_step: int = 1,
         kept: Kept | None = None,
+        called: int | None = None,
     ) -> None:
         self.worker = port.participant
+        self.called = called
         self.outputs = list(outputs)
         self.began: list[float] = []
         self.ended: list[float] = []
@@ -110,6 +112,11 @@ class WorkerStation(Generic[_P_co]):
         """Whether all sums are there."""
         return len(self.outputs) == len(self._inputs)
 
+    @property
+    def _idle(self) -> bool:
+        """Whether it runs none and there is none to begin, now or at a time that it knows."""
+        return not self._running and (self.finished or len(self.outputs) == self.called)
+
     def receive(self, frames: Frames, lengths: NDArray[np.int64], now: float) -> None:
         """See Station."""
         for part in segments(lengths):
@@ -128,7 +135,7 @@ class WorkerStation(Generic[_P_co]):
 
     def frames_to_send(self, now: float) -> list[Frames]:
         """See Station."""
-        while not self._running and not self.finished and now >= self._start:
+        while not (self._running or self._idle) and now >= self._start:
             x = self._inputs[len(self.outputs)]
             if len(self.began) == len(self.outputs):
                 self.began.append(now)
@@ -143,7 +150,7 @@ class WorkerStation(Generic[_P_co]):
     def deadline(self) -> float | None:
         """See Station."""
         deadline = self.worker.deadline() if self._working else None  # others may still need what it has
-        if self._running or self.finished:
+        if self._running or self._idle:
             return deadline
         return self._start if deadline is None else min(self._start, deadline)
 
@@ -202,7 +209,10 @@ class SwitchPort:
 
 
 class PeerPort:
-    """Between a HostBasedWorker and its peers: their addresses by rank. Its packets are ECN-capable."""
+    """Between a HostBasedWorker and its peers: their addresses by rank. Its packets are ECN-capable.
+
+    first_port: UDP's, of all peers alike.
+    """
 
     def __init__(
         self,
@@ -211,8 +221,10 @@ class PeerPort:
         gateway_mac: str,
         peers: Sequence[IPv4Address],
         priority: int = 0,
+        first_port: int = FIRST_PEER_PORT,
     ) -> None:
         self.participant = worker
+        self._first_port = first_port
         self._host = host
         self._gateway_mac = gateway_mac
         self._peers = peers
@@ -241,8 +253,8 @@ class PeerPort:
                 self._host,
                 self._gateway_mac,
                 self._peers[peer],
-                FIRST_PEER_PORT + own,
-                FIRST_PEER_PORT + other,
+                self._first_port + own,
+                self._first_port + other,
                 ECN_CAPABLE,
                 self._priority,
             )

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from experiments.results.usage import LinkUse, Usage, WorkerUse, spans
-from experiments.virtual.fabric import Cluster
+from experiments.virtual.fabric import Cluster, Fabric
 from topologies.virtual import SECOND
 
 
-def usage_of(cluster: Cluster) -> Usage:
+def usage_of(fabric: Fabric, workers: Sequence[WorkerUse], priority: int) -> Usage:
+    """Of a run of these workers, whose packets have this priority."""
+    return Usage(_links(fabric, float(spans(workers).sum()), priority), tuple(workers))
+
+
+def workers_of(cluster: Cluster) -> list[WorkerUse]:
     """Of a run in which every other all-reduce, the first among them, is a barrier (point.py)."""
-    workers = tuple(
+    return [
         WorkerUse(
             rank=rank,
             host=host,
@@ -18,18 +25,16 @@ def usage_of(cluster: Cluster) -> Usage:
             retransmissions=station.retransmissions,
         )
         for rank, host, station in zip(cluster.job.ranks, cluster.members, cluster.stations, strict=True)
-    )
-    return Usage(_links(cluster, float(spans(workers).sum())), workers)
+    ]
 
 
-def _links(cluster: Cluster, seconds: float) -> tuple[LinkUse, ...]:
+def _links(fabric: Fabric, seconds: float, priority: int) -> tuple[LinkUse, ...]:
     """seconds: of all all-reduces together."""
-    topology, counts = cluster.topology, cluster.network.links.counts
-    priority = cluster.spec.priority
-    overtaken = cluster.network.overtaken[:, priority : priority + 1].sum(axis=1)
-    lower = cluster.network.wire_bytes[:, :priority].sum(axis=1)
+    topology, counts = fabric.topology, fabric.network.links.counts
+    overtaken = fabric.network.overtaken[:, priority : priority + 1].sum(axis=1)
+    lower = fabric.network.wire_bytes[:, :priority].sum(axis=1)
     directions = zip(
-        cluster.network.link_ends, (link for link in topology.links for _ in range(2)), strict=True
+        fabric.network.link_ends, (link for link in topology.links for _ in range(2)), strict=True
     )
     found = []
     for i, ((near, far), link) in enumerate(directions):

@@ -120,7 +120,7 @@ def _simulators(results: Path) -> None:
     from experiments.models import lossless_incast
     from experiments.models.simulators import CASES, run, write
     from experiments.scenario.compilers import PROGRAM, compile_program
-    from experiments.virtual.point import UnfinishedError
+    from experiments.virtual.outcome import UnfinishedError
     from fanin.console import console
     from p4compiler import CompileError
     from p4switch.engine.engine import Engine
@@ -163,7 +163,7 @@ def _papers(results: Path) -> None:
     from experiments.models.papers.figures import figures
     from experiments.models.papers.published import write
     from experiments.scenario.compilers import PROGRAM, compile_program
-    from experiments.virtual.point import UnfinishedError
+    from experiments.virtual.outcome import UnfinishedError
     from fanin.console import console
     from p4compiler import CompileError
     from p4switch.engine.engine import Engine

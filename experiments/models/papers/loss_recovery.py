@@ -8,7 +8,7 @@ from experiments.models.papers.published import Beside, Published
 from experiments.scenario.congestion import Congestion
 from experiments.virtual.fabric import Fabric
 from experiments.virtual.flows import FinishedFlow, Flows, FlowSpec
-from experiments.virtual.point import UnfinishedError
+from experiments.virtual.outcome import UnfinishedError
 from p4switch.engine.engine import Engine
 from topologies.model import Topology
 from topologies.shapes import leaf_spine

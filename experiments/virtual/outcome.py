@@ -1,0 +1,42 @@
+"""What a run in virtual time leaves behind in its network, as it is measured; and when it has failed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from controller.telemetry import Reason
+from experiments.scenario.settings import Settings
+from experiments.virtual.fabric import Fabric
+
+LIMIT = 600.0  # seconds of virtual time for all all-reduces of a run
+
+# What links do to packets, as columns, by what topologies.virtual calls it.
+_LINK_EVENTS = {
+    "loss": "lost",
+    "burst loss": "lost_in_bursts",
+    "corruption": "corrupted",
+    "duplication": "duplicated",
+    "reordering": "reordered",
+    "queue drop": "queue_drops",
+    "ECN mark": "ecn_marks",
+    "pause": "pauses",
+    "storm": "storms",
+    "watchdog drop": "watchdog_drops",
+}
+
+
+class UnfinishedError(RuntimeError):
+    """A run in virtual time that does not come to an end."""
+
+
+def network_figures(settings: Settings, fabric: Fabric) -> dict[str, Any]:
+    """Columns of Measured: what the network carried, dropped and marked."""
+    shares = len(settings.members) * settings.repetitions
+    drops = fabric.drops()
+    return {
+        "wire_bytes_per_worker": fabric.host_bytes(settings.members) / shares,
+        "packets_per_worker": fabric.host_packets(settings.members) / shares,
+        "drops": {reason.name.lower(): drops[reason] for reason in Reason if reason is not Reason.NONE},
+        "link_events": {column: fabric.network.faults[kind] for kind, column in _LINK_EVENTS.items()},
+        "packet_hops": fabric.network.hops,
+    }

@@ -1,0 +1,295 @@
+"""Training steps of a model that is cut into layers' parts and stages, in virtual time.
+
+Each worker computes micro-batches in the order of its stage (models/pipeline.py), sends what comes out to its
+neighbours in the pipeline, sums each part of a layer with its tensor group, and at the end of a step its gradients with
+those that have the same part of the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from experiments.models.timers import recovery, virtual_window
+from experiments.results.checking import Errors, Promise, error_bound, float32_sum_bound, promise_of
+from experiments.results.measured import Measured, mean_window
+from experiments.results.usage import WorkerUse
+from experiments.scenario.own import planner_of
+from experiments.scenario.python_file import telling
+from experiments.scenario.settings import FIRST_PEER_PORT, Settings
+from experiments.scenario.units import ELEMENT_BYTES
+from experiments.scenario.worker_file import make_worker_of
+from experiments.virtual.congestion import control_of
+from experiments.virtual.fabric import Fabric, Job, JobSpec
+from experiments.virtual.outcome import LIMIT, UnfinishedError, network_figures
+from experiments.virtual.rank_station import Channel, Ends, RankStation, Scaled
+from experiments.virtual.stations import PeerPort, WorkerStation
+from experiments.virtual.usage import usage_of
+from p4switch.engine.engine import Engine
+from topologies.virtual import HostModel
+from workers.collective import Operation, Transport
+from workers.host_based.algorithm import Group, HostBasedWorker
+from workers.protocol import InNetworkStatistics
+
+_ACTIVATIONS = 3  # keeps their draws apart from those of gradients
+
+_Kind = Literal["tensor", "forward", "backward"]
+
+
+class _Member(NamedTuple):
+    """A rank in a group of one of these kinds, and its place: of a send, 0 sends and 1 receives; else 0."""
+
+    kind: _Kind
+    place: int
+    rank: int
+
+
+def run_parallel(settings: Settings, switch: Engine) -> Measured:
+    """Run it on switches like `switch`, and check every sum and every vector that was sent.
+
+    Raises:
+        CollectiveError, UnfinishedError, DeadlockError, ControllerError, PythonFileError: it did not come to its end.
+    """
+    assert settings.elements is not None
+    with telling(settings.worker):
+        fabric = Fabric(
+            settings.network,
+            switch,
+            host=HostModel(settings.coalescing),
+            seed=settings.seed,
+            planner=planner_of(settings.controller, settings.paths),
+            priorities=settings.prioritized,
+        )
+        model = _Model(settings, fabric)
+        if not fabric.network.run(model.all_finished, LIMIT):
+            raise UnfinishedError(f"not finished after {LIMIT:g} s of virtual time")
+
+    ended = np.array([station.ended for station in model.stations])
+    began = np.append(0.0, ended.max(axis=0)[:-1])
+    seconds = ended.max(axis=0) - began
+    computing = model.computing
+    errors = Errors.of_all([*(station.errors for station in model.stations), *model.errors_of_gradients()])
+    workers = [
+        WorkerUse(
+            rank=rank,
+            host=host,
+            began=tuple(began.tolist()),
+            ended=tuple(station.ended),
+            retransmissions=station.retransmissions,
+        )
+        for rank, (host, station) in enumerate(zip(settings.members, model.stations, strict=True))
+    ]
+    return Measured(
+        seconds=tuple(seconds.tolist()),
+        elements=settings.elements,
+        retransmissions=sum(station.retransmissions for station in model.stations),
+        violations=errors.violations,
+        max_abs_error=errors.largest,
+        error_bound=errors.bound,
+        closed_form_seconds=None,
+        window=virtual_window(settings),
+        recovery=recovery(settings),
+        congestion_window=mean_window(model.congestion_windows()),
+        wait_seconds=float(seconds.mean() - computing.mean()),
+        step_seconds=float(seconds.mean()),
+        exposed_seconds=float(seconds.mean() - computing.max()),
+        gpu_idle_share=float(1 - computing.mean() / seconds.mean()),
+        usage=usage_of(fabric, workers, settings.priority),
+        workers_left=len(workers),
+        **network_figures(settings, fabric),
+    )
+
+
+class _Model:
+    """A model cut among the workers of a fabric: its groups, and a station on each host.
+
+    stations: by rank. computing: seconds of a step, of each.
+    """
+
+    def __init__(self, settings: Settings, fabric: Fabric) -> None:
+        assert settings.parallelism is not None
+        self._settings, self._fabric = settings, fabric
+        self._parallelism = parallelism = settings.parallelism
+        self._workers = len(settings.members)
+        self._jobs: list[tuple[Job, list[Promise]]] = []
+        copies = parallelism.copies(self._workers)
+        # Of UDP, where packets come from the first of a group; gradients, between hosts, have the first ports of all.
+        begin, flows = FIRST_PEER_PORT + copies * settings.flows_per_pair, settings.flows_per_pair
+        self._first_ports: dict[_Kind, int] = {
+            "forward": begin,
+            "backward": begin + 2 * flows,
+            "tensor": begin + 4 * flows,
+        }
+        gradients = self._gradients() if copies > 1 else {}
+        channels = self._channels()
+        slow = {one.host: one.factor for one in parallelism.stragglers}
+        slowness = [slow.get(host, 1.0) for host in settings.members]
+        each = parallelism.micro_batches // copies
+        once = parallelism.seconds("forward") + parallelism.seconds("backward")
+        self.computing = np.array(slowness) * each * once
+        self.stations = [
+            RankStation(
+                parallelism.passes(rank, self._workers),
+                {way: slowness[rank] * parallelism.seconds(way) for way in ("forward", "backward")},
+                parallelism.tensor_calls,
+                Ends(
+                    tensor=channels.get(_Member("tensor", 0, rank)),
+                    data=gradients.get(rank),
+                    sends={way: channels.get(_Member(way, 0, rank)) for way in ("forward", "backward")},
+                    receives={way: channels.get(_Member(way, 1, rank)) for way in ("forward", "backward")},
+                ),
+                settings.repetitions,
+            )
+            for rank in range(self._workers)
+        ]
+        self._unfinished = list(self.stations)
+        for member, station in zip(settings.members, self.stations, strict=True):
+            fabric.network.replace_station(member, station, 0.0)
+
+    def all_finished(self) -> bool:
+        """Whether every worker has done all its steps."""
+        while self._unfinished and self._unfinished[-1].finished:
+            self._unfinished.pop()
+        return not self._unfinished
+
+    def errors_of_gradients(self) -> Iterator[Errors]:
+        """Of their sums, by step."""
+        for job, promises in self._jobs:
+            for step, promise in enumerate(promises):
+                yield promise.hold(station.outputs[step] for station in job.stations)
+
+    def congestion_windows(self) -> list[float | None]:
+        """Of each worker that sums gradients in the network."""
+        found = [station.worker.statistics for job, _ in self._jobs for station in job.stations]
+        return [one.congestion_window for one in found if isinstance(one, InNetworkStatistics)]
+
+    # -- gradients -------------------------------------------------------------------------------------------
+
+    def _gradients(self) -> dict[int, Channel]:
+        """A job for all that have the same part of the model; the channel of each rank."""
+        settings, found = self._settings, {}
+        for ranks in self._parallelism.data_groups(self._workers):
+            job = self._start(ranks)
+            for own, (rank, station) in enumerate(zip(ranks, job.stations, strict=True)):
+                if job.granted is not None:
+                    ports = [job.granted.udp_port]
+                else:
+                    ports = _ports(FIRST_PEER_PORT, len(ranks), own, settings.flows_per_pair)
+                found[rank] = Channel(station, ports)
+        return found
+
+    def _start(self, ranks: Sequence[int]) -> Job:
+        settings, window = self._settings, virtual_window(self._settings)
+        assert settings.elements is not None
+        elements = settings.elements // self._parallelism.model
+        spec = JobSpec(
+            hosts=tuple(settings.members[rank] for rank in ranks),
+            window=window,
+            values=settings.values,
+            recovery=recovery(settings),
+            algorithm=settings.algorithm,
+            transport=_transport(settings),
+            shards=settings.shards,
+            flows=settings.flows_per_pair,
+            congestion=settings.congestion,
+            priority=settings.priority,
+            on_call=True,
+        )
+        draws = [np.random.default_rng((settings.seed, rank)) for rank in ranks]
+        inputs = [
+            [draw.standard_normal(elements, dtype=np.float32) for draw in draws]
+            for _ in range(settings.repetitions)
+        ]
+        bound = error_bound(settings.algorithm, settings.values, window)
+        promises = [Promise.of(vectors, bound) for vectors in inputs]
+        job = self._fabric.start(spec, inputs, make_worker=make_worker_of(settings.worker), in_place=True)
+        self._jobs.append((job, promises))
+        return job
+
+    # -- what is sent during passes --------------------------------------------------------------------------
+
+    def _channels(self) -> dict[_Member, Channel]:
+        found = {}
+        for number, (kind, ranks) in enumerate(self._groups()):
+            ends = self._open(kind, ranks, len(self._fabric.jobs) + number)
+            for own, (rank, channel) in enumerate(zip(ranks, ends, strict=True)):
+                found[_Member(kind, 0 if kind == "tensor" else own, rank)] = channel
+        return found
+
+    def _groups(self) -> Iterator[tuple[_Kind, list[int]]]:
+        parallelism, workers = self._parallelism, self._workers
+        for rank in range(workers):
+            at = parallelism.coordinates(rank, workers)
+            if at.stage:
+                before = parallelism.rank(at._replace(stage=at.stage - 1), workers)
+                yield "forward", [before, rank]
+                yield "backward", [rank, before]
+            if at.tensor == 0 and parallelism.tensor > 1:
+                yield "tensor", list(range(rank, rank + parallelism.tensor))
+
+    def _open(self, kind: _Kind, ranks: Sequence[int], session: int) -> list[Channel]:
+        """A channel of each; a send is a broadcast to the other one."""
+        settings, parallelism = self._settings, self._parallelism
+        assert parallelism.activations is not None
+        operation: Operation = "all-reduce" if kind == "tensor" else "broadcast"
+        calls = settings.repetitions * parallelism.micro_batches // parallelism.copies(self._workers)
+        if kind == "tensor":
+            calls *= 2 * parallelism.tensor_calls
+        elements = parallelism.activations // ELEMENT_BYTES
+        bases = [
+            np.random.default_rng((settings.seed, rank, _ACTIVATIONS)).standard_normal(elements, np.float32)
+            for rank in ranks
+        ]
+        promise = promise_of(operation, bases, float32_sum_bound)
+        if operation == "broadcast":
+            bases[1] = np.zeros_like(bases[1])
+        first, flows = self._first_ports[kind], settings.flows_per_pair
+        return [
+            Channel(
+                WorkerStation(
+                    self._port(ranks, own, operation, session, first),
+                    Scaled(base, calls),
+                    in_place=True,
+                    called=0,
+                ),
+                _ports(first, len(ranks), own, flows),
+                promise,
+            )
+            for own, base in enumerate(bases)
+        ]
+
+    def _port(
+        self, ranks: Sequence[int], own: int, operation: Operation, session: int, first_port: int
+    ) -> PeerPort:
+        settings, topology = self._settings, self._fabric.topology
+        members = [settings.members[rank] for rank in ranks]
+        host = topology.host(members[own])
+        group = Group(
+            own,
+            len(ranks),
+            transport=_transport(settings),
+            window=virtual_window(settings),
+            session=session,
+            flows=settings.flows_per_pair,
+            calls=(operation,),
+            make_control=control_of(settings.congestion, topology, host.name),
+        )
+        return PeerPort(
+            HostBasedWorker(group, recovery(settings)),
+            host,
+            topology.switch(host.leaf).mac,
+            [topology.host(name).ip for name in members],
+            settings.priority,
+            first_port,
+        )
+
+
+def _ports(first: int, workers: int, own: int, flows: int) -> list[int]:
+    """UDP's, where packets come from the others of a group."""
+    return [first + rank * flows + flow for rank in range(workers) if rank != own for flow in range(flows)]
+
+
+def _transport(settings: Settings) -> Transport:
+    return "go-back-n" if settings.transport == "go-back-n" else "selective-repeat"

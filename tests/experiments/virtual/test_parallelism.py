@@ -1,0 +1,103 @@
+"""Steps of a model that is cut among workers: as long as the closed form, whatever is sent is what arrives."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from experiments.models.pipeline import bubble_share
+from experiments.results.measured import Measured
+from experiments.scenario.settings import Settings
+from experiments.virtual.point import run_virtual
+from p4switch.engine.engine import Engine
+from workers.host_based.exchange import Exchange
+
+CUT = {
+    "layers": 8,
+    "micro_batches": 8,
+    "forward": "4 ms",
+    "backward": "8 ms",
+    "activations": "16 KiB",
+}
+
+
+def settings(cut: dict[str, Any], **rest: Any) -> Settings:
+    shape = {"spines": 2, "leaves": 2, "hosts_per_leaf": 4, "rate": "100 Gb/s"}
+    said = {"topology": {"leaf_spine": shape}, "algorithm": "ring", "size": "256 KiB", "repetitions": 2}
+    return Settings.model_validate(said | {"parallelism": CUT | cut} | rest).settled
+
+
+def run(switch: Engine, cut: dict[str, Any], **rest: Any) -> Measured:
+    measured = run_virtual(settings(cut, **rest), switch)
+    assert measured.violations == 0
+    return measured
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
+@pytest.mark.parametrize("stages", [2, 4, 8])
+def test_a_pipeline_idles_for_the_share_of_the_closed_form(
+    switch: Engine, schedule: str, stages: int
+) -> None:
+    measured = run(switch, {"pipeline": stages, "schedule": schedule})
+    each = stages  # of 8 micro-batches and 8 / stages copies
+    assert measured.gpu_idle_share == pytest.approx(bubble_share(stages, each), abs=0.02)
+    assert measured.step_seconds == pytest.approx((each + stages - 1) * 12e-3 / stages, rel=0.05)
+
+
+@pytest.mark.parametrize("algorithm", ["in-network", "ring", "halving-doubling"])
+def test_all_cuts_compute_as_much_and_sum_what_they_must(switch: Engine, algorithm: str) -> None:
+    for tensor, stages in ((1, 1), (2, 1), (2, 2), (4, 2), (1, 8)):
+        measured = run(switch, {"tensor": tensor, "pipeline": stages}, algorithm=algorithm)
+        assert measured.max_abs_error > 0 or stages == 8  # nothing but a pipeline sums nothing
+        assert measured.step_seconds
+        assert measured.step_seconds - measured.wait_seconds == pytest.approx(12e-3)
+        assert measured.exposed_seconds == pytest.approx(measured.wait_seconds)
+
+
+def test_the_bytes_of_a_worker_are_those_of_its_groups(switch: Engine) -> None:
+    """In a tensor group of 2 an all-reduce sends the activations once; each of 4 copies its gradient 1.5 times."""
+    measured = run(switch, {"tensor": 2})
+    layers, each, activations = 8, 2, 16 * 1024
+    sums = 2 * 2 * layers * each  # forward and backward, twice in each layer
+    payload = 2 * (sums * activations + 1.5 * 128 * 1024)  # sent and received
+    assert 1.0 < measured.wire_bytes_per_worker / payload < 1.15
+
+
+def test_all_wait_for_a_slow_stage(switch: Engine) -> None:
+    """Which is never idle but at the beginning and at the end, when the one before it computes."""
+    cut = {"pipeline": 4, "micro_batches": 16, "stragglers": [{"host": "h3", "factor": 2}]}
+    assert run(switch, cut).step_seconds == pytest.approx(8 * 6e-3 + 3e-3, rel=0.05)
+
+
+@pytest.mark.parametrize("transport", ["selective-repeat", "go-back-n"])
+def test_what_is_lost_is_sent_again(switch: Engine, transport: str) -> None:
+    links = {"loss": "1%", "reordering": "5%", "displacement": "20 us"}
+    for algorithm in ("in-network", "ring"):
+        measured = run(
+            switch, {"tensor": 2, "pipeline": 2}, algorithm=algorithm, transport=transport, links=links
+        )
+        assert measured.retransmissions > 0
+
+
+def test_a_wrong_activation_is_found(switch: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    finish = Exchange.finish
+    calls = count()
+
+    def wrong(self: Exchange) -> NDArray[np.float32]:
+        result = finish(self)
+        if self.operation == "broadcast" and next(calls) == 5:
+            result[7] += 1
+        return result
+
+    monkeypatch.setattr(Exchange, "finish", wrong)
+    assert run_virtual(settings({"pipeline": 2}), switch).violations == 1
+
+
+def test_a_run_can_be_repeated(switch: Engine) -> None:
+    links = {"loss": "1%"}
+    first, second = (run(switch, {"tensor": 2, "pipeline": 2}, links=links) for _ in range(2))
+    assert first == second
