@@ -10,8 +10,10 @@ from experiments.models.paths import Paths
 from experiments.models.prediction import predicted_seconds
 from experiments.models.timers import virtual_window
 from experiments.results.measured import Row
+from experiments.scenario.parallelism import Parallelism
 from experiments.scenario.settings import Settings
 from experiments.scenario.targets import target
+from workers.host_based.transport import PAYLOAD
 
 # Of a machine of which no point is known: packets carried over a link, a second. Seconds that a point takes besides.
 HOPS_PER_SECOND = 150_000.0
@@ -42,17 +44,31 @@ def point_seconds(settings: Settings, speed: float) -> float:
 def packet_hops(settings: Settings) -> float:
     """Packets of a virtual point over all links, where none is lost."""
     assert settings.size is not None
-    packets, workers = -(-settings.size // full_payload(settings)), len(settings.members)
+    workers, cut = len(settings.members), settings.parallelism
+    model = cut.model if cut else 1  # so many have a part of the vector each, and sum it with so many copies
+    copies, size = workers // model, settings.size // model
+    packets = -(-size // full_payload(settings))
     paths = Paths(settings, full_frame(settings))
+    activations = _activation_hops(settings, cut) if cut else 0.0
     if settings.algorithm == "in-network":
         packets += min(virtual_window(settings), packets)
-        return 2.0 * packets * paths.tree_links * settings.repetitions
+        gradients = 2.0 * packets * paths.tree_links if copies > 1 else 0.0
+        return (gradients + activations) * settings.repetitions
     # An all-reduce has each worker send what it has twice, others once, but for its own part; acknowledgements are few.
     times = 2 if settings.collective == "all-reduce" else 1
-    gathered = settings.compression.gathered(settings.size, workers)
+    gathered = settings.compression.gathered(size, workers)
     whole = times * packets if gathered is None else gathered / full_payload(settings)
-    sent = (workers - 1) / workers * whole
-    return sent * workers * paths.mean_links * settings.repetitions
+    sent = (copies - 1) / copies * whole
+    return (sent * workers * paths.mean_links + activations) * settings.repetitions
+
+
+def _activation_hops(settings: Settings, cut: Parallelism) -> float:
+    """Of a step; each send of a few packets is acknowledged. Ranks next to one another have most to do with each other."""
+    packets = 1 + -(-(cut.activations or 0) // PAYLOAD)
+    sends = 2 * (cut.pipeline - 1) * cut.tensor
+    all_reduces = 2 * cut.pipeline * cut.tensor_calls * 2 * (cut.tensor - 1)
+    neighbours = Paths(settings.model_copy(update={"algorithm": "ring"}), full_frame(settings))
+    return packets * (sends + all_reduces) * cut.micro_batches * neighbours.mean_links
 
 
 def wall_seconds(points: Sequence[float], jobs: int) -> float:

@@ -69,7 +69,7 @@ def _load(program: Path, controller: Path | None) -> None:
 
 def _run_seed(seed: int) -> tuple[int, Outcome]:
     try:
-        with np.errstate(invalid="ignore"):  # inputs with infinities of both signs
+        with np.errstate(over="ignore", invalid="ignore"):  # inputs with the largest values, and infinities
             return seed, run_scenario(draw_scenario(seed), _switch, planner=_planner)
     except Exception as error:
         error.add_note(f"while it ran the scenario of seed {seed}")

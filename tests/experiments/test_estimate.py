@@ -13,6 +13,15 @@ from experiments.virtual.point import run_virtual
 from p4switch.engine.engine import Engine
 
 RACKS = {"spines": 1, "leaves": 2, "hosts_per_leaf": 4, "rate": "100 Gb/s"}
+CUT = {
+    "tensor": 2,
+    "pipeline": 2,
+    "layers": 8,
+    "micro_batches": 8,
+    "forward": "10 us",
+    "backward": "20 us",
+    "activations": "16 KiB",
+}
 
 
 def point(shape: dict[str, Any] = RACKS, **rest: Any) -> Settings:
@@ -31,6 +40,10 @@ def point(shape: dict[str, Any] = RACKS, **rest: Any) -> Settings:
         *({"algorithm": "ring", "collective": one} for one in ("all-gather", "broadcast", "all-to-all")),
         {"algorithm": "parameter-server"},
         {"algorithm": "halving-doubling", "repetitions": 2},
+        {"algorithm": "ring", "parallelism": CUT},
+        {"algorithm": "ring", "parallelism": CUT | {"tensor": 1, "pipeline": 8}},
+        {"window": 64, "parallelism": CUT},
+        {"window": 64, "parallelism": CUT | {"tensor": 4, "pipeline": 2}},
     ],
 )
 def test_packets_are_nearly_as_many_as_expected(switch: Engine, given: dict[str, Any]) -> None:

@@ -236,6 +236,14 @@ def parallelism(rows: Rows) -> None:
     )
 
 
+def pipeline(rows: Rows) -> None:
+    in_network, ring, stages = (
+        one(rows, algorithm=algorithm, parallelism_pipeline=cut)["gpu_idle_share"]
+        for algorithm, cut in (("in-network", 1), ("ring", 1), ("ring", 8))
+    )
+    assert 1.4 * in_network < stages < ring / 1.1
+
+
 def noisy_neighbour(rows: Rows) -> None:
     for algorithm in ("in-network", "ring"):
         quiet, busy, first = (
@@ -298,6 +306,7 @@ POINTS: dict[str, Callable[[Rows], None]] = {
     "straggler": straggler,
     "parallelism": parallelism,
     "pfc": pfc,
+    "pipeline": pipeline,
     "two-jobs": two_jobs,
     "volume": volume,
     "window": window,

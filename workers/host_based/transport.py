@@ -303,6 +303,7 @@ class GoBackNSender(Sender):
     """Repeats everything from the first packet that is lost."""
 
     _back_to: int | None = None
+    _asked_for = -1  # the packet that the last NAK asked for
 
     def _time_out(self) -> int:
         self._back_to = self._base
@@ -317,8 +318,8 @@ class GoBackNSender(Sender):
         return self._packets(back_to, self._next)
 
     def _mend(self, kind: int, number: int, _bitmap: NDArray[np.uint8], now: float) -> bool:
-        if kind == NAK and number == self._base < self._next:
-            self._back_to = number
+        if kind == NAK and number == self._base < self._next and number != self._asked_for:
+            self._asked_for = self._back_to = number
             self._timer_began = now
         return False
 

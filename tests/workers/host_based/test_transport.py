@@ -22,6 +22,7 @@ from workers.host_based.transport import (
     ACK,
     HEADER,
     HEADER_BYTES,
+    NAK,
     PAYLOAD,
     Ends,
     StreamCounts,
@@ -213,6 +214,17 @@ def test_go_back_n_repeats_everything_from_what_was_lost() -> None:
     assert first_packets_sent(stream) == []
     stream.network.now = stream.sender.deadline()
     assert first_packets_sent(stream) == [5, 6, 7]
+
+
+def test_go_back_n_goes_back_once_for_all_copies_of_a_request() -> None:
+    """Else a network that duplicates has each copy answered by a window, and copies of that window by more."""
+    stream = Stream("go-back-n", Faults(), window=8)
+    stream.sender.write(message(8 * PAYLOAD))
+    lose(stream, {5})
+    copy = Ends(1, 0, 7).header(NAK, 5).reshape(1, -1)
+    assert first_packets_sent(stream) == [5, 6, 7]
+    stream.to_sender(copy, False)
+    assert first_packets_sent(stream) == []
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
