@@ -63,7 +63,7 @@ def packet_hops(settings: Settings) -> float:
 
 
 def _activation_hops(settings: Settings, cut: Parallelism) -> float:
-    """Of a step; each send of a few packets is acknowledged. Ranks next to one another have most to do with each other."""
+    """Of a step; each send of a few packets is acknowledged. It is as if all went to the next rank."""
     packets = 1 + -(-(cut.activations or 0) // PAYLOAD)
     sends = 2 * (cut.pipeline - 1) * cut.tensor
     all_reduces = 2 * cut.pipeline * cut.tensor_calls * 2 * (cut.tensor - 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -29,18 +30,26 @@ class Paths:
     """Of a point, with packets of `frame` bytes, Ethernet's overhead not counted. Times in seconds.
 
     Where a packet may take several ways, it takes the slowest. patient: a packet is as late as jitter
-    and reordering can make it.
+    and reordering can make it. members: the hosts by rank, if not all workers.
     """
 
-    def __init__(self, settings: Settings, frame: int, *, patient: bool = False) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        frame: int,
+        *,
+        patient: bool = False,
+        members: Sequence[str] | None = None,
+    ) -> None:
         self._settings = settings
         self._frame = frame
         self._patient = patient
         self._network = network = settings.network
-        self._leaves = [network.host(member).leaf for member in settings.members]
+        self._members = members = tuple(members or settings.members)
+        self._leaves = [network.host(member).leaf for member in members]
         self._routes = Routes(network)
         self._trunks: dict[tuple[str, str], _Trunk] = {}
-        self._access = [self._alone(network.links_of(member)[0]) for member in settings.members]
+        self._access = [self._alone(network.links_of(member)[0]) for member in members]
 
     def latency(self, sender: int, receiver: int) -> float:
         """From a rank's sending a packet to another's dealing with it."""
@@ -95,7 +104,7 @@ class Paths:
     @cached_property
     def _tree(self) -> Tree:
         """Of the first job on the network."""
-        return aggregation_tree(self._network, Job(1, self._settings.members))
+        return aggregation_tree(self._network, Job(1, self._members))
 
     def _trunk(self, here: str, there: str) -> _Trunk:
         """Between two switches."""
@@ -140,7 +149,7 @@ class Paths:
         """How many hosts' windows may be on a link, by its direction."""
         if self._settings.algorithm == "in-network":  # sums: each link carries one window
             return Counter((child, part.switch) for part in self._tree.aggregators for child in part.children)
-        members, leaves = self._settings.members, self._leaves
+        members, leaves = self._members, self._leaves
         found: Counter[_Direction] = Counter()
         for rank, others in enumerate(self._receivers):
             here = leaves[rank]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from experiments.models.closed_forms import between_hosts, collective, in_network
 from experiments.models.packets import full_frame, full_payload, in_network_frame
 from experiments.models.paths import Paths
@@ -9,10 +11,12 @@ from experiments.scenario.settings import Settings
 from workers import wire
 
 
-def predicted_seconds(settings: Settings, size: int, window: int) -> float | None:
+def predicted_seconds(
+    settings: Settings, size: int, window: int, members: Sequence[str] | None = None
+) -> float | None:
     """Seconds of an all-reduce of `size` bytes with `window` packets in flight.
 
-    None: its links are unlimited, or between hosts not alike.
+    members: the hosts by rank, if not all workers. None: its links are unlimited, or between hosts not alike.
 
     From headers, the links on the way and how late hosts notice. In-network the slowest link of the tree sets the rate,
     as each carries every packet once; between hosts, the hosts' own. Of loss, of what other links carry for several
@@ -20,11 +24,12 @@ def predicted_seconds(settings: Settings, size: int, window: int) -> float | Non
     """
     if settings.host_link.rate_bits_per_second is None:
         return None
-    payload, paths = full_payload(settings), Paths(settings, full_frame(settings))
+    members = members or settings.members
+    payload, paths = full_payload(settings), Paths(settings, full_frame(settings), members=members)
     if settings.algorithm != "in-network":
-        if len({settings.network.links_of(name)[0].rate_bits_per_second for name in settings.members}) > 1:
+        if len({settings.network.links_of(name)[0].rate_bits_per_second for name in members}) > 1:
             return None
-        workers, bandwidth = len(settings.members), payload / paths.packet_seconds(settings.host_link)
+        workers, bandwidth = len(members), payload / paths.packet_seconds(settings.host_link)
         if (gathered := settings.compression.gathered(size, workers)) is not None:
             return collective("all-gather", workers, gathered, paths.latency, bandwidth)
         if settings.collective != "all-reduce":
@@ -33,6 +38,8 @@ def predicted_seconds(settings: Settings, size: int, window: int) -> float | Non
     packets, ahead = -(-size // payload), 0.0
     # Vectors within the window are scaled as the one before let expect, but for the first (workers/scaling.py).
     if packets > window or not (settings.training or settings.repetitions > 1):
-        ahead = Paths(settings, in_network_frame(min(wire.SIZES))).shared(min(window, packets))
+        ahead = Paths(settings, in_network_frame(min(wire.SIZES)), members=members).shared(
+            min(window, packets)
+        )
     bandwidth = payload / paths.shared(1)
     return in_network(packets * payload, paths.round_trip, bandwidth, window * payload, ahead)

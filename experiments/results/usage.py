@@ -55,13 +55,17 @@ class LinkUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerUse:
-    """A worker: seconds at which it called for each all-reduce and had its sum, [all-reduces]; packets sent again."""
+    """A worker: seconds at which it called for each all-reduce and had its sum, [all-reduces]; packets sent again.
+
+    computing_seconds: in all steps of a model that is cut, whose all-reduces these are; None: nobody has counted it.
+    """
 
     rank: int
     host: str
     began: tuple[float, ...]
     ended: tuple[float, ...]
     retransmissions: int
+    computing_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from experiments.models.cut_model import predicted_step_seconds
 from experiments.models.timers import recovery, virtual_window
 from experiments.results.checking import Errors, Promise, error_bound, float32_sum_bound, promise_of
 from experiments.results.measured import Measured, mean_window
@@ -78,6 +79,7 @@ def run_parallel(settings: Settings, switch: Engine) -> Measured:
             began=tuple(began.tolist()),
             ended=tuple(station.ended),
             retransmissions=station.retransmissions,
+            computing_seconds=float(settings.repetitions * model.computing[rank]),
         )
         for rank, (host, station) in enumerate(zip(settings.members, model.stations, strict=True))
     ]
@@ -88,7 +90,7 @@ def run_parallel(settings: Settings, switch: Engine) -> Measured:
         violations=errors.violations,
         max_abs_error=errors.largest,
         error_bound=errors.bound,
-        closed_form_seconds=None,
+        closed_form_seconds=predicted_step_seconds(settings, virtual_window(settings)),
         window=virtual_window(settings),
         recovery=recovery(settings),
         congestion_window=mean_window(model.congestion_windows()),

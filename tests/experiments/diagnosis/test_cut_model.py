@@ -1,0 +1,69 @@
+"""What slows down the steps of a model that is cut into parts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from experiments.diagnosis.diagnose import Diagnosis, diagnose
+from experiments.results.measured import row
+from experiments.scenario.settings import Settings
+from experiments.virtual.point import run_virtual
+from p4switch.engine.engine import Engine
+
+CUT = {
+    "pipeline": 4,
+    "layers": 4,
+    "micro_batches": 16,
+    "forward": "0.2 ms",
+    "backward": "0.4 ms",
+    "activations": "64 KiB",
+}
+NETWORK = {"spines": 1, "leaves": 2, "hosts_per_leaf": 4, "rate": "25 Gb/s", "uplink_rate": "100 Gb/s"}
+
+
+def diagnosed(
+    switch: Engine,
+    algorithm: str,
+    cut: dict[str, Any],
+    overrides: list[dict[str, Any]],
+    links: dict[str, Any],
+) -> Diagnosis:
+    said = {
+        "topology": {"leaf_spine": NETWORK, "overrides": overrides},
+        "algorithm": algorithm,
+        "size": "4 MB",
+        "links": links,
+        "parallelism": CUT | cut,
+    }
+    settings = Settings.model_validate(said).settled
+    measured = run_virtual(settings, switch)
+    return diagnose(row(settings, measured), measured.usage)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["in-network", "ring"])
+@pytest.mark.parametrize(
+    ("cause", "cut", "overrides", "links"),
+    [
+        ("nothing wrong", {}, [], {}),
+        ("nothing wrong", {"stragglers": [{"host": "h3", "factor": 1.1}]}, [], {}),
+        ("straggler", {"stragglers": [{"host": "h3", "factor": 2.0}]}, [], {}),
+        ("straggler", {"pipeline": 1, "stragglers": [{"host": "h3", "factor": 2.0}]}, [], {}),
+        ("slow link", {}, [{"link": ["h2", "leaf1"], "rate": "2.5 Gb/s"}], {}),
+        ("loss", {}, [], {"loss": 0.02}),
+    ],
+)
+def test_the_cause_is_named(
+    switch: Engine,
+    algorithm: str,
+    cause: str,
+    cut: dict[str, Any],
+    overrides: list[dict[str, Any]],
+    links: dict[str, Any],
+) -> None:
+    found = diagnosed(switch, algorithm, cut, overrides, links)
+    assert found.cause == cause
+    if cause == "straggler":
+        assert found.findings[0].evidence.startswith("h3 computed for ")
