@@ -47,7 +47,7 @@ def packet_hops(settings: Settings) -> float:
     workers, cut = len(settings.members), settings.parallelism
     model = cut.model if cut else 1  # so many have a part of the vector each, and sum it with so many copies
     copies, size = workers // model, settings.size // model
-    packets = -(-size // full_payload(settings))
+    packets = -(-size // settings.trees // full_payload(settings))
     paths = Paths(settings, full_frame(settings))
     activations = _activation_hops(settings, cut) if cut else 0.0
     if settings.algorithm == "in-network":

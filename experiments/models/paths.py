@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from controller.routes import Routes
-from controller.tree import Job, Tree, aggregation_tree
+from controller.tree import FIRST_UDP_PORT, Job, Tree, aggregation_tree
 from experiments.scenario.settings import Settings
 from topologies.model import Link
 from workers.collective import HostBasedAlgorithm
@@ -63,21 +63,15 @@ class Paths:
         In-network: from the host furthest from the root of the tree up to the root, and down to it again.
         """
         if self._settings.algorithm == "in-network":
-            below = {self._tree.root.switch: 0.0}
-            for part in reversed(self._tree.aggregators):
-                for child in part.children:
-                    below[child] = below[part.switch] + self._alone(
-                        self._network.link_between(child, part.switch)
-                    )
-            return 2 * max(below.values()) + self._notice
+            return 2 * max(map(self._height, self._trees)) + self._notice
         return 2 * max(
             self.latency(rank, peer) for rank, others in enumerate(self._receivers) for peer in others
         )
 
     @property
     def tree_links(self) -> int:
-        """How many links the tree has."""
-        return sum(len(part.children) for part in self._tree.aggregators)
+        """How many links a vector's trees have in all."""
+        return sum(len(part.children) for tree in self._trees for part in tree.aggregators)
 
     @property
     def mean_links(self) -> float:
@@ -102,9 +96,20 @@ class Paths:
         return 0.0 if self._settings.world == "live" else self._settings.coalescing
 
     @cached_property
-    def _tree(self) -> Tree:
-        """Of the first job on the network."""
-        return aggregation_tree(self._network, Job(1, self._members))
+    def _trees(self) -> tuple[Tree, ...]:
+        """Of a vector, the first on the network."""
+        ports = range(FIRST_UDP_PORT, FIRST_UDP_PORT + self._settings.trees)
+        return tuple(aggregation_tree(self._network, Job(1, self._members, port)) for port in ports)
+
+    def _height(self, tree: Tree) -> float:
+        """From the host furthest from its root."""
+        below = {tree.root.switch: 0.0}
+        for part in reversed(tree.aggregators):
+            for child in part.children:
+                below[child] = below[part.switch] + self._alone(
+                    self._network.link_between(child, part.switch)
+                )
+        return max(below.values())
 
     def _trunk(self, here: str, there: str) -> _Trunk:
         """Between two switches."""
@@ -147,8 +152,9 @@ class Paths:
 
     def _senders(self) -> Counter[_Direction]:
         """How many hosts' windows may be on a link, by its direction."""
-        if self._settings.algorithm == "in-network":  # sums: each link carries one window
-            return Counter((child, part.switch) for part in self._tree.aggregators for child in part.children)
+        if self._settings.algorithm == "in-network":  # sums: each link carries one window of each tree
+            parts = [part for tree in self._trees for part in tree.aggregators]
+            return Counter((child, part.switch) for part in parts for child in part.children)
         members, leaves = self._members, self._leaves
         found: Counter[_Direction] = Counter()
         for rank, others in enumerate(self._receivers):

@@ -25,6 +25,7 @@ def predicted_seconds(
     if settings.host_link.rate_bits_per_second is None:
         return None
     members = members or settings.members
+    part = -(-size // settings.trees)  # along each tree
     payload, paths = full_payload(settings), Paths(settings, full_frame(settings), members=members)
     if settings.algorithm != "in-network":
         if len({settings.network.links_of(name)[0].rate_bits_per_second for name in members}) > 1:
@@ -35,7 +36,7 @@ def predicted_seconds(
         if settings.collective != "all-reduce":
             return collective(settings.collective, workers, size, paths.latency, bandwidth)
         return between_hosts(settings.algorithm, workers, size, paths.latency, bandwidth, settings.shards)
-    packets, ahead = -(-size // payload), 0.0
+    packets, ahead = -(-part // payload), 0.0
     # Vectors within the window are scaled as the one before let expect, but for the first (workers/scaling.py).
     if packets > window or not (settings.training or settings.repetitions > 1):
         ahead = Paths(settings, in_network_frame(min(wire.SIZES)), members=members).shared(

@@ -13,9 +13,9 @@ _WINDOWS = 3  # that are open at once: to the next stage, to the one before, and
 
 
 def virtual_window(settings: Settings) -> int:
-    """Packets in flight of a worker; of several groups in the network, each has its part of the slots."""
-    if settings.window is None and settings.parallelism is not None and settings.algorithm == "in-network":
-        return min(VIRTUAL_WINDOW, SLOTS // settings.parallelism.model)
+    """Packets in flight of a worker; of several sums in the network, each has its part of the slots."""
+    if settings.window is None and settings.algorithm == "in-network":
+        return min(VIRTUAL_WINDOW, SLOTS // settings.sums)
     return settings.window or VIRTUAL_WINDOW
 
 
@@ -47,7 +47,7 @@ def longest_round_trip(settings: Settings) -> float:
     """
     paths = Paths(settings, full_frame(settings), patient=True)
     assert settings.size is not None
-    largest, windows = settings.size, 1
+    largest, windows = -(-settings.size // settings.trees), 1
     if settings.parallelism is not None:
         largest = max(largest // settings.parallelism.model, settings.parallelism.activations or 0)
         windows = _WINDOWS

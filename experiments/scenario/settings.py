@@ -42,10 +42,10 @@ FILES = ("program", "controller", "worker")  # keys whose values are files that 
 # Of Settings; those of its links: VIRTUAL_ONLY.
 _VIRTUAL_ONLY = (
     *("lateness", "step", "traffic", "other_job", "collective", "congestion"),
-    *("priority", "faults", "min_workers", "parallelism"),
+    *("priority", "faults", "min_workers", "parallelism", "trees"),
 )
 
-# What a table parallelism says in its own way, or is not for several groups of workers.
+# What a table parallelism says in its own way, or is not for several sums at once.
 _NOT_PARALLEL = (
     *("lateness", "step", "traffic", "other_job", "collective"),
     *("compression", "faults", "min_workers"),
@@ -246,6 +246,14 @@ class Settings(Table):
         tuple[str, ...], Field(description="the hosts by rank, in the place of workers and placement")
     ] = ()
     algorithm: Algorithm = "in-network"
+    trees: Annotated[
+        int,
+        Field(
+            ge=1,
+            le=LAST_UDP_PORT - FIRST_UDP_PORT + 1,
+            description="in-network, parts of a vector that are summed along a tree each, at once, virtual",
+        ),
+    ] = 1
     collective: Annotated[
         Operation, Field(description="what workers do together; all but all-reduce by ring, virtual")
     ] = "all-reduce"
@@ -363,6 +371,11 @@ class Settings(Table):
         return self.parallelism is not None and self.parallelism.model > 1
 
     @property
+    def sums(self) -> int:
+        """How many the switches of the network make at once: of groups of workers, along so many trees each."""
+        return self.trees * (self.parallelism.model if self.parallelism else 1)
+
+    @property
     def prioritized(self) -> bool:
         """Whether links have a queue for each priority; without, all packets are alike."""
         beside = (part for part in (self.traffic, self.other_job) if part is not None)
@@ -399,7 +412,7 @@ class Settings(Table):
                 "transport": self.transport or ("tcp" if self.world == "live" else "selective-repeat")
             }
         if self.algorithm != "in-network":
-            changes |= {"checksums": True, "worker": None, "values": 256}
+            changes |= {"checksums": True, "worker": None, "values": 256, "trees": 1}
         if self.algorithm != "parameter-server":
             changes |= {"shards": None}
         if self.parallelism is not None and self.parallelism.pipeline == 1:
@@ -487,8 +500,7 @@ class Settings(Table):
             rates = {self.network.links_of(name)[0].rate_bits_per_second for name in beside}
             if None in rates and self.traffic.load is not None:
                 yield "traffic.load: is a share of the hosts' links, which have no rate; set topology's rate"
-        if self.parallelism is not None:
-            yield from self._not_parallel(self.parallelism)
+        yield from self._not_parallel()
         if self.collective != "all-reduce":
             if self.algorithm != "ring":
                 yield f"collective: {self.collective!r} goes from host to host; set algorithm = 'ring'"
@@ -503,23 +515,29 @@ class Settings(Table):
         if self.transport == "tcp":
             yield "transport: 'tcp' is live only; set 'selective-repeat', 'go-back-n', or world = 'live'"
 
-    def _not_parallel(self, parallelism: Parallelism) -> Iterator[str]:
-        yield from parallelism.problems(len(self.members), self.elements or 0)
-        for name in _NOT_PARALLEL:
-            if getattr(self, name) != type(self).model_fields[name].default:
-                yield f"{name}: has no place beside parallelism; leave out one of them"
+    def _not_parallel(self) -> Iterator[str]:
+        if self.parallelism is not None:
+            yield from self.parallelism.problems(len(self.members), self.elements or 0)
+        for table in ("parallelism", "trees"):
+            fields = type(self).model_fields
+            if getattr(self, table) != fields[table].default:
+                for name in _NOT_PARALLEL:
+                    if getattr(self, name) != fields[name].default:
+                        yield f"{name}: has no place beside {table}; leave out one of them"
         if self.algorithm == "in-network":
-            groups, jobs = parallelism.model, LAST_UDP_PORT - FIRST_UDP_PORT + 1
-            if groups > jobs:
+            jobs = LAST_UDP_PORT - FIRST_UDP_PORT + 1
+            if self.sums > jobs:
                 yield (
-                    f"parallelism: makes {groups} groups that sum gradients, and switches know {jobs} at once; "
+                    f"parallelism: makes {self.sums} sums of gradients, and switches know {jobs} at once; "
                     "set algorithm = 'ring'"
                 )
-            elif (self.window or 1) * groups > SLOTS:
+            elif (self.window or 1) * self.sums > SLOTS:
                 yield (
-                    f"window: is {self.window} for each of {groups} groups, more than the {SLOTS:,} slots of a switch; "
-                    "make it smaller"
+                    f"window: is {self.window} for each of {self.sums} sums at once, more than the {SLOTS:,} slots "
+                    "of a switch; make it smaller"
                 )
+            if (self.elements or SLOTS) < self.sums:
+                yield f"trees: is {self.trees}, and vectors have {self.elements} values; make it fewer"
 
     def _not_live(self) -> Iterator[str]:
         for name in _VIRTUAL_ONLY:

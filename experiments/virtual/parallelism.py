@@ -1,23 +1,27 @@
-"""Training steps of a model that is cut into layers' parts and stages, in virtual time.
+"""Sums that workers make at once: along several trees, and of a model that is cut, in virtual time.
 
-Each worker computes micro-batches in the order of its stage (models/pipeline.py), sends what comes out to its
-neighbours in the pipeline, sums each part of a layer with its tensor group, and at the end of a step its gradients with
-those that have the same part of the model.
+In training steps of a model that is cut into layers' parts and stages each worker computes micro-batches in the order
+of its stage (models/pipeline.py), sends what comes out to its neighbours in the pipeline, sums each part of a layer
+with its tensor group, and at the end of a step its gradients with those that have the same part of the model. Without
+such a table a step is one all-reduce.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple
+from statistics import fmean
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from experiments.models.cut_model import predicted_step_seconds
+from experiments.models.prediction import predicted_seconds
 from experiments.models.timers import recovery, virtual_window
 from experiments.results.checking import Errors, Promise, error_bound, float32_sum_bound, promise_of
 from experiments.results.measured import Measured, mean_window
 from experiments.results.usage import WorkerUse
 from experiments.scenario.own import planner_of
+from experiments.scenario.parallelism import Parallelism
 from experiments.scenario.python_file import telling
 from experiments.scenario.settings import FIRST_PEER_PORT, Settings
 from experiments.scenario.units import ELEMENT_BYTES
@@ -34,6 +38,7 @@ from workers.collective import Operation, Transport
 from workers.host_based.algorithm import Group, HostBasedWorker
 from workers.protocol import InNetworkStatistics
 
+_WHOLE = Parallelism(forward=0.0, backward=0.0)  # each worker has all of it, and computes nothing
 _ACTIVATIONS = 3  # keeps their draws apart from those of gradients
 
 _Kind = Literal["tensor", "forward", "backward"]
@@ -48,7 +53,7 @@ class _Member(NamedTuple):
 
 
 def run_parallel(settings: Settings, switch: Engine) -> Measured:
-    """Run it on switches like `switch`, and check every sum and every vector that was sent.
+    """Run what has a table parallelism, or several trees, on switches like `switch`; check all sums and sent vectors.
 
     Raises:
         CollectiveError, UnfinishedError, DeadlockError, ControllerError, PythonFileError: it did not come to its end.
@@ -70,7 +75,6 @@ def run_parallel(settings: Settings, switch: Engine) -> Measured:
     ended = np.array([station.ended for station in model.stations])
     began = np.append(0.0, ended.max(axis=0)[:-1])
     seconds = ended.max(axis=0) - began
-    computing = model.computing
     errors = Errors.of_all([*(station.errors for station in model.stations), *model.errors_of_gradients()])
     workers = [
         WorkerUse(
@@ -79,7 +83,7 @@ def run_parallel(settings: Settings, switch: Engine) -> Measured:
             began=tuple(began.tolist()),
             ended=tuple(station.ended),
             retransmissions=station.retransmissions,
-            computing_seconds=float(settings.repetitions * model.computing[rank]),
+            computing_seconds=settings.repetitions * model.computing[rank] if settings.parallelism else None,
         )
         for rank, (host, station) in enumerate(zip(settings.members, model.stations, strict=True))
     ]
@@ -90,18 +94,32 @@ def run_parallel(settings: Settings, switch: Engine) -> Measured:
         violations=errors.violations,
         max_abs_error=errors.largest,
         error_bound=errors.bound,
-        closed_form_seconds=predicted_step_seconds(settings, virtual_window(settings)),
+        closed_form_seconds=_predicted(settings),
         window=virtual_window(settings),
         recovery=recovery(settings),
         congestion_window=mean_window(model.congestion_windows()),
-        wait_seconds=float(seconds.mean() - computing.mean()),
-        step_seconds=float(seconds.mean()),
-        exposed_seconds=float(seconds.mean() - computing.max()),
-        gpu_idle_share=float(1 - computing.mean() / seconds.mean()),
+        wait_seconds=float(seconds.mean()) - fmean(model.computing),
         usage=usage_of(fabric, workers, settings.priority),
         workers_left=len(workers),
         **network_figures(settings, fabric),
+        **(_step_figures(float(seconds.mean()), model.computing) if settings.parallelism else {}),
     )
+
+
+def _predicted(settings: Settings) -> float | None:
+    assert settings.size is not None
+    if settings.parallelism is None:
+        return predicted_seconds(settings, settings.size, virtual_window(settings))
+    return predicted_step_seconds(settings, virtual_window(settings))
+
+
+def _step_figures(seconds: float, computing: Sequence[float]) -> dict[str, Any]:
+    """Columns of Measured, of a step of so many seconds, in which each worker computes for some."""
+    return {
+        "step_seconds": seconds,
+        "exposed_seconds": seconds - max(computing),
+        "gpu_idle_share": 1 - fmean(computing) / seconds,
+    }
 
 
 class _Model:
@@ -111,9 +129,8 @@ class _Model:
     """
 
     def __init__(self, settings: Settings, fabric: Fabric) -> None:
-        assert settings.parallelism is not None
         self._settings, self._fabric = settings, fabric
-        self._parallelism = parallelism = settings.parallelism
+        self._parallelism = parallelism = settings.parallelism or _WHOLE
         self._workers = len(settings.members)
         self._jobs: list[tuple[Job, list[Promise]]] = []
         copies = parallelism.copies(self._workers)
@@ -124,13 +141,13 @@ class _Model:
             "backward": begin + 2 * flows,
             "tensor": begin + 4 * flows,
         }
-        gradients = self._gradients() if copies > 1 else {}
+        gradients = self._gradients()
         channels = self._channels()
         slow = {one.host: one.factor for one in parallelism.stragglers}
         slowness = [slow.get(host, 1.0) for host in settings.members]
         each = parallelism.micro_batches // copies
         once = parallelism.seconds("forward") + parallelism.seconds("backward")
-        self.computing = np.array(slowness) * each * once
+        self.computing = [factor * each * once for factor in slowness]
         self.stations = [
             RankStation(
                 parallelism.passes(rank, self._workers),
@@ -138,7 +155,7 @@ class _Model:
                 parallelism.tensor_calls,
                 Ends(
                     tensor=channels.get(_Member("tensor", 0, rank)),
-                    data=gradients.get(rank),
+                    data=gradients[rank],
                     sends={way: channels.get(_Member(way, 0, rank)) for way in ("forward", "backward")},
                     receives={way: channels.get(_Member(way, 1, rank)) for way in ("forward", "backward")},
                 ),
@@ -169,20 +186,21 @@ class _Model:
 
     # -- gradients -------------------------------------------------------------------------------------------
 
-    def _gradients(self) -> dict[int, Channel]:
-        """A job for all that have the same part of the model; the channel of each rank."""
-        settings, found = self._settings, {}
+    def _gradients(self) -> dict[int, list[Channel]]:
+        """Jobs for all that have the same part of the model; the channels of each rank."""
+        settings, found = self._settings, {rank: list[Channel]() for rank in range(self._workers)}
         for ranks in self._parallelism.data_groups(self._workers):
-            job = self._start(ranks)
-            for own, (rank, station) in enumerate(zip(ranks, job.stations, strict=True)):
-                if job.granted is not None:
-                    ports = [job.granted.udp_port]
-                else:
-                    ports = _ports(FIRST_PEER_PORT, len(ranks), own, settings.flows_per_pair)
-                found[rank] = Channel(station, ports)
+            for job in self._start(ranks) if len(ranks) > 1 else ():
+                for own, (rank, station) in enumerate(zip(ranks, job.stations, strict=True)):
+                    if job.granted is not None:
+                        ports = [job.granted.udp_port]
+                    else:
+                        ports = _ports(FIRST_PEER_PORT, len(ranks), own, settings.flows_per_pair)
+                    found[rank].append(Channel(station, ports))
         return found
 
-    def _start(self, ranks: Sequence[int]) -> Job:
+    def _start(self, ranks: Sequence[int]) -> Iterator[Job]:
+        """One for each tree, with its part of all vectors."""
         settings, window = self._settings, virtual_window(self._settings)
         assert settings.elements is not None
         elements = settings.elements // self._parallelism.model
@@ -200,15 +218,20 @@ class _Model:
             on_call=True,
         )
         draws = [np.random.default_rng((settings.seed, rank)) for rank in ranks]
-        inputs = [
-            [draw.standard_normal(elements, dtype=np.float32) for draw in draws]
+        vectors = [
+            [
+                np.array_split(draw.standard_normal(elements, dtype=np.float32), settings.trees)
+                for draw in draws
+            ]
             for _ in range(settings.repetitions)
         ]
         bound = error_bound(settings.algorithm, settings.values, window)
-        promises = [Promise.of(vectors, bound) for vectors in inputs]
-        job = self._fabric.start(spec, inputs, make_worker=make_worker_of(settings.worker), in_place=True)
-        self._jobs.append((job, promises))
-        return job
+        for tree in range(settings.trees):
+            inputs = [[parts[tree] for parts in of_all] for of_all in vectors]
+            promises = [Promise.of(of_all, bound) for of_all in inputs]
+            job = self._fabric.start(spec, inputs, make_worker=make_worker_of(settings.worker), in_place=True)
+            self._jobs.append((job, promises))
+            yield job
 
     # -- what is sent during passes --------------------------------------------------------------------------
 

@@ -42,7 +42,7 @@ def run_virtual(
     Raises:
         CollectiveError, UnfinishedError, DeadlockError, ControllerError, PythonFileError: it did not come to its end.
     """
-    if settings.parallelism is not None:
+    if settings.parallelism is not None or settings.trees > 1:
         return run_parallel(settings, switch)
     assert settings.elements is not None
     assert settings.size is not None

@@ -70,18 +70,19 @@ class Channel:
 class Ends:
     """A worker's channels; None: it has no such neighbour, or is alone in the group.
 
-    sends, receives: by direction; forward to the next stage, and backward to the one before.
+    data: one for each part of the gradients. sends, receives: by direction; forward to the next stage, and backward to
+    the one before.
     """
 
     tensor: Channel | None
-    data: Channel | None
+    data: Sequence[Channel]
     sends: Mapping[Direction, Channel | None]
     receives: Mapping[Direction, Channel | None]
 
     @property
     def there(self) -> list[Channel]:
         """All that it has."""
-        every = (self.tensor, *self.sends.values(), *self.receives.values(), self.data)
+        every = (self.tensor, *self.sends.values(), *self.receives.values(), *self.data)
         return [channel for channel in every if channel is not None]
 
 
@@ -125,7 +126,9 @@ class RankStation:
                     yield self._seconds[direction]
                 if send := ends.sends[direction]:
                     send.call()
-            yield from self._call(ends.data)
+            for channel in ends.data:
+                channel.call()
+            yield from ends.data
             self.ended.append(self._now)
 
     @staticmethod

@@ -34,6 +34,7 @@ def point(shape: dict[str, Any] = RACKS, **rest: Any) -> Settings:
     [
         {},
         {"workers": 4},
+        {"trees": 4, "window": 64},
         {"algorithm": "ring"},
         {"algorithm": "ring", "placement": "spread"},
         {"algorithm": "ring", "compression": {"kind": "8-bit"}},

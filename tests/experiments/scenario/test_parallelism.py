@@ -64,7 +64,7 @@ def test_eight_ranks_are_grouped_as_megatron_groups_them() -> None:
         ({}, {"collective": "broadcast"}, "collective: has no place beside parallelism"),
         ({}, {"faults": [{"at": 1e-3, "worker": "h1"}]}, "faults: has no place beside parallelism"),
         ({}, {"world": "live"}, "parallelism: is virtual only"),
-        ({}, {"algorithm": "in-network", "window": 300}, "window: is 300 for each of 4 groups"),
+        ({}, {"algorithm": "in-network", "window": 300}, "window: is 300 for each of 4 sums at once"),
     ],
 )
 def test_what_cannot_be_is_refused_with_the_fix(
@@ -77,7 +77,7 @@ def test_what_cannot_be_is_refused_with_the_fix(
 def test_switches_know_so_many_groups_at_once() -> None:
     shape = {"spines": 1, "leaves": 8, "hosts_per_leaf": 5, "rate": "10 Gb/s"}
     cut = CUT | {"tensor": 20, "pipeline": 1}
-    with pytest.raises(ValidationError, match="makes 20 groups that sum gradients, and switches know 16"):
+    with pytest.raises(ValidationError, match="makes 20 sums of gradients, and switches know 16"):
         settings(cut, topology={"leaf_spine": shape}, algorithm="in-network", size="80 KiB")
 
 
