@@ -45,6 +45,7 @@ _LABELS = {
     "exposed_seconds": "of a step, what computing does not hide, mean",
     "gpu_idle_share": "time for which GPUs wait",
     "step_bucket": "bucket of gradients",
+    "servers_nics_per_server": "network cards of a server",
     "parallelism_pipeline": "stages of the pipeline",
     "parallelism_tensor": "workers that share a layer",
     "parallelism_micro_batches": "micro-batches of a step",

@@ -236,6 +236,18 @@ def parallelism(rows: Rows) -> None:
     )
 
 
+def rails(rows: Rows) -> None:
+    def gain(**said: object) -> float:
+        """By how much eight network cards are faster than one."""
+        one_card, eight = (seconds(rows, servers_nics_per_server=cards, **said) for cards in (1, 8))
+        return one_card / eight
+
+    assert gain(algorithm="in-network", trees=1) == pytest.approx(1.0, rel=0.01)
+    assert gain(algorithm="in-network", trees=8) > 3
+    assert gain(algorithm="ring", paths="ecmp") < 1.1
+    assert 1.1 < gain(algorithm="ring", paths="adaptive") < gain(algorithm="in-network", trees=8)
+
+
 def pipeline(rows: Rows) -> None:
     in_network, ring, stages = (
         one(rows, algorithm=algorithm, parallelism_pipeline=cut)["gpu_idle_share"]
@@ -300,6 +312,7 @@ POINTS: dict[str, Callable[[Rows], None]] = {
     "oversubscription": oversubscription,
     "placement": placement,
     "quantization": quantization,
+    "rails": rails,
     "reordering": reordering,
     "scaling": scaling,
     "small-vectors": small_vectors,
