@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from experiments.models.pipeline import bubble_share
@@ -16,6 +18,7 @@ from experiments.virtual.point import run_virtual
 from p4switch.engine.engine import Engine
 from workers.host_based.exchange import Exchange
 
+ALGORITHMS = ["in-network", "ring", "halving-doubling", "double-binary-tree", "parameter-server"]
 CUT = {
     "layers": 8,
     "micro_batches": 8,
@@ -25,14 +28,14 @@ CUT = {
 }
 
 
-def settings(cut: dict[str, Any], **rest: Any) -> Settings:
+def point(cut: dict[str, Any], **rest: Any) -> Settings:
     shape = {"spines": 2, "leaves": 2, "hosts_per_leaf": 4, "rate": "100 Gb/s"}
     said = {"topology": {"leaf_spine": shape}, "algorithm": "ring", "size": "256 KiB", "repetitions": 2}
     return Settings.model_validate(said | {"parallelism": CUT | cut} | rest).settled
 
 
 def run(switch: Engine, cut: dict[str, Any], **rest: Any) -> Measured:
-    measured = run_virtual(settings(cut, **rest), switch)
+    measured = run_virtual(point(cut, **rest), switch)
     assert measured.violations == 0
     return measured
 
@@ -83,6 +86,63 @@ def test_what_is_lost_is_sent_again(switch: Engine, transport: str) -> None:
         assert measured.retransmissions > 0
 
 
+LINKS = st.fixed_dictionaries(
+    {"delay": st.sampled_from(["0 us", "5 us"]), "displacement": st.just("50 us")},
+    optional={
+        "loss": st.sampled_from([0.001, 0.05]),
+        "duplication": st.just(0.2),
+        "reordering": st.sampled_from([0.01, 0.3]),
+        "jitter": st.just("5 us"),
+        "ecn_bytes": st.just(3000),
+        "pause": st.just({"xoff_bytes": 20_000, "xon_bytes": 10_000}),
+    },
+)
+
+
+@pytest.mark.slow
+@settings(max_examples=40)
+@given(
+    algorithm=st.sampled_from(ALGORITHMS),
+    tensor=st.integers(1, 3),
+    stages=st.integers(1, 3),
+    copies=st.integers(1, 3),
+    links=LINKS,
+    data=st.data(),
+)
+def test_every_cut_sums_and_sends_what_it_must_whatever_links_do(
+    switch: Engine,
+    algorithm: str,
+    tensor: int,
+    stages: int,
+    copies: int,
+    links: dict[str, Any],
+    data: st.DataObject,
+) -> None:
+    workers = tensor * stages * copies
+    assume(workers > 1)
+    cut = {
+        "tensor": tensor,
+        "pipeline": stages,
+        "layers": stages,
+        "micro_batches": copies * data.draw(st.integers(1, 4), label="micro-batches of a copy"),
+        "schedule": data.draw(st.sampled_from(["gpipe", "1f1b"])),
+        "forward": data.draw(st.sampled_from(["0 us", "20 us"])),
+        "activations": f"{4 * data.draw(st.integers(1, 5000), label='activations')} B",
+    }
+    rest = {
+        "algorithm": algorithm,
+        "workers": workers,
+        "placement": data.draw(st.sampled_from(["packed", "spread", "random"])),
+        "size": f"{tensor * stages * data.draw(st.integers(1, 3000), label='values')} elements",
+        "window": data.draw(st.sampled_from([1, 16, 64])),
+        "transport": data.draw(st.sampled_from(["selective-repeat", "go-back-n"])),
+        "paths": data.draw(st.sampled_from(["ecmp", "spray"])),
+        "topology": {"leaf_spine": {"spines": 2, "leaves": 7, "hosts_per_leaf": 4, "rate": "25 Gb/s"}},
+        "links": links,
+    }
+    assert len(run(switch, cut, **rest).seconds) == 2
+
+
 def test_a_wrong_activation_is_found(switch: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     finish = Exchange.finish
     calls = count()
@@ -94,7 +154,7 @@ def test_a_wrong_activation_is_found(switch: Engine, monkeypatch: pytest.MonkeyP
         return result
 
     monkeypatch.setattr(Exchange, "finish", wrong)
-    assert run_virtual(settings({"pipeline": 2}), switch).violations == 1
+    assert run_virtual(point({"pipeline": 2}), switch).violations == 1
 
 
 def test_a_run_can_be_repeated(switch: Engine) -> None:
