@@ -31,9 +31,9 @@ with socket.socket(type=socket.SOCK_DGRAM) as sender:
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    found = Up(tmp_path_factory.mktemp("documents"), *shlex.split(UP)[2:])
-    yield found
-    found.end()
+    with Up(tmp_path_factory.mktemp("documents"), *shlex.split(UP)[2:]) as found:
+        yield found
+        found.end()
 
 
 @pytest.fixture

@@ -49,7 +49,5 @@ def script(tmp_path: Path) -> Callable[[str], Path]:
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     """A network that is up, one for all tests of a file."""
-    network = Up(tmp_path_factory.mktemp("up"))
-    yield network
-    network.process.kill()
-    network.process.communicate()
+    with Up(tmp_path_factory.mktemp("up")) as network:
+        yield network

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 from threading import Timer
-from typing import Any
+from typing import Any, Self
 
 from topologies.patience import setting
 
@@ -21,7 +21,10 @@ SEND = "import socket; s = socket.socket(type=socket.SOCK_DGRAM); s.sendto(b'fan
 
 
 class Up:
-    """A running `fanin up`, its captures in `folder`; options: of its network, by default one leaf and two hosts."""
+    """A running `fanin up`, its captures in `folder`, for the time of a `with`.
+
+    options: of its network, by default one leaf and two hosts.
+    """
 
     def __init__(self, folder: Path, *options: str | Path) -> None:
         self.folder = folder
@@ -42,6 +45,13 @@ class Up:
             if "fanin exec" in line:
                 return
         raise AssertionError(self.process.stderr.read() if self.process.stderr else "")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.communicate()
 
     def start(self, host: str, script: str, *arguments: object) -> subprocess.Popen[str]:
         """A Python script on a host."""

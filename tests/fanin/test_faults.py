@@ -130,10 +130,8 @@ def set_link(up: Up, switch: str, neighbour: str, state: str) -> None:
 
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory):
-    network = Up(tmp_path_factory.mktemp("up"), *SMALL)
-    yield network
-    network.process.kill()
-    network.process.communicate()
+    with Up(tmp_path_factory.mktemp("up"), *SMALL) as network:
+        yield network
 
 
 def test_tables_that_another_client_wipes_are_put_back_and_sums_go_on_in_the_network(up, tmp_path):
@@ -193,48 +191,48 @@ def test_a_job_is_over_and_another_begins_while_there_is_no_controller(up, tmp_p
 
 
 def test_a_switch_that_ends_again_and_again_ends_the_network_and_is_named(tmp_path):
-    network = Up(tmp_path, *SMALL)
-    for _ in range(3):
+    with Up(tmp_path, *SMALL) as network:
+        for _ in range(3):
+            os.kill(switch_process(network, 1), signal.SIGKILL)
+            said_by(network, until="all entries are installed again")
         os.kill(switch_process(network, 1), signal.SIGKILL)
-        said_by(network, until="all entries are installed again")
-    os.kill(switch_process(network, 1), signal.SIGKILL)
-    _, errors = network.process.communicate(timeout=TIMEOUT)
-    assert network.process.returncode == 1
-    assert "leaf1 has ended with signal SIGKILL" in errors
-    assert "it was started again 3 times within 60 s, and has ended each time" in errors
-    assert not list(tmp_path.glob("fanin-run-*"))
+        _, errors = network.process.communicate(timeout=TIMEOUT)
+        assert network.process.returncode == 1
+        assert "leaf1 has ended with signal SIGKILL" in errors
+        assert "it was started again 3 times within 60 s, and has ended each time" in errors
+        assert not list(tmp_path.glob("fanin-run-*"))
 
 
 def test_a_link_that_fails_hands_its_job_to_the_ring_and_the_next_one_gets_another_tree(tmp_path):
-    network = Up(tmp_path, "--workers", "2", "--leaves", "2", "--spines", "2")
-    job = Job(network, tmp_path, "preferred")
-    [*_, root] = switches_of_the_job(network)
-    set_link(network, "leaf1", root, "down")
-    said_by(network, until=f"the link between leaf1 and {root} is down")
-    _, errors = job.end()
-    assert f"the link between leaf1 and {root} is down; the hosts add up by ring" in errors
-    for _ in range(2):  # the roots take turns
+    with Up(tmp_path, "--workers", "2", "--leaves", "2", "--spines", "2") as network:
+        job = Job(network, tmp_path, "preferred")
+        [*_, root] = switches_of_the_job(network)
+        set_link(network, "leaf1", root, "down")
+        said_by(network, until=f"the link between leaf1 and {root} is down")
+        _, errors = job.end()
+        assert f"the link between leaf1 and {root} is down; the hosts add up by ring" in errors
+        for _ in range(2):  # the roots take turns
+            job = Job(network, tmp_path, "required")
+            assert {*switches_of_the_job(network)} == {"leaf1", "leaf2", "spine1", "spine2"} - {root}
+            assert job.end()[1] == ""
         job = Job(network, tmp_path, "required")
-        assert {*switches_of_the_job(network)} == {"leaf1", "leaf2", "spine1", "spine2"} - {root}
-        assert job.end()[1] == ""
-    job = Job(network, tmp_path, "required")
-    [*_, other] = switches_of_the_job(network)
-    set_link(network, "leaf1", other, "down")
-    said_by(network, until=f"the link between leaf1 and {other} is down")
-    _, errors = job.process.communicate(timeout=TIMEOUT)
-    assert job.process.returncode != 0
-    assert f"the job has no lease any more: the link between leaf1 and {other} is down" in errors
-    for spine in (root, other):
-        set_link(network, "leaf1", spine, "up")
-        said_by(network, until=f"the link between leaf1 and {spine} is up again")
-    assert Job(network, tmp_path, "required").end()[1] == ""
-    network.end()
+        [*_, other] = switches_of_the_job(network)
+        set_link(network, "leaf1", other, "down")
+        said_by(network, until=f"the link between leaf1 and {other} is down")
+        _, errors = job.process.communicate(timeout=TIMEOUT)
+        assert job.process.returncode != 0
+        assert f"the job has no lease any more: the link between leaf1 and {other} is down" in errors
+        for spine in (root, other):
+            set_link(network, "leaf1", spine, "up")
+            said_by(network, until=f"the link between leaf1 and {spine} is up again")
+        assert Job(network, tmp_path, "required").end()[1] == ""
+        network.end()
 
 
 def test_a_job_goes_on_in_the_network_when_a_leaf_below_its_root_is_killed(tmp_path):
-    network = Up(tmp_path, "--workers", "2", "--leaves", "2", "--spines", "1")
-    job = Job(network, tmp_path, "required")
-    os.kill(switch_process(network, 2), signal.SIGKILL)
-    said_by(network, until="leaf2 had lost")
-    job.end()
-    network.end()
+    with Up(tmp_path, "--workers", "2", "--leaves", "2", "--spines", "1") as network:
+        job = Job(network, tmp_path, "required")
+        os.kill(switch_process(network, 2), signal.SIGKILL)
+        said_by(network, until="leaf2 had lost")
+        job.end()
+        network.end()

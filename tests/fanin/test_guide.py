@@ -116,8 +116,7 @@ def test_up_has_the_marks_and_another_client_takes_a_switch_over(mine: Path) -> 
     up, tables, _ = LIVE
     fanin("compile program.p4", mine)
     files = (mine / word if (mine / word).is_file() else word for word in shlex.split(up)[1:])
-    network = Up(mine.parent, *files)
-    try:
+    with Up(mine.parent, *files) as network:
         done = fanin(tables, mine)
         assert done.returncode == 0, done.stderr
         assert "ingress.marking" in done.stdout
@@ -137,7 +136,6 @@ def test_up_has_the_marks_and_another_client_takes_a_switch_over(mine: Path) -> 
         # And when it has gone, whoever joins has the switch as before.
         done = fanin("allreduce --sizes '4 kB' --repetitions 1", mine)
         assert done.returncode == 0, done.stderr
-    finally:
         network.end()
 
 

@@ -42,10 +42,8 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     options: list[str | Path] = ["--metrics", "0", "--log", folder / "new" / "log.jsonl"]
     if shutil.which("openssl"):
         options += ["--jobs-listen", "0", "--jobs-tls", certificates(folder / "certificates")]
-    network = Up(folder, *SMALL, *options)
-    yield network
-    network.process.kill()
-    network.process.communicate()
+    with Up(folder, *SMALL, *options) as network:
+        yield network
 
 
 def ask(up: Up, fanin: Any, *arguments: str) -> Any:

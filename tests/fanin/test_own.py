@@ -130,8 +130,7 @@ def test_what_is_wrong_with_a_topology_file_is_told(tmp_path: Path, text: str, w
 def test_the_topology_of_the_docs_is_up_with_its_delays(tmp_path: Path, fanin: Fanin) -> None:
     path = topology_of_the_docs(tmp_path)
     path.write_text(path.read_text() + "spines = 1\nhosts_per_leaf = 1\n")  # as much as a small machine likes
-    network = Up(tmp_path, "--topology", path)
-    try:
+    with Up(tmp_path, "--topology", path) as network:
         assert "spine1" in network.said
         links = fanin("link", "leaf1", **network.environment).stdout
         assert "burst=1%/30%/100%, delay=5 ms, rate=100 Mb/s" in links, links
@@ -140,5 +139,4 @@ def test_the_topology_of_the_docs_is_up_with_its_delays(tmp_path: Path, fanin: F
         # Up and down again each crosses a link of 1 ms and one of 5 ms; the first in two round trips.
         (measured,) = map(json.loads, done.stdout.splitlines())
         assert min(measured["seconds"]) >= 0.012
-    finally:
         network.end()

@@ -64,8 +64,7 @@ def test_tcp_is_not_starved_where_uplinks_are_shared(tmp_path: Path) -> None:
     """From h4 to h1 over both uplinks, while h1, h2 and h3 add up."""
     topology = tmp_path / "topology.toml"
     topology.write_text(TOPOLOGY)
-    up = Up(tmp_path, "--topology", topology)
-    try:
+    with Up(tmp_path, "--topology", topology) as up:
         receiver = up.start("h1", RECEIVER)
         assert receiver.stdout is not None
         assert receiver.stdout.readline() == "listens\n"
@@ -76,7 +75,6 @@ def test_tcp_is_not_starved_where_uplinks_are_shared(tmp_path: Path) -> None:
         for process in (sender, *others):
             process.communicate(timeout=TIMEOUT)
         assert [other.returncode for other in others] == [0, 0]
-    finally:
         up.end()
     sent = json.loads(said)
     assert sent["tcp"] > sent["in_network"] / 2

@@ -290,10 +290,8 @@ def test_256_values_are_told_in_four_lines(compiled):
 
 @pytest.fixture
 def up(tmp_path: Path) -> Iterator[Up]:
-    network = Up(tmp_path)
-    yield network
-    network.process.kill()
-    network.process.communicate()
+    with Up(tmp_path) as network:
+        yield network
 
 
 def watch(up: Up, *arguments: str) -> subprocess.Popen[str]:
