@@ -1,115 +1,106 @@
-"""A vector in parts, each summed along a tree of its own."""
+"""Trees of more tiers than leaves and spines, in virtual time: the compiled program, exact sums, with loss too."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
+import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from pydantic import ValidationError
 
-from experiments.scenario.settings import Settings
-from experiments.virtual.point import run_virtual
+from controller.telemetry import Event
+from experiments.models.expected_sums import QuantizedSums
+from experiments.virtual.fabric import Cluster, ClusterSpec, Fabric, Job, JobSpec, load_switch
+from experiments.virtual.stations import Vector
 from p4switch.engine.engine import Engine
+from topologies.model import Topology
+from topologies.shapes import fat_tree, leaf_spine, servers
 
-RAILS = {
-    "leaves": 4,
-    "spines": 1,
-    "servers_per_leaf": 3,
-    "hosts_per_server": 4,
-    "nics_per_server": 4,
-    "rate": "3.2 Tb/s",
-    "nic_rate": "100 Gb/s",
-}
-CLOSE = {"links": {"delay": "300 ns"}, "coalescing": "500 ns"}
+pytestmark = pytest.mark.slow
+
+RATE = 10**10
+LOSSY = {"loss": 0.01, "duplication": 0.05, "reordering": 0.05, "displacement": 2e-5}
 
 
-def point(trees: int, shape: dict[str, Any] = RAILS, **rest: Any) -> Settings:
-    said = {"topology": {"servers": shape}, "size": "2 MB", "trees": trees, "window": 128} | CLOSE
-    return Settings.model_validate(said | rest).settled
+@pytest.fixture(scope="module")
+def switch() -> Engine:
+    return load_switch()
 
 
-@pytest.mark.slow
-def test_as_many_network_cards_carry_a_vector(switch: Engine) -> None:
-    bytes_up, median = {}, {}
-    for trees in (1, 4):
-        measured = run_virtual(point(trees), switch)
-        assert measured.usage
-        up = [link.bytes for link in measured.usage.links if (link.near, link.far[:4]) == ("server1", "leaf")]
-        assert len(up) == trees
-        bytes_up[trees], median[trees] = max(up), measured.median
-    assert bytes_up[4] == pytest.approx(bytes_up[1] / 4, rel=0.1)
-    assert median[4] < median[1] / 3
+def inputs(workers: int, elements: int = 3000) -> list[Vector]:
+    draw = np.random.default_rng(0)
+    return [draw.standard_normal(elements, dtype=np.float32) for _ in range(workers)]
 
 
-@pytest.mark.slow
-def test_over_one_network_card_nothing_is_gained(switch: Engine) -> None:
-    shape = RAILS | {"nics_per_server": 1}
-    one, four = (run_virtual(point(trees, shape), switch).median for trees in (1, 4))
-    assert four == pytest.approx(one, rel=0.1)
+def assert_exact(job: Job, vectors: Sequence[Vector]) -> None:
+    exact = QuantizedSums(256, job.spec.window, len(vectors)).next(vectors)
+    assert exact.saturated == (0, 0)
+    assert len(job.stations) == len(vectors)
+    for station in job.stations:
+        assert not exact.wrong(station.outputs[0]).any()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("shape", [RAILS, RAILS | {"nics_per_server": 1}, RAILS | {"nics_per_server": 2}])
-@pytest.mark.parametrize("trees", [1, 2, 4])
-def test_the_closed_form_knows_which_links_trees_share(
-    switch: Engine, trees: int, shape: dict[str, Any]
-) -> None:
-    measured = run_virtual(point(trees, shape), switch)
-    assert measured.closed_form_seconds == pytest.approx(measured.median, rel=0.1)
-
-
-@pytest.mark.slow
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    trees=st.integers(2, 16),
-    elements=st.integers(16, 20_000),
-    repetitions=st.integers(1, 3),
-    links=st.fixed_dictionaries(
-        {
-            "loss": st.sampled_from([0.0, 0.02]),
-            "duplication": st.sampled_from([0.0, 0.1]),
-            "reordering": st.sampled_from([0.0, 0.1]),
-            "displacement": st.just("20 us"),
-        }
-    ),
-    seed=st.integers(0, 1000),
+@pytest.mark.parametrize("links", [{}, LOSSY], ids=["clean", "lossy"])
+@pytest.mark.parametrize(
+    ("topology", "aggregators"),
+    [
+        (fat_tree(4, rate=RATE), 1 + 4 + 8),  # a core, a spine in each pod, all leaves
+        (servers(rate=RATE), 1 + 2 + 4),
+        (servers(pods=2, leaves=1, spines=1, cores=1, servers_per_leaf=1, hosts_per_server=2), 1 + 2 + 2 + 2),
+        (leaf_spine(spines=2, leaves=35, hosts_per_leaf=1, rate=RATE), 35 + 2),  # the root is a leaf
+    ],
+    ids=["fat tree", "servers", "four tiers", "35 leaves, no core"],
 )
-def test_every_part_is_summed_whatever_links_do(
-    switch: Engine, trees: int, elements: int, repetitions: int, links: dict[str, Any], seed: int
+def test_every_worker_gets_the_exact_sum(
+    switch: Engine, topology: Topology, aggregators: int, links: dict[str, float]
 ) -> None:
-    said = {"size": f"{elements} elements", "repetitions": repetitions, "links": links, "seed": seed}
-    measured = run_virtual(point(trees, window=min(64, 1024 // trees), **said), switch)
-    assert measured.violations == 0
-    assert len(measured.seconds) == repetitions
+    vectors = inputs(len(topology.hosts))
+    cluster = Cluster(ClusterSpec(topology.with_properties(**links), seed=2), switch, [vectors])
+    assert cluster.run(limit=10.0)
+    (job,) = cluster.jobs
+    assert_exact(job, vectors)
+    assert bool(cluster.network.faults["loss"]) == bool(links)
+    completed = {name for name, engine in cluster.engines.items() if _completed(engine)}
+    assert len(completed) == aggregators
+    if not links:
+        assert not sum(cluster.drops().values())
 
 
-@pytest.mark.slow
-def test_a_model_that_is_cut_sums_each_part_along_several(switch: Engine) -> None:
-    cut = {"tensor": 4, "forward": "10 us", "backward": "20 us", "micro_batches": 3, "activations": "4 KiB"}
-    measured = run_virtual(point(4, window=64, parallelism=cut), switch)
-    assert measured.violations == 0
-    assert measured.max_abs_error > 0
+def _completed(engine: Engine) -> int:
+    return engine.counter("ingress.aggregation.events").read(Event.COMPLETED).packets
+
+
+def test_ranks_may_be_anywhere_and_jobs_that_share_switches_do_not_meet(switch: Engine) -> None:
+    topology = fat_tree(4, rate=RATE, properties=LOSSY)
+    fabric = Fabric(topology, switch, seed=1)
+    placed = [("h16", "h1", "h3"), ("h2", "h15"), ("h4", "h9", "h13", "h5"), ("h7", "h8")]
+    vectors = [inputs(len(hosts)) for hosts in placed]
+    jobs = [
+        fabric.start(JobSpec(hosts=hosts, window=16), [x]) for hosts, x in zip(placed, vectors, strict=True)
+    ]
+    assert fabric.run(limit=10.0)
+    for job, x in zip(jobs, vectors, strict=True):
+        assert_exact(job, x)
+
+
+@pytest.mark.parametrize("restarted", ["server1", "leaf1", "spine1", "core1"])
+def test_whatever_tier_restarts_the_job_goes_on_under_a_new_lease(switch: Engine, restarted: str) -> None:
+    topology = servers(pods=2, leaves=1, spines=1, cores=1, servers_per_leaf=1, hosts_per_server=2, rate=RATE)
+    vectors = inputs(4, 100_000)
+    fabric = Fabric(topology, switch)
+    job = fabric.start(JobSpec(), [vectors])
+    assert not fabric.run(limit=5e-5)
+    fabric.restart_switch(restarted, notice=1e-5)
+    assert fabric.run(limit=10.0)
+    assert len(job.leases) == 2
+    assert_exact(job, vectors)
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"faults": [{"at": 1e-3, "worker": "h1"}]}, "faults: has no place beside trees"),
-        ({"step": {"forward": 1e-3, "backward": 1e-3}}, "step: has no place beside trees"),
-        ({"world": "live"}, "trees: is virtual only"),
-        ({"window": 300}, "window: is 300 for each of 4 sums at once, more than the 1,024 slots"),
-        ({"size": "3 elements"}, "trees: is 4, and vectors have 3 values"),
-        ({"trees": 17}, "less than or equal to 16"),
-        ({"parallelism": {"tensor": 6, "forward": 1, "backward": 1, "activations": "4 B"}}, "makes 24 sums"),
-    ],
+    "topology", [fat_tree(4, rate=RATE), servers(rate=RATE)], ids=["fat tree", "servers"]
 )
-def test_what_cannot_be_is_refused_with_the_fix(change: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValidationError, match=said):
-        point(**{"trees": 4} | change)
-
-
-def test_between_hosts_there_are_no_trees() -> None:
-    first, second = (point(trees, algorithm="ring") for trees in (1, 4))
-    assert first.key == second.key
+def test_hosts_reach_one_another_over_all_tiers(switch: Engine, topology: Topology) -> None:
+    vectors = inputs(len(topology.hosts))
+    cluster = Cluster(ClusterSpec(topology, algorithm="ring"), switch, [vectors])
+    assert cluster.run(limit=10.0)
+    assert all(np.allclose(s.outputs[0], sum(vectors), atol=1e-4) for s in cluster.stations)
+    assert not sum(cluster.drops().values())

@@ -1,0 +1,115 @@
+"""A vector in parts, each summed along a tree of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from experiments.scenario.settings import Settings
+from experiments.virtual.point import run_virtual
+from p4switch.engine.engine import Engine
+
+RAILS = {
+    "leaves": 4,
+    "spines": 1,
+    "servers_per_leaf": 3,
+    "hosts_per_server": 4,
+    "nics_per_server": 4,
+    "rate": "3.2 Tb/s",
+    "nic_rate": "100 Gb/s",
+}
+CLOSE = {"links": {"delay": "300 ns"}, "coalescing": "500 ns"}
+
+
+def point(trees: int, shape: dict[str, Any] = RAILS, **rest: Any) -> Settings:
+    said = {"topology": {"servers": shape}, "size": "2 MB", "trees": trees, "window": 128} | CLOSE
+    return Settings.model_validate(said | rest).settled
+
+
+@pytest.mark.slow
+def test_as_many_network_cards_carry_a_vector(switch: Engine) -> None:
+    bytes_up, median = {}, {}
+    for trees in (1, 4):
+        measured = run_virtual(point(trees), switch)
+        assert measured.usage
+        up = [link.bytes for link in measured.usage.links if (link.near, link.far[:4]) == ("server1", "leaf")]
+        assert len(up) == trees
+        bytes_up[trees], median[trees] = max(up), measured.median
+    assert bytes_up[4] == pytest.approx(bytes_up[1] / 4, rel=0.1)
+    assert median[4] < median[1] / 3
+
+
+@pytest.mark.slow
+def test_over_one_network_card_nothing_is_gained(switch: Engine) -> None:
+    shape = RAILS | {"nics_per_server": 1}
+    one, four = (run_virtual(point(trees, shape), switch).median for trees in (1, 4))
+    assert four == pytest.approx(one, rel=0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", [RAILS, RAILS | {"nics_per_server": 1}, RAILS | {"nics_per_server": 2}])
+@pytest.mark.parametrize("trees", [1, 2, 4])
+def test_the_closed_form_knows_which_links_trees_share(
+    switch: Engine, trees: int, shape: dict[str, Any]
+) -> None:
+    measured = run_virtual(point(trees, shape), switch)
+    assert measured.closed_form_seconds == pytest.approx(measured.median, rel=0.1)
+
+
+@pytest.mark.slow
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    trees=st.integers(2, 16),
+    elements=st.integers(16, 20_000),
+    repetitions=st.integers(1, 3),
+    links=st.fixed_dictionaries(
+        {
+            "loss": st.sampled_from([0.0, 0.02]),
+            "duplication": st.sampled_from([0.0, 0.1]),
+            "reordering": st.sampled_from([0.0, 0.1]),
+            "displacement": st.just("20 us"),
+        }
+    ),
+    seed=st.integers(0, 1000),
+)
+def test_every_part_is_summed_whatever_links_do(
+    switch: Engine, trees: int, elements: int, repetitions: int, links: dict[str, Any], seed: int
+) -> None:
+    said = {"size": f"{elements} elements", "repetitions": repetitions, "links": links, "seed": seed}
+    measured = run_virtual(point(trees, window=min(64, 1024 // trees), **said), switch)
+    assert measured.violations == 0
+    assert len(measured.seconds) == repetitions
+
+
+@pytest.mark.slow
+def test_a_model_that_is_cut_sums_each_part_along_several(switch: Engine) -> None:
+    cut = {"tensor": 4, "forward": "10 us", "backward": "20 us", "micro_batches": 3, "activations": "4 KiB"}
+    measured = run_virtual(point(4, window=64, parallelism=cut), switch)
+    assert measured.violations == 0
+    assert measured.max_abs_error > 0
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"faults": [{"at": 1e-3, "worker": "h1"}]}, "faults: has no place beside trees"),
+        ({"step": {"forward": 1e-3, "backward": 1e-3}}, "step: has no place beside trees"),
+        ({"world": "live"}, "trees: is virtual only"),
+        ({"window": 300}, "window: is 300 for each of 4 sums at once, more than the 1,024 slots"),
+        ({"size": "3 elements"}, "trees: is 4, and vectors have 3 values"),
+        ({"trees": 17}, "less than or equal to 16"),
+        ({"parallelism": {"tensor": 6, "forward": 1, "backward": 1, "activations": "4 B"}}, "makes 24 sums"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_the_fix(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        point(**{"trees": 4} | change)
+
+
+def test_between_hosts_there_are_no_trees() -> None:
+    first, second = (point(trees, algorithm="ring") for trees in (1, 4))
+    assert first.key == second.key
