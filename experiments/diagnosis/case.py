@@ -9,6 +9,9 @@ from functools import cached_property
 from statistics import median_high
 from typing import get_args
 
+import numpy as np
+from numpy.typing import NDArray
+
 from experiments.results.measured import Row
 from experiments.results.usage import LinkUse, Usage
 from experiments.scenario.settings import Settings
@@ -69,6 +72,12 @@ class Case:
     def busiest(self) -> LinkUse:
         """The link that sent for the longest."""
         return self.links[max(self.busy, key=self.busy.__getitem__)]
+
+    @cached_property
+    def computing(self) -> NDArray[np.float64] | None:
+        """Seconds for which each worker of a model that is cut computed; None: it is not."""
+        known = [one for worker in self.usage.workers if (one := worker.computing_seconds) is not None]
+        return np.array(known) if known else None
 
     @cached_property
     def overtaken(self) -> float:

@@ -82,4 +82,7 @@ def diagnose(row: Row, usage: Usage | None) -> Diagnosis:
     found.sort(key=lambda finding: -finding.share)
     busiest = case.busiest
     share = case.busy[busiest.near, busiest.far]
-    return Diagnosis(tuple(found), f"the busiest link, {busiest.name}, sent for {percent(share)} of the time")
+    limit = f"the busiest link, {busiest.name}, sent for {percent(share)} of the time"
+    if case.computing is not None:
+        limit = f"workers computed for {percent(case.computing.mean() / case.seconds)} of the time; {limit}"
+    return Diagnosis(tuple(found), limit)

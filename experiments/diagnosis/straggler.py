@@ -11,9 +11,7 @@ from experiments.diagnosis.finding import Finding
 
 def straggler(case: Case) -> Finding:
     """By how much later the last worker called than the one in the middle did, or computed for longer."""
-    computing = [worker.computing_seconds for worker in case.usage.workers]
-    known = [one for one in computing if one is not None]
-    return _late(case) if len(known) < len(computing) else _slow(case, np.array(known))
+    return _late(case) if case.computing is None else _slow(case, case.computing)
 
 
 def _slow(case: Case, computing: NDArray[np.float64]) -> Finding:

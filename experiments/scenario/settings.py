@@ -529,7 +529,7 @@ class Settings(Table):
             if self.sums > jobs:
                 yield (
                     f"parallelism: makes {self.sums} sums of gradients, and switches know {jobs} at once; "
-                    "set algorithm = 'ring'"
+                    "set fewer trees, or algorithm = 'ring'"
                 )
             elif (self.window or 1) * self.sums > SLOTS:
                 yield (

@@ -65,5 +65,6 @@ def test_the_cause_is_named(
 ) -> None:
     found = diagnosed(switch, algorithm, cut, overrides, links)
     assert found.cause == cause
+    assert found.limit.startswith("workers computed for ")
     if cause == "straggler":
         assert found.findings[0].evidence.startswith("h3 computed for ")
