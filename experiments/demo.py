@@ -15,7 +15,9 @@ from experiments.results.measured import row
 from experiments.results.provenance import provenance
 from experiments.results.summary import Run, write_curves, write_summary
 from experiments.scenario.compilers import CompiledProgram
-from experiments.scenario.settings import Settings, TopologySettings, Training
+from experiments.scenario.settings import Settings
+from experiments.scenario.tables.topology import TopologySettings
+from experiments.scenario.tables.training import Training
 from experiments.scenario.tools import Compiler, Engine
 from experiments.training.digits import load_digits
 from experiments.training.sgd import Curve, TrainingConfig, train

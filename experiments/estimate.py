@@ -10,8 +10,8 @@ from experiments.models.paths import Paths
 from experiments.models.prediction import predicted_seconds
 from experiments.models.timers import virtual_window
 from experiments.results.measured import Row
-from experiments.scenario.parallelism import Parallelism
 from experiments.scenario.settings import Settings
+from experiments.scenario.tables.parallelism import Parallelism
 from experiments.scenario.targets import target
 from workers.host_based.transport import PAYLOAD
 

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 from pydantic import TypeAdapter, ValidationError
 
+from experiments.scenario.tables.units import VectorSize
 from experiments.scenario.tools import Compiler, Engine
-from experiments.scenario.units import VectorSize
 from topologies.running import running_networks
 from topologies.units import RATES, Probability, quantity
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from experiments.models.closed_forms import between_hosts, bytes_each_way, in_network
-from experiments.scenario.table import Table
+from experiments.scenario.tables.table import Table
 from topologies.units import Count, Flops, Probability, Rate, Seconds
 from workers.collective import Algorithm
 

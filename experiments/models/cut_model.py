@@ -7,8 +7,8 @@ from itertools import pairwise
 from math import isnan, nan
 
 from experiments.models.prediction import predicted_seconds
-from experiments.scenario.parallelism import Coordinates
 from experiments.scenario.settings import Settings
+from experiments.scenario.tables.parallelism import Coordinates
 
 
 def predicted_step_seconds(settings: Settings, window: int) -> float | None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from statistics import fmean, median
 
-from experiments.scenario.congestion import Congestion
+from experiments.scenario.tables.congestion import Congestion
 from experiments.virtual.fabric import Fabric
 from experiments.virtual.flows import Flows, FlowSpec
 from p4switch.engine.engine import Engine

@@ -21,8 +21,8 @@ from experiments.results.measured import Row, wait_of
 from experiments.results.plot import draw
 from experiments.results.provenance import provenance
 from experiments.results.series import PlotError, select, series, varied
-from experiments.scenario.figure import Plot
 from experiments.scenario.settings import KEYS
+from experiments.scenario.tables.figure import Plot
 from topologies.units import TIMES, quantity_text
 
 _TEMPLATE = Path(__file__).with_name("page.html")

@@ -10,9 +10,9 @@ from experiments.results.faults import FaultOutcome
 from experiments.results.measured import LINK_EVENTS, PAUSE_EVENTS, FlowTimes, Measured, Row, row
 from experiments.results.provenance import provenance
 from experiments.results.series import select, series
-from experiments.scenario.figure import Plot
 from experiments.scenario.own import DIGESTS
 from experiments.scenario.settings import Settings, setting_columns
+from experiments.scenario.tables.figure import Plot
 from experiments.training.sgd import Curve
 from workers.recovery import Recovery
 

@@ -16,17 +16,17 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, StringConstraints, ValidationError
 
-from experiments.scenario.figure import Plot
 from experiments.scenario.settings import (
     FILES,
     KEYS,
     KeyPath,
     Settings,
-    TopologySettings,
     setting_columns,
     table_in,
 )
-from experiments.scenario.table import Table
+from experiments.scenario.tables.figure import Plot
+from experiments.scenario.tables.table import Table
+from experiments.scenario.tables.topology import TopologySettings
 from topologies.units import Seconds
 
 _HOSTS: KeyPath = ("hosts",)  # the only key of Settings that is a list as it is

@@ -5,31 +5,33 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin
+from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field
 
 from controller.errors import ControllerError
 from controller.plan import PathChoice
 from controller.tree import FIRST_UDP_PORT, LAST_UDP_PORT, SLOTS, Job, aggregation_tree
-from experiments.scenario.compression import Compression
-from experiments.scenario.congestion import Congestion
-from experiments.scenario.faults import Fault, fault_problems
-from experiments.scenario.other_job import OtherJob
-from experiments.scenario.parallelism import Parallelism
 from experiments.scenario.placement import Placement, place
-from experiments.scenario.step import Step
-from experiments.scenario.table import Priority, Table
+from experiments.scenario.tables.compression import Compression
+from experiments.scenario.tables.congestion import Congestion
+from experiments.scenario.tables.faults import Fault, fault_problems
+from experiments.scenario.tables.other_job import OtherJob
+from experiments.scenario.tables.parallelism import Parallelism
+from experiments.scenario.tables.recovery import Recovery
+from experiments.scenario.tables.step import Step
+from experiments.scenario.tables.table import Priority, Table
+from experiments.scenario.tables.topology import TopologySettings
+from experiments.scenario.tables.traffic import Traffic
+from experiments.scenario.tables.training import Training
+from experiments.scenario.tables.units import ELEMENT_BYTES, VectorSize
 from experiments.scenario.tools import Compiler, Engine
-from experiments.scenario.traffic import Traffic
-from experiments.scenario.units import ELEMENT_BYTES, VectorSize
-from topologies.link import PLAIN, VIRTUAL_ONLY, LinkModel, LinkProperties
-from topologies.model import Host, Link, Switch, Topology, TopologyError
-from topologies.override import Override, override
-from topologies.shapes import BUILDERS, topology_from
-from topologies.units import Rate, Seconds
+from topologies.link import VIRTUAL_ONLY, LinkModel, LinkProperties
+from topologies.model import Link, Topology
+from topologies.override import override
+from topologies.units import Seconds
 from workers.collective import Algorithm, Operation, Transport
 from workers.host_based.transport import MOST_FLOWS
 from workers.recovery import Recovery as Timers
@@ -52,186 +54,6 @@ _NOT_PARALLEL = (
 )
 
 KeyPath = tuple[str, ...]  # the tables that a key is in, and its name
-
-
-def _properties(of: str) -> Any:
-    """A key for those of some links."""
-    return Field(None, description=f"of the links {of}; left out, as those below")
-
-
-class BuiltNetwork(Table):
-    """Arguments of `builder`, one of `topologies.shapes.BUILDERS`, under their names."""
-
-    builder: ClassVar[str]
-
-    def build(self, offload: bool) -> Topology:
-        """The network.
-
-        Raises:
-            TopologyError: a number is out of range, or two exclude one another.
-        """
-        return _built(self.builder, offload, **dict(self))
-
-
-@lru_cache  # points often share their network
-def _built(builder: str, offload: bool, **arguments: Any) -> Topology:
-    return BUILDERS[builder](**arguments, offload=offload)
-
-
-class LeafSpine(BuiltNetwork):
-    """Arguments of `topologies.shapes.leaf_spine`; `oversubscription` in the place of `uplink_rate`.
-
-    oversubscription: what the hosts of a rack can send over what its uplinks together can.
-    """
-
-    builder = "leaf_spine"
-
-    spines: int = 2
-    leaves: int = 2
-    hosts_per_leaf: int = 4
-    rate: Rate | None = None
-    uplink_rate: Rate | None = None
-    oversubscription: Annotated[float, Field(gt=0)] | None = None
-    properties: Annotated[LinkProperties, Field(description="of the hosts' links")] = PLAIN
-    uplink_properties: LinkProperties | None = _properties("between leaves and spines")
-
-    def build(self, offload: bool) -> Topology:
-        """See BuiltNetwork."""
-        uplink_rate = self.uplink_rate
-        if self.oversubscription is not None:
-            if self.rate is None or not self.spines or uplink_rate is not None:
-                raise TopologyError("oversubscription: needs rate and a spine, and no uplink_rate beside it")
-            uplink_rate = round(self.rate * self.hosts_per_leaf / self.spines / self.oversubscription)
-        arguments = dict(self) | {"uplink_rate": uplink_rate}
-        del arguments["oversubscription"]
-        return _built(self.builder, offload, **arguments)
-
-
-class FatTree(BuiltNetwork):
-    """Arguments of `topologies.shapes.fat_tree`."""
-
-    builder = "fat_tree"
-
-    k: int = 4
-    pods: int | None = None
-    leaves: Annotated[int | None, Field(description="of a pod")] = None
-    spines: Annotated[int | None, Field(description="of a pod")] = None
-    cores: Annotated[int | None, Field(description="of the network, a multiple of spines")] = None
-    hosts_per_leaf: int | None = None
-    rate: Rate | None = None
-    uplink_rate: Annotated[Rate | None, Field(description="between leaves and spines")] = None
-    core_rate: Annotated[Rate | None, Field(description="between spines and cores")] = None
-    properties: Annotated[LinkProperties, Field(description="of the hosts' links")] = PLAIN
-    uplink_properties: LinkProperties | None = _properties("between leaves and spines")
-    core_properties: LinkProperties | None = _properties("between spines and cores")
-
-
-class Servers(BuiltNetwork):
-    """Arguments of `topologies.shapes.servers`."""
-
-    builder = "servers"
-
-    pods: int = 1
-    leaves: Annotated[int, Field(description="of a pod")] = 2
-    spines: Annotated[int, Field(description="of a pod")] = 2
-    cores: Annotated[int, Field(description="of the network, a multiple of spines")] = 0
-    servers_per_leaf: int = 2
-    hosts_per_server: int = 4
-    nics_per_server: Annotated[int, Field(description="each to a leaf of its own; leaves is a multiple")] = 1
-    planes: Annotated[
-        int, Field(description="separate networks from leaves up; nics_per_server is a multiple")
-    ] = 1
-    rate: Annotated[Rate | None, Field(description="inside servers")] = None
-    nic_rate: Annotated[Rate | None, Field(description="between servers and leaves")] = None
-    uplink_rate: Annotated[Rate | None, Field(description="between leaves and spines")] = None
-    core_rate: Annotated[Rate | None, Field(description="between spines and cores")] = None
-    properties: Annotated[LinkProperties, Field(description="of the hosts' links")] = PLAIN
-    nic_properties: LinkProperties | None = _properties("between servers and leaves")
-    uplink_properties: LinkProperties | None = _properties("between leaves and spines")
-    core_properties: LinkProperties | None = _properties("between spines and cores")
-
-
-class TopologySettings(Table):
-    """The network: one of the tables of `topologies.shapes.BUILDERS`, or every switch, host and link spelled out."""
-
-    leaf_spine: LeafSpine | None = None
-    fat_tree: FatTree | None = None
-    servers: Servers | None = None
-    name: str = "as spelled out"
-    switches: tuple[Switch, ...] = ()
-    hosts: tuple[Host, ...] = ()
-    links: tuple[Link, ...] = ()
-    overrides: Annotated[
-        tuple[Override, ...], Field(description="of single links, by the names of their ends")
-    ] = ()
-    offload: Annotated[
-        bool, Field(description="many UDP datagrams in a frame, live, where the kernel can")
-    ] = True
-
-    @cached_property
-    def network(self) -> Topology:
-        """What is described."""
-        return override(self.unchanged, self.overrides)
-
-    @property
-    def unchanged(self) -> Topology:
-        """The same before any override."""
-        for table in self._tables.values():
-            return table.build(self.offload)
-        return topology_from(self.model_dump(exclude={*BUILDERS, "overrides"}))
-
-    @property
-    def table(self) -> str | None:
-        """The name of the table that is given; None: it is spelled out."""
-        return next(iter(self._tables), None)
-
-    @property
-    def _tables(self) -> dict[str, BuiltNetwork]:
-        """Those that are given."""
-        return {name: table for name in BUILDERS if (table := getattr(self, name)) is not None}
-
-    @model_validator(mode="after")
-    def _builds(self) -> Self:
-        if len(self._tables) + bool(self.switches) != 1:
-            raise ValueError(f"give one of {', '.join(BUILDERS)}, or switches, hosts and links")
-        above = "".join(f"{name}." for name in self._tables)
-        try:
-            assert self.unchanged
-        except TopologyError as error:
-            raise ValueError("\n".join(above + line for line in str(error).splitlines())) from None
-        try:
-            assert self.network
-        except TopologyError as error:
-            raise ValueError(str(error)) from None
-        return self
-
-
-class Recovery(Table):
-    """Retransmission; timers left out, those that suit the links in virtual time, and live the switch."""
-
-    initial_rto: Seconds | None = None
-    min_rto: Seconds | None = None
-    granularity: Annotated[Seconds | None, Field(description="of the clock")] = None
-    packet_threshold: Annotated[
-        int | None,
-        Field(
-            ge=1,
-            description="with selective-repeat, how far a packet is overtaken before it is sent again; left out, 3",
-        ),
-    ] = None
-
-    @property
-    def timers(self) -> dict[str, float]:
-        """Those that are set."""
-        return self.model_dump(exclude_none=True, exclude={"packet_threshold"})
-
-
-class Training(Table):
-    """Training a small network on handwritten digits, its gradients all-reduced."""
-
-    epochs: Annotated[int, Field(ge=1)] = 12
-    batch: Annotated[int, Field(ge=1)] = 256
-    hidden: Annotated[int, Field(ge=1)] = 2048
 
 
 class Settings(Table):

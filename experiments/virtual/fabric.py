@@ -19,7 +19,7 @@ from controller.telemetry import Event, Reason
 from controller.tree import FIRST_UDP_PORT, Tree
 from controller.tree import Job as TreeJob
 from experiments.scenario.compilers import PROGRAM
-from experiments.scenario.congestion import Congestion
+from experiments.scenario.tables.congestion import Congestion
 from experiments.scenario.worker_file import MakeWorker
 from experiments.virtual.congestion import control_of
 from experiments.virtual.stations import (

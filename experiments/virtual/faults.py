@@ -14,7 +14,7 @@ from functools import partial
 
 from controller.tree import rests_on
 from experiments.results.faults import FaultOutcome
-from experiments.scenario.faults import Fault
+from experiments.scenario.tables.faults import Fault
 from experiments.virtual.fabric import Cluster
 from experiments.virtual.handover import carry_on, kept_of, sums_of_all
 from topologies.model import Link

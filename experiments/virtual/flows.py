@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.scenario.congestion import Congestion
+from experiments.scenario.tables.congestion import Congestion
 from experiments.virtual import stations
 from experiments.virtual.congestion import control_of
 from experiments.virtual.fabric import DEFAULT_CONGESTION, Fabric

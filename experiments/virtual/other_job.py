@@ -6,9 +6,9 @@ import numpy as np
 
 from experiments.models.timers import recovery, virtual_window
 from experiments.results.checking import Errors, Promise, error_bound
-from experiments.scenario.other_job import OtherJob
 from experiments.scenario.settings import Settings
-from experiments.scenario.units import ELEMENT_BYTES
+from experiments.scenario.tables.other_job import OtherJob
+from experiments.scenario.tables.units import ELEMENT_BYTES
 from experiments.virtual.fabric import Cluster, JobSpec
 
 

@@ -21,10 +21,10 @@ from experiments.results.checking import Errors, Promise, error_bound, float32_s
 from experiments.results.measured import Measured, mean_window
 from experiments.results.usage import WorkerUse
 from experiments.scenario.own import planner_of
-from experiments.scenario.parallelism import Parallelism
 from experiments.scenario.python_file import telling
 from experiments.scenario.settings import FIRST_PEER_PORT, Settings
-from experiments.scenario.units import ELEMENT_BYTES
+from experiments.scenario.tables.parallelism import Parallelism
+from experiments.scenario.tables.units import ELEMENT_BYTES
 from experiments.scenario.worker_file import make_worker_of
 from experiments.virtual.congestion import control_of
 from experiments.virtual.fabric import Fabric, Job, JobSpec

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from experiments.models.step import ready_shares
 from experiments.scenario.settings import Settings
-from experiments.scenario.units import ELEMENT_BYTES
+from experiments.scenario.tables.units import ELEMENT_BYTES
 
 _LATENESS, _COMPUTING = 1, 2  # keep their draws apart from those of vectors
 

@@ -9,7 +9,7 @@ from itertools import cycle
 import numpy as np
 
 from experiments.scenario.settings import Settings
-from experiments.scenario.traffic import Sizes, Traffic
+from experiments.scenario.tables.traffic import Sizes, Traffic
 from experiments.virtual.flows import FinishedFlow, FlowSpec
 
 # Flow sizes in bytes by the share of flows that are no larger, straight lines between: web search is that of DCTCP's

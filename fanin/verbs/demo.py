@@ -76,7 +76,7 @@ def demo(
     from experiments.scenario.compilers import PROGRAM
     from experiments.scenario.file import ScenarioError, load_network
     from experiments.scenario.own import program_of
-    from experiments.scenario.settings import LeafSpine, TopologySettings
+    from experiments.scenario.tables.topology import LeafSpine, TopologySettings
     from experiments.scenario.targets import target
     from fanin.console import console
     from fanin.programs import show_warnings

@@ -63,7 +63,7 @@ def plot(
     from experiments.results.files import ResultsError, read_rows
     from experiments.results.plot import draw
     from experiments.results.series import PlotError, mixed, select, series
-    from experiments.scenario.figure import Plot
+    from experiments.scenario.tables.figure import Plot
 
     said: dict[str, Any] = {
         "kind": kind,

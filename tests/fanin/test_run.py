@@ -18,10 +18,10 @@ from experiments.results.plot import draw
 from experiments.results.provenance import provenance
 from experiments.results.rehearsal import rehearsed_row
 from experiments.results.series import series
-from experiments.scenario.figure import Plot
 from experiments.scenario.file import load_scenario
 from experiments.scenario.own import DIGESTS
 from experiments.scenario.schema import scenario_schema
+from experiments.scenario.tables.figure import Plot
 from fanin.cli import app
 from fanin.verbs.plot import plot
 from tests.fanin.conftest import Fanin

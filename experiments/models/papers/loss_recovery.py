@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from experiments.models.papers.published import Beside, Published
-from experiments.scenario.congestion import Congestion
+from experiments.scenario.tables.congestion import Congestion
 from experiments.virtual.fabric import Fabric
 from experiments.virtual.flows import FinishedFlow, Flows, FlowSpec
 from experiments.virtual.outcome import UnfinishedError

@@ -21,7 +21,8 @@ from topologies.sandbox import enter
 enter()
 from experiments.scenario.compilers import PROGRAM, compile_program
 from experiments.demo import Work, demo_points, run_demo
-from experiments.scenario.settings import LeafSpine, TopologySettings, Training
+from experiments.scenario.tables.topology import LeafSpine, TopologySettings
+from experiments.scenario.tables.training import Training
 
 class Quiet:
     def stage(self, text): pass

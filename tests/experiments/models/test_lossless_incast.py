@@ -16,7 +16,7 @@ from experiments.models.lossless_incast import (
     Victim,
     run,
 )
-from experiments.scenario.congestion import Congestion
+from experiments.scenario.tables.congestion import Congestion
 from p4switch.engine.engine import Engine
 from tests.sizes import sized
 from workers.host_based.transport import PAYLOAD

@@ -12,7 +12,7 @@ from experiments.results.measured import Row, row
 from experiments.results.page import page
 from experiments.results.plot import draw
 from experiments.results.series import series
-from experiments.scenario.figure import Kind, Plot
+from experiments.scenario.tables.figure import Kind, Plot
 from fanin.points import _table
 from tests.experiments.results.runs import run
 

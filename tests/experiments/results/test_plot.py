@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from experiments.results.measured import Row
 from experiments.results.plot import draw
 from experiments.results.series import PlotError, mixed, select, series, spread
-from experiments.scenario.figure import Plot
+from experiments.scenario.tables.figure import Plot
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from experiments.scenario.congestion import Congestion, Control
+from experiments.scenario.tables.congestion import Congestion, Control
 from experiments.virtual.fabric import Fabric, JobSpec
 from experiments.virtual.flows import FinishedFlow, Flows, FlowSpec, write_flows
 from p4switch.engine.engine import Engine

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from experiments.scenario.table import Table
+from experiments.scenario.tables.table import Table
 from topologies.model import Topology, TopologyError
 from topologies.units import Seconds
 from workers.waiting import SLOW_SECONDS

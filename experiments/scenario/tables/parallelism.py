@@ -8,9 +8,9 @@ from typing import Annotated, NamedTuple
 from pydantic import Field
 
 from experiments.models.pipeline import Direction, Pass, Schedule, passes
-from experiments.scenario.step import Straggler
-from experiments.scenario.table import Table
-from experiments.scenario.units import ELEMENT_BYTES, VectorSize
+from experiments.scenario.tables.step import Straggler
+from experiments.scenario.tables.table import Table
+from experiments.scenario.tables.units import ELEMENT_BYTES, VectorSize
 from topologies.units import Seconds
 
 

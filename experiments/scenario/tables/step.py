@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from experiments.scenario.table import Table
-from experiments.scenario.units import VectorSize
+from experiments.scenario.tables.table import Table
+from experiments.scenario.tables.units import VectorSize
 from topologies.units import Seconds
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from experiments.scenario.styles import Kind, Spread, Style
-from experiments.scenario.table import Table
+from experiments.scenario.tables.table import Table
 
 _NUMBER = r"\d+(\.\d+)?"
 _SIZE = rf"^{_NUMBER}x{_NUMBER}$"

@@ -8,8 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from experiments.results.measured import row
-from experiments.scenario.congestion import Congestion
 from experiments.scenario.settings import Settings
+from experiments.scenario.tables.congestion import Congestion
 from experiments.virtual.point import run_virtual
 from p4switch.engine.engine import Engine
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from experiments.scenario.table import Table
+from experiments.scenario.tables.table import Table
 from topologies.units import Rate, Seconds
 from workers.host_based.congestion_control import DcqcnParameters
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from experiments.scenario.parallelism import Parallelism
 from experiments.scenario.settings import Settings
+from experiments.scenario.tables.parallelism import Parallelism
 
 CUT = {
     "tensor": 2,

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from experiments.scenario.table import Table
-from experiments.scenario.units import ELEMENT_BYTES
+from experiments.scenario.tables.table import Table
+from experiments.scenario.tables.units import ELEMENT_BYTES
 from topologies.units import Probability
 from workers.compression import Compressor, Rounded, TopK
 

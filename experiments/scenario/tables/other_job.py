@@ -7,8 +7,8 @@ from typing import Annotated
 from pydantic import Field
 
 from controller.tree import SLOTS
-from experiments.scenario.table import Priority, Table
-from experiments.scenario.units import VectorSize
+from experiments.scenario.tables.table import Priority, Table
+from experiments.scenario.tables.units import VectorSize
 from workers.collective import Algorithm
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from experiments.scenario.table import Priority, Table
+from experiments.scenario.tables.table import Priority, Table
 from topologies.units import Bytes, Probability, Seconds
 from workers.collective import Transport
 

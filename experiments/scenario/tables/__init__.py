@@ -1,0 +1,1 @@
+"""The tables that a scenario may have: what each may say, and what is wrong with it by itself."""

@@ -1,0 +1,167 @@
+"""The table `topology` of a scenario: one of the shapes, or every switch, host and link."""
+
+from __future__ import annotations
+
+from functools import cached_property, lru_cache
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import Field, model_validator
+
+from experiments.scenario.tables.table import Table
+from topologies.link import PLAIN, LinkProperties
+from topologies.model import Host, Link, Switch, Topology, TopologyError
+from topologies.override import Override, override
+from topologies.shapes import BUILDERS, topology_from
+from topologies.units import Rate
+
+
+def _properties(of: str) -> Any:
+    """A key for those of some links."""
+    return Field(None, description=f"of the links {of}; left out, as those below")
+
+
+class BuiltNetwork(Table):
+    """Arguments of `builder`, one of `topologies.shapes.BUILDERS`, under their names."""
+
+    builder: ClassVar[str]
+
+    def build(self, offload: bool) -> Topology:
+        """The network.
+
+        Raises:
+            TopologyError: a number is out of range, or two exclude one another.
+        """
+        return _built(self.builder, offload, **dict(self))
+
+
+@lru_cache  # points often share their network
+def _built(builder: str, offload: bool, **arguments: Any) -> Topology:
+    return BUILDERS[builder](**arguments, offload=offload)
+
+
+class LeafSpine(BuiltNetwork):
+    """Arguments of `topologies.shapes.leaf_spine`; `oversubscription` in the place of `uplink_rate`.
+
+    oversubscription: what the hosts of a rack can send over what its uplinks together can.
+    """
+
+    builder = "leaf_spine"
+
+    spines: int = 2
+    leaves: int = 2
+    hosts_per_leaf: int = 4
+    rate: Rate | None = None
+    uplink_rate: Rate | None = None
+    oversubscription: Annotated[float, Field(gt=0)] | None = None
+    properties: Annotated[LinkProperties, Field(description="of the hosts' links")] = PLAIN
+    uplink_properties: LinkProperties | None = _properties("between leaves and spines")
+
+    def build(self, offload: bool) -> Topology:
+        """See BuiltNetwork."""
+        uplink_rate = self.uplink_rate
+        if self.oversubscription is not None:
+            if self.rate is None or not self.spines or uplink_rate is not None:
+                raise TopologyError("oversubscription: needs rate and a spine, and no uplink_rate beside it")
+            uplink_rate = round(self.rate * self.hosts_per_leaf / self.spines / self.oversubscription)
+        arguments = dict(self) | {"uplink_rate": uplink_rate}
+        del arguments["oversubscription"]
+        return _built(self.builder, offload, **arguments)
+
+
+class FatTree(BuiltNetwork):
+    """Arguments of `topologies.shapes.fat_tree`."""
+
+    builder = "fat_tree"
+
+    k: int = 4
+    pods: int | None = None
+    leaves: Annotated[int | None, Field(description="of a pod")] = None
+    spines: Annotated[int | None, Field(description="of a pod")] = None
+    cores: Annotated[int | None, Field(description="of the network, a multiple of spines")] = None
+    hosts_per_leaf: int | None = None
+    rate: Rate | None = None
+    uplink_rate: Annotated[Rate | None, Field(description="between leaves and spines")] = None
+    core_rate: Annotated[Rate | None, Field(description="between spines and cores")] = None
+    properties: Annotated[LinkProperties, Field(description="of the hosts' links")] = PLAIN
+    uplink_properties: LinkProperties | None = _properties("between leaves and spines")
+    core_properties: LinkProperties | None = _properties("between spines and cores")
+
+
+class Servers(BuiltNetwork):
+    """Arguments of `topologies.shapes.servers`."""
+
+    builder = "servers"
+
+    pods: int = 1
+    leaves: Annotated[int, Field(description="of a pod")] = 2
+    spines: Annotated[int, Field(description="of a pod")] = 2
+    cores: Annotated[int, Field(description="of the network, a multiple of spines")] = 0
+    servers_per_leaf: int = 2
+    hosts_per_server: int = 4
+    nics_per_server: Annotated[int, Field(description="each to a leaf of its own; leaves is a multiple")] = 1
+    planes: Annotated[
+        int, Field(description="separate networks from leaves up; nics_per_server is a multiple")
+    ] = 1
+    rate: Annotated[Rate | None, Field(description="inside servers")] = None
+    nic_rate: Annotated[Rate | None, Field(description="between servers and leaves")] = None
+    uplink_rate: Annotated[Rate | None, Field(description="between leaves and spines")] = None
+    core_rate: Annotated[Rate | None, Field(description="between spines and cores")] = None
+    properties: Annotated[LinkProperties, Field(description="of the hosts' links")] = PLAIN
+    nic_properties: LinkProperties | None = _properties("between servers and leaves")
+    uplink_properties: LinkProperties | None = _properties("between leaves and spines")
+    core_properties: LinkProperties | None = _properties("between spines and cores")
+
+
+class TopologySettings(Table):
+    """The network: one of the tables of `topologies.shapes.BUILDERS`, or every switch, host and link spelled out."""
+
+    leaf_spine: LeafSpine | None = None
+    fat_tree: FatTree | None = None
+    servers: Servers | None = None
+    name: str = "as spelled out"
+    switches: tuple[Switch, ...] = ()
+    hosts: tuple[Host, ...] = ()
+    links: tuple[Link, ...] = ()
+    overrides: Annotated[
+        tuple[Override, ...], Field(description="of single links, by the names of their ends")
+    ] = ()
+    offload: Annotated[
+        bool, Field(description="many UDP datagrams in a frame, live, where the kernel can")
+    ] = True
+
+    @cached_property
+    def network(self) -> Topology:
+        """What is described."""
+        return override(self.unchanged, self.overrides)
+
+    @property
+    def unchanged(self) -> Topology:
+        """The same before any override."""
+        for table in self._tables.values():
+            return table.build(self.offload)
+        return topology_from(self.model_dump(exclude={*BUILDERS, "overrides"}))
+
+    @property
+    def table(self) -> str | None:
+        """The name of the table that is given; None: it is spelled out."""
+        return next(iter(self._tables), None)
+
+    @property
+    def _tables(self) -> dict[str, BuiltNetwork]:
+        """Those that are given."""
+        return {name: table for name in BUILDERS if (table := getattr(self, name)) is not None}
+
+    @model_validator(mode="after")
+    def _builds(self) -> Self:
+        if len(self._tables) + bool(self.switches) != 1:
+            raise ValueError(f"give one of {', '.join(BUILDERS)}, or switches, hosts and links")
+        above = "".join(f"{name}." for name in self._tables)
+        try:
+            assert self.unchanged
+        except TopologyError as error:
+            raise ValueError("\n".join(above + line for line in str(error).splitlines())) from None
+        try:
+            assert self.network
+        except TopologyError as error:
+            raise ValueError(str(error)) from None
+        return self
