@@ -7,10 +7,9 @@ a flush at the end of each step.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-Schedule = Literal["1f1b", "gpipe"]
-Direction = Literal["forward", "backward"]
+from experiments.scenario.tables.parallelism import Direction, Schedule
 
 
 class Pass(NamedTuple):

@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from experiments.models.cut_model import predicted_step_seconds
+from experiments.models.pipeline import passes
 from experiments.models.prediction import predicted_seconds
 from experiments.models.timers import recovery, virtual_window
 from experiments.results.checking import Errors, Promise, error_bound, float32_sum_bound, promise_of
@@ -150,7 +151,12 @@ class _Model:
         self.computing = [factor * each * once for factor in slowness]
         self.stations = [
             RankStation(
-                parallelism.passes(rank, self._workers),
+                passes(
+                    parallelism.schedule,
+                    parallelism.coordinates(rank, self._workers).stage,
+                    parallelism.pipeline,
+                    each,
+                ),
                 {way: slowness[rank] * parallelism.seconds(way) for way in ("forward", "backward")},
                 parallelism.tensor_calls,
                 Ends(

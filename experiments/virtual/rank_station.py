@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.models.pipeline import Direction, Pass
+from experiments.models.pipeline import Pass
 from experiments.results.checking import Errors, Promise
+from experiments.scenario.tables.parallelism import Direction
 from experiments.virtual.stations import HEADERS, Frames, Vector, WorkerStation
 
 _SCALES = 16  # calls in a row have different vectors, by powers of two, with which all sums grow exactly

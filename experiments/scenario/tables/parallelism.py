@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
-from experiments.models.pipeline import Direction, Pass, Schedule, passes
 from experiments.scenario.tables.step import Straggler
 from experiments.scenario.tables.table import Table
 from experiments.scenario.tables.units import ELEMENT_BYTES, VectorSize
 from topologies.units import Seconds
+
+Schedule = Literal["1f1b", "gpipe"]
+Direction = Literal["forward", "backward"]
 
 
 class Coordinates(NamedTuple):
@@ -62,11 +64,6 @@ class Parallelism(Table):
     def seconds(self, direction: Direction) -> float:
         """Of a pass of a micro-batch through a stage, for each of its workers."""
         return (self.forward if direction == "forward" else self.backward) / self.model
-
-    def passes(self, rank: int, workers: int) -> list[Pass]:
-        """What a rank computes in a step."""
-        each = self.micro_batches // self.copies(workers)
-        return passes(self.schedule, self.coordinates(rank, workers).stage, self.pipeline, each)
 
     def coordinates(self, rank: int, workers: int) -> Coordinates:
         """Of one of so many workers."""
