@@ -65,8 +65,8 @@ def packet_hops(settings: Settings) -> float:
 def _activation_hops(settings: Settings, cut: Parallelism) -> float:
     """Of a step; each send of a few packets is acknowledged. It is as if all went to the next rank."""
     packets = 1 + -(-(cut.activations or 0) // PAYLOAD)
-    sends = 2 * (cut.pipeline - 1) * cut.tensor
-    all_reduces = 2 * cut.pipeline * cut.tensor_calls * 2 * (cut.tensor - 1)
+    sends = 2 * (cut.pipeline * cut.chunks - 1) * cut.tensor
+    all_reduces = 2 * cut.pipeline * cut.chunks * cut.tensor_calls * 2 * (cut.tensor - 1)
     neighbours = Paths(settings.model_copy(update={"algorithm": "ring"}), full_frame(settings))
     return packets * (sends + all_reduces) * cut.micro_batches * neighbours.mean_links
 

@@ -17,8 +17,9 @@ def predicted_step_seconds(settings: Settings, window: int) -> float | None:
     The first micro-batch goes forward through all stages and the last one backward, meanwhile the slowest stage
     computes the others, and then gradients are summed (Huang et al., "GPipe", 2019, with the time of what is sent).
     GPipe hides all other sends. By 1F1B a stage with n - 1 behind it has n micro-batches on their way at most, so
-    it takes in another no sooner than an n-th of the time after which one comes back. What the first group of each kind
-    takes alone counts for all.
+    it takes in another no sooner than an n-th of the time after which one comes back. With chunks the first micro-batch
+    goes round all stages as often, and sends must take less than a pass through a chunk to be hidden. What the first
+    group of each kind takes alone counts for all.
     """
     cut, members = settings.parallelism, settings.members
     assert cut is not None
@@ -40,13 +41,15 @@ def predicted_step_seconds(settings: Settings, window: int) -> float | None:
     ]
     sends = [_alone(send, activations, window, pair) for pair in pairwise(first)]
     turn = max(stages)
-    if cut.schedule == "1f1b":
+    each = cut.chunks * cut.micro_batches // cut.copies(workers)
+    if cut.chunks > 1:
+        sends += (cut.chunks - 1) * [*sends, _alone(send, activations, window, [first[-1], first[0]])]
+    elif cut.schedule == "1f1b":
         there_and_back = (
             (sum(stages[at:]) + 2 * sum(sends[at:])) / (len(stages) - at) for at in range(len(stages))
         )
         turn = max(turn, *there_and_back)
     gradients = _alone(settings, settings.size // cut.model, window, group)
-    each = cut.micro_batches // cut.copies(workers)
     seconds = sum(stages) + 2 * sum(sends) + (each - 1) * turn + gradients
     return None if isnan(seconds) else seconds
 

@@ -147,7 +147,7 @@ class _Model:
         slow = {one.host: one.factor for one in parallelism.stragglers}
         slowness = [slow.get(host, 1.0) for host in settings.members]
         each = parallelism.micro_batches // copies
-        once = parallelism.seconds("forward") + parallelism.seconds("backward")
+        once = parallelism.chunks * (parallelism.seconds("forward") + parallelism.seconds("backward"))
         self.computing = [factor * each * once for factor in slowness]
         self.stations = [
             RankStation(
@@ -156,6 +156,7 @@ class _Model:
                     parallelism.coordinates(rank, self._workers).stage,
                     parallelism.pipeline,
                     each,
+                    parallelism.chunks,
                 ),
                 {way: slowness[rank] * parallelism.seconds(way) for way in ("forward", "backward")},
                 parallelism.tensor_calls,
@@ -253,8 +254,8 @@ class _Model:
         parallelism, workers = self._parallelism, self._workers
         for rank in range(workers):
             at = parallelism.coordinates(rank, workers)
-            if at.stage:
-                before = parallelism.rank(at._replace(stage=at.stage - 1), workers)
+            if at.stage or parallelism.chunks > 1:
+                before = parallelism.rank(at._replace(stage=(at.stage - 1) % parallelism.pipeline), workers)
                 yield "forward", [before, rank]
                 yield "backward", [rank, before]
             if at.tensor == 0 and parallelism.tensor > 1:
@@ -266,6 +267,7 @@ class _Model:
         assert parallelism.activations is not None
         operation: Operation = "all-reduce" if kind == "tensor" else "broadcast"
         calls = settings.repetitions * parallelism.micro_batches // parallelism.copies(self._workers)
+        calls *= parallelism.chunks  # at most: from the last stage to the first goes one less
         if kind == "tensor":
             calls *= 2 * parallelism.tensor_calls
         elements = parallelism.activations // ELEMENT_BYTES

@@ -118,14 +118,15 @@ class RankStation:
         """What it does, as far as it must wait: seconds of computing, or a channel whose calls are to end."""
         ends = self._ends
         for _ in range(repetitions):
-            for direction, _ in self._passes:
-                yield from self._call(ends.receives[direction])
+            for direction, _, _, received, sent in self._passes:
+                if received:
+                    yield from self._call(ends.receives[direction])
                 for _ in range(self._tensor_calls):
                     yield self._seconds[direction] / self._tensor_calls
                     yield from self._call(ends.tensor)
                 if not self._tensor_calls:
                     yield self._seconds[direction]
-                if send := ends.sends[direction]:
+                if sent and (send := ends.sends[direction]):
                     send.call()
             for channel in ends.data:
                 channel.call()

@@ -44,6 +44,7 @@ def point(shape: dict[str, Any] = RACKS, **rest: Any) -> Settings:
         {"algorithm": "ring", "parallelism": CUT},
         {"algorithm": "ring", "parallelism": CUT | {"tensor": 1, "pipeline": 8}},
         {"window": 64, "parallelism": CUT},
+        {"window": 64, "parallelism": CUT | {"chunks": 4}},
         {"window": 64, "parallelism": CUT | {"tensor": 4, "pipeline": 2}},
     ],
 )

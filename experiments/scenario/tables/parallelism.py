@@ -38,6 +38,10 @@ class Parallelism(Table):
         int, Field(ge=1, description="of the model; a tensor group all-reduces twice in each, in each pass")
     ] = 1
     micro_batches: Annotated[int, Field(ge=1, description="of a step, of all copies together")] = 1
+    chunks: Annotated[
+        int,
+        Field(ge=1, description="of layers that a stage has, by 1f1b, spread over the model (interleaved)"),
+    ] = 1
     schedule: Annotated[Schedule, Field(description="in which order a stage computes them")] = "1f1b"
     forward: Annotated[Seconds, Field(description="seconds of a micro-batch, if one worker had all layers")]
     backward: Annotated[Seconds, Field(description="the same of its backward pass")]
@@ -58,12 +62,12 @@ class Parallelism(Table):
 
     @property
     def tensor_calls(self) -> int:
-        """All-reduces of a tensor group in each pass of a micro-batch through a stage."""
-        return 2 * self.layers // self.pipeline if self.tensor > 1 else 0
+        """All-reduces of a tensor group in each pass of a micro-batch through a stage's chunk."""
+        return 2 * self.layers // (self.pipeline * self.chunks) if self.tensor > 1 else 0
 
     def seconds(self, direction: Direction) -> float:
-        """Of a pass of a micro-batch through a stage, for each of its workers."""
-        return (self.forward if direction == "forward" else self.backward) / self.model
+        """Of a pass of a micro-batch through a stage's chunk, for each of its workers."""
+        return (self.forward if direction == "forward" else self.backward) / (self.model * self.chunks)
 
     def coordinates(self, rank: int, workers: int) -> Coordinates:
         """Of one of so many workers."""
@@ -97,9 +101,21 @@ class Parallelism(Table):
                 f"parallelism.micro_batches: is {self.micro_batches}, must be a multiple of the {self.copies(workers)} "
                 "copies of the model, workers / (tensor x pipeline)"
             )
-        if self.layers % self.pipeline:
-            yield f"parallelism.layers: is {self.layers}, must be a multiple of the {self.pipeline} stages"
+        if self.layers % (self.pipeline * self.chunks):
+            what = f"{self.pipeline} stages" + (f" times {self.chunks} chunks" if self.chunks > 1 else "")
+            yield f"parallelism.layers: is {self.layers}, must be a multiple of the {what}"
+        if self.chunks > 1:
+            yield from self._chunk_problems(self.micro_batches // self.copies(workers))
         if elements % self.model:
             yield f"size: must be a multiple of {ELEMENT_BYTES * self.model} bytes, a part of the model for each worker"
         if self.activations is None and self.model > 1:
             yield "parallelism.activations: missing; add what goes from layer to layer of a micro-batch, as '4 MiB'"
+
+    def _chunk_problems(self, each: int) -> Iterator[str]:
+        if self.pipeline == 1 or self.schedule != "1f1b":
+            yield "parallelism.chunks: are of several stages by schedule = '1f1b'; leave it out"
+        elif each % self.pipeline:
+            yield (
+                f"parallelism.micro_batches: are {each} for each copy, must be a multiple of the {self.pipeline} "
+                "stages where these have chunks"
+            )

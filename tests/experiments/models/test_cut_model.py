@@ -29,6 +29,8 @@ def point(cut: dict[str, Any], **rest: Any) -> Settings:
         ({"pipeline": 2}, 0.05),
         ({"pipeline": 8}, 0.05),
         ({"pipeline": 8, "schedule": "gpipe"}, 0.05),
+        ({"pipeline": 4, "chunks": 2}, 0.05),
+        ({"pipeline": 8, "chunks": 4, "layers": 32, "forward": "2 ms", "backward": "4 ms"}, 0.05),
         ({"pipeline": 4, "stragglers": [{"host": "h3", "factor": 2.0}]}, 0.05),
         # Of a short all-reduce the closed form counts acknowledgements, for which the next one does not wait.
         ({"tensor": 4}, 0.15),

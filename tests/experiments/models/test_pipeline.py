@@ -25,47 +25,83 @@ def kept(order: list[Pass]) -> int:
     return most
 
 
-def makespan(schedule: Schedule, stages: int, micro_batches: int) -> float:
+def makespan(schedule: Schedule, stages: int, micro_batches: int, chunks: int) -> float:
     """Seconds of a step in which nothing has to be sent, each stage waiting for what its next pass needs."""
-    left = [deque(passes(schedule, stage, stages, micro_batches)) for stage in range(stages)]
+    left = [deque(passes(schedule, stage, stages, micro_batches, chunks)) for stage in range(stages)]
     free = [0.0] * stages
-    ended: dict[tuple[int, Pass], float] = {}
+    ended: dict[tuple[str, int, int], float] = {}  # by direction, place in the model, micro-batch
     while any(left):
         moved = False
         for stage, queue in enumerate(left):
             while queue:
                 one = queue[0]
-                neighbour = stage - 1 if one.direction == "forward" else stage + 1
-                needed = ended.get((neighbour, one), 0.0 if neighbour in (-1, stages) else None)
+                place = one.chunk * stages + stage
+                before = place - 1 if one.direction == "forward" else place + 1
+                assert one.received == (before not in (-1, chunks * stages))
+                needed = ended.get((one.direction, before, one.micro_batch), None if one.received else 0.0)
                 if needed is None:
                     break
-                seconds = FORWARD if one.direction == "forward" else BACKWARD
-                free[stage] = ended[stage, queue.popleft()] = max(free[stage], needed) + seconds
+                seconds = (FORWARD if one.direction == "forward" else BACKWARD) / chunks
+                free[stage] = max(free[stage], needed) + seconds
+                ended[one.direction, place, one.micro_batch] = free[stage]
+                queue.popleft()
                 moved = True
         assert moved, "stages wait for one another"
     return max(free)
 
 
-@given(SCHEDULES, STAGES, MICRO_BATCHES, st.data())
-def test_each_micro_batch_goes_forward_and_then_backward_once(
-    schedule: Schedule, stages: int, micro_batches: int, data: st.DataObject
+def plans() -> st.SearchStrategy[tuple[Schedule, int, int, int]]:
+    """A schedule, stages, micro-batches and chunks that go together."""
+    interleaved = st.tuples(st.just("1f1b"), st.integers(2, 6), st.integers(1, 4), st.integers(2, 4)).map(
+        lambda drawn: (drawn[0], drawn[1], drawn[1] * drawn[2], drawn[3])
+    )
+    return st.one_of(st.tuples(SCHEDULES, STAGES, MICRO_BATCHES, st.just(1)), interleaved)
+
+
+@given(plans(), st.data())
+def test_each_micro_batch_goes_forward_and_then_backward_once_through_each_chunk(
+    plan: tuple[Schedule, int, int, int], data: st.DataObject
 ) -> None:
-    order = passes(schedule, data.draw(st.integers(0, stages - 1)), stages, micro_batches)
-    for direction in ("forward", "backward"):
-        numbers = [one.micro_batch for one in order if one.direction == direction]
-        assert numbers == list(range(micro_batches))
+    schedule, stages, micro_batches, chunks = plan
+    order = passes(schedule, data.draw(st.integers(0, stages - 1)), stages, micro_batches, chunks)
+    where = {(one.direction, one.micro_batch, one.chunk): at for at, one in enumerate(order)}
+    assert len(order) == len(where) == 2 * micro_batches * chunks
     for number in range(micro_batches):
-        assert order.index(Pass("forward", number)) < order.index(Pass("backward", number))
+        for chunk in range(chunks):
+            assert where["forward", number, chunk] < where["backward", number, chunk]
 
 
-@given(SCHEDULES, STAGES, MICRO_BATCHES)
-def test_a_step_takes_the_time_of_the_closed_form(
-    schedule: Schedule, stages: int, micro_batches: int
-) -> None:
-    seconds = makespan(schedule, stages, micro_batches)
-    assert seconds == (micro_batches + stages - 1) * (FORWARD + BACKWARD)
+@given(plans())
+def test_a_step_takes_the_time_of_the_closed_form(plan: tuple[Schedule, int, int, int]) -> None:
+    """The bubble of interleaved stages is as many times shorter as these have chunks."""
+    schedule, stages, micro_batches, chunks = plan
+    seconds = makespan(schedule, stages, micro_batches, chunks)
+    assert seconds == pytest.approx((micro_batches + (stages - 1) / chunks) * (FORWARD + BACKWARD))
     computing = micro_batches * (FORWARD + BACKWARD)
-    assert 1 - computing / seconds == pytest.approx(bubble_share(stages, micro_batches))
+    assert 1 - computing / seconds == pytest.approx(bubble_share(stages, micro_batches, chunks))
+
+
+@given(plans(), st.data())
+def test_what_a_stage_sends_is_what_the_next_one_awaits_in_that_order(
+    plan: tuple[Schedule, int, int, int], data: st.DataObject
+) -> None:
+    schedule, stages, micro_batches, chunks = plan
+    here = data.draw(st.integers(0, stages - 1))
+    order = {stage: passes(schedule, stage, stages, micro_batches, chunks) for stage in range(stages)}
+    for direction, step in (("forward", 1), ("backward", -1)):
+        there = (here + step) % stages
+        moved = step if there != here + step else 0  # of chunks, from one end to the other
+        sent = [
+            (one.micro_batch, one.chunk + moved)
+            for one in order[here]
+            if one.direction == direction and one.sent
+        ]
+        awaited = [
+            (one.micro_batch, one.chunk)
+            for one in order[there]
+            if one.direction == direction and one.received
+        ]
+        assert sent == awaited
 
 
 @given(STAGES, MICRO_BATCHES, st.data())

@@ -51,6 +51,15 @@ def test_a_pipeline_idles_for_the_share_of_the_closed_form(
     assert measured.step_seconds == pytest.approx((each + stages - 1) * 12e-3 / stages, rel=0.05)
 
 
+@pytest.mark.parametrize(("stages", "chunks"), [(2, 4), (4, 2), (4, 4)])
+def test_interleaved_stages_idle_for_less(switch: Engine, stages: int, chunks: int) -> None:
+    cut = {"pipeline": stages, "chunks": chunks, "layers": 16, "micro_batches": 16}
+    measured = run(switch, cut)
+    each = 16 * stages // 8
+    assert measured.gpu_idle_share == pytest.approx(bubble_share(stages, each, chunks), abs=0.02)
+    assert measured.step_seconds == pytest.approx((each + (stages - 1) / chunks) * 12e-3 / stages, rel=0.05)
+
+
 @pytest.mark.parametrize("algorithm", ["in-network", "ring", "halving-doubling"])
 def test_all_cuts_compute_as_much_and_sum_what_they_must(switch: Engine, algorithm: str) -> None:
     for tensor, stages in ((1, 1), (2, 1), (2, 2), (4, 2), (1, 8)):
@@ -120,12 +129,15 @@ def test_every_cut_sums_and_sends_what_it_must_whatever_links_do(
 ) -> None:
     workers = tensor * stages * copies
     assume(workers > 1)
+    chunks = data.draw(st.integers(1, 3), label="chunks") if stages > 1 else 1
+    rounds = data.draw(st.integers(1, 4), label="micro-batches of a copy, or of a round")
     cut = {
         "tensor": tensor,
         "pipeline": stages,
-        "layers": stages,
-        "micro_batches": copies * data.draw(st.integers(1, 4), label="micro-batches of a copy"),
-        "schedule": data.draw(st.sampled_from(["gpipe", "1f1b"])),
+        "layers": stages * chunks,
+        "chunks": chunks,
+        "micro_batches": copies * rounds * (stages if chunks > 1 else 1),
+        "schedule": data.draw(st.sampled_from(["gpipe", "1f1b"])) if chunks == 1 else "1f1b",
         "forward": data.draw(st.sampled_from(["0 us", "20 us"])),
         "activations": f"{4 * data.draw(st.integers(1, 5000), label='activations')} B",
     }

@@ -57,6 +57,18 @@ def test_eight_ranks_are_grouped_as_megatron_groups_them() -> None:
         ({"tensor": 3}, {}, "parallelism: tensor x pipeline is 6, which does not divide the 8 workers"),
         ({"micro_batches": 3}, {}, "parallelism.micro_batches: is 3, must be a multiple of the 2 copies"),
         ({"layers": 3}, {}, "parallelism.layers: is 3, must be a multiple of the 2 stages"),
+        ({"chunks": 4}, {}, "parallelism.layers: is 4, must be a multiple of the 2 stages times 4 chunks"),
+        ({"chunks": 2, "pipeline": 1}, {}, "parallelism.chunks: are of several stages by schedule = '1f1b'"),
+        (
+            {"chunks": 2, "schedule": "gpipe"},
+            {},
+            "parallelism.chunks: are of several stages by schedule = '1f1b'",
+        ),
+        (
+            {"chunks": 2, "micro_batches": 6},
+            {},
+            "parallelism.micro_batches: are 3 for each copy, must be a multiple",
+        ),
         ({}, {"size": "20 B"}, "size: must be a multiple of 16 bytes"),
         ({"activations": None}, {}, "parallelism.activations: missing"),
         ({"stragglers": [{"host": "h9", "factor": 2}]}, {}, "parallelism.stragglers: h9 is no worker's host"),
