@@ -9,6 +9,7 @@ from math import isnan, nan
 from experiments.models.prediction import predicted_seconds
 from experiments.scenario.settings import Settings
 from experiments.scenario.tables.parallelism import Coordinates
+from experiments.scenario.tables.step import slowness
 
 
 def predicted_step_seconds(settings: Settings, window: int) -> float | None:
@@ -31,17 +32,11 @@ def predicted_step_seconds(settings: Settings, window: int) -> float | None:
     group = [members[rank] for rank in cut.data_groups(workers)[0]]
 
     sums = 2 * cut.tensor_calls * _alone(between_hosts, activations, window, members[: cut.tensor])
-    slowness = {one.host: one.factor for one in cut.stragglers}
-    computing = cut.seconds("forward") + cut.seconds("backward")
-    stages = [
-        sums
-        + computing
-        * max(slowness.get(host, 1.0) for host in members[begin : begin + workers // cut.pipeline])
-        for begin in range(0, workers, workers // cut.pipeline)
-    ]
+    computing, width = cut.seconds("forward") + cut.seconds("backward"), workers // cut.pipeline
+    slow = slowness(cut.stragglers, members)
+    stages = [sums + computing * max(slow[begin : begin + width]) for begin in range(0, workers, width)]
     sends = [_alone(send, activations, window, pair) for pair in pairwise(first)]
-    turn = max(stages)
-    each = cut.chunks * cut.micro_batches // cut.copies(workers)
+    turns, turn = cut.chunks * cut.micro_batches_each(workers), max(stages)
     if cut.chunks > 1:
         sends += (cut.chunks - 1) * [*sends, _alone(send, activations, window, [first[-1], first[0]])]
     elif cut.schedule == "1f1b":
@@ -50,7 +45,7 @@ def predicted_step_seconds(settings: Settings, window: int) -> float | None:
         )
         turn = max(turn, *there_and_back)
     gradients = _alone(settings, settings.size // cut.model, window, group)
-    seconds = sum(stages) + 2 * sum(sends) + (each - 1) * turn + gradients
+    seconds = sum(stages) + 2 * sum(sends) + (turns - 1) * turn + gradients
     return None if isnan(seconds) else seconds
 
 

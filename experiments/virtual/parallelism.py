@@ -9,8 +9,7 @@ such a table a step is one all-reduce.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from statistics import fmean
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -25,6 +24,7 @@ from experiments.scenario.own import planner_of
 from experiments.scenario.python_file import telling
 from experiments.scenario.settings import FIRST_PEER_PORT, Settings
 from experiments.scenario.tables.parallelism import Parallelism
+from experiments.scenario.tables.step import slowness
 from experiments.scenario.tables.units import ELEMENT_BYTES
 from experiments.scenario.worker_file import make_worker_of
 from experiments.virtual.congestion import control_of
@@ -32,6 +32,7 @@ from experiments.virtual.fabric import Fabric, Job, JobSpec
 from experiments.virtual.outcome import LIMIT, UnfinishedError, network_figures
 from experiments.virtual.rank_station import Channel, Ends, RankStation, Scaled
 from experiments.virtual.stations import PeerPort, WorkerStation
+from experiments.virtual.steps import computing_figures
 from experiments.virtual.usage import usage_of
 from p4switch.engine.engine import Engine
 from topologies.virtual import HostModel
@@ -84,7 +85,7 @@ def run_parallel(settings: Settings, switch: Engine) -> Measured:
             began=tuple(began.tolist()),
             ended=tuple(station.ended),
             retransmissions=station.retransmissions,
-            computing_seconds=settings.repetitions * model.computing[rank] if settings.parallelism else None,
+            computing_seconds=float(model.computing[rank].sum()) if settings.parallelism else None,
         )
         for rank, (host, station) in enumerate(zip(settings.members, model.stations, strict=True))
     ]
@@ -99,11 +100,11 @@ def run_parallel(settings: Settings, switch: Engine) -> Measured:
         window=virtual_window(settings),
         recovery=recovery(settings),
         congestion_window=mean_window(model.congestion_windows()),
-        wait_seconds=float(seconds.mean()) - fmean(model.computing),
+        wait_seconds=float(seconds.mean() - model.computing.mean()),
         usage=usage_of(fabric, workers, settings.priority),
         workers_left=len(workers),
         **network_figures(settings, fabric),
-        **(_step_figures(float(seconds.mean()), model.computing) if settings.parallelism else {}),
+        **(computing_figures(seconds, model.computing) if settings.parallelism else {}),
     )
 
 
@@ -114,19 +115,10 @@ def _predicted(settings: Settings) -> float | None:
     return predicted_step_seconds(settings, virtual_window(settings))
 
 
-def _step_figures(seconds: float, computing: Sequence[float]) -> dict[str, Any]:
-    """Columns of Measured, of a step of so many seconds, in which each worker computes for some."""
-    return {
-        "step_seconds": seconds,
-        "exposed_seconds": seconds - max(computing),
-        "gpu_idle_share": 1 - fmean(computing) / seconds,
-    }
-
-
 class _Model:
     """A model cut among the workers of a fabric: its groups, and a station on each host.
 
-    stations: by rank. computing: seconds of a step, of each.
+    stations: by rank. computing: seconds of each in each step, [workers, steps].
     """
 
     def __init__(self, settings: Settings, fabric: Fabric) -> None:
@@ -144,11 +136,10 @@ class _Model:
         }
         gradients = self._gradients()
         channels = self._channels()
-        slow = {one.host: one.factor for one in parallelism.stragglers}
-        slowness = [slow.get(host, 1.0) for host in settings.members]
-        each = parallelism.micro_batches // copies
-        once = parallelism.chunks * (parallelism.seconds("forward") + parallelism.seconds("backward"))
-        self.computing = [factor * each * once for factor in slowness]
+        slow = slowness(parallelism.stragglers, settings.members)
+        each = parallelism.micro_batches_each(self._workers)
+        step = each * (parallelism.forward + parallelism.backward) / parallelism.model
+        self.computing = np.outer(slow, np.full(settings.repetitions, step))
         self.stations = [
             RankStation(
                 passes(
@@ -158,7 +149,7 @@ class _Model:
                     each,
                     parallelism.chunks,
                 ),
-                {way: slowness[rank] * parallelism.seconds(way) for way in ("forward", "backward")},
+                {way: slow[rank] * parallelism.seconds(way) for way in ("forward", "backward")},
                 parallelism.tensor_calls,
                 Ends(
                     tensor=channels.get(_Member("tensor", 0, rank)),
@@ -266,7 +257,7 @@ class _Model:
         settings, parallelism = self._settings, self._parallelism
         assert parallelism.activations is not None
         operation: Operation = "all-reduce" if kind == "tensor" else "broadcast"
-        calls = settings.repetitions * parallelism.micro_batches // parallelism.copies(self._workers)
+        calls = settings.repetitions * parallelism.micro_batches_each(self._workers)
         calls *= parallelism.chunks  # at most: from the last stage to the first goes one less
         if kind == "tensor":
             calls *= 2 * parallelism.tensor_calls

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from experiments.models.step import ready_shares
 from experiments.scenario.settings import Settings
+from experiments.scenario.tables.step import slowness
 from experiments.scenario.tables.units import ELEMENT_BYTES
 
 _LATENESS, _COMPUTING = 1, 2  # keep their draws apart from those of vectors
@@ -50,13 +51,12 @@ def pauses(settings: Settings) -> tuple[tuple[float, ...], ...]:
 def _factors(settings: Settings) -> Floats:
     """How much longer than given a worker computes, [workers, steps]."""
     assert settings.step
-    slow = {one.host: one.factor for one in settings.step.stragglers}
     rows = [
-        slow.get(host, 1.0)
+        slow
         * np.random.default_rng((settings.seed, rank, _COMPUTING)).lognormal(
             0.0, settings.step.variation, settings.repetitions
         )
-        for rank, host in enumerate(settings.members)
+        for rank, slow in enumerate(slowness(settings.step.stragglers, settings.members))
     ]
     return np.array(rows)
 
@@ -66,7 +66,11 @@ def step_figures(settings: Settings, began: Floats, ended: Floats, ranks: Sequen
     if settings.step is None:
         return {}
     computing = _factors(settings)[list(ranks)] * (settings.step.forward + settings.step.backward)
-    seconds = ended - began
+    return computing_figures(ended - began, computing)
+
+
+def computing_figures(seconds: Floats, computing: Floats) -> dict[str, Any]:
+    """Columns of Measured, of steps of `seconds` [steps] in which workers compute for `computing` [workers, steps]."""
     return {
         "step_seconds": float(seconds.mean()),
         "exposed_seconds": float((seconds - computing.max(axis=0)).mean()),

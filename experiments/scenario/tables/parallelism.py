@@ -60,6 +60,10 @@ class Parallelism(Table):
         """Of the model."""
         return workers // self.model
 
+    def micro_batches_each(self, workers: int) -> int:
+        """Of a copy, in a step."""
+        return self.micro_batches // self.copies(workers)
+
     @property
     def tensor_calls(self) -> int:
         """All-reduces of a tensor group in each pass of a micro-batch through a stage's chunk."""
@@ -105,7 +109,7 @@ class Parallelism(Table):
             what = f"{self.pipeline} stages" + (f" times {self.chunks} chunks" if self.chunks > 1 else "")
             yield f"parallelism.layers: is {self.layers}, must be a multiple of the {what}"
         if self.chunks > 1:
-            yield from self._chunk_problems(self.micro_batches // self.copies(workers))
+            yield from self._chunk_problems(self.micro_batches_each(workers))
         if elements % self.model:
             yield f"size: must be a multiple of {ELEMENT_BYTES * self.model} bytes, a part of the model for each worker"
         if self.activations is None and self.model > 1:

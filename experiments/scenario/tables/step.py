@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
 from pydantic import Field
@@ -16,6 +17,12 @@ class Straggler(Table):
 
     host: str
     factor: Annotated[float, Field(gt=0, description="of its times of computing")]
+
+
+def slowness(stragglers: Iterable[Straggler], hosts: Iterable[str]) -> list[float]:
+    """By which factor each host takes longer to compute."""
+    factors = {one.host: one.factor for one in stragglers}
+    return [factors.get(host, 1.0) for host in hosts]
 
 
 class Step(Table):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from experiments.diagnosis.diagnose import Diagnosis, diagnose
+from experiments.diagnosis.diagnose import diagnose
 from experiments.results.measured import row
 from experiments.scenario.settings import Settings
 from experiments.virtual.point import run_virtual
@@ -21,25 +21,6 @@ CUT = {
     "activations": "64 KiB",
 }
 NETWORK = {"spines": 1, "leaves": 2, "hosts_per_leaf": 4, "rate": "25 Gb/s", "uplink_rate": "100 Gb/s"}
-
-
-def diagnosed(
-    switch: Engine,
-    algorithm: str,
-    cut: dict[str, Any],
-    overrides: list[dict[str, Any]],
-    links: dict[str, Any],
-) -> Diagnosis:
-    said = {
-        "topology": {"leaf_spine": NETWORK, "overrides": overrides},
-        "algorithm": algorithm,
-        "size": "4 MB",
-        "links": links,
-        "parallelism": CUT | cut,
-    }
-    settings = Settings.model_validate(said).settled
-    measured = run_virtual(settings, switch)
-    return diagnose(row(settings, measured), measured.usage)
 
 
 @pytest.mark.slow
@@ -63,7 +44,16 @@ def test_the_cause_is_named(
     overrides: list[dict[str, Any]],
     links: dict[str, Any],
 ) -> None:
-    found = diagnosed(switch, algorithm, cut, overrides, links)
+    said = {
+        "topology": {"leaf_spine": NETWORK, "overrides": overrides},
+        "algorithm": algorithm,
+        "size": "4 MB",
+        "links": links,
+        "parallelism": CUT | cut,
+    }
+    settings = Settings.model_validate(said).settled
+    measured = run_virtual(settings, switch)
+    found = diagnose(row(settings, measured), measured.usage)
     assert found.cause == cause
     assert found.limit.startswith("workers computed for ")
     if cause == "straggler":
