@@ -19,7 +19,8 @@ import numpy as np
 
 from experiments.models.expected_sums import QuantizedSum, QuantizedSums
 from experiments.results.provenance import machine
-from experiments.virtual.fabric import Cluster, ClusterSpec, load_switch
+from experiments.virtual.fabric import Cluster, load_switch
+from experiments.virtual.job_spec import ClusterSpec
 from experiments.virtual.stations import Vector
 from topologies.shapes import leaf_spine
 from topologies.virtual import VirtualNetwork

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.results.recording import Vector
-from experiments.virtual.fabric import JobSpec
+from experiments.virtual.job_spec import JobSpec
 from workers.host_based.summation import float32_sum
 
 _Integers = NDArray[np.int64]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 
 from controller.budget import Place
 from controller.errors import ControllerError
-from controller.ledger import GRANT, Identity, NumberSpace, UsedUpError
+from controller.ledger import Identity, NumberSpace, UsedUpError
 from controller.plan import Plan, SwitchPlan
 from controller.planner import OURS, Planner
 from controller.telemetry import Event, Reason
 from controller.tree import FIRST_UDP_PORT, Tree
 from controller.tree import Job as TreeJob
 from experiments.scenario.compilers import PROGRAM
-from experiments.scenario.tables.congestion import Congestion
 from experiments.scenario.worker_file import MakeWorker
 from experiments.virtual.congestion import control_of
+from experiments.virtual.job_spec import ClusterSpec, JobSpec
 from experiments.virtual.stations import (
     HEADERS,
     Nobody,
@@ -38,17 +38,12 @@ from topologies.model import Host, Topology
 from topologies.virtual import SECOND, HostModel, VirtualNetwork
 from topologies.virtual.compiled import virtual_network
 from topologies.virtual.network import DEFAULT_HOST, Observer, Station
-from workers.collective import Algorithm, Transport
+from workers.collective import Algorithm
 from workers.host_based.algorithm import Group, HostBasedWorker
-from workers.host_based.exchange import Call
 from workers.host_based.transport import HEADER_BYTES, PAYLOAD
 from workers.kept import Kept
 from workers.protocol import Worker
-from workers.recovery import Recovery
 from workers.tensor import Tensor
-
-DEFAULT_RECOVERY = Recovery()
-DEFAULT_CONGESTION = Congestion()
 
 _SESSIONS = 1 << 16  # of groups of hosts: more than there are jobs
 
@@ -58,54 +53,6 @@ _LONGEST_FRAME = HEADERS + max(1034, HEADER_BYTES + PAYLOAD)
 def load_switch(program: Path = PROGRAM) -> Engine:
     """The compiled program in a switch; `another()` makes more of them at next to no cost."""
     return Engine.load(compile_once(program).device_config())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobSpec:
-    """What one job is made of; times in seconds.
-
-    hosts: names, by rank; None: all of the topology. window: slots; between hosts, most packets outstanding from one
-    host. counted: how many workers each believes there are (None: as many as there are; fewer makes sums saturate, and
-    they do not compare notes then). first_slot: None: after those of the jobs before.
-    transport, congestion: between hosts. shards: of the parameter server, each on a worker of its own (None: on every
-    worker). calls: between hosts, what a worker's calls do, in turn.
-    flows: from a host to another. chunks: numbers of a lease.
-    pauses: of each worker, before each of its all-reduces; (): none. They count from the end of the first all-reduce of
-    each step, of which it has `per_step`. ring: it can carry on by ring where it loses its lease (Job.carry_on), with
-    the timers of ring_recovery (None: recovery). elastic: or without some of its workers (Job.regroup). priority: of
-    its packets, 0 to 7, where links have queues for each. on_call: its stations wait for WorkerStation.called to grow.
-    """
-
-    hosts: tuple[str, ...] | None = None
-    window: int = 64
-    values: int = 256
-    recovery: Recovery = DEFAULT_RECOVERY
-    counted: int | None = None
-    algorithm: Algorithm = "in-network"
-    transport: Transport = "selective-repeat"
-    shards: int | None = None
-    flows: int = 1
-    chunks: int = GRANT
-    first_slot: int | None = None
-    pauses: tuple[tuple[float, ...], ...] = ()
-    per_step: int = 1
-    ring: bool = False
-    ring_recovery: Recovery | None = None
-    elastic: bool = False
-    congestion: Congestion = DEFAULT_CONGESTION
-    calls: tuple[Call, ...] = ("all-reduce",)
-    priority: int = 0
-    on_call: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterSpec(JobSpec):
-    """A job and a network of its own. priorities: see Fabric."""
-
-    topology: Topology
-    host: HostModel = DEFAULT_HOST
-    seed: int = 0
-    priorities: bool = False
 
 
 class Fabric:

@@ -9,7 +9,8 @@ from experiments.results.checking import Errors, Promise, error_bound
 from experiments.scenario.settings import Settings
 from experiments.scenario.tables.other_job import OtherJob
 from experiments.scenario.tables.units import ELEMENT_BYTES
-from experiments.virtual.fabric import Cluster, JobSpec
+from experiments.virtual.fabric import Cluster
+from experiments.virtual.job_spec import JobSpec
 
 
 class Beside:

@@ -28,7 +28,8 @@ from experiments.scenario.tables.step import slowness
 from experiments.scenario.tables.units import ELEMENT_BYTES
 from experiments.scenario.worker_file import make_worker_of
 from experiments.virtual.congestion import control_of
-from experiments.virtual.fabric import Fabric, Job, JobSpec
+from experiments.virtual.fabric import Fabric, Job
+from experiments.virtual.job_spec import JobSpec
 from experiments.virtual.outcome import LIMIT, UnfinishedError, network_figures
 from experiments.virtual.rank_station import Channel, Ends, RankStation, Scaled
 from experiments.virtual.stations import PeerPort, WorkerStation

@@ -17,9 +17,10 @@ from experiments.scenario.own import planner_of
 from experiments.scenario.python_file import telling
 from experiments.scenario.settings import Settings
 from experiments.scenario.worker_file import make_worker_of
-from experiments.virtual.fabric import Cluster, ClusterSpec, Job
+from experiments.virtual.fabric import Cluster, Job
 from experiments.virtual.faults import Faults
 from experiments.virtual.flows import Flows
+from experiments.virtual.job_spec import ClusterSpec
 from experiments.virtual.other_job import beside
 from experiments.virtual.outcome import LIMIT, UnfinishedError, network_figures
 from experiments.virtual.parallelism import run_parallel

@@ -13,7 +13,8 @@ import numpy as np
 
 from experiments.models.flows import loads, ways
 from experiments.scenario.settings import Settings
-from experiments.virtual.fabric import Cluster, JobSpec
+from experiments.virtual.fabric import Cluster
+from experiments.virtual.job_spec import JobSpec
 from topologies.link import LinkProperties
 from topologies.model import Link, Topology
 from topologies.shapes import leaf_spine

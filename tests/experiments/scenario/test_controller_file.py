@@ -13,7 +13,8 @@ from experiments.scenario.file import load_scenario
 from experiments.scenario.own import planner_of, program_of, program_of_network
 from experiments.scenario.python_file import PythonFileError
 from experiments.scenario.settings import Settings
-from experiments.virtual.fabric import Cluster, ClusterSpec, load_switch
+from experiments.virtual.fabric import Cluster, load_switch
+from experiments.virtual.job_spec import ClusterSpec
 from topologies.shapes import leaf_spine
 
 LAST_SPINE = """

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from experiments.soak.drawing import draw_scenario
 from experiments.soak.run import run_scenario
-from experiments.virtual.fabric import Cluster, ClusterSpec
+from experiments.virtual.fabric import Cluster
 from experiments.virtual.flows import Flows, FlowSpec
+from experiments.virtual.job_spec import ClusterSpec
 from p4switch.engine.engine import Engine
 from tests.experiments.virtual import anything
 from topologies.shapes import leaf_spine

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from experiments.scenario.tables.congestion import Congestion, Control
-from experiments.virtual.fabric import Fabric, JobSpec
+from experiments.virtual.fabric import Fabric
 from experiments.virtual.flows import FinishedFlow, Flows, FlowSpec, write_flows
+from experiments.virtual.job_spec import JobSpec
 from p4switch.engine.engine import Engine
 from topologies.model import Topology, TopologyError
 from topologies.shapes import leaf_spine

@@ -9,7 +9,8 @@ import pytest
 
 from controller.plan import PathChoice
 from experiments.scenario.own import planner_of
-from experiments.virtual.fabric import Cluster, ClusterSpec
+from experiments.virtual.fabric import Cluster
+from experiments.virtual.job_spec import ClusterSpec
 from p4switch.engine.engine import Engine
 from topologies.shapes import leaf_spine
 from topologies.virtual.compiled import CompiledNetwork

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from experiments.virtual.fabric import Fabric, Job, JobSpec
+from experiments.virtual.fabric import Fabric, Job
+from experiments.virtual.job_spec import JobSpec
 from experiments.virtual.stations import Vector
 from p4switch.engine.engine import Engine
 from topologies.shapes import leaf_spine

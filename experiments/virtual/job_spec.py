@@ -1,0 +1,65 @@
+"""What a job in virtual time is made of, and a network of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from controller.ledger import GRANT
+from experiments.scenario.tables.congestion import Congestion
+from topologies.model import Topology
+from topologies.virtual import HostModel
+from topologies.virtual.network import DEFAULT_HOST
+from workers.collective import Algorithm, Transport
+from workers.host_based.exchange import Call
+from workers.recovery import Recovery
+
+DEFAULT_RECOVERY = Recovery()
+DEFAULT_CONGESTION = Congestion()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    """What one job is made of; times in seconds.
+
+    hosts: names, by rank; None: all of the topology. window: slots; between hosts, most packets outstanding from one
+    host. counted: how many workers each believes there are (None: as many as there are; fewer makes sums saturate, and
+    they do not compare notes then). first_slot: None: after those of the jobs before.
+    transport, congestion: between hosts. shards: of the parameter server, each on a worker of its own (None: on every
+    worker). calls: between hosts, what a worker's calls do, in turn.
+    flows: from a host to another. chunks: numbers of a lease.
+    pauses: of each worker, before each of its all-reduces; (): none. They count from the end of the first all-reduce of
+    each step, of which it has `per_step`. ring: it can carry on by ring where it loses its lease (Job.carry_on), with
+    the timers of ring_recovery (None: recovery). elastic: or without some of its workers (Job.regroup). priority: of
+    its packets, 0 to 7, where links have queues for each. on_call: its stations wait for WorkerStation.called to grow.
+    """
+
+    hosts: tuple[str, ...] | None = None
+    window: int = 64
+    values: int = 256
+    recovery: Recovery = DEFAULT_RECOVERY
+    counted: int | None = None
+    algorithm: Algorithm = "in-network"
+    transport: Transport = "selective-repeat"
+    shards: int | None = None
+    flows: int = 1
+    chunks: int = GRANT
+    first_slot: int | None = None
+    pauses: tuple[tuple[float, ...], ...] = ()
+    per_step: int = 1
+    ring: bool = False
+    ring_recovery: Recovery | None = None
+    elastic: bool = False
+    congestion: Congestion = DEFAULT_CONGESTION
+    calls: tuple[Call, ...] = ("all-reduce",)
+    priority: int = 0
+    on_call: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSpec(JobSpec):
+    """A job and a network of its own. priorities: see Fabric."""
+
+    topology: Topology
+    host: HostModel = DEFAULT_HOST
+    seed: int = 0
+    priorities: bool = False
