@@ -12,7 +12,7 @@ from finsy.proto import p4i
 
 from controller.connection import Connection
 from controller.errors import ControllerError, SupersededError, UnavailableError
-from controller.ledger import GRANT, Identity, Ledger, UsedUpError
+from controller.jobs.ledger import GRANT, Identity, Ledger, UsedUpError
 from controller.network import Network
 from controller.plan import Plan, SwitchPlan
 from controller.planner import OURS, Planner

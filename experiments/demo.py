@@ -9,7 +9,7 @@ from typing import Protocol
 
 from experiments.live.crew import Observe
 from experiments.live.run import run_live, work_of
-from experiments.results.figures import plot_comparison, plot_training
+from experiments.results.drawing.figures import plot_comparison, plot_training
 from experiments.results.files import write_results
 from experiments.results.measured import row
 from experiments.results.provenance import provenance

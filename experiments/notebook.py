@@ -8,9 +8,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from experiments.results.axes import value_text
+from experiments.results.drawing.plot import draw
+from experiments.results.drawing.series import select, series
 from experiments.results.measured import Row
-from experiments.results.plot import draw
-from experiments.results.series import select, series
 from experiments.scenario.file import Scenario, ScenarioError, load_scenario
 from experiments.scenario.own import program_of
 from experiments.scenario.shipped import scenario_file

@@ -36,8 +36,8 @@ def init(
         import os
 
         from workers.communicator import Communicator, Place
-        from workers.elastic import join_elastic
-        from workers.membership import MIN_WORKERS, join, join_or_ring, number_of_environment
+        from workers.job.elastic import join_elastic
+        from workers.job.membership import MIN_WORKERS, join, join_or_ring, number_of_environment
 
         size = os.environ.get("WORLD_SIZE")
         workers = None if size is None else int(size)

@@ -17,8 +17,8 @@ from fanin import shell_environment
 from native.cache import CacheError
 from native.toolchain import ToolchainError, compile_folder
 from p4switch.codegen.names import RUNTIME
-from topologies import mininet_api, runs, sandbox, superframes, time_slices
 from topologies.errors import NetworkError
+from topologies.live import mininet_api, runs, sandbox, superframes, time_slices
 from topologies.units import BYTES, quantity_text
 
 State = Literal["ok", "optional", "missing"]
@@ -177,7 +177,7 @@ def _packet_sockets() -> Finding:
 
 
 def _superframes() -> Finding:
-    done = _inside(sys.executable, "-P", "-m", "topologies.superframes")
+    done = _inside(sys.executable, "-P", "-m", "topologies.live.superframes")
     refusal = done.stdout.strip() if done.returncode == 0 else _last_line(done.stderr)
     if not refusal:
         return Finding("superframes", "ok", "pass between hosts and switches, both ways")

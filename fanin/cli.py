@@ -37,22 +37,23 @@ VERBS = {
         "Run the product of settings on all cores, as in: fanin sweep FILE --set loss=0,0.01 --set workers=2,4,8.",
     ),
     "rerun": Verb(
-        "rerun:rerun", "Run points of earlier results again, from what their rows say alone, and compare."
+        "results.rerun:rerun",
+        "Run points of earlier results again, from what their rows say alone, and compare.",
     ),
     "plot": Verb(
-        "plot:plot",
+        "results.plot:plot",
         "Draw a column of results over another: medians, and how far repetitions are from one another.",
     ),
     "compare": Verb(
-        "compare:compare",
+        "results.compare:compare",
         "Compare results point by point: ratios of medians, and which of them are beyond noise.",
     ),
     "diagnose": Verb(
-        "diagnose:diagnose",
+        "results.diagnose:diagnose",
         "Name the likely cause of a slow run, from what its links and workers did, with the evidence.",
     ),
     "report": Verb(
-        "report:report", "Make one page of HTML of results, which needs no other file and no network."
+        "results.report:report", "Make one page of HTML of results, which needs no other file and no network."
     ),
     "lesson": Verb(
         "lesson:app", "List the lessons that come with fanin, or run one: its table, its figure, what to see."
@@ -66,10 +67,11 @@ VERBS = {
         "Say by closed forms which share of their time GPUs wait for gradients, and what that costs.",
     ),
     "compile": Verb(
-        "compile:compile_program", "Compile a P4_16 program to BMv2 JSON and P4Info, as p4c-bm2-ss would."
+        "programs.compile:compile_program",
+        "Compile a P4_16 program to BMv2 JSON and P4Info, as p4c-bm2-ss would.",
     ),
     "diff": Verb(
-        "diff:diff",
+        "programs.diff:diff",
         "Compile with p4c and with fanin, run on BMv2 and on fanin's switch, and print the first difference.",
     ),
     "doctor": Verb(
@@ -123,11 +125,11 @@ VERBS = {
         "Send one packet through a running switch, and print its trace as fanin trace does.",
     ),
     "stf": Verb(
-        "stf:stf",
+        "programs.stf:stf",
         "Run a STF test; the exit status is 0 if every packet came out as expected, 1 if not, 2 if it cannot be run.",
     ),
     "trace": Verb(
-        "trace:trace",
+        "programs.trace:trace",
         "Print for each packet the parser's path, look-ups, branches, registers, and where it went or why it was "
         "dropped.",
     ),
@@ -140,7 +142,7 @@ VERBS = {
         "Run random scenarios of the protocol under faults, in virtual time, and check all invariants.",
     ),
     "fuzz": Verb(
-        "fuzz:fuzz",
+        "programs.fuzz:fuzz",
         "Run random P4 programs on hostile packets under AddressSanitizer; stop at the first finding and shrink it.",
     ),
     "validate": Verb(

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from experiments.scenario.tables.units import VectorSize
 from experiments.scenario.tools import Compiler, Engine
-from topologies.running import running_networks
+from topologies.live.running import running_networks
 from topologies.units import RATES, Probability, quantity
 
 

@@ -14,7 +14,7 @@ from experiments.scenario.file import Scenario, ScenarioError, load_scenario
 from experiments.scenario.settings import Settings
 from experiments.scenario.shipped import scenario_file
 from fanin.failing import INTERRUPTED, complain, failing, failure
-from topologies.sandbox import SandboxError, enter
+from topologies.live.sandbox import SandboxError, enter
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -52,8 +52,8 @@ def load(verb: str, file: str, changes: Sequence[str]) -> Scenario:
 
     # Not above: what precedes enter() runs twice, and these take a second to import.
     from experiments.models.timers import mistimed
-    from experiments.results.rehearsal import rehearse
-    from experiments.results.series import PlotError
+    from experiments.results.drawing.rehearsal import rehearse
+    from experiments.results.drawing.series import PlotError
 
     if scenario.frame.plot:
         try:
@@ -165,8 +165,8 @@ def run_scenario(
     """
     import shlex
 
-    from experiments.results.plot import draw
-    from experiments.results.series import PlotError, select, series
+    from experiments.results.drawing.plot import draw
+    from experiments.results.drawing.series import PlotError, select, series
     from fanin.console import console
 
     lesson = scenario.frame.lesson

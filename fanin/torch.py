@@ -14,8 +14,8 @@ import fanin
 
 if TYPE_CHECKING:
     from workers.communicator import Communicator
-    from workers.compression import Compressor, ErrorFeedback
     from workers.process_group import ProcessGroup
+    from workers.values.compression import Compressor, ErrorFeedback
 
 __all__ = ["CompressionState", "allreduce_hook", "compression_hook"]
 
@@ -51,7 +51,7 @@ class CompressionState:
 
     def feedback(self, bucket: dist.GradBucket) -> "ErrorFeedback":
         """The bucket's own. After the first step there are other buckets, with nothing left out of them yet."""
-        from workers.compression import ErrorFeedback
+        from workers.values.compression import ErrorFeedback
 
         key = bucket.index(), bucket.buffer().numel()
         return self._feedback.setdefault(key, ErrorFeedback(self._compressor))

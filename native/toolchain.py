@@ -91,9 +91,9 @@ def compile_text(kind: str, content: bytes, text: Callable[[], str], include: Pa
 
 
 def compile_folder(folder: Path, *options: str) -> Path:
-    """The library of all C in a folder, which may include its own headers and shared.h."""
-    sources = sorted(folder.glob("*.c"))
-    content = b"".join(path.read_bytes() for path in (*sources, *sorted(folder.glob("*.h"))))
+    """The library of all C in a folder and the folders in it, which may include its own headers and shared.h."""
+    sources = sorted(folder.rglob("*.c"))
+    content = b"".join(path.read_bytes() for path in (*sources, *sorted(folder.rglob("*.h"))))
     return _library(folder.name, content, lambda _: sources, INCLUDE, *options)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from topologies.patience import setting
+from topologies.live.patience import setting
 
 ROOT = Path(__file__).parents[1]
 STF = ROOT / "tests" / "p4switch" / "stf"

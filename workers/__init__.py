@@ -2,12 +2,11 @@
 
 from workers.collective import Collective, CollectiveError, StallError, Statistics
 from workers.communicator import Communicator, Handle
-from workers.compression import ErrorFeedback, Rounded, TopK
 from workers.host_based.algorithm import Group
 from workers.host_based.tcp import TcpAllReduce, TcpConfig
 from workers.host_based.udp import UdpAllReduce, UdpGroupConfig
+from workers.job.membership import JoinError, LeftError, Member, join
 from workers.lease import Lease
-from workers.membership import JoinError, LeftError, Member, join
 from workers.protocol import (
     InNetworkStatistics,
     LeaseExhaustedError,
@@ -18,6 +17,7 @@ from workers.protocol import (
 )
 from workers.recovery import Recovery
 from workers.udp import InNetworkAllReduce, InNetworkConfig
+from workers.values.compression import ErrorFeedback, Rounded, TopK
 
 __all__ = [
     "Collective",

@@ -19,7 +19,6 @@ from typing import Any, Generic, Literal, Protocol, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from workers import exact
 from workers.arguments import (
     Array,
     Operation,
@@ -33,13 +32,14 @@ from workers.arguments import (
     split,
 )
 from workers.collective import Closing, CollectiveError, StallError, flat_input, flat_output
-from workers.compressed import Compressed
-from workers.compression import Compression
-from workers.elastic import Elastic, RegroupError
-from workers.handover import LeaseLostError
 from workers.host_based.tcp import TcpConfig, TcpRing
-from workers.membership import LeftError
-from workers.waiting import Waiting
+from workers.job.elastic import Elastic, RegroupError
+from workers.job.handover import LeaseLostError
+from workers.job.membership import LeftError
+from workers.job.waiting import Waiting
+from workers.values import exact
+from workers.values.compressed import Compressed
+from workers.values.compression import Compression
 
 _FLOAT32 = np.dtype(np.float32)
 _COMBINE = {"sum": np.add, "mean": np.add, "max": np.maximum, "min": np.minimum}

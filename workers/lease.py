@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from workers import quantization, wire
+from workers import wire
+from workers.values import quantization
 
 
 @dataclass(frozen=True, slots=True)

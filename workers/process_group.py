@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 from workers.arguments import Array, Operation
 from workers.communicator import Communicator, Handle
-from workers.compression import Compression
+from workers.values.compression import Compression
 
 Tensors = Sequence[torch.Tensor]
 

@@ -13,13 +13,14 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from workers import collective, quantization, scaling, wire
+from workers import collective, wire
 from workers.collective import CollectiveError, StallError, Statistics
 from workers.engines.engine import NONE, PARTS, REASONS, Engine, Socket, State
 from workers.engines.native import fastest
 from workers.lease import Lease
 from workers.recovery import Recovery
 from workers.tensor import Tensor, span
+from workers.values import quantization, scaling
 
 
 class SaturationError(CollectiveError):

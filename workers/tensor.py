@@ -13,8 +13,8 @@ the sum does not count, and once all are known chunk B + j carries the j-th such
 import numpy as np
 from numpy.typing import NDArray
 
-from workers import quantization
 from workers.agreement import Agreement
+from workers.values import quantization
 
 
 def span(indices: NDArray[np.int64]) -> slice | NDArray[np.int64]:

@@ -11,8 +11,8 @@ from controller.job_service import jobs_pb2 as pb
 from controller.job_service.addresses import address_of
 from controller.job_service.messages import document_of
 from topologies.errors import NetworkError
-from topologies.running import JOB_SERVICE_GRPC
-from topologies.runs import Run
+from topologies.live.running import JOB_SERVICE_GRPC
+from topologies.live.runs import Run
 
 _ANSWER_SECONDS = 300.0  # the job service may wait for its controller, and that for switches
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from controller.job_service.addresses import address_of
-from controller.membership import JobService, NoMessageError, NoRequestError, RefusedError
+from controller.jobs.membership import JobService, NoMessageError, NoRequestError, RefusedError
 
 _UCRED = struct.Struct("iII")  # a process, its user and its group, as in socket(7)
 _MOST_UNREAD = 1 << 20  # bytes

@@ -14,7 +14,7 @@ from controller.errors import ControllerError
 from controller.job_service import jobs_pb2 as pb
 from controller.job_service.addresses import address_of
 from controller.job_service.messages import fill, heard_of, told_of
-from controller.membership import JobService, NoMessageError, NoRequestError, RefusedError
+from controller.jobs.membership import JobService, NoMessageError, NoRequestError, RefusedError
 
 SERVICE = pb.DESCRIPTOR.services_by_name["Jobs"].full_name
 

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.controller import Controller
-from controller.ledger import Ledger
+from controller.jobs.ledger import Ledger
 from controller.tree import Job
 from experiments.bench.allreduce_worker import Join, Order, Report
 from experiments.live.interrupt import run_until_interrupted
@@ -36,9 +36,9 @@ from experiments.live.process import Start, WorkerProcess, start_on
 from experiments.live.work import Pace
 from experiments.scenario.compilers import PROGRAM, CompiledProgram, compile_program
 from experiments.scenario.targets import EMBEDDED
-from topologies.mininet_net import MininetNetwork
+from topologies.live.mininet_net import MininetNetwork
+from topologies.live.runs import scratch
 from topologies.model import Topology
-from topologies.runs import scratch
 from topologies.shapes import leaf_spine
 from topologies.units import RATES, quantity_text
 

@@ -19,8 +19,8 @@ from experiments.bench.allreduce_worker import Order, Report
 from experiments.live.interrupt import run_until_interrupted
 from experiments.live.process import WorkerProcess
 from topologies.errors import NetworkError
-from topologies.running import JOB_SERVICE, RunningNetwork
-from workers.membership import HOST, SERVICE
+from topologies.live.running import JOB_SERVICE, RunningNetwork
+from workers.job.membership import HOST, SERVICE
 
 _GRACE = 3.0  # seconds for the others to say why they ended, too, once one has
 

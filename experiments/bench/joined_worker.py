@@ -14,7 +14,7 @@ import workers
 from experiments.bench.allreduce_worker import Inputs, Order, execute
 from experiments.live.output import lines_out, write_line
 from experiments.results.checking import quantized_sum_bound
-from topologies.patience import setting
+from topologies.live.patience import setting
 
 _JOIN_SECONDS = 60.0
 # Fewer than the benchmark's, for networks of many workers; a prime number of blocks as well.

@@ -23,7 +23,7 @@ from experiments.scenario.tools import BMV2, Engine
 from p4switch.p4runtime.device import Device
 from p4switch.p4runtime.server import P4RuntimeService, serve
 from p4switch.trace import as_text
-from topologies.runs import scratch
+from topologies.live.runs import scratch
 
 _P4RUNTIME, _DATAPLANE, _THRIFT = 9559, 9560, 9090
 _DROP_PORT = 511

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from controller.errors import ControllerError
-from controller.membership import JobService
+from controller.jobs.membership import JobService
 from controller.telemetry import SwitchCounts, Telemetry
 from experiments.inside.look import Cell, Cells, JobView, LinkView, Look, SwitchView
 from p4switch.management.service import ManagementClient, ManagementError

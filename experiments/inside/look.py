@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from controller.reports import WorkerState
+from controller.jobs.reports import WorkerState
 
 
 class _Frozen(BaseModel):

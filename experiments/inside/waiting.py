@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.reports import WorkerState
+from controller.jobs.reports import WorkerState
 from experiments.inside.look import JobView
 
 _STILL_SECONDS = (

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from controller.reports import WorkerState
+from controller.jobs.reports import WorkerState
 from controller.telemetry import Reason
 from experiments.inside.look import Cell, Cells, JobView, LinkView, Look, Part
 from experiments.inside.waiting import waited_for, waiters

@@ -25,8 +25,8 @@ from controller.errors import ControllerError
 from controller.tree import Tree
 from experiments.scenario.own import planner_of
 from topologies.errors import NetworkError
+from topologies.live.patience import VARIABLE, Restarts
 from topologies.model import Topology
-from topologies.patience import VARIABLE, Restarts
 
 _LENGTH = struct.Struct("=I")
 _ANSWER_SECONDS = 120.0  # longer than a controller waits for all that a switch may be asked for

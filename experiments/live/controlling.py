@@ -13,7 +13,7 @@ from finsy.proto import p4i
 
 from controller.controller import Controller
 from controller.errors import ControllerError
-from controller.ledger import Ledger
+from controller.jobs.ledger import Ledger
 from controller.tree import Tree
 from experiments.inside.logs import logging_to
 from experiments.live.controller_process import Setup, packed, read

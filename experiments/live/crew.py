@@ -11,7 +11,7 @@ from pathlib import Path
 from experiments.live.load import Processors
 from experiments.live.process import Start, WorkerProcess
 from experiments.live.work import EVENT, TASK, Done, Failed, Progress, Ready, Task
-from topologies.patience import VARIABLE, Starting, computed_seconds
+from topologies.live.patience import VARIABLE, Starting, computed_seconds
 
 # What a worker that gives up by itself needs beyond its task's `give_up`, and all may be silent for: a step of its own
 # work, and saying why.

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from topologies.sandbox import stop_signals
+from topologies.live.sandbox import stop_signals
 
 _T = TypeVar("_T")
 

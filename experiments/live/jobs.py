@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Protocol
 
-from controller.budget import Budget, Place
-from controller.jobs import JobRequest
+from controller.jobs.budget import Budget, Place
+from controller.jobs.lifecycle import JobRequest
 from controller.planner import Planner
 from controller.tree import Tree
 from experiments.live.work import Pace

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
-from topologies import time_slices
+from topologies.live import time_slices
+from topologies.live.running import JOB_SERVICE, RunningNetwork
 from topologies.model import Endpoint
-from topologies.running import JOB_SERVICE, RunningNetwork
-from workers.membership import HOST, JOB, MIN_WORKERS, SERVICE, SLOTS
+from workers.job.membership import HOST, JOB, MIN_WORKERS, SERVICE, SLOTS
 
 _FIRST_MASTER_PORT = 29500  # as torchrun has it
 _GRACE_SECONDS = 3.0  # between SIGTERM and SIGKILL

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from topologies.mininet_net import MininetNetwork
+from topologies.live.mininet_net import MininetNetwork
 
 # One thread a worker: linear algebra on all cores in each of them would only make them wait for one another.
 _ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}

@@ -12,7 +12,7 @@ import numpy as np
 from controller.connection import Count
 from controller.controller import Controller
 from controller.errors import ControllerError
-from controller.ledger import Ledger
+from controller.jobs.ledger import Ledger
 from controller.telemetry import Reason, SwitchCounts
 from controller.tree import Job
 from experiments.live.crew import Observe, RunError, run_crew
@@ -32,9 +32,9 @@ from experiments.scenario.targets import target
 from experiments.training.digits import load_digits
 from experiments.training.sgd import TrainingConfig
 from p4switch.management.service import ManagementClient
-from topologies.mininet_net import MininetNetwork
+from topologies.live.mininet_net import MininetNetwork
+from topologies.live.runs import scratch
 from topologies.model import Host, Topology
-from topologies.runs import scratch
 from workers.collective import HostBasedAlgorithm
 
 TCP_PORT = 5001

@@ -9,11 +9,11 @@ from typing import Any
 
 from controller.controller import Loss
 from controller.errors import ControllerError
-from controller.jobs import Jobs
+from controller.jobs.lifecycle import Jobs
 from controller.tree import Aggregator, rests_on
 from experiments.live.controller_process import ControllerProcess
 from experiments.live.jobs import NetworkJobs
-from topologies.mininet_net import MininetNetwork
+from topologies.live.mininet_net import MininetNetwork
 from topologies.model import Link
 
 _LOOK_SECONDS = 0.25  # between looks at processes and sessions

@@ -14,9 +14,9 @@ from pydantic import TypeAdapter
 
 from experiments.training.sgd import Curve, TrainingConfig
 from workers.collective import HostBasedAlgorithm, Transport
-from workers.compression import Compressor
 from workers.lease import Lease
 from workers.recovery import PACKET_THRESHOLD, G, Recovery
+from workers.values.compression import Compressor
 
 DIGITS_FILE = "digits.npz"
 

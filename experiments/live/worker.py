@@ -38,12 +38,12 @@ from workers import (
     UdpAllReduce,
     UdpGroupConfig,
 )
-from workers.compression import ErrorFeedback
 from workers.driver import ParticipantAllReduce
 from workers.engines import native
 from workers.host_based.exchange import Call
 from workers.protocol import InNetworkStatistics
 from workers.udp import UdpSocket
+from workers.values.compression import ErrorFeedback
 
 
 def say(event: Event) -> None:

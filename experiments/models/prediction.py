@@ -37,7 +37,7 @@ def predicted_seconds(
             return collective(settings.collective, workers, size, paths.latency, bandwidth)
         return between_hosts(settings.algorithm, workers, size, paths.latency, bandwidth, settings.shards)
     packets, ahead = -(-part // payload), 0.0
-    # Vectors within the window are scaled as the one before let expect, but for the first (workers/scaling.py).
+    # Vectors within the window are scaled as the one before let expect, but for the first (workers/values/scaling.py).
     if packets > window or not (settings.training or settings.repetitions > 1):
         ahead = Paths(settings, in_network_frame(min(wire.SIZES)), members=members).shared(
             min(window, packets)

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.results.recording import Recording, Vector
-from workers import quantization, scaling
 from workers.collective import Algorithm, Operation
-from workers.compression import Compressor, decompressed
 from workers.host_based import summation
 from workers.host_based.schedules import bounds
+from workers.values import quantization, scaling
+from workers.values.compression import Compressor, decompressed
 
 # Takes the workers' inputs, a vector [elements] each, and returns what is promised of each element of the result:
 # the largest distance from the exact sum, float64 [elements].
@@ -132,10 +132,10 @@ def compressed_sum_bound(inputs: Sequence[Vector], compressor: Compressor) -> ND
 
 
 def quantized_sum_bound(inputs: Sequence[Vector], values: int = 256, window: int = 0) -> NDArray[np.float64]:
-    """The promise of block floating point with blocks of `values` (workers/quantization.py), from the inputs alone.
+    """The promise of block floating point with blocks of `values` (workers/values/quantization.py), from the inputs.
 
     For each element [elements]. Vectors of up to `window` blocks may have been scaled after earlier ones
-    (workers/scaling.py).
+    (workers/values/scaling.py).
     """
     workers, elements = len(inputs), len(inputs[0])
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import ValidationError
 
+from experiments.results.drawing.series import given, values_of, varied
 from experiments.results.files import ResultsError
 from experiments.results.measured import Row
-from experiments.results.series import given, values_of, varied
 from experiments.scenario.settings import Settings
 
 MEASURES = ("median_seconds", "wire_bytes_per_worker", "retransmissions")

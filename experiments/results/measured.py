@@ -14,8 +14,8 @@ from experiments.results.limit import Limit, limited_by
 from experiments.results.usage import Usage
 from experiments.scenario.settings import Settings, setting_columns
 from experiments.training.sgd import Curve
-from workers.compression import TopK
 from workers.recovery import Recovery
+from workers.values.compression import TopK
 
 # What links do to packets, in both worlds; in virtual time they pause, too. BMv2's do nothing.
 LINK_EVENTS = ("lost", "lost_in_bursts", "corrupted", "duplicated", "reordered", "queue_drops", "ecn_marks")

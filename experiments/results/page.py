@@ -17,10 +17,10 @@ from pydantic import ValidationError
 
 from experiments.models.cost import CLUSTERS, PRICE, idle_price, idle_share
 from experiments.results.axes import column_label, scale
+from experiments.results.drawing.plot import draw
+from experiments.results.drawing.series import PlotError, select, series, varied
 from experiments.results.measured import Row, wait_of
-from experiments.results.plot import draw
 from experiments.results.provenance import provenance
-from experiments.results.series import PlotError, select, series, varied
 from experiments.scenario.settings import KEYS
 from experiments.scenario.tables.figure import Plot
 from topologies.units import TIMES, quantity_text

@@ -14,7 +14,7 @@ from google.protobuf import text_format
 
 from experiments.scenario.tools import P4C, Compiler, ToolError
 from p4compiler import Diagnostic, compile_once
-from topologies.runs import scratch
+from topologies.live.runs import scratch
 
 # The data plane that experiments are about.
 PROGRAM = Path(__file__).parents[2] / "p4src" / "fanin.p4"

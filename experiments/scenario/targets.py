@@ -8,7 +8,7 @@ from typing import assert_never
 from experiments.live.work import Pace
 from experiments.scenario.settings import Settings
 from experiments.scenario.tools import BMV2, Engine
-from topologies.processes import Bmv2, P4Switch, SwitchLauncher
+from topologies.live.processes import Bmv2, P4Switch, SwitchLauncher
 
 _FAST_LINK = 1_000_000_000
 

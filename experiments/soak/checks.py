@@ -18,8 +18,8 @@ from experiments.virtual.fabric import Job
 from experiments.virtual.stations import Vector
 from topologies.virtual import SECOND
 from workers.collective import StallError
-from workers.compression import Rounded, TopK
 from workers.host_based.summation import float32_sum
+from workers.values.compression import Rounded, TopK
 
 # What faults of links and stalls may lead to.
 EXPECTED_DROPS = {Reason.NONE, Reason.LOST, Reason.OLD_CHUNK, Reason.DUPLICATE, Reason.STALE_RESULT}

@@ -23,7 +23,7 @@ from experiments.soak.scenario import (
 from topologies.link import Burst, LinkProperties, Pause, Watchdog
 from topologies.model import Link, Topology
 from workers.collective import HostBasedAlgorithm, Transport
-from workers.compression import Rounded, TopK
+from workers.values.compression import Rounded, TopK
 
 SOON, LATER = Pause(xoff_bytes=1_000, xon_bytes=500), Pause(xoff_bytes=8_000, xon_bytes=4_000)
 AT_ONCE = Pause(xoff_bytes=0, xon_bytes=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from controller.budget import Budget
+from controller.jobs.budget import Budget
 from controller.planner import Planner
 from experiments.soak.hosts import SoakHost
 from experiments.soak.order import Order

@@ -17,7 +17,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from controller.ledger import CHUNKS, LEASES, NumberSpace
+from controller.jobs.ledger import CHUNKS, LEASES, NumberSpace
 from controller.telemetry import Event, Reason
 from experiments.soak.hosts import SoakHost
 from experiments.virtual.fabric import Fabric, load_switch

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from controller.budget import Budget, NoRoomError, Place
+from controller.jobs.budget import Budget, NoRoomError, Place
 from experiments.virtual.fabric import Job
 
 
@@ -18,7 +18,7 @@ class _Waiting:
 
 
 class Queue:
-    """As controller/jobs.py has it: nobody overtakes. A host has one worker at a time, of a job that runs."""
+    """As controller/jobs/lifecycle.py has it: nobody overtakes. A host has one worker at a time, of a job that runs."""
 
     def __init__(self, budget: Budget) -> None:
         self.running: dict[Job, Place] = {}

@@ -1,4 +1,4 @@
-"""A lease that is revoked while its job runs, as controller/jobs.py and workers/handover.py have it.
+"""A lease that is revoked while its job runs, as controller/jobs/lifecycle.py and workers/job/handover.py have it.
 
 Each worker hears of it at a time of its own, finishes nothing in the network from then on, and says how many sums it
 has. Once all have said so, those behind are sent the result that others have, and the next all-reduce goes by
@@ -13,7 +13,7 @@ from experiments.soak.fabric import SoakFabric
 from experiments.virtual.fabric import Job
 from experiments.virtual.handover import carry_on, kept_of
 from topologies.virtual import SECOND
-from workers.kept import Standing
+from workers.job.kept import Standing
 
 TELLING_A_SWITCH = 5e-5  # seconds
 

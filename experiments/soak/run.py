@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from controller.budget import Place
+from controller.jobs.budget import Place
 from controller.planner import Planner
 from controller.telemetry import Event
 from experiments.scenario.own import planner_of

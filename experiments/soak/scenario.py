@@ -7,8 +7,8 @@ from functools import cached_property
 from itertools import zip_longest
 from typing import Any
 
-from controller.ledger import CHUNKS as LEASE_CHUNKS
-from controller.ledger import LEASES, NumberSpace
+from controller.jobs.ledger import CHUNKS as LEASE_CHUNKS
+from controller.jobs.ledger import LEASES, NumberSpace
 from controller.plan import PathChoice
 from controller.tree import SLOTS
 from topologies.link import LinkProperties, Watchdog
@@ -16,9 +16,9 @@ from topologies.model import Topology
 from topologies.shapes import fat_tree, leaf_spine, servers
 from topologies.virtual.pause import headroom_bytes
 from workers.collective import Algorithm, Transport
-from workers.compression import Compressor
 from workers.host_based.transport import PAYLOAD
 from workers.recovery import Recovery
+from workers.values.compression import Compressor
 
 LINKS = LinkProperties(delay=2e-6)
 RECOVERY = Recovery(initial_rto=2e-3, min_rto=5e-4, max_rto=2e-2, give_up=10.0)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from experiments.training.digits import Digits
 from experiments.training.perceptron import Perceptron, Vector
-from workers.compression import Compressor
+from workers.values.compression import Compressor
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.budget import Place
 from controller.errors import ControllerError
-from controller.ledger import Identity, NumberSpace, UsedUpError
+from controller.jobs.budget import Place
+from controller.jobs.ledger import Identity, NumberSpace, UsedUpError
 from controller.plan import Plan, SwitchPlan
 from controller.planner import OURS, Planner
 from controller.telemetry import Event, Reason
@@ -41,7 +41,7 @@ from topologies.virtual.network import DEFAULT_HOST, Observer, Station
 from workers.collective import Algorithm
 from workers.host_based.algorithm import Group, HostBasedWorker
 from workers.host_based.transport import HEADER_BYTES, PAYLOAD
-from workers.kept import Kept
+from workers.job.kept import Kept
 from workers.protocol import Worker
 from workers.tensor import Tensor
 
@@ -112,7 +112,7 @@ class Fabric:
         """One more job, on hosts that no other has at the time, in slots and on a UDP port of its own.
 
         inputs: for each all-reduce a vector of each worker, [all-reduces][workers]. starts: when each worker begins.
-        place: where, if a budget is kept of the network (controller/budget.py).
+        place: where, if a budget is kept of the network (controller/jobs/budget.py).
         """
         udp_port = FIRST_UDP_PORT + len(self.jobs)
         first_slot = sum(job.spec.window for job in self.jobs) if spec.first_slot is None else spec.first_slot

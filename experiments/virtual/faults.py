@@ -1,7 +1,7 @@
 """What fails in a run, and what is done about it: as of a live network (docs/faults.md, experiments/live/watch.py).
 
 The controller finds things when the scenario says so. What it then does takes no time, nor does what workers tell each
-other to agree (workers/handover.py, workers/elastic.py), the result that those behind are sent among it.
+other to agree (workers/job/handover.py, workers/job/elastic.py), the result that those behind are sent among it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from experiments.virtual.fabric import Cluster
 from experiments.virtual.handover import carry_on, kept_of, sums_of_all
 from topologies.model import Link
 from topologies.virtual import SECOND
-from workers.kept import Standing
-from workers.membership import LeftError
+from workers.job.kept import Standing
+from workers.job.membership import LeftError
 
 _DIGITS = 12  # time is counted in picoseconds
 _GOES_ON, _BY_RING = "the job goes on", "the hosts add up by ring"

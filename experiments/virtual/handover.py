@@ -1,7 +1,7 @@
 """How a job goes on that loses its lease, or some of its workers: all who are left have the same sums.
 
 Each says how many it has finished, and those behind are sent the result that others have; the next all-reduce, or the
-one that is under way, goes by ring (workers/handover.py), or is done by another group (workers/elastic.py).
+one that is under way, goes by ring (workers/job/handover.py), or is done by another group (workers/job/elastic.py).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 from experiments.virtual.fabric import Job
 from experiments.virtual.stations import Vector
-from workers.kept import Kept, Standing
+from workers.job.kept import Kept, Standing
 
 
 def kept_of(job: Job, rank: int) -> Kept:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from controller.ledger import GRANT
+from controller.jobs.ledger import GRANT
 from experiments.scenario.tables.congestion import Congestion
 from topologies.model import Topology
 from topologies.virtual import HostModel

@@ -19,7 +19,7 @@ from workers import wire
 from workers.collective import Participant
 from workers.congestion import ECN_CAPABLE, ECN_CONGESTED
 from workers.host_based.algorithm import HostBasedWorker
-from workers.kept import Kept
+from workers.job.kept import Kept
 from workers.protocol import Worker
 
 Vector = NDArray[np.float32]

@@ -10,7 +10,7 @@ import typer
 
 from fanin.failing import failing, failure
 from fanin.options import vector_sizes
-from topologies.sandbox import SandboxError, enter
+from topologies.live.sandbox import SandboxError, enter
 from topologies.units import BYTES, TIMES, quantity_text
 
 if TYPE_CHECKING:

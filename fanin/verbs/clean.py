@@ -9,7 +9,7 @@ import typer
 from fanin import shell_environment
 from fanin.failing import failing
 from native.cache import MAX_BYTES, CacheError, cache_directory, libraries, remove_unused
-from topologies.runs import all_runs
+from topologies.live.runs import all_runs
 from topologies.units import BYTES, quantity_text
 
 

@@ -27,7 +27,7 @@ from fanin.options import (
     refuse_beside_topology,
 )
 from topologies.errors import NetworkError
-from topologies.sandbox import SandboxError, enter
+from topologies.live.sandbox import SandboxError, enter
 
 if TYPE_CHECKING:
     from experiments.demo import Demo

@@ -9,10 +9,10 @@ import typer
 
 from fanin.failing import failing, failure
 from topologies.errors import NetworkError
-from topologies.sandbox import SandboxError, enter
+from topologies.live.sandbox import SandboxError, enter
 
 if TYPE_CHECKING:
-    from experiments.models.validation import Comparison
+    from experiments.validation.worlds import Comparison
 
 
 def validate(
@@ -43,9 +43,9 @@ def validate(
 
     from controller.errors import ControllerError
     from experiments.live.crew import RunError
-    from experiments.models.validation import POINTS, compare, write
     from experiments.results.axes import value_text
     from experiments.scenario.compilers import PROGRAM, compile_program
+    from experiments.validation.worlds import POINTS, compare, write
     from fanin.console import console
     from p4compiler import CompileError
 
@@ -93,8 +93,8 @@ def _closed_form(results: Path) -> None:
     """Every algorithm: alpha and beta fitted at some sizes, other sizes predicted."""
     from rich.table import Table
 
-    from experiments.models.calibration import TOLERANCE, calibrate, write
     from experiments.scenario.compilers import PROGRAM, compile_program
+    from experiments.validation.calibration import TOLERANCE, calibrate, write
     from fanin.console import console
     from p4compiler import CompileError
     from p4switch.engine.engine import Engine
@@ -117,9 +117,9 @@ def _simulators(results: Path) -> None:
     """Flows between hosts, in virtual time and as htsim has them."""
     from rich.table import Table
 
-    from experiments.models import lossless_incast
-    from experiments.models.simulators import CASES, run, write
     from experiments.scenario.compilers import PROGRAM, compile_program
+    from experiments.validation import lossless_incast
+    from experiments.validation.simulators import CASES, run, write
     from experiments.virtual.outcome import UnfinishedError
     from fanin.console import console
     from p4compiler import CompileError
@@ -160,9 +160,9 @@ def _papers(results: Path) -> None:
     """Figures of papers, and the same in virtual time."""
     from rich.table import Table
 
-    from experiments.models.papers.figures import figures
-    from experiments.models.papers.published import write
     from experiments.scenario.compilers import PROGRAM, compile_program
+    from experiments.validation.papers.figures import figures
+    from experiments.validation.papers.published import write
     from experiments.virtual.outcome import UnfinishedError
     from fanin.console import console
     from p4compiler import CompileError

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from typing import NoReturn
 
-from topologies.patience import setting
+from topologies.live.patience import setting
 
 SECONDS = 1.0 * setting()
 UPDATE_64 = struct.Struct(">BBIHbb64i")

@@ -11,14 +11,14 @@ from typing import Any, ClassVar, Protocol
 import grpc
 import grpc.aio
 
-from controller.budget import NoRoomError
 from controller.errors import ControllerError
 from controller.job_service import jobs_pb2 as pb
 from controller.job_service.lines import serving_workers
 from controller.job_service.messages import document_of, fill
 from controller.job_service.server import SERVICE, serving
-from controller.jobs import JobRequest, Jobs
-from controller.membership import JobService
+from controller.jobs.budget import NoRoomError
+from controller.jobs.lifecycle import JobRequest, Jobs
+from controller.jobs.membership import JobService
 from experiments.inside.look import Cell, Cells, LinkView, Look, SwitchView
 from tests.experiments.inside.looks import NOW, job, waiting, worker
 from workers import Lease, Recovery

@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from topologies import sandbox
+from topologies.live import sandbox
 
 sandbox.enter()
 
@@ -20,10 +20,10 @@ from finsy.proto import p4i  # noqa: E402
 from google.protobuf import text_format  # noqa: E402
 
 from controller.controller import Controller, Grant  # noqa: E402
-from controller.ledger import Ledger  # noqa: E402
+from controller.jobs.ledger import Ledger  # noqa: E402
 from controller.telemetry import Event, Reason  # noqa: E402
-from topologies.mininet_net import MininetNetwork  # noqa: E402
-from topologies.processes import P4Switch  # noqa: E402
+from topologies.live.mininet_net import MininetNetwork  # noqa: E402
+from topologies.live.processes import P4Switch  # noqa: E402
 from topologies.shapes import leaf_spine  # noqa: E402
 
 HOST = Path(__file__).with_name("host.py")

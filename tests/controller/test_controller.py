@@ -13,7 +13,7 @@ from controller import connection
 from controller.connection import Count
 from controller.controller import Controller
 from controller.errors import ControllerError
-from controller.ledger import LEASES, Ledger, NumberSpace
+from controller.jobs.ledger import LEASES, Ledger, NumberSpace
 from controller.network import Network
 from controller.plan import Plan, SwitchPlan, plan_forwarding
 from controller.planner import Planner

@@ -20,12 +20,12 @@ from controller.job_service import client, jobs_pb2, server
 from controller.job_service.client import JobServiceClient
 from controller.job_service.messages import document_of, fill
 from controller.job_service.server import SERVICE, serving
-from controller.membership import JobService
+from controller.jobs.membership import JobService
 from experiments.inside.look import Cells, Look
 from tests.controller.job_service import CELLS, GRPC, LOOK, FakeGrants, Grpc, Inspector, Worker, served
 from topologies.errors import NetworkError
-from topologies.running import JOB_SERVICE_GRPC
-from topologies.runs import Run
+from topologies.live.running import JOB_SERVICE_GRPC
+from topologies.live.runs import Run
 
 ROOT = Path(__file__).parents[2]
 

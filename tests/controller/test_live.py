@@ -11,7 +11,7 @@ import pytest
 from google.protobuf import text_format
 
 from p4compiler import Compiled
-from topologies.patience import setting
+from topologies.live.patience import setting
 
 HERE = Path(__file__).parent
 

@@ -17,7 +17,7 @@ from finsy.proto import p4r
 
 from controller.controller import Controller, Loss
 from controller.errors import ControllerError
-from controller.ledger import Ledger
+from controller.jobs.ledger import Ledger
 from controller.plan import SwitchPlan
 from p4compiler import Compiled, compile_once
 from tests.controller.switches import (

@@ -18,7 +18,7 @@ from controller.errors import ControllerError
 from controller.job_service import jobs_pb2, server
 from controller.job_service.server import SERVICE, serving
 from controller.job_service.tls import context_of, serving_tls
-from controller.membership import JobService
+from controller.jobs.membership import JobService
 from tests.controller.certificates import certificates
 from tests.controller.job_service import FakeGrants, Inspector
 

@@ -31,11 +31,9 @@ _BMV2 = "needs BMv2 and p4c; tests/experiments/live/test_bmv2.py runs a job on t
 _CLASS = "writes to the machine outside of the clone, or needs an address to clone from"
 
 _TWO_MINUTES = (
-    "two minutes; tests/experiments/models/test_simulators.py has its cases, make test-long all of them"
+    "two minutes; tests/experiments/validation/test_simulators.py has its cases, make test-long all of them"
 )
-_A_MINUTE = (
-    "a minute; tests/experiments/models/papers/test_figures.py has its figures, make test-long all of them"
-)
+_A_MINUTE = "a minute; tests/experiments/validation/papers/test_figures.py has its figures, make test-long all of them"
 _DASK = "needs a Dask cluster; tests/experiments/test_dask_scheduler.py has one of two workers"
 
 # Why a command does not run in the tests.
@@ -101,7 +99,7 @@ EXEMPT = {
     ),
 }
 
-_NEW = "tests/fanin/test_new.py::test_the_commands_of_its_readme_run"
+_NEW = "tests/fanin/verbs/test_new.py::test_the_commands_of_its_readme_run"
 _GUIDE = "tests/fanin/test_guide.py::test_a_command_runs"
 _GUIDE_LIVE = "tests/fanin/test_guide.py::test_up_has_the_marks_and_another_client_takes_a_switch_over"
 _TWICE = "tests/fanin/test_guide.py::test_the_worker_that_sends_twice_sends_more_and_waits_for_less"
@@ -110,8 +108,8 @@ _CNN = (
     "tests/fanin/test_torch.py::"
     "test_a_network_learns_the_same_with_fanin_and_with_gloo_and_either_way_of_its_hook"
 )
-_LINKS = "tests/fanin/test_link.py::test_links_are_changed_both_ways_and_read"
-_JOBS = "tests/fanin/test_launch.py::test_two_programs_at_once_share_hosts_and_switches"
+_LINKS = "tests/fanin/verbs/running/test_link.py::test_links_are_changed_both_ways_and_read"
+_JOBS = "tests/fanin/verbs/running/test_launch.py::test_two_programs_at_once_share_hosts_and_switches"
 
 # The test that runs a command as well, or the same with other files.
 ELSEWHERE = {
@@ -132,15 +130,15 @@ ELSEWHERE = {
         "tests/fanin/test_guide.py::test_the_live_scenario_runs"
     ),
     "fanin soak --program program.p4 --controller control.py --seeds 4": _GUIDE,
-    "fanin trace --on leaf1 --count 3": "tests/fanin/test_trace.py::test_packets_of_a_running_switch",
+    "fanin trace --on leaf1 --count 3": "tests/fanin/verbs/programs/test_trace.py::test_packets_of_a_running_switch",
     'fanin cost --parameters 175G --dtype bf16 --compute "2 s" --nics 1': (
-        "tests/fanin/test_cost.py::test_the_documentation_shows_what_is_printed"
+        "tests/fanin/verbs/test_cost.py::test_the_documentation_shows_what_is_printed"
     ),
     "fanin compile p4src/fanin.p4 --c fanin.c": (
         "tests/test_wheel.py::test_it_compiles_runs_a_lesson_and_tests_a_switch"
     ),
     **{
-        f"fanin lesson run {path.stem}": "tests/fanin/test_lesson.py::test_its_point_is_seen"
+        f"fanin lesson run {path.stem}": "tests/fanin/verbs/test_lesson.py::test_its_point_is_seen"
         for path in (ROOT / "docs" / "lessons").glob("*.md")
     },
     "fanin run scenario:compressed-training": (
@@ -148,7 +146,7 @@ ELSEWHERE = {
     ),
     "fanin run lesson:loss": "tests/test_wheel.py::test_it_compiles_runs_a_lesson_and_tests_a_switch",
     "fanin diff PROGRAM.p4": (
-        "tests/fanin/test_diff.py::test_the_four_pairs_agree_on_the_aggregation_program"
+        "tests/fanin/verbs/programs/test_diff.py::test_the_four_pairs_agree_on_the_aggregation_program"
     ),
     "fanin demo --switch bmv2": "tests/experiments/live/test_bmv2.py::test_the_demo_on_bmv2",
     "fanin demo --switch bmv2 --compiler p4c": (
@@ -161,21 +159,23 @@ ELSEWHERE = {
     "fanin link leaf1 h1 --set loss=1%": _LINKS,
     "fanin link leaf1 h2 --set loss=1%": _LINKS,
     "fanin launch train.py": (
-        "tests/fanin/test_launch.py::test_the_examples_of_the_manual_print_what_it_says"
+        "tests/fanin/verbs/running/test_launch.py::test_the_examples_of_the_manual_print_what_it_says"
     ),
     f'fanin launch --up "{UP.removeprefix("fanin up ")}" train.py': (
-        "tests/fanin/test_launch.py::test_an_ordinary_user_launches_as_well"
+        "tests/fanin/verbs/running/test_launch.py::test_an_ordinary_user_launches_as_well"
     ),
     "fanin launch --job first train.py": _JOBS,
     "fanin launch --job second --slots 64 train.py": _JOBS,
-    "fanin top --once": "tests/fanin/test_inside.py::test_top_tells_of_jobs_switches_and_links",
-    "fanin up --metrics 9464": "tests/fanin/test_inside.py::test_metrics_are_scraped_from_outside_of_the_namespaces",
-    "fanin up --jobs-listen 0.0.0.0:9443 --jobs-tls certificates": (
-        "tests/fanin/test_inside.py::test_the_job_service_is_reached_from_outside_with_a_certificate"
+    "fanin top --once": "tests/fanin/verbs/running/test_inside.py::test_top_tells_of_jobs_switches_and_links",
+    "fanin up --metrics 9464": (
+        "tests/fanin/verbs/running/test_inside.py::test_metrics_are_scraped_from_outside_of_the_namespaces"
     ),
-    "fanin up --log up.jsonl": "tests/fanin/test_inside.py::test_what_happens_is_logged",
+    "fanin up --jobs-listen 0.0.0.0:9443 --jobs-tls certificates": (
+        "tests/fanin/verbs/running/test_inside.py::test_the_job_service_is_reached_from_outside_with_a_certificate"
+    ),
+    "fanin up --log up.jsonl": "tests/fanin/verbs/running/test_inside.py::test_what_happens_is_logged",
     "fanin exec leaf1 -- ip link set leaf1-eth2 down": (
-        "tests/fanin/test_faults.py::"
+        "tests/fanin/verbs/running/test_faults.py::"
         "test_a_link_that_fails_hands_its_job_to_the_ring_and_the_next_one_gets_another_tree"
     ),
     **dict.fromkeys(
@@ -192,13 +192,13 @@ ELSEWHERE = {
         "tests/fanin/test_torch.py::test_buckets_go_out_and_come_back_within_the_backward_pass"
     ),
     "fanin validate": (
-        "tests/fanin/test_validate.py::"
+        "tests/fanin/verbs/test_validate.py::"
         "test_two_workers_do_the_same_in_both_worlds_and_times_that_differ_are_told"
     ),
 }
 
 # A lesson with something changed: its points are made, and their times expected; make test-long runs them, and
-# tests/fanin/test_lesson.py the lesson.
+# tests/fanin/verbs/test_lesson.py the lesson.
 _CHANGED_LESSON = re.compile(r"fanin lesson run --small (\S+) (--set .*)")
 
 # What is run is smaller than what is shown, in the place of the former the latter.

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.fanin.network import RUN, Up
-from topologies.patience import setting
+from topologies.live.patience import setting
 
 Fanin = Callable[..., "subprocess.CompletedProcess[str]"]
 

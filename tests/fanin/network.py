@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Timer
 from typing import Any, Self
 
-from topologies.patience import setting
+from topologies.live.patience import setting
 
 TIMEOUT = 60 * setting()  # seconds
 RUN = "import sys; from fanin.cli import main; sys.argv[0] = 'fanin'; main()"

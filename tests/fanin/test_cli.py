@@ -50,7 +50,7 @@ def test_help_imports_no_verb() -> None:
 COSTLY = {
     *("controller", "workers", "p4compiler", "p4switch", "native.toolchain"),
     *("experiments.live", "experiments.virtual", "experiments.results", "experiments.scenario.settings"),
-    *("topologies.model", "topologies.link", "topologies.virtual", "topologies.mininet_net"),
+    *("topologies.model", "topologies.link", "topologies.virtual", "topologies.live.mininet_net"),
     *("numpy", "grpc", "google.protobuf", "scapy", "matplotlib", "pyarrow"),
 }
 

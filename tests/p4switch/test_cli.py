@@ -17,7 +17,7 @@ from p4compiler import compile_once
 from p4switch.cli import UsageError, main, parse
 from p4switch.ports.links import Direction, LinkProperties
 from p4switch.tls import TlsFiles
-from topologies.patience import setting
+from topologies.live.patience import setting
 
 pytestmark = pytest.mark.slow
 

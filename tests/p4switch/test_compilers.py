@@ -70,7 +70,7 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 @pytest.mark.parametrize("folder", OURS.values(), ids=OURS)
 def test_ours(compiler: list[str], folder: Path, tmp_path: Path) -> None:
     """With optimization: some warnings come from it."""
-    for source in sorted(folder.glob("*.c")):
+    for source in sorted(folder.rglob("*.c")):
         assert not warnings(compiler, "-O2", "-S", "-I", INCLUDE, "-o", tmp_path / "x.s", source)
 
 

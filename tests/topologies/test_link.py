@@ -15,8 +15,8 @@ from p4switch.ports.links import changed, link_option
 from topologies.emulation import SWITCH_PROPERTIES, emulated_links
 from topologies.errors import NetworkError
 from topologies.link import ETHERNET_OVERHEAD, PLAIN, VIRTUAL_ONLY, Burst, LinkProperties, Pause
+from topologies.live.processes import Bmv2, P4Switch
 from topologies.model import TopologyError
-from topologies.processes import Bmv2, P4Switch
 from topologies.shapes import leaf_spine, topology_from
 
 LOSSY = LinkProperties(loss=0.01, corruption=1e-4, delay=1e-3)
@@ -180,7 +180,7 @@ def test_a_network_with_emulated_links(run: Callable[[str], "subprocess.Complete
 from in_sandbox import *
 import subprocess, sys
 from topologies.link import LinkProperties
-from topologies.processes import P4Switch
+from topologies.live.processes import P4Switch
 topology = leaf_spine(0, 1, 1, rate=20_000_000, properties=LinkProperties(loss=0.5, seed=3))
 with MininetNetwork(topology, P4Switch(), LOGS) as network:
     print(subprocess.check_output([sys.executable, "-m", "p4switch.management", "127.0.0.1:9559", "Links"], text=True))

@@ -18,14 +18,15 @@ from typing import IO, Any
 
 from controller.errors import ControllerError
 from controller.job_service.lines import serving_workers
-from controller.jobs import JobRequest
-from controller.membership import JobService
+from controller.jobs.lifecycle import JobRequest
+from controller.jobs.membership import JobService
 from tests.workers.host_based.test_tcp import free_addresses
 from tests.workers.model_switch import ModelSwitch
 from tests.workers.test_udp import HOST, WINDOW, free_port
-from workers import Lease, Recovery, membership
+from workers import Lease, Recovery
 from workers.communicator import Communicator
 from workers.engines import native
+from workers.job import membership
 
 Do = Callable[[Communicator, Callable[[Any], None]], None]
 
@@ -71,7 +72,7 @@ class Switch:
 
 @dataclass
 class Candidate:
-    """What becomes of a job; see controller.jobs.Candidate."""
+    """What becomes of a job; see controller.jobs.lifecycle.Candidate."""
 
     grants: Grants
     request: JobRequest

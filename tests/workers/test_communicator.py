@@ -14,14 +14,14 @@ import pytest
 
 from tests.workers.host_based.test_tcp import free_addresses
 from tests.workers.test_udp import SWITCH, WINDOW, free_port, switch
-from workers import exact
 from workers.collective import CollectiveError
 from workers.communicator import Communicator
+from workers.job.membership import LeftError
+from workers.job.waiting import Waiting
 from workers.lease import Lease
-from workers.membership import LeftError
 from workers.recovery import Recovery
 from workers.udp import InNetworkAllReduce, InNetworkConfig
-from workers.waiting import Waiting
+from workers.values import exact
 
 T = TypeVar("T")
 N = 3

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from topologies.patience import setting
+from topologies.live.patience import setting
 from workers.engines import native
 
 ROOT = Path(__file__).parents[2]

@@ -11,7 +11,7 @@ import pytest
 from tests.workers.test_communicator import everywhere, job
 from tests.workers.test_udp import SWITCH
 from workers.communicator import Communicator
-from workers.compression import Compressor, Rounded, TopK
+from workers.values.compression import Compressor, Rounded, TopK
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: make test-torch")
 import torch.distributed as dist  # noqa: E402

@@ -23,7 +23,7 @@ from workers.engines.reference import NumpyEngine
 from workers.lease import Lease
 from workers.protocol import LeaseExhaustedError, MismatchError, SaturationError, Worker
 from workers.recovery import Recovery
-from workers.scaling import MAX_CACHED_LENGTHS
+from workers.values.scaling import MAX_CACHED_LENGTHS
 
 LEASE = Lease(id=7, rank=0, workers=2, window=4, first_slot=3, values=64)
 numpy_worker = partial(Worker, engine=NumpyEngine)

@@ -3,9 +3,10 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from workers import quantization, scaling, wire
+from workers import wire
 from workers.agreement import DIGITS
 from workers.tensor import Tensor, span
+from workers.values import quantization, scaling
 
 
 class Blocks:

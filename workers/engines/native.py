@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from native.shared import SharedError, check_numbers, check_structs, enumerated
 from native.toolchain import NoCompilerError, ToolchainError, compile_folder
-from workers import congestion, quantization, recovery, scaling, wire
+from workers import congestion, recovery, wire
 from workers.agreement import DIGITS
 from workers.congestion import CongestionWindow, Gate
 from workers.engines.engine import (
@@ -36,6 +36,7 @@ from workers.engines.engine import (
 from workers.engines.reference import NumpyEngine
 from workers.recovery import RttEstimator, Timers
 from workers.tensor import Tensor
+from workers.values import quantization, scaling
 
 OPTIONS = ("-ffp-contract=off", "-lm")
 NAMES = "native.c, congestion.c, exchange.c and turn.c"

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workers.collective import HostBasedAlgorithm, Operation, flat_input, flat_output
-from workers.compression import Compression, sum_of, to_gather
+from workers.values.compression import Compression, sum_of, to_gather
 
 Call = Operation | Compression  # a compression: an all-reduce of what it leaves of each worker's array
 

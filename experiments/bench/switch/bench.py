@@ -27,9 +27,9 @@ from native.toolchain import ToolchainError, compiler_version
 from p4compiler import compile_once
 from p4switch.engine.engine import Engine
 from p4switch.ports.live import PortError
-from topologies import superframes
 from topologies.errors import NetworkError
-from topologies.processes import Bmv2, P4Switch
+from topologies.live import superframes
+from topologies.live.processes import Bmv2, P4Switch
 
 _BARE = "bare C loop"
 _PLAIN_RATIO, _SUPER_RATIO, _SUPER_PPS = 0.7, 0.4, 2.5e6

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from experiments.bench.switch.errors import BenchError
-from topologies import sandbox
+from topologies.live import sandbox
 
 
 @contextmanager

@@ -14,8 +14,8 @@ from finsy.proto import p4r
 from controller.connection import Connection
 from p4compiler import Compiled
 from p4switch.engine.entries import ActionCall, Entry, Lpm, Ternary
+from topologies.live.processes import SwitchLauncher, SwitchProcess
 from topologies.model import Switch
-from topologies.processes import SwitchLauncher, SwitchProcess
 from topologies.shapes import leaf_spine
 
 _PATIENCE = 6.0  # BMv2 takes its time with a million entries

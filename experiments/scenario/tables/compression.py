@@ -10,7 +10,7 @@ from pydantic import Field
 from experiments.scenario.tables.table import Table
 from experiments.scenario.tables.units import ELEMENT_BYTES
 from topologies.units import Probability
-from workers.compression import Compressor, Rounded, TopK
+from workers.values.compression import Compressor, Rounded, TopK
 
 _DENSITY = 0.01
 

@@ -12,7 +12,7 @@ from pydantic import Field
 from experiments.scenario.tables.table import Table
 from topologies.model import Topology, TopologyError
 from topologies.units import Seconds
-from workers.waiting import SLOW_SECONDS
+from workers.job.waiting import SLOW_SECONDS
 
 _LOOK = 0.25  # seconds between two looks of a live network at links, switches and workers
 _ASKED = 2.0  # seconds that workers have to say where they are

@@ -12,7 +12,7 @@ import typer
 from fanin.failing import failing, failure
 from fanin.options import Network, vector_sizes
 from topologies.errors import NetworkError
-from topologies.running import find_network
+from topologies.live.running import find_network
 
 if TYPE_CHECKING:
     from experiments.bench.joined import Outcome

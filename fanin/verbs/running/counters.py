@@ -10,7 +10,7 @@ import typer
 from fanin.failing import failing
 from fanin.options import Network, SwitchName
 from topologies.errors import NetworkError
-from topologies.running import RunningSwitch, find_network
+from topologies.live.running import RunningSwitch, find_network
 
 
 def counters(

@@ -10,7 +10,7 @@ import typer
 from fanin.failing import failing
 from fanin.options import Network
 from topologies.errors import NetworkError
-from topologies.running import JOB_SERVICE, find_network
+from topologies.live.running import JOB_SERVICE, find_network
 
 
 def execute(
@@ -25,7 +25,7 @@ def execute(
 
     A Python program there takes part in all-reduces by `workers.join()`.
     """
-    from workers.membership import HOST, SERVICE  # which imports numpy
+    from workers.job.membership import HOST, SERVICE  # which imports numpy
 
     with failing("exec", NetworkError):
         network = find_network(node, supervisor)

@@ -12,7 +12,7 @@ import typer
 from fanin.failing import failing
 from fanin.options import Network
 from topologies.errors import NetworkError
-from topologies.running import find_network
+from topologies.live.running import find_network
 
 
 def jobs(

@@ -17,7 +17,7 @@ import typer
 from fanin.failing import complain, failing
 from fanin.options import Network
 from topologies.errors import NetworkError
-from topologies.running import JOB_SERVICE, RunningNetwork, find_network, running_networks
+from topologies.live.running import JOB_SERVICE, RunningNetwork, find_network, running_networks
 
 _UP = "import sys; sys.argv[0] = 'fanin'; from fanin.cli import main; main()"
 _LOOK_SECONDS = 0.1

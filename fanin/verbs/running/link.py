@@ -14,7 +14,7 @@ import typer
 from fanin.failing import failing, failure
 from fanin.options import Network
 from topologies.errors import NetworkError
-from topologies.running import RunningNetwork, find_network
+from topologies.live.running import RunningNetwork, find_network
 from topologies.units import BYTES, RATES, TIMES, percent_text, quantity_text
 
 _refused = partial(failure, "link", status=2)

@@ -9,7 +9,7 @@ import typer
 from fanin.failing import failing, failure
 from fanin.options import Network, SwitchName
 from topologies.errors import NetworkError
-from topologies.running import RunningHost, find_network
+from topologies.live.running import RunningHost, find_network
 
 _MAC = "02:00:00:00:00:00"
 

@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
-from topologies.running import RunningNetwork, running_networks
-from topologies.runs import command_line
+from topologies.live.running import RunningNetwork, running_networks
+from topologies.live.runs import command_line
 
 
 def ps(

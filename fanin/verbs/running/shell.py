@@ -13,7 +13,7 @@ from fanin.failing import failing
 from fanin.options import Network, SwitchName
 from native.cache import CacheError
 from topologies.errors import NetworkError
-from topologies.running import find_network
+from topologies.live.running import find_network
 
 _ONLY_LOOK = 1  # below the controller's election id
 

@@ -10,7 +10,7 @@ import typer
 from fanin.failing import failing
 from fanin.options import Network, SwitchName
 from topologies.errors import NetworkError
-from topologies.running import find_network
+from topologies.live.running import find_network
 
 _COLUMNS = "match", "priority", "action", "group", "replicas", "packets", "bytes"
 

@@ -12,14 +12,14 @@ import typer
 from fanin.failing import ending, failing
 from fanin.options import Network
 from topologies.errors import NetworkError
-from topologies.running import find_network
+from topologies.live.running import find_network
 from topologies.units import BYTES, RATES, TIMES, quantity_text
 
 if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table
 
-    from controller.reports import Report
+    from controller.jobs.reports import Report
     from experiments.inside.look import JobView, Look
 
 

@@ -30,16 +30,16 @@ from fanin.options import (
     refuse_beside_topology,
 )
 from topologies.errors import NetworkError
-from topologies.running import JOB_SERVICE, JOB_SERVICE_GRPC
-from topologies.runs import scratch
-from topologies.sandbox import SandboxError, enter
+from topologies.live.running import JOB_SERVICE, JOB_SERVICE_GRPC
+from topologies.live.runs import scratch
+from topologies.live.sandbox import SandboxError, enter
 
 if TYPE_CHECKING:
     import ssl
 
     from experiments.scenario.compilers import CompiledProgram
     from experiments.scenario.targets import Target
-    from topologies.mininet_net import MininetNetwork
+    from topologies.live.mininet_net import MininetNetwork
     from topologies.model import Topology
 
 _logger = logging.getLogger(__name__)
@@ -140,7 +140,7 @@ def up(
     from fanin.console import console
     from fanin.programs import show_warnings
     from p4compiler import CompileError
-    from topologies.mininet_net import MininetNetwork
+    from topologies.live.mininet_net import MininetNetwork
     from topologies.model import TopologyError
     from topologies.shapes import leaf_spine
 
@@ -190,7 +190,7 @@ async def _keep_up(
     from controller.job_service.lines import serving_workers
     from controller.job_service.server import serving
     from controller.job_service.tls import serving_tls
-    from controller.membership import JobService
+    from controller.jobs.membership import JobService
     from controller.telemetry import Telemetry
     from experiments.inside.inspector import Inspector
     from experiments.inside.logs import Stalls

@@ -13,7 +13,7 @@ import typer
 from fanin.failing import failing
 from fanin.options import Network
 from topologies.errors import NetworkError
-from topologies.running import RunningNetwork, find_network
+from topologies.live.running import RunningNetwork, find_network
 
 if TYPE_CHECKING:
     from experiments.inside.look import FormingView, JobView, Look

@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from topologies.sandbox import enter
+from topologies.live.sandbox import enter
 
 enter()
 

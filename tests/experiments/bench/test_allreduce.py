@@ -26,13 +26,13 @@ from experiments.bench.allreduce import (
 from experiments.bench.allreduce_worker import PERIOD, SHIFT, STEP, Inputs, Join, Order, Report, execute
 from experiments.results.checking import float32_sum_bound, quantized_sum_bound
 from fanin.cli import app
-from topologies.patience import setting
+from topologies.live.patience import setting
 from workers.collective import Statistics
 
 SCRIPT = """
 from dataclasses import asdict
 import json, pathlib, sys
-from topologies.sandbox import enter
+from topologies.live.sandbox import enter
 enter()
 from experiments.bench.allreduce import Network, measure_network
 from experiments.scenario.compilers import PROGRAM, compile_program

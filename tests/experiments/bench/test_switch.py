@@ -16,7 +16,7 @@ from experiments.bench.switch.bench import Case, Outcome
 from experiments.bench.switch.errors import BenchError
 from experiments.bench.switch.native import bare
 from experiments.bench.switch.tables import TABLE, Routes, switch
-from topologies.patience import setting
+from topologies.live.patience import setting
 
 SESSION = Path(__file__).with_name("switch_session.py")
 ROOT = Path(__file__).parents[3]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from controller.reports import Report, Waiting, WorkerState
+from controller.jobs.reports import Report, Waiting, WorkerState
 from experiments.inside.look import JobView, Part
 
 NOW = 1000.0

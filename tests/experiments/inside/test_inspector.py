@@ -13,7 +13,7 @@ from finsy.proto import p4r
 
 from controller.controller import Controller
 from controller.errors import ControllerError
-from controller.ledger import Ledger
+from controller.jobs.ledger import Ledger
 from controller.telemetry import Telemetry
 from experiments.inside.inspector import Inspector
 from p4compiler import Compiled

@@ -33,7 +33,7 @@ def test_a_job_is_logged_from_its_first_worker_to_its_end(tmp_path: Path) -> Non
     with logging_to(file):
         served(tmp_path / "jobs.sock")(check)
     logged = lines(file)
-    of_job = [line for line in logged if line["logger"] == "controller.jobs"]
+    of_job = [line for line in logged if line["logger"] == "controller.jobs.lifecycle"]
     assert [(line["message"], line["job"], line["lease"]) for line in of_job] == [
         ("all workers have joined", "train", None),
         ("begins in the network", "train", 1),
@@ -88,5 +88,5 @@ def test_an_exception_stays_in_one_line(tmp_path: Path) -> None:
 
 def test_nothing_reaches_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     Stalls().look([job(worker("h1", 7, waiting(8)))], NOW)
-    logging.getLogger("controller.jobs").warning("a lease was revoked")
+    logging.getLogger("controller.jobs.lifecycle").warning("a lease was revoked")
     assert capsys.readouterr() == ("", "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.reports import WorkerState
+from controller.jobs.reports import WorkerState
 from experiments.inside.waiting import waited_for, waiting_since
 from tests.experiments.inside.looks import NOW, job, waiting, worker
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller.reports import WorkerState
+from controller.jobs.reports import WorkerState
 from experiments.inside.look import Cell, Cells, LinkView, Look, SwitchView
 from experiments.inside.why import Explanation, Hop, explain
 from tests.experiments.inside.looks import NOW, job, waiting, worker

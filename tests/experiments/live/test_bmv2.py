@@ -20,7 +20,7 @@ SWITCH = leaf_spine(0, 1, 2).leaves[0]
 SCRIPT = """
 from dataclasses import asdict
 import json, pathlib, sys
-from topologies.sandbox import enter
+from topologies.live.sandbox import enter
 enter()
 from experiments.scenario.compilers import PROGRAM, compile_program
 from experiments.demo import Work, demo_points, run_demo

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from controller.budget import NoRoomError
 from controller.errors import ControllerError
-from controller.jobs import JobRequest
+from controller.jobs.budget import NoRoomError
+from controller.jobs.lifecycle import JobRequest
 from controller.planner import OURS, Planner
 from controller.tree import Job, Tree, aggregation_tree
 from experiments.live.jobs import NetworkJob, NetworkJobs

@@ -15,7 +15,7 @@ from controller.telemetry import PortCounts, SwitchCounts
 from experiments.live import load
 from experiments.live.load import Processors, link_utilization, quota
 from experiments.results.limit import limited_by
-from topologies.patience import setting
+from topologies.live.patience import setting
 from topologies.shapes import leaf_spine
 
 SCENARIO = """

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from controller import ledger
-from controller.budget import NoRoomError
 from controller.connection import Connection
 from controller.controller import Controller
-from controller.jobs import JobRequest
-from controller.ledger import Ledger
+from controller.jobs import ledger
+from controller.jobs.budget import NoRoomError
+from controller.jobs.ledger import Ledger
+from controller.jobs.lifecycle import JobRequest
 from experiments.live.jobs import NetworkJob, NetworkJobs
 from experiments.live.work import Pace
 from p4compiler import Compiled

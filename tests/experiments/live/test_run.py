@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from topologies.patience import setting
+from topologies.live.patience import setting
 
 pytestmark = pytest.mark.live
 
 SCRIPT = """
 from dataclasses import asdict
 import json, pathlib, sys
-from topologies.sandbox import enter
+from topologies.live.sandbox import enter
 enter()
 from experiments.scenario.compilers import PROGRAM, compile_program
 from experiments.demo import Work, demo_points, run_demo

@@ -10,22 +10,22 @@ from typing import Any
 
 import pytest
 
-from topologies.patience import setting
+from topologies.live.patience import setting
 
 pytestmark = pytest.mark.live
 
 SCRIPT = """
 import asyncio, json, pathlib, subprocess, sys
-from topologies.sandbox import enter
+from topologies.live.sandbox import enter
 enter()
 from controller.controller import Controller
-from controller.ledger import Ledger
+from controller.jobs.ledger import Ledger
 from controller.telemetry import Event
 from experiments.live.run import LiveNetwork
 from experiments.scenario.compilers import PROGRAM, compile_program
 from experiments.scenario.settings import Settings
-from topologies.mininet_net import MininetNetwork
-from topologies.processes import P4Switch
+from topologies.live.mininet_net import MininetNetwork
+from topologies.live.processes import P4Switch
 
 folder, host_script = pathlib.Path(sys.argv[1]), sys.argv[2]
 topology = {"fat_tree": {"k": 2, "hosts_per_leaf": 2}}

@@ -17,7 +17,7 @@ from experiments.results.checking import (
     float32_sum_bound,
 )
 from experiments.results.recording import Recording, Vector
-from workers.compression import Compressor, Rounded, TopK, sum_of
+from workers.values.compression import Compressor, Rounded, TopK, sum_of
 
 
 def recordings(folder: Path, inputs: list[list[Vector]], outputs: list[list[Vector]]) -> list[Recording]:

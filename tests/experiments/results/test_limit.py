@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from experiments.results.drawing.plot import draw
+from experiments.results.drawing.series import series
 from experiments.results.limit import limited_by
 from experiments.results.measured import Row, row
 from experiments.results.page import page
-from experiments.results.plot import draw
-from experiments.results.series import series
 from experiments.scenario.tables.figure import Kind, Plot
 from fanin.points import _table
 from tests.experiments.results.runs import run

@@ -10,9 +10,9 @@ import pytest
 from PIL import Image
 from pydantic import ValidationError
 
+from experiments.results.drawing.plot import draw
+from experiments.results.drawing.series import PlotError, mixed, select, series, spread
 from experiments.results.measured import Row
-from experiments.results.plot import draw
-from experiments.results.series import PlotError, mixed, select, series, spread
 from experiments.scenario.tables.figure import Plot
 
 pytestmark = pytest.mark.slow

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from experiments.results.figures import plot_comparison, plot_training
+from experiments.results.drawing.figures import plot_comparison, plot_training
 from experiments.results.measured import row
 from experiments.results.report import table
 from experiments.results.summary import write_curves, write_summary

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.scenario.targets import EMBEDDED
+from topologies.live.shaping import shape
 from topologies.model import SLOWEST
 from topologies.shapes import leaf_spine
-from topologies.shaping import shape
 
 MAX_PACKET = 1_100  # bytes: 256 values with their headers
 rates = st.integers(SLOWEST, 10_000_000_000)

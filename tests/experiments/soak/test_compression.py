@@ -16,7 +16,7 @@ from experiments.soak.run import run_scenario
 from experiments.soak.scenario import Scenario, Work
 from p4switch.engine.engine import Engine
 from topologies.link import LinkProperties
-from workers.compression import Compressor, Rounded, TopK, decompressed, sum_of
+from workers.values.compression import Compressor, Rounded, TopK, decompressed, sum_of
 
 WITHIN = 200  # seeds, in which a mutant must be caught
 COMPRESSORS = (TopK(0.1), TopK(1.0), Rounded(8), Rounded(4))
@@ -89,8 +89,8 @@ def cut_off(compressor: Rounded, x: NDArray[np.float32]) -> NDArray[np.uint8]:
     ("owner", "name", "broken"),
     [
         ("workers.host_based.exchange", "sum_of", backwards),
-        ("workers.compression.TopK", "packed", smallest),
-        ("workers.compression.Rounded", "packed", cut_off),
+        ("workers.values.compression.TopK", "packed", smallest),
+        ("workers.values.compression.Rounded", "packed", cut_off),
     ],
 )
 def test_a_mutant_of_compression_is_caught(

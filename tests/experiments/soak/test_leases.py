@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from controller import ledger
-from controller.ledger import CHUNKS, LEASES
+from controller.jobs import ledger
+from controller.jobs.ledger import CHUNKS, LEASES
 from experiments.soak import leases
 from experiments.soak.leases import Succession, WrongSumError
 from experiments.virtual.fabric import Fabric

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from controller.budget import Budget
-from controller.ledger import GRANT, Identity, NumberSpace
+from controller.jobs.budget import Budget
+from controller.jobs.ledger import GRANT, Identity, NumberSpace
 from experiments.soak.drawing import draw_scenario
 from experiments.soak.queue import Queue
 from experiments.soak.run import run_scenario

@@ -19,7 +19,7 @@ from experiments.virtual.stations import WorkerStation
 from p4switch.engine.engine import Engine
 from topologies.link import LinkProperties
 from topologies.virtual import History
-from workers.kept import Kept, Standing
+from workers.job.kept import Kept, Standing
 
 pytestmark = pytest.mark.slow
 

@@ -37,7 +37,7 @@ from tests.experiments.soak.program_mutants import PROGRAM_MUTANTS, mutant
 from tests.sizes import sized
 from topologies.link import Burst, LinkProperties, Pause
 from topologies.virtual import History
-from workers import scaling, wire
+from workers import wire
 from workers.engines import native
 from workers.engines.blocks import Blocks
 from workers.engines.engine import State
@@ -47,6 +47,7 @@ from workers.host_based.transport import GoBackNReceiver, Rows, SelectiveRepeatR
 from workers.protocol import Worker
 from workers.recovery import Timers
 from workers.tensor import Tensor
+from workers.values import scaling
 
 pytestmark = pytest.mark.slow
 

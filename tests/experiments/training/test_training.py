@@ -12,7 +12,7 @@ import pytest
 from experiments.training.digits import Digits, load_digits
 from experiments.training.perceptron import Perceptron, Vector
 from experiments.training.sgd import Curve, TrainingConfig, train
-from workers.compression import Compressor, ErrorFeedback, Rounded, TopK
+from workers.values.compression import Compressor, ErrorFeedback, Rounded, TopK
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from experiments.virtual.fabric import Cluster
 from experiments.virtual.job_spec import ClusterSpec
 from experiments.virtual.stations import HEADERS, Flow, FrameFilter, Vector
 from p4switch.engine.engine import Engine
-from topologies.patience import setting
+from topologies.live.patience import setting
 from topologies.shapes import leaf_spine
 from topologies.virtual.corruption import flip_bits
 from workers.collective import Algorithm

@@ -17,8 +17,8 @@ from experiments.virtual.point import run_virtual
 from p4switch.engine.engine import Engine
 from topologies.virtual import History, VirtualNetwork, compiled
 from workers.collective import StallError
-from workers.kept import Standing
-from workers.membership import LeftError
+from workers.job.kept import Standing
+from workers.job.membership import LeftError
 
 RACKS = {"spines": 2, "leaves": 2, "hosts_per_leaf": 2, "rate": "10 Gb/s"}
 SOON = "100 us"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from controller.errors import ControllerError
-from controller.ledger import LEASES, Identity, NumberSpace
+from controller.jobs.ledger import LEASES, Identity, NumberSpace
 from controller.telemetry import Event
 from experiments.models.expected_sums import QuantizedSums, wrong
 from experiments.virtual.fabric import Fabric, Job

@@ -15,7 +15,7 @@ import finsy as fy
 
 from p4switch.management.service import ManagementClient
 from p4switch.ports.interfaces import read_interface
-from topologies.patience import setting
+from topologies.live.patience import setting
 
 ETH_P_ALL = 3
 TIMEOUT = 20 * setting()

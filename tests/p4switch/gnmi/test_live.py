@@ -10,7 +10,7 @@ from google.protobuf import text_format
 
 from p4compiler import compile_once
 from p4switch.engine.engine import Engine
-from topologies.patience import setting
+from topologies.live.patience import setting
 
 
 @pytest.mark.live

@@ -18,7 +18,7 @@ from google.protobuf.message import Message
 from p4compiler import compile_once
 from p4switch.p4runtime.device import Device
 from p4switch.p4runtime.server import P4RuntimeService, serve
-from topologies.patience import setting
+from topologies.live.patience import setting
 
 DEVICE_ID = 1
 CPU_PORT = 255

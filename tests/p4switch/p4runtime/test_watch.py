@@ -15,7 +15,7 @@ from p4switch.p4runtime.entities.registry import Entities
 from p4switch.p4runtime.errors import P4RuntimeError
 from p4switch.p4runtime.watch import WatchedPorts
 from tests.p4switch.p4runtime.conftest import Program
-from topologies.patience import setting
+from topologies.live.patience import setting
 
 
 class Switch:

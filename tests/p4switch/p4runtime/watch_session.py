@@ -13,7 +13,7 @@ from finsy.proto import p4r
 from p4compiler import compile_once
 from p4switch.p4runtime.device import Device
 from tests.p4switch.p4runtime.conftest import Program
-from topologies.patience import setting
+from topologies.live.patience import setting
 
 TIMEOUT = 20 * setting()
 

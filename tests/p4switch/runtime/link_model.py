@@ -1,4 +1,4 @@
-"""What an emulated link does to a sequence of packets, in plain Python; runtime/link.c has to do the same."""
+"""What an emulated link does to a sequence of packets, in plain Python; runtime/ports/link.c has to do the same."""
 
 from __future__ import annotations
 

@@ -26,8 +26,8 @@ from p4switch.engine.entries import ActionCall, Entry, EntryKey, Lpm
 from p4switch.engine.library import LinkStatistics
 from p4switch.ports.links import Direction, LinkProperties
 from p4switch.trace import as_text
-from topologies.patience import setting
-from topologies.superframes import carried
+from topologies.live.patience import setting
+from topologies.live.superframes import carried
 
 CPU_PORT = 255
 TIMEOUT = 20.0 * setting()

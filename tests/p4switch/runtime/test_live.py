@@ -16,7 +16,7 @@ from p4switch.engine.engine import Engine
 from p4switch.ports.links import Direction, LinkProperties
 from p4switch.ports.live import PortError
 from tests.p4switch.runtime.link_model import draw
-from topologies.patience import setting
+from topologies.live.patience import setting
 
 ROOT = Path(__file__).parents[3]
 

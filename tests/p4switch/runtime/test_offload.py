@@ -76,7 +76,7 @@ class Harness:
 @pytest.fixture(scope="module")
 def offload(tmp_path_factory: pytest.TempPathFactory) -> Harness:
     library = tmp_path_factory.mktemp("offload") / "offload.so"
-    sources = [str(Path(__file__).with_name("offload_harness.c")), str(RUNTIME / "offload.c")]
+    sources = [str(Path(__file__).with_name("offload_harness.c")), str(RUNTIME / "ports" / "offload.c")]
     flags = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared"]
     subprocess.run(["cc", *flags, "-I", str(RUNTIME), "-o", str(library), *sources], check=True)
     return Harness(library)

@@ -1,4 +1,7 @@
-"""What the management call Inject refuses; what it does, a network that is up shows (tests/fanin/test_running.py)."""
+"""What the management call Inject refuses.
+
+What it does, a network that is up shows: tests/fanin/verbs/running/test_running.py.
+"""
 
 from __future__ import annotations
 

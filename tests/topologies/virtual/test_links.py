@@ -180,7 +180,7 @@ def test_a_corrupted_frame_arrives_with_one_bit_flipped() -> None:
 
 
 def test_the_fate_of_a_frame_is_that_which_a_live_switch_draws() -> None:
-    """Numbers of purposes and the place of the bit; runtime/link.c follows tests/p4switch/runtime/link_model.py."""
+    """Numbers of purposes, the bit's place; runtime/ports/link.c follows tests/p4switch/runtime/link_model.py."""
     link, count, length = OneLink(LinkModel(corruption=0.3)), 1000, 40
     arrived = link.send([0] * count, length)
     sent = np.tile(ipv4_frame(length), (count, 1))

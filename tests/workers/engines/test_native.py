@@ -22,7 +22,7 @@ from native.shared import SharedError
 from tests.workers.faulty_network import RECOVERY, Faults, Network
 from tests.workers.numbers import FLOATS, WORKERS
 from tests.workers.vectors import FAULTS, RACKS, SIZES, gradients
-from workers import quantization, wire
+from workers import wire
 from workers.collective import CollectiveError
 from workers.engines import native
 from workers.engines.engine import Engine, Link, State
@@ -31,6 +31,7 @@ from workers.engines.reference import NumpyEngine
 from workers.lease import Lease
 from workers.protocol import Worker
 from workers.tensor import Tensor
+from workers.values import quantization
 
 pytestmark = pytest.mark.skipif(native.library() is None, reason="no C compiler")
 

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from tests.workers.host_based import test_tcp, test_udp
 from workers.collective import Collective, CollectiveError, Transport
-from workers.compression import Compression, Compressor, ErrorFeedback, Rounded, TopK, decompressed
 from workers.host_based.algorithm import Group
 from workers.host_based.tcp import TcpAllReduce, TcpConfig
 from workers.host_based.udp import UdpAllReduce, UdpGroupConfig
 from workers.recovery import Recovery
+from workers.values.compression import Compression, Compressor, ErrorFeedback, Rounded, TopK, decompressed
 
 WORKERS = 3
 TRANSPORTS: list[Transport | Literal["tcp"]] = ["tcp", "selective-repeat", "go-back-n"]

@@ -1,0 +1,71 @@
+"""Whether a scenario's figure can be drawn from the rows that its points will have, before any of them is run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from controller.telemetry import Reason
+from experiments.models.timers import virtual_window
+from experiments.results.drawing.series import select, series
+from experiments.results.faults import FaultOutcome
+from experiments.results.measured import LINK_EVENTS, PAUSE_EVENTS, FlowTimes, Measured, Row, row
+from experiments.results.provenance import provenance
+from experiments.scenario.own import DIGESTS
+from experiments.scenario.settings import Settings, setting_columns
+from experiments.scenario.tables.figure import Plot
+from experiments.training.sgd import Curve
+from workers.recovery import Recovery
+
+_FAULT = FaultOutcome(what="", at=0.0, found=0.0, outcome="", next_end=1.0)
+
+
+def rehearse(points: Sequence[Settings], plot: Plot) -> None:
+    """Choose and sort what the figure would show of these points, with numbers that mean nothing.
+
+    Raises:
+        PlotError: the figure asks for what the rows will not have.
+    """
+    common = provenance() | dict.fromkeys(DIGESTS)
+    rows = [rehearsed_row(point) | common for point in points]
+    names = [name for name in (plot.x, *plot.by) if name in rows[0]]
+    if any(setting_columns(point).get(name) is None for point in points for name in names):
+        # Only the run will show how lines are called.
+        plot = plot.model_copy(update={"order": (), "labels": {}})
+    series(select(rows, plot.where), plot)
+
+
+def rehearsed_row(settings: Settings) -> Row:
+    """The row of a point, with all its columns but those of the program and the machine."""
+    live = settings.world == "live"
+    curve = Curve([1.0], [1.0], [1.0]) if settings.training else None
+    events = () if settings.switch == "bmv2" else LINK_EVENTS if live else (*LINK_EVENTS, *PAUSE_EVENTS)
+    measured = Measured(
+        seconds=(1.0,) * settings.repetitions,
+        elements=settings.elements or 1,
+        wire_bytes_per_worker=1.0,
+        packets_per_worker=1.0,
+        retransmissions=0,
+        drops={reason.name.lower(): 0 for reason in Reason if reason is not Reason.NONE},
+        link_events=dict.fromkeys(events, 0),
+        violations=0,
+        max_abs_error=0.0,
+        error_bound=1.0,
+        closed_form_seconds=1.0,
+        packet_hops=None if live else 1,
+        curve=curve,
+        window=1 if live else virtual_window(settings),
+        segments=1 if live else None,
+        recovery=Recovery(),
+        congestion_window=1.0 if settings.algorithm == "in-network" else None,
+        wait_seconds=1.0,
+        link_utilization=1.0 if live else None,
+        processor_utilization=1.0 if live else None,
+        traffic=FlowTimes.of([1], [1.0], [1.0]) if settings.traffic else None,
+        other_job_seconds=1.0 if settings.other_job and settings.other_job.repetitions else None,
+        step_seconds=1.0 if settings.step or settings.parallelism else None,
+        exposed_seconds=1.0 if settings.step or settings.parallelism else None,
+        gpu_idle_share=1.0 if settings.step or settings.parallelism else None,
+        workers_left=None if live else 1,
+        faults=(_FAULT,) * len(settings.faults),
+    )
+    return row(settings, measured, run_seconds=1.0)

@@ -1,0 +1,1 @@
+"""What fanin's times are compared with: closed forms, other simulators, papers, and its own two worlds."""

@@ -1,0 +1,1 @@
+"""Verbs about P4 programs, which need no network."""

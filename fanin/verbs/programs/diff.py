@@ -1,0 +1,105 @@
+"""`fanin diff`: one program by two compilers on two switches."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fanin.failing import failing, failure
+from topologies.live.sandbox import SandboxError, enter
+
+if TYPE_CHECKING:
+    from experiments.differential.compare import Verdict
+
+
+def diff(
+    program: Annotated[
+        Path, typer.Argument(exists=True, dir_okay=False, help="P4_16 source for the v1model architecture")
+    ],
+    packets: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True, dir_okay=False, help="a capture whose packets are sent, instead of random ones"
+        ),
+    ] = None,
+    port: Annotated[int, typer.Option(help="where the packets of a capture come in")] = 1,
+    random_packets: Annotated[int, typer.Option("--random", help="how many random packets", min=1)] = 500,
+    entries: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True, dir_okay=False, help="table entries and multicast groups (JSON), not random ones"
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="of the random packets and entries")] = 1,
+) -> None:
+    """Compile with p4c and with fanin, run on BMv2 and on fanin's switch, and print the first difference.
+
+    Packets out, their ports, and counters are compared. The exit status is 1 if a pair differs or fails, 2 if there
+    are not two to compare, else 0: tools that are not installed are listed. FANIN_BMV2 and FANIN_P4C name them
+    elsewhere.
+    """
+    with failing("diff", SandboxError, status=2):
+        enter()  # BMv2's ports on loopback are then nobody else's
+
+    from experiments.differential.compare import compare, compile_both
+    from experiments.differential.entries import random_entries, read_entries
+    from experiments.differential.packets import PacketSource, read_packets
+    from experiments.scenario.compilers import CompiledProgram
+    from experiments.scenario.tools import ToolMissingError
+    from fanin.programs import show_warnings
+
+    compiled = compile_both(program)
+    for made in compiled.values():
+        if isinstance(made, CompiledProgram):
+            show_warnings(made.warnings)
+    usable = next((made for made in compiled.values() if isinstance(made, CompiledProgram)), None)
+    if usable is None:
+        typer.echo("\n".join(str(said) for said in compiled.values()), err=True)
+        raise typer.Exit(2)
+    rng = random.Random(seed)
+    with failing("diff", ValueError, OSError, status=2):
+        held = read_entries(entries) if entries else random_entries(usable.p4info, rng)
+        if packets:
+            sent = read_packets(packets, port)
+        else:
+            source = PacketSource(json.loads(usable.device_config), held, rng)
+            sent = [source.packet() for _ in range(random_packets)]
+
+    typer.echo(f"{len(held.entries)} table entries, {len(held.groups)} multicast groups, {len(sent)} packets")
+    verdicts = []
+    for verdict in compare(compiled, held, sent):
+        verdicts.append(verdict)
+        show(verdict)
+    failed = [v for v in verdicts if v.cannot and not isinstance(v.cannot, ToolMissingError)]
+    if failed or any(verdict.difference for verdict in verdicts):
+        raise typer.Exit(1)
+    if sum(verdict.outcome is not None for verdict in verdicts) < 2:
+        raise failure("diff", "nothing was compared: fewer than two pairs can run here", 2)
+
+
+def show(verdict: Verdict) -> None:
+    """One pair's line; the first difference in full."""
+    if verdict.outcome is None:
+        typer.echo(f"{verdict.pair}: cannot run: {verdict.cannot}")
+    elif verdict.difference is None:
+        outputs = sum(map(len, verdict.outcome.outputs))
+        refused = len(verdict.outcome.refused)
+        typer.echo(
+            f"{verdict.pair}: {outputs} packets out, {len(verdict.outcome.counts)} counters counted"
+            + (f", {refused} entries refused" if refused else "")
+        )
+    else:
+        found = verdict.difference
+        typer.echo(f"{verdict.pair}: DIFFERS at {found.what}")
+        typer.echo(f"  the reference: {found.reference}\n  {verdict.pair}: {found.other}")
+        if found.undefined:
+            typer.echo(
+                "  The reference itself gives another result when it runs again: the program reads the clock,"
+                "\n  a random number, or fields of an invalid header, in which BMv2 leaves what earlier packets had."
+            )
+        for trace in found.traces:
+            typer.echo(trace)

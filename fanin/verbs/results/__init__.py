@@ -1,0 +1,1 @@
+"""Verbs about results of runs that have ended."""

@@ -1,0 +1,112 @@
+"""`fanin compare`: two sets of results, point by point."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fanin.failing import failing, failure
+from fanin.options import probability
+from topologies.units import percent_text
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from experiments.results.comparison import Comparison, Difference
+
+_MEASURES = {
+    "median_seconds": ("time, ms", 1e-3),
+    "wire_bytes_per_worker": ("on the wire, kB each", 1e3),
+    "retransmissions": ("sent again", 1),
+}
+
+
+def compare(
+    before: Annotated[Path, typer.Argument(metavar="A", help="a folder of results, or a file in it")],
+    after: Annotated[Path, typer.Argument(metavar="B", help="another, that is compared with it")],
+    fail_if_slower: Annotated[
+        float | None,
+        typer.Option(
+            parser=probability,
+            metavar="SHARE",
+            help="the status is 1 if the time of a point has grown by more than this and beyond noise, as 10%",
+        ),
+    ] = None,
+) -> None:
+    """Compare results point by point: ratios of medians, and which of them are beyond noise.
+
+    Points are matched by their settings but for the seed, whose values count as repetitions.
+    """
+    # Not above: it takes a second, for which --help and a wrong option should not wait.
+    from experiments.results.comparison import compare
+    from experiments.results.drawing.series import PlotError
+    from experiments.results.files import ResultsError, read_rows
+    from fanin.points import point_name
+
+    with failing("compare", ResultsError, PlotError, status=2):
+        found = compare(read_rows(before), read_rows(after))
+    _show(found, before, after)
+    if fail_if_slower is None:
+        return
+    if unknown := [one for one in found.points if one.time.beyond_noise is None]:
+        names = [point_name(found.varied, one.row) for one in unknown]
+        text = "these points have fewer than 3 values, so that nothing can be said; raise repetitions, or add seeds"
+        raise failure("compare", "\n".join([f"--fail-if-slower: {text}", *names]), 2)
+    complaints = [
+        *(
+            f"{point_name(found.varied, one.row)}: takes {one.time.ratio:.3f} times as long, beyond noise"
+            for one in found.slower(fail_if_slower)
+        ),
+        *(f"{point_name(found.varied, row)}: has no result in {after}" for row in found.only_before),
+    ]
+    if complaints:
+        limit = percent_text(fail_if_slower)
+        count = f"{len(complaints)} points are slower than --fail-if-slower {limit} allows, or not there"
+        raise failure("compare", "\n".join([count, *complaints]))
+
+
+def _show(found: Comparison, before: Path, after: Path) -> None:
+    from fanin.console import wide
+    from fanin.points import point_name
+
+    wide.print(_table(found), highlight=False)
+    judged = [one.beyond_noise for point in found.points for one in point.differences]
+    unknown = judged.count(None)
+    why = (
+        f" Of {unknown} that cannot be said: an interval needs 3 values above 0 on either side."
+        if unknown
+        else ""
+    )
+    typer.echo(
+        f"A: {before}\nB: {after}\nOf {len(judged)} medians {judged.count(True)} differ beyond noise.{why}"
+    )
+    for rows, here, there in ((found.only_before, "A", "B"), (found.only_after, "B", "A")):
+        for row in rows:
+            typer.echo(f"Only in {here}, or failed in {there}: {point_name(found.varied, row)}")
+
+
+def _table(found: Comparison) -> Table:
+    from fanin.points import points_table, setting_texts
+
+    table = points_table([*found.varied, ""], "A", "B", "B/A", "95 % interval", "")
+    for point in found.points:
+        for one in point.differences:
+            table.add_row(
+                *setting_texts(found.varied, point.row),
+                _MEASURES[one.column][0],
+                *(f"{value / _MEASURES[one.column][1]:,.4g}" for value in (one.before, one.after)),
+                "" if one.ratio is None else f"{one.ratio:.3f}",
+                "" if one.interval is None else f"{one.interval[0]:.3f} to {one.interval[1]:.3f}",
+                _verdict(one),
+            )
+    return table
+
+
+def _verdict(one: Difference) -> str:
+    if one.beyond_noise is None:
+        return "cannot be said"
+    if one.interval is None:
+        return "exact" if one.beyond_noise else "the same"
+    return "beyond noise" if one.beyond_noise else "within noise"

@@ -1,0 +1,77 @@
+"""`fanin diagnose`: what made runs slow, from their results alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fanin.failing import complain, failing, failure
+
+if TYPE_CHECKING:
+    from experiments.diagnosis.diagnose import Diagnosis
+    from experiments.diagnosis.finding import Finding
+
+
+def diagnose(
+    results: Annotated[Path, typer.Argument(metavar="RESULTS", help="a folder of results, or a file in it")],
+    as_json: Annotated[bool, typer.Option("--json", help="a line of JSON for each point")] = False,
+) -> None:
+    """Name the likely cause of a slow run, from what its links and workers did, with the evidence.
+
+    Oversubscription, collision, straggler, loss, pause storm, deadlock, priority inversion, noisy neighbour, slow
+    link, window, or this machine.
+    """
+    # Not above: it takes a second, for which --help and a wrong option should not wait.
+    from experiments.diagnosis.diagnose import DiagnosisError
+    from experiments.diagnosis.diagnose import diagnose as find_causes
+    from experiments.results.drawing.series import varied
+    from experiments.results.files import ResultsError, read_runs
+    from fanin.points import point_name
+
+    with failing("diagnose", ResultsError, status=2):
+        runs = read_runs(results)
+    settings = varied([row for row, _ in runs])
+    found = {}
+    for row, usage in runs:
+        name = point_name(settings, row)
+        try:
+            found[name] = find_causes(row, usage)
+        except DiagnosisError as error:
+            complain("diagnose", f"{name}: {error}")
+            continue
+        if as_json:
+            causes = [asdict(finding) for finding in found[name].findings]
+            told = {"cause": found[name].cause, "findings": causes, "limit": found[name].limit}
+            typer.echo(json.dumps({"point": row.get("key"), "name": name, **told}))
+    if not found:
+        raise failure("diagnose", f"{results}: no point can be diagnosed")
+    if not as_json:
+        _show(found, alone=len(runs) == 1)
+
+
+def _show(found: Mapping[str, Diagnosis], *, alone: bool) -> None:
+    """All of one point, or a line for each of several."""
+    for name, diagnosis in found.items():
+        if not alone:
+            first = (
+                _told(diagnosis.findings[0]) if diagnosis.findings else f"nothing wrong: {diagnosis.limit}"
+            )
+            typer.echo(f"{name}: {first}")
+        elif diagnosis.findings:
+            _show_all(diagnosis.findings)
+        else:
+            typer.echo(f"Nothing wrong: {diagnosis.limit}.")
+
+
+def _show_all(findings: Sequence[Finding]) -> None:
+    for number, finding in enumerate(findings, start=1):
+        typer.echo(f"{number}. {_told(finding)}.\n   What to change: {finding.change}.")
+
+
+def _told(finding: Finding) -> str:
+    return f"{finding.cause}, about {finding.share:.0%} of the time: {finding.evidence}"

@@ -1,0 +1,125 @@
+"""`fanin plot`: any column of results against any other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from experiments.scenario.styles import Kind, Spread, Style
+from fanin.failing import complain, failure
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+
+def plot(
+    results: Annotated[Path, typer.Argument(metavar="RESULTS", help="a folder of results, or a file in it")],
+    x: Annotated[str, typer.Option(help="the column across")],
+    y: Annotated[
+        str | None, typer.Option(help="the column up; cdf has none", show_default="median_seconds")
+    ] = None,
+    kind: Annotated[
+        Kind, typer.Option(help="lines, or bars where x is words; boxes; cumulative distributions of x")
+    ] = "lines",
+    by: Annotated[str, typer.Option(metavar="COLUMN,…", help="a line for each of their values")] = "",
+    where: Annotated[
+        list[str], typer.Option(metavar="COLUMN=VALUE,…", help="only these rows; may be given several times")
+    ] = [],  # noqa: B006 - typer's way
+    log: Annotated[str, typer.Option(metavar="x,y", help="axes with a logarithmic scale")] = "",
+    spread: Annotated[
+        Spread | None,
+        typer.Option(
+            help="what shades and error bars show: all, the middle half, or of the median",
+            show_default="minmax",
+        ),
+    ] = None,
+    closed_form: Annotated[
+        bool, typer.Option("--closed-form", help="what closed_form_seconds says, beside")
+    ] = False,
+    order: Annotated[
+        list[str], typer.Option(metavar="LINE", help="lines that come first; may be given several times")
+    ] = [],  # noqa: B006
+    labels: Annotated[
+        list[str], typer.Option(metavar="LINE=NAME", help="another name; may be given several times")
+    ] = [],  # noqa: B006
+    title: Annotated[str | None, typer.Option(help="above the figure")] = None,
+    style: Annotated[Style, typer.Option(help="for a page, one of its two columns, or a slide")] = "page",
+    size: Annotated[
+        str | None,
+        typer.Option(metavar="WIDTHxHEIGHT", help="inches, as 3.4x2.4", show_default="the style's"),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help=".png, .svg or .pdf", show_default="Y-X.png in RESULTS"),
+    ] = None,
+) -> None:
+    """Draw a column of results over another: medians, and how far repetitions are from one another."""
+    # Not above: it takes a second, for which --help and a wrong option should not wait.
+    from pydantic import ValidationError
+
+    from experiments.results.drawing.plot import draw
+    from experiments.results.drawing.series import PlotError, mixed, select, series
+    from experiments.results.files import ResultsError, read_rows
+    from experiments.scenario.tables.figure import Plot
+
+    said: dict[str, Any] = {
+        "kind": kind,
+        "x": x,
+        "y": y or (None if kind == "cdf" else "median_seconds"),
+        "by": _words(by),
+        "where": {name: _words(values) for name, values in _pairs("where", where).items()},
+        "log": _words(log),
+        "closed_form": closed_form,
+        "order": order,
+        "labels": _pairs("labels", labels),
+        "title": title,
+        "style": style,
+        "size": size,
+    }
+    if spread is not None:
+        said["spread"] = spread
+    try:
+        wanted = Plot.model_validate(said)
+        rows = select(read_rows(results), wanted.where)
+        folder = results if results.is_dir() else results.parent
+        path = output or folder / (
+            "-".join(dict.fromkeys((wanted.measured, "cdf" if kind == "cdf" else x))) + ".png"
+        )
+        draw(series(rows, wanted), wanted, path)
+    except ValidationError as error:
+        raise failure("plot", _explained(error, log), 2) from None
+    except PlotError as error:
+        raise failure("plot", f"{results}: {error}", 2) from None
+    except ResultsError as error:
+        raise failure("plot", error, 2) from None
+    if names := mixed(rows, wanted):
+        complain("plot", f"points mix rows that differ in {', '.join(names)}: --by or --where")
+    typer.echo(path)
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word for word in text.split(",") if word)
+
+
+def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not (name and equals and value):
+            raise failure(
+                "plot", f"--{option} {text}: write {'LINE=NAME' if option == 'labels' else 'COLUMN=VALUE'}", 2
+            )
+        found[name] = value
+    return found
+
+
+def _explained(error: ValidationError, log: str) -> str:
+    """Each option that does not do, and the fix."""
+    first = error.errors()[0]
+    if first["loc"][:1] == ("log",):
+        return f"--log {log}: is x, y or x,y"
+    text = str(first.get("ctx", {}).get("error", first["msg"]))
+    return f"--{first['loc'][0]} {first['input']}: {text}" if first["loc"] else f"--{text}"

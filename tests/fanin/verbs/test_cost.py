@@ -1,0 +1,81 @@
+"""`fanin cost`: its table, its formulas with the numbers put in, its lines of JSON, and wrong options."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from experiments.models.cost import Job, costs
+from fanin.cli import app
+
+GPT = ("cost", "--parameters", "175G", "--compute", "2 s", "--nics", "1", "--latency", "0s")
+
+
+def invoke(*arguments: str) -> tuple[int, str]:
+    done = CliRunner().invoke(app, arguments)
+    return done.exit_code, " ".join(done.output.split())
+
+
+def test_a_row_for_each_cluster_and_algorithm_and_the_formula_with_its_numbers() -> None:
+    """Ring: 62/32 of 700 GB at 50 GB/s are 27.125 s, of 29.125 s; see test_cost.py of models."""
+    status, output = invoke(*GPT)
+    assert status == 0
+    assert "256 in-network 700 14 14 87.5% 6,720 161,280" in output
+    assert "256 ring 1,356 27.12 27.12 93.1% 7,153 171,663" in output
+    assert "4,096 in-network 700 14 14 87.5% 107,520 2,580,480" in output
+    assert "L + S/B = 0 s + (700 GB)/(50 GB/s) = 14 s" in output
+    assert "2·(32-1)/32·(700 GB)/(50 GB/s)" in output
+    assert "14 s / (2 s + 14 s) = 87.5%" in output
+    assert "87.5% · 256 GPUs · 30 $ = 6,720 $ an hour" in output
+
+
+def test_what_is_taken_for_granted_fits_what_is_asked() -> None:
+    assert "integers of 32 bits" not in invoke(*GPT)[1]
+    assert "switches add bf16 as it is" in invoke(*GPT, "--dtype", "bf16")[1]
+    assert "In-network:" not in invoke(*GPT, "--algorithm", "ring")[1]
+
+
+def test_json_has_the_same_numbers() -> None:
+    done = CliRunner().invoke(app, [*GPT, "--json", "--gpus", "1024"])
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [row["algorithm"] for row in rows] == ["in-network", "ring"]
+    assert rows[0]["dollars_per_hour"] == pytest.approx(26_880)
+    assert rows[0]["dollars_per_day"] == pytest.approx(645_120)
+
+
+def test_wrong_options_are_named_all_of_them() -> None:
+    status, output = invoke(*GPT, "--dtype", "fp64", "--rate", "400", "--gpus", "12")
+    assert status == 2
+    assert "--dtype fp64: Input should be" in output
+    assert "--rate 400: write a number and its unit, as '100 Gb/s'" in output
+    status, output = invoke(*GPT, "--gpus", "12", "--flops", "1 TFLOP/s")
+    assert status == 2
+    assert "--flops: has no effect beside compute" in output
+    assert "--gpus: 12 do not fill servers of 8" in output
+
+
+def test_the_documentation_shows_what_is_printed() -> None:
+    document = (Path(__file__).parents[3] / "docs/cost.md").read_text()
+    shown = [line[4:] for line in document.splitlines() if line.startswith("    ")]
+    first = next(line for line in shown if line.startswith("fanin cost"))
+    printed = CliRunner().invoke(app, shlex.split(first)[1:]).output.splitlines()
+    assert len(shown) > 10
+    assert not [line for line in shown if line != first and line not in printed]
+
+
+def test_the_table_of_the_documentation_is_what_closed_forms_say() -> None:
+    document = (Path(__file__).parents[3] / "docs/cost.md").read_text()
+    rows = re.findall(r"^\| (\w+) \| (\d) NICs? \| (\d s) \| (.*) \|$", document, re.MULTILINE)
+    assert len(rows) == 8
+    for dtype, nics, compute, cells in rows:
+        job = {"parameters": "175G", "dtype": dtype, "nics": nics, "compute": compute, "gpus": "1024"}
+        said = [
+            (f"{one.communication_seconds:.4g}", f"{one.idle_share:.1%}", f"{one.dollars_per_day:,.0f}")
+            for one in costs(Job.model_validate(job))
+        ]
+        assert cells.split(" | ") == [*said[0], *said[1]]

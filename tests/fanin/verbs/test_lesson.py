@@ -1,0 +1,366 @@
+"""Lessons run in a small size, and what each of them is about is to be seen there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from itertools import pairwise
+from math import ceil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from experiments.models.cost import Job, costs, idle_share
+from experiments.results.files import read_rows
+from experiments.results.measured import Row
+from experiments.scenario.file import load_scenario
+from experiments.scenario.shipped import lessons, scenario_file
+from fanin.cli import app
+
+ROOT = Path(__file__).parents[3]
+NAMES = sorted(lessons())
+
+Rows = list[Row]
+
+
+def one(rows: Rows, **said: object) -> Row:
+    """The only row with these values."""
+    (row,) = (row for row in rows if all(row[name] == value for name, value in said.items()))
+    return row
+
+
+def seconds(rows: Rows, **said: object) -> float:
+    """Its time."""
+    median: float = one(rows, **said)["median_seconds"]
+    return median
+
+
+def scaling(rows: Rows) -> None:
+    assert seconds(rows, algorithm="in-network", workers=2) == seconds(
+        rows, algorithm="in-network", workers=8
+    )
+    assert seconds(rows, algorithm="ring", workers=8) > 3 * seconds(rows, algorithm="ring", workers=2)
+
+
+def loss(rows: Rows) -> None:
+    assert all((row["retransmissions"] > 0) == (row["loss"] > 0) for row in rows)
+    back, repeat = (one(rows, loss=0.003, transport=name) for name in ("go-back-n", "selective-repeat"))
+    assert back["retransmissions"] > 10 * repeat["retransmissions"]
+
+
+def ecmp(rows: Rows) -> None:
+    hashed, sprayed, adaptive = (
+        seconds(rows, algorithm="ring", paths=paths) for paths in ("ecmp", "spray", "adaptive")
+    )
+    assert hashed > 1.4 * max(sprayed, adaptive)
+    in_network = {row["median_seconds"] for row in rows if row["algorithm"] == "in-network"}
+    assert max(in_network) < min(sprayed, adaptive)
+
+
+def oversubscription(rows: Rows) -> None:
+    in_network = {row["median_seconds"] for row in rows if row["algorithm"] == "in-network"}
+    assert max(in_network) == pytest.approx(min(in_network), rel=0.01)
+    ring = [seconds(rows, algorithm="ring", placement="spread", oversubscription=n) for n in (1, 8)]
+    assert ring[1] > 1.5 * ring[0]
+
+
+def volume(rows: Rows) -> None:
+    """Shares of time are those of the closed forms in full size, but for headers."""
+    file = scenario_file("lesson:volume")
+    lesson = load_scenario(file).frame.lesson
+    assert lesson is not None
+    compute = load_scenario(file, lesson.small).frame.compute
+    assert compute is not None
+    for row in rows:
+        job = Job.model_validate(
+            {
+                "parameters": "175G",
+                "dtype": "fp32" if row["size"] == 2_000_000 else "bf16",
+                "compute": "2 s",
+                "gpus": (64,),
+                "nics": row["rate"] // 50_000_000_000,
+                "algorithm": (row["algorithm"],),
+            }
+        )
+        (expected,) = costs(job)
+        share = idle_share(compute, row["median_seconds"])
+        assert expected.idle_share < share < expected.idle_share + 0.08
+
+
+def window(rows: Rows) -> None:
+    """Little's law: a window for each round trip, of which there are four links up and down, and a host's look."""
+    for delay, trip in ((1e-6, 8.4e-6), (10e-6, 44.4e-6)):
+        for packets in (16, 32):
+            expected = (
+                1 + ceil(391 / packets)
+            ) * trip  # 400 kB in packets of 1,024 bytes, and exponents ahead
+            assert seconds(rows, delay=delay, window=packets) == pytest.approx(expected, rel=0.02)
+    assert seconds(rows, delay=1e-6, window=512) < 0.06e-3
+
+
+def placement(rows: Rows) -> None:
+    in_order, in_turn = "h1 h2 h3 h4 h17 h18 h19 h20", "h1 h17 h2 h18 h3 h19 h4 h20"
+    assert seconds(rows, hosts=in_order, algorithm="in-network") == seconds(
+        rows, hosts=in_turn, algorithm="in-network"
+    )
+    assert seconds(rows, hosts=in_turn, algorithm="ring") > 1.3 * seconds(
+        rows, hosts=in_order, algorithm="ring"
+    )
+
+
+def depth(rows: Rows) -> None:
+    """A tier is two links and two packets more, twice: for exponents and for values."""
+    times = [
+        row["median_seconds"] for row in rows if (row["algorithm"], row["size"]) == ("in-network", 4_000)
+    ]
+    steps = [after - before for before, after in pairwise(times)]
+    assert len(steps) == 3
+    assert steps == pytest.approx([2 * 2.1e-6] * 3, rel=0.05)
+    between = [row["median_seconds"] for row in rows if (row["algorithm"], row["size"]) == ("ring", 4_000)]
+    assert between == sorted(between)
+    assert between[-1] - between[0] > 3 * (times[-1] - times[0])
+
+
+def straggler(rows: Rows) -> None:
+    late = [one(rows, workers=n, lateness=1e-3, algorithm="in-network")["wait_seconds"] for n in (2, 16)]
+    assert late[0] == pytest.approx(0.5e-3, rel=0.5)
+    assert late[1] == pytest.approx(sum(1e-3 / n for n in range(2, 17)), rel=0.3)
+    for row in rows:  # from the last worker's call on nothing has changed
+        prompt = seconds(rows, workers=row["workers"], lateness=0, algorithm=row["algorithm"])
+        assert row["median_seconds"] == pytest.approx(prompt, rel=0.02)
+
+
+def degraded(rows: Rows) -> None:
+    for algorithm in ("in-network", "ring"):
+        healthy, slow, lossy = (
+            one(rows, topology=name, algorithm=algorithm) for name in ("healthy", "slow link", "lossy link")
+        )
+        assert slow["median_seconds"] > 2 * healthy["median_seconds"]
+        assert lossy["median_seconds"] > healthy["median_seconds"]
+        assert (healthy["link_lost"], slow["link_lost"]) == (0, 0)
+        assert lossy["link_lost"] > 0
+
+
+def small_vectors(rows: Rows) -> None:
+    alone, ring = (seconds(rows, workers=2, size=256_000, algorithm=name) for name in ("in-network", "ring"))
+    assert ring < alone
+    for algorithm in ("in-network", "ring"):
+        assert seconds(rows, workers=8, size=1_000, algorithm=algorithm) < 0.1e-3
+
+
+def incast(rows: Rows) -> None:
+    for row in rows:
+        overflows = row["algorithm"] == "parameter-server" and row["queue_bytes"] == 50_000
+        assert (row["link_queue_drops"] > 0) == overflows
+    repeat, back = (
+        one(rows, queue_bytes=50_000, transport=name) for name in ("selective-repeat", "go-back-n")
+    )
+    assert repeat["retransmissions"] == repeat["link_queue_drops"]
+    assert back["retransmissions"] > back["link_queue_drops"]
+
+
+def pfc(rows: Rows) -> None:
+    paused, dropping = 50_000, 40_000_000  # bytes
+    for algorithm in ("in-network", "ring"):
+        alone = seconds(rows, algorithm=algorithm, traffic_window=8, xoff_bytes=dropping)
+        behind = seconds(rows, algorithm=algorithm, traffic_window=256, xoff_bytes=paused)
+        assert behind > 1.4 * alone
+        assert seconds(rows, algorithm=algorithm, traffic_window=256, xoff_bytes=dropping) < 1.1 * alone
+    assert all(row["link_pauses"] == 0 for row in rows if row["xoff_bytes"] == dropping)
+    assert all(row["link_queue_drops"] == 0 for row in rows if row["xoff_bytes"] == paused)
+
+
+def deadlock(rows: Rows) -> None:
+    ring = "leaf1 → spine1, spine1 → leaf2, leaf2 → spine2, spine2 → leaf3, leaf3 → spine3, spine3 → leaf1"
+    for row in rows:
+        clockwise, crowded = row["controller"].endswith("clockwise.py"), row["window"] == 128
+        stands = clockwise and crowded and row["watchdog_action"] == "alert"
+        assert (row["error"] is not None) == stands
+        if stands:
+            assert row["error"].startswith("DeadlockError")
+            assert ring in row["error"]
+        else:
+            assert (row["link_storms"] > 0) == (clockwise and crowded)
+            assert (row["link_watchdog_drops"] > 0) == (
+                row["link_storms"] > 0 and row["watchdog_action"] == "drop"
+            )
+
+
+def checkpoint(rows: Rows) -> None:
+    small, large = 1, 500_000  # bytes
+    paused, dropping = 50_000, 40_000_000
+    alone, beside, stopped = (
+        seconds(rows, algorithm="in-network", traffic_size=size, xoff_bytes=xoff)
+        for size, xoff in ((small, dropping), (large, dropping), (large, paused))
+    )
+    assert alone < beside < stopped / 1.5
+
+
+def compression(rows: Rows) -> None:
+    def faster(kind: str, workers: int) -> float:
+        whole, sent = (
+            seconds(rows, algorithm="ring", compression_kind=one, workers=workers) for one in ("none", kind)
+        )
+        return whole / sent
+
+    assert faster("top-k", 2) > faster("4-bit", 2) > faster("8-bit", 2) > 1
+    assert faster("8-bit", 16) < 1 < faster("top-k", 16)
+
+
+def ecn(rows: Rows) -> None:
+    short, long = 5_000, 1_000_000  # bytes
+    alone = one(rows, congestion_control="none", ecn_bytes=short)
+    for control in ("dctcp", "dcqcn-paper"):
+        reacting = one(rows, congestion_control=control, ecn_bytes=short)
+        assert reacting["median_seconds"] > 1.3 * alone["median_seconds"]
+        assert reacting["traffic_p50_seconds"] < 0.8 * alone["traffic_p50_seconds"]
+        late = one(rows, congestion_control=control, ecn_bytes=long)
+        assert late["median_seconds"] == pytest.approx(alone["median_seconds"], rel=0.05)
+
+
+def parallelism(rows: Rows) -> None:
+    server, shared, alone = (
+        "h1 h2 h3 h4 h5 h6 h7 h8",
+        "h1 h2 h9 h10 h17 h18 h25 h26",
+        "h1 h9 h17 h25 h33 h41 h49 h57",
+    )
+    for collective in ("all-reduce", "all-gather", "all-to-all", "broadcast"):
+        inside = seconds(rows, collective=collective, hosts=server)
+        assert all(seconds(rows, collective=collective, hosts=one) > 1.4 * inside for one in (shared, alone))
+    assert seconds(rows, collective="all-to-all", hosts=shared) > 1.3 * seconds(
+        rows, collective="all-to-all", hosts=alone
+    )
+    assert seconds(rows, collective="all-gather", hosts=shared) < seconds(
+        rows, collective="all-gather", hosts=alone
+    )
+
+
+def rails(rows: Rows) -> None:
+    def gain(**said: object) -> float:
+        """By how much eight network cards are faster than one."""
+        one_card, eight = (seconds(rows, servers_nics_per_server=cards, **said) for cards in (1, 8))
+        return one_card / eight
+
+    assert gain(algorithm="in-network", trees=1) == pytest.approx(1.0, rel=0.01)
+    assert gain(algorithm="in-network", trees=8) > 3
+    assert gain(algorithm="ring", paths="ecmp") < 1.1
+    assert 1.1 < gain(algorithm="ring", paths="adaptive") < gain(algorithm="in-network", trees=8)
+
+
+def pipeline(rows: Rows) -> None:
+    in_network, ring, stages = (
+        one(rows, algorithm=algorithm, parallelism_pipeline=cut)["gpu_idle_share"]
+        for algorithm, cut in (("in-network", 1), ("ring", 1), ("ring", 8))
+    )
+    assert 1.4 * in_network < stages < ring / 1.1
+
+
+def noisy_neighbour(rows: Rows) -> None:
+    for algorithm in ("in-network", "ring"):
+        quiet, busy, first = (
+            one(rows, algorithm=algorithm, traffic_load=load, priority=priority)
+            for load, priority in ((0.01, 0), (0.4, 0), (0.4, 1))
+        )
+        assert busy["p95_seconds"] > quiet["p95_seconds"]
+        assert busy["traffic_flows"] > quiet["traffic_flows"]
+        assert first["p95_seconds"] < 1.02 * quiet["median_seconds"]
+        assert first["traffic_p99_seconds"] > busy["traffic_p99_seconds"]
+
+
+def overlap(rows: Rows) -> None:
+    for algorithm in ("in-network", "ring"):
+        whole, part, tiny = (
+            one(rows, algorithm=algorithm, step_bucket=size) for size in (1_000_000, 128_000, 4_000)
+        )
+        assert part["exposed_seconds"] < min(whole["exposed_seconds"], tiny["exposed_seconds"])
+        assert part["gpu_idle_share"] < min(whole["gpu_idle_share"], tiny["gpu_idle_share"])
+
+
+def quantization(rows: Rows) -> None:
+    assert all(0 < row["max_abs_error"] <= row["error_bound"] for row in rows)
+    integers = one(rows, workers=16, algorithm="in-network", values=256)
+    assert integers["max_abs_error"] < one(rows, workers=16, algorithm="ring")["max_abs_error"]
+
+
+def reordering(rows: Rows) -> None:
+    for row in rows:
+        wrong = row["program"].endswith("untagged.p4") and row["displacement"] > 50e-6
+        assert (row["violations"] > 0) == wrong
+
+
+def two_jobs(rows: Rows) -> None:
+    """With few slots neither notices the other; with enough they share the uplink."""
+    alone, beside = ({w: one(rows, window=w, other_job_repetitions=n) for w in (16, 256)} for n in (0, 3))
+    assert beside[16]["median_seconds"] == pytest.approx(alone[16]["median_seconds"], rel=0.01)
+    assert beside[256]["median_seconds"] > 1.4 * alone[256]["median_seconds"]
+    assert beside[256]["other_job_seconds"] > 1.4 * alone[256]["median_seconds"]
+
+
+POINTS: dict[str, Callable[[Rows], None]] = {
+    "checkpoint": checkpoint,
+    "compression": compression,
+    "degraded": degraded,
+    "depth": depth,
+    "ecmp": ecmp,
+    "ecn": ecn,
+    "incast": incast,
+    "loss": loss,
+    "deadlock": deadlock,
+    "noisy-neighbour": noisy_neighbour,
+    "overlap": overlap,
+    "oversubscription": oversubscription,
+    "placement": placement,
+    "quantization": quantization,
+    "rails": rails,
+    "reordering": reordering,
+    "scaling": scaling,
+    "small-vectors": small_vectors,
+    "straggler": straggler,
+    "parallelism": parallelism,
+    "pfc": pfc,
+    "pipeline": pipeline,
+    "two-jobs": two_jobs,
+    "volume": volume,
+    "window": window,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(POINTS))
+def test_its_point_is_seen(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, ["lesson", "run", name, "--small"])
+    assert done.exit_code == 0, done.output
+    folder = tmp_path / "results" / f"lesson-{name}"
+    assert (folder / f"lesson-{name}.png").stat().st_size > 0
+    assert lessons()[name].see.strip() in done.output
+    assert f"docs/lessons/{name}.md" in done.output
+    assert "idle for this share of" in done.output
+    assert "4,096 GPUs" in done.output
+    POINTS[name](read_rows(folder))
+
+
+def test_each_lesson_has_its_point_and_its_page_with_a_figure() -> None:
+    assert {*NAMES} == {*POINTS}
+    index = (ROOT / "docs" / "lessons.md").read_text()
+    for name in POINTS:
+        page = (ROOT / "docs" / "lessons" / f"{name}.md").read_text()
+        assert f"    fanin lesson run {name}\n" in page
+        assert re.search(rf"!\[.+\]\({name}\.png\)", page)
+        assert "## Why" in page
+        assert "## What to change" in page
+        assert (ROOT / "docs" / "lessons" / f"{name}.png").exists()
+        assert f"(lessons/{name}.md)" in index
+
+
+def test_they_are_listed() -> None:
+    done = CliRunner().invoke(app, ["lesson", "list"], terminal_width=200)
+    assert done.exit_code == 0
+    assert [line.split()[0] for line in done.output.splitlines() if line[:1].islower()][1:] == NAMES
+
+
+def test_one_that_is_none_is_answered_with_those_there_are() -> None:
+    done = CliRunner().invoke(app, ["lesson", "run", "none"])
+    assert done.exit_code == 2
+    assert "lesson:window" in done.output

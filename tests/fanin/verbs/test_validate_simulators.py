@@ -1,0 +1,37 @@
+"""`fanin validate --tier simulators` fails where an incast is not as in htsim, and results are there all the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+
+from experiments.validation import lossless_incast, simulators
+from experiments.validation.lossless_incast import AS_HTSIM, Incast, Victim
+from fanin.verbs.validate import validate
+
+
+@pytest.mark.parametrize("below_half", [21, 1])
+def test_the_exit_status_says_whether_an_incast_is_as_in_htsim(
+    below_half: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def victim(incast: Incast, _: object) -> Victim:
+        return Victim(incast, below_half=below_half, each=(), share=0.1, under_used=21, lasted=24)
+
+    monkeypatch.setattr(simulators, "CASES", ())
+    monkeypatch.setattr(lossless_incast, "INCASTS", (AS_HTSIM,))
+    monkeypatch.setattr(lossless_incast, "run", victim)
+    if below_half == 1:
+        with pytest.raises(typer.Exit) as ended:
+            validate("simulators", [], tmp_path)
+        assert ended.value.exit_code == 1
+        assert (
+            "further from htsim than it may be: incast, 64 hosts, 50 packets each" in capsys.readouterr().err
+        )
+    else:
+        validate("simulators", [], tmp_path)
+        assert not capsys.readouterr().err
+    (incast,) = json.loads((tmp_path / "simulators.json").read_text())["incasts"]
+    assert incast["below_half"] == below_half

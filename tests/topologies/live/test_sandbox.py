@@ -1,0 +1,130 @@
+"""Fresh namespaces around a command."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from topologies.live import sandbox
+from topologies.live.patience import setting
+
+Command = Callable[[str], list[str]]
+Run = Callable[[str], subprocess.CompletedProcess[str]]
+
+ENTER = "from topologies.live.sandbox import enter, inside; enter()\n"
+NETWORK = """
+from in_sandbox import *
+
+class Announcing(Tiny):
+    def command(self, switch, ports, links):
+        print("building", flush=True)
+        return super().command(switch, ports, links)
+
+topology = leaf_spine(spines=1, leaves=2, hosts_per_leaf=2, rate=1_000_000)
+try:
+    with MininetNetwork(topology, Announcing(topology), LOGS) as network:
+        worker = network.host_popen("h1", ["sleep", "1000"])
+        print("up", flush=True)
+        worker.wait()
+finally:
+    print("cleaned", left(), flush=True)
+"""
+
+
+@pytest.mark.live
+def test_the_command_goes_on_as_root_and_first_process_of_empty_namespaces(run: Run) -> None:
+    done = run(
+        ENTER + "import os, pathlib\n"
+        "print(inside(), os.getpid(), os.getuid())\n"
+        "print([p.name for p in pathlib.Path('/sys/class/net').iterdir()], os.listdir('/run'))\n"
+        "print([p for p in os.listdir('/proc') if p.isdigit()])\n"
+        "import socket; print(socket.create_server(('127.0.0.1', 9559)).getsockname())\n"
+    )
+    assert done.stdout.splitlines() == ["True 1 0", "['lo'] []", "['1']", "('127.0.0.1', 9559)"], done.stderr
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("status", [0, 7])
+def test_the_exit_status_is_that_of_the_command(run: Run, status: int) -> None:
+    done = run(f"{ENTER}import sys; sys.exit({status})")
+    assert (done.returncode, done.stderr) == (status, "")
+
+
+@pytest.mark.live
+def test_a_sandbox_may_be_entered_in_a_sandbox_and_twice(run: Run) -> None:
+    done = run(
+        f"{ENTER}enter()\n"
+        f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', '''{ENTER}print(1)'''])"
+    )
+    assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
+
+
+@pytest.mark.live
+def test_a_command_can_be_reached_from_outside_where_it_asks_to_be(
+    command: Command, environment: dict[str, str]
+) -> None:
+    listens = (
+        "from topologies.live.sandbox import enter\n"
+        "listeners = enter([('127.0.0.1', 0), ('127.0.0.1', 0)])\n"
+        "for listener in listeners:\n"
+        "    print(listener.getsockname()[1], flush=True)\n"
+        "    print(listener.accept()[0].recv(100), flush=True)\n"
+    )
+    with subprocess.Popen(command(listens), stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout is not None
+        for said in (b"from outside", b"again"):
+            port = int(process.stdout.readline())
+            with socket.create_connection(("127.0.0.1", port)) as client:
+                client.sendall(said)
+            assert process.stdout.readline() == f"{said!r}\n"
+        process.communicate(timeout=60 * setting())
+    assert process.returncode == 0
+
+
+@pytest.mark.live
+def test_a_port_that_is_taken_is_named(run: Run) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = run(f"from topologies.live.sandbox import enter; enter([('127.0.0.1', {port})])")
+    assert done.stderr.endswith(f"cannot listen on 127.0.0.1:{port}: Address already in use\n")
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("moment", ["building", "up"])
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_a_signal_at_any_moment_leaves_nothing(
+    command: Command, environment: dict[str, str], moment: str, sent: signal.Signals
+) -> None:
+    harness = Path(__file__).with_name("killed.py")
+    killed = [sys.executable, str(harness), str(int(sent)), moment, *command(NETWORK)]
+    done = subprocess.run(
+        killed, capture_output=True, text=True, timeout=60 * setting(), env=environment, check=True
+    )
+    report = json.loads(done.stdout.splitlines()[-1])
+    assert report["status"] == 128 + sent or report["status"] == -sent
+    assert report["left"] == []
+    if sent != signal.SIGKILL:
+        assert "cleaned" in report["output"]
+    if sent != signal.SIGKILL and moment == "up":
+        assert "cleaned {'interfaces': [], 'processes': []}" in report["output"]
+
+
+@pytest.mark.parametrize(("user", "fix"), [(0, "a container needs --privileged"), (1000, "sudo ")])
+def test_where_namespaces_are_forbidden_it_says_what_to_type(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, user: int, fix: str
+) -> None:
+    forbidden = tmp_path / "unshare"
+    forbidden.write_text("#!/bin/sh\necho unshare: unshare failed: Operation not permitted >&2; exit 1\n")
+    forbidden.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    with pytest.raises(sandbox.SandboxError) as caught:
+        sandbox.enter()
+    assert "unshare failed: Operation not permitted" in str(caught.value)
+    assert fix in str(caught.value)

@@ -1,0 +1,144 @@
+"""A worker is killed, in the middle of each operation and between two: all others are told who, and no sum is wrong."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.workers.live_job import PATIENCE, Process, die_at, network
+from workers.communicator import Communicator
+from workers.job import membership, waiting
+from workers.job.elastic import join_elastic
+from workers.job.membership import join, join_or_ring
+from workers.values.compression import TopK
+
+HOSTS = ["h1", "h2", "h3"]
+
+OPERATIONS: dict[str, Callable[[Communicator], Any]] = {
+    "allreduce": lambda comm: comm.allreduce(np.full(9000, comm.rank + 1, np.float32)),
+    "allreduce of integers": lambda comm: comm.allreduce(np.full(500, comm.rank + 1)),
+    "allreduce of several": lambda comm: comm.allreduce(
+        [np.ones(5, np.float32), np.ones(5), np.ones(5, int)]
+    ),
+    "allreduce by ring": lambda comm: comm.allreduce(np.full(9000, comm.rank + 1.0), "max"),
+    "allreduce of what is compressed": lambda comm: comm.allreduce(
+        np.full(500, comm.rank + 1, np.float32), compression=TopK(1.0)
+    ),
+    "reduce": lambda comm: comm.reduce(np.full(500, comm.rank + 1, np.float32), root=2),
+    "broadcast": lambda comm: comm.broadcast(np.full(500, comm.rank + 1), root=2),
+    "allgather": lambda comm: comm.allgather(np.full(500, comm.rank + 1)),
+    "reduce_scatter": lambda comm: comm.reduce_scatter(np.full(600, comm.rank + 1)),
+    "barrier": lambda comm: comm.barrier(),
+    "in the background": lambda comm: comm.allreduce(np.ones(9000, np.float32), async_op=True).wait(),
+}
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(membership, "_LEFT_SECONDS", 0.1)
+
+
+def init() -> Communicator:
+    return Communicator(join_or_ring(None, PATIENCE), PATIENCE)
+
+
+def required() -> Communicator:
+    return Communicator(join(timeout=PATIENCE, give_up=PATIENCE), PATIENCE)
+
+
+def numbers(comm: Communicator, what: str) -> Any:
+    result = OPERATIONS[what](comm)
+    return (
+        [each.tolist() for each in result]
+        if isinstance(result, list)
+        else getattr(result, "tolist", lambda: result)()
+    )
+
+
+@pytest.mark.parametrize("dies_at", [1, 4], ids=["between two", "in the middle"])
+@pytest.mark.parametrize(("what", "how"), [*((what, init) for what in OPERATIONS), ("allreduce", required)])
+@pytest.mark.slow
+def test_all_others_are_told_who_died(what: str, dies_at: int, how: Callable[[], Communicator]) -> None:
+    def do(comm: Communicator, tell: Callable[[Any], None]) -> None:
+        tell(numbers(comm, what))  # as it should be
+        if comm.rank == 1:
+            die_at(dies_at)
+        for _ in range(20):  # of which some may have the result before the other dies
+            tell(numbers(comm, what))
+
+    def start(path: Any) -> list[Process]:
+        return [Process(path, host, do, how) for host in HOSTS]
+
+    with network(HOSTS, start) as (processes, _, _):
+        told = {process.host: process.hear() for process in processes}
+        assert [process.killed for process in processes] == [False, True, False]
+    for host in ("h1", "h3"):
+        *results, error = told[host]
+        assert all(result == results[0] for result in results), what
+        assert f"LeftError: rank 1 (process {processes[1].id} on h2) ended" in error
+
+
+def test_children_that_outlive_a_worker_do_not_hide_its_end() -> None:
+    """Which have its connection to the service, and those to the ring: data loaders, for instance."""
+
+    def do(comm: Communicator, tell: Callable[[Any], None]) -> None:
+        comm.barrier()
+        comm.allgather(np.ones(3))
+        if comm.rank == 1:
+            if not (child := os.fork()):
+                signal.pause()
+            tell(child)
+            os.kill(os.getpid(), signal.SIGKILL)
+        comm.allgather(np.ones(3))
+
+    def start(path: Any) -> list[Process]:
+        return [Process(path, host, do, init) for host in HOSTS]
+
+    with network(HOSTS, start) as (processes, _, _):
+        _, [child], _ = said = [process.hear() for process in processes]
+        os.kill(child, signal.SIGKILL)
+    for [error] in (said[0], said[2]):
+        assert f"LeftError: rank 1 (process {processes[1].id} on h2) ended" in error
+
+
+@pytest.mark.parametrize("least", [None, 1])
+@pytest.mark.parametrize("what", ["allreduce", "allgather"])
+def test_who_is_slow_is_named_once_and_the_others_wait(
+    what: str, least: int | None, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Who is stopped is one that does not come: it is named by who gives up for it."""
+    monkeypatch.setattr(waiting, "SLOW_SECONDS", 0.3)
+    seconds = 6.0
+
+    def do(comm: Communicator, tell: Callable[[Any], None]) -> None:
+        OPERATIONS[what](comm)
+        if comm.rank == 1:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        tell(numbers(comm, what))
+
+    def short() -> Communicator:
+        place = join_or_ring(None, seconds) if least is None else join_elastic(None, least, seconds)
+        return Communicator(place, seconds)
+
+    def start(path: Any) -> list[Process]:
+        return [Process(path, host, do, short) for host in HOSTS]
+
+    with network(HOSTS, start) as (processes, _, _):
+        said = [process.hear() for process in (processes[0], processes[2])]
+        processes[1].kill()
+        processes[1].hear()
+    # Who gives up second may be asked for another group already, of those who are left: there h2 comes first.
+    ranks = "1" if least is None else "[01]"
+    who = rf"rank {ranks} \(process {processes[1].id} on h2\)"
+    for [error] in said:
+        assert re.match(f"StallError: {who} did not come: ", error)
+    assert (
+        len(re.findall(f"^fanin: waiting for {who} since ..:..:.., [0-9]+ s$", capfd.readouterr().err, re.M))
+        == 1
+    )

@@ -1,0 +1,1 @@
+"""Networks of this machine: namespaces, switches and hosts as processes, and who finds them."""

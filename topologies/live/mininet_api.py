@@ -1,0 +1,107 @@
+"""The one place that touches Mininet, which has no types: it is loaded and its classes are extended here."""
+
+import importlib
+import importlib.util
+import logging
+import shutil
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.machinery import PathFinder
+from types import ModuleType
+from typing import Any
+
+from topologies.errors import NetworkError
+from topologies.live.processes import SwitchProcess
+
+# Debian's package installs for the system's Python, whose other packages must stay out of ours.
+_DIST_PACKAGES = "/usr/lib/python3/dist-packages"
+_TOOLS = {"mnexec": "mininet", "ifconfig": "net-tools", "ip": "iproute2", "tc": "iproute2", "bash": "bash"}
+
+
+def new_network() -> Any:
+    """An empty `mininet.net.Mininet` without controllers, whose hosts are left for us to configure.
+
+    Raises:
+        NetworkError: Mininet or a tool it needs is missing.
+    """
+    net = _module("mininet.net")
+    base: Any = _module("mininet.node").Host
+
+    class Host(base):  # type: ignore[misc]
+        def config(self, **_params: Any) -> None:
+            """Nothing: one batch of ip and tc commands does it all (MininetNetwork)."""
+
+    # Its set-up raises limits of the whole machine, for networks of hundreds of nodes.
+    net.Mininet.inited = True
+    return net.Mininet(host=Host, controller=None, build=False)
+
+
+def version() -> str:
+    """Mininet's.
+
+    Raises:
+        NetworkError: it, or a tool it needs, is missing.
+    """
+    return str(_module("mininet.net").VERSION)
+
+
+def add_switch(network: Any, process: SwitchProcess) -> None:
+    """Adds a switch in the root namespace that is `process`, which starts and stops with the network."""
+    base: Any = _module("mininet.node").Switch
+
+    class ProcessSwitch(base):  # type: ignore[misc]
+        def start(self, _controllers: Any) -> None:
+            process.start()
+
+        def stop(self, deleteIntfs: bool = True) -> None:  # noqa: N803
+            process.stop()
+            super().stop(deleteIntfs)
+
+    network.addSwitch(process.switch.name, cls=ProcessSwitch, dpid=f"{process.switch.device_id:x}")
+
+
+def _module(name: str) -> Any:
+    if "mininet" not in sys.modules:
+        _load()
+    return importlib.import_module(name)
+
+
+def _load() -> None:
+    for tool, package in _TOOLS.items():
+        if shutil.which(tool) is None:
+            raise NetworkError(f"the command {tool} is missing; install it: sudo apt install {package}")
+    spec = importlib.util.find_spec("mininet") or PathFinder.find_spec("mininet", [_DIST_PACKAGES])
+    if spec is None or spec.loader is None:
+        raise NetworkError("Mininet is missing; install it: sudo apt install mininet")
+    logger_class = logging.getLoggerClass()
+    sys.modules["mininet"] = module = importlib.util.module_from_spec(spec)
+    try:
+        with warnings.catch_warnings(), _stand_in_for_distutils():
+            warnings.simplefilter("ignore")  # escapes in strings
+            spec.loader.exec_module(module)
+            importlib.import_module("mininet.net")
+    except ImportError as error:
+        del sys.modules["mininet"]
+        raise NetworkError(f"Mininet does not load: {error}") from error
+    finally:
+        logging.setLoggerClass(logger_class)  # Mininet puts its own in place for everyone
+    importlib.import_module("mininet.log").setLogLevel("critical")
+
+
+@contextmanager
+def _stand_in_for_distutils() -> Iterator[None]:
+    """Mininet compares versions of Open vSwitch with it, which we do not use.
+
+    Python has had none since 3.12, and that of setuptools takes longer to load than all of Mininet.
+    """
+    package, module = ModuleType("distutils"), ModuleType("distutils.version")
+    module.StrictVersion = str  # type: ignore[attr-defined]
+    made = {one.__name__: one for one in (package, module) if one.__name__ not in sys.modules}
+    sys.modules.update(made)
+    try:
+        yield
+    finally:
+        for name in made:
+            del sys.modules[name]

@@ -1,0 +1,239 @@
+"""A network built with Mininet: a namespace for each host, a process for each switch, shaped links."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from topologies.emulation import emulated_links, for_switch
+from topologies.errors import NetworkError
+from topologies.live import mininet_api, patience, running, sandbox, superframes
+from topologies.live.capture import Capture
+from topologies.live.processes import SwitchLauncher, SwitchProcess
+from topologies.live.running import RunningHost, RunningSwitch
+from topologies.live.shaping import shape
+from topologies.model import Host, Link, Topology
+
+
+class MininetNetwork:
+    """`topology` for real; `launcher` says what runs as a switch, whose output goes to `logs`/<switch>.log.
+    What crosses each of their ports goes to `captures`, where given, as capture.py has it. `superframes`, of a network
+    that is up: whether UDP datagrams cross it many in a frame, as `topology.offload` allows and switch and kernel can.
+    Who keeps the network from being up is told to `awaited`.
+
+    A context manager. Interfaces are called as `Endpoint.interface` says; those of the switches are in the
+    sandbox's own namespace. Hosts send everything by way of their leaf, whose MAC address they know: on a
+    network where no process sends, nothing is sent.
+
+    Raises:
+        NetworkError: outside of `sandbox.enter`, where something might be left behind.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        launcher: SwitchLauncher,
+        logs: Path,
+        captures: Path | None = None,
+        awaited: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        if not sandbox.inside():
+            raise NetworkError(
+                "a network is built in a sandbox only; call topologies.live.sandbox.enter() first"
+            )
+        self.topology = topology
+        self.patience = 1.0  # the factor by which time limits are stretched on this machine, once it is up
+        self._awaited = awaited
+        self._launcher = launcher
+        self._logs = logs
+        self._capture = None if captures is None else Capture(topology, captures)
+        self.superframes = False
+        self._mininet: Any = None
+        self._switches: list[SwitchProcess] = []
+        self._host_processes: list[subprocess.Popen[Any]] = []
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Builds everything and returns when each switch's P4Runtime port takes connections.
+
+        Raises:
+            NetworkError: a part that failed, or a switch that is stuck. Nothing of the network is left then.
+        """
+        begun = time.monotonic()
+        self._logs.mkdir(parents=True, exist_ok=True)
+        self._mininet = mininet_api.new_network()
+        try:
+            self.superframes = self.topology.offload and self._launcher.offload and superframes.carried()
+            self._add_nodes()
+            self._configure()
+            if self._capture is not None:
+                self._capture.start()
+            self._mininet.start()
+            for switch in self._switches:
+                switch.wait_ready(self._awaited)
+            self.patience = patience.proved(time.monotonic() - begun)
+            running.announce(
+                {
+                    s.name: RunningSwitch(s.device_id, s.grpc_port, self.topology.neighbours(s.name))
+                    for s in self.topology.switches
+                },
+                {
+                    host.name: RunningHost(self._mininet[host.name].pid, str(host.ip))
+                    for host in self.topology.hosts
+                },
+            )
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Ends all processes and removes all interfaces and namespaces; idempotent."""
+        running.withdraw()
+        for process in self._host_processes:
+            process.kill()  # it may not have its session yet
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        self._host_processes.clear()
+        for switch in self._switches:
+            switch.terminate()
+        for switch in self._switches:  # before their interfaces go
+            switch.stop()
+        self._switches.clear()
+        if self._capture is not None:
+            self._capture.stop()
+        if self._mininet is not None:
+            self._mininet.stop()
+            self._mininet = None
+
+    def check(self) -> None:
+        """Check that all switches are alive.
+
+        Raises:
+            NetworkError: one has died; with the end of its log.
+        """
+        for switch in self._switches:
+            switch.check()
+
+    def start_again(self) -> list[str]:
+        """Starts switches that have ended again, without a program; how each of them had ended.
+
+        Raises:
+            NetworkError: one has ended too often.
+        """
+        return [how for switch in self._switches if (how := switch.start_again())]
+
+    def links_down(self) -> tuple[Link, ...]:
+        """The links that one of their ends has been taken down of, or lost."""
+        return tuple(link for link in self.topology.links if not _has_carrier(link.b.interface))
+
+    def switch_seconds(self) -> float:
+        """Processor time of all switches so far."""
+        return sum(switch.processor_seconds() for switch in self._switches)
+
+    def host_popen(self, host: str, argv: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
+        """Starts `argv` in the namespace of `host`, in its own session; `options` are subprocess.Popen's."""
+        self.topology.host(host)
+        inherit: dict[str, Any] = {"stdout": None, "stderr": None}
+        process: subprocess.Popen[Any] = self._mininet[host].popen(list(argv), **(inherit | options))
+        self._host_processes.append(process)
+        return process
+
+    def _add_nodes(self) -> None:
+        topology = self.topology
+        for host in topology.hosts:
+            self._mininet.addHost(host.name, ip=None)
+        for switch in topology.switches:
+            interfaces, links = topology.interfaces(switch.name), emulated_links(topology, switch.name)
+            command = self._launcher.command(switch, interfaces, links)
+            process = SwitchProcess(switch, command, self._logs / f"{switch.name}.log")
+            self._switches.append(process)
+            mininet_api.add_switch(self._mininet, process)
+        macs = {host.name: host.mac for host in topology.hosts}
+        macs |= {switch.name: switch.mac for switch in topology.switches}
+        for link in topology.links:
+            self._mininet.addLink(
+                link.a.node,
+                link.b.node,
+                port1=link.a.port,
+                port2=link.b.port,
+                intfName1=link.a.interface,
+                intfName2=link.b.interface,
+                addr1=macs[link.a.node],
+                addr2=macs[link.b.node],
+                up=None,
+            )
+
+    def _configure(self) -> None:
+        topology = self.topology
+        of_switches = (
+            self._set_up(link, s.name) for s in topology.switches for link in topology.links_of(s.name)
+        )
+        scripts = [(["sh", "-e"], "\n".join(chain.from_iterable(of_switches)))]
+        for host in topology.hosts:
+            into = ["mnexec", "-a", str(self._mininet[host.name].pid), "sh", "-e"]
+            scripts.append((into, "\n".join(self._host_script(host))))
+        running = [
+            subprocess.Popen(argv, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            for argv, _ in scripts
+        ]
+        for process, (_, script) in zip(running, scripts, strict=True):
+            _, errors = process.communicate(script)
+            if process.returncode != 0:
+                raise NetworkError(f"the network's interfaces cannot be set up: {errors.strip()}")
+
+    def _host_script(self, host: Host) -> Iterable[str]:
+        (link,) = self.topology.links_of(host.name)
+        device = link.end(host.name).interface
+        gateway_mac = self.topology.switch(host.leaf).mac
+        yield "for f in /proc/sys/net/ipv6/conf/*/disable_ipv6; do [ ! -e $f ] || echo 1 > $f; done"
+        # There is one way: a redirect is forged.
+        yield "for f in /proc/sys/net/ipv4/conf/*/accept_redirects; do echo 0 > $f; done"
+        yield from self._set_up(link, host.name)
+        yield "ip -batch - << end"
+        yield "link set lo up"
+        # No route to its own rack: neighbours are reached by way of the leaf as well, without ARP among them.
+        yield f"address add {host.ip}/{host.prefix_length} dev {device} noprefixroute"
+        yield f"route add {host.gateway} dev {device}"
+        yield f"route add default via {host.gateway}"
+        # A lost ARP request would cost a second in the middle of a measurement.
+        yield f"neighbour add {host.gateway} lladdr {gateway_mac} dev {device} nud permanent"
+        yield "end"
+
+    def _set_up(self, link: Link, node: str) -> Iterable[str]:
+        interface = link.end(node).interface
+        yield f"ip link set {interface} multicast off up"
+        if not self._launcher.offload:
+            yield f"ethtool -K {interface} tx off > /dev/null"
+        elif not self.superframes:
+            yield f"ethtool -K {interface} tx-udp-segmentation off > /dev/null"
+        # Where a switch emulates the link that it sends on, it keeps the rate as well.
+        if link.rate_bits_per_second is not None and (
+            link.end(node).port == 0 or not for_switch(link.properties)
+        ):
+            yield from shape(interface, link.rate_bits_per_second)
+
+
+def _has_carrier(interface: str) -> bool:
+    """Whether both ends of the link are up; of one that is down itself, the kernel does not say."""
+    try:
+        return Path("/sys/class/net", interface, "carrier").read_text() == "1\n"
+    except OSError:
+        return False

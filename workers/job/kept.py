@@ -1,0 +1,56 @@
+"""What a worker keeps of its sums in the network, in case that its lease is lost (handover.py). No sockets."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Kept:
+    """finished: all-reduces in the network so far. last: the result of the last one, [elements]."""
+
+    def __init__(self, finished: int = 0) -> None:
+        self.finished = finished
+        self._memory = np.empty(0, np.float32)
+        self.last = self._pending = self._memory
+
+    def buffer(self, size: int) -> NDArray[np.float32]:
+        """For the next result, which is kept there in case that others do not get it.
+
+        It may lie where the last one is kept: the first of it arrives when all have begun it, and have the last one.
+        """
+        if len(self._memory) < size:
+            self._memory = np.empty(size, np.float32)
+        self._pending = self._memory[:size]
+        return self._pending
+
+    def finish(self) -> None:
+        """The result is there."""
+        self.finished += 1
+        self.last = self._pending
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How many all-reduces each worker had finished in the network when it heard of the loss, by rank.
+
+    None: that worker has ended. They are one apart at most.
+    """
+
+    finished: Sequence[int | None]
+
+    @property
+    def most(self) -> int:
+        """What all will have finished."""
+        return max(count for count in self.finished if count is not None)
+
+    @property
+    def giver(self) -> int:
+        """The rank whose last result those behind are sent."""
+        return self.finished.index(self.most)
+
+    @property
+    def behind(self) -> list[int]:
+        """Ranks in an all-reduce that others have finished."""
+        return [rank for rank, count in enumerate(self.finished) if count is not None and count < self.most]

@@ -1,0 +1,1 @@
+"""What of a vector travels: quantized, scaled, as exact integers, or compressed."""
