@@ -2,7 +2,15 @@
 
 import sys
 
-from p4switch.cli import main
+from p4switch import cli
+
+PRELOADED = ("p4switch.serving",)
+
+
+def main() -> int:
+    """Run the switch that the command line asks for."""
+    return cli.main(sys.argv[1:])
+
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

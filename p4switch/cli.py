@@ -6,22 +6,17 @@ What BMv2 has and this switch has not is refused by name, unless its absence can
 from __future__ import annotations
 
 import argparse
-import gc
 import logging
-import os
-import signal
 import socket
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from ipaddress import ip_address
 from pathlib import Path
 from typing import NoReturn
 
 from p4switch.ports.links import Direction, LinkError, LinkProperties, changed, link_option
-from p4switch.tls import TlsError, TlsFiles
+from p4switch.tls import TlsFiles
 
-_COLLECT_AFTER = 50_000  # objects more
 _EXIT_FAILURE = 1
 _EXIT_USAGE = 2
 
@@ -170,14 +165,6 @@ def _links(items: Iterable[str], ports: Mapping[int, str]) -> dict[tuple[int, Di
     return links
 
 
-def _is_loopback(address: str) -> bool:
-    host = address.rpartition(":")[0].strip("[]")
-    try:
-        return host == "localhost" or address.startswith("unix:") or ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def _tls(grpc: argparse.Namespace) -> TlsFiles | None:
     given = {
         "--grpc-server-cert": grpc.grpc_server_cert,
@@ -304,7 +291,10 @@ def main(argv: Sequence[str]) -> int:
         options = parse(argv)
         _log_to(options)
         _check_ports(options.ports)
-        _run(options)
+        # What serves imports gRPC: a wrong command line should not wait for it.
+        from p4switch.serving import run
+
+        run(options)
     except UsageError as error:
         print(f"p4switch: {error}", file=sys.stderr)
         return _EXIT_USAGE
@@ -340,62 +330,3 @@ def _check_ports(ports: dict[int, str]) -> None:
             raise StartError(
                 "ports need CAP_NET_RAW: run as root, or in a namespace of yours (unshare -Urn)"
             ) from None
-
-
-def _run(options: Options) -> None:
-    # Not an Event: its set() in a handler waits for ever if the signal comes while wait() holds the lock of both.
-    ended, end = os.pipe()
-    for signal_number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(signal_number, lambda *_: os.write(end, b"!"))
-    # gRPC is imported only here: a wrong command line should not wait for it.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its C core prints beside our own messages
-    from native.toolchain import ToolchainError
-    from p4switch.bmv2json.program import ProgramError
-    from p4switch.gnmi.ports import SwitchPorts
-    from p4switch.gnmi.service import GnmiService
-    from p4switch.management import service as management
-    from p4switch.management.hashes import hash_calls
-    from p4switch.management.links import link_calls
-    from p4switch.p4runtime.device import Device
-    from p4switch.p4runtime.server import P4RuntimeService, serve
-    from p4switch.ports.live import PortError
-    from p4switch.trace.injection import inject_call
-    from p4switch.trace.stream import trace_stream
-
-    device = Device(
-        options.ports,
-        options.cpu_port,
-        options.drop_port,
-        options.links,
-        options.device_id,
-        options.priority_queues,
-    )
-    service = P4RuntimeService(device, options.device_id)
-    try:
-        if options.program is not None:
-            device.boot(options.program.read_bytes())
-        calls = link_calls(device) | hash_calls(lambda: device.engine) | inject_call(lambda: device.engine)
-        streams = {"Trace": trace_stream(lambda: device.engine)}
-        gnmi = GnmiService(SwitchPorts(options.ports, device.counters, device.monitor))
-        handlers = management.handler(calls, streams), gnmi.handler()
-        credentials = options.tls.credentials() if options.tls else None
-        server, port = serve(service, options.grpc_address, *handlers, credentials=credentials)
-        if not _is_loopback(options.grpc_address) and (options.tls is None or options.tls.client_ca is None):
-            _log.warning(
-                "whoever reaches %s may set the program: --grpc-mutual-tls asks clients for certificates",
-                options.grpc_address,
-            )
-    except ProgramError as error:
-        raise StartError(f"{options.program}: {error}") from None
-    except (OSError, PortError, TlsError, ToolchainError) as error:
-        device.stop()
-        raise StartError(str(error)) from None
-    host = options.grpc_address.rpartition(":")[0]
-    ports = ",".join(f"{number}@{interface}" for number, interface in sorted(options.ports.items()))
-    # Table entries are many and live long: to look through them for garbage took a quarter of the time of writing them.
-    gc.freeze()
-    gc.set_threshold(_COLLECT_AFTER)
-    print(f"ready device_id={options.device_id} grpc={host}:{port} ports={ports}", flush=True)
-    os.read(ended, 1)
-    server.stop(grace=0).wait()
-    device.stop()

@@ -12,19 +12,20 @@ from pathlib import Path
 from typing import Any
 
 from topologies.live.mininet_net import MininetNetwork
+from topologies.live.preloaded import Process
 
 # One thread a worker: linear algebra on all cores in each of them would only make them wait for one another.
 _ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 _LONGEST_LINE = 1 << 24
 
 # Starts a command where worker `rank` lives; the rest are options of subprocess.Popen.
-Start = Callable[[int, Sequence[str], dict[str, Any]], "subprocess.Popen[bytes]"]
+Start = Callable[[int, Sequence[str], dict[str, Any]], Process]
 
 
 def start_on(network: MininetNetwork, hosts: Sequence[str]) -> Start:
     """Workers live on these hosts, by rank."""
 
-    def start(rank: int, argv: Sequence[str], options: dict[str, Any]) -> subprocess.Popen[bytes]:
+    def start(rank: int, argv: Sequence[str], options: dict[str, Any]) -> Process:
         return network.host_popen(hosts[rank], argv, **options)
 
     return start

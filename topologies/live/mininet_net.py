@@ -15,6 +15,7 @@ from topologies.emulation import emulated_links, for_switch
 from topologies.errors import NetworkError
 from topologies.live import mininet_api, patience, running, sandbox, superframes
 from topologies.live.capture import Capture
+from topologies.live.preloaded import Process, start
 from topologies.live.processes import SwitchLauncher, SwitchProcess
 from topologies.live.running import RunningHost, RunningSwitch
 from topologies.live.shaping import shape
@@ -56,7 +57,7 @@ class MininetNetwork:
         self.superframes = False
         self._mininet: Any = None
         self._switches: list[SwitchProcess] = []
-        self._host_processes: list[subprocess.Popen[Any]] = []
+        self._host_processes: list[Process] = []
 
     def __enter__(self) -> Self:
         self.start()
@@ -148,11 +149,10 @@ class MininetNetwork:
         """Processor time of all switches so far."""
         return sum(switch.processor_seconds() for switch in self._switches)
 
-    def host_popen(self, host: str, argv: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
-        """Starts `argv` in the namespace of `host`, in its own session; `options` are subprocess.Popen's."""
+    def host_popen(self, host: str, argv: Sequence[str], **options: Any) -> Process:
+        """Starts `argv` in the namespaces of `host`, in its own session; `options` are those of preloaded.start."""
         self.topology.host(host)
-        inherit: dict[str, Any] = {"stdout": None, "stderr": None}
-        process: subprocess.Popen[Any] = self._mininet[host].popen(list(argv), **(inherit | options))
+        process = start(argv, self._mininet[host].pid, **options)
         self._host_processes.append(process)
         return process
 

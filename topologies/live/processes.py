@@ -14,6 +14,7 @@ from typing import Protocol
 from topologies.emulation import EmulatedLink
 from topologies.errors import NetworkError
 from topologies.live.patience import VARIABLE, Restarts, Starting, computed_seconds
+from topologies.live.preloaded import Process, start
 from topologies.model import Switch
 
 FIRST_THRIFT_PORT = 9090
@@ -94,7 +95,7 @@ class SwitchProcess:
         self.switch = switch
         self._command = command
         self._log = log
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
         self._starting: Starting | None = None
         self._restarts = Restarts()
 
@@ -108,9 +109,7 @@ class SwitchProcess:
         with self._log.open("wb" if self._process is None else "ab") as log:
             try:
                 # In a session of its own, a terminal's Ctrl-C does not reach it: it is ours to end.
-                self._process = subprocess.Popen(
-                    self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-                )
+                self._process = start(self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
             except OSError as error:
                 raise NetworkError(f"{self.switch.name} does not start: {error}") from None
 

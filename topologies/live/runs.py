@@ -107,10 +107,10 @@ def all_processes() -> list[int]:
 def command_line(process: int) -> tuple[str, ...]:
     """What a process was started as; empty if it has ended."""
     try:
-        words = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")[:-1]
+        words = Path(f"/proc/{process}/cmdline").read_bytes().rstrip(b"\0")
     except OSError:
         return ()
-    return tuple(word.decode(errors="replace") for word in words)
+    return tuple(words.decode(errors="replace").split("\0")) if words else ()
 
 
 def _own(paths: Iterator[Path]) -> Iterator[Path]:

@@ -1,0 +1,87 @@
+"""The switch as a process once its command line is understood: its services, until a signal ends it."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import signal
+from ipaddress import ip_address
+
+from native.toolchain import ToolchainError
+from p4switch.bmv2json.program import ProgramError
+from p4switch.cli import Options, StartError
+from p4switch.gnmi.ports import SwitchPorts
+from p4switch.gnmi.service import GnmiService
+from p4switch.management import service as management
+from p4switch.management.hashes import hash_calls
+from p4switch.management.links import link_calls
+from p4switch.p4runtime.device import Device
+from p4switch.p4runtime.server import P4RuntimeService, serve
+from p4switch.ports.live import PortError
+from p4switch.tls import TlsError
+from p4switch.trace.injection import inject_call
+from p4switch.trace.stream import trace_stream
+
+_COLLECT_AFTER = 50_000  # objects more
+
+_log = logging.getLogger(__name__)
+
+
+def run(options: Options) -> None:
+    """Serve P4Runtime, gNMI and management calls at its address, and forward packets, until SIGTERM or SIGINT.
+
+    Raises:
+        StartError: what is in the way.
+    """
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its C core prints beside our own messages
+    # Not an Event: its set() in a handler waits for ever if the signal comes while wait() holds the lock of both.
+    ended, end = os.pipe()
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signal_number, lambda *_: os.write(end, b"!"))
+
+    device = Device(
+        options.ports,
+        options.cpu_port,
+        options.drop_port,
+        options.links,
+        options.device_id,
+        options.priority_queues,
+    )
+    service = P4RuntimeService(device, options.device_id)
+    try:
+        if options.program is not None:
+            device.boot(options.program.read_bytes())
+        calls = link_calls(device) | hash_calls(lambda: device.engine) | inject_call(lambda: device.engine)
+        streams = {"Trace": trace_stream(lambda: device.engine)}
+        gnmi = GnmiService(SwitchPorts(options.ports, device.counters, device.monitor))
+        handlers = management.handler(calls, streams), gnmi.handler()
+        credentials = options.tls.credentials() if options.tls else None
+        server, port = serve(service, options.grpc_address, *handlers, credentials=credentials)
+        if not _is_loopback(options.grpc_address) and (options.tls is None or options.tls.client_ca is None):
+            _log.warning(
+                "whoever reaches %s may set the program: --grpc-mutual-tls asks clients for certificates",
+                options.grpc_address,
+            )
+    except ProgramError as error:
+        raise StartError(f"{options.program}: {error}") from None
+    except (OSError, PortError, TlsError, ToolchainError) as error:
+        device.stop()
+        raise StartError(str(error)) from None
+    host = options.grpc_address.rpartition(":")[0]
+    ports = ",".join(f"{number}@{interface}" for number, interface in sorted(options.ports.items()))
+    # Table entries are many and live long: to look through them for garbage took a quarter of the time of writing them.
+    gc.freeze()
+    gc.set_threshold(_COLLECT_AFTER)
+    print(f"ready device_id={options.device_id} grpc={host}:{port} ports={ports}", flush=True)
+    os.read(ended, 1)
+    server.stop(grace=0).wait()
+    device.stop()
+
+
+def _is_loopback(address: str) -> bool:
+    host = address.rpartition(":")[0].strip("[]")
+    try:
+        return host == "localhost" or address.startswith("unix:") or ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,127 @@
+"""Processes that a process forks which has imported their programs: nothing tells them from others but their speed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
+from topologies.live.runs import command_line
+
+Run = Callable[[str], subprocess.CompletedProcess[str]]
+
+pytestmark = pytest.mark.live
+
+START = """
+from in_sandbox import *
+import json, os, signal, subprocess, sys
+from topologies.live import preloaded
+SWITCH = [sys.executable, "-P", "-m", "p4switch"]
+SERVES = [*SWITCH, "--no-p4", "--device-id", "7", "--", "--grpc-server-addr", "127.0.0.1:0"]
+PIPE = subprocess.PIPE
+"""
+
+
+def _succeeds(run: Run, script: str) -> str:
+    done = run(START + script)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_they_say_and_end_as_those_that_are_started_alone(run: Run) -> None:
+    forked, alone = json.loads(
+        _succeeds(
+            run,
+            """
+ends = []
+for start in (preloaded.start, subprocess.Popen):
+    for options in (["--help"], ["--no-p4", "-i", "1@nowhere"], ["--unknown"]):
+        with open(LOGS / "errors", "w+b") as errors:
+            process = start([*SWITCH, *options], stdout=PIPE, stderr=errors)
+            said, status = process.stdout.read().decode(), process.wait()
+            errors.seek(0)
+            ends.append((status, said, errors.read().decode()))
+print(json.dumps((ends[:3], ends[3:])))
+""",
+        )
+    )
+    assert forked == alone
+    assert [status for status, _, _ in forked] == [0, 1, 2]
+
+
+def test_they_are_children_in_sessions_of_their_own_with_their_own_command_line_and_environment(
+    run: Run,
+) -> None:
+    seen = _succeeds(
+        run,
+        """
+environment = os.environ | {"COLUMNS": "40"}
+process = preloaded.start(SERVES, env=environment, stdout=PIPE)
+assert isinstance(process, preloaded.Forked)
+print(process.stdout.readline().split()[0].decode(), os.getsid(process.pid) == process.pid, process.poll())
+from topologies.live.runs import command_line
+print(command_line(process.pid) == tuple(SERVES))
+process.terminate()
+print(process.wait(), process.poll())
+helps = [preloaded.start([*SWITCH, "--help"], env=env, stdout=PIPE) for env in (environment, None)]
+narrow, usual = (process.stdout.read() for process in helps)
+print(len(narrow.splitlines()) > len(usual.splitlines()), [process.wait() for process in helps])
+""",
+    )
+    assert seen.splitlines() == ["ready True None", "True", "0 0", "True [0, 0]"]
+
+
+def test_one_that_is_killed_is_told_by_its_signal_and_waited_for_no_longer_than_asked(run: Run) -> None:
+    seen = _succeeds(
+        run,
+        """
+process = preloaded.start(SERVES, stdout=PIPE)
+process.stdout.readline()
+try:
+    process.wait(0.01)
+except subprocess.TimeoutExpired as error:
+    print(error.timeout)
+os.kill(process.pid, signal.SIGKILL)
+print(process.wait(), process.poll())
+process.kill()
+""",
+    )
+    assert seen.splitlines() == ["0.01", "-9 -9"]
+
+
+def test_whoever_kills_the_one_that_forks_is_not_noticed(run: Run) -> None:
+    seen = _succeeds(
+        run,
+        """
+for _ in range(2):
+    process = preloaded.start(SERVES, stdout=PIPE)
+    print(process.stdout.readline().split()[0].decode())
+    os.kill(preloaded._preloader._process.pid, signal.SIGKILL)
+    print(process.poll())
+    process.kill()
+""",
+    )
+    assert seen.splitlines() == ["ready", "None"] * 2
+
+
+def test_they_live_where_a_host_does(run: Run) -> None:
+    seen = _succeeds(
+        run,
+        """
+topology = leaf_spine(spines=0, leaves=1, hosts_per_leaf=1)
+with MininetNetwork(topology, Tiny(topology), LOGS) as network:
+    process = network.host_popen("h1", [*SWITCH, "--no-p4", "-i", "1@h1-eth0", *SERVES[5:]], stdout=PIPE)
+    print(process.stdout.readline().decode().split()[-1])
+    print(os.readlink(f"/proc/{process.pid}/cwd") == os.getcwd())
+print(process.poll())
+""",
+    )
+    assert seen.splitlines() == ["ports=1@h1-eth0", "True", "-9"]
+
+
+def test_a_process_that_has_ended_has_no_command_line() -> None:
+    with subprocess.Popen(["true"]) as process:
+        pass
+    assert command_line(process.pid) == ()

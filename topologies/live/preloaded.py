@@ -1,0 +1,290 @@
+"""Python programs of ours as processes that start at once: forked from a process that has imported them already.
+
+A network is many processes of a few programs, and imports are most of what each of them does until it is ready. One
+process does them for all, and forks on demand: twice, so that its grandchild, which has lost its parent, becomes a
+child of the sandbox's process 1. That is who has asked for it, and may wait for it as for any other child.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from topologies.live import sandbox
+
+# What `start` takes for a program of ours: Python with these options and one of these modules, which has a main().
+_PYTHON = (sys.executable, "-P", "-m")
+_MODULES = ("p4switch", "experiments.live.worker")
+_MORE = "PRELOADED"  # its modules that are imported only once it runs
+_MAX_MESSAGE = 1 << 20
+# `ps` finds a command line where that of the preloader was: room for a longer one.
+_ROOM = " " * 8192
+_ARG_START, _ARG_END = 45, 46  # in /proc/self/stat, behind the name (proc_pid_stat(5): fields 48 and 49)
+
+
+class Forked:
+    """A child of this process that another has forked; as subprocess.Popen, for what is needed of it."""
+
+    stderr = None
+
+    def __init__(
+        self, args: Sequence[str], pid: int, stdin: IO[bytes] | None, stdout: IO[bytes] | None
+    ) -> None:
+        self.args = args
+        self.pid = pid
+        self.stdin = stdin
+        self.stdout = stdout
+        self.returncode: int | None = None
+        self._handle = os.pidfd_open(pid)
+        self._one_at_a_time = threading.Lock()
+
+    def __del__(self) -> None:
+        os.close(self._handle)
+
+    def poll(self) -> int | None:
+        """Its status if it has ended: a signal's number is negative."""
+        with self._one_at_a_time:
+            if self.returncode is None:
+                ended, status = os.waitpid(self.pid, os.WNOHANG)
+                if ended:
+                    self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its status once it has ended.
+
+        Raises:
+            subprocess.TimeoutExpired: it has not, for so many seconds.
+        """
+        end = select.poll()
+        end.register(self._handle, select.POLLIN)
+        end.poll(None if timeout is None else timeout * 1000)
+        if (status := self.poll()) is None:
+            assert timeout is not None
+            raise subprocess.TimeoutExpired(self.args, timeout)
+        return status
+
+    def send_signal(self, number: int) -> None:
+        """Nothing, if it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it."""
+        self.send_signal(signal.SIGKILL)
+
+
+Process = subprocess.Popen[Any] | Forked
+
+
+class _Preloader:
+    """The process that forks: started when it is first needed, and again if somebody has ended it."""
+
+    def __init__(self) -> None:
+        self._asked: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._one_at_a_time = threading.Lock()
+
+    def fork(self, request: bytes, files: Sequence[int]) -> int:
+        """The number of the process that it has forked.
+
+        Raises:
+            OSError: it cannot.
+        """
+        with self._one_at_a_time:
+            for _ in range(2):
+                if self._asked is None:
+                    self._asked = self._start()
+                with contextlib.suppress(ConnectionError):
+                    socket.send_fds(self._asked, [request], files)
+                    if answer := self._asked.recv(_MAX_MESSAGE):
+                        pid, error = json.loads(answer)
+                        if error:
+                            raise OSError(error, os.strerror(error))
+                        return int(pid)
+                self._asked.close()
+                self._asked = None
+        raise OSError("the process that starts ours has ended twice")
+
+    def _start(self) -> socket.socket:
+        if self._process is not None:
+            self._process.wait()
+        ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with its:
+            self._process = subprocess.Popen(
+                [*_PYTHON, __name__, str(its.fileno()), _ROOM],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[its.fileno()],
+                # A process that forks has one thread.
+                env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+                start_new_session=True,  # a terminal's Ctrl-C does not reach it
+            )
+        return ours
+
+
+_preloader = _Preloader()
+
+
+def start(
+    argv: Sequence[str], host: int | None = None, env: Mapping[str, str] | None = None, **options: Any
+) -> Process:
+    """Starts `argv` in a session of its own.
+
+    host: a process in whose network and mount namespaces it lives. env: its environment, None: this process's. options:
+    subprocess.Popen's; a program of ours takes none but stdin, stdout and stderr.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    if tuple(argv[:3]) == _PYTHON and argv[3] in _MODULES and sandbox.inside():
+        return _fork(argv, host, os.environ if env is None else env, **options)
+    into = [] if host is None else ["mnexec", "-a", str(host)]
+    return subprocess.Popen([*into, *argv], env=env, start_new_session=True, **options)
+
+
+def _fork(
+    argv: Sequence[str],
+    host: int | None,
+    environment: Mapping[str, str],
+    stdin: int | IO[Any] | None = None,
+    stdout: int | IO[Any] | None = None,
+    stderr: int | IO[Any] | None = None,
+) -> Forked:
+    request = {"argv": argv, "host": host, "environment": dict(environment)}
+    ours: list[IO[bytes] | None] = []
+    with contextlib.ExitStack() as its_ends, contextlib.ExitStack() as our_ends:
+        files = []
+        for number, (wanted, mode) in enumerate(((stdin, "wb"), (stdout, "rb"), (stderr, "rb"))):
+            end = None
+            if wanted == subprocess.PIPE:
+                reader, writer = os.pipe()
+                wanted, kept = (reader, writer) if mode == "wb" else (writer, reader)
+                its_ends.callback(os.close, wanted)
+                end = our_ends.enter_context(os.fdopen(kept, mode))
+            elif wanted == subprocess.DEVNULL:
+                wanted = os.open(os.devnull, os.O_RDWR)
+                its_ends.callback(os.close, wanted)
+            elif wanted is None:
+                wanted = number
+            files.append(wanted if isinstance(wanted, int) else wanted.fileno())
+            ours.append(end)
+        pid = _preloader.fork(json.dumps(request).encode(), files)
+        our_ends.pop_all()
+    return Forked(argv, pid, ours[0], ours[1])
+
+
+def main() -> int:
+    """Fork for whoever is at the other end of the socket, until nobody is; only what it has forked goes on here."""
+    asked = socket.socket(fileno=int(sys.argv[1]))
+    while True:
+        message, files, _, _ = socket.recv_fds(asked, _MAX_MESSAGE, 3)
+        if not message:
+            return 0
+        request = json.loads(message)
+        program = _imported(request["argv"][3])
+        gc.freeze()
+        try:
+            pid = _forked_twice()
+        except OSError as error:
+            pid = -1
+            asked.send(json.dumps((-1, error.errno)).encode())
+        if pid == 0:
+            asked.close()
+            break
+        for file in files:
+            os.close(file)
+        if pid > 0:
+            asked.send(json.dumps((pid, 0)).encode())
+    _become(request["argv"], files, request["environment"])
+    if request["host"] is not None:
+        _enter(request["host"])
+    return program()
+
+
+def _imported(name: str) -> Callable[[], int]:
+    """What `python -m name` runs."""
+    module = importlib.import_module(name)
+    if hasattr(module, "__path__"):  # a package
+        module = importlib.import_module(f"{name}.__main__")
+    for more in getattr(module, _MORE, ()):
+        importlib.import_module(more)
+    main: Callable[[], int] = module.main
+    return main
+
+
+def _forked_twice() -> int:
+    """The number of a process whose parent has ended; 0 in that process itself.
+
+    Raises:
+        OSError: there are too many processes, or too little memory.
+    """
+    reader, writer = os.pipe()
+    try:
+        child = os.fork()
+        if child == 0:
+            status = 0
+            try:
+                grandchild = os.fork()
+                if grandchild == 0:
+                    return 0
+                os.write(writer, str(grandchild).encode())
+            except OSError as error:
+                status = error.errno or 1
+            os._exit(status)
+        _, status = os.waitpid(child, 0)
+        if number := os.waitstatus_to_exitcode(status):
+            raise OSError(number, os.strerror(number))
+        return int(os.read(reader, 20))
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
+def _become(argv: Sequence[str], files: Sequence[int], environment: Mapping[str, str]) -> None:
+    """A process as if it had been started with these."""
+    os.setsid()
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+        os.close(file)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = list(argv[3:])
+    # Where the kernel looks for its command line.
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    begin, end = int(fields[_ARG_START]), int(fields[_ARG_END])
+    shown = b"\0".join(word.encode() for word in argv)[: end - begin - 1]
+    ctypes.memset(begin, 0, end - begin)
+    ctypes.memmove(begin, shown, len(shown))
+
+
+def _enter(host: int) -> None:
+    """The network and mount namespaces of this process; the current folder stays."""
+    here = Path.cwd()
+    library = ctypes.CDLL(None, use_errno=True)
+    for namespace in [os.open(f"/proc/{host}/ns/{kind}", os.O_RDONLY) for kind in ("net", "mnt")]:
+        if library.setns(namespace, 0):
+            error = ctypes.get_errno()
+            raise OSError(error, f"the namespaces of process {host}: {os.strerror(error)}")
+        os.close(namespace)
+    os.chdir(here)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
