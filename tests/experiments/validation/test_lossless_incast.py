@@ -62,7 +62,7 @@ def test_what_is_further_from_htsim_than_the_tolerance_does_not_agree() -> None:
 
 @pytest.mark.long
 @pytest.mark.slow
-@pytest.mark.parametrize("incast", INCASTS[: sized(1, len(INCASTS))], ids=lambda incast: incast.name)
+@pytest.mark.parametrize("incast", INCASTS[: sized(0, len(INCASTS))], ids=lambda incast: incast.name)
 def test_the_link_is_starved_as_long_as_htsim_says_and_the_document_shows_it(
     switch: Engine, incast: Incast
 ) -> None:
