@@ -26,7 +26,7 @@ settings.register_profile(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     derandomize=sized(True, False),
-    max_examples=sized(30, 100),
+    max_examples=sized(20, 100),
 )
 settings.load_profile("any machine")
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from p4compiler import Compiled, CompileError, compile_file
 from tests.p4compiler.conftest import source
+from tests.sizes import sized
 
 pytestmark = pytest.mark.slow
 
@@ -45,7 +46,7 @@ SPARE = [
 ]
 
 
-@settings(max_examples=100, suppress_health_check=list(HealthCheck))
+@settings(max_examples=sized(33, 100), suppress_health_check=list(HealthCheck))
 @given(st.lists(st.tuples(st.sampled_from(WRITTEN), st.sampled_from(SPARE + TOKENS)), min_size=1, max_size=3))
 def test_a_program_with_slips_is_compiled_or_refused(
     tmp_path_factory: pytest.TempPathFactory, slips: list[tuple[int, str]]

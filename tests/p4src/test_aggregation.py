@@ -31,6 +31,7 @@ from tests.p4src.switch_under_test import (
     parent_frame,
     saturating_sum,
 )
+from tests.sizes import sized
 
 LEASES = itertools.count(1)
 
@@ -572,7 +573,10 @@ class TestBelowTheRoot:
     ),
     data=st.data(),
 )
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=sized(33, 100),
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 def test_any_order_with_any_duplicates_gives_the_exact_sum(
     switch: SwitchUnderTest, vectors: list[tuple[int, ...]], data: st.DataObject
 ) -> None:

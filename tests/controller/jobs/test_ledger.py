@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from controller.errors import ControllerError
 from controller.jobs.ledger import CHUNKS, GRANT, LEASES, Identity, Ledger, NumberSpace, UsedUpError
+from tests.sizes import sized
 
 ROOT = Path(__file__).parents[3]
 
@@ -80,7 +81,7 @@ class Grants(RuleBasedStateMachine):
 
 
 TestGrants = Grants.TestCase
-TestGrants.settings = settings(max_examples=100, stateful_step_count=30)
+TestGrants.settings = settings(max_examples=sized(33, 100), stateful_step_count=30)
 
 
 def test_ids_take_turns_and_4080_grants_of_the_usual_size_use_everything_up() -> None:

@@ -9,13 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiments.models.expected_sums import QuantizedSums
+from tests.sizes import sized
 from tests.workers.faulty_network import ExactSums
 from tests.workers.vectors import SIZES, gradients
 
 pytestmark = pytest.mark.slow
 
 
-@settings(max_examples=50)
+@settings(max_examples=sized(16, 50))
 @given(st.integers(1, 5), st.integers(1, 9), SIZES, st.integers(0, 2**32))
 def test_the_sums_of_a_lease_are_those_of_block_floating_point_by_the_book(
     workers: int, window: int, sizes: list[int], seed: int
@@ -71,7 +72,7 @@ SPECIAL = (
 FLOATS = st.one_of(st.sampled_from(SPECIAL), st.floats(width=32), st.floats(-1, 1, width=32))
 
 
-@settings(max_examples=200)
+@settings(max_examples=sized(66, 200))
 @given(st.lists(st.lists(FLOATS, min_size=64, max_size=64), min_size=1, max_size=4), st.integers(0, 63))
 def test_a_sum_is_in_rational_numbers_what_the_promise_says(vectors: list[list[float]], at: int) -> None:
     """NaN where some worker has none, an infinity or 2^127 and more; else within n / (2 f), and not far beyond."""

@@ -14,6 +14,7 @@ from p4switch.codegen import translate
 from p4switch.engine.engine import Engine
 from tests.p4switch.codegen.oracle import Expressions, Values, cut, evaluate
 from tests.p4switch.documents import assign, document, field, number, operation
+from tests.sizes import sized
 
 pytestmark = pytest.mark.slow
 
@@ -100,7 +101,7 @@ def check(maker: Expressions, inputs: list[list[Any]], kinds: list[tuple[int, bo
     size = sum(width for _, width, _ in results) // 8
     length = sum(width for _, width, _ in inputs) // 8
 
-    @settings(max_examples=150, database=None)
+    @settings(max_examples=sized(50, 150), database=None)
     @given(st.one_of(st.binary(min_size=length, max_size=length), extremes(inputs)))
     def law(data: bytes) -> None:
         values: Values = {("in", f[0]): v for f, v in zip(inputs, unpacked(data, inputs), strict=True)}

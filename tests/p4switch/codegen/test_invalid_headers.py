@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from p4switch.engine.engine import Engine
 from p4switch.engine.entries import Replica
+from tests.sizes import sized
 
 REQUEST = struct.Struct(">3B6I")
 A, B, STACK = 1, 2, 4
@@ -94,7 +95,7 @@ def expected(sent: Sent) -> tuple[list[int], int]:
     return sent.fields, (after_ingress(sent) + sent.value) % 2**32
 
 
-@settings(max_examples=150)
+@settings(max_examples=sized(50, 150))
 @given(st.lists(PACKETS, min_size=2, max_size=8))
 def test_no_packet_shows_in_a_later_one(switch: Engine, packets: list[Sent]) -> None:
     for sent in packets:
@@ -102,7 +103,7 @@ def test_no_packet_shows_in_a_later_one(switch: Engine, packets: list[Sent]) -> 
         assert answers(packet) == expected(sent)
 
 
-@settings(max_examples=100)
+@settings(max_examples=sized(33, 100))
 @given(st.lists(PACKETS | packets([WRITTEN_IN_EGRESS]), min_size=1, max_size=4))
 def test_no_replica_shows_in_the_next(switch: Engine, packets: list[Sent]) -> None:
     """Neither in fields that egress reads, metadata among them, nor in the bytes that leave."""
@@ -114,7 +115,7 @@ def test_no_replica_shows_in_the_next(switch: Engine, packets: list[Sent]) -> No
         assert copies == [alone.replace(sent.packet()[:3], sent.packet(GROUP)[:3], 1)] * 3
 
 
-@settings(max_examples=80)
+@settings(max_examples=sized(26, 80))
 @given(st.lists(PACKETS, min_size=2, max_size=6))
 def test_no_packet_shows_in_a_later_one_s_clone(cloning: Engine, packets: list[Sent]) -> None:
     for sent in packets:

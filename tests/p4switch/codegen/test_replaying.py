@@ -16,6 +16,7 @@ from p4compiler import compile_file
 from p4switch.codegen.names import RUNTIME
 from p4switch.engine.engine import Engine
 from p4switch.engine.entries import ActionCall, Entry, EntryKey, Exact, Replica
+from tests.sizes import sized
 
 pytestmark = pytest.mark.slow
 
@@ -195,7 +196,7 @@ def assert_as_if_alone(process: Process, switch: Engine, actions: Sequence[str],
 def test_as_if_alone(process: Process, tmp_path: Path, egress: str) -> None:
     switch = program(tmp_path, egress)
 
-    @settings(max_examples=100)
+    @settings(max_examples=sized(33, 100))
     @given(
         packets, st.lists(st.sampled_from(["E.rewrite", "E.number", "E.leave_out", "NoAction"]), min_size=1)
     )
@@ -229,7 +230,7 @@ def test_around_egress(process: Process, tmp_path: Path, parts: dict[str, str]) 
         **parts,
     )
 
-    @settings(max_examples=100)
+    @settings(max_examples=sized(33, 100))
     @given(packets, st.lists(st.sampled_from(["E.rewrite", "E.leave_out"]), min_size=1))
     def law(sent: list[bytes], actions: list[str]) -> None:
         assert_as_if_alone(process, switch, actions, sent)

@@ -23,6 +23,7 @@ from p4switch.engine.entries import (
 )
 from tests.p4switch.documents import assign, document, field, number
 from tests.p4switch.engine.hashing import RSS_KEY, hashed, hashing
+from tests.sizes import sized
 
 READ, WRITE, ADD, NARROW, COUNT, CRC16, CRC32, MODULO, CSUM16, XOR16, IDENTITY, RANDOM, TRUNCATE = range(
     1, 14
@@ -74,7 +75,7 @@ def test_registers_are_as_wide_as_they_say(switch: Engine) -> None:
         switch.register("ingress.narrow").write(1, 128)
 
 
-@settings(max_examples=50)
+@settings(max_examples=sized(16, 50))
 @given(terms=st.lists(st.integers(-(2**31), 2**31 - 1), min_size=1, max_size=8))
 def test_saturating_sums(adder: Engine, terms: list[int]) -> None:
     adder.register("ingress.signed_cells").write(0, 0)
@@ -103,7 +104,7 @@ def test_counters(switch: Engine) -> None:
         switch.counter("ingress.cells").read(0)
 
 
-@settings(max_examples=50)
+@settings(max_examples=sized(16, 50))
 @given(value=st.integers(0, 0xFFFF), index=st.integers(0, 255))
 def test_hashes(adder: Engine, value: int, index: int) -> None:
     data = struct.pack(">HB", value, index)

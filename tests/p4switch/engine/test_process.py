@@ -15,6 +15,7 @@ from scapy.packet import Packet, Raw
 from p4switch.engine.engine import Engine
 from p4switch.engine.entries import ActionCall, CounterValue, Entry, EntryKey, Lpm, Replica
 from tests.p4switch.conftest import CPU_PORT
+from tests.sizes import sized
 
 ROUTER_MAC, NEXT_MAC = "02:00:00:00:00:01", "02:00:00:00:00:02"
 FROM_TEST_NET = 0xC0000200
@@ -64,7 +65,7 @@ def test_forwarding(router: Engine) -> None:
     assert_checksums(packet)
 
 
-@settings(max_examples=60)
+@settings(max_examples=sized(20, 60))
 @given(payload=st.binary(max_size=1500), source=st.integers(0, 2**32 - 1), tos=st.integers(0, 255))
 def test_udp_checksums_with_payload(translator: Engine, payload: bytes, source: int, tos: int) -> None:
     """Verified on arrival and computed anew, for payloads of any length, odd ones too."""
@@ -110,7 +111,7 @@ def test_multicast(router: Engine) -> None:
     assert sent(router, datagram("10.0.2.1")) == []
 
 
-@settings(max_examples=40)
+@settings(max_examples=sized(13, 40))
 @given(payload=st.binary(max_size=400), replicas=st.lists(st.integers(0, 255), min_size=1, max_size=5))
 def test_a_replica_does_not_show_in_the_next(
     replicating: Engine, payload: bytes, replicas: list[int]

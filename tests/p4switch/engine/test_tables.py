@@ -27,6 +27,7 @@ from p4switch.engine.entries import (
     TableErrorCode,
     Ternary,
 )
+from tests.sizes import sized
 
 pytestmark = pytest.mark.slow
 
@@ -135,7 +136,7 @@ def test_look_up_equals_search(kind: str, engine: Callable[[str], Engine]) -> No
     found = switch.table(table(kind))
     probes = st.fixed_dictionaries({name: few(width) for name, width in PROBE.items()})
 
-    @settings(max_examples=120)
+    @settings(max_examples=sized(40, 120))
     @given(steps(kind), st.lists(probes, min_size=1, max_size=20))
     def law(done: list[tuple[str, EntryKey]], asked: list[dict[str, int]]) -> None:
         for left in found.entries():

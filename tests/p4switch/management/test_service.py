@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from p4switch.management.__main__ import main
 from p4switch.management.service import ManagementClient, ManagementError, handler
+from tests.sizes import sized
 
 MESSAGES = st.dictionaries(
     st.text(max_size=5),
@@ -69,7 +70,7 @@ def served() -> Iterator[tuple[str, Service]]:
     server.stop(grace=0).wait()
 
 
-@settings(max_examples=40)
+@settings(max_examples=sized(13, 40))
 @given(message=MESSAGES)
 def test_messages_arrive_as_they_were_sent(served: tuple[str, Service], message: dict[str, Any]):
     with ManagementClient(served[0]) as client:

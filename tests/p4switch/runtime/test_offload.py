@@ -18,6 +18,7 @@ from scapy.packet import Packet, Raw
 
 from p4switch.codegen.names import RUNTIME
 from tests.p4switch.segments import ETHERNET, TCP_CHECKSUM, UDP_CHECKSUM, Segment, partial, payload
+from tests.sizes import sized
 
 NEEDS_CHECKSUM = 1
 TCPV4, TCPV6, UDP_L4, ECN = 1, 4, 5, 0x80
@@ -91,7 +92,7 @@ def superframe(packet: Packet, gso_type: int, size: int) -> Frame:
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=sized(20, 60))
 @given(
     length=st.integers(1, 65000), size=st.integers(600, 1472), first=st.integers(0, 65535), vlan=st.booleans()
 )
@@ -110,7 +111,7 @@ def test_split_udp(offload: Harness, length: int, size: int, first: int, vlan: b
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=sized(20, 60))
 @given(
     length=st.integers(1, 65000),
     size=st.integers(600, 1448),
@@ -181,7 +182,7 @@ def test_a_tcp_header_that_ends_before_its_fixed_part(offload: Harness) -> None:
     assert offload.split(replace(good, data=bytes(short), checksum_offset=0)) == []
 
 
-@settings(max_examples=60)
+@settings(max_examples=sized(20, 60))
 @given(length=st.integers(1001, 64000), size=st.integers(600, 1000), tcp=st.booleans())
 def test_join_undoes_split(offload: Harness, length: int, size: int, tcp: bool) -> None:
     transport = TCP(flags="PA", seq=5) if tcp else UDP()
@@ -220,7 +221,7 @@ def packets(draw: st.DrawFn) -> list[Packet]:
 
 
 @pytest.mark.slow
-@settings(max_examples=400)
+@settings(max_examples=sized(133, 400))
 @given(packets())
 def test_joined_and_split_again(offload: Harness, sent: list[Packet]) -> None:
     """Whatever is joined: splitting it gives the packets that went in, byte for byte and in order.

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.sizes import sized
 from tests.topologies.virtual.two_leaves import (
     EVERYBODY,
     GIGABIT,
@@ -89,7 +90,7 @@ def test_impossible_thresholds_are_refused(xoff: int, xon: int, complaint: str) 
         Pause(xoff_bytes=xoff, xon_bytes=xon)
 
 
-unhurried = settings(max_examples=50)
+unhurried = settings(max_examples=sized(16, 50))
 
 
 @unhurried

@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.sizes import sized
 from tests.topologies.virtual.single_events import SingleEvents
 from tests.topologies.virtual.two_leaves import (
     GIGABIT,
@@ -32,7 +33,7 @@ DELAY = 1_000_000  # picoseconds, where none is given
 PAUSE = Pause(xoff_bytes=10_000, xon_bytes=5_000)
 ROOMY = leaf_spine(1, 2, 2, rate=GIGABIT, uplink_rate=2 * GIGABIT)
 
-unhurried = settings(max_examples=50)
+unhurried = settings(max_examples=sized(16, 50))
 
 
 class OneLink:

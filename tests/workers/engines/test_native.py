@@ -19,6 +19,7 @@ from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
 from native.shared import SharedError
+from tests.sizes import sized
 from tests.workers.faulty_network import RECOVERY, Faults, Network
 from tests.workers.numbers import FLOATS, WORKERS
 from tests.workers.vectors import FAULTS, RACKS, SIZES, gradients
@@ -57,7 +58,7 @@ def memory(worker: Worker) -> tuple[Any, ...]:
 
 
 @pytest.mark.slow
-@settings(max_examples=150)
+@settings(max_examples=sized(50, 150))
 @given(
     RACKS,
     st.integers(1, 9),
@@ -141,7 +142,7 @@ class Pair:
 
 
 @pytest.mark.slow
-@settings(max_examples=200)
+@settings(max_examples=sized(66, 200))
 @given(
     st.integers(0, 2**32),
     st.sampled_from([1, 2, 300]),

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tests.sizes import sized
 from workers.collective import HostBasedAlgorithm, Operation
 from workers.host_based.schedules import Progress, bounds, neighbours, schedule, servers
 from workers.host_based.summation import error_bound, float32_sum
@@ -87,7 +88,7 @@ def inputs(workers: int, size: int, seed: int = 0) -> list[Vector]:
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-@settings(max_examples=60)
+@settings(max_examples=sized(20, 60))
 @given(data=st.data(), workers=st.integers(1, 17), size=st.integers(0, 400), chunk=st.integers(1, 100))
 def test_every_rank_gets_the_sum_in_the_order_promised(
     algorithm: HostBasedAlgorithm, data: st.DataObject, workers: int, size: int, chunk: int
@@ -107,7 +108,7 @@ def test_every_rank_gets_the_sum_in_the_order_promised(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-@settings(max_examples=40)
+@settings(max_examples=sized(13, 40))
 @given(workers=st.integers(1, 17), size=st.integers(0, 400), chunk=st.integers(1, 100))
 def test_all_ranks_together_send_2_times_n_minus_1_arrays(
     algorithm: HostBasedAlgorithm, workers: int, size: int, chunk: int
@@ -117,7 +118,7 @@ def test_all_ranks_together_send_2_times_n_minus_1_arrays(
 
 
 @pytest.mark.parametrize("algorithm", ["ring", "parameter-server"])
-@settings(max_examples=40)
+@settings(max_examples=sized(13, 40))
 @given(workers=st.integers(1, 17), part=st.integers(0, 20), chunk=st.integers(1, 100))
 def test_ring_and_full_sharding_give_every_rank_2_times_n_minus_1_nths(
     algorithm: HostBasedAlgorithm, workers: int, part: int, chunk: int
@@ -127,7 +128,7 @@ def test_ring_and_full_sharding_give_every_rank_2_times_n_minus_1_nths(
         assert network.sent_by(rank) == network.received_by(rank) == 2 * (workers - 1) * part
 
 
-@settings(max_examples=40)
+@settings(max_examples=sized(13, 40))
 @given(levels=st.integers(0, 4), part=st.integers(0, 20), chunk=st.integers(1, 100))
 def test_halving_doubling_gives_every_rank_2_times_n_minus_1_nths(levels: int, part: int, chunk: int) -> None:
     workers = 1 << levels
@@ -138,7 +139,7 @@ def test_halving_doubling_gives_every_rank_2_times_n_minus_1_nths(levels: int, p
     assert peers <= {1 << level for level in range(levels)}
 
 
-@settings(max_examples=40)
+@settings(max_examples=sized(13, 40))
 @given(workers=st.integers(1, 17), half=st.integers(0, 200), chunk=st.integers(1, 100))
 def test_no_rank_of_the_double_tree_sends_or_receives_more_than_two_and_a_half_arrays(
     workers: int, half: int, chunk: int
@@ -152,7 +153,7 @@ def test_no_rank_of_the_double_tree_sends_or_receives_more_than_two_and_a_half_a
         assert network.received_by(rank) <= most
 
 
-@settings(max_examples=40)
+@settings(max_examples=sized(13, 40))
 @given(workers=st.integers(1, 64))
 def test_at_most_one_rank_has_children_in_both_trees_and_no_path_is_longer_than_its_logarithm(
     workers: int,
@@ -169,7 +170,7 @@ def test_at_most_one_rank_has_children_in_both_trees_and_no_path_is_longer_than_
             assert steps <= workers.bit_length()
 
 
-@settings(max_examples=40)
+@settings(max_examples=sized(13, 40))
 @given(
     workers=st.integers(1, 17), shards=st.integers(1, 17), part=st.integers(0, 20), chunk=st.integers(1, 100)
 )
@@ -186,7 +187,7 @@ def test_a_server_receives_its_shard_from_all_the_others(
 
 
 @pytest.mark.parametrize("operation", ["reduce-scatter", "all-gather", "broadcast", "all-to-all"])
-@settings(max_examples=40)
+@settings(max_examples=sized(13, 40))
 @given(data=st.data(), workers=st.integers(1, 9), part=st.integers(0, 40), chunk=st.integers(1, 30))
 def test_other_operations_leave_each_rank_with_what_mpi_says_and_send_no_more_than_it_takes(
     operation: Operation, data: st.DataObject, workers: int, part: int, chunk: int

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tests.sizes import sized
 from workers.collective import CollectiveError, HostBasedAlgorithm, StallError, Transport
 from workers.host_based.algorithm import Group, HostBasedWorker
 from workers.host_based.summation import float32_sum
@@ -141,7 +142,7 @@ FAULTS = st.builds(
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-@settings(max_examples=60)
+@settings(max_examples=sized(20, 60))
 @given(
     sizes=st.lists(st.integers(1, 5 * PAYLOAD), min_size=1, max_size=12),
     window=st.integers(1, 20),

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tests.sizes import sized
 from tests.workers.faulty_network import Faults, Network
 from tests.workers.vectors import RACKS
 from workers.engines import native
@@ -29,7 +30,7 @@ def drawn(
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@settings(max_examples=40)
+@settings(max_examples=sized(13, 40))
 @given(
     RACKS,
     st.sampled_from(TYPES),

@@ -20,6 +20,7 @@ from experiments.virtual.flows import Flows, FlowSpec
 from experiments.virtual.job_spec import ClusterSpec
 from p4switch.engine.engine import Engine
 from tests.experiments.virtual.event_loop import anything
+from tests.sizes import sized
 from topologies.shapes import leaf_spine
 from topologies.virtual import History, HostModel, VirtualNetwork, compiled
 from topologies.virtual.compiled import CompiledNetwork, virtual_network
@@ -32,6 +33,7 @@ Stalls = Sequence[tuple[float, float]]
 pytestmark = pytest.mark.skipif(compiled.library() is None, reason="no C compiler")
 
 
+SCENARIOS = sized(12, 20)
 PAUSE = {"xoff_bytes": 5000, "xon_bytes": 3000}
 WATCHDOG = {"detection_time": 5e-6, "restoration_time": 2e-5}
 
@@ -43,7 +45,7 @@ def in_python(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 def test_random_scenarios_have_the_same_history(switch: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     faults: set[str] = set()
-    for seed in range(20):
+    for seed in range(SCENARIOS):
         scenario = draw_scenario(seed)
         histories = [History(), History()]
         outcomes = [run_scenario(scenario, switch, observer=histories[0])]
@@ -98,11 +100,11 @@ def test_a_link_does_the_same(
     def run(make_network: type[VirtualNetwork]) -> tuple[Cluster, str]:
         history = History()
         draw = np.random.default_rng(0)
-        inputs = [[draw.standard_normal(20_000, dtype=np.float32) for _ in range(4)] for _ in range(2)]
+        inputs = [[draw.standard_normal(8_000, dtype=np.float32) for _ in range(4)] for _ in range(2)]
         cluster = Cluster(spec, switch, inputs, observer=history, make_network=make_network)
         if down:
             cluster.network.cut("leaf1", "spine1", *down)
-        beside = [FlowSpec(source="h3", destination=to, size=100_000) for to in ("h4", "h6")]
+        beside = [FlowSpec(source="h3", destination=to, size=40_000) for to in ("h4", "h6")]
         Flows(cluster, beside, recovery=spec.recovery, priority=2)
         assert cluster.run(limit=10.0)
         cluster.network.run(limit=11.0)
@@ -163,7 +165,7 @@ def random_case(seed: int) -> tuple[ClusterSpec, list[list[NDArray[np.float32]]]
 @pytest.mark.slow
 def test_workers_in_c_have_the_same_history(switch: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     in_c = in_all = again = 0
-    for seed in range(12):
+    for seed in range(sized(6, 12)):
         spec, inputs, stalls = random_case(seed)
 
         def run(spec: ClusterSpec, inputs: Vectors, stalls: Stalls) -> tuple[Cluster, list[object]]:
