@@ -1,9 +1,6 @@
 """What links do: given with the topology, passed on to a switch or to virtual time, refused elsewhere."""
 
-import json
 import math
-import subprocess
-from collections.abc import Callable
 from dataclasses import asdict, fields
 
 import pytest
@@ -170,28 +167,3 @@ def test_what_is_left_out_is_that_of_ethernet_in_virtual_time() -> None:
     for left_out in (PLAIN, LOSSY.model_copy(update={"delay": None}), LinkProperties(delay=0, loss=0.1)):
         assert (left_out.virtual_delay, left_out.virtual_overhead) == (1e-6, ETHERNET_OVERHEAD)
     assert (FAR.virtual_delay, LinkProperties(overhead=0).virtual_overhead) == (5e-3, 0)
-
-
-@pytest.mark.live
-def test_a_network_with_emulated_links(run: Callable[[str], "subprocess.CompletedProcess[str]"]) -> None:
-    """The switch has the links; it keeps the rate of what it sends, the kernel that of what hosts send."""
-    done = run(
-        """
-from in_sandbox import *
-import subprocess, sys
-from topologies.link import LinkProperties
-from topologies.live.processes import P4Switch
-topology = leaf_spine(0, 1, 1, rate=20_000_000, properties=LinkProperties(loss=0.5, seed=3))
-with MininetNetwork(topology, P4Switch(), LOGS) as network:
-    print(subprocess.check_output([sys.executable, "-m", "p4switch.management", "127.0.0.1:9559", "Links"], text=True))
-    host = network.host_popen("h1", ["tc", "qdisc"], stdout=subprocess.PIPE, text=True)
-    print("host htb", "htb" in host.communicate()[0])
-    print("switch htb", "htb" in subprocess.check_output(["tc", "qdisc"], text=True))
-"""
-    )
-    assert done.returncode == 0, done.stderr
-    [links, *shaped] = [line for line in done.stdout.splitlines() if line]
-    [port] = json.loads(links)["ports"]
-    assert port["egress"]["properties"] == {"loss": 0.5, "rate": 20_000_000, "seed": 3}
-    assert port["ingress"]["properties"] == {"loss": 0.5, "seed": 3}
-    assert shaped == ["host htb True", "switch htb False"]

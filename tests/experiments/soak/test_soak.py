@@ -51,8 +51,8 @@ from workers.values import scaling
 
 pytestmark = pytest.mark.slow
 
-SCENARIOS = sized(40, 100)  # `fanin soak` runs thousands
-HISTORIES = sized(8, 20)
+SCENARIOS = sized(30, 100)  # `fanin soak` runs thousands
+HISTORIES = sized(5, 20)
 WITHIN = 200  # seeds, in which a mutant must be caught
 FAULTLESS = Scenario(0, (Work((2, 3), elements=(2000, 500)),))
 

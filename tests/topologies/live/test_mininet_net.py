@@ -1,5 +1,6 @@
 """A network built for real: what its hosts see, what runs, and that nothing of it is left."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -203,3 +204,28 @@ print(mininet_api.version(), "distutils" in sys.modules)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split()[1:] == ["False"]
+
+
+@pytest.mark.live
+def test_a_network_with_emulated_links(run: Run) -> None:
+    """The switch has the links; it keeps the rate of what it sends, the kernel that of what hosts send."""
+    done = run(
+        """
+from in_sandbox import *
+import subprocess, sys
+from topologies.link import LinkProperties
+from topologies.live.processes import P4Switch
+topology = leaf_spine(0, 1, 1, rate=20_000_000, properties=LinkProperties(loss=0.5, seed=3))
+with MininetNetwork(topology, P4Switch(), LOGS) as network:
+    print(subprocess.check_output([sys.executable, "-m", "p4switch.management", "127.0.0.1:9559", "Links"], text=True))
+    host = network.host_popen("h1", ["tc", "qdisc"], stdout=subprocess.PIPE, text=True)
+    print("host htb", "htb" in host.communicate()[0])
+    print("switch htb", "htb" in subprocess.check_output(["tc", "qdisc"], text=True))
+"""
+    )
+    assert done.returncode == 0, done.stderr
+    [links, *shaped] = [line for line in done.stdout.splitlines() if line]
+    [port] = json.loads(links)["ports"]
+    assert port["egress"]["properties"] == {"loss": 0.5, "rate": 20_000_000, "seed": 3}
+    assert port["ingress"]["properties"] == {"loss": 0.5, "seed": 3}
+    assert shaped == ["host htb True", "switch htb False"]

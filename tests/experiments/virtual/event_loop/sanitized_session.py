@@ -10,21 +10,22 @@ from experiments.soak.run import run_scenario
 from experiments.virtual.fabric import Cluster, load_switch
 from tests.experiments.virtual.event_loop import anything
 from tests.experiments.virtual.event_loop.test_compiled import random_case
+from tests.sizes import sized
 from topologies.virtual.compiled import CompiledNetwork
 
 
 def main() -> None:
     program = anything.load()
-    for seed in range(100):
+    for seed in range(sized(40, 100)):
         anything.run(program, seed, CompiledNetwork)
     switch = load_switch()
-    for seed in range(6):
+    for seed in range(sized(3, 6)):
         spec, inputs, stalls = random_case(seed)
         cluster = Cluster(spec, switch, inputs, make_network=CompiledNetwork)
         for stall in stalls:
             cluster.network.stall("h1", *stall)
         assert cluster.run(limit=10.0)
-    for seed in range(6):
+    for seed in range(sized(3, 6)):
         run_scenario(draw_scenario(seed), switch)
     print("no finding")
 
