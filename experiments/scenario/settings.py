@@ -135,7 +135,9 @@ class Settings(Table):
     parallelism: Annotated[
         Parallelism | None, Field(description="a model cut among the workers, and its steps, virtual")
     ] = None
-    faults: Annotated[tuple[Fault, ...], Field(description="of links, switches, workers and the controller, virtual")] = ()
+    faults: Annotated[
+        tuple[Fault, ...], Field(description="of links, switches, workers, the controller, virtual")
+    ] = ()
     min_workers: Annotated[
         int | None, Field(ge=2, description="the job goes on as long as so many are left, virtual")
     ] = None
