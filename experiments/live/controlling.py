@@ -1,4 +1,4 @@
-"""The process that ControllerProcess starts: a controller that does what is asked on its standard input."""
+"""The process that Candidate starts: a controller that does what is asked on its standard input, or a standby."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from typing import Any, BinaryIO
 
+from finsy import P4Schema
 from finsy.proto import p4i
 
 from controller.controller import Controller
 from controller.errors import ControllerError
 from controller.jobs.ledger import Ledger
+from controller.standby import Standby
 from controller.tree import Tree
 from experiments.inside.logs import logging_to
-from experiments.live.controller_process import Setup, packed, read
+from experiments.live.candidate import Setup, packed, read
 from experiments.scenario.own import planner_of
 
 
@@ -54,18 +56,28 @@ async def _serve(output: BinaryIO) -> None:
         output.write(packed((done, what)))
         output.flush()
 
+    sessions = None
     try:
         setup: Setup = await read(asked)
+        p4info = p4i.P4Info.FromString(setup.p4info)
+        if setup.standby:
+            schema = P4Schema(p4info, setup.device_config)
+            async with Standby(setup.topology, schema, setup.patience, setup.election_id) as standby:
+                answer(True, None)
+                setup = await read(asked)
+                sessions = await standby.take()
     except asyncio.IncompleteReadError:
         return
     controller = Controller(
         setup.topology,
-        p4i.P4Info.FromString(setup.p4info),
+        p4info,
         setup.device_config,
         Ledger(setup.ledger),
         setup.patience,
         planner_of(setup.planner),
         setup.in_force,
+        setup.election_id,
+        sessions,
     )
     async with AsyncExitStack() as stack:
         if setup.log is not None:
