@@ -29,6 +29,8 @@ _TOO_SHORT = "over before it was found; the job goes on"
 class _Happening:
     """A fault. found: when, in seconds; None: it has not been. outcome: empty: nothing has been done about it.
 
+    beside: what the other job does, if it does something.
+
     waiting: of a controller that is gone, what was found, or something was done about, once it was back.
     """
 
@@ -36,6 +38,7 @@ class _Happening:
     what: str
     found: float | None = None
     outcome: str = ""
+    beside: str = ""
     waiting: list[str] = field(default_factory=list)
 
     @property
@@ -45,10 +48,10 @@ class _Happening:
 
 
 class Faults:
-    """Of the job of a cluster; min_workers: see JobUnderFaults."""
+    """Of `jobs` on `cluster`: the one whose workers may fail, and of which outcomes tell first, and another one."""
 
-    def __init__(self, faults: Sequence[Fault], min_workers: int | None, cluster: Cluster) -> None:
-        self._cluster, self._job = cluster, JobUnderFaults(cluster.job, min_workers)
+    def __init__(self, faults: Sequence[Fault], jobs: Sequence[JobUnderFaults], cluster: Cluster) -> None:
+        self._cluster, self._jobs, self._job = cluster, jobs, jobs[0]
         self._due: list[tuple[float, int, Callable[[float], None]]] = []  # a heap: when, in which order, what
         self._numbers = itertools.count()
         self._down: set[Link] = set()
@@ -92,7 +95,7 @@ class Faults:
                     what=one.what,
                     at=one.fault.at,
                     found=one.found,
-                    outcome=one.outcome or late,
+                    outcome=(one.outcome or late) + one.beside,
                     next_end=min(after, default=None),
                 )
             )
@@ -165,7 +168,7 @@ class Faults:
                 absence.waiting.append(one.what)
 
     def _come_back(self, one: _Happening, now: float) -> None:
-        if not self._job.ended:
+        if not all(job.ended for job in self._jobs):
             one.found = now
 
     # -- what is found ---------------------------------------------------------------------------------------
@@ -177,10 +180,22 @@ class Faults:
         if link not in self._known:  # since it was down before
             self._known.append(link)
             self._reroute()
-        one.found, one.outcome = now, GOES_ON
+        self._find(one, now, lambda job: job.needs(link), for_good=_of_a_host(link))
+
+    def _find(
+        self, one: _Happening, now: float, ends: Callable[[JobUnderFaults], bool], *, for_good: bool
+    ) -> None:
+        """ends: whether a job's lease does. for_good: see JobUnderFaults.end_lease."""
+        one.found = now
         self._has_waited(one, one.fault.at, now)
-        if self._job.needs(link):
-            one.outcome = self._job.end_lease(now, self._known, for_good=_of_a_host(link))
+        for job in self._jobs:
+            if job.ended:
+                continue
+            done = job.end_lease(now, self._known, for_good=for_good) if ends(job) else GOES_ON
+            if job is self._job:
+                one.outcome = done
+            elif done != GOES_ON:
+                one.beside = f"; the other job: {done}"
 
     def _find_up(self, link: Link) -> None:
         if link in self._known and link not in self._down:
@@ -193,10 +208,7 @@ class Faults:
 
     def _find_restart(self, one: _Happening, switch: str, now: float) -> None:
         self._cluster.refill_switch(switch)
-        one.found, one.outcome = now, GOES_ON
-        self._has_waited(one, one.fault.at, now)
-        if self._job.rests_on(switch):
-            one.outcome = self._job.end_lease(now, self._known, for_good=False)
+        self._find(one, now, lambda job: job.rests_on(switch), for_good=False)
 
     def _find_end(self, one: _Happening, host: str, now: float) -> None:
         if self._job.ended:

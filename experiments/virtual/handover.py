@@ -94,8 +94,6 @@ class JobUnderFaults:
 
     def end_lease(self, now: float, down: Sequence[Link], *, for_good: bool) -> str:
         """It is withdrawn. down: links that are known to be; for_good: no other lease would be better."""
-        if self.ended:
-            return GOES_ON
         if self._dead:
             return self._go_on(now)
         if self._least is not None and not for_good:

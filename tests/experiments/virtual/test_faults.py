@@ -28,6 +28,8 @@ AT = "600 us"
 UPLINK = {"at": AT, "link": ["spine1", "leaf1"], "detection": SOON}
 ROOT = {"at": AT, "switch": "spine1", "detection": SOON}
 END = {"at": AT, "worker": "h2", "detection": SOON}
+OTHER = {"size": "400 kB", "repetitions": 8}
+BESIDE: dict[str, Any] = {"workers": 2, "placement": "spread", "other_job": OTHER}
 GONE = {"at": "500 us", "controller": True, "duration": "300 us"}
 
 
@@ -414,6 +416,7 @@ times, lengths = st.floats(0, 1e-3), st.floats(1e-6, 1e-3)
     ),
     duration=lengths | st.none(),
     min_workers=st.none() | st.just(3),
+    beside=st.booleans(),
 )
 @settings(max_examples=25)
 def test_whenever_it_is_gone_sums_are_right_and_it_finds_nothing(
@@ -422,6 +425,7 @@ def test_whenever_it_is_gone_sums_are_right_and_it_finds_nothing(
     others: list[tuple[dict[str, Any], float, float]],
     duration: float | None,
     min_workers: int | None,
+    beside: bool,
 ) -> None:
     absences: list[tuple[float, float]] = []
     for pause, length in gone:  # one after the other
@@ -432,8 +436,13 @@ def test_whenever_it_is_gone_sums_are_right_and_it_finds_nothing(
         faults.append(fault | {"at": at, "detection": detection})
         if "link" in fault and duration:
             faults[-1]["duration"] = duration
+    changes: dict[str, Any] = {"min_workers": min_workers, "size": "20 kB"}
+    if beside:
+        # Below each leaf a third host.
+        changes["topology"] = {"leaf_spine": RACKS | {"hosts_per_leaf": 3}}
+        changes |= {"hosts": ["h1", "h2", "h4", "h5"], "other_job": OTHER | {"size": "20 kB"}}
     try:
-        measured = run_virtual(point(*faults, min_workers=min_workers, size="20 kB"), switch)
+        measured = run_virtual(point(*faults, **changes), switch)
     except LeftError:
         assert min_workers is None
         return
@@ -469,6 +478,49 @@ def test_traffic_beside_goes_around_it(switch: Engine) -> None:
     measured = run(switch, UPLINK, workers=2, placement="spread", traffic=traffic)
     assert measured.traffic
     assert measured.traffic.count == 2
+
+
+BY_RING = "the hosts add up by ring"
+
+
+def test_another_job_goes_on_by_ring_as_the_first_one(switch: Engine) -> None:
+    # Each has two workers below either leaf.
+    leaf = ROOT | {"switch": "leaf1"}
+    beside = BESIDE | {"topology": {"leaf_spine": RACKS | {"hosts_per_leaf": 4}}, "workers": 4}
+    beside |= {"other_job": OTHER | {"repetitions": 3}}
+    assert only(run(switch, leaf, **beside)).outcome == f"{BY_RING}; the other job: {BY_RING}"
+    assert (
+        only(run(switch, leaf, min_workers=2, **beside)).outcome
+        == f"the job has another lease; the other job: {BY_RING}"
+    )
+    gone, found = run(switch, GONE, leaf, **beside).faults
+    assert (gone.outcome, found.found) == ("waited for it: leaf1 restarts", 9e-4)
+
+
+@pytest.mark.parametrize("fault", [UPLINK | {"link": ["spine2", "leaf1"]}, ROOT | {"switch": "spine2"}])
+def test_what_concerns_another_job_alone_leaves_the_first_one_its_lease(
+    switch: Engine, fault: dict[str, Any]
+) -> None:
+    assert only(run(switch, fault, **BESIDE)).outcome == f"the job goes on; the other job: {BY_RING}"
+    later = only(run(switch, fault | {"at": "2.5 ms"}, **BESIDE))
+    assert later.outcome == f"the job had ended before; the other job: {BY_RING}"
+    assert only(run(switch, ROOT, **BESIDE)).outcome == BY_RING
+
+
+def test_a_wrong_sum_of_another_job_after_a_fault_is_counted(
+    switch: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    carry_on = handover.carry_on
+
+    def wrong(job: Job, standing: Standing, now: float) -> int:
+        sent = carry_on(job, standing, now)
+        if job.members == ("h2", "h4"):
+            job.stations[0]._inputs[-1][0] += 1
+        return sent
+
+    monkeypatch.setattr(handover, "carry_on", wrong)
+    fault = UPLINK | {"link": ["spine2", "leaf1"]}
+    assert run_virtual(point(fault, **BESIDE), switch).violations == 2
 
 
 def test_a_row_says_it(switch: Engine) -> None:

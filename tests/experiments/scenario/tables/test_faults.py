@@ -79,9 +79,9 @@ def test_a_fault_has_an_end_and_is_found(fault: dict[str, Any], end: float | Non
             "min_workers: is of plain all-reduces",
         ),
         (
-            [DOWN],
-            {"workers": 2, "other_job": {"size": "4 kB"}},
-            "faults: are those of one job; leave out other_job",
+            [AT | {"worker": "h2"}],
+            {"hosts": ["h1", "h3"], "other_job": {"size": "4 kB"}},
+            r"faults\[0\].worker: 'h2' is no worker's host; those are h1, h3",
         ),
     ],
 )
