@@ -203,8 +203,8 @@ async def _keep_up(
     from controller.telemetry import Telemetry
     from experiments.inside.inspector import Inspector
     from experiments.inside.logs import Stalls
-    from experiments.live.candidate import Setup
-    from experiments.live.controller_process import ControllerProcess
+    from experiments.live.control.candidate import Setup
+    from experiments.live.control.controller_process import ControllerProcess
     from experiments.live.jobs import NetworkJobs
     from experiments.live.watch import Watch
 

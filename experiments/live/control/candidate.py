@@ -23,6 +23,8 @@ from topologies.model import Topology
 _LENGTH = struct.Struct("=I")
 _ANSWER_SECONDS = 120.0  # longer than a controller waits for all that a switch may be asked for
 _LEAVE_SECONDS = 5.0
+BEAT_SECONDS = 1.0  # between two signs of life, which are None in the place of an answer;
+_SILENT_SECONDS = 10.0  # after so long without one, a process does not run
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,8 @@ class Candidate:
     def __init__(self, process: asyncio.subprocess.Process, patience: float) -> None:
         self._process = process
         self._patience = patience
+        self._silence: float | None = None
+        self._ended_for = ""
 
     @classmethod
     async def start(cls, patience: float) -> Candidate:
@@ -60,7 +64,7 @@ class Candidate:
             OSError: it cannot be started.
         """
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "experiments.live.controlling"),
+            *(sys.executable, "-P", "-m", "experiments.live.control.controlling"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "GRPC_VERBOSITY": "NONE"},  # its C core prints beside our own messages
@@ -73,6 +77,10 @@ class Candidate:
         """Of the process."""
         return self._process.pid
 
+    def end_if_silent(self) -> None:
+        """From now on, whoever asks it; it has answered once, and gives signs of life."""
+        self._silence = _SILENT_SECONDS * self._patience
+
     async def ask(self, message: object) -> Any:
         """Its answer to a setup or a call.
 
@@ -80,14 +88,29 @@ class Candidate:
             ControllerError: is its answer. TimeoutError: it has none. OSError, IncompleteReadError: it has ended.
         """
         assert self._process.stdin is not None
-        assert self._process.stdout is not None
         self._process.stdin.write(packed(message))
-        async with asyncio.timeout(_ANSWER_SECONDS * self._patience):
-            await self._process.stdin.drain()
-            done, answer = await read(self._process.stdout)
+        async with asyncio.timeout(_ANSWER_SECONDS * self._patience) as in_all:
+            try:
+                done, answer = await self._answer(self._process.stdin)
+            except TimeoutError:
+                if in_all.expired():
+                    raise
+                self._ended_for = f"has given no sign of life for {self._silence:g} s, and was ended"
+                await self.kill()
+                raise asyncio.IncompleteReadError(b"", None) from None
         if not done:
             raise answer
         return answer
+
+    async def _answer(self, asked: asyncio.StreamWriter) -> Any:
+        assert self._process.stdout is not None
+        async with asyncio.timeout(self._silence):
+            await asked.drain()
+        message = None
+        while message is None:
+            async with asyncio.timeout(self._silence):
+                message = await read(self._process.stdout)
+        return message
 
     async def ended(self) -> None:
         """Wait until it has."""
@@ -96,6 +119,8 @@ class Candidate:
     async def how_it_ended(self) -> str:
         """It has, or is made to."""
         process = self._process
+        if self._ended_for:
+            return self._ended_for
         with suppress(TimeoutError):
             async with asyncio.timeout(1.0):
                 await process.wait()

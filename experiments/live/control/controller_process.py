@@ -18,8 +18,8 @@ from controller.connection import ELECTION_ID
 from controller.controller import Findings
 from controller.errors import ControllerError
 from controller.tree import Tree
-from experiments.live.candidate import Candidate, Setup
-from experiments.live.standby_process import StandbyProcess
+from experiments.live.control.candidate import Candidate, Setup
+from experiments.live.control.standby_process import StandbyProcess
 from experiments.scenario.own import planner_of
 from topologies.errors import NetworkError
 from topologies.live.patience import VARIABLE, Restarts
@@ -160,7 +160,7 @@ class ControllerProcess:
 
     async def _start(self, in_force: tuple[Tree, ...] | None) -> None:
         """The standby, or a new one, is the controller from now on."""
-        self._process = await self._standby.take() if self._standby is not None else None
+        self._process = self._standby.take() if self._standby is not None else None
         try:
             self._process = self._process or await Candidate.start(self._setup.patience)
         except OSError as error:
@@ -175,6 +175,8 @@ class ControllerProcess:
             await self._how_it_ended()
             self._count(str(error))
             raise
+        if self._standby is not None:  # which is there to be made use of
+            self._process.end_if_silent()
 
     def _as_backup(self) -> Setup:
         number = next(self._numbers)

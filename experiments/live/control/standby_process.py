@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from controller.errors import ControllerError
-from experiments.live.candidate import Candidate, Setup
+from experiments.live.control.candidate import Candidate, Setup
 from topologies.errors import NetworkError
 from topologies.live.patience import Restarts
 
@@ -33,11 +33,14 @@ class StandbyProcess:
         """Whether one waits."""
         return self._waiting is not None
 
-    async def take(self) -> Candidate | None:
+    def take(self) -> Candidate | None:
         """The one that waits, which is the caller's then; None: there is none, or it is only starting."""
+        if self._waiting is None:
+            return None
         self._taken, self._waiting = self._waiting, None
-        if self._taken is not None:
-            await self.close()
+        if self._keeper is not None:
+            self._keeper.cancel()
+            self._keeper = None
         return self._taken
 
     async def close(self) -> None:
@@ -69,6 +72,7 @@ class StandbyProcess:
             # Of what it refuses, it says more when it is the controller.
             with suppress(ControllerError, TimeoutError, OSError, asyncio.IncompleteReadError):
                 await candidate.ask(setup)
+                candidate.end_if_silent()
                 self._waiting = candidate
                 self._report("a standby for the controller is ready")
                 await candidate.ended()

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from controller.errors import ControllerError
-from experiments.live import candidate
-from experiments.live.candidate import Candidate, Setup
-from experiments.live.controller_process import ControllerProcess
-from experiments.live.standby_process import StandbyProcess
+from experiments.live.control import candidate
+from experiments.live.control.candidate import Candidate, Setup
+from experiments.live.control.controller_process import ControllerProcess
+from experiments.live.control.standby_process import StandbyProcess
 from p4compiler import Compiled
 from tests.controller.switches import SwitchProcess, read_state, running
 from topologies.model import Topology
@@ -138,18 +138,40 @@ def test_both_are_killed_and_the_controller_is_started_again(within: Within) -> 
     within(check)
 
 
-def test_one_that_hangs_is_ended_before_the_standby_takes_over(
-    within: Within, monkeypatch: pytest.MonkeyPatch
+def test_one_that_does_not_run_is_ended_before_the_standby_takes_over(within: Within) -> None:
+    async def check(controller: ControllerProcess, standby: StandbyProcess, reports: Reports) -> None:
+        stopped, waiting = controller._process, standby._waiting
+        assert stopped is not None
+        end(stopped, signal.SIGSTOP)
+        stopped._silence = 0.5
+        lease = await controller.grant(HOSTS, 0xBEE0, 0, 8)
+        assert stopped._process.returncode == -signal.SIGKILL
+        assert controller._process is waiting
+        silent = "the controller has given no sign of life for 0.5 s, and was ended\nthe standby takes over"
+        await reports.until(silent, READY)
+        await lease.withdraw()
+
+    within(check)
+
+
+def test_one_that_runs_and_has_no_answer_gives_signs_of_life(
+    within: Within, started: tuple[Topology, dict[str, SwitchProcess]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Whose asker is told, as without a standby."""
+    leaf = started[1]["leaf2"]
+
     async def check(controller: ControllerProcess, standby: StandbyProcess, _reports: Reports) -> None:
-        hung, waiting = controller._process, standby._waiting
-        end(hung, signal.SIGSTOP)
-        monkeypatch.setattr(candidate, "_ANSWER_SECONDS", 0.5)
-        with pytest.raises(ControllerError, match=r"ended; for the next thing .* the standby takes over"):
-            await controller.grant(HOSTS, 0xBEE0, 0, 8)
-        monkeypatch.undo()
-        assert hung is not None
-        assert hung._process.returncode == -signal.SIGKILL
+        waiting = standby._waiting
+        leaf.pause()
+        monkeypatch.setattr(candidate, "_ANSWER_SECONDS", 3.0)
+        try:
+            with pytest.raises(
+                ControllerError, match=r"3 s, .*; for the next thing .* the standby takes over"
+            ):
+                await controller.grant(HOSTS, 0xBEE0, 0, 8)
+        finally:
+            monkeypatch.undo()
+            leaf.go_on()
         lease = await controller.grant(HOSTS, 0xBEE0, 0, 8)
         assert controller._process is waiting
         await lease.withdraw()

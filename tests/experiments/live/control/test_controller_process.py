@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from controller.errors import ControllerError
-from experiments.live import candidate
-from experiments.live.candidate import Setup
-from experiments.live.controller_process import ControllerProcess
+from experiments.live.control import candidate
+from experiments.live.control.candidate import Setup
+from experiments.live.control.controller_process import ControllerProcess
 from p4compiler import Compiled
 from tests.controller.switches import read_state, running
 from topologies.errors import NetworkError
@@ -204,6 +204,6 @@ def test_the_network_ends_while_it_is_started_again(within: Within) -> None:
 
 def test_who_was_to_ask_it_has_gone() -> None:
     """Without a traceback."""
-    command = [sys.executable, "-m", "experiments.live.controlling"]
+    command = [sys.executable, "-m", "experiments.live.control.controlling"]
     ended = subprocess.run(command, input="", capture_output=True, text=True, check=True, timeout=60)
     assert (ended.stdout, ended.stderr) == ("", "")

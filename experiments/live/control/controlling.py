@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
-from typing import Any, BinaryIO
+from types import TracebackType
+from typing import Any, BinaryIO, Self
 
 from finsy import P4Schema
 from finsy.proto import p4i
@@ -18,7 +20,7 @@ from controller.jobs.ledger import Ledger
 from controller.standby import Standby
 from controller.tree import Tree
 from experiments.inside.logs import logging_to
-from experiments.live.candidate import Setup, packed, read
+from experiments.live.control.candidate import BEAT_SECONDS, Setup, packed, read
 from experiments.scenario.own import planner_of
 
 
@@ -47,14 +49,47 @@ class _Calls:
         return await self._controller.tend(read_tables=read_tables)
 
 
-async def _serve(output: BinaryIO) -> None:
+class _Output:
+    """Where answers go, and signs of life: an event loop may be busy for long, and the process runs all the same."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._alone = threading.Lock()
+        self._ends = threading.Event()
+        self._beating = threading.Thread(target=self._beat, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._beating.start()
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        self._ends.set()
+        self._beating.join()
+
+    def answer(self, done: bool, what: object) -> None:
+        """To what was asked last."""
+        self._send((done, what))
+
+    def _beat(self) -> None:
+        with suppress(BrokenPipeError):
+            while not self._ends.wait(BEAT_SECONDS):
+                self._send(None)
+
+    def _send(self, message: object) -> None:
+        with self._alone:
+            self._file.write(packed(message))
+            self._file.flush()
+
+
+async def _serve(answer: Callable[[bool, object], None]) -> None:
     """Until nothing more is asked."""
     asked = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(asked), sys.stdin)
-
-    def answer(done: bool, what: object) -> None:
-        output.write(packed((done, what)))
-        output.flush()
 
     sessions = None
     try:
@@ -109,7 +144,8 @@ def main() -> None:
     # What a user's planner prints is not an answer. Whoever asked may have gone.
     with suppress(BrokenPipeError), os.fdopen(os.dup(1), "wb") as output:
         os.dup2(2, 1)
-        asyncio.run(_serve(output))
+        with _Output(output) as told:
+            asyncio.run(_serve(told.answer))
 
 
 if __name__ == "__main__":
