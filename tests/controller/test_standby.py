@@ -2,12 +2,15 @@
 
 import asyncio
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import grpc
 import pytest
 from finsy import P4Schema
-from finsy.proto import p4r
+from finsy.proto import p4r, p4r_grpc, rpc_status
 
 from controller.connection import Connection
 from controller.controller import Controller
@@ -31,6 +34,15 @@ Started = tuple[Topology, dict[str, SwitchProcess]]
 def started() -> Iterator[Started]:
     with running(leaf_spine(spines=1, leaves=2, hosts_per_leaf=1)) as found:
         yield found
+
+
+@dataclass(frozen=True, slots=True)
+class Bmv2:
+    """A switch of that kind on this machine."""
+
+    grpc_port: int
+    name: str = "bmv2"
+    device_id: int = 1
 
 
 class Candidates:
@@ -111,6 +123,83 @@ def test_a_client_that_has_taken_a_switch_over_keeps_it(
                 assert findings.trouble == "leaf1 has another primary controller; end that one first"
                 assert findings.taken_over == {"leaf1": 5000}
         processes["leaf1"].restart()  # which forgets that id
+
+    asyncio.run(run())
+
+
+class OfBMv2(p4r_grpc.P4RuntimeServicer):
+    """Elects as BMv2's server does: whoever has the highest id of those that are there, without being asked."""
+
+    def __init__(self) -> None:
+        self._clients: dict[asyncio.Queue[p4r.StreamMessageResponse], int] = {}
+
+    async def StreamChannel(self, requests: Any, _context: Any) -> AsyncIterator[Any]:
+        own: asyncio.Queue[p4r.StreamMessageResponse] = asyncio.Queue()
+
+        async def hear() -> None:
+            async for request in requests:
+                before = self._primary()
+                self._clients[own] = request.arbitration.election_id.low
+                self._tell(*(self._clients if own in (before, self._primary()) else [own]))
+
+        hearing = asyncio.create_task(hear())
+        try:
+            while True:
+                telling = asyncio.create_task(own.get())
+                await asyncio.wait([telling, hearing], return_when=asyncio.FIRST_COMPLETED)
+                if not telling.done():
+                    telling.cancel()
+                    return
+                yield telling.result()
+        finally:
+            hearing.cancel()
+            was_primary = own is self._primary()
+            self._clients.pop(own, None)
+            if was_primary:
+                self._tell(*self._clients)
+
+    def _primary(self) -> object:
+        return max(self._clients, key=self._clients.__getitem__, default=None)
+
+    def _tell(self, *clients: asyncio.Queue[p4r.StreamMessageResponse]) -> None:
+        for client in clients:
+            code = 0 if client is self._primary() else grpc.StatusCode.ALREADY_EXISTS.value[0]
+            update = p4r.MasterArbitrationUpdate(
+                election_id=p4r.Uint128(low=max(self._clients.values())), status=rpc_status.Status(code=code)
+            )
+            client.put_nowait(p4r.StreamMessageResponse(arbitration=update))
+
+
+def test_where_bmv2_promotes_the_backup_it_waits_until_it_is_asked(fanin_p4: Compiled) -> None:
+    async def run() -> None:
+        server = grpc.aio.server()
+        p4r_grpc.add_P4RuntimeServicer_to_server(OfBMv2(), server)
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        schema = P4Schema(fanin_p4.p4info, fanin_p4.device_config())
+        first, backup, third = (Connection(Bmv2(port), schema) for _ in range(3))
+        first.election_id, backup.election_id, third.election_id = 501, 502, 503
+        await first.open()
+        await backup.stand_by(2)
+        assert (first.taken_over_by, backup.taken_over_by) == (None, 501)
+        await first.close()
+        async with asyncio.timeout(30):
+            while backup.taken_over_by is not None:
+                await asyncio.sleep(0)
+        assert not backup.has_bid
+        await third.stand_by(3)
+        # Whose primary is by chance the other backup, with a lower id than its own.
+        await backup.open()
+        assert (backup.has_bid, backup.taken_over_by) == (True, None)
+        # And where the one before is there, and hangs.
+        await third.open()
+        async with asyncio.timeout(30):
+            while backup.taken_over_by is None:
+                await asyncio.sleep(0)
+        assert (backup.taken_over_by, third.taken_over_by) == (503, None)
+        await backup.close()
+        await third.close()
+        await server.stop(None)
 
     asyncio.run(run())
 
