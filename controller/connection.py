@@ -13,12 +13,12 @@ from finsy.p4client import P4RpcStatus
 from finsy.proto import U128, p4r, p4r_grpc
 
 from controller.errors import ControllerError, SupersededError, UnavailableError
-from controller.network import Server
+from controller.network import Network, Server
 from controller.plan import MulticastGroup, SwitchPlan, TableEntry
 
 _T = TypeVar("_T")
 
-_ELECTION_ID = 1000  # there are smaller ones for observers, and larger ones for who takes over
+ELECTION_ID = 1000  # the highest of ours: observers have smaller ones, and who takes over from us larger ones
 _ANSWER_SECONDS = 10.0
 _PIPELINE_SECONDS = 60.0  # the switch may compile the program first
 _LEAVE_SECONDS = 1.0
@@ -47,9 +47,9 @@ class Count:
 
 
 class Connection:
-    """The primary controller's session with `switch`, whose program `schema` describes.
+    """The primary controller's session with `switch`, whose program `schema` describes, or a backup's.
 
-    patience: stretches the time in which it is to answer.
+    patience: stretches the time in which it is to answer. election_id: with which `open` becomes primary.
 
     Every method raises ControllerError, naming the switch, when it refuses or does not answer: UnavailableError when
     the session is lost, SupersededError when another controller has it; `open` makes another one.
@@ -63,7 +63,10 @@ class Connection:
         self._stub = p4r_grpc.P4RuntimeStub(self._channel)
         self._stream: Any = None
         self._listener: asyncio.Task[None] | None = None
-        self._election_id = _ELECTION_ID
+        self.election_id = ELECTION_ID
+        self._backup = False
+        self._told: p4r.MasterArbitrationUpdate | None = None  # since this one has bid
+        self._news = asyncio.Event()
         self.taken_over_by: int | None = (
             None  # the election id of another client that is the switch's primary now
         )
@@ -73,32 +76,65 @@ class Connection:
         """Whether there is no session, or the switch has ended it."""
         return self._stream is None or bool(self._stream.done())
 
+    @property
+    def has_bid(self) -> bool:
+        """Whether there is a session in which it has bid to be primary."""
+        return not (self.lost or self._backup)
+
     async def open(self) -> None:
         """Becomes the switch's primary controller (P4Runtime specification, section 5), once it is there.
 
-        Where another was primary before, with a higher election id, and has gone, this one takes the next higher.
+        Where another was primary before, with a higher election id, and has gone, this one takes the next higher. Who
+        was a backup until now bids in the session that there is.
         """
-        await self._leave()
-        self._stream = self._stub.StreamChannel(wait_for_ready=True)
-        arbitration = await self._arbitrate()
-        if arbitration.status.code == grpc.StatusCode.NOT_FOUND.value[0]:
-            self._election_id = U128.decode(arbitration.election_id) + 1
-            arbitration = await self._arbitrate()
-        self._hear(arbitration)
-        # Who is not primary, too: it hears when the other has gone.
-        self._listener = asyncio.create_task(self._listen())
-        if arbitration.status.code != 0:
+        if not self._backup or self.lost:
+            await self._begin()
+        self._backup = False
+        told = await self._bid(self.election_id)
+        if told.status.code == grpc.StatusCode.NOT_FOUND.value[0]:
+            self.election_id = U128.decode(told.election_id) + 1
+            told = await self._bid(self.election_id)
+        # Who is not primary goes on listening: it hears when the other has gone.
+        if told.status.code != 0:
             raise ControllerError(f"{self.switch.name} has another primary controller; end that one first")
 
-    async def _arbitrate(self) -> p4r.MasterArbitrationUpdate:
-        update = p4r.MasterArbitrationUpdate(
-            device_id=self.switch.device_id, election_id=U128.encode(self._election_id)
-        )
+    async def stand_by(self, election_id: int) -> None:
+        """A session as a backup, by an election id that is lower than any primary's; who writes in it is refused.
+
+        A switch that has no other client calls it primary all the same, as BMv2 does when the primary has gone.
+        """
+        await self._begin()
+        self._backup = True
+        await self._bid(election_id)
+
+    async def ended(self) -> None:
+        """Wait until the switch ends the session that there is."""
+        if self._listener is not None:
+            await asyncio.wait([self._listener])
+
+    async def _begin(self) -> None:
+        await self._leave()
+        self._stream = self._stub.StreamChannel(wait_for_ready=True)
+        self._listener = asyncio.create_task(self._listen())
+
+    async def _bid(self, election_id: int) -> p4r.MasterArbitrationUpdate:
+        """What the switch says to it."""
+        self._told = None
+        election = U128.encode(election_id)
+        update = p4r.MasterArbitrationUpdate(device_id=self.switch.device_id, election_id=election)
         await self._answer(self._stream.write(p4r.StreamMessageRequest(arbitration=update)))
-        response = await self._answer(self._stream.read())
-        if not isinstance(response, p4r.StreamMessageResponse):
-            raise UnavailableError(f"{self.switch.name} has ended the session")
-        return response.arbitration
+        return await self._answer(self._outcome(election_id))
+
+    async def _outcome(self, election_id: int) -> p4r.MasterArbitrationUpdate:
+        assert self._listener is not None
+        while not self._listener.done():
+            # News of those with lower ids were under way when this one was bid.
+            if self._told is not None and U128.decode(self._told.election_id) >= election_id:
+                return self._told
+            self._news.clear()
+            await self._news.wait()
+        await self._stream.read()  # raises why
+        raise UnavailableError(f"{self.switch.name} has ended the session")
 
     async def close(self) -> None:
         """Ends the session, so that another controller can have it at once; what the switch was told stays."""
@@ -109,14 +145,19 @@ class Connection:
 
     async def _listen(self) -> None:
         """What the switch tells, until the session ends: whether another client has become its primary."""
-        with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            while isinstance(message := await self._stream.read(), p4r.StreamMessageResponse):
-                if message.HasField("arbitration"):
-                    self._hear(message.arbitration)
+        try:
+            with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                while isinstance(message := await self._stream.read(), p4r.StreamMessageResponse):
+                    if message.HasField("arbitration"):
+                        self._hear(message.arbitration)
+        finally:
+            self._news.set()
 
     def _hear(self, told: p4r.MasterArbitrationUpdate) -> None:
         another = told.status.code == grpc.StatusCode.ALREADY_EXISTS.value[0]
         self.taken_over_by = U128.decode(told.election_id) if another else None
+        self._told = told
+        self._news.set()
 
     async def _leave(self) -> None:
         if self._stream is None:
@@ -126,7 +167,7 @@ class Connection:
                 with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError, TimeoutError):
                     async with asyncio.timeout(_LEAVE_SECONDS):
                         await self._stream.done_writing()
-                        await (self._listener or self._listen())
+                        await self.ended()
         finally:
             self._stream.cancel()
             if self._listener is not None:
@@ -138,7 +179,7 @@ class Connection:
         """Makes the switch run the schema's program, with empty tables and zeroed state."""
         request = p4r.SetForwardingPipelineConfigRequest(
             device_id=self.switch.device_id,
-            election_id=U128.encode(self._election_id),
+            election_id=U128.encode(self.election_id),
             action=p4r.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT,
             config=self._schema.get_pipeline_config(),
         )
@@ -255,7 +296,7 @@ class Connection:
         while batch := list(islice(left, _BATCH)):
             yield p4r.WriteRequest(
                 device_id=self.switch.device_id,
-                election_id=U128.encode(self._election_id),
+                election_id=U128.encode(self.election_id),
                 updates=[p4r.Update(type=kind, entity=entity) for entity in batch],
             )
 
@@ -318,6 +359,11 @@ class Connection:
             raise ControllerError(
                 f"the program of {self.switch.name} has no place for {item}: {error}"
             ) from None
+
+
+def connections(network: Network, schema: P4Schema, patience: float) -> dict[str, Connection]:
+    """One for each switch, by its name; see Connection."""
+    return {switch.name: Connection(switch, schema, patience) for switch in network.switches}
 
 
 def _shown(entity: p4r.Entity) -> str:

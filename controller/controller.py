@@ -10,7 +10,7 @@ from typing import Self, TypeVar
 from finsy import P4Schema
 from finsy.proto import p4i
 
-from controller.connection import Connection
+from controller.connection import ELECTION_ID, Connection, connections
 from controller.errors import ControllerError, SupersededError, UnavailableError
 from controller.jobs.ledger import GRANT, Identity, Ledger, UsedUpError
 from controller.network import Network
@@ -98,6 +98,8 @@ class Controller:
         in_force: None: switches get the program and nothing else. Or else the leases that a controller before this
             one, which has ended without a word, has granted: what its switches do is not interrupted; whatever they
             hold beside that goes, for it may be half of a lease.
+        election_id: with which it bids to be the switches' primary. sessions: with all of them, of a standby
+            (controller/standby.py), which may be backups; None: it makes its own.
 
     Raises:
         ControllerError: as every method does, what each switch that fails says.
@@ -112,12 +114,16 @@ class Controller:
         patience: float = 1.0,
         planner: Planner = OURS,
         in_force: Sequence[Tree] | None = None,
+        election_id: int = ELECTION_ID,
+        sessions: Mapping[str, Connection] | None = None,
     ) -> None:
         self._network = network
         self._usable = network  # without the links that are down
         self.planner = planner
         self._patience = patience
         self._schema = P4Schema(p4info, device_config)
+        self._election_id = election_id
+        self._sessions = sessions
         self._ledger = ledger
         self._taken_from_another = in_force
         self._connections: dict[str, Connection] = {}
@@ -129,9 +135,9 @@ class Controller:
 
     async def __aenter__(self) -> Self:
         self._ledger.__enter__()
-        self._connections = {
-            switch.name: Connection(switch, self._schema, self._patience) for switch in self._network.switches
-        }
+        self._connections = dict(self._sessions or connections(self._network, self._schema, self._patience))
+        for connection in self._connections.values():
+            connection.election_id = self._election_id
         try:
             forwarding = self.planner.plan_forwarding(self._network)
             if self._taken_from_another is None:
@@ -239,9 +245,9 @@ class Controller:
         return tuple(self._leases)
 
     async def tend(self, *, read_tables: bool) -> Findings:
-        """Mends if a switch has ended its session, or if it is asked to read the tables of all."""
+        """Mends if there is no session with a switch, or if it is asked to read the tables of all."""
         trouble = ""
-        if read_tables or any(connection.lost for connection in self._connections.values()):
+        if read_tables or not all(connection.has_bid for connection in self._connections.values()):
             try:
                 await self.mend()
             except ControllerError as error:
@@ -270,7 +276,7 @@ class Controller:
         return {
             name: connection.taken_over_by
             for name, connection in self._connections.items()
-            if connection.taken_over_by is not None and not connection.lost
+            if connection.taken_over_by is not None and connection.has_bid
         }
 
     async def counts(self) -> Mapping[str, SwitchCounts]:
@@ -385,7 +391,7 @@ class Controller:
     async def _bring_into_step(self, connection: Connection) -> None:
         """Makes the switch what it should be, if it may be anything else."""
         name = connection.switch.name
-        if connection.lost:
+        if not connection.has_bid:
             self._out_of_step.add(name)
             await connection.open()
         if name in self._out_of_step:

@@ -11,7 +11,7 @@ from controller.controller import Loss
 from controller.errors import ControllerError
 from controller.jobs.lifecycle import Jobs
 from controller.tree import Aggregator, rests_on
-from experiments.live.controller_process import ControllerProcess
+from experiments.live.control.controller_process import ControllerProcess
 from experiments.live.jobs import NetworkJobs
 from topologies.live.mininet_net import MininetNetwork
 from topologies.model import Link

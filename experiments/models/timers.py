@@ -40,6 +40,11 @@ def recovery(settings: Settings) -> Recovery:
     )
 
 
+def ring_recovery(settings: Settings) -> Recovery | None:
+    """Those of a job that may have to go on by ring; None: nothing fails."""
+    return recovery(settings.model_copy(update={"algorithm": "ring"})) if settings.faults else None
+
+
 def longest_round_trip(settings: Settings) -> float:
     """Seconds of a packet that finds the windows of all hosts that share a link before it, in that link's queue.
 

@@ -135,7 +135,9 @@ class Settings(Table):
     parallelism: Annotated[
         Parallelism | None, Field(description="a model cut among the workers, and its steps, virtual")
     ] = None
-    faults: Annotated[tuple[Fault, ...], Field(description="of links, switches and workers, virtual")] = ()
+    faults: Annotated[
+        tuple[Fault, ...], Field(description="of links, switches, workers, the controller, virtual")
+    ] = ()
     min_workers: Annotated[
         int | None, Field(ge=2, description="the job goes on as long as so many are left, virtual")
     ] = None
@@ -305,8 +307,6 @@ class Settings(Table):
             if len(beside) < count:
                 hosts = "two hosts that are not workers" if count == 2 else "a host that is not a worker"
                 yield f"{name}: needs {hosts}, and there are {len(beside)}; set workers"
-        if self.faults and self.other_job is not None:
-            yield "faults: are those of one job; leave out other_job"
         if self.min_workers is not None:
             if self.min_workers > len(self.members):
                 yield f"min_workers: is {self.min_workers}, more than the {len(self.members)} workers; make it less"

@@ -1,60 +1,66 @@
 """What fails in a run, and what is done about it: as of a live network (docs/faults.md, experiments/live/watch.py).
 
-The controller finds things when the scenario says so. What it then does takes no time, nor does what workers tell each
-other to agree (workers/job/handover.py, workers/job/elastic.py), the result that those behind are sent among it.
+The controller finds things when the scenario says so, once it has been there for so long. What it then does takes no
+time, nor does what workers tell each other to agree (workers/job/handover.py, workers/job/elastic.py), the result that
+those behind are sent among it. Who has ended, or is stopped, workers learn from each other, without a controller.
 """
 
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
-from controller.tree import rests_on
 from experiments.results.faults import FaultOutcome
 from experiments.scenario.tables.faults import Fault
 from experiments.virtual.fabric import Cluster
-from experiments.virtual.handover import carry_on, kept_of, sums_of_all
+from experiments.virtual.handover import GOES_ON, JobUnderFaults
 from topologies.model import Link
 from topologies.virtual import SECOND
-from workers.job.kept import Standing
-from workers.job.membership import LeftError
 
 _DIGITS = 12  # time is counted in picoseconds
-_GOES_ON, _BY_RING = "the job goes on", "the hosts add up by ring"
 _TOO_SHORT = "over before it was found; the job goes on"
 
 
 @dataclass(slots=True)
 class _Happening:
-    """A fault. found: when, in seconds; None: it has not been. outcome: empty: nothing has been done about it."""
+    """A fault. found: when, in seconds; None: it has not been. outcome: empty: nothing has been done about it.
+
+    beside: what the other job does, if it does something.
+
+    waiting: of a controller that is gone, what was found, or something was done about, once it was back.
+    """
 
     fault: Fault
     what: str
     found: float | None = None
     outcome: str = ""
+    beside: str = ""
+    waiting: list[str] = field(default_factory=list)
+
+    @property
+    def end(self) -> float:
+        """In seconds, math.inf: never."""
+        return math.inf if self.fault.end is None else self.fault.end
 
 
 class Faults:
-    """Of the job of a cluster.
+    """Of `jobs` on `cluster`: the one whose workers may fail, and of which outcomes tell first, and another one."""
 
-    min_workers: it goes on as long as so many are left; None: as long as all are there.
-    """
-
-    def __init__(self, faults: Sequence[Fault], min_workers: int | None, cluster: Cluster) -> None:
-        self._cluster, self._job = cluster, cluster.job
-        self._least = min_workers
+    def __init__(self, faults: Sequence[Fault], jobs: Sequence[JobUnderFaults], cluster: Cluster) -> None:
+        self._cluster, self._jobs, self._job = cluster, jobs, jobs[0]
         self._due: list[tuple[float, int, Callable[[float], None]]] = []  # a heap: when, in which order, what
+        self._numbers = itertools.count()
         self._down: set[Link] = set()
         self._known: list[Link] = []  # of those that the controller has found
-        self._dead: set[str] = set()  # hosts of workers whose end nobody has found yet
-        self._without: dict[str, str] = {}  # of those whose end was found: what the others did
-        self._job_ended = False
         self._happenings = [_Happening(fault, self._describe(fault)) for fault in faults]
+        in_order = sorted(self._happenings, key=lambda one: one.fault.at)
+        self._absences = [one for one in in_order if one.fault.controller]
         free: dict[Link, float] = {}  # from when on its next period may be told
-        for one in sorted(self._happenings, key=lambda one: one.fault.at):
+        for one in in_order:
             self._plan(one, free)
 
     def run(self, run: Callable[[float], bool], limit: float) -> bool:
@@ -65,7 +71,6 @@ class Faults:
         """
         while self._due and self._due[0][0] <= limit:
             if run(self._due[0][0]):
-                self._job_ended = True
                 return True
             time, _, happens = heapq.heappop(self._due)
             happens(max(time, round(self._cluster.network.now / SECOND, _DIGITS)))
@@ -76,15 +81,21 @@ class Faults:
         found = []
         for one in self._happenings:
             after = [end for end in ends if end > one.fault.at]
+            if one.fault.controller and one.found is not None:
+                one.outcome = (
+                    f"waited for it: {'; '.join(one.waiting)}" if one.waiting else "nothing waited for it"
+                )
             late = "the job ended before it was found" if after else "the job had ended before"
-            if one.fault.end is not None and any(end > one.fault.end for end in ends):
+            if one.fault.controller and after:
+                late = "the job ended before it was back"
+            elif any(end > one.end for end in ends):
                 late = _TOO_SHORT
             found.append(
                 FaultOutcome(
                     what=one.what,
                     at=one.fault.at,
                     found=one.found,
-                    outcome=one.outcome or late,
+                    outcome=(one.outcome or late) + one.beside,
                     next_end=min(after, default=None),
                 )
             )
@@ -95,11 +106,10 @@ class Faults:
             return f"the link between {fault.link[0]} and {fault.link[1]} is down"
         if fault.switch:
             return f"{fault.switch} restarts"
+        if fault.controller:
+            return "the controller is gone"
         assert fault.worker
-        return f"{self._name(fault.worker)} {'is stopped' if fault.duration else 'ends'}"
-
-    def _name(self, host: str) -> str:
-        return f"rank {self._job.members.index(host)} on {host}"
+        return f"{self._job.name(fault.worker)} {'is stopped' if fault.duration else 'ends'}"
 
     # -- what happens ----------------------------------------------------------------------------------------
 
@@ -107,33 +117,59 @@ class Faults:
         fault, network = one.fault, self._cluster.network
         if fault.link:
             link = self._cluster.topology.link_between(*fault.link)
-            end = math.inf if fault.end is None else fault.end
             # Ahead of its time, for what will wait in queues then.
-            self._at(free.get(link, 0.0), lambda _: network.cut(link.a.node, link.b.node, fault.at, end))
-            free[link] = end
+            self._at(free.get(link, 0.0), lambda _: network.cut(link.a.node, link.b.node, fault.at, one.end))
+            free[link] = one.end
             self._at(fault.at, lambda _: self._down.add(link))
-            if fault.end is not None:
-                self._at(end, lambda _: self._down.remove(link))
-                self._at(end + fault.delay, lambda _: self._find_up(link))
-            self._at(fault.at + fault.delay, partial(self._find_down, one, link))
+            self._at(one.end, lambda _: self._down.remove(link))
+            self._at(self._finds(one.end, fault.delay), lambda _: self._find_up(link))
+            self._at(self._finds(fault.at, fault.delay), partial(self._find_down, one, link))
         elif fault.switch:
             name = fault.switch
             self._at(fault.at, lambda _: self._cluster.empty_switch(name))
-            self._at(fault.at + fault.delay, partial(self._find_restart, one, name))
+            self._at(self._finds(fault.at, fault.delay), partial(self._find_restart, one, name))
+        elif fault.controller:
+            self._at(one.end, partial(self._come_back, one))
         elif fault.worker and fault.end is None:
             host = fault.worker
             self._at(fault.at, lambda _: self._end_worker(host))
             self._at(fault.at + fault.delay, partial(self._find_end, one, host))
-        elif fault.worker and fault.end is not None:
-            network.stall(fault.worker, fault.at, fault.end)
-            self._at(fault.at + fault.delay, partial(self._find_stopped, one, fault.worker, fault.end))
+        elif fault.worker:
+            network.stall(fault.worker, fault.at, one.end)
+            self._at(fault.at + fault.delay, partial(self._find_stopped, one))
 
     def _at(self, time: float, happens: Callable[[float], None]) -> None:
-        heapq.heappush(self._due, (round(time, _DIGITS), len(self._due), happens))
+        """math.inf: never."""
+        if time < math.inf:
+            heapq.heappush(self._due, (round(time, _DIGITS), next(self._numbers), happens))
 
     def _end_worker(self, host: str) -> None:
-        self._dead.add(host)
+        self._job.lacks(host)
         self._cluster.vacate(host)
+
+    # -- the controller --------------------------------------------------------------------------------------
+
+    def _finds(self, since: float, delay: float) -> float:
+        """When the controller finds what is so since then: a new one has to look for as long as any other."""
+        for absence in self._absences:
+            if absence.fault.at <= since + delay and absence.end > since:
+                since = absence.end
+        return since + delay
+
+    def _next_there(self, now: float) -> float:
+        """When the controller is, from now on."""
+        gone = [absence.end for absence in self._absences if absence.fault.at <= now < absence.end]
+        return gone[0] if gone else now
+
+    def _has_waited(self, one: _Happening, since: float, until: float) -> None:
+        """For the controller, should that have been gone meanwhile."""
+        for absence in self._absences:
+            if absence.fault.at <= until and absence.end > since:
+                absence.waiting.append(one.what)
+
+    def _come_back(self, one: _Happening, now: float) -> None:
+        if not all(job.ended for job in self._jobs):
+            one.found = now
 
     # -- what is found ---------------------------------------------------------------------------------------
 
@@ -141,11 +177,25 @@ class Faults:
         if link not in self._down:
             one.outcome = _TOO_SHORT
             return
-        self._known.append(link)
-        self._reroute()
-        one.found, one.outcome = now, _GOES_ON
-        if self._needs(link):
-            one.outcome = self._end_lease(now, for_good=_of_a_host(link))
+        if link not in self._known:  # since it was down before
+            self._known.append(link)
+            self._reroute()
+        self._find(one, now, lambda job: job.needs(link), for_good=_of_a_host(link))
+
+    def _find(
+        self, one: _Happening, now: float, ends: Callable[[JobUnderFaults], bool], *, for_good: bool
+    ) -> None:
+        """ends: whether a job's lease does. for_good: see JobUnderFaults.end_lease."""
+        one.found = now
+        self._has_waited(one, one.fault.at, now)
+        for job in self._jobs:
+            if job.ended:
+                continue
+            done = job.end_lease(now, self._known, for_good=for_good) if ends(job) else GOES_ON
+            if job is self._job:
+                one.outcome = done
+            elif done != GOES_ON:
+                one.beside = f"; the other job: {done}"
 
     def _find_up(self, link: Link) -> None:
         if link in self._known and link not in self._down:
@@ -158,78 +208,30 @@ class Faults:
 
     def _find_restart(self, one: _Happening, switch: str, now: float) -> None:
         self._cluster.refill_switch(switch)
-        one.found, one.outcome = now, _GOES_ON
-        job = self._job
-        if job.granted and job.tree and rests_on(job.tree.aggregators, switch):
-            one.outcome = self._end_lease(now, for_good=False)
+        self._find(one, now, lambda job: job.rests_on(switch), for_good=False)
 
     def _find_end(self, one: _Happening, host: str, now: float) -> None:
-        if self._job_ended:
+        if self._job.ended:
             return
-        one.found = now
-        one.outcome = self._without.get(host) or self._go_on_without(now)
+        one.found, one.outcome = now, GOES_ON
+        self._job.check_those_left(now)
 
-    def _find_stopped(self, one: _Happening, host: str, end: float, now: float) -> None:
-        if now >= end:
+        if self._job.needs_lease and (there := self._next_there(now)) > now:
+            self._at(there, lambda later: self._has_waited(one, now, later))
+            self._at(there, partial(self._go_on_without, one, host))
+        else:
+            self._go_on_without(one, host, now)
+
+    def _go_on_without(self, one: _Happening, host: str, now: float) -> None:
+        one.outcome = self._job.go_on_without(host, now)
+
+    def _find_stopped(self, one: _Happening, now: float) -> None:
+        if now >= one.end:
             one.outcome = _TOO_SHORT
-            return
-        stopped = self._job.stations[self._job.members.index(host)]
-        if any(len(station.began) > len(stopped.outputs) for station in self._job.stations):
+        elif self._job.waiting:
             one.found, one.outcome = now, "the others wait for it"
         else:
             one.outcome = "nobody waited for it"
-
-    # -- what is done ----------------------------------------------------------------------------------------
-
-    def _needs(self, link: Link) -> bool:
-        """Whether the job's tree has both ends of it."""
-        job = self._job
-        if not (job.granted and job.tree):
-            return False
-        nodes = {*job.members, *(part.switch for part in job.tree.aggregators)}
-        return {link.a.node, link.b.node} <= nodes
-
-    def _end_lease(self, now: float, *, for_good: bool) -> str:
-        """The job's; for_good: no other would be better. What it does then."""
-        if self._job_ended:
-            return _GOES_ON
-        if self._dead:
-            return self._go_on_without(now)
-        if self._least is not None and not for_good:
-            self._regroup(now)
-            if not any(map(self._needs, self._known)):
-                return self._state("the job has another lease")
-        job = self._job
-        job.revoke(lambda: None)
-        sent = carry_on(job, Standing([kept_of(job, rank).finished for rank in range(len(job.members))]), now)
-        return f"{_BY_RING}, {sent} of them sent a sum that others had" if sent else _BY_RING
-
-    def _go_on_without(self, now: float) -> str:
-        """Those who have ended."""
-        job, dead = self._job, sorted(self._dead, key=self._job.members.index)
-        ended = "; ".join(f"{self._name(host)} ended" for host in dead)
-        total = len(job.members)
-        if self._least is None:
-            first = next(s for s, host in zip(job.stations, job.members, strict=True) if host not in dead)
-            raise LeftError(
-                f"{ended} while others wait: {first.worker.outstanding(now) or 'for nothing yet'}"
-            )
-        left = total - len(dead)
-        if left < self._least:
-            raise LeftError(f"{ended}; {left} are left, fewer than min_workers, {self._least}")
-        self._regroup(now)
-        self._dead.clear()
-        went = self._state(f"{left} of {total} workers go on")
-        self._without |= dict.fromkeys(dead, went)
-        return went
-
-    def _regroup(self, now: float) -> None:
-        job = self._job
-        staying = [rank for rank, host in enumerate(job.members) if host not in self._dead]
-        job.regroup(staying, sums_of_all(job, staying), now)
-
-    def _state(self, what: str) -> str:
-        return what if self._job.by_ring is None else f"{what}; {_BY_RING}"
 
 
 def _of_a_host(link: Link) -> bool:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
-from experiments.models.timers import recovery, virtual_window
+from experiments.models.timers import recovery, ring_recovery, virtual_window
 from experiments.results.checking import Errors, Promise, error_bound
 from experiments.scenario.settings import Settings
 from experiments.scenario.tables.other_job import OtherJob
 from experiments.scenario.tables.units import ELEMENT_BYTES
 from experiments.virtual.fabric import Cluster
 from experiments.virtual.job_spec import JobSpec
+from experiments.virtual.stations import Vector
 
 
 class Beside:
@@ -19,45 +22,50 @@ class Beside:
     def __init__(self, settings: Settings, other: OtherJob, cluster: Cluster) -> None:
         hosts = settings.bystanders
         window = other.window or virtual_window(settings)
-        bound = error_bound(other.algorithm, settings.values, window)
-        ranks = range(len(settings.members), len(settings.members) + len(hosts))
-        draws = [np.random.default_rng((settings.seed, rank)) for rank in ranks]
-        elements = other.size // ELEMENT_BYTES
-        inputs = [
-            [draw.standard_normal(elements, dtype=np.float32) for draw in draws]
-            for _ in range(other.repetitions)
-        ]
-        self._promises = [Promise.of(vectors, bound) for vectors in inputs]
+        self._settings, self._other, self._window = settings, other, window
         spec = JobSpec(
             hosts=hosts,
             window=window,
             values=settings.values,
             recovery=recovery(settings),
             algorithm=other.algorithm,
+            ring=bool(settings.faults),
+            ring_recovery=ring_recovery(settings),
             congestion=settings.congestion,
             priority=other.priority,
         )
         self._cluster = cluster
-        self._job = cluster.start(spec, inputs, in_place=True)
+        self.job = cluster.start(spec, list(self._vectors()), in_place=True)
 
-    def finish(self, limit: float) -> bool:
+    def _vectors(self) -> Iterator[list[Vector]]:
+        """Of each all-reduce, a vector of each worker."""
+        first = len(self._settings.members)
+        ranks = range(first, first + len(self._settings.bystanders))
+        draws = [np.random.default_rng((self._settings.seed, rank)) for rank in ranks]
+        elements = self._other.size // ELEMENT_BYTES
+        for _ in range(self._other.repetitions):
+            yield [draw.standard_normal(elements, dtype=np.float32) for draw in draws]
+
+    def run(self, limit: float) -> bool:
         """Until it has all its sums: True. False: not by `limit` (seconds)."""
-        return self._cluster.run_job(self._job, limit)
+        return self._cluster.run_job(self.job, limit)
 
     @property
     def median_seconds(self) -> float:
         """Of an all-reduce, from its last worker's call to its last worker's sum."""
-        began = np.max([station.began for station in self._job.stations], axis=0)
-        ended = np.max([station.ended for station in self._job.stations], axis=0)
+        began = np.max([station.began for station in self.job.stations], axis=0)
+        ended = np.max([station.ended for station in self.job.stations], axis=0)
         return float(np.median(ended - began))
 
     @property
     def errors(self) -> Errors:
-        """Of all its sums."""
-        return Errors.of_all(
-            promise.hold(station.outputs[index] for station in self._job.stations)
-            for index, promise in enumerate(self._promises)
-        )
+        """Of all its sums; sums have taken the places of the vectors, which are drawn once more."""
+        return Errors.of_all(map(self._held, range(self._other.repetitions), self._vectors()))
+
+    def _held(self, index: int, vectors: list[Vector]) -> Errors:
+        _, algorithm = self.job.done_by(index)
+        promise = Promise.of(vectors, error_bound(algorithm, self._settings.values, self._window))
+        return promise.hold(station.outputs[index] for station in self.job.stations)
 
 
 def beside(settings: Settings, cluster: Cluster) -> Beside | None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from experiments.models.alone import Alone
 from experiments.models.prediction import predicted_seconds
-from experiments.models.timers import recovery, virtual_window
+from experiments.models.timers import recovery, ring_recovery, virtual_window
 from experiments.results.checking import Errors, Promise, error_bound, promise_of
 from experiments.results.measured import FlowTimes, Measured, mean_window
 from experiments.results.recording import Vector
@@ -20,6 +20,7 @@ from experiments.scenario.worker_file import make_worker_of
 from experiments.virtual.fabric import Cluster, Job
 from experiments.virtual.faults import Faults
 from experiments.virtual.flows import Flows
+from experiments.virtual.handover import JobUnderFaults
 from experiments.virtual.job_spec import ClusterSpec
 from experiments.virtual.other_job import beside
 from experiments.virtual.outcome import LIMIT, UnfinishedError, network_figures
@@ -68,10 +69,12 @@ def run_virtual(
         other = beside(settings, cluster)
         wanted = requests(settings)
         flows = _flows(settings, cluster, wanted)
-        faults = Faults(settings.faults, settings.min_workers, cluster)
+        jobs = [JobUnderFaults(cluster.job, settings.min_workers)]
+        jobs += [JobUnderFaults(other.job, None)] if other else []
+        faults = Faults(settings.faults, jobs, cluster)
         if not faults.run(cluster.run, LIMIT):
             raise UnfinishedError(f"not finished after {LIMIT:g} s of virtual time")
-        if other and not other.finish(LIMIT):
+        if other and not faults.run(other.run, LIMIT):
             raise UnfinishedError(f"other_job: not finished after {LIMIT:g} s of virtual time")
 
     job, stations = cluster.job, cluster.stations
@@ -164,9 +167,7 @@ def cluster_spec(settings: Settings) -> ClusterSpec:
         congestion=settings.congestion,
         calls=("all-reduce", *[call] * len(buckets(settings))),
         ring=bool(settings.faults),
-        ring_recovery=recovery(settings.model_copy(update={"algorithm": "ring"}))
-        if settings.faults
-        else None,
+        ring_recovery=ring_recovery(settings),
         elastic=bool(settings.faults) and settings.min_workers is not None,
         priority=settings.priority,
         priorities=settings.prioritized,

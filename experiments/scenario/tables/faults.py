@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -15,11 +16,12 @@ from topologies.units import Seconds
 from workers.job.waiting import SLOW_SECONDS
 
 _LOOK = 0.25  # seconds between two looks of a live network at links, switches and workers
+_KINDS = ("link", "switch", "worker", "controller")
 _ASKED = 2.0  # seconds that workers have to say where they are
 
 
 class Fault(Table):
-    """A link that goes down, a switch that restarts, or a worker that ends or is stopped; of these one."""
+    """A link that goes down, a switch that restarts, a worker that ends or is stopped, or a controller that ends."""
 
     at: Annotated[Seconds, Field(description="from the beginning of the run on")]
     link: Annotated[tuple[str, str] | None, Field(description="the names of its two ends")] = None
@@ -27,10 +29,14 @@ class Fault(Table):
         str | None, Field(description="that restarts, with nothing in tables and registers")
     ] = None
     worker: Annotated[str | None, Field(description="by its host")] = None
+    controller: Annotated[
+        Literal[True] | None, Field(description="that ends; what happens meanwhile it finds afterwards")
+    ] = None
     duration: Annotated[
         Seconds | None,
         Field(
-            gt=0, description="until it is back; left out, the link is down for good, the worker has ended"
+            gt=0,
+            description="until it is back; left out, link or controller are gone for good, the worker has ended",
         ),
     ] = None
     detection: Annotated[
@@ -44,17 +50,19 @@ class Fault(Table):
 
     @property
     def delay(self) -> float:
-        """Seconds after which it is found."""
+        """Seconds after which it is found, where the controller is there."""
         if self.detection is not None:
             return self.detection
         return SLOW_SECONDS + _ASKED if self.worker and self.duration else _LOOK
 
     def _problems(self) -> Iterator[str]:
-        given = [name for name in ("link", "switch", "worker") if getattr(self, name) is not None]
+        given = [name for name in _KINDS if getattr(self, name) is not None]
         if len(given) != 1:
-            yield f"link: give one of link, switch and worker, not {' and '.join(given) or 'none'}"
+            yield f"link: give one of {', '.join(_KINDS)}, not {' and '.join(given) or 'none'}"
         if self.switch and self.duration:
             yield "duration: a switch is there again at once, its tables after detection; leave it out"
+        if self.controller and self.detection is not None:
+            yield "detection: the controller is back after duration; leave it out"
 
 
 def fault_problems(faults: Sequence[Fault], network: Topology, members: Sequence[str]) -> Iterator[str]:
@@ -72,12 +80,16 @@ def fault_problems(faults: Sequence[Fault], network: Topology, members: Sequence
         if fault.worker and fault.worker not in members:
             yield f"{key}.worker: {fault.worker!r} is no worker's host; those are {', '.join(members)}"
     for link in {frozenset(fault.link) for fault in faults if fault.link}:
-        periods = sorted(
-            (f.at, f.end or float("inf")) for f in faults if f.link and frozenset(f.link) == link
-        )
-        if any(second[0] <= first[1] for first, second in pairwise(periods)):
+        if _twice_at_a_time([f for f in faults if f.link and frozenset(f.link) == link]):
             yield f"faults: the link {' '.join(sorted(link))} is down twice at a time; make it one"
+    if _twice_at_a_time([fault for fault in faults if fault.controller]):
+        yield "faults: the controller is gone twice at a time; make it one"
     ends = Counter(fault.worker for fault in faults if fault.worker and not fault.duration)
     for host, count in ends.items():
         if count > 1:
             yield f"faults: the worker on {host} ends {count} times; leave it at one"
+
+
+def _twice_at_a_time(faults: Sequence[Fault]) -> bool:
+    periods = sorted((fault.at, fault.end or math.inf) for fault in faults)
+    return any(second[0] <= first[1] for first, second in pairwise(periods))

@@ -94,6 +94,12 @@ def up(
             help="a folder with ca.crt, whose clients may reach the job service, server.crt and server.key",
         ),
     ] = None,
+    standby: Annotated[
+        bool,
+        typer.Option(
+            "--standby", help="have a second controller wait, which takes over at once if the first ends"
+        ),
+    ] = False,
     log: Annotated[
         Path | None,
         typer.Option(
@@ -162,7 +168,9 @@ def up(
         ):
             status.stop()
             with nullcontext() if log is None else logging_to(log):
-                run_until_interrupted(_keep_up(network, compiled, controller, on, listeners, tls, log))
+                run_until_interrupted(
+                    _keep_up(network, compiled, controller, on, listeners, tls, log, standby)
+                )
 
 
 @contextmanager
@@ -186,6 +194,7 @@ async def _keep_up(
     listeners: Mapping[str, socket.socket],
     tls: ssl.SSLContext | None,
     log: Path | None,
+    standby: bool,
 ) -> None:
     from controller.job_service.lines import serving_workers
     from controller.job_service.server import serving
@@ -194,7 +203,8 @@ async def _keep_up(
     from controller.telemetry import Telemetry
     from experiments.inside.inspector import Inspector
     from experiments.inside.logs import Stalls
-    from experiments.live.controller_process import ControllerProcess, Setup
+    from experiments.live.control.candidate import Setup
+    from experiments.live.control.controller_process import ControllerProcess
     from experiments.live.jobs import NetworkJobs
     from experiments.live.watch import Watch
 
@@ -210,7 +220,7 @@ async def _keep_up(
         planner,
         log,
     )
-    async with ControllerProcess(setup, _warn) as controller:
+    async with ControllerProcess(setup, _warn, standby=standby) as controller:
         jobs = NetworkJobs(controller, topology, on.pace(topology.slowest_rate))
         service = JobService([host.name for host in topology.ranked_hosts], jobs.open, _warn)
         async with (

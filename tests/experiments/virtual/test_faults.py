@@ -6,11 +6,12 @@ import random
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from experiments.results.faults import FaultOutcome
 from experiments.results.measured import Measured, row
 from experiments.scenario.settings import Settings
-from experiments.virtual import faults as faults_module
 from experiments.virtual import handover
 from experiments.virtual.fabric import Cluster, Job
 from experiments.virtual.point import run_virtual
@@ -27,6 +28,9 @@ AT = "600 us"
 UPLINK = {"at": AT, "link": ["spine1", "leaf1"], "detection": SOON}
 ROOT = {"at": AT, "switch": "spine1", "detection": SOON}
 END = {"at": AT, "worker": "h2", "detection": SOON}
+OTHER = {"size": "400 kB", "repetitions": 8}
+BESIDE: dict[str, Any] = {"workers": 2, "placement": "spread", "other_job": OTHER}
+GONE = {"at": "500 us", "controller": True, "duration": "300 us"}
 
 
 def point(*faults: dict[str, Any], **changes: Any) -> Settings:
@@ -138,7 +142,7 @@ def test_a_leaf_with_several_may_have_forgotten_what_one_of_them_lacks(
         "over before it was found; the job goes on",
         "the hosts add up by ring",
     ]
-    monkeypatch.setattr(faults_module, "rests_on", lambda parts, switch: parts[-1].switch == switch)
+    monkeypatch.setattr(handover, "rests_on", lambda parts, switch: parts[-1].switch == switch)
     with pytest.raises(StallError, match="nothing new for 30 s"):
         run(switch, missed, lost)
 
@@ -180,7 +184,7 @@ def test_those_behind_are_sent_what_others_have(switch: Engine, monkeypatch: pyt
         job.carry_on([station.outputs[:least] for station in job.stations], now)
         return 0
 
-    monkeypatch.setattr(faults_module, "carry_on", never)
+    monkeypatch.setattr(handover, "carry_on", never)
     with pytest.raises(AssertionError):
         outcomes()
 
@@ -193,7 +197,7 @@ def test_a_wrong_sum_after_a_fault_is_counted(switch: Engine, monkeypatch: pytes
         job.stations[0]._inputs[-1][0] += 1
         return sent
 
-    monkeypatch.setattr(faults_module, "carry_on", wrong)
+    monkeypatch.setattr(handover, "carry_on", wrong)
     assert run_virtual(point(UPLINK), switch).violations == 4
 
 
@@ -242,7 +246,8 @@ def test_a_run_with_faults_has_one_history_in_both_loops(
     switch: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: list[tuple[type[VirtualNetwork], str, tuple[FaultOutcome, ...]]] = []
-    settings = point(ROOT | {"at": "300 us"}, UPLINK, END, min_workers=2, links={"loss": 0.01})
+    faults = ROOT | {"at": "300 us"}, UPLINK, END, GONE
+    settings = point(*faults, min_workers=2, links={"loss": 0.01})
 
     for there in (True, True, False):
         history = History()
@@ -255,8 +260,8 @@ def test_a_run_with_faults_has_one_history_in_both_loops(
         with monkeypatch.context() as context:
             if not there:
                 context.setattr(compiled, "library", lambda: None)
-            faults = run_virtual(settings, switch, prepare).faults
-        found.append((kinds[0], history.digest, faults))
+            outcomes = run_virtual(settings, switch, prepare).faults
+        found.append((kinds[0], history.digest, outcomes))
     assert found[0] == found[1]
     assert found[0][1:] == found[2][1:]
 
@@ -322,6 +327,133 @@ def test_a_worker_that_is_stopped_costs_time_and_is_named(switch: Engine) -> Non
     assert (long.outcome, long.found) == ("the others wait for it", 7.0006)
 
 
+# -- the controller
+
+
+def test_all_reduces_do_not_notice_that_there_is_no_controller(switch: Engine) -> None:
+    alone = run(switch)
+    measured = run(switch, GONE)
+    assert str(only(measured)) == "the controller is gone: nothing waited for it"
+    assert (only(measured).at, only(measured).found) == (5e-4, 8e-4)
+    assert measured.seconds == alone.seconds
+    for_good = run(switch, {"at": "0 s", "controller": True})
+    assert str(only(for_good)) == "the controller is gone: the job ended before it was back"
+    assert (only(for_good).found, for_good.seconds) == (None, alone.seconds)
+
+
+@pytest.mark.parametrize(
+    ("fault", "outcome"),
+    [
+        (UPLINK, "the link between spine1 and leaf1 is down: the hosts add up by ring"),
+        (ROOT, "spine1 restarts: the hosts add up by ring"),
+    ],
+)
+def test_what_happens_meanwhile_is_found_as_long_after_as_any_other_time(
+    switch: Engine, fault: dict[str, Any], outcome: str
+) -> None:
+    by_ring = run(switch, algorithm="ring")
+    gone, found = run(switch, GONE, fault).faults
+    assert str(found) == outcome
+    assert (gone.outcome, gone.found) == (f"waited for it: {found.what}", 8e-4)
+    assert (found.at, found.found) == (6e-4, 9e-4)
+    # As is what happened before, and was not found yet.
+    earlier, gone = run(switch, fault | {"at": "420 us"}, GONE).faults
+    assert earlier.found == 9e-4
+    assert gone.outcome == f"waited for it: {found.what}"
+    # And what happens twice in a row.
+    later = run(switch, fault, GONE, GONE | {"at": "850 us"})
+    assert [one.found for one in later.faults] == [1.25e-3, 8e-4, 1.15e-3]
+    assert later.seconds[-1] == pytest.approx(by_ring.seconds[-1], rel=0.01)
+
+
+def test_a_link_that_is_up_before_the_controller_is_back_is_never_found(switch: Engine) -> None:
+    gone, link = run(switch, GONE | {"duration": "10 ms"}, UPLINK | {"duration": "200 us"}).faults
+    assert (link.outcome, link.found) == ("over before it was found; the job goes on", None)
+    assert gone.outcome == "the job ended before it was back"
+
+
+def test_where_it_is_gone_for_good_a_switch_stays_empty(switch: Engine) -> None:
+    with pytest.raises(StallError, match="nothing new for 30 s"):
+        run(switch, GONE | {"duration": "60 s"}, ROOT)
+
+
+def test_who_goes_on_without_a_worker_gets_a_lease_once_it_is_back(switch: Engine) -> None:
+    gone, ended = run(switch, GONE, END, min_workers=2).faults
+    assert str(ended) == "rank 1 on h2 ends: 3 of 4 workers go on"
+    assert ended.found == 7e-4
+    assert ended.next_end
+    assert ended.next_end > 8e-4
+    assert gone.outcome == "waited for it: rank 1 on h2 ends"
+    # Another one that ends before that is left out at once.
+    both = run(switch, GONE, END, END | {"worker": "h3", "at": "650 us"}, min_workers=2)
+    assert [one.outcome for one in both.faults[1:]] == ["2 of 4 workers go on"] * 2
+
+
+def test_that_a_worker_ended_the_others_learn_without_it(switch: Engine) -> None:
+    with pytest.raises(LeftError, match="rank 1 on h2 ended while others wait"):
+        run(switch, GONE, END)
+    with pytest.raises(LeftError, match="3 are left, fewer than min_workers, 4"):
+        run(switch, GONE, END, min_workers=4)
+    gone, ended = run(switch, GONE, END, min_workers=2, algorithm="ring").faults
+    assert (ended.outcome, gone.outcome) == ("3 of 4 workers go on", "nothing waited for it")
+
+
+def test_a_stopped_worker_is_named_without_it(switch: Engine) -> None:
+    gone, stopped = run(switch, GONE, END | {"duration": "10 ms"}).faults
+    assert (stopped.outcome, stopped.found) == ("the others wait for it", 7e-4)
+    assert gone.outcome == "nothing waited for it"
+
+
+times, lengths = st.floats(0, 1e-3), st.floats(1e-6, 1e-3)
+
+
+@given(
+    gone=st.lists(st.tuples(times, lengths), min_size=1, max_size=3),
+    others=st.lists(
+        st.tuples(st.sampled_from([UPLINK, UPLINK | {"link": ["leaf2", "spine2"]}, ROOT, END]), times, times),
+        max_size=3,
+        unique_by=lambda one: str(one[0]),
+    ),
+    duration=lengths | st.none(),
+    min_workers=st.none() | st.just(3),
+    beside=st.booleans(),
+)
+@settings(max_examples=25)
+def test_whenever_it_is_gone_sums_are_right_and_it_finds_nothing(
+    switch: Engine,
+    gone: list[tuple[float, float]],
+    others: list[tuple[dict[str, Any], float, float]],
+    duration: float | None,
+    min_workers: int | None,
+    beside: bool,
+) -> None:
+    absences: list[tuple[float, float]] = []
+    for pause, length in gone:  # one after the other
+        begin = pause + (absences[-1][1] if absences else 0.0) + 1e-6
+        absences.append((begin, begin + length))
+    faults = [{"at": begin, "controller": True, "duration": end - begin} for begin, end in absences]
+    for fault, at, detection in others:
+        faults.append(fault | {"at": at, "detection": detection})
+        if "link" in fault and duration:
+            faults[-1]["duration"] = duration
+    changes: dict[str, Any] = {"min_workers": min_workers, "size": "20 kB"}
+    if beside:
+        # Below each leaf a third host.
+        changes["topology"] = {"leaf_spine": RACKS | {"hosts_per_leaf": 3}}
+        changes |= {"hosts": ["h1", "h2", "h4", "h5"], "other_job": OTHER | {"size": "20 kB"}}
+    try:
+        measured = run_virtual(point(*faults, **changes), switch)
+    except LeftError:
+        assert min_workers is None
+        return
+    assert not measured.violations
+    for fault, outcome in zip(faults, measured.faults, strict=True):
+        if outcome.found is not None and not {"controller", "worker"} & set(fault):
+            looked = outcome.found - fault["detection"]
+            assert looked >= outcome.at - 1e-9
+            assert all(end <= looked + 1e-9 or begin >= outcome.found - 1e-9 for begin, end in absences)
+
+
 # -- with the rest of a scenario
 
 
@@ -346,6 +478,49 @@ def test_traffic_beside_goes_around_it(switch: Engine) -> None:
     measured = run(switch, UPLINK, workers=2, placement="spread", traffic=traffic)
     assert measured.traffic
     assert measured.traffic.count == 2
+
+
+BY_RING = "the hosts add up by ring"
+
+
+def test_another_job_goes_on_by_ring_as_the_first_one(switch: Engine) -> None:
+    # Each has two workers below either leaf.
+    leaf = ROOT | {"switch": "leaf1"}
+    beside = BESIDE | {"topology": {"leaf_spine": RACKS | {"hosts_per_leaf": 4}}, "workers": 4}
+    beside |= {"other_job": OTHER | {"repetitions": 3}}
+    assert only(run(switch, leaf, **beside)).outcome == f"{BY_RING}; the other job: {BY_RING}"
+    assert (
+        only(run(switch, leaf, min_workers=2, **beside)).outcome
+        == f"the job has another lease; the other job: {BY_RING}"
+    )
+    gone, found = run(switch, GONE, leaf, **beside).faults
+    assert (gone.outcome, found.found) == ("waited for it: leaf1 restarts", 9e-4)
+
+
+@pytest.mark.parametrize("fault", [UPLINK | {"link": ["spine2", "leaf1"]}, ROOT | {"switch": "spine2"}])
+def test_what_concerns_another_job_alone_leaves_the_first_one_its_lease(
+    switch: Engine, fault: dict[str, Any]
+) -> None:
+    assert only(run(switch, fault, **BESIDE)).outcome == f"the job goes on; the other job: {BY_RING}"
+    later = only(run(switch, fault | {"at": "2.5 ms"}, **BESIDE))
+    assert later.outcome == f"the job had ended before; the other job: {BY_RING}"
+    assert only(run(switch, ROOT, **BESIDE)).outcome == BY_RING
+
+
+def test_a_wrong_sum_of_another_job_after_a_fault_is_counted(
+    switch: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    carry_on = handover.carry_on
+
+    def wrong(job: Job, standing: Standing, now: float) -> int:
+        sent = carry_on(job, standing, now)
+        if job.members == ("h2", "h4"):
+            job.stations[0]._inputs[-1][0] += 1
+        return sent
+
+    monkeypatch.setattr(handover, "carry_on", wrong)
+    fault = UPLINK | {"link": ["spine2", "leaf1"]}
+    assert run_virtual(point(fault, **BESIDE), switch).violations == 2
 
 
 def test_a_row_says_it(switch: Engine) -> None:

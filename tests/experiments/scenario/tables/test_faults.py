@@ -30,6 +30,7 @@ def settings(*faults: dict[str, Any], **changes: Any) -> Settings:
         (AT | {"switch": "leaf1"}, None, 0.25),
         (AT | {"worker": "h1"}, None, 0.25),
         (AT | {"worker": "h1", "duration": 10}, 10.001, 7),
+        (AT | {"controller": True}, None, 0.25),
     ],
 )
 def test_a_fault_has_an_end_and_is_found(fault: dict[str, Any], end: float | None, delay: float) -> None:
@@ -42,8 +43,12 @@ def test_a_fault_has_an_end_and_is_found(fault: dict[str, Any], end: float | Non
 @pytest.mark.parametrize(
     ("faults", "changes", "complaint"),
     [
-        ([AT], {}, "link: give one of link, switch and worker, not none"),
-        ([DOWN | {"switch": "leaf1"}], {}, "link: give one of link, switch and worker, not link and switch"),
+        ([AT], {}, "link: give one of link, switch, worker, controller, not none"),
+        (
+            [DOWN | {"switch": "leaf1"}],
+            {},
+            "link: give one of link, switch, worker, controller, not link and switch",
+        ),
         ([AT | {"switch": "leaf1", "duration": 1}], {}, "duration: a switch is there again at once"),
         ([AT | {"link": ["leaf1", "leaf2"]}], {}, r"faults\[0\].link: leaf1 and leaf2 have no link"),
         (
@@ -57,6 +62,13 @@ def test_a_fault_has_an_end_and_is_found(fault: dict[str, Any], end: float | Non
             r"faults\[0\].worker: 'h4' is no worker's host; those are h1, h2",
         ),
         ([DOWN, DOWN | {"at": "2 ms"}], {}, "faults: the link leaf1 spine1 is down twice at a time"),
+        ([AT | {"controller": False}], {}, "Input should be True"),
+        ([AT | {"controller": True, "detection": 1}], {}, "detection: the controller is back after duration"),
+        (
+            [AT | {"controller": True, "duration": 1}, {"at": 1, "controller": True}],
+            {},
+            "faults: the controller is gone twice at a time",
+        ),
         ([AT | {"worker": "h1"}, {"at": 2, "worker": "h1"}], {}, "faults: the worker on h1 ends 2 times"),
         ([DOWN], {"world": "live"}, "faults: is virtual only; leave it out, or set world = 'virtual'"),
         ([], {"world": "live", "min_workers": 2}, "min_workers: is virtual only"),
@@ -67,9 +79,9 @@ def test_a_fault_has_an_end_and_is_found(fault: dict[str, Any], end: float | Non
             "min_workers: is of plain all-reduces",
         ),
         (
-            [DOWN],
-            {"workers": 2, "other_job": {"size": "4 kB"}},
-            "faults: are those of one job; leave out other_job",
+            [AT | {"worker": "h2"}],
+            {"hosts": ["h1", "h3"], "other_job": {"size": "4 kB"}},
+            r"faults\[0\].worker: 'h2' is no worker's host; those are h1, h3",
         ),
     ],
 )

@@ -8,6 +8,8 @@ import select
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -98,13 +100,23 @@ def switch_process(up: Up, device_id: int) -> int:
 
 def controller_process(up: Up) -> int:
     """The process that is the controller."""
+    [process] = controller_processes(up)
+    return process
+
+
+def controller_processes(up: Up) -> list[int]:
+    """Those that are the controller or its standby, which has started later."""
     [folder] = up.folder.glob("fanin-run-*")
-    [process] = [
+    found = [
         process
         for process in Run(folder).processes
-        if "experiments.live.controlling" in command_line(process)
+        if "experiments.live.control.controlling" in command_line(process)
     ]
-    return process
+    # Behind the command's name, which may have anything in it, comes the third field (proc_pid_stat(5)).
+    return sorted(
+        found,
+        key=lambda process: int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]),
+    )
 
 
 def fanin(up: Up, *arguments: str) -> str:
@@ -188,6 +200,26 @@ def test_a_job_is_over_and_another_begins_while_there_is_no_controller(up, tmp_p
     _, errors = Job(up, tmp_path, "required").end()
     assert errors == ""
     said_by(up, until="it is started again")
+
+
+def test_the_standby_takes_over_while_jobs_run_and_in_the_middle_of_a_grant(tmp_path):
+    with Up(tmp_path, *SMALL, "--standby") as network, ThreadPoolExecutor() as threads:
+        said_by(network, until="a standby for the controller is ready")
+        job = Job(network, tmp_path, "required")
+        controller, standby = controller_processes(network)
+        os.kill(controller, signal.SIGKILL)
+        said_by(network, until="the standby takes over")
+        said_by(network, until="a standby for the controller is ready")
+        os.kill(standby, signal.SIGSTOP)
+        starting = threads.submit(Job, network, tmp_path, "required", "other")
+        while '"queued"' not in fanin(network, "jobs", "--json"):
+            pass
+        with suppress(ProcessLookupError):  # a slow machine, where it was ended already for being silent
+            os.kill(standby, signal.SIGKILL)
+        for each in (starting.result(), job):
+            _, errors = each.end()
+            assert errors == ""
+        said_by(network, until="the standby takes over")
 
 
 def test_a_switch_that_ends_again_and_again_ends_the_network_and_is_named(tmp_path):

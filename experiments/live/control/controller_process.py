@@ -1,53 +1,33 @@
 """The controller of a network that is up, in a process of its own: what becomes of that is nothing to the jobs.
 
-When it ends it is started again, and takes the switches over as they are, with the leases that are in force here. What
-was asked of it meanwhile is asked again. Messages are pickled, each behind its length: both ends are this program.
+When it ends it is started again, or a standby takes over, and takes the switches over as they are, with the leases that
+are in force here. What was asked of it meanwhile is asked again.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import pickle
-import signal
-import struct
-import subprocess
-import sys
+import itertools
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from controller.connection import ELECTION_ID
 from controller.controller import Findings
 from controller.errors import ControllerError
 from controller.tree import Tree
+from experiments.live.control.candidate import Candidate, Setup
+from experiments.live.control.standby_process import StandbyProcess
 from experiments.scenario.own import planner_of
 from topologies.errors import NetworkError
 from topologies.live.patience import VARIABLE, Restarts
 from topologies.model import Topology
 
-_LENGTH = struct.Struct("=I")
-_ANSWER_SECONDS = 120.0  # longer than a controller waits for all that a switch may be asked for
-_LEAVE_SECONDS = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class Setup:
-    """What a controller needs. p4info: serialized. log: see experiments.inside.logs.
-
-    in_force: None: the switches have no program yet.
-    """
-
-    topology: Topology
-    p4info: bytes
-    device_config: bytes
-    ledger: Path
-    patience: float
-    planner: Path | None
-    log: Path | None = None
-    in_force: tuple[Tree, ...] | None = None
+# Election ids: each primary's is higher than that of all before it, so that what these have sent last is refused; a
+# backup's is lower. After 500 of them all primaries have the last one, and a backup may have that of one that has gone.
+_BACKUPS, _PRIMARIES = range(2, 500), range(501, ELECTION_ID + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +45,21 @@ class Granted:
 class ControllerProcess:
     """As controller.Controller, for what a network that is up needs of it. report: is told how it has ended.
 
+    standby: whether there is another one that waits for that.
+
     Raises:
         ControllerError: what it says. NetworkError: it ends again and again.
     """
 
-    def __init__(self, setup: Setup, report: Callable[[str], None]) -> None:
+    def __init__(self, setup: Setup, report: Callable[[str], None], *, standby: bool = False) -> None:
         self.planner = planner_of(setup.planner)
         self._setup = setup
         self._report = report
         self._in_force: list[Tree] = []
         self._usable = setup.topology
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: Candidate | None = None
+        self._standby = StandbyProcess(self._as_backup, report) if standby else None
+        self._numbers = itertools.count()
         self._restarts = Restarts()
         self._given_up = ""  # it has ended too often: why
         self._one_at_a_time = asyncio.Lock()
@@ -89,6 +73,8 @@ class ControllerProcess:
         except BaseException:
             await self._close()
             raise
+        if self._standby is not None:
+            self._standby.begin()
         return self
 
     async def __aexit__(
@@ -145,13 +131,25 @@ class ControllerProcess:
                             await self._ask(("reroute", (self._usable,)))
                     answer = await self._ask(call)
                     then(answer)
-                    return answer
                 except TimeoutError:  # and would not answer the next time
-                    raise ControllerError(await self._how_it_ended()) from None
+                    how = await self._how_it_ended()
+                    raise ControllerError(
+                        f"{how}; for the next thing asked of it {self._next} ({VARIABLE} stretches time limits)"
+                    ) from None
                 except (OSError, asyncio.IncompleteReadError):
                     how = await self._how_it_ended()
                     self._count(how)
-                    self._report(f"{how}\nit is started again")
+                    self._report(f"{how}\n{self._next}")
+                else:
+                    if self._standby is not None:  # which is not to be in the way of what was asked
+                        self._standby.begin()
+                    return answer
+
+    @property
+    def _next(self) -> str:
+        if self._standby is not None and self._standby.ready:
+            return "the standby takes over"
+        return "it is started again"
 
     def _count(self, how: str) -> None:
         try:
@@ -161,84 +159,44 @@ class ControllerProcess:
             raise
 
     async def _start(self, in_force: tuple[Tree, ...] | None) -> None:
+        """The standby, or a new one, is the controller from now on."""
+        self._process = self._standby.take() if self._standby is not None else None
         try:
-            self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-m", "experiments.live.controlling"),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                env={**os.environ, "GRPC_VERBOSITY": "NONE"},  # its C core prints beside our own messages
-                start_new_session=True,  # a terminal's Ctrl-C does not reach it: it is ours to end
-            )
+            self._process = self._process or await Candidate.start(self._setup.patience)
         except OSError as error:
             raise ControllerError(
                 f"the controller cannot be started ({error.strerror}); the next thing asked of it tries again"
             ) from error
+        number = next(self._numbers)
+        election_id = _PRIMARIES[min(number, len(_PRIMARIES) - 1)]
         try:
-            await self._ask(replace(self._setup, in_force=in_force))
+            await self._ask(replace(self._setup, in_force=in_force, election_id=election_id))
         except ControllerError as error:  # with which it ends
             await self._how_it_ended()
             self._count(str(error))
             raise
+        if self._standby is not None:  # which is there to be made use of
+            self._process.end_if_silent()
+
+    def _as_backup(self) -> Setup:
+        number = next(self._numbers)
+        return replace(self._setup, standby=True, election_id=_BACKUPS[number % len(_BACKUPS)])
 
     async def _ask(self, message: object) -> Any:
         assert self._process is not None
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(packed(message))
-        async with asyncio.timeout(_ANSWER_SECONDS * self._setup.patience):
-            await self._process.stdin.drain()
-            done, answer = await read(self._process.stdout)
-        if not done:
-            raise answer
-        return answer
+        return await self._process.ask(message)
 
     async def _how_it_ended(self) -> str:
         """It has, or is made to."""
         process, self._process = self._process, None
         assert process is not None
-        with suppress(ProcessLookupError, TimeoutError):
-            async with asyncio.timeout(1.0):
-                await process.wait()
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-            seconds = _ANSWER_SECONDS * self._setup.patience
-            return (
-                f"the controller has not answered for {seconds:g} s, and was ended; the next thing asked of it starts "
-                f"it again ({VARIABLE} stretches time limits)"
-            )
-        status = process.returncode
-        how = f"status {status}" if status >= 0 else f"signal {signal.Signals(-status).name}"
-        return f"the controller has ended with {how}"
+        return f"the controller {await process.how_it_ended()}"
 
     async def _close(self) -> None:
         for exchange in self._exchanges:  # one of which may be starting it again
             exchange.cancel()
         await asyncio.gather(*self._exchanges, return_exceptions=True)
-        if self._process is None:
-            return
-        assert self._process.stdin is not None
-        process = self._process
-        self._process.stdin.close()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_LEAVE_SECONDS * self._setup.patience):
-                await process.wait()
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
-
-
-def packed(message: object) -> bytes:
-    """As `read` takes it."""
-    content = pickle.dumps(message)
-    return _LENGTH.pack(len(content)) + content
-
-
-async def read(source: asyncio.StreamReader) -> Any:
-    """A message.
-
-    Raises:
-        IncompleteReadError: the other end has gone.
-    """
-    (length,) = _LENGTH.unpack(await source.readexactly(_LENGTH.size))
-    return pickle.loads(await source.readexactly(length))
+        if self._standby is not None:
+            await self._standby.close()
+        if self._process is not None:
+            await self._process.close()

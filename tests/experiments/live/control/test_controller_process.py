@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from controller.errors import ControllerError
-from experiments.live import controller_process
-from experiments.live.controller_process import ControllerProcess, Setup
+from experiments.live.control import candidate
+from experiments.live.control.candidate import Setup
+from experiments.live.control.controller_process import ControllerProcess
 from p4compiler import Compiled
 from tests.controller.switches import read_state, running
 from topologies.errors import NetworkError
@@ -86,7 +87,7 @@ def test_one_that_does_not_answer_is_ended_and_who_has_asked_is_told(
     async def check(controller: ControllerProcess, reports: list[str]) -> None:
         empty = await read_state(network)
         end(controller, signal.SIGSTOP)
-        monkeypatch.setattr(controller_process, "_ANSWER_SECONDS", 0.5)
+        monkeypatch.setattr(candidate, "_ANSWER_SECONDS", 0.5)
         with pytest.raises(
             ControllerError, match=r"the controller has not answered for 0\.5 s, and was ended"
         ):
@@ -196,13 +197,13 @@ def test_the_network_ends_while_it_is_started_again(within: Within) -> None:
             await asking
         await controller.__aexit__(None, None, None)
         assert not controller._exchanges
-        assert controller._process is None or controller._process.returncode is not None
+        assert controller._process is None or controller._process._process.returncode is not None
 
     within(check)
 
 
 def test_who_was_to_ask_it_has_gone() -> None:
     """Without a traceback."""
-    command = [sys.executable, "-m", "experiments.live.controlling"]
+    command = [sys.executable, "-m", "experiments.live.control.controlling"]
     ended = subprocess.run(command, input="", capture_output=True, text=True, check=True, timeout=60)
     assert (ended.stdout, ended.stderr) == ("", "")

@@ -1,22 +1,26 @@
-"""The process that ControllerProcess starts: a controller that does what is asked on its standard input."""
+"""The process that Candidate starts: a controller that does what is asked on its standard input, or a standby."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
-from typing import Any, BinaryIO
+from types import TracebackType
+from typing import Any, BinaryIO, Self
 
+from finsy import P4Schema
 from finsy.proto import p4i
 
 from controller.controller import Controller
 from controller.errors import ControllerError
 from controller.jobs.ledger import Ledger
+from controller.standby import Standby
 from controller.tree import Tree
 from experiments.inside.logs import logging_to
-from experiments.live.controller_process import Setup, packed, read
+from experiments.live.control.candidate import BEAT_SECONDS, Setup, packed, read
 from experiments.scenario.own import planner_of
 
 
@@ -45,27 +49,70 @@ class _Calls:
         return await self._controller.tend(read_tables=read_tables)
 
 
-async def _serve(output: BinaryIO) -> None:
+class _Output:
+    """Where answers go, and signs of life: an event loop may be busy for long, and the process runs all the same."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._alone = threading.Lock()
+        self._ends = threading.Event()
+        self._beating = threading.Thread(target=self._beat, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._beating.start()
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        self._ends.set()
+        self._beating.join()
+
+    def answer(self, done: bool, what: object) -> None:
+        """To what was asked last."""
+        self._send((done, what))
+
+    def _beat(self) -> None:
+        with suppress(BrokenPipeError):
+            while not self._ends.wait(BEAT_SECONDS):
+                self._send(None)
+
+    def _send(self, message: object) -> None:
+        with self._alone:
+            self._file.write(packed(message))
+            self._file.flush()
+
+
+async def _serve(answer: Callable[[bool, object], None]) -> None:
     """Until nothing more is asked."""
     asked = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(asked), sys.stdin)
 
-    def answer(done: bool, what: object) -> None:
-        output.write(packed((done, what)))
-        output.flush()
-
+    sessions = None
     try:
         setup: Setup = await read(asked)
+        p4info = p4i.P4Info.FromString(setup.p4info)
+        if setup.standby:
+            schema = P4Schema(p4info, setup.device_config)
+            async with Standby(setup.topology, schema, setup.patience, setup.election_id) as standby:
+                answer(True, None)
+                setup = await read(asked)
+                sessions = await standby.take()
     except asyncio.IncompleteReadError:
         return
     controller = Controller(
         setup.topology,
-        p4i.P4Info.FromString(setup.p4info),
+        p4info,
         setup.device_config,
         Ledger(setup.ledger),
         setup.patience,
         planner_of(setup.planner),
         setup.in_force,
+        setup.election_id,
+        sessions,
     )
     async with AsyncExitStack() as stack:
         if setup.log is not None:
@@ -97,7 +144,8 @@ def main() -> None:
     # What a user's planner prints is not an answer. Whoever asked may have gone.
     with suppress(BrokenPipeError), os.fdopen(os.dup(1), "wb") as output:
         os.dup2(2, 1)
-        asyncio.run(_serve(output))
+        with _Output(output) as told:
+            asyncio.run(_serve(told.answer))
 
 
 if __name__ == "__main__":
