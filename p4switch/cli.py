@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import socket
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -291,7 +292,8 @@ def main(argv: Sequence[str]) -> int:
         options = parse(argv)
         _log_to(options)
         _check_ports(options.ports)
-        # What serves imports gRPC: a wrong command line should not wait for it.
+        # What serves imports gRPC: a wrong command line should not wait for it. Its C core prints beside our messages.
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
         from p4switch.serving import run
 
         run(options)

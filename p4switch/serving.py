@@ -34,7 +34,6 @@ def run(options: Options) -> None:
     Raises:
         StartError: what is in the way.
     """
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its C core prints beside our own messages
     # Not an Event: its set() in a handler waits for ever if the signal comes while wait() holds the lock of both.
     ended, end = os.pipe()
     for signal_number in (signal.SIGTERM, signal.SIGINT):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from topologies.live.mininet_net import MininetNetwork
-from topologies.live.preloaded import Process
+from topologies.live.preloaded import Process, ended
 
 # One thread a worker: linear algebra on all cores in each of them would only make them wait for one another.
 _ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -78,7 +78,7 @@ class WorkerProcess:
 
     async def end(self) -> str:
         """How it has ended, once it has, and the last line of its standard error."""
-        status = await asyncio.to_thread(self._process.wait)
+        status = await ended(self._process)
         how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
         said = self._errors.read_bytes()[self._earlier :].decode(errors="replace")
         last = said.strip().splitlines()[-1:]

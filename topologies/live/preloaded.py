@@ -7,6 +7,7 @@ child of the sandbox's process 1. That is who has asked for it, and may wait for
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ctypes
 import gc
@@ -27,7 +28,7 @@ from topologies.live import sandbox
 
 # What `start` takes for a program of ours: Python with these options and one of these modules, which has a main().
 _PYTHON = (sys.executable, "-P", "-m")
-_MODULES = ("p4switch", "experiments.live.worker")
+_MODULES = ("p4switch", "experiments.live.control.controlling", "experiments.live.worker")
 _MORE = "PRELOADED"  # its modules that are imported only once it runs
 _MAX_MESSAGE = 1 << 20
 # `ps` finds a command line where that of the preloader was: room for a longer one.
@@ -132,8 +133,13 @@ class _Preloader:
                 [*_PYTHON, __name__, str(its.fileno()), _ROOM],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[its.fileno()],
-                # A process that forks has one thread.
-                env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+                # A process that forks has one thread; and gRPC's C core prints beside our own messages.
+                env={
+                    **os.environ,
+                    "OPENBLAS_NUM_THREADS": "1",
+                    "OMP_NUM_THREADS": "1",
+                    "GRPC_VERBOSITY": "NONE",
+                },
                 start_new_session=True,  # a terminal's Ctrl-C does not reach it
             )
         return ours
@@ -157,6 +163,20 @@ def start(
         return _fork(argv, host, os.environ if env is None else env, **options)
     into = [] if host is None else ["mnexec", "-a", str(host)]
     return subprocess.Popen([*into, *argv], env=env, start_new_session=True, **options)
+
+
+async def ended(process: Process) -> int:
+    """The status of a process that `start` has started, once it has ended."""
+    if process.poll() is None:
+        handle = os.pidfd_open(process.pid)
+        loop, end = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(handle, end.set)
+        try:
+            await end.wait()
+        finally:
+            loop.remove_reader(handle)
+            os.close(handle)
+    return process.wait()
 
 
 def _fork(

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from controller.tree import Tree
+from topologies.live.preloaded import Process, ended, start
 from topologies.model import Topology
 
 _LENGTH = struct.Struct("=I")
@@ -50,8 +51,18 @@ class Setup:
 class Candidate:
     """The process; patience: stretches its time limits. Use `start`."""
 
-    def __init__(self, process: asyncio.subprocess.Process, patience: float) -> None:
+    def __init__(
+        self,
+        process: Process,
+        asked: asyncio.StreamWriter,
+        answers: asyncio.StreamReader,
+        pipe: asyncio.BaseTransport,
+        patience: float,
+    ) -> None:
         self._process = process
+        self._asked = asked
+        self._answers = answers
+        self._pipe = pipe
         self._patience = patience
         self._silence: float | None = None
         self._ended_for = ""
@@ -63,14 +74,19 @@ class Candidate:
         Raises:
             OSError: it cannot be started.
         """
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "experiments.live.control.controlling"),
+        process = await asyncio.to_thread(
+            start,
+            (sys.executable, "-P", "-m", "experiments.live.control.controlling"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "GRPC_VERBOSITY": "NONE"},  # its C core prints beside our own messages
-            start_new_session=True,  # a terminal's Ctrl-C does not reach it: it is ours to end
         )
-        return cls(process, patience)
+        loop, answers = asyncio.get_running_loop(), asyncio.StreamReader()
+        pipe, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(answers), process.stdout)
+        transport, protocol = await loop.connect_write_pipe(
+            lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), process.stdin
+        )
+        return cls(process, asyncio.StreamWriter(transport, protocol, None, loop), answers, pipe, patience)
 
     @property
     def pid(self) -> int:
@@ -87,11 +103,10 @@ class Candidate:
         Raises:
             ControllerError: is its answer. TimeoutError: it has none. OSError, IncompleteReadError: it has ended.
         """
-        assert self._process.stdin is not None
-        self._process.stdin.write(packed(message))
+        self._asked.write(packed(message))
         async with asyncio.timeout(_ANSWER_SECONDS * self._patience) as in_all:
             try:
-                done, answer = await self._answer(self._process.stdin)
+                done, answer = await self._answer()
             except TimeoutError:
                 if in_all.expired():
                     raise
@@ -102,33 +117,30 @@ class Candidate:
             raise answer
         return answer
 
-    async def _answer(self, asked: asyncio.StreamWriter) -> Any:
-        assert self._process.stdout is not None
+    async def _answer(self) -> Any:
         async with asyncio.timeout(self._silence):
-            await asked.drain()
+            await self._asked.drain()
         message = None
         while message is None:
             async with asyncio.timeout(self._silence):
-                message = await read(self._process.stdout)
+                message = await read(self._answers)
         return message
 
     async def ended(self) -> None:
         """Wait until it has."""
-        await self._process.wait()
+        await ended(self._process)
 
     async def how_it_ended(self) -> str:
         """It has, or is made to."""
-        process = self._process
         if self._ended_for:
             return self._ended_for
-        with suppress(TimeoutError):
+        try:
             async with asyncio.timeout(1.0):
-                await process.wait()
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+                status = await ended(self._process)
+        except TimeoutError:
+            await self.kill()
             return f"has not answered for {_ANSWER_SECONDS * self._patience:g} s, and was ended"
-        status = process.returncode
+        self._hang_up()
         how = f"status {status}" if status >= 0 else f"signal {signal.Signals(-status).name}"
         return f"has ended with {how}"
 
@@ -136,16 +148,20 @@ class Candidate:
         """It ends at once."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        await self._process.wait()
+        await ended(self._process)
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        if not self._asked.is_closing():
+            self._asked.transport.abort()  # also of what it has not read
+        self._pipe.close()
 
     async def close(self) -> None:
         """It leaves the switches, and ends."""
-        process = self._process
-        assert process.stdin is not None
-        process.stdin.close()
+        self._asked.close()
         with suppress(TimeoutError):
             async with asyncio.timeout(_LEAVE_SECONDS * self._patience):
-                await process.wait()
+                await ended(self._process)
         await self.kill()
 
 

@@ -127,12 +127,12 @@ def test_what_the_controller_refuses_is_said_by_it(within: Within) -> None:
 def test_one_that_cannot_be_started_again_is_tried_the_next_time(
     within: Within, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def refuse(*_: object, **__: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
     async def check(controller: ControllerProcess, _reports: list[str]) -> None:
         end(controller, signal.SIGKILL)
-        monkeypatch.setattr(asyncio, "create_subprocess_exec", refuse)
+        monkeypatch.setattr(candidate, "start", refuse)
         for _ in range(5):
             with pytest.raises(
                 ControllerError, match=r"cannot be started \(Resource temporarily unavailable\)"
