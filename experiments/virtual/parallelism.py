@@ -2,8 +2,8 @@
 
 In training steps of a model that is cut into layers' parts and stages each worker computes micro-batches in the order
 of its stage (models/pipeline.py), sends what comes out to its neighbours in the pipeline, sums each part of a layer
-with its tensor group, and at the end of a step its gradients with those that have the same part of the model. Without
-such a table a step is one all-reduce.
+with its tensor group, and its gradients with those that have the same part of the model: bucket by bucket, as soon as
+the last micro-batch has come back through the layers of one. Without such a table a step is one all-reduce.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 from experiments.models.cut_model import predicted_step_seconds
 from experiments.models.pipeline import passes
 from experiments.models.prediction import predicted_seconds
+from experiments.models.step import bucket_slices, filled_buckets
 from experiments.models.timers import recovery, virtual_window
 from experiments.results.checking import Errors, Promise, error_bound, float32_sum_bound, promise_of
 from experiments.results.measured import Measured, mean_window
@@ -126,6 +127,8 @@ class _Model:
         self._settings, self._fabric = settings, fabric
         self._parallelism = parallelism = settings.parallelism or _WHOLE
         self._workers = len(settings.members)
+        assert settings.elements is not None
+        self._elements = settings.elements // parallelism.model  # whose gradients a worker has
         self._jobs: list[tuple[Job, list[Promise]]] = []
         copies = parallelism.copies(self._workers)
         # Of UDP, where packets come from the first of a group; gradients, between hosts, have the first ports of all.
@@ -141,6 +144,9 @@ class _Model:
         each = parallelism.micro_batches_each(self._workers)
         step = each * (parallelism.forward + parallelism.backward) / parallelism.model
         self.computing = np.outer(slow, np.full(settings.repetitions, step))
+        layers = parallelism.chunk_layers
+        filled = filled_buckets(self._elements, parallelism.bucket_elements, parallelism.chunks * layers)
+        by_chunk = [filled[first : first + layers] for first in range(0, len(filled), layers)]
         self.stations = [
             RankStation(
                 passes(
@@ -152,6 +158,7 @@ class _Model:
                 ),
                 {way: slow[rank] * parallelism.seconds(way) for way in ("forward", "backward")},
                 parallelism.tensor_calls,
+                by_chunk,
                 Ends(
                     tensor=channels.get(_Member("tensor", 0, rank)),
                     data=gradients[rank],
@@ -173,10 +180,10 @@ class _Model:
         return not self._unfinished
 
     def errors_of_gradients(self) -> Iterator[Errors]:
-        """Of their sums, by step."""
+        """Of their sums, by step and bucket."""
         for job, promises in self._jobs:
-            for step, promise in enumerate(promises):
-                yield promise.hold(station.outputs[step] for station in job.stations)
+            for call, promise in enumerate(promises):
+                yield promise.hold(station.outputs[call] for station in job.stations)
 
     def congestion_windows(self) -> list[float | None]:
         """Of each worker that sums gradients in the network."""
@@ -201,8 +208,6 @@ class _Model:
     def _start(self, ranks: Sequence[int]) -> Iterator[Job]:
         """One for each tree, with its part of all vectors."""
         settings, window = self._settings, virtual_window(self._settings)
-        assert settings.elements is not None
-        elements = settings.elements // self._parallelism.model
         spec = JobSpec(
             hosts=tuple(settings.members[rank] for rank in ranks),
             window=window,
@@ -217,16 +222,19 @@ class _Model:
             on_call=True,
         )
         draws = [np.random.default_rng((settings.seed, rank)) for rank in ranks]
-        vectors = [
-            [
-                np.array_split(draw.standard_normal(elements, dtype=np.float32), settings.trees)
-                for draw in draws
-            ]
+        buckets = bucket_slices(self._elements, self._parallelism.bucket_elements)
+        steps = [
+            [draw.standard_normal(self._elements, dtype=np.float32) for draw in draws]
             for _ in range(settings.repetitions)
+        ]
+        calls = [
+            [np.array_split(gradients[bucket], settings.trees) for gradients in of_all]
+            for of_all in steps
+            for bucket in buckets
         ]
         bound = error_bound(settings.algorithm, settings.values, window)
         for tree in range(settings.trees):
-            inputs = [[parts[tree] for parts in of_all] for of_all in vectors]
+            inputs = [[parts[tree] for parts in of_all] for of_all in calls]
             promises = [Promise.of(of_all, bound) for of_all in inputs]
             job = self._fabric.start(spec, inputs, make_worker=make_worker_of(settings.worker), in_place=True)
             self._jobs.append((job, promises))
