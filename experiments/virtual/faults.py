@@ -23,6 +23,7 @@ from workers.job.kept import Standing
 from workers.job.membership import LeftError
 
 _DIGITS = 12  # time is counted in picoseconds
+_MOMENT = 1e-9  # seconds: of any link a part of its delay
 _GOES_ON, _BY_RING = "the job goes on", "the hosts add up by ring"
 _TOO_SHORT = "over before it was found; the job goes on"
 
@@ -108,8 +109,9 @@ class Faults:
         if fault.link:
             link = self._cluster.topology.link_between(*fault.link)
             end = math.inf if fault.end is None else fault.end
-            # Ahead of its time, for what will wait in queues then.
-            self._at(free.get(link, 0.0), lambda _: network.cut(link.a.node, link.b.node, fault.at, end))
+            # Ahead of its time, for what will wait in queues then; once the one before has come up.
+            ahead = min(free[link] + _MOMENT, fault.at) if link in free else 0.0
+            self._at(ahead, lambda _: network.cut(link.a.node, link.b.node, fault.at, end))
             free[link] = end
             self._at(fault.at, lambda _: self._down.add(link))
             if fault.end is not None:
