@@ -162,7 +162,7 @@ class Faults:
         self._cluster.refill_switch(switch)
         one.found, one.outcome = now, _GOES_ON
         job = self._job
-        if job.granted and job.tree and rests_on(job.tree.aggregators, switch):
+        if job.granted and any(rests_on(tree.aggregators, switch) for tree in job.trees):
             one.outcome = self._end_lease(now, for_good=False)
 
     def _find_end(self, one: _Happening, host: str, now: float) -> None:
@@ -184,12 +184,10 @@ class Faults:
     # -- what is done ----------------------------------------------------------------------------------------
 
     def _needs(self, link: Link) -> bool:
-        """Whether the job's tree has both ends of it."""
+        """Whether one of the job's trees has both ends of it."""
         job = self._job
-        if not (job.granted and job.tree):
-            return False
-        nodes = {*job.members, *(part.switch for part in job.tree.aggregators)}
-        return {link.a.node, link.b.node} <= nodes
+        parts = ({*job.members, *(part.switch for part in tree.aggregators)} for tree in job.trees)
+        return bool(job.granted) and any({link.a.node, link.b.node} <= nodes for nodes in parts)
 
     def _end_lease(self, now: float, *, for_good: bool) -> str:
         """The job's; for_good: no other would be better. What it does then."""

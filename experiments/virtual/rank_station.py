@@ -46,10 +46,10 @@ class Channel:
         self._promise = promise
         self._compared = 0
 
-    def call(self) -> None:
-        """Let the next one begin, once those before have ended."""
+    def call(self, count: int = 1) -> None:
+        """Let the next ones begin, once those before have ended."""
         assert self.station.called is not None
-        self.station.called += 1
+        self.station.called += count
 
     @property
     def idle(self) -> bool:
@@ -71,19 +71,18 @@ class Channel:
 class Ends:
     """A worker's channels; None: it has no such neighbour, or is alone in the group.
 
-    data: one for each tree of its gradients. sends, receives: by direction; forward to the next stage, and backward to
-    the one before.
+    data: of its gradients. sends, receives: by direction; forward to the next stage, and backward to the one before.
     """
 
     tensor: Channel | None
-    data: Sequence[Channel]
+    data: Channel | None
     sends: Mapping[Direction, Channel | None]
     receives: Mapping[Direction, Channel | None]
 
     @property
     def there(self) -> list[Channel]:
         """All that it has."""
-        every = (self.tensor, *self.sends.values(), *self.receives.values(), *self.data)
+        every = (self.tensor, *self.sends.values(), *self.receives.values(), self.data)
         return [channel for channel in every if channel is not None]
 
 
@@ -130,7 +129,8 @@ class RankStation:
                 yield from self._compute(direction, next(ready) if last else [0])
                 if sent and (send := ends.sends[direction]):
                     send.call()
-            yield from ends.data
+            if ends.data:
+                yield ends.data
             self.ended.append(self._now)
 
     def _compute(self, direction: Direction, filled: Sequence[int]) -> Iterator[float | Channel]:
@@ -140,9 +140,8 @@ class RankStation:
             yield self._seconds[direction] / parts
             yield from self._call(self._ends.tensor)
             layer, within = divmod(part * len(filled), parts)
-            for _ in range(0 if within else filled[layer - 1]):
-                for channel in self._ends.data:
-                    channel.call()
+            if self._ends.data and not within:
+                self._ends.data.call(filled[layer - 1])
 
     @staticmethod
     def _call(channel: Channel | None) -> Iterator[Channel]:
