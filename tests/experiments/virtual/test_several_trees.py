@@ -87,7 +87,7 @@ def test_every_part_is_summed_whatever_links_do(
 
 BESIDE = {
     "step": {"step": {"forward": "10 us", "backward": "50 us", "bucket": "400 kB"}},
-    "traffic": {"traffic": {"pattern": "poisson", "load": 0.2, "size": "20 kB", "duration": "100 us"}},
+    "traffic": {"traffic": {"pattern": "poisson", "load": 0.05, "size": "20 kB", "duration": "20 us"}},
     "other_job": {"other_job": {"size": "400 kB", "window": 256}},
     "lateness": {"lateness": "5 us"},
 }

@@ -169,9 +169,9 @@ watchdogs = st.builds(
 )
 outages = st.builds(
     lambda link, begin, length: Outage(*link, begin, begin + length),
-    st.sampled_from((("h1", "leaf1"), ("leaf1", "spine1"), ("spine1", "leaf2"), ("leaf2", "h3"))),
-    st.integers(0, 60_000_000),
-    st.integers(1, 40_000_000),
+    st.sampled_from((("leaf1", "spine1"), ("spine1", "leaf2"), ("h4", "leaf2"), ("h1", "leaf1"))),
+    st.integers(5_000_000, 150_000_000),
+    st.integers(1, 100_000_000),
 )
 
 
