@@ -65,6 +65,15 @@ class SwitchPlan:
         return (*self.groups, *self.entries)
 
 
+def joined(plans: Iterable[SwitchPlan]) -> SwitchPlan:
+    """All that these tell a switch."""
+    every = list(plans)
+    return SwitchPlan(
+        tuple(entry for plan in every for entry in plan.entries),
+        tuple(group for plan in every for group in plan.groups),
+    )
+
+
 Plan: TypeAlias = Mapping[str, SwitchPlan]  # by the switch's name
 
 

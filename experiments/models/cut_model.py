@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from math import isnan, nan
 
 from experiments.models.prediction import predicted_seconds
+from experiments.models.step import bucket_slices, filled_buckets, summed_after
 from experiments.scenario.settings import Settings
 from experiments.scenario.tables.parallelism import Coordinates
 from experiments.scenario.tables.step import slowness
+from experiments.scenario.tables.units import ELEMENT_BYTES
 
 
 def predicted_step_seconds(settings: Settings, window: int) -> float | None:
@@ -19,34 +21,73 @@ def predicted_step_seconds(settings: Settings, window: int) -> float | None:
     computes the others, and then gradients are summed (Huang et al., "GPipe", 2019, with the time of what is sent).
     GPipe hides all other sends. By 1F1B a stage with n - 1 behind it has n micro-batches on their way at most, so
     it takes in another no sooner than an n-th of the time after which one comes back. With chunks the first micro-batch
-    goes round all stages as often, and sends must take less than a pass through a chunk to be hidden. What the first
-    group of each kind takes alone counts for all.
+    goes round all stages as often, and sends must take less than a pass through a chunk to be hidden. Each stage sums
+    its buckets of gradients one after the other, from when the last micro-batch has come back through the layers of
+    each; those of the stage that is ready last end the step. What the first group of each kind takes alone counts for
+    all.
     """
     cut, members = settings.parallelism, settings.members
     assert cut is not None
-    assert settings.size is not None
     workers, activations = len(members), cut.activations or 0
     between_hosts = settings.model_copy(update={"algorithm": "ring"})
     send = settings.model_copy(update={"algorithm": "ring", "collective": "broadcast"})
     first = [members[cut.rank(Coordinates(0, 0, stage), workers)] for stage in range(cut.pipeline)]
-    group = [members[rank] for rank in cut.data_groups(workers)[0]]
 
-    sums = 2 * cut.tensor_calls * _alone(between_hosts, activations, window, members[: cut.tensor])
-    computing, width = cut.seconds("forward") + cut.seconds("backward"), workers // cut.pipeline
-    slow = slowness(cut.stragglers, members)
-    stages = [sums + computing * max(slow[begin : begin + width]) for begin in range(0, workers, width)]
+    sums = cut.tensor_calls * _alone(between_hosts, activations, window, members[: cut.tensor])
+    slow, width = slowness(cut.stragglers, members), workers // cut.pipeline
+    slowest = [max(slow[begin : begin + width]) for begin in range(0, workers, width)]
+    forward = [sums + cut.seconds("forward") * factor for factor in slowest]
+    backward = [sums + cut.seconds("backward") * factor for factor in slowest]
+    stages = [sum(both) for both in zip(forward, backward, strict=True)]
     sends = [_alone(send, activations, window, pair) for pair in pairwise(first)]
-    turns, turn = cut.chunks * cut.micro_batches_each(workers), max(stages)
+    once = sum(sends)
+    turns, turn, round_trip = cut.chunks * cut.micro_batches_each(workers), max(stages), 0.0
     if cut.chunks > 1:
-        sends += (cut.chunks - 1) * [*sends, _alone(send, activations, window, [first[-1], first[0]])]
+        back = _alone(send, activations, window, [first[-1], first[0]])
+        round_trip = max(sum(backward) + once + back, cut.pipeline * max(backward))
+        once += (cut.chunks - 1) * (once + back)
     elif cut.schedule == "1f1b":
         there_and_back = (
             (sum(stages[at:]) + 2 * sum(sends[at:])) / (len(stages) - at) for at in range(len(stages))
         )
         turn = max(turn, *there_and_back)
-    gradients = _alone(settings, settings.size // cut.model, window, group)
-    seconds = sum(stages) + 2 * sum(sends) + (turns - 1) * turn + gradients
-    return None if isnan(seconds) else seconds
+    ended = sum(stages) + 2 * once + (turns - 1) * turn  # of the first stage's last pass
+    buckets = _bucket_seconds(settings, window)
+    if isnan(ended + sum(buckets)):
+        return None
+    seconds = 0.0
+    for stage, one in enumerate(backward):
+        last = (ended - chunk * round_trip for chunk in reversed(range(cut.chunks)))
+        seconds = max(seconds, summed_after(_ready(settings, last, one), buckets))
+        ended -= one + (sends[stage] if stage < len(sends) else 0.0)
+    return seconds
+
+
+def _ready(settings: Settings, ended: Iterable[float], backward: float) -> list[float]:
+    """When each bucket of a stage is: its last pass through each chunk has `ended` so, and takes `backward` seconds."""
+    cut = settings.parallelism
+    assert cut is not None
+    assert settings.elements is not None
+    layers = cut.chunk_layers
+    filled = filled_buckets(settings.elements // cut.model, cut.bucket_elements, cut.chunks * layers)
+    done = (end - backward * (1 - layer / layers) for end in ended for layer in range(1, layers + 1))
+    return [time for time, count in zip(done, filled, strict=True) for _ in range(count)]
+
+
+def _bucket_seconds(settings: Settings, window: int) -> list[float]:
+    """What the sum of each bucket takes alone."""
+    cut, members = settings.parallelism, settings.members
+    assert cut is not None
+    assert settings.elements is not None
+    group = [members[rank] for rank in cut.data_groups(len(members))[0]]
+    sizes = [
+        ELEMENT_BYTES * (part.stop - part.start)
+        for part in bucket_slices(settings.elements // cut.model, cut.bucket_elements)
+    ]
+    # Sums of one length know what to expect from the one before.
+    several = settings.model_copy(update={"repetitions": settings.repetitions * len(sizes)})
+    alone = {size: _alone(several, size, window, group) for size in set(sizes)}
+    return [alone[size] for size in sizes]
 
 
 def _alone(settings: Settings, size: int, window: int, members: Sequence[str]) -> float:

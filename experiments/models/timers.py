@@ -9,7 +9,8 @@ from experiments.scenario.settings import VIRTUAL_WINDOW, Settings
 from workers.recovery import Recovery
 
 _FAR_ABOVE = 20  # round trips
-_WINDOWS = 3  # that are open at once: to the next stage, to the one before, and of a group that adds up
+_WINDOWS = 3  # that are open at once: to the next stage, to the one before, and of a group that adds up;
+_OVERLAP = 1  # and of another one, where gradients do not wait for the end of the backward pass
 
 
 def virtual_window(settings: Settings) -> int:
@@ -54,8 +55,9 @@ def longest_round_trip(settings: Settings) -> float:
     assert settings.size is not None
     largest, windows = -(-settings.size // settings.trees), 1
     if settings.parallelism is not None:
-        largest = max(largest // settings.parallelism.model, settings.parallelism.activations or 0)
-        windows = _WINDOWS
+        cut = settings.parallelism
+        largest = max(largest // cut.model, cut.activations or 0)
+        windows = _WINDOWS + (_OVERLAP if cut.bucket else 0)
     packets = windows * min(virtual_window(settings), -(-largest // full_payload(settings)))
     return paths.round_trip + paths.shared(packets)
 

@@ -48,6 +48,7 @@ _LABELS = {
     "servers_nics_per_server": "network cards of a server",
     "parallelism_pipeline": "stages of the pipeline",
     "parallelism_tensor": "workers that share a layer",
+    "parallelism_bucket": "bucket of gradients",
     "parallelism_micro_batches": "micro-batches of a step",
     "other_job_seconds": "time of an all-reduce of the other job, median",
     "other_job_repetitions": "all-reduces of another job",

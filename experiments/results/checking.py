@@ -105,14 +105,22 @@ def compare_with_exact_sum(recordings: Sequence[Recording], error_bound: ErrorBo
 
 
 def error_bound(
-    algorithm: Algorithm, values: int, window: int, compressor: Compressor | None = None
+    algorithm: Algorithm, values: int, window: int, compressor: Compressor | None = None, trees: int = 1
 ) -> ErrorBound:
-    """What the algorithm promises; values, window: in-network, of a packet and in packets."""
+    """What the algorithm promises; values, window: in-network, of a packet and in packets, along each tree."""
     if compressor is not None:
         return partial(compressed_sum_bound, compressor=compressor)
     if algorithm == "in-network":
-        return partial(quantized_sum_bound, values=values, window=window)
+        return partial(
+            split_sum_bound, bound=partial(quantized_sum_bound, values=values, window=window), trees=trees
+        )
     return float32_sum_bound
+
+
+def split_sum_bound(inputs: Sequence[Vector], bound: ErrorBound, trees: int) -> NDArray[np.float64]:
+    """The promise where as many parts of vectors are summed by themselves."""
+    parts = zip(*(np.array_split(x, trees) for x in inputs), strict=True)
+    return np.concatenate([bound(part) for part in parts if part[0].size])
 
 
 def float32_sum_bound(inputs: Sequence[Vector]) -> NDArray[np.float64]:

@@ -47,7 +47,7 @@ _VIRTUAL_ONLY = (
     *("priority", "faults", "min_workers", "parallelism", "trees"),
 )
 
-# What a table parallelism says in its own way, or is not for several sums at once.
+# What a table parallelism says in its own way, or is not for a model that is cut.
 _NOT_PARALLEL = (
     *("lateness", "step", "traffic", "other_job", "collective"),
     *("compression", "faults", "min_workers"),
@@ -316,8 +316,10 @@ class Settings(Table):
             yield "other_job: has all hosts that traffic would need; leave out one of them"
         if self.other_job is not None:
             window = self.window or VIRTUAL_WINDOW
-            if window + (self.other_job.window or window) > SLOTS:
-                yield f"other_job.window: and window are more than the {SLOTS:,} slots of a switch; make one smaller"
+            trees = self.trees if self.algorithm == "in-network" else 1
+            if trees * window + (self.other_job.window or window) > SLOTS:
+                own = f"window for each of {trees} trees" if trees > 1 else "window"
+                yield f"other_job.window: and {own} are more than the {SLOTS:,} slots of a switch; make one smaller"
         if self.traffic is not None:
             rates = {self.network.links_of(name)[0].rate_bits_per_second for name in beside}
             if None in rates and self.traffic.load is not None:
@@ -340,15 +342,16 @@ class Settings(Table):
     def _not_parallel(self) -> Iterator[str]:
         if self.parallelism is not None:
             yield from self.parallelism.problems(len(self.members), self.elements or 0)
-        for table in ("parallelism", "trees"):
             fields = type(self).model_fields
-            if getattr(self, table) != fields[table].default:
-                for name in _NOT_PARALLEL:
-                    if getattr(self, name) != fields[name].default:
-                        yield f"{name}: has no place beside {table}; leave out one of them"
+            for name in _NOT_PARALLEL:
+                if getattr(self, name) != fields[name].default:
+                    yield f"{name}: has no place beside parallelism; leave out one of them"
         if self.algorithm == "in-network":
             jobs = LAST_UDP_PORT - FIRST_UDP_PORT + 1
-            if self.sums > jobs:
+            beside = self.other_job is not None and self.other_job.algorithm == "in-network"
+            if self.trees + beside > jobs:
+                yield f"trees: is {self.trees}, and switches know {jobs} sums at once, with other_job; make it fewer"
+            elif self.sums > jobs:
                 yield (
                     f"parallelism: makes {self.sums} sums of gradients, and switches know {jobs} at once; "
                     "set fewer trees, or algorithm = 'ring'"

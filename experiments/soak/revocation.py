@@ -36,7 +36,7 @@ def revoke(fabric: SoakFabric, job: Job, hears: Sequence[float]) -> None:
     Not of a job of which a worker has failed: the others fail, too.
     """
     hosts = fabric.hosts_of(job)
-    if job.granted is None or any(host.error for host in hosts):
+    if not job.granted or any(host.error for host in hosts):
         return
     network = fabric.network
     begin = network.now / SECOND

@@ -171,7 +171,7 @@ def _mishaps(scenario: Scenario, fabric: SoakFabric) -> list[_Happening]:
         fabric.network.run(limit=fabric.network.now / SECOND + TELLING_A_SWITCH)
 
     def regrant(job: Job, lingering: float, *, cut: bool) -> None:
-        if job.granted is None:  # it has ended
+        if not job.granted:  # it has ended
             return
         fabric.lingering = lingering
         job.regrant(pause, cut=cut)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from controller.errors import ControllerError
 from controller.jobs.budget import Place
 from controller.jobs.ledger import Identity, NumberSpace, UsedUpError
-from controller.plan import Plan, SwitchPlan
+from controller.plan import Plan, SwitchPlan, joined
 from controller.planner import OURS, Planner
 from controller.telemetry import Event, Reason
 from controller.tree import FIRST_UDP_PORT, Tree
@@ -22,11 +23,14 @@ from experiments.scenario.compilers import PROGRAM
 from experiments.scenario.worker_file import MakeWorker
 from experiments.virtual.congestion import control_of
 from experiments.virtual.job_spec import ClusterSpec, JobSpec
+from experiments.virtual.split import SplitPort
 from experiments.virtual.stations import (
     HEADERS,
     Nobody,
     PeerPort,
+    Port,
     SharedStation,
+    Summing,
     SwitchPort,
     Vector,
     WorkerStation,
@@ -109,13 +113,15 @@ class Fabric:
         in_place: bool = False,
         place: Place | None = None,
     ) -> Job:
-        """One more job, on hosts that no other has at the time, in slots and on a UDP port of its own.
+        """One more job, on hosts that no other has at the time, in slots and on UDP ports of its own.
 
         inputs: for each all-reduce a vector of each worker, [all-reduces][workers]. starts: when each worker begins.
         place: where, if a budget is kept of the network (controller/jobs/budget.py).
         """
-        udp_port = FIRST_UDP_PORT + len(self.jobs)
-        first_slot = sum(job.spec.window for job in self.jobs) if spec.first_slot is None else spec.first_slot
+        udp_port = FIRST_UDP_PORT + sum(job.spec.trees for job in self.jobs)
+        first_slot = spec.first_slot
+        if first_slot is None:
+            first_slot = sum(job.spec.trees * job.spec.window for job in self.jobs)
         if place:
             udp_port, first_slot = place.job.udp_port, place.job.base
         session = len(self.jobs)
@@ -130,7 +136,7 @@ class Fabric:
         Raises:
             ControllerError: there are no such numbers, or none as long as leases are in force.
         """
-        in_force = {job.granted.lease for job in self.jobs if job.granted}
+        in_force = {granted.lease for job in self.jobs for granted in job.granted}
         try:
             return self._numbers.take(chunks, in_force)
         except UsedUpError:
@@ -313,7 +319,8 @@ class Job:
 
     members: the hosts, by rank; ranks: what these were at the beginning. stations: on them, as of the newest lease.
     left: of workers that have ended. leases: granted so far, each with the number of all-reduces that were done before.
-    tree: of the newest. contributions: that its switches add up for each chunk.
+    granted: the newest, one for each tree; none: it has none, or it is withdrawn. trees: of these. contributions: that
+    switches add up for each chunk.
     """
 
     def __init__(
@@ -333,9 +340,9 @@ class Job:
         self.ranks: Sequence[int] = range(len(self.members))
         self.stations: list[WorkerStation[Any]] = []
         self.left: list[WorkerStation[Any]] = []
-        self.tree: Tree | None = None
+        self.trees: tuple[Tree, ...] = ()
         self.leases: list[int] = []
-        self.granted: TreeJob | None = None  # the newest lease
+        self.granted: tuple[TreeJob, ...] = ()
         self.contributions = 0
         self.by_ring: int | None = None
         self._fabric = fabric
@@ -386,7 +393,7 @@ class Job:
     def revoke(self, between: Callable[[], None]) -> None:
         """Its lease is withdrawn; `between` happens after each switch is told."""
         self._withdraw(between)
-        self.granted = None
+        self.granted = ()
 
     def carry_on(self, outputs: Sequence[Sequence[Vector]], now: float) -> None:
         """Without a lease, by ring between the hosts, behind the sums `outputs` of each worker."""
@@ -455,7 +462,7 @@ class Job:
     @property
     def _keeps(self) -> bool:
         """Whether an all-reduce may have to be done again, from arrays that nobody has written to."""
-        return self.spec.elastic or (self.spec.ring and self.granted is not None)
+        return self.spec.elastic or (self.spec.ring and bool(self.granted))
 
     def _grant(self) -> None:
         for name, part in self._next_plan().items():
@@ -465,32 +472,39 @@ class Job:
 
     def _next_plan(self) -> Plan:
         """Of a grant that there has not been yet."""
-        self.granted = None  # the one before is no longer in force
-        numbers = self._fabric.take_numbers(self.spec.chunks)
+        self.granted = ()  # the one before is no longer in force
         network, planner = self._fabric.usable, self._fabric.planner
-        wanted = TreeJob(
-            hosts=self.members,
-            udp_port=self._udp_port,
-            base=self._first_slot,
-            slots=self.spec.window,
-            **asdict(numbers),
-        )
-        self.tree = planner.aggregation_tree(network, wanted)
-        self.granted = wanted
-        self.contributions = sum(len(part.children) for part in self.tree.aggregators)
-        return planner.plan_aggregation(network, self.tree)
+        for number in range(self.spec.trees):
+            wanted = TreeJob(
+                hosts=self.members,
+                udp_port=self._udp_port + number,
+                base=self._first_slot + number * self.spec.window,
+                slots=self.spec.window,
+                **asdict(self._fabric.take_numbers(self.spec.chunks)),
+            )
+            self.granted += (wanted,)
+        self.trees = tuple(planner.aggregation_tree(network, wanted) for wanted in self.granted)
+        self.contributions = sum(len(part.children) for tree in self.trees for part in tree.aggregators)
+        plans = [planner.plan_aggregation(network, tree) for tree in self.trees]
+        return {
+            name: joined(plan[name] for plan in plans if name in plan)
+            for name in dict.fromkeys(chain(*plans))
+        }
 
-    def _switch_port(self, rank: int) -> SwitchPort:
+    def _switch_port(self, rank: int) -> Port[Summing]:
+        ports = [self._port_of(granted, rank) for granted in self.granted]
+        return ports[0] if len(ports) == 1 else SplitPort(ports)
+
+    def _port_of(self, granted: TreeJob, rank: int) -> SwitchPort:
         spec = self.spec
-        assert self.granted is not None
-        lease = self.granted.lease_of(self.members[rank], spec.values)
+        lease = granted.lease_of(self.members[rank], spec.values)
         if spec.counted:  # too few of them: the rank is within what it counts
             lease = replace(lease, workers=spec.counted, rank=rank % spec.counted)
         worker = self._make_worker(lease, spec.recovery)
         if spec.counted:
             assert isinstance(worker, Worker)  # not of a user's own
             _keep_quiet(worker)
-        return SwitchPort(worker, *self._host(rank), self._udp_port, spec.priority)
+        return SwitchPort(worker, *self._host(rank), granted.udp_port, spec.priority)
 
     def _peer_port(self, rank: int) -> PeerPort:
         spec, topology = self.spec, self._fabric.topology

@@ -22,6 +22,7 @@ from topologies.model import Link
 from topologies.virtual import SECOND
 
 _DIGITS = 12  # time is counted in picoseconds
+_MOMENT = 1e-9  # seconds: of any link a part of its delay
 _TOO_SHORT = "over before it was found; the job goes on"
 
 
@@ -117,8 +118,9 @@ class Faults:
         fault, network = one.fault, self._cluster.network
         if fault.link:
             link = self._cluster.topology.link_between(*fault.link)
-            # Ahead of its time, for what will wait in queues then.
-            self._at(free.get(link, 0.0), lambda _: network.cut(link.a.node, link.b.node, fault.at, one.end))
+            # Ahead of its time, for what will wait in queues then; once the one before has come up.
+            ahead = min(free[link] + _MOMENT, fault.at) if link in free else 0.0
+            self._at(ahead, lambda _: network.cut(link.a.node, link.b.node, fault.at, one.end))
             free[link] = one.end
             self._at(fault.at, lambda _: self._down.add(link))
             self._at(one.end, lambda _: self._down.remove(link))

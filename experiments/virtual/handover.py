@@ -73,24 +73,22 @@ class JobUnderFaults:
     @property
     def needs_lease(self) -> bool:
         """Whether it needs another one to go on, without workers that have ended."""
-        return bool(self._dead) and self.job.granted is not None
+        return bool(self._dead) and bool(self.job.granted)
 
     def lacks(self, host: str) -> None:
         """The worker there has ended."""
         self._dead.add(host)
 
     def needs(self, link: Link) -> bool:
-        """Whether the job's tree has both ends of it."""
+        """Whether one of the job's trees has both ends of it."""
         job = self.job
-        if not (job.granted and job.tree):
-            return False
-        nodes = {*job.members, *(part.switch for part in job.tree.aggregators)}
-        return {link.a.node, link.b.node} <= nodes
+        parts = ({*job.members, *(part.switch for part in tree.aggregators)} for tree in job.trees)
+        return bool(job.granted) and any({link.a.node, link.b.node} <= nodes for nodes in parts)
 
     def rests_on(self, switch: str) -> bool:
         """Whether it cannot go on in the network where this switch has lost its registers."""
         job = self.job
-        return bool(job.granted and job.tree and rests_on(job.tree.aggregators, switch))
+        return bool(job.granted) and any(rests_on(tree.aggregators, switch) for tree in job.trees)
 
     def end_lease(self, now: float, down: Sequence[Link], *, for_good: bool) -> str:
         """It is withdrawn. down: links that are known to be; for_good: no other lease would be better."""

@@ -21,9 +21,10 @@ DEFAULT_CONGESTION = Congestion()
 class JobSpec:
     """What one job is made of; times in seconds.
 
-    hosts: names, by rank; None: all of the topology. window: slots; between hosts, most packets outstanding from one
-    host. counted: how many workers each believes there are (None: as many as there are; fewer makes sums saturate, and
-    they do not compare notes then). first_slot: None: after those of the jobs before.
+    hosts: names, by rank; None: all of the topology. trees: in the network, along each of which a part of every vector
+    is summed, with a lease, slots and a UDP port of its own. window: slots, of each; between hosts, most packets
+    outstanding from one host. counted: how many workers each believes there are (None: as many as there are; fewer
+    makes sums saturate, and they do not compare notes then). first_slot: None: after those of the jobs before.
     transport, congestion: between hosts. shards: of the parameter server, each on a worker of its own (None: on every
     worker). calls: between hosts, what a worker's calls do, in turn.
     flows: from a host to another. chunks: numbers of a lease.
@@ -34,6 +35,7 @@ class JobSpec:
     """
 
     hosts: tuple[str, ...] | None = None
+    trees: int = 1
     window: int = 64
     values: int = 256
     recovery: Recovery = DEFAULT_RECOVERY

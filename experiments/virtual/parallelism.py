@@ -1,9 +1,9 @@
-"""Sums that workers make at once: along several trees, and of a model that is cut, in virtual time.
+"""Training steps of a model that is cut among workers, in virtual time.
 
-In training steps of a model that is cut into layers' parts and stages each worker computes micro-batches in the order
+The model is cut into layers' parts and stages. Each worker computes micro-batches in the order
 of its stage (models/pipeline.py), sends what comes out to its neighbours in the pipeline, sums each part of a layer
-with its tensor group, and at the end of a step its gradients with those that have the same part of the model. Without
-such a table a step is one all-reduce.
+with its tensor group, and its gradients with those that have the same part of the model: bucket by bucket, as soon as
+the last micro-batch has come back through the layers of one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from experiments.models.cut_model import predicted_step_seconds
 from experiments.models.pipeline import passes
-from experiments.models.prediction import predicted_seconds
+from experiments.models.step import bucket_slices, filled_buckets
 from experiments.models.timers import recovery, virtual_window
 from experiments.results.checking import Errors, Promise, error_bound, float32_sum_bound, promise_of
 from experiments.results.measured import Measured, mean_window
@@ -41,7 +41,6 @@ from workers.collective import Operation, Transport
 from workers.host_based.algorithm import Group, HostBasedWorker
 from workers.protocol import InNetworkStatistics
 
-_WHOLE = Parallelism(forward=0.0, backward=0.0)  # each worker has all of it, and computes nothing
 _ACTIVATIONS = 3  # keeps their draws apart from those of gradients
 
 _Kind = Literal["tensor", "forward", "backward"]
@@ -55,8 +54,8 @@ class _Member(NamedTuple):
     rank: int
 
 
-def run_parallel(settings: Settings, switch: Engine) -> Measured:
-    """Run what has a table parallelism, or several trees, on switches like `switch`; check all sums and sent vectors.
+def run_parallel(settings: Settings, parallelism: Parallelism, switch: Engine) -> Measured:
+    """Run what has this table on switches like `switch`; check all sums and sent vectors.
 
     Raises:
         CollectiveError, UnfinishedError, DeadlockError, ControllerError, PythonFileError: it did not come to its end.
@@ -71,7 +70,7 @@ def run_parallel(settings: Settings, switch: Engine) -> Measured:
             planner=planner_of(settings.controller, settings.paths),
             priorities=settings.prioritized,
         )
-        model = _Model(settings, fabric)
+        model = _Model(settings, parallelism, fabric)
         if not fabric.network.run(model.all_finished, LIMIT):
             raise UnfinishedError(f"not finished after {LIMIT:g} s of virtual time")
 
@@ -86,7 +85,7 @@ def run_parallel(settings: Settings, switch: Engine) -> Measured:
             began=tuple(began.tolist()),
             ended=tuple(station.ended),
             retransmissions=station.retransmissions,
-            computing_seconds=float(model.computing[rank].sum()) if settings.parallelism else None,
+            computing_seconds=float(model.computing[rank].sum()),
         )
         for rank, (host, station) in enumerate(zip(settings.members, model.stations, strict=True))
     ]
@@ -97,7 +96,7 @@ def run_parallel(settings: Settings, switch: Engine) -> Measured:
         violations=errors.violations,
         max_abs_error=errors.largest,
         error_bound=errors.bound,
-        closed_form_seconds=_predicted(settings),
+        closed_form_seconds=predicted_step_seconds(settings, virtual_window(settings)),
         window=virtual_window(settings),
         recovery=recovery(settings),
         congestion_window=mean_window(model.congestion_windows()),
@@ -105,15 +104,8 @@ def run_parallel(settings: Settings, switch: Engine) -> Measured:
         usage=usage_of(fabric, workers, settings.priority),
         workers_left=len(workers),
         **network_figures(settings, fabric),
-        **(computing_figures(seconds, model.computing) if settings.parallelism else {}),
+        **computing_figures(seconds, model.computing),
     )
-
-
-def _predicted(settings: Settings) -> float | None:
-    assert settings.size is not None
-    if settings.parallelism is None:
-        return predicted_seconds(settings, settings.size, virtual_window(settings))
-    return predicted_step_seconds(settings, virtual_window(settings))
 
 
 class _Model:
@@ -122,10 +114,11 @@ class _Model:
     stations: by rank. computing: seconds of each in each step, [workers, steps].
     """
 
-    def __init__(self, settings: Settings, fabric: Fabric) -> None:
-        self._settings, self._fabric = settings, fabric
-        self._parallelism = parallelism = settings.parallelism or _WHOLE
+    def __init__(self, settings: Settings, parallelism: Parallelism, fabric: Fabric) -> None:
+        self._settings, self._parallelism, self._fabric = settings, parallelism, fabric
         self._workers = len(settings.members)
+        assert settings.elements is not None
+        self._elements = settings.elements // parallelism.model  # whose gradients a worker has
         self._jobs: list[tuple[Job, list[Promise]]] = []
         copies = parallelism.copies(self._workers)
         # Of UDP, where packets come from the first of a group; gradients, between hosts, have the first ports of all.
@@ -141,6 +134,9 @@ class _Model:
         each = parallelism.micro_batches_each(self._workers)
         step = each * (parallelism.forward + parallelism.backward) / parallelism.model
         self.computing = np.outer(slow, np.full(settings.repetitions, step))
+        layers = parallelism.chunk_layers
+        filled = filled_buckets(self._elements, parallelism.bucket_elements, parallelism.chunks * layers)
+        by_chunk = [filled[first : first + layers] for first in range(0, len(filled), layers)]
         self.stations = [
             RankStation(
                 passes(
@@ -152,9 +148,10 @@ class _Model:
                 ),
                 {way: slow[rank] * parallelism.seconds(way) for way in ("forward", "backward")},
                 parallelism.tensor_calls,
+                by_chunk,
                 Ends(
                     tensor=channels.get(_Member("tensor", 0, rank)),
-                    data=gradients[rank],
+                    data=gradients.get(rank),
                     sends={way: channels.get(_Member(way, 0, rank)) for way in ("forward", "backward")},
                     receives={way: channels.get(_Member(way, 1, rank)) for way in ("forward", "backward")},
                 ),
@@ -173,10 +170,10 @@ class _Model:
         return not self._unfinished
 
     def errors_of_gradients(self) -> Iterator[Errors]:
-        """Of their sums, by step."""
+        """Of their sums, by step and bucket."""
         for job, promises in self._jobs:
-            for step, promise in enumerate(promises):
-                yield promise.hold(station.outputs[step] for station in job.stations)
+            for call, promise in enumerate(promises):
+                yield promise.hold(station.outputs[call] for station in job.stations)
 
     def congestion_windows(self) -> list[float | None]:
         """Of each worker that sums gradients in the network."""
@@ -185,26 +182,25 @@ class _Model:
 
     # -- gradients -------------------------------------------------------------------------------------------
 
-    def _gradients(self) -> dict[int, list[Channel]]:
-        """Jobs for all that have the same part of the model; the channels of each rank."""
-        settings, found = self._settings, {rank: list[Channel]() for rank in range(self._workers)}
+    def _gradients(self) -> dict[int, Channel]:
+        """Jobs for all that have the same part of the model; the channel of each rank that others have it with."""
+        settings, found = self._settings, {}
         for ranks in self._parallelism.data_groups(self._workers):
-            for job in self._start(ranks) if len(ranks) > 1 else ():
-                for own, (rank, station) in enumerate(zip(ranks, job.stations, strict=True)):
-                    if job.granted is not None:
-                        ports = [job.granted.udp_port]
-                    else:
-                        ports = _ports(FIRST_PEER_PORT, len(ranks), own, settings.flows_per_pair)
-                    found[rank].append(Channel(station, ports))
+            if len(ranks) == 1:
+                continue
+            job = self._start(ranks)
+            for own, (rank, station) in enumerate(zip(ranks, job.stations, strict=True)):
+                ports = [granted.udp_port for granted in job.granted]
+                if not ports:
+                    ports = _ports(FIRST_PEER_PORT, len(ranks), own, settings.flows_per_pair)
+                found[rank] = Channel(station, ports)
         return found
 
-    def _start(self, ranks: Sequence[int]) -> Iterator[Job]:
-        """One for each tree, with its part of all vectors."""
+    def _start(self, ranks: Sequence[int]) -> Job:
         settings, window = self._settings, virtual_window(self._settings)
-        assert settings.elements is not None
-        elements = settings.elements // self._parallelism.model
         spec = JobSpec(
             hosts=tuple(settings.members[rank] for rank in ranks),
+            trees=settings.trees,
             window=window,
             values=settings.values,
             recovery=recovery(settings),
@@ -217,20 +213,17 @@ class _Model:
             on_call=True,
         )
         draws = [np.random.default_rng((settings.seed, rank)) for rank in ranks]
-        vectors = [
-            [
-                np.array_split(draw.standard_normal(elements, dtype=np.float32), settings.trees)
-                for draw in draws
-            ]
+        buckets = bucket_slices(self._elements, self._parallelism.bucket_elements)
+        steps = [
+            [draw.standard_normal(self._elements, dtype=np.float32) for draw in draws]
             for _ in range(settings.repetitions)
         ]
-        bound = error_bound(settings.algorithm, settings.values, window)
-        for tree in range(settings.trees):
-            inputs = [[parts[tree] for parts in of_all] for of_all in vectors]
-            promises = [Promise.of(of_all, bound) for of_all in inputs]
-            job = self._fabric.start(spec, inputs, make_worker=make_worker_of(settings.worker), in_place=True)
-            self._jobs.append((job, promises))
-            yield job
+        inputs = [[gradients[bucket] for gradients in of_all] for of_all in steps for bucket in buckets]
+        bound = error_bound(settings.algorithm, settings.values, window, trees=settings.trees)
+        promises = [Promise.of(of_all, bound) for of_all in inputs]
+        job = self._fabric.start(spec, inputs, make_worker=make_worker_of(settings.worker), in_place=True)
+        self._jobs.append((job, promises))
+        return job
 
     # -- what is sent during passes --------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ import numpy as np
 from experiments.models.alone import Alone
 from experiments.models.prediction import predicted_seconds
 from experiments.models.timers import recovery, ring_recovery, virtual_window
-from experiments.results.checking import Errors, Promise, error_bound, promise_of
+from experiments.results.checking import ErrorBound, Errors, Promise, error_bound, promise_of
 from experiments.results.measured import FlowTimes, Measured, mean_window
 from experiments.results.recording import Vector
 from experiments.scenario.own import planner_of
@@ -30,7 +30,7 @@ from experiments.virtual.traffic import Request, completed, requests
 from experiments.virtual.usage import usage_of, workers_of
 from p4switch.engine.engine import Engine
 from topologies.virtual import HostModel
-from workers.collective import Statistics, Transport
+from workers.collective import Algorithm, Statistics, Transport
 from workers.protocol import InNetworkStatistics
 
 
@@ -44,13 +44,13 @@ def run_virtual(
     Raises:
         CollectiveError, UnfinishedError, DeadlockError, ControllerError, PythonFileError: it did not come to its end.
     """
-    if settings.parallelism is not None or settings.trees > 1:
-        return run_parallel(settings, switch)
+    if settings.parallelism is not None:
+        return run_parallel(settings, settings.parallelism, switch)
     assert settings.elements is not None
     assert settings.size is not None
     workers = len(settings.members)
     window = virtual_window(settings)
-    bound = error_bound(settings.algorithm, settings.values, window, settings.compression.compressor)
+    bound = _bound(settings, settings.algorithm)
     barrier = [np.zeros(1, np.float32) for _ in range(workers)]
     inputs, promises = [], []
     parts = buckets(settings)
@@ -155,6 +155,7 @@ def cluster_spec(settings: Settings) -> ClusterSpec:
         window=virtual_window(settings),
         values=settings.values,
         hosts=settings.members,
+        trees=settings.trees,
         host=HostModel(settings.coalescing),
         recovery=recovery(settings),
         seed=settings.seed,
@@ -179,16 +180,22 @@ def _promises_kept(settings: Settings, job: Job) -> list[Promise]:
 
     The vectors are drawn once more, as sums have taken their places.
     """
-    parts, window = buckets(settings), virtual_window(settings)
+    parts = buckets(settings)
     assert settings.elements is not None
     drawn = _vectors(settings.seed, len(settings.members), settings.elements, settings.repetitions)
     found = []
     for step, vectors in enumerate(drawn):
         for number, part in enumerate(parts, start=1):
             ranks, algorithm = job.done_by(step * (1 + len(parts)) + number)
-            bound = error_bound(algorithm, settings.values, window, settings.compression.compressor)
+            bound = _bound(settings, algorithm)
             found.append(promise_of(settings.collective, [vectors[rank][part] for rank in ranks], bound))
     return found
+
+
+def _bound(settings: Settings, algorithm: Algorithm) -> ErrorBound:
+    """What the job promises that is done by this algorithm."""
+    window, compressor = virtual_window(settings), settings.compression.compressor
+    return error_bound(algorithm, settings.values, window, compressor, settings.trees)
 
 
 def _congestion_window(statistics: Statistics) -> float | None:

@@ -46,10 +46,10 @@ class Channel:
         self._promise = promise
         self._compared = 0
 
-    def call(self) -> None:
-        """Let the next one begin, once those before have ended."""
+    def call(self, count: int = 1) -> None:
+        """Let the next ones begin, once those before have ended."""
         assert self.station.called is not None
-        self.station.called += 1
+        self.station.called += count
 
     @property
     def idle(self) -> bool:
@@ -71,19 +71,18 @@ class Channel:
 class Ends:
     """A worker's channels; None: it has no such neighbour, or is alone in the group.
 
-    data: one for each part of the gradients. sends, receives: by direction; forward to the next stage, and backward to
-    the one before.
+    data: of its gradients. sends, receives: by direction; forward to the next stage, and backward to the one before.
     """
 
     tensor: Channel | None
-    data: Sequence[Channel]
+    data: Channel | None
     sends: Mapping[Direction, Channel | None]
     receives: Mapping[Direction, Channel | None]
 
     @property
     def there(self) -> list[Channel]:
         """All that it has."""
-        every = (self.tensor, *self.sends.values(), *self.receives.values(), *self.data)
+        every = (self.tensor, *self.sends.values(), *self.receives.values(), self.data)
         return [channel for channel in every if channel is not None]
 
 
@@ -91,7 +90,8 @@ class RankStation:
     """A Station: a worker that computes `passes` in their order in each of `repetitions` steps, and meanwhile sends.
 
     seconds: of a pass, by direction, in which its tensor group sums `tensor_calls` times, after equal parts of it.
-    ended: when it had done each step.
+    filled: how many buckets of gradients each of its layers fills, in the order of the backward pass, [chunks][layers];
+    these are summed while it goes on. ended: when it had done each step.
     """
 
     def __init__(
@@ -99,6 +99,7 @@ class RankStation:
         passes: Sequence[Pass],
         seconds: Mapping[Direction, float],
         tensor_calls: int,
+        filled: Sequence[Sequence[int]],
         ends: Ends,
         repetitions: int,
     ) -> None:
@@ -108,6 +109,7 @@ class RankStation:
         for number, channel in enumerate(self._channels):
             self._owner[channel.ports] = number
         self._passes, self._seconds, self._tensor_calls = passes, seconds, tensor_calls
+        self._filled = filled
         self._ends = ends
         self._now = 0.0
         self._until: float | None = None  # computing
@@ -117,21 +119,29 @@ class RankStation:
     def _steps(self, repetitions: int) -> Iterator[float | Channel]:
         """What it does, as far as it must wait: seconds of computing, or a channel whose calls are to end."""
         ends = self._ends
+        micro_batches = 1 + max(one.micro_batch for one in self._passes)
         for _ in range(repetitions):
-            for direction, _, _, received, sent in self._passes:
+            ready = iter(self._filled)
+            for direction, micro_batch, _, received, sent in self._passes:
                 if received:
                     yield from self._call(ends.receives[direction])
-                for _ in range(self._tensor_calls):
-                    yield self._seconds[direction] / self._tensor_calls
-                    yield from self._call(ends.tensor)
-                if not self._tensor_calls:
-                    yield self._seconds[direction]
+                last = direction == "backward" and micro_batch == micro_batches - 1
+                yield from self._compute(direction, next(ready) if last else [0])
                 if sent and (send := ends.sends[direction]):
                     send.call()
-            for channel in ends.data:
-                channel.call()
-            yield from ends.data
+            if ends.data:
+                yield ends.data
             self.ended.append(self._now)
+
+    def _compute(self, direction: Direction, filled: Sequence[int]) -> Iterator[float | Channel]:
+        """A pass. filled: by each equal part of it."""
+        parts = self._tensor_calls or len(filled)
+        for part in range(1, parts + 1):
+            yield self._seconds[direction] / parts
+            yield from self._call(self._ends.tensor)
+            layer, within = divmod(part * len(filled), parts)
+            if self._ends.data and not within:
+                self._ends.data.call(filled[layer - 1])
 
     @staticmethod
     def _call(channel: Channel | None) -> Iterator[Channel]:

@@ -16,7 +16,7 @@ from topologies.virtual.network import Station
 from topologies.virtual.queues import PRECEDENCE
 from topologies.virtual.segments import segments
 from workers import wire
-from workers.collective import Participant
+from workers.collective import Participant, Statistics
 from workers.congestion import ECN_CAPABLE, ECN_CONGESTED
 from workers.host_based.algorithm import HostBasedWorker
 from workers.job.kept import Kept
@@ -30,7 +30,19 @@ HEADERS = 42  # Ethernet, IPv4, UDP
 _TYPE, _PROTOCOL = b"\x08\x00", b"\x11"  # IPv4 in Ethernet, UDP in IPv4
 
 
-_P_co = TypeVar("_P_co", bound=Participant[Any], covariant=True)
+class Summing(Protocol):
+    """What a station does all-reduces with: a Participant, or several at once; see there."""
+
+    @property
+    def statistics(self) -> Statistics: ...  # noqa: D102
+    @property
+    def finished(self) -> bool: ...  # noqa: D102
+    def start(self, x: Vector, now: float, out: Vector | None = None) -> None: ...  # noqa: D102
+    def deadline(self) -> float | None: ...  # noqa: D102
+    def finish(self) -> Vector: ...  # noqa: D102
+
+
+_P_co = TypeVar("_P_co", bound=Summing, covariant=True)
 
 
 class Port(Protocol[_P_co]):
@@ -180,6 +192,7 @@ class SwitchPort:
         self, worker: SwitchWorker, host: Host, gateway_mac: str, udp_port: int, priority: int = 0
     ) -> None:
         self.participant = worker
+        self.udp_port = udp_port
         ecn = ECN_CAPABLE if isinstance(worker, Worker) else 0
         self._flow = Flow(host, gateway_mac, host.gateway, udp_port, udp_port, ecn, priority)
         self._filter = FrameFilter(host.ip, udp_port, host.gateway)

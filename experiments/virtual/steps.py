@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.models.step import ready_shares
+from experiments.models.step import bucket_slices, ready_shares
 from experiments.scenario.settings import Settings
 from experiments.scenario.tables.step import slowness
 from experiments.scenario.tables.units import ELEMENT_BYTES
@@ -21,8 +21,7 @@ Floats = NDArray[np.float64]
 def buckets(settings: Settings) -> list[slice]:
     """The parts of a vector that are summed one after the other, without a step all of it."""
     assert settings.elements is not None
-    size = _bucket(settings)
-    return [slice(first, first + size) for first in range(0, settings.elements, size)]
+    return bucket_slices(settings.elements, _bucket(settings))
 
 
 def _bucket(settings: Settings) -> int:

@@ -2,7 +2,8 @@
 
 A switch counts, by link and priority, what came by it and waits in its queues, each copy of a packet by itself. When
 that passes the link's threshold, a pause frame goes back: it takes the link's delay, overtakes what waits there and is
-never lost. What the near end then does: queues.py.
+lost only with the link. A link that goes down takes its pauses with it (802.1Qbb has them end by themselves); when it
+is up again the switch says once more which priorities must wait. What the near end then does: queues.py.
 """
 
 import math
@@ -40,19 +41,20 @@ class Held:
 
     def count(
         self, lanes: NDArray[np.int64], times: NDArray[np.int64], change: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Bytes that join queues, or leave them (negative): the lanes that are told something, and when.
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+        """Bytes that join queues, or leave them (negative): which lanes are told something, when, and if it is to wait.
 
-        Of one lane they are told to wait and to go on by turns.
+        A change of no bytes: to wait is said once more, if that was said last.
         """
         order = np.lexsort((times, lanes))
         lanes, times, change = lanes[order], times[order], change[order]
         if not len(lanes):
-            return lanes, times
+            return lanes, times, np.zeros(0, np.bool_)
         # What happens at one instant counts as one change.
         differs = np.ones(len(lanes), np.bool_)
         differs[1:] = (lanes[1:] != lanes[:-1]) | (times[1:] != times[:-1])
         starts = differs.nonzero()[0]
+        again = np.logical_or.reduceat(change == 0, starts)
         lanes, times, change = lanes[starts], times[starts], np.add.reduceat(change, starts)
         first = segment_starts(lanes)
         change[first] += self.bytes[lanes[first]]
@@ -68,5 +70,5 @@ class Held:
         was[1:] = told[:-1]
         was[first] = self.told[lanes[first]]
         self.bytes[lanes], self.told[lanes] = held, told == 1  # in their order, so that the last stays
-        turns = np.flatnonzero(told != was)
-        return lanes[turns], times[turns]
+        said = np.flatnonzero((told != was) | (again & (told == 1)))
+        return lanes[said], times[said], told[said] == 1

@@ -93,7 +93,9 @@ class QueuedLinks(Links):
         self._restoration = [round(dog.restoration_time * SECOND) if dog else NEVER for dog in watchdogs]
         self._action = [ACTIONS.index(dog.action) if dog else _ALERT for dog in watchdogs]
         self._next = np.full(len(models), NEVER)  # when each link acts by itself
-        self._signals: list[tuple[int, int]] = []  # a heap of pause frames on their way: when, to which lane
+        # A heap of pause frames on their way: when, to which lane, and whether it is to wait.
+        self._signals: list[tuple[int, int, bool]] = []
+        self._ended = 0  # the last window
         self._joined_now: Rows = []  # this window's: link, time, packet, what was ahead
         self._sent_now: Rows = []  # link, time of joining, packet, time of beginning
         self._dropped_now: Rows = []  # link, time, packet
@@ -103,7 +105,9 @@ class QueuedLinks(Links):
     @property
     def next_time(self) -> int:
         """See Links."""
-        return min(int(self._next.min()), self._signals[0][0] if self._signals else NEVER)
+        outages = (self.down_from, self.down_until) if self._cut else ()
+        comes = [int(times.min(where=times >= self._ended, initial=NEVER)) for times in outages]
+        return min(int(self._next.min()), self._signals[0][0] if self._signals else NEVER, *comes)
 
     def constants(self) -> dict[str, NDArray[Any]]:
         """See Links."""
@@ -139,10 +143,11 @@ class QueuedLinks(Links):
                 if kind:
                     self._join(link, time, *what)
                 else:
-                    self._turn(self._lanes[what[0]], link, time)
+                    self._turn(self._lanes[what[0]], link, time, wait=bool(what[1]))
         for link in sorted(due):
             self._advance(link, end)
             self._next[link] = self._soonest(link)[0]
+        self._ended = end
         return self._settle()
 
     def waiting(self) -> Waiting:
@@ -160,11 +165,19 @@ class QueuedLinks(Links):
     # -- a window --------------------------------------------------------------------------------------------
 
     def _arrivals(self, sent: Transit, end: int) -> Iterator[tuple[int, ...]]:
-        """Pause frames and packets (kinds 0 and 1) by link, each link's in the order of time."""
+        """Pause frames and packets (kinds 0 and 1) by link, each link's in the order of time.
+
+        A link that goes down lets its queues go as such frames do.
+        """
         signals = []
         while self._signals and self._signals[0][0] < end:
-            time, lane = heapq.heappop(self._signals)
-            signals.append((lane // self.priorities, time, 0, lane))
+            time, lane, wait = heapq.heappop(self._signals)
+            link = lane // self.priorities
+            if time < self.down_from[link] or time - self._delay[link] >= self.down_until[link]:
+                signals.append((link, time, 0, lane, int(wait)))
+        for lane, time in self._lanes_at(self.down_from, end):
+            signals.append((lane // self.priorities, time, 0, lane, 0))
+        self._changes += [(lane, time, 0) for lane, time in self._lanes_at(self.down_until, end)]
         lengths = self._store.lengths[sent.packets] + self._overhead[sent.links]
         durations = self._durations(sent)
         columns = sent.links, sent.times, sent.packets, self._priorities(sent.packets), lengths, durations
@@ -172,6 +185,12 @@ class QueuedLinks(Links):
             (link, time, 1, *rest) for link, time, *rest in zip(*(c.tolist() for c in columns), strict=True)
         ]
         yield from sorted([*signals, *packets], key=itemgetter(0, 1, 2))
+
+    def _lanes_at(self, times: NDArray[np.int64], end: int) -> Iterator[tuple[int, int]]:
+        """Those of links of which one of `times` [links] is in this window, and when that is."""
+        for link in np.flatnonzero((times >= self._ended) & (times < end)).tolist() if self._cut else ():
+            for lane in range(link * self.priorities, (link + 1) * self.priorities):
+                yield lane, int(times[link])
 
     def _priorities(self, packets: NDArray[np.int64]) -> NDArray[np.int64]:
         if self.priorities == 1:
@@ -190,9 +209,9 @@ class QueuedLinks(Links):
         self._joined_now, self._sent_now, self._dropped_now, self._changes = [], [], [], []
         if self._marking and len(joined):
             self._mark_congestion(Transit(*joined.T[:3]), joined[:, 3])
-        told, said = self.held.count(lanes, times, change)
+        told, said, wait = self.held.count(lanes, times, change)
         arriving = said + self._delay[told // self.priorities]
-        for signal in zip(arriving.tolist(), told.tolist(), strict=True):
+        for signal in zip(arriving.tolist(), told.tolist(), wait.tolist(), strict=True):
             heapq.heappush(self._signals, signal)
         if len(dropped):
             self._drop(Transit(*dropped.T))
@@ -240,9 +259,11 @@ class QueuedLinks(Links):
     def _restored_at(self, link: int, queue: _Queue) -> int:
         return NEVER if queue.paused else queue.since + self._restoration[link]
 
-    def _turn(self, queue: _Queue, link: int, time: int) -> None:
-        """A pause frame arrives, which says the contrary of the one before."""
-        queue.paused = not queue.paused
+    def _turn(self, queue: _Queue, link: int, time: int, *, wait: bool) -> None:
+        """A pause frame arrives; what it says may be known already."""
+        if queue.paused == wait:
+            return
+        queue.paused = wait
         if queue.paused:
             self.counts.pauses[link] += 1
             queue.paused_at = time

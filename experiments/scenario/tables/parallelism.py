@@ -49,6 +49,12 @@ class Parallelism(Table):
         VectorSize | None,
         Field(description="of a micro-batch between two layers: sent to the next stage, and all-reduced"),
     ] = None
+    bucket: Annotated[
+        VectorSize | None,
+        Field(
+            description="of a worker's gradients, summed as soon as its layers' are ready; left out, all of them"
+        ),
+    ] = None
     stragglers: tuple[Straggler, ...] = ()
 
     @property
@@ -65,9 +71,19 @@ class Parallelism(Table):
         return self.micro_batches // self.copies(workers)
 
     @property
+    def chunk_layers(self) -> int:
+        """Of a stage's chunk."""
+        return self.layers // (self.pipeline * self.chunks)
+
+    @property
+    def bucket_elements(self) -> int | None:
+        """float32 values in a bucket; None: all that a worker has."""
+        return None if self.bucket is None else self.bucket // ELEMENT_BYTES
+
+    @property
     def tensor_calls(self) -> int:
         """All-reduces of a tensor group in each pass of a micro-batch through a stage's chunk."""
-        return 2 * self.layers // (self.pipeline * self.chunks) if self.tensor > 1 else 0
+        return 2 * self.chunk_layers if self.tensor > 1 else 0
 
     def seconds(self, direction: Direction) -> float:
         """Of a pass of a micro-batch through a stage's chunk, for each of its workers."""

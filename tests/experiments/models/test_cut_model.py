@@ -43,6 +43,31 @@ def test_a_step_takes_about_as_long(switch: Engine, algorithm: str, cut: dict[st
     assert measured.closed_form_seconds == pytest.approx(measured.seconds[0], rel=off)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("algorithm", "cut", "off"),
+    [
+        ("in-network", {"bucket": "50 kB"}, 0.05),
+        ("ring", {"bucket": "500 kB"}, 0.05),
+        ("ring", {"bucket": "50 kB"}, 0.05),
+        ("in-network", {"pipeline": 2, "bucket": "20 kB"}, 0.1),
+        ("ring", {"pipeline": 4, "bucket": "100 kB"}, 0.05),
+        ("ring", {"bucket": "50 kB", "stragglers": [{"host": "h3", "factor": 2.0}]}, 0.05),
+        ("in-network", {"pipeline": 2, "chunks": 4, "bucket": "100 kB"}, 0.05),
+        ("ring", {"pipeline": 2, "chunks": 4, "bucket": "100 kB"}, 0.05),
+        ("in-network", {"tensor": 2, "bucket": "100 kB"}, 0.15),
+        ("ring", {"tensor": 2, "pipeline": 2, "bucket": "100 kB"}, 0.15),
+    ],
+)
+def test_gradients_in_buckets_are_summed_meanwhile(
+    switch: Engine, algorithm: str, cut: dict[str, Any], off: float
+) -> None:
+    settings = point({"micro_batches": 8} | cut, algorithm=algorithm)
+    measured = run_virtual(settings, switch)
+    assert measured.violations == 0
+    assert measured.closed_form_seconds == pytest.approx(measured.seconds[0], rel=off)
+
+
 def test_by_1f1b_sends_cost_more_than_by_gpipe() -> None:
     by = {
         schedule: predicted_step_seconds(point({"pipeline": 8, "schedule": schedule}, algorithm="ring"), 128)

@@ -133,8 +133,8 @@ def test_a_restarted_switch_costs_only_its_own_jobs_a_lease(switch: Engine) -> N
 
 def identity(job: Job) -> Identity:
     """What the packets of its newest lease carry."""
-    assert job.granted
-    return Identity(job.granted.lease, job.granted.first_chunk, job.granted.last_chunk)
+    (granted,) = job.granted
+    return Identity(granted.lease, granted.first_chunk, granted.last_chunk)
 
 
 @pytest.mark.parametrize("first", [0, 2**16 - 100, 2**32 - 20_000])

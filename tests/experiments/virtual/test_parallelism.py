@@ -31,7 +31,8 @@ CUT = {
 def point(cut: dict[str, Any], **rest: Any) -> Settings:
     shape = {"spines": 2, "leaves": 2, "hosts_per_leaf": 4, "rate": "100 Gb/s"}
     said = {"topology": {"leaf_spine": shape}, "algorithm": "ring", "size": "256 KiB", "repetitions": 2}
-    return Settings.model_validate(said | {"parallelism": CUT | cut} | rest).settled
+    table = {key: value for key, value in (CUT | cut).items() if value is not None}
+    return Settings.model_validate(said | {"parallelism": table} | rest).settled
 
 
 def run(switch: Engine, cut: dict[str, Any], **rest: Any) -> Measured:
@@ -108,51 +109,54 @@ LINKS = st.fixed_dictionaries(
 )
 
 
-@pytest.mark.slow
-@settings(max_examples=40)
-@given(
-    algorithm=st.sampled_from(ALGORITHMS),
-    tensor=st.integers(1, 3),
-    stages=st.integers(1, 3),
-    copies=st.integers(1, 3),
-    links=LINKS,
-    data=st.data(),
+CUTS = st.fixed_dictionaries(
+    {
+        "algorithm": st.sampled_from(ALGORITHMS),
+        "placement": st.sampled_from(["packed", "spread", "random"]),
+        "window": st.sampled_from([1, 16, 64]),
+        "transport": st.sampled_from(["selective-repeat", "go-back-n"]),
+        "paths": st.sampled_from(["ecmp", "spray"]),
+    }
 )
-def test_every_cut_sums_and_sends_what_it_must_whatever_links_do(
-    switch: Engine,
-    algorithm: str,
-    tensor: int,
-    stages: int,
-    copies: int,
-    links: dict[str, Any],
-    data: st.DataObject,
-) -> None:
+
+
+@st.composite
+def cuts(draw: st.DrawFn, fewest_copies: int = 1) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A table, in buckets or not, and what else a scenario says."""
+    tensor, stages, copies = (
+        draw(st.integers(1, 3)),
+        draw(st.integers(1, 3)),
+        draw(st.integers(fewest_copies, 3)),
+    )
     workers = tensor * stages * copies
     assume(workers > 1)
-    chunks = data.draw(st.integers(1, 3), label="chunks") if stages > 1 else 1
-    rounds = data.draw(st.integers(1, 4), label="micro-batches of a copy, or of a round")
+    chunks = draw(st.integers(1, 3)) if stages > 1 else 1
+    rounds = draw(st.integers(1, 4))  # micro-batches of a copy, or of a round
+    values = draw(st.integers(1, 3000))
     cut = {
         "tensor": tensor,
         "pipeline": stages,
-        "layers": stages * chunks,
+        "layers": stages * chunks * (draw(st.integers(1, 3)) if tensor == 1 else 1),
         "chunks": chunks,
         "micro_batches": copies * rounds * (stages if chunks > 1 else 1),
-        "schedule": data.draw(st.sampled_from(["gpipe", "1f1b"])) if chunks == 1 else "1f1b",
-        "forward": data.draw(st.sampled_from(["0 us", "20 us"])),
-        "activations": f"{4 * data.draw(st.integers(1, 5000), label='activations')} B",
+        "schedule": draw(st.sampled_from(["gpipe", "1f1b"])) if chunks == 1 else "1f1b",
+        "forward": draw(st.sampled_from(["0 us", "20 us"])),
+        "activations": f"{4 * draw(st.integers(1, 5000))} B",
+        "bucket": draw(st.none() | st.integers(1, 5).map(lambda count: f"{4 * -(-values // count)} B")),
     }
-    rest = {
-        "algorithm": algorithm,
-        "workers": workers,
-        "placement": data.draw(st.sampled_from(["packed", "spread", "random"])),
-        "size": f"{tensor * stages * data.draw(st.integers(1, 3000), label='values')} elements",
-        "window": data.draw(st.sampled_from([1, 16, 64])),
-        "transport": data.draw(st.sampled_from(["selective-repeat", "go-back-n"])),
-        "paths": data.draw(st.sampled_from(["ecmp", "spray"])),
-        "topology": {"leaf_spine": {"spines": 2, "leaves": 7, "hosts_per_leaf": 4, "rate": "25 Gb/s"}},
-        "links": links,
-    }
-    assert len(run(switch, cut, **rest).seconds) == 2
+    topology = {"leaf_spine": {"spines": 2, "leaves": 7, "hosts_per_leaf": 4, "rate": "25 Gb/s"}}
+    size = f"{tensor * stages * values} elements"
+    return cut, draw(CUTS) | {"workers": workers, "size": size, "topology": topology}
+
+
+@pytest.mark.slow
+@settings(max_examples=40)
+@given(drawn=cuts(), links=LINKS)
+def test_every_cut_sums_and_sends_what_it_must_whatever_links_do(
+    switch: Engine, drawn: tuple[dict[str, Any], dict[str, Any]], links: dict[str, Any]
+) -> None:
+    cut, rest = drawn
+    assert len(run(switch, cut, links=links, **rest).seconds) == 2
 
 
 def test_a_wrong_activation_is_found(switch: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -249,11 +249,18 @@ def rails(rows: Rows) -> None:
 
 
 def pipeline(rows: Rows) -> None:
+    def idle(algorithm: str, stages: int, bucket: int) -> float:
+        said = {"parallelism_pipeline": stages, "parallelism_bucket": bucket}
+        share: float = one(rows, algorithm=algorithm, **said)["gpu_idle_share"]
+        return share
+
     in_network, ring, stages = (
-        one(rows, algorithm=algorithm, parallelism_pipeline=cut)["gpu_idle_share"]
-        for algorithm, cut in (("in-network", 1), ("ring", 1), ("ring", 8))
+        idle(algorithm, cut, 1_000_000) for algorithm, cut in (("in-network", 1), ("ring", 1), ("ring", 8))
     )
     assert 1.4 * in_network < stages < ring / 1.1
+    for algorithm, after in (("in-network", in_network), ("ring", ring)):
+        assert idle(algorithm, 1, 100_000) < after / 1.4
+    assert idle("ring", 8, 100_000) == stages  # nobody sums anything
 
 
 def noisy_neighbour(rows: Rows) -> None:

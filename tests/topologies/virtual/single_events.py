@@ -7,7 +7,7 @@ import itertools
 from collections import deque
 from dataclasses import dataclass, field
 
-from tests.topologies.virtual.two_leaves import WAYS, Arrival, Frame, ports_for
+from tests.topologies.virtual.two_leaves import WAYS, Arrival, Frame, Outage, ports_for
 from topologies.link import LinkProperties
 from topologies.model import Topology
 from topologies.virtual.queues import PRIORITIES
@@ -42,10 +42,13 @@ class Direction:
 
 class SingleEvents:
     """The same world, one instant after the other: pauses arrive, frames arrive, watchdogs look, frames begin to be
-    sent, switches look at what they hold."""
+    sent, switches look at what they hold, and when a link is up again say so once more."""
 
-    def __init__(self, topology: Topology, model: LinkProperties, *, priorities: bool) -> None:
+    def __init__(
+        self, topology: Topology, model: LinkProperties, *, priorities: bool, outage: Outage | None = None
+    ) -> None:
         assert model.pause
+        self.outage = outage
         self.model, self.pause = model, model.pause
         self.delay = round(model.virtual_delay * SECOND)
         self.directions = [
@@ -59,22 +62,28 @@ class SingleEvents:
         ]
         self.at = {(d.near, d.near_port): d for d in self.directions}
         self.arrivals: list[Arrival] = []
-        self.drops = self.pauses = self.storms = self.given_up = 0
-        self.events: list[tuple[int, int, int, int, Frame | int | None]] = []
+        self.drops = self.pauses = self.storms = self.given_up = self.lost = 0
+        self.events: list[tuple[int, int, int, int, Frame | tuple[int, bool] | None]] = []
         self.number = itertools.count()
 
     def run(self, frames: list[Frame]) -> None:
         for frame in sorted(frames):
             sending = self.directions.index(self.at[f"h{frame.sender}", 0])
             self._later(frame.time, 2, sending, frame)
+        for link, direction in enumerate(self.directions):
+            if self.outage and self._goes_down(direction):
+                for priority in range(len(direction.queues)):
+                    self._later(self.outage.begin, 0, link, (priority, False))
+                self._later(self.outage.end, 3, link, None)
         while self.events:
             now = self.events[0][0]
             while self.events and self.events[0][0] == now:
                 _, kind, link, _, what = heapq.heappop(self.events)
                 direction = self.directions[link]
                 if kind == 0:
-                    assert isinstance(what, int)
-                    self._turn(now, link, direction.queues[what])
+                    assert isinstance(what, tuple)
+                    priority, wait = what
+                    self._turn(now, link, direction.queues[priority], wait=wait)
                 elif kind == 1:
                     assert isinstance(what, Frame)
                     self._arrive(now, direction, what)
@@ -87,12 +96,27 @@ class SingleEvents:
             for link, direction in enumerate(self.directions):
                 for priority, queue in enumerate(direction.queues):
                     passed = queue.held > self.pause.xoff_bytes
-                    if queue.held <= self.pause.xon_bytes if queue.told else passed:
-                        queue.told = not queue.told
-                        self._later(now + self.delay, 0, link, priority)
+                    turns = queue.held <= self.pause.xon_bytes if queue.told else passed
+                    queue.told ^= turns
+                    if turns or (queue.told and self._is_up_again(direction, now)):
+                        self._say(now, link, priority, wait=queue.told)
 
-    def _turn(self, now: int, link: int, queue: Queue) -> None:
-        queue.paused = not queue.paused
+    def _goes_down(self, direction: Direction) -> bool:
+        return self.outage is not None and {*self.outage[:2]} == {direction.near, direction.far}
+
+    def _is_up_again(self, direction: Direction, now: int) -> bool:
+        return self.outage is not None and self._goes_down(direction) and now == self.outage.end
+
+    def _say(self, now: int, link: int, priority: int, *, wait: bool) -> None:
+        arrives = now + self.delay
+        down = self.outage if self._goes_down(self.directions[link]) else None
+        if not (down and arrives >= down.begin and now < down.end):
+            self._later(arrives, 0, link, (priority, wait))
+
+    def _turn(self, now: int, link: int, queue: Queue, *, wait: bool) -> None:
+        if queue.paused == wait:
+            return
+        queue.paused = wait
         queue.since = now
         self.pauses += queue.paused
         self._look_again(now, link)
@@ -135,7 +159,16 @@ class SingleEvents:
         _, frame, came_by = queue.waiting.popleft()
         direction.busy_until = queue.own_until = now + self._wire(frame) * direction.byte
         self._held_for(came_by, frame, -1)
-        self._later(direction.busy_until + self.delay, 1, link, frame)
+        arrives = direction.busy_until + self.delay
+        if (
+            self.outage
+            and self._goes_down(direction)
+            and arrives > self.outage.begin
+            and now < self.outage.end
+        ):
+            self.lost += 1
+        else:
+            self._later(arrives, 1, link, frame)
         self._later(direction.busy_until, 3, link, None)
 
     def _heeds_pause(self, queue: Queue) -> bool:
@@ -173,5 +206,5 @@ class SingleEvents:
     def _wire(self, frame: Frame) -> int:
         return frame.length + self.model.virtual_overhead
 
-    def _later(self, time: int, kind: int, link: int, what: Frame | int | None) -> None:
+    def _later(self, time: int, kind: int, link: int, what: Frame | tuple[int, bool] | None) -> None:
         heapq.heappush(self.events, (time, kind, link, next(self.number), what))

@@ -12,6 +12,7 @@ from tests.topologies.virtual.two_leaves import (
     GIGABIT,
     Fabric,
     Frame,
+    Outage,
     delays,
     fabrics,
     stream,
@@ -70,6 +71,36 @@ def test_a_pause_takes_effect_after_the_delay_and_ends_after_the_delay() -> None
     # One of those leaves in every ten times.
     go = delay + each + (begun_before - 2) * 10 * each + delay
     assert came[begun_before] == go + each + delay
+
+
+def test_a_pause_frame_does_not_cross_a_link_that_is_down_and_is_said_again_when_it_is_up() -> None:
+    """As above, but that the link goes down while the frame is on it: the host stops a delay after it is up."""
+    topology = leaf_spine(1, 2, 2, rate=GIGABIT, uplink_rate=GIGABIT // 10)
+    model = LinkProperties(delay=10e-6, pause=Pause(xoff_bytes=2 * 1024, xon_bytes=1024))
+    each, delay = 1024 * 8 * SECOND // GIGABIT, 10 * SECOND // 10**6
+    stop = delay + 4 * each + delay
+    outage = Outage("h1", "leaf1", stop - delay // 2, stop + delay // 2)
+    fabric = Fabric(stream(1, 3, 20), model, topology, outage=outage)
+    came = [a.time for a in fabric.arrivals if a.link == "h1 > leaf1"]
+    begun = range(0, outage.end + delay, each)
+    arrived = [at + each + delay for at in begun if at >= outage.end or at + each + delay <= outage.begin]
+    assert came[: len(arrived)] == arrived
+    assert came[len(arrived)] > arrived[-1] + each, "here it waits"
+    assert len(came) + fabric.network.faults["loss"] == 20
+
+
+def test_a_pause_ends_where_its_link_goes_down() -> None:
+    """What waited for h3's port, a link before it, is lost."""
+    begin, end = SECOND // 1000, SECOND // 1000 + 10 * SECOND // 10**6
+    outage = Outage("spine1", "leaf2", begin, end)
+    fabric = Fabric(INCAST, LinkProperties(delay=1e-6, pause=PAUSE), ROOMY, outage=outage)
+    whole = Fabric(INCAST, LinkProperties(delay=1e-6, pause=PAUSE), ROOMY)
+    came = [a.time for a in fabric.arrivals if a.link == "spine1 > leaf2"]
+    paused, before = (fabric.of_link(one.network.links.counts.paused) for one in (fabric, whole))
+    assert not [time for time in came if begin < time <= end]
+    assert fabric.network.faults["loss"] > 0
+    assert paused["spine1 > leaf2"] < before["spine1 > leaf2"]
+    assert fabric.network.store.in_use == 0
 
 
 def test_without_thresholds_nothing_pauses() -> None:

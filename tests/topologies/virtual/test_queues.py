@@ -12,6 +12,7 @@ from tests.topologies.virtual.two_leaves import (
     GIGABIT,
     Fabric,
     Frame,
+    Outage,
     delays,
     fabrics,
     stream,
@@ -167,6 +168,12 @@ watchdogs = st.builds(
     restoration_time=microseconds,
     action=st.sampled_from(("drop", "forward", "alert")),
 )
+outages = st.builds(
+    lambda link, begin, length: Outage(*link, begin, begin + length),
+    st.sampled_from((("leaf1", "spine1"), ("spine1", "leaf2"), ("h4", "leaf2"), ("h1", "leaf1"))),
+    st.integers(5_000_000, 150_000_000),
+    st.integers(1, 100_000_000),
+)
 
 
 @unhurried
@@ -178,6 +185,7 @@ watchdogs = st.builds(
     queue=st.sampled_from((None, None, 3000, 8000)),
     watchdog=st.none() | watchdogs,
     priorities=st.booleans(),
+    outage=st.none() | outages,
 )
 def test_windows_give_the_history_of_single_events(
     traffic: list[Frame],
@@ -187,15 +195,17 @@ def test_windows_give_the_history_of_single_events(
     queue: int | None,
     watchdog: Watchdog | None,
     priorities: bool,
+    outage: Outage | None,
 ) -> None:
     pause = pause.model_copy(update={"watchdog": watchdog})
     model = LinkProperties(delay=delay, queue_bytes=queue, pause=pause)
-    single = SingleEvents(topology, model, priorities=priorities)
+    single = SingleEvents(topology, model, priorities=priorities, outage=outage)
     single.run(traffic)
-    fabric = Fabric(traffic, model, topology, priorities=priorities)
+    fabric = Fabric(traffic, model, topology, priorities=priorities, outage=outage)
     assert sorted(fabric.arrivals) == sorted(single.arrivals)
     faults = fabric.network.faults
     assert faults["queue drop"] == single.drops
+    assert faults["loss"] == single.lost
     assert faults["pause"] == single.pauses
     assert (faults["storm"], faults["watchdog drop"]) == (single.storms, single.given_up)
     assert fabric.network.store.in_use == 0

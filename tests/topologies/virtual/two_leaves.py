@@ -99,6 +99,15 @@ class Sender:
         return self.frames[0].time / SECOND if self.frames else None
 
 
+class Outage(NamedTuple):
+    """A link between two nodes is down, from one time to another (picoseconds)."""
+
+    one: str
+    other: str
+    begin: int
+    end: int
+
+
 class Arrival(NamedTuple):
     """A frame has arrived at the far end of a link."""
 
@@ -113,7 +122,13 @@ class Fabric:
     """The two leaves in virtual time, and all that arrives."""
 
     def __init__(
-        self, frames: list[Frame], links: LinkProperties, topology: Topology, *, priorities: bool = False
+        self,
+        frames: list[Frame],
+        links: LinkProperties,
+        topology: Topology,
+        *,
+        priorities: bool = False,
+        outage: Outage | None = None,
     ) -> None:
         self.arrivals: list[Arrival] = []
         senders = {f"h{i}": Sender(sorted(f for f in frames if f.sender == i)) for i in range(1, 5)}
@@ -128,6 +143,8 @@ class Fabric:
         for name, sender in senders.items():
             if sender.frames:
                 self.network.wake(name, sender.frames[0].time / SECOND)
+        if outage:
+            self.network.cut(outage.one, outage.other, outage.begin / SECOND, outage.end / SECOND)
         self.network.run()
 
     def _note(self, arrived: Transit, store: PacketStore) -> None:

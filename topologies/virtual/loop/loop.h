@@ -130,6 +130,7 @@ struct loop {
     /* Where packets wait by priority; `priorities` is 0 where none do: they are sent at once. */
     uint32_t link_count, priorities;
     struct queue *queues;   /* by link, then priority */
+    int64_t queues_ended;   /* the last window */
     struct events signals;  /* pause frames on their way */
     struct events sent;     /* this window */
     struct events changes;  /* of what is held: `link` is the place in `queues`, `row` a number of bytes with a sign */

@@ -5,7 +5,8 @@
 
 enum { PRECEDENCE = 5, IPV4_FIRST = 0x08 }; /* the upper three bits of TOS */
 
-#define PAUSE_FRAME (1u << 31) /* in the place of a row, with the priority */
+#define PAUSE_FRAME (1u << 31) /* in the place of a row, with the priority, and WAIT or not */
+#define WAIT (1u << 30)
 
 static uint32_t priority_of(const struct loop *l, uint32_t row)
 {
@@ -126,10 +127,12 @@ static void advance(struct loop *l, uint32_t link, int64_t until)
     }
 }
 
-/* A pause frame arrives, which says the contrary of the one before. */
-static void turn(struct link *k, struct queue *q, int64_t time)
+/* A pause frame arrives; what it says may be known already. */
+static void turn(struct link *k, struct queue *q, int64_t time, bool wait)
 {
-    q->paused = !q->paused;
+    if (q->paused == wait)
+        return;
+    q->paused = wait;
     if (q->paused) {
         k->pauses++;
         q->paused_at = time;
@@ -166,7 +169,8 @@ static void join(struct loop *l, uint32_t link, int64_t time, uint32_t row)
     change(l, row, (uint32_t)k->overhead, priority, time, 1);
 }
 
-/* Says so where a threshold is passed; what happens at one instant counts as one change. */
+/* Says so where a threshold is passed; what happens at one instant counts as one change. One of no bytes: to wait is said
+ * once more, if that was said last. */
 static void count_held(struct loop *l)
 {
     struct event *at = l->changes.at;
@@ -179,14 +183,39 @@ static void count_held(struct loop *l)
         int64_t time = at[i].time;
         struct queue *q = l->queues + lane;
         const struct link *k = l->links + lane / l->priorities;
-        for (; i < count && at[i].link == lane && at[i].time == time; i++)
+        bool again = false;
+        for (; i < count && at[i].link == lane && at[i].time == time; i++) {
             q->held += (int32_t)at[i].row;
+            again |= at[i].row == 0;
+        }
         bool told = q->held > k->xoff || (q->told && q->held > k->xon);
-        if (told != q->told)
-            add_event(l, &l->signals, (struct event){time + k->delay, lane / l->priorities, PAUSE_FRAME | lane % l->priorities});
+        if (told != q->told || (again && told))
+            add_event(l, &l->signals, (struct event){time + k->delay, lane / l->priorities,
+                                                     PAUSE_FRAME | (told ? WAIT : 0) | lane % l->priorities});
         q->told = told;
     }
     l->changes.end = 0;
+}
+
+static bool is_lost_with_link(const struct link *k, int64_t arrives)
+{
+    return arrives >= k->down_from && arrives - k->delay < k->down_until;
+}
+
+/* A link that goes down lets its queues go as pause frames do; when it is up again, what must wait is said once more. */
+static void go_down_and_up(struct loop *l, int64_t end)
+{
+    for (uint32_t link = 0; link < l->link_count; link++) {
+        const struct link *k = l->links + link;
+        bool down = k->down_from >= l->queues_ended && k->down_from < end;
+        bool up = k->down_until >= l->queues_ended && k->down_until < end;
+        for (uint32_t p = 0; p < l->priorities; p++) {
+            if (down)
+                add_event(l, &l->happening, (struct event){k->down_from, link, PAUSE_FRAME | p});
+            if (up)
+                add_event(l, &l->changes, (struct event){k->down_until, link * l->priorities + p, 0});
+        }
+    }
 }
 
 /* Pause frames that arrive before `end`, then what has been sent, in the order of time. */
@@ -194,12 +223,15 @@ static void gather(struct loop *l, int64_t end)
 {
     size_t kept = 0;
     l->happening.end = 0;
-    for (size_t i = 0; i < l->signals.end; i++)
-        if (l->signals.at[i].time < end)
-            add_event(l, &l->happening, l->signals.at[i]);
-        else
-            l->signals.at[kept++] = l->signals.at[i];
+    for (size_t i = 0; i < l->signals.end; i++) {
+        const struct event signal = l->signals.at[i];
+        if (signal.time >= end)
+            l->signals.at[kept++] = signal;
+        else if (!is_lost_with_link(l->links + signal.link, signal.time))
+            add_event(l, &l->happening, signal);
+    }
     l->signals.end = kept;
+    go_down_and_up(l, end);
     for (size_t i = 0; i < l->sent.end; i++)
         add_event(l, &l->happening, l->sent.at[i]);
     l->sent.end = 0;
@@ -216,8 +248,9 @@ void run_queues(struct loop *l, int64_t end)
         const struct event *event = l->happening.at + i;
         advance(l, event->link, event->time);
         if (event->row & PAUSE_FRAME)
-            turn(l->links + event->link, l->queues + (size_t)event->link * l->priorities + (event->row & ~PAUSE_FRAME),
-                 event->time);
+            turn(l->links + event->link,
+                 l->queues + (size_t)event->link * l->priorities + (event->row & ~(PAUSE_FRAME | WAIT)), event->time,
+                 event->row & WAIT);
         else
             join(l, event->link, event->time, event->row);
         l->links[event->link].acts_at = soonest(l, event->link, &priority);
@@ -227,15 +260,22 @@ void run_queues(struct loop *l, int64_t end)
             advance(l, link, end);
             l->links[link].acts_at = soonest(l, link, &priority);
         }
+    l->queues_ended = end;
     count_held(l);
 }
 
-/* When the first link does something by itself, or hears of a pause. */
+static int64_t not_passed(const struct loop *l, int64_t time) { return time >= l->queues_ended ? time : NEVER; }
+
+/* When the first link does something by itself, hears of a pause, goes down or comes up. */
 int64_t queues_act_at(const struct loop *l)
 {
     int64_t found = NEVER;
-    for (uint32_t link = 0; link < l->link_count; link++)
-        found = l->links[link].acts_at < found ? l->links[link].acts_at : found;
+    for (const struct link *k = l->links; k < l->links + l->link_count; k++) {
+        found = k->acts_at < found ? k->acts_at : found;
+        int64_t down = not_passed(l, k->down_from), up = not_passed(l, k->down_until);
+        found = down < found ? down : found;
+        found = up < found ? up : found;
+    }
     for (size_t i = 0; i < l->signals.end; i++)
         found = l->signals.at[i].time < found ? l->signals.at[i].time : found;
     return found;

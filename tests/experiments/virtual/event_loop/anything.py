@@ -110,6 +110,11 @@ def run(program: Engine, seed: int, make_network: type[VirtualNetwork]) -> list[
     )
     for name in (*hosts, WORKER):
         network.wake(name, 0.0)
+    if draw.random() < 0.5:  # most often while something is paused
+        begin = draw.uniform(3e-6, 2e-5)
+        network.cut(
+            *draw.choice([("leaf1", "spine1"), ("spine1", "leaf2")]), begin, begin + draw.uniform(0, 8e-6)
+        )
     refused = deadlock = ""
     try:
         network.run(limit=3e-5)
