@@ -25,7 +25,7 @@ from p4switch.p4runtime.server import P4RuntimeService, serve
 from p4switch.trace import as_text
 from topologies.live.runs import scratch
 
-_P4RUNTIME, _DATAPLANE, _THRIFT = 9559, 9560, 9090
+_P4RUNTIME, _DATAPLANE = 9559, 9560
 _DROP_PORT = 511
 _STOP_SECONDS = 1.0  # until a process whose connection broke is seen to be dead
 
@@ -103,7 +103,7 @@ def _bmv2(folder: Path, traced: bool) -> Iterator[None]:
     """A simple_switch_grpc whose packets come and go over gRPC, too."""
     log = ["--log-file", str(folder / "log"), "--log-level", "trace", "--log-flush"] if traced else []
     command = [
-        *(*BMV2.find(), "--no-p4", "--device-id", str(DEVICE_ID), "--thrift-port", str(_THRIFT), *log),
+        *(*BMV2.find(), "--no-p4", "--device-id", str(DEVICE_ID), *log),
         *("--", "--grpc-server-addr", f"127.0.0.1:{_P4RUNTIME}"),
         *("--dp-grpc-server-addr", f"127.0.0.1:{_DATAPLANE}", "--drop-port", str(_DROP_PORT)),
     ]

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
@@ -75,7 +76,14 @@ class Bmv2:
                 f"BMv2 emulates no links, and {switch.name}'s to {links[0].neighbour} is to have {properties}: "
                 "take the embedded switch, or give links a rate only"
             )
-        return [*self._command, *_simple_switch_options(switch, ports)]
+        thrift = ("--thrift-port", str(FIRST_THRIFT_PORT + switch.device_id)) if self._has_thrift else ()
+        return [*self._command, *thrift, *_simple_switch_options(switch, ports)]
+
+    @cached_property
+    def _has_thrift(self) -> bool:
+        """Whether it was built with Thrift: then it opens a port in any case, else it refuses the option."""
+        done = subprocess.run([*self._command, "--help"], capture_output=True, text=True, check=False)
+        return "--thrift-port" in done.stdout
 
 
 def _simple_switch_options(switch: Switch, ports: Mapping[int, str]) -> list[str]:
@@ -83,7 +91,6 @@ def _simple_switch_options(switch: Switch, ports: Mapping[int, str]) -> list[str
     address = f"127.0.0.1:{switch.grpc_port}"
     return [
         *("--no-p4", *interfaces, "--device-id", str(switch.device_id)),
-        *("--thrift-port", str(FIRST_THRIFT_PORT + switch.device_id)),  # BMv2 opens it in any case
         *("--", "--grpc-server-addr", address, "--cpu-port", "255", "--drop-port", "511"),
     ]
 

@@ -14,6 +14,7 @@ import pytest
 from experiments.scenario.compilers import PROGRAM, compile_program
 from experiments.scenario.targets import EMBEDDED, target
 from experiments.scenario.tools import BMV2, ToolError
+from topologies.live.processes import Bmv2
 from topologies.shapes import leaf_spine
 
 SWITCH = leaf_spine(0, 1, 2).leaves[0]
@@ -100,6 +101,14 @@ def test_bmv2_is_found_by_a_variable_with_options(tmp_path, monkeypatch):
     assert target("bmv2").launcher.command(SWITCH, {1: "leaf1-eth1"})[:4] == [
         *(str(switch), "--log-console", "--no-p4", "-i")
     ]
+
+
+@pytest.mark.parametrize("thrift", [True, False], ids=["with Thrift", "without"])
+def test_bmv2_is_told_a_thrift_port_where_it_was_built_with_thrift(tmp_path, thrift):
+    switch = tmp_path / "simple_switch_grpc"
+    switch.write_text(f"#!/bin/sh\necho '{'--thrift-port arg' if thrift else '--device-id arg'}'\n")
+    switch.chmod(0o755)
+    assert ("--thrift-port" in Bmv2([str(switch)]).command(SWITCH, {1: "leaf1-eth1"})) is thrift
 
 
 @pytest.mark.parametrize(
