@@ -249,12 +249,12 @@ class Controller:
         trouble = ""
         if read_tables or not all(connection.has_bid for connection in self._connections.values()):
             try:
-                await self.mend()
+                await self.repair()
             except ControllerError as error:
                 trouble = str(error)
         return Findings(trouble, self.losses(), self.taken_over())
 
-    async def mend(self) -> None:
+    async def repair(self) -> None:
         """Reads the tables and groups of all switches, and puts back what is not there: see `losses`.
 
         For all the time: what others have added stays, and who has taken a switch over is left alone.

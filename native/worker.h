@@ -7,7 +7,7 @@
 
 /* One waking of a worker; times in seconds. */
 struct turn {
-    /* Given: how long nothing new may arrive; `count` datagrams that have, of `size` bytes, one behind the other, and how
+    /* Given: how long nothing new may arrive; `count` datagrams that have, of `size` bytes, one after another, and how
      * many of them with a congestion mark. */
     double now, give_up;
     const uint8_t *datagrams;

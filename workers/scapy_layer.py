@@ -24,7 +24,7 @@ _VALUES = {size: values for values, size in wire.SIZES.items()}
 class SwitchML(Packet):
     """One datagram. `size` follows from the number of values; of several in a superframe each is a layer.
 
-    A frame that was captured where segmentation offload is on holds many datagrams, one behind the other.
+    A frame that was captured where segmentation offload is on holds many datagrams, one after another.
     """
 
     name = "SwitchML"

@@ -18,7 +18,7 @@ from controller.job_service.addresses import address_of
 from controller.jobs.membership import JobService, NoMessageError, NoRequestError, RefusedError
 
 _UCRED = struct.Struct("iII")  # a process, its user and its group, as in socket(7)
-_MOST_UNREAD = 1 << 20  # bytes
+_MAX_UNREAD = 1 << 20  # bytes
 
 
 class _Line:
@@ -31,7 +31,7 @@ class _Line:
         if self._writer.is_closing():
             return
         self._writer.write(json.dumps(message).encode() + b"\n")
-        if self._writer.transport.get_write_buffer_size() > _MOST_UNREAD:
+        if self._writer.transport.get_write_buffer_size() > _MAX_UNREAD:
             self._writer.transport.abort()
 
     def dismiss(self, why: str) -> None:

@@ -27,7 +27,7 @@ _OPTIONS = [
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),  # members may ask, too
 ]
-_MOST_UNREAD = 256  # messages, beside what gRPC itself and the kernel hold, some 64 KiB each
+_MAX_UNREAD = 256  # messages, beside what gRPC itself and the kernel hold, some 64 KiB each
 
 _Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -54,7 +54,7 @@ class _Stream:
         self.unread = asyncio.Event()
 
     def tell(self, message: Mapping[str, Any]) -> None:
-        if self._told.qsize() < _MOST_UNREAD:
+        if self._told.qsize() < _MAX_UNREAD:
             self._told.put_nowait(told_of(message))
         else:
             self.unread.set()
@@ -103,7 +103,7 @@ class _Servicer:
                 await context.abort(grpc.StatusCode.FAILED_PRECONDITION, sending.result())
             if not attending.done():
                 await context.abort(
-                    grpc.StatusCode.RESOURCE_EXHAUSTED, f"{_MOST_UNREAD} messages wait to be read"
+                    grpc.StatusCode.RESOURCE_EXHAUSTED, f"{_MAX_UNREAD} messages wait to be read"
                 )
             try:
                 attending.result()

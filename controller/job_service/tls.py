@@ -36,7 +36,7 @@ def context_of(folder: Path) -> ssl.SSLContext:
     try:
         context.load_verify_locations(folder / CA)
     except ssl.SSLError as error:
-        raise ControllerError(f"{folder / CA} is no certificate in PEM: {error}") from None
+        raise ControllerError(f"{folder / CA} is not a certificate in PEM: {error}") from None
     try:
         context.load_cert_chain(
             folder / CERTIFICATE, folder / KEY, password=lambda: ""

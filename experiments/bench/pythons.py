@@ -1,4 +1,4 @@
-"""Another Python than this one, which has what a benchmark is held against."""
+"""Another Python than this one, which has what a benchmark is compared with."""
 
 from __future__ import annotations
 

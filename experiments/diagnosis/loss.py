@@ -28,5 +28,5 @@ def loss(case: Case) -> Finding | None:
         f"{percent(1 - explained)} of the time",
         "longer queues (queue_bytes) or marks (ecn_bytes)"
         if dropped > lost + corrupted
-        else f"mend the link {worst.near} - {worst.far}, or have shorter timers ([recovery])",
+        else f"fix the link {worst.near} - {worst.far}, or have shorter timers ([recovery])",
     )

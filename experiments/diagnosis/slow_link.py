@@ -19,5 +19,5 @@ def slow_link(case: Case) -> Finding | None:
         case.relief(case.busy, case.repaired),
         f"{name} sent at {quantity_text(round(rate), RATES)} where other links like it send at "
         f"{quantity_text(round(usual), RATES)}, and was busy for {percent(case.busy[way])} of the time",
-        f"mend the link {name.replace(' → ', ' - ')}, or place no worker behind it",
+        f"fix the link {name.replace(' → ', ' - ')}, or place no worker behind it",
     )

@@ -125,7 +125,7 @@ def quota() -> float:
 def _quota_of(folder: Path) -> float:
     with contextlib.suppress(OSError, ValueError):
         most, period = (folder / "cpu.max").read_text().split()
-        return int(most) / int(period)  # "max" is no number
+        return int(most) / int(period)  # "max" is not a number
     return float("inf")
 
 

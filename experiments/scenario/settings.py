@@ -274,7 +274,7 @@ class Settings(Table):
             slow = [one.host for one in computing.stragglers] if (computing := getattr(self, table)) else []
             if strangers := sorted(set(slow) - set(self.members)):
                 hosts = ", ".join(self.members)
-                yield f"{table}.stragglers: {', '.join(strangers)} is no worker's host; those are {hosts}"
+                yield f"{table}.stragglers: {', '.join(strangers)} is not a worker's host; those are {hosts}"
             if len(set(slow)) < len(slow):
                 yield f"{table}.stragglers: names a host twice; give each one factor"
         ring = self.algorithm == "ring" and self.collective == "all-reduce"

@@ -139,7 +139,7 @@ class Work(_Brief):
 
     @property
     def turns(self) -> int:
-        """Of the window, one behind the other; between hosts in as many steps as a ring has."""
+        """Of the window, one after another; between hosts in as many steps as a ring has."""
         if not self.in_network:
             packets = [-(-4 * elements // PAYLOAD) for elements in self.elements]
             return sum(2 * self.workers * (1 + -(-count // self.window)) for count in packets)
@@ -240,7 +240,7 @@ class Scenario(_Brief):
 
     @cached_property
     def hosts(self) -> tuple[tuple[str, ...], ...]:
-        """Each job's, by rank: under a leaf the first jobs' workers stand one behind the other."""
+        """Each job's, by rank: under a leaf the first jobs' workers stand one after another."""
         under = [self.topology.hosts_of(leaf.name) for leaf in self.topology.leaves]
         free = [iter(hosts) for hosts in under]
         at_once = [
@@ -309,7 +309,7 @@ class Scenario(_Brief):
     def bound(self) -> float:
         """Seconds within which all workers must have finished, but for an accident of one in millions.
 
-        Turns of the windows, one behind the other, each as long as several timeouts: a chunk crosses a link of each
+        Turns of the windows, one after another, each as long as several timeouts: a chunk crosses a link of each
         tier with an update and with its result, and an attempt fails if one of them loses it. A burst ends with
         packets, not with time: where nothing else is sent, each one that it takes is another attempt.
         """

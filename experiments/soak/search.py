@@ -215,7 +215,7 @@ class World:
         """With the tables of these grants (a bit for each)."""
         if (switch, tables) not in self._engines:
             name = self.switches[switch]
-            engine = self.engine.another()
+            engine = self.engine.new_instance()
             install(engine, plan_forwarding(self.topology)[name].items)
             for number, plan in enumerate(self._plans):
                 if tables >> number & 1:

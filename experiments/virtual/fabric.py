@@ -55,7 +55,7 @@ _LONGEST_FRAME = HEADERS + max(1034, HEADER_BYTES + PAYLOAD)
 
 
 def load_switch(program: Path = PROGRAM) -> Engine:
-    """The compiled program in a switch; `another()` makes more of them at next to no cost."""
+    """The compiled program in a switch; `new_instance()` makes more of them at next to no cost."""
     return Engine.load(compile_once(program).device_config())
 
 
@@ -82,7 +82,7 @@ class Fabric:
     ) -> None:
         self.topology = topology
         self.jobs: list[Job] = []
-        self.engines = {node.name: switch.another(seed) for node in topology.switches}
+        self.engines = {node.name: switch.new_instance(seed) for node in topology.switches}
         self.usable = topology
         self._empty: set[str] = set()  # switches that nobody has programmed since they restarted
         self._switch, self._seed = switch, seed
@@ -235,13 +235,13 @@ class Fabric:
     def _push(self, name: str) -> None:
         """The program, upon which a switch has nothing in tables, registers and counters."""
         self._retired.append(self.engines[name])
-        self.engines[name] = self._switch.another(self._seed)
+        self.engines[name] = self._switch.new_instance(self._seed)
         self.network.replace_switch(name, self.engines[name])
 
     def lose_registers(self, name: str) -> None:
         """A switch loses what its registers hold, and keeps its tables; nobody notices."""
         self._retired.append(self.engines[name])
-        self.engines[name] = self._switch.another(self._seed)
+        self.engines[name] = self._switch.new_instance(self._seed)
         self._install_forwarding(name)
         for job in self.jobs:
             job.reinstall(name)
@@ -250,7 +250,7 @@ class Fabric:
     def left_behind(self) -> Iterator[str]:
         """What switches hold besides forwarding: table entries and multicast groups of leases."""
         for name, engine in self.engines.items():
-            bare = self._switch.another(self._seed)
+            bare = self._switch.new_instance(self._seed)
             install(bare, self._forwarding(name).items)
             for table in engine.program.tables:
                 there, expected = (

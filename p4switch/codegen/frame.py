@@ -269,7 +269,7 @@ def _write_queue(out: Writer, layout: Layout) -> None:
 
 
 def _write_digest(out: Writer, layout: Layout) -> None:
-    """Each digest as the bytes of its fields, one behind the other, each in whole bytes."""
+    """Each digest as the bytes of its fields, one after another, each in whole bytes."""
     expressions = ExpressionWriter(layout, "digest")
     with out.block("static void send_digest(struct state *s, struct packet *p)"):
         out.line("uint32_t bits = 0;")

@@ -304,7 +304,7 @@ class Layout:
 
 
 def packet_headers(program: Program) -> list[Header]:
-    """The headers of packets, those of a stack or union one behind the other.
+    """The headers of packets, those of a stack or union one after another.
 
     Raises:
         ProgramError: those of a stack or union are metadata, or belong to several.

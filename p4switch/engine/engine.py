@@ -125,7 +125,7 @@ class Engine:
         except TableError as error:  # an entry of the program's own
             raise ProgramError(str(error)) from None
 
-    def another(self, seed: int = 0) -> Engine:
+    def new_instance(self, seed: int = 0) -> Engine:
         """A switch of the same program with a state of its own, and empty tables."""
         return Engine(
             self._config, self.program, self._library, self._shapes, self._cpu_port, self._drop_port, seed
@@ -301,7 +301,7 @@ class Engine:
     ) -> None:
         """Opens the interfaces and forwards in a thread; packets to the CPU port go to `packet_in`, in another.
 
-        `offload`: packets that leave one behind the other may go as one superframe. `links` are emulated at their
+        `offload`: packets that leave one after another may go as one superframe. `links` are emulated at their
         ports.
 
         Raises:

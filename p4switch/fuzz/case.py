@@ -184,7 +184,7 @@ def _give_packets(engine: Engine, case: Case) -> bool:
     Returns whether all were given within BUDGET: parsers that go round, or numbers of thousands of bits, are slow.
     """
     begun = time.process_time()
-    other = engine.another()
+    other = engine.new_instance()
     _prepare(other, case.seed)
     compares = not _has_memory(engine.program)
     with _digests(engine) as first, _digests(other) as second:

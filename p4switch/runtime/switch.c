@@ -119,7 +119,7 @@ bool switch_set_replicas(struct switch_base *base, bool session, uint32_t number
     return true;
 }
 
-/* Packets that left, one behind the other: port, length (4 bytes each, native), bytes. */
+/* Packets that left, one after another: port, length (4 bytes each, native), bytes. */
 struct collected {
     uint8_t *bytes;
     uint64_t used, capacity;

@@ -79,7 +79,7 @@ typedef void *queue_function(void *context, uint32_t port, uint32_t priority, ui
 /* Runs egress on a packet that has waited; base->queueing says for how long. */
 typedef void dequeue_packet_function(struct switch_base *base, void *packet, uint32_t port, uint64_t now);
 
-/* Records one behind the other: number, length (4 bytes each, native), bytes. */
+/* Records one after another: number, length (4 bytes each, native), bytes. */
 struct reports {
     uint8_t *bytes;
     uint64_t used, capacity;

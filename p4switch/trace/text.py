@@ -174,7 +174,7 @@ def _reached(event: Access | Assign) -> str:
 
 
 def _values_text(values: NamedValues) -> str:
-    """Names and values; of fields that are numbered one behind the other, a series."""
+    """Names and values; of fields that are numbered one after another, a series."""
     parts: list[str] = []
     at = 0
     while at < len(values):

@@ -279,7 +279,7 @@ def test_packets_and_new_leases_take_other_ways_when_links_are_down_and_come_bac
         }
         other = await controller.grant(hosts, base=8, slots=8)
         assert other.tree.root.switch != root
-        await controller.mend()
+        await controller.repair()
         assert controller.losses() == []
         await controller.reroute(network)
         await other.withdraw()

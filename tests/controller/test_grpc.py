@@ -118,7 +118,7 @@ def test_bytes_that_are_no_message_end_the_stream_alone(tmp_path: Path) -> None:
 
 
 def test_a_member_that_does_not_read_is_hung_up_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "_MOST_UNREAD", 3)
+    monkeypatch.setattr(server, "_MAX_UNREAD", 3)
 
     async def check(path: Path, grants: FakeGrants) -> None:
         deaf, other = [await Worker.connect(path, host, 2, job="a") for host in ("h1", "h2")]

@@ -342,12 +342,12 @@ def test_mending_puts_back_what_was_deleted_and_leaves_what_was_added(within: Wi
     async def check(scene: Scene) -> None:
         await scene.controller.grant(HOSTS)
         held = await scene.state()
-        await scene.controller.mend()
+        await scene.controller.repair()
         assert scene.controller.losses() == []
         await tamper(scene)
         await until_free(scene)
         deleted = len(held["leaf1"] - (await scene.state())["leaf1"])
-        await scene.controller.mend()
+        await scene.controller.repair()
         assert scene.controller.losses() == [Loss("leaf1", deleted, len(held["leaf1"]), emptied=False)]
         assert scene.controller.losses() == []
         after = await scene.state()
@@ -368,7 +368,7 @@ def test_mending_replaces_what_was_changed(within: Within) -> None:
             await write_as_another(p4r.Update.MODIFY, [changed])
             assert await scene.state() != held
         await until_free(scene)
-        await scene.controller.mend()
+        await scene.controller.repair()
         assert await scene.state() == held
 
     within(check)
@@ -382,10 +382,10 @@ def test_who_has_taken_a_switch_over_is_left_alone_by_mending(within: Within) ->
             async with asyncio.timeout(30):
                 while not scene.controller.taken_over():
                     await asyncio.sleep(0)
-            await scene.controller.mend()
+            await scene.controller.repair()
             assert await read_entities(scene.network, "leaf1") == []
         await until_free(scene)
-        await scene.controller.mend()
+        await scene.controller.repair()
         assert await scene.state() == held
         assert [(loss.switch, loss.emptied) for loss in scene.controller.losses()] == [("leaf1", True)]
 
@@ -404,7 +404,7 @@ def test_who_was_asked_for_something_meanwhile_still_hears_that_the_other_client
                 await scene.controller.grant(HOSTS)
             assert scene.controller.taken_over() == {"leaf1": election}
         await until_free(scene)
-        await scene.controller.mend()
+        await scene.controller.repair()
         assert await scene.state() == held
 
     within(check)
@@ -441,7 +441,7 @@ def test_whoever_finds_that_a_switch_has_restarted_it_is_told(within: Within) ->
         assert (loss.switch, loss.lacked, loss.emptied) == ("leaf2", len(held["leaf2"]), True)
         await lease.withdraw()
         scene.processes["spine1"].restart()
-        await scene.controller.mend()
+        await scene.controller.repair()
         assert [loss.switch for loss in scene.controller.losses()] == ["spine1"]
         assert await scene.state() == held
 

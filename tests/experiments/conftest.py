@@ -10,5 +10,5 @@ from p4switch.engine.engine import Engine
 
 @pytest.fixture(scope="session")
 def switch(fanin_p4: Compiled) -> Engine:
-    """One that runs the program of p4src/, of which tests make others (`another()`)."""
+    """One that runs the program of p4src/, of which tests make others (`new_instance()`)."""
     return Engine.load(fanin_p4.device_config())

@@ -17,4 +17,4 @@ def engine(fanin_p4: Compiled) -> Engine:
 @pytest.fixture
 def switch(engine: Engine) -> SwitchUnderTest:
     """A switch with empty tables and fresh registers."""
-    return SwitchUnderTest(engine.another())
+    return SwitchUnderTest(engine.new_instance())

@@ -57,7 +57,7 @@ def test_copies_of_one_result_are_lost_independently(switch: SwitchUnderTest) ->
 @pytest.mark.slow
 def test_a_seed_repeats_and_another_differs(engine: Engine) -> None:
     def history(seed: int) -> list[list[int]]:
-        switch = SwitchUnderTest(engine.another())
+        switch = SwitchUnderTest(engine.new_instance())
         switch.join(2)
         lose(switch, "out", 1, 30 * PERCENT, seed)
         return receivers(switch, 100)

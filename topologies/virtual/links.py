@@ -276,7 +276,7 @@ class Links:
     # -- queues ----------------------------------------------------------------------------------------------
 
     def _queue(self, sent: Transit) -> tuple[Transit, NDArray[np.int64]]:
-        """Wait and be sent, one behind the other; those for which there was room, and when they were out.
+        """Wait and be sent, one after another; those for which there was room, and when they were out.
 
         `sent` is in the order of links, then times.
         """

@@ -120,7 +120,7 @@ def topology_of(ports: int) -> Topology:
 def switch(program: Engine, shape: Shape) -> Engine:
     """A switch of that program, told by the controller's plans to aggregate."""
     topology = topology_of(shape.ports)
-    engine = program.another()
+    engine = program.new_instance()
     [leaf] = topology.switches
     install(engine, plan_forwarding(topology)[leaf.name].items)
     job = Job(LEASE, tuple(host.name for host in topology.ranked_hosts))

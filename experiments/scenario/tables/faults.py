@@ -78,7 +78,7 @@ def fault_problems(faults: Sequence[Fault], network: Topology, members: Sequence
             names = ", ".join(switch.name for switch in network.switches)
             yield f"{key}.switch: no switch is called {fault.switch!r}; there are {names}"
         if fault.worker and fault.worker not in members:
-            yield f"{key}.worker: {fault.worker!r} is no worker's host; those are {', '.join(members)}"
+            yield f"{key}.worker: {fault.worker!r} is not a worker's host; those are {', '.join(members)}"
     for link in {frozenset(fault.link) for fault in faults if fault.link}:
         if _twice_at_a_time([f for f in faults if f.link and frozenset(f.link) == link]):
             yield f"faults: the link {' '.join(sorted(link))} is down twice at a time; make it one"

@@ -59,7 +59,7 @@ def _show(found: Mapping[str, Diagnosis], *, alone: bool) -> None:
     for name, diagnosis in found.items():
         if not alone:
             first = (
-                _told(diagnosis.findings[0]) if diagnosis.findings else f"nothing wrong: {diagnosis.limit}"
+                _render(diagnosis.findings[0]) if diagnosis.findings else f"nothing wrong: {diagnosis.limit}"
             )
             typer.echo(f"{name}: {first}")
         elif diagnosis.findings:
@@ -70,8 +70,8 @@ def _show(found: Mapping[str, Diagnosis], *, alone: bool) -> None:
 
 def _show_all(findings: Sequence[Finding]) -> None:
     for number, finding in enumerate(findings, start=1):
-        typer.echo(f"{number}. {_told(finding)}.\n   What to change: {finding.change}.")
+        typer.echo(f"{number}. {_render(finding)}.\n   What to change: {finding.change}.")
 
 
-def _told(finding: Finding) -> str:
+def _render(finding: Finding) -> str:
     return f"{finding.cause}, about {finding.share:.0%} of the time: {finding.evidence}"

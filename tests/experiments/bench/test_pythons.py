@@ -1,4 +1,4 @@
-"""Pythons with what a benchmark is held against."""
+"""Pythons with what a benchmark is compared with."""
 
 import sys
 from pathlib import Path

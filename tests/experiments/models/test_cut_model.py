@@ -33,8 +33,8 @@ def point(cut: dict[str, Any], **rest: Any) -> Settings:
         ({"pipeline": 8, "chunks": 4, "layers": 32, "forward": "2 ms", "backward": "4 ms"}, 0.05),
         ({"pipeline": 4, "stragglers": [{"host": "h3", "factor": 2.0}]}, 0.05),
         # Of a short all-reduce the closed form counts acknowledgements, for which the next one does not wait.
-        ({"tensor": 4}, 0.15),
-        ({"tensor": 2, "pipeline": 2}, 0.15),
+        ({"tensor": 4, "micro_batches": 8}, 0.15),
+        ({"tensor": 2, "pipeline": 2, "micro_batches": 16}, 0.15),
     ],
 )
 def test_a_step_takes_about_as_long(switch: Engine, algorithm: str, cut: dict[str, Any], off: float) -> None:

@@ -16,6 +16,7 @@ from experiments.results.measured import Measured
 from experiments.scenario.settings import Settings
 from experiments.virtual.point import run_virtual
 from p4switch.engine.engine import Engine
+from tests.sizes import sized
 from workers.host_based.exchange import Exchange
 
 ALGORITHMS = ["in-network", "ring", "halving-doubling", "double-binary-tree", "parameter-server"]
@@ -64,7 +65,8 @@ def test_interleaved_stages_idle_for_less(switch: Engine, stages: int, chunks: i
 @pytest.mark.parametrize("algorithm", ["in-network", "ring", "halving-doubling"])
 def test_all_cuts_compute_as_much_and_sum_what_they_must(switch: Engine, algorithm: str) -> None:
     for tensor, stages in ((1, 1), (2, 1), (2, 2), (4, 2), (1, 8)):
-        measured = run(switch, {"tensor": tensor, "pipeline": stages}, algorithm=algorithm)
+        cut = {"tensor": tensor, "pipeline": stages, "activations": "4 KiB"}
+        measured = run(switch, cut, algorithm=algorithm, size="64 KiB")
         assert measured.max_abs_error > 0 or stages == 8  # nothing but a pipeline sums nothing
         assert measured.step_seconds
         assert measured.step_seconds - measured.wait_seconds == pytest.approx(12e-3)
@@ -91,7 +93,11 @@ def test_what_is_lost_is_sent_again(switch: Engine, transport: str) -> None:
     links = {"loss": "1%", "reordering": "5%", "displacement": "20 us"}
     for algorithm in ("in-network", "ring"):
         measured = run(
-            switch, {"tensor": 2, "pipeline": 2}, algorithm=algorithm, transport=transport, links=links
+            switch,
+            {"tensor": 2, "pipeline": 2, "activations": "8 KiB"},
+            algorithm=algorithm,
+            transport=transport,
+            links=links,
         )
         assert measured.retransmissions > 0
 
@@ -150,7 +156,7 @@ def cuts(draw: st.DrawFn, fewest_copies: int = 1) -> tuple[dict[str, Any], dict[
 
 
 @pytest.mark.slow
-@settings(max_examples=40)
+@settings(max_examples=sized(8, 40))
 @given(drawn=cuts(), links=LINKS)
 def test_every_cut_sums_and_sends_what_it_must_whatever_links_do(
     switch: Engine, drawn: tuple[dict[str, Any], dict[str, Any]], links: dict[str, Any]

@@ -63,7 +63,7 @@ def test_variation_is_drawn_by_seed(switch: Engine) -> None:
     [
         ({"world": "live"}, "step: is virtual only"),
         ({"lateness": "1 ms"}, "lateness: leave it out beside step"),
-        ({"step": {"stragglers": [{"host": "h9", "factor": 2}]}}, "h9 is no worker's host"),
+        ({"step": {"stragglers": [{"host": "h9", "factor": 2}]}}, "h9 is not a worker's host"),
     ],
 )
 def test_what_does_not_fit_is_refused(rest: dict[str, Any], message: str) -> None:

@@ -12,7 +12,7 @@ static void note(void *context, uint32_t port, uint8_t *packet, uint32_t length,
     *at += 8 + length;
 }
 
-/* `count` packets one behind the other; `superframe`: the number that they have in common, 0: they came alone. Returns the
+/* `count` packets one after another; `superframe`: the number that they have in common, 0: they came alone. Returns the
  * bytes noted. */
 uint64_t process_all(struct switch_base *base, uint64_t superframe, const uint8_t *packets, const uint32_t *lengths,
                      uint32_t count, uint8_t *room)

@@ -65,7 +65,7 @@ WIDE_WIDTHS = (9, 64, 72, 100, 128, 129, 192, 256)
 
 
 def unpacked(data: bytes, fields: list[list[Any]]) -> list[int]:
-    """The values of fields that stand one behind the other."""
+    """The values of fields that stand one after another."""
     bits, values = int.from_bytes(data, "big"), []
     left = 8 * len(data)
     for _, width, signed in fields:

@@ -180,7 +180,7 @@ packets = st.lists(st.sampled_from(VARIANTS), min_size=4, max_size=16)
 
 def assert_as_if_alone(process: Process, switch: Engine, actions: Sequence[str], sent: list[bytes]) -> None:
     """Bytes, ports, order, counters and registers."""
-    together, alone = fill(switch.another(), actions), fill(switch.another(), actions)
+    together, alone = fill(switch.new_instance(), actions), fill(switch.new_instance(), actions)
     half = len(sent) // 2
     left = process(together, 1, sent[:half]) + process(together, 2, sent[half:])
     assert left == process(alone, 0, sent)

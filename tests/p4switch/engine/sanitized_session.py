@@ -210,7 +210,7 @@ def main(seed: int) -> None:
         lines = test.read_text().splitlines() if test.exists() else []
         seeds = [bytes.fromhex("".join(line.split()[2:])) for line in lines if line.startswith("packet")]
         bombard(engine, seeds, r)
-        bombard(engine.another(seed), seeds, r)
+        bombard(engine.new_instance(seed), seeds, r)
         bombard_ports(engine, seeds, r)
         if number % EACH_TRACED == 0:
             with engine.traced() as tracer:

@@ -53,7 +53,7 @@ def random_packets(switch: SwitchUnderTest, count: int) -> list[tuple[int, bytes
 
 @pytest.mark.slow
 def test_a_batch_gives_what_its_packets_give_one_by_one(program: Engine) -> None:
-    single, batched = SwitchUnderTest(program.another()), SwitchUnderTest(program.another())
+    single, batched = SwitchUnderTest(program.new_instance()), SwitchUnderTest(program.new_instance())
     single.join(3)
     batched.join(3)
     packets = random_packets(single, 600)

@@ -91,7 +91,7 @@ def state_of(switch: Engine) -> list[Any]:
 def test_packets_and_state_are_the_same_with_and_without(config: Callable[[str], bytes], name: str) -> None:
     rng = random.Random(name)
     plain = Engine.load(config(name))
-    watched = plain.another()
+    watched = plain.new_instance()
     packets = [rng.randbytes(rng.choice([3, 12, 20, 60])) for _ in range(200)]
     # So that much is met: bytes that the programs compare with something.
     packets += [bytes([rng.randrange(20) | rng.choice([0, 0x80])]) + rng.randbytes(30) for _ in range(200)]

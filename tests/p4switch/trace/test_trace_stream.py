@@ -107,6 +107,6 @@ def test_it_ends_when_the_program_is_replaced(switch: Switch) -> None:
     with ThreadPoolExecutor(1) as pool:
         told = pool.submit(next, messages)
         send_until(told, before)
-        switch.engine = before.another()
+        switch.engine = before.new_instance()
         rest = pool.submit(list, messages).result(timeout=60)
     assert all("trace" in message for message in [told.result(), *rest])

@@ -387,7 +387,7 @@ void loop_take(struct loop *l, uint32_t host, uint64_t count, uint8_t *rows, int
         free_row(l, inbox->at[inbox->first++].row);
 }
 
-/* Sends `count` frames of `length` bytes, one behind the other in memory. */
+/* Sends `count` frames of `length` bytes, one after another in memory. */
 void loop_send(struct loop *l, uint32_t host, const uint8_t *frames, uint64_t count, uint32_t length, int64_t now)
 {
     for (uint32_t row; count && add_row(l, length, &row); count--, frames += length) {

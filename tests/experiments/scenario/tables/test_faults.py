@@ -59,7 +59,7 @@ def test_a_fault_has_an_end_and_is_found(fault: dict[str, Any], end: float | Non
         (
             [AT | {"worker": "h4"}],
             {"workers": 2},
-            r"faults\[0\].worker: 'h4' is no worker's host; those are h1, h2",
+            r"faults\[0\].worker: 'h4' is not a worker's host; those are h1, h2",
         ),
         ([DOWN, DOWN | {"at": "2 ms"}], {}, "faults: the link leaf1 spine1 is down twice at a time"),
         ([AT | {"controller": False}], {}, "Input should be True"),
@@ -81,7 +81,7 @@ def test_a_fault_has_an_end_and_is_found(fault: dict[str, Any], end: float | Non
         (
             [AT | {"worker": "h2"}],
             {"hosts": ["h1", "h3"], "other_job": {"size": "4 kB"}},
-            r"faults\[0\].worker: 'h2' is no worker's host; those are h1, h3",
+            r"faults\[0\].worker: 'h2' is not a worker's host; those are h1, h3",
         ),
     ],
 )

@@ -71,7 +71,11 @@ def test_eight_ranks_are_grouped_as_megatron_groups_them() -> None:
         ),
         ({}, {"size": "20 B"}, "size: must be a multiple of 16 bytes"),
         ({"activations": None}, {}, "parallelism.activations: missing"),
-        ({"stragglers": [{"host": "h9", "factor": 2}]}, {}, "parallelism.stragglers: h9 is no worker's host"),
+        (
+            {"stragglers": [{"host": "h9", "factor": 2}]},
+            {},
+            "parallelism.stragglers: h9 is not a worker's host",
+        ),
         ({}, {"step": {"forward": 1e-3, "backward": 1e-3}}, "step: has no place beside parallelism"),
         ({}, {"collective": "broadcast"}, "collective: has no place beside parallelism"),
         ({}, {"faults": [{"at": 1e-3, "worker": "h1"}]}, "faults: has no place beside parallelism"),

@@ -73,7 +73,7 @@ def load() -> Engine:
 def run(program: Engine, seed: int, make_network: type[VirtualNetwork]) -> list[object]:
     """What happened, of which each network makes the same; a packet may have become too long for it."""
     draw = random.Random(seed)
-    engines = {name: program.another(seed) for name in ("leaf1", "leaf2", "spine1")}
+    engines = {name: program.new_instance(seed) for name in ("leaf1", "leaf2", "spine1")}
     for engine in engines.values():
         for number in range(1, 5):
             count = draw.choice([0, 1, 2, 3, 40])

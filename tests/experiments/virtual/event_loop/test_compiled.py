@@ -233,21 +233,23 @@ class Shouter:
 
 def test_a_frame_that_is_too_long_is_refused(switch: Engine) -> None:
     topology = leaf_spine(0, 1, 2)
-    network = virtual_network(topology, {"leaf1": switch.another()}, {"h1": Shouter(129)}, longest_frame=100)
+    network = virtual_network(
+        topology, {"leaf1": switch.new_instance()}, {"h1": Shouter(129)}, longest_frame=100
+    )
     network.wake("h1", 0.0)
     with pytest.raises(ValueError, match="a frame of 129 bytes"):
         network.run()
 
 
 def test_a_switch_keeps_its_kind(switch: Engine) -> None:
-    network = virtual_network(leaf_spine(0, 1, 2), {"leaf1": switch.another()}, {})
+    network = virtual_network(leaf_spine(0, 1, 2), {"leaf1": switch.new_instance()}, {})
     with pytest.raises(TypeError, match="object is no program in C"):
         network.replace_switch("leaf1", object())  # type: ignore[arg-type]
 
 
 def test_a_program_that_is_refused_leaves_the_one_before_alone(switch: Engine) -> None:
     """C goes on with its memory."""
-    program = switch.another()
+    program = switch.new_instance()
     kept = weakref.ref(program)
     network = virtual_network(leaf_spine(0, 1, 2), {"leaf1": program}, {"h1": Shouter(100)})
     del program
@@ -258,7 +260,7 @@ def test_a_program_that_is_refused_leaves_the_one_before_alone(switch: Engine) -
 
 
 def test_a_frame_that_no_program_has_room_for_is_refused(switch: Engine) -> None:
-    programs = {"leaf1": switch.another()}
+    programs = {"leaf1": switch.new_instance()}
     with pytest.raises(
         ValueError, match="longest_frame: room for 65664 bytes, a program takes at most 65600"
     ):

@@ -231,7 +231,7 @@ def test_tracing_changes_nothing_of_the_aggregation_program(compiled):
     entries = random_entries(compiled.p4info, rng)
     source = PacketSource(json.loads(compiled.device_config), entries, rng)
     plain = Engine.load(compiled.device_config)
-    watched = plain.another()
+    watched = plain.new_instance()
     for switch in (plain, watched):
         fill(switch, entries)
     with watched.traced() as tracer:

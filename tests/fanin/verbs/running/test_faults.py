@@ -20,7 +20,7 @@ from topologies.shapes import leaf_spine
 
 pytestmark = pytest.mark.live
 
-# All-reduces, each held against the exact sum, until there is a file; says the longest time from one to the next.
+# All-reduces, each compared with the exact sum, until there is a file; says the longest time from one to the next.
 STEADY = """
 import sys, time, pathlib, numpy, fanin
 comm = fanin.init(timeout=60, in_network=sys.argv[1])
