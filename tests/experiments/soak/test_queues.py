@@ -118,8 +118,8 @@ def _losing_pause(patch: pytest.MonkeyPatch) -> None:
     """A pause loses the first packet that has to wait for it."""
     turn = QueuedLinks._turn
 
-    def turned(links: QueuedLinks, queue: Any, link: int, time: int) -> None:
-        turn(links, queue, link, time)
+    def turned(links: QueuedLinks, queue: Any, link: int, time: int, *, wait: bool) -> None:
+        turn(links, queue, link, time, wait=wait)
         if queue.paused and queue.waiting:
             _, packet, size, duration = queue.waiting.popleft()
             queue.backlog -= duration
