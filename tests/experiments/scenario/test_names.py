@@ -9,6 +9,8 @@ import pytest
 from experiments.scenario.file import ScenarioError, load_scenario
 from experiments.scenario.shipped import scenario_file
 
+pytestmark = pytest.mark.slow
+
 FOLDER = Path(__file__).parents[3] / "scenarios"
 
 

@@ -21,6 +21,8 @@ from p4switch.engine.engine import Engine
 from tests.sizes import sized
 from workers.host_based.transport import PAYLOAD
 
+pytestmark = pytest.mark.slow
+
 DOCUMENT = Path(__file__).parents[3] / "docs" / "validation.md"
 
 # Sixteen hosts, eight of which send 150 packets of 7.2 us, whatever is marked.
@@ -61,7 +63,6 @@ def test_what_is_further_from_htsim_than_the_tolerance_does_not_agree() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.slow
 @pytest.mark.parametrize("incast", INCASTS[: sized(0, len(INCASTS))], ids=lambda incast: incast.name)
 def test_the_link_is_starved_as_long_as_htsim_says_and_the_document_shows_it(
     switch: Engine, incast: Incast

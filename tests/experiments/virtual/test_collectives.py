@@ -15,6 +15,8 @@ from experiments.virtual.point import run_virtual
 from p4switch.engine.engine import Engine
 from workers.collective import Operation
 
+pytestmark = pytest.mark.slow
+
 RACKS = {"spines": 2, "leaves": 2, "hosts_per_leaf": 4, "rate": "100 Gb/s", "uplink_rate": "400 Gb/s"}
 OTHERS = [operation for operation in get_args(Operation) if operation != "all-reduce"]
 

@@ -12,6 +12,8 @@ from experiments.scenario.settings import Settings
 from experiments.virtual.point import run_virtual
 from p4switch.engine.engine import Engine
 
+pytestmark = pytest.mark.slow
+
 RACKS = {"spines": 2, "leaves": 2, "hosts_per_leaf": 4, "rate": "100 Gb/s", "uplink_rate": "400 Gb/s"}
 BITS = {"8-bit": 8, "4-bit": 4}
 KINDS = ["top-k", *BITS]

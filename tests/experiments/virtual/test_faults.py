@@ -21,6 +21,8 @@ from workers.collective import StallError
 from workers.job.kept import Standing
 from workers.job.membership import LeftError
 
+pytestmark = pytest.mark.slow
+
 RACKS = {"spines": 2, "leaves": 2, "hosts_per_leaf": 2, "rate": "10 Gb/s"}
 SOON = "100 us"
 # The root of the tree is spine1, and an all-reduce takes 372 us: at 600 us the second one is under way.
@@ -201,7 +203,6 @@ def test_a_wrong_sum_after_a_fault_is_counted(switch: Engine, monkeypatch: pytes
     assert run_virtual(point(UPLINK), switch).violations == 4
 
 
-@pytest.mark.slow
 def test_whatever_fails_whenever_sums_are_right_or_somebody_is_named(switch: Engine) -> None:
     ended: set[str] = set()
     for seed in range(60):

@@ -21,6 +21,8 @@ from workers.collective import Algorithm, Transport
 from workers.host_based.transport import PAYLOAD
 from workers.recovery import Recovery
 
+pytestmark = pytest.mark.slow
+
 GIGABIT = 10**9
 PACKET_BITS = 8 * 1112  # of a full packet, with all headers and the gap on the wire
 RECOVERY = Recovery(initial_rto=3e-3, min_rto=2e-3, granularity=1e-6)

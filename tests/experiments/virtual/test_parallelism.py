@@ -19,6 +19,8 @@ from p4switch.engine.engine import Engine
 from tests.sizes import sized
 from workers.host_based.exchange import Exchange
 
+pytestmark = pytest.mark.slow
+
 ALGORITHMS = ["in-network", "ring", "halving-doubling", "double-binary-tree", "parameter-server"]
 CUT = {
     "layers": 8,
@@ -155,7 +157,6 @@ def cuts(draw: st.DrawFn, fewest_copies: int = 1) -> tuple[dict[str, Any], dict[
     return cut, draw(CUTS) | {"workers": workers, "size": size, "topology": topology}
 
 
-@pytest.mark.slow
 @settings(max_examples=sized(8, 40))
 @given(drawn=cuts(), links=LINKS)
 def test_every_cut_sums_and_sends_what_it_must_whatever_links_do(

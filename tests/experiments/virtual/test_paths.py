@@ -19,6 +19,8 @@ from topologies.virtual.network import VirtualNetwork
 from workers.collective import Transport
 from workers.host_based.summation import float32_sum
 
+pytestmark = pytest.mark.slow
+
 TOPOLOGY = leaf_spine(2, 2, 2, rate=10**10)
 ACROSS = ("h1", "h3", "h2", "h4")  # each sends to the other rack
 

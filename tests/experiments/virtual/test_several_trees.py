@@ -13,6 +13,8 @@ from experiments.scenario.settings import Settings
 from experiments.virtual.point import run_virtual
 from p4switch.engine.engine import Engine
 
+pytestmark = pytest.mark.slow
+
 RAILS = {
     "leaves": 4,
     "spines": 1,
@@ -30,7 +32,6 @@ def point(trees: int, shape: dict[str, Any] = RAILS, **rest: Any) -> Settings:
     return Settings.model_validate(said | rest).settled
 
 
-@pytest.mark.slow
 def test_as_many_network_cards_carry_a_vector(switch: Engine) -> None:
     bytes_up, median = {}, {}
     for trees in (1, 4):
@@ -43,14 +44,12 @@ def test_as_many_network_cards_carry_a_vector(switch: Engine) -> None:
     assert median[4] < median[1] / 3
 
 
-@pytest.mark.slow
 def test_over_one_network_card_nothing_is_gained(switch: Engine) -> None:
     shape = RAILS | {"nics_per_server": 1}
     one, four = (run_virtual(point(trees, shape), switch).median for trees in (1, 4))
     assert four == pytest.approx(one, rel=0.1)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("shape", [RAILS, RAILS | {"nics_per_server": 1}, RAILS | {"nics_per_server": 2}])
 @pytest.mark.parametrize("trees", [1, 2, 4])
 def test_the_closed_form_knows_which_links_trees_share(
@@ -60,7 +59,6 @@ def test_the_closed_form_knows_which_links_trees_share(
     assert measured.closed_form_seconds == pytest.approx(measured.median, rel=0.1)
 
 
-@pytest.mark.slow
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     trees=st.integers(2, 16),
@@ -129,7 +127,6 @@ def test_a_job_with_several_goes_on_after_a_fault(switch: Engine, fault: dict[st
     assert outcome.found is not None
 
 
-@pytest.mark.slow
 def test_a_model_that_is_cut_sums_each_part_along_several(switch: Engine) -> None:
     cut = {"tensor": 4, "forward": "10 us", "backward": "20 us", "micro_batches": 3, "activations": "4 KiB"}
     measured = run_virtual(point(4, window=64, parallelism=cut), switch)

@@ -17,6 +17,8 @@ from experiments.virtual.point import run_virtual
 from experiments.virtual.traffic import completed, mean_size, requests
 from p4switch.engine.engine import Engine
 
+pytestmark = pytest.mark.slow
+
 RACKS = {"spines": 1, "leaves": 2, "hosts_per_leaf": 4, "rate": "10 Gb/s"}
 PATTERNS: list[dict[str, Any]] = [
     {"pattern": "poisson", "sizes": "web-search", "load": 0.5, "duration": "5 ms"},
@@ -133,7 +135,6 @@ def test_percentiles_are_times_that_occurred() -> None:
     assert FlowTimes.of([], [], []) == FlowTimes()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["in-network", "ring"])
 @pytest.mark.parametrize("traffic", PATTERNS[1:])
 def test_a_job_beside_traffic_is_right_and_slower(

@@ -1,6 +1,6 @@
 /* split and join over whole sequences, for test_offload.py. */
 
-#include "offload.h"
+#include "ports/offload.h"
 
 struct item {
     uint32_t length;

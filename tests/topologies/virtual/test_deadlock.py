@@ -15,6 +15,8 @@ from topologies.shapes import leaf_spine
 from topologies.virtual import SECOND, HostModel, VirtualNetwork
 from topologies.virtual.deadlock import DeadlockError, Waiting, describe
 
+pytestmark = pytest.mark.slow
+
 GIGABIT = 10**9
 
 

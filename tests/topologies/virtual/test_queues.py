@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,6 +27,8 @@ from topologies.virtual.links import Transit
 from topologies.virtual.packets import PacketStore
 from topologies.virtual.queues import QueuedLinks
 from topologies.virtual.units import NEVER, SECOND
+
+pytestmark = pytest.mark.slow
 
 FRAME = 1000  # bytes
 BYTE = 8 * SECOND // GIGABIT

@@ -18,6 +18,8 @@ from workers.job.elastic import join_elastic
 from workers.job.membership import join, join_or_ring
 from workers.values.compression import TopK
 
+pytestmark = pytest.mark.slow
+
 HOSTS = ["h1", "h2", "h3"]
 
 OPERATIONS: dict[str, Callable[[Communicator], Any]] = {
@@ -63,7 +65,6 @@ def numbers(comm: Communicator, what: str) -> Any:
 
 @pytest.mark.parametrize("dies_at", [1, 4], ids=["between two", "in the middle"])
 @pytest.mark.parametrize(("what", "how"), [*((what, init) for what in OPERATIONS), ("allreduce", required)])
-@pytest.mark.slow
 def test_all_others_are_told_who_died(what: str, dies_at: int, how: Callable[[], Communicator]) -> None:
     def do(comm: Communicator, tell: Callable[[Any], None]) -> None:
         tell(numbers(comm, what))  # as it should be

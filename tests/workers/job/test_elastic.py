@@ -19,6 +19,8 @@ from tests.workers.live_job import PATIENCE, Process, network
 from workers.communicator import Communicator
 from workers.job.elastic import join_elastic
 
+pytestmark = pytest.mark.slow
+
 HOSTS = ["h1", "h2", "h3"]
 
 
@@ -86,7 +88,6 @@ def check(told: dict[str, list[Any]], killed: list[str], calls: int) -> None:
 
 
 @pytest.mark.parametrize("dies_at", [*range(3, 60, 3), 71, 89])
-@pytest.mark.slow
 def test_a_worker_that_dies_at_any_message(dies_at: int) -> None:
     """Of in-network sums, of rings that connect or are connected, and between them."""
     dying = HOSTS[dies_at % 3]
@@ -97,7 +98,6 @@ def test_a_worker_that_dies_at_any_message(dies_at: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-@pytest.mark.slow
 def test_two_that_die_one_after_the_other_or_both_at_once(seed: int) -> None:
     draw = random.Random(seed)
     first, second = draw.sample(HOSTS, 2)
@@ -116,7 +116,6 @@ def _one(comm: Communicator, tell: Callable[[Any], None], what: str) -> None:
 
 
 @pytest.mark.parametrize("what", OPERATIONS)
-@pytest.mark.slow
 def test_every_operation_is_done_by_those_who_are_left(what: str) -> None:
     """Their numbers, of which some have made arrays, are those of before until it has returned."""
     told, killed, _ = run(partial(_one, what=what), {})

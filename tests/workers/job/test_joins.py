@@ -18,6 +18,8 @@ from tests.workers.live_job import PATIENCE, Process, network
 from workers.communicator import Communicator
 from workers.job.elastic import join_elastic
 
+pytestmark = pytest.mark.slow
+
 HOSTS = ["h1", "h2", "h3"]
 STEPS = 8
 

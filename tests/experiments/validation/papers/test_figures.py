@@ -14,6 +14,8 @@ from experiments.validation.papers.without_pauses import without_pauses
 from p4switch.engine.engine import Engine
 from tests.sizes import sized
 
+pytestmark = pytest.mark.slow
+
 DOCUMENT = Path(__file__).parents[4] / "docs" / "validation.md"
 
 PAPERS = (aggregation, loss_recovery, without_pauses)  # the last takes as long as the others together
@@ -27,7 +29,6 @@ def test_go_back_n_is_the_slower_the_more_is_lost_and_the_more_is_outstanding(sw
     assert seconds("selective-repeat", 0.05, switch, size=size) < times[2]
 
 
-@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("paper", PAPERS[: sized(1, 3)], ids=lambda paper: paper.__name__)
 def test_figures_agree_with_a_paper_and_the_document_shows_them(
