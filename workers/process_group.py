@@ -17,12 +17,13 @@ from workers.values.compression import Compression
 
 Tensors = Sequence[torch.Tensor]
 
-_OPERATIONS: dict[Any, Operation] = {
-    dist.ReduceOp.SUM: "sum",
-    dist.ReduceOp.AVG: "mean",
-    dist.ReduceOp.MAX: "max",
-    dist.ReduceOp.MIN: "min",
-}
+# Not a dict: it takes a microsecond to find one of PyTorch's in it.
+_OPERATIONS: tuple[tuple[Any, Operation], ...] = (
+    (dist.ReduceOp.SUM, "sum"),
+    (dist.ReduceOp.AVG, "mean"),
+    (dist.ReduceOp.MAX, "max"),
+    (dist.ReduceOp.MIN, "min"),
+)
 
 
 class Work(dist.Work):
@@ -64,28 +65,6 @@ class Work(dist.Work):
         return bool(self._future.done())
 
 
-class Done(dist.Work):
-    """An operation that is done, with the result in `tensors`."""
-
-    def __init__(self, tensors: Tensors) -> None:
-        super().__init__()
-        self._tensors = list(tensors)
-
-    def wait(self, timeout: object = None) -> bool:  # noqa: ARG002
-        """Return at once."""
-        return True
-
-    def get_future(self) -> "torch.futures.Future[list[torch.Tensor]]":
-        """Of the tensors with the result."""
-        future: torch.futures.Future[list[torch.Tensor]] = torch.futures.Future()
-        future.set_result(self._tensors)
-        return future
-
-    def is_completed(self) -> bool:
-        """It has ended."""
-        return True
-
-
 def allreduce(
     communicator: Communicator, tensors: Tensors, op: Operation, compression: Compression | None = None
 ) -> Work:
@@ -96,7 +75,7 @@ def allreduce(
     """
     arrays = [_numbers(tensor) for tensor in tensors]
     handle = communicator.allreduce(arrays, op, out=arrays, compression=compression, async_op=True)
-    return Work([handle], tensors, lambda: _round_all(arrays, tensors))
+    return Work([handle], tensors, lambda: _put_back(arrays, tensors))
 
 
 def _refused(name: str) -> Callable[..., Work]:
@@ -126,17 +105,17 @@ class ProcessGroup(dist.ProcessGroup):
 
     # -- summed in the network -------------------------------------------------------------------------------
 
-    def allreduce(self, tensors: Tensors, opts: Any) -> Work:
-        """Each tensor in place."""
+    def allreduce(self, tensors: Tensors, opts: Any) -> Work | None:
+        """Each tensor in place. None: it is done; as PyTorch has it of a backend that does not return before."""
         op = _operation(opts)
         if opts.asyncOp:
             return allreduce(self._communicator, tensors, op)
         arrays = [_numbers(tensor) for tensor in tensors]
         self._communicator.allreduce(arrays, op, out=arrays)
-        _round_all(arrays, tensors)
-        return Done(tensors)
+        _put_back(arrays, tensors)
+        return None
 
-    def allreduce_coalesced(self, tensors: Tensors, opts: Any) -> Work:
+    def allreduce_coalesced(self, tensors: Tensors, opts: Any) -> Work | None:
         """As allreduce(), which takes several tensors, too."""
         return self.allreduce(tensors, opts)
 
@@ -146,7 +125,7 @@ class ProcessGroup(dist.ProcessGroup):
         arrays = [_numbers(tensor) for tensor in tensors]
         out = arrays if root else None
         handle = self._communicator.reduce(arrays, opts.rootRank, _operation(opts), out=out, async_op=True)
-        return Work([handle], tensors, lambda: _round_all(arrays, tensors) if root else None)
+        return Work([handle], tensors, lambda: _put_back(arrays, tensors) if root else None)
 
     def broadcast(self, tensors: Tensors, opts: Any) -> Work:
         """The root's tensors into the others'."""
@@ -206,7 +185,12 @@ class ProcessGroup(dist.ProcessGroup):
     def _reduce_scatter(self, outputs: Tensors, arrays: Sequence[Array], opts: Any) -> Work:
         op = _operation(opts)
         handles = [self._communicator.reduce_scatter(array, op, async_op=True) for array in arrays]
-        return Work(handles, outputs, lambda: _round_all([handle.wait() for handle in handles], outputs))
+
+        def finish() -> None:
+            for handle, output in zip(handles, outputs, strict=True):
+                _round(handle.wait(), output)
+
+        return Work(handles, outputs, finish)
 
     # -- not at all ------------------------------------------------------------------------------------------
 
@@ -219,12 +203,13 @@ class ProcessGroup(dist.ProcessGroup):
 
 
 def _operation(opts: Any) -> Operation:
-    operation = _OPERATIONS.get(opts.reduceOp.op)
-    if operation is None:
-        raise NotImplementedError(
-            f'the backend "fanin" reduces with SUM, AVG, MAX and MIN, not with {opts.reduceOp.op.name}'
-        )
-    return operation
+    asked = opts.reduceOp
+    for operation, name in _OPERATIONS:
+        if asked == operation:
+            return name
+    raise NotImplementedError(
+        f'the backend "fanin" reduces with SUM, AVG, MAX and MIN, not with {asked.op.name}'
+    )
 
 
 def _numbers(tensor: torch.Tensor) -> Array:
@@ -246,19 +231,29 @@ def _bits(tensor: torch.Tensor) -> Array:
 
 
 def _checked(tensor: torch.Tensor) -> torch.Tensor:
-    if tensor.device.type != "cpu" or tensor.layout != torch.strided:
+    if not tensor.is_cpu or tensor.layout != torch.strided:
         raise TypeError(
             f'the backend "fanin" takes dense tensors in main memory, not {tensor.layout} on {tensor.device}; '
             "tensor.cpu() and tensor.to_dense() make such"
         )
-    return tensor.detach()
+    return tensor.detach() if tensor.requires_grad else tensor
 
 
-def _round_all(arrays: Sequence[Array], tensors: Tensors) -> None:
-    """Results of _numbers() into tensors, of whatever type, unless they are there already."""
+def _is_array(tensor: torch.Tensor) -> bool:
+    """Whether _numbers() of it is its own memory."""
+    return bool(tensor.dtype != torch.bfloat16 and tensor.is_contiguous())
+
+
+def _put_back(arrays: Sequence[Array], tensors: Tensors) -> None:
+    """Results in the place of _numbers() into the tensors, where they are not there already."""
     for array, tensor in zip(arrays, tensors, strict=True):
-        if array.ctypes.data != tensor.data_ptr():
-            tensor.detach().copy_(torch.from_numpy(array).view(tensor.shape))
+        if not _is_array(tensor):
+            _round(array, tensor)
+
+
+def _round(array: Array, tensor: torch.Tensor) -> None:
+    """Into a tensor, of whatever type."""
+    tensor.detach().copy_(torch.from_numpy(array).view(tensor.shape))
 
 
 def _place(array: Array, tensor: torch.Tensor) -> None:

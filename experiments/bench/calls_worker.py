@@ -53,9 +53,10 @@ Sum = Callable[[Vector], Callable[[], object]]
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """through: whose packets it sends; None: it sends none."""
+    """barrier: what is summed before each call. through: whose packets it sends; None: it sends none."""
 
     sum: Sum
+    barrier: Sum
     through: object
 
 
@@ -73,11 +74,10 @@ def torch_sums() -> tuple[Sum, Sum]:
     import torch.distributed as dist
 
     import fanin.torch  # noqa: F401  # where fanin is not installed, PyTorch does not know of it
-    from workers.process_group import Done
 
     class Nothing(dist.ProcessGroup):
-        def allreduce(self, tensors: Any, _opts: Any) -> dist.Work:
-            return Done(tensors)
+        def allreduce(self, _tensors: Any, _opts: Any) -> None:
+            """It is done."""
 
     def nothing(_store: object, rank: int, size: int, _timeout: object) -> dist.ProcessGroup:
         return Nothing(rank, size)
@@ -101,12 +101,12 @@ def torch_sums() -> tuple[Sum, Sum]:
 def execute(order: Order, ways: dict[str, Way], inputs: Inputs) -> dict[str, Calls]:
     """Every way once a repetition, another one first each time.
 
-    The barrier before each call is a call of the same way, so that none finds its code in the caches and others do not.
+    The barrier before a call is a call of the same way, so that none finds its code in the caches and others do not.
     """
     vector = np.empty(order.elements, np.float32)
     names, calls = list(ways), {name: Calls() for name in ways}
     one = np.zeros(1, np.float32)
-    by_name = {name: (way.sum(one), way.sum(vector)) for name, way in ways.items()}
+    by_name = {name: (way.barrier(one), way.sum(vector)) for name, way in ways.items()}
     for repetition in range(order.repetitions + _WARM_UP):
         first = repetition % len(names)
         for name in names[first:] + names[:first]:
@@ -135,13 +135,17 @@ def main(orders: str) -> None:
     lines_out()
     service, bare = bare_all_reduce()
     with fanin.init() as comm:
-        ways = {
-            BARE: Way(lambda x: partial(bare.all_reduce, x, x), bare),
-            CALL: Way(lambda x: partial(comm.allreduce, x, out=x), comm._place),
-        }
+
+        def by_bare(x: Vector) -> Callable[[], object]:
+            return partial(bare.all_reduce, x, x)
+
+        def by_call(x: Vector) -> Callable[[], object]:
+            return partial(comm.allreduce, x, out=x)
+
+        ways = {BARE: Way(by_bare, by_bare, bare), CALL: Way(by_call, by_call, comm._place)}
         if importlib.util.find_spec("torch"):
-            by_fanin, by_nothing = torch_sums()
-            ways |= {TORCH: Way(by_fanin, comm._place), NOTHING: Way(by_nothing, None)}
+            by_torch, by_nothing = torch_sums()
+            ways |= {TORCH: Way(by_torch, by_torch, comm._place), NOTHING: Way(by_nothing, by_torch, None)}
         # As of vectors that are scaled after earlier ones.
         inputs = Inputs(comm.rank, comm.size, partial(quantized_sum_bound, window=_PERIOD), _PERIOD)
         for order in json.loads(orders):

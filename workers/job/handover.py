@@ -66,6 +66,11 @@ class Handover(Kept):
             if self._standing.giver == self._rank:
                 self._give(self._listener)
 
+    def close(self) -> None:
+        """Nobody need ask any more, for all are at their end."""
+        if self._listener is not None:
+            self._listener.close()
+
     @property
     def behind(self) -> bool:
         """Whether this worker is in an all-reduce that others have finished."""

@@ -22,7 +22,8 @@ class Kept:
         """
         if len(self._memory) < size:
             self._memory = np.empty(size, np.float32)
-        self._pending = self._memory[:size]
+        if len(self._pending) != size:
+            self._pending = self._memory[:size]
         return self._pending
 
     def finish(self) -> None:

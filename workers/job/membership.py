@@ -102,6 +102,10 @@ class Service:
         line, _, self._heard = self._heard.partition(b"\n")
         return json.loads(line)
 
+    def fileno(self) -> int:
+        """The descriptor, for poll()."""
+        return self._socket.fileno()
+
     def close(self) -> None:
         """Leave."""
         self._socket.close()
@@ -161,6 +165,7 @@ class Member(InNetworkAllReduce):
 
     addresses: (IPv4 address, TCP port) where each rank may listen for the others, by rank. ring: whether the job goes
     on without its lease: then all_reduce() raises LeaseLostError once it is lost, at all workers from the same call on.
+    waiting: who is waited for.
     """
 
     def __init__(
@@ -176,6 +181,8 @@ class Member(InNetworkAllReduce):
         self._reporter = Reporter(self.worker, service.mention)
         self._membership = _Membership(service)
         self._membership.revoked = self._revoked
+        self.waiting = self._membership.waiting
+        self.socket.notice(service.fileno())
         self._handover: Handover | None = None
         if ring:
             patience = config.recovery.give_up
@@ -191,11 +198,6 @@ class Member(InNetworkAllReduce):
     def workers(self) -> int:
         """How many the job has."""
         return self.config.lease.workers
-
-    @property
-    def waiting(self) -> Waiting:
-        """Who is waited for."""
-        return self._membership.waiting
 
     def left(self, timeout: float = 0.0) -> list[str]:
         """Which others have ended, in that order, as far as is known after waiting `timeout` seconds for news.
@@ -214,27 +216,33 @@ class Member(InNetworkAllReduce):
             LeaseLostError: this and all that follow are the ring's. LeftError: somebody has ended.
         """
         self.waiting.begin()
-        handover = self._handover
-        if handover is None or not x.size:  # without elements it is finished at once, whatever others do
-            return super().all_reduce(x, out, call)
         flat, result = flat_input(x), flat_output(x, out)
-        self._membership.listen(0.0)
+        if (
+            self._handover is None or not flat.size
+        ):  # without elements it is finished at once, whatever others do
+            self._sum(flat, result, call)
+        else:
+            result[:] = self._kept_sum(self._handover, flat, call)
+        return result.reshape(x.shape) if out is None else out
+
+    def _kept_sum(self, handover: Handover, x: NDArray[np.float32], call: str) -> NDArray[np.float32]:
+        """Not into an array of the caller's, which may be `x`: without results of all of it, the ring begins with `x`.
+
+        For news it need not listen before, since those end a wait for packets.
+        """
         if not handover.why:
-            kept = handover.buffer(flat.size)
+            kept = handover.buffer(len(x))
             try:
-                # Not into `result`, which may be `x`: without results of all of it, the ring begins with `x`.
-                super().all_reduce(flat, kept, call)
+                self._sum(x, kept, call)
             except LeaseLostError:
                 pass
             else:
                 handover.finish()
-                result[:] = kept
-                return result.reshape(x.shape)
+                return kept
         self._agree(handover)
         if not handover.behind:
             raise LeaseLostError(handover.why)
-        result[:] = handover.take()
-        return result.reshape(x.shape)
+        return handover.take()
 
     def _agree(self, handover: Handover) -> None:
         """Wait until all workers know what all have finished."""
@@ -272,6 +280,8 @@ class Member(InNetworkAllReduce):
     def close(self) -> None:
         """Release the port, and leave the job."""
         super().close()
+        if self._handover is not None:
+            self._handover.close()
         self._membership.close()
 
 
@@ -284,6 +294,7 @@ class Outsider:
         self.addresses = tuple(addresses)
         self._why = why
         self._membership = _Membership(service)
+        self.waiting = self._membership.waiting
 
     def all_reduce(
         self,
@@ -297,11 +308,6 @@ class Outsider:
             LeaseLostError: always.
         """
         raise LeaseLostError(self._why)
-
-    @property
-    def waiting(self) -> Waiting:
-        """Who is waited for."""
-        return self._membership.waiting
 
     def left(self, timeout: float = 0.0) -> list[str]:
         """As Member.left()."""
