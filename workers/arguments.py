@@ -32,16 +32,18 @@ def listed(x: Array | list[Array]) -> list[Array]:
     return xs
 
 
-def outputs(xs: Sequence[Array], out: Array | list[Array] | None, as_list: bool) -> list[Array | None]:
-    """Of each array, where its result goes; None: to a new one. as_list: whether the caller gave a list of them.
+def outputs(
+    x: Array | list[Array], xs: Sequence[Array], out: Array | list[Array] | None
+) -> Sequence[Array | None]:
+    """Of each array of `x`, which listed() has made `xs` of, where its result goes; None: to a new one.
 
     Raises:
         TypeError: see listed(). ValueError: `out` does not fit them.
     """
     if out is None:
         return [None] * len(xs)
-    outs = listed(out)
-    if as_list is not isinstance(out, list) or len(outs) != len(xs):
+    outs = xs if out is x else listed(out)
+    if isinstance(x, list) is not isinstance(out, list) or len(outs) != len(xs):
         raise ValueError("out must be an array where x is one, and else a list as long as x")
     for each, of in zip(outs, xs, strict=True):
         if each is not of and (each.dtype != of.dtype or each.shape != of.shape):
@@ -51,25 +53,21 @@ def outputs(xs: Sequence[Array], out: Array | list[Array] | None, as_list: bool)
         flags = each.flags
         if not flags.writeable or not flags.c_contiguous:
             raise ValueError("out is written to: it must be writable and C-contiguous")
-    return list(outs)
+    return outs
 
 
 def reduction(operation: str, op: Operation, xs: Sequence[Array]) -> str:
-    """described(), of what there is a result of.
+    """described(), with `op` behind `operation`, of what there is a result of.
 
     Raises:
         ValueError: there is no such `op`. TypeError: not of these numbers.
     """
-    return _reduction(operation, op, _types(xs))
+    return _reduction(operation, op, tuple([(x.dtype, x.shape) for x in xs]))
 
 
 def described(operation: str, xs: Sequence[Array]) -> str:
     """What all workers must call alike."""
-    return _described(operation, _types(xs))
-
-
-def _types(xs: Sequence[Array]) -> tuple[_Type, ...]:
-    return tuple([(x.dtype, x.shape) for x in xs])
+    return _described(operation, tuple([(x.dtype, x.shape) for x in xs]))
 
 
 # A training step has the same arrays each time, and numpy takes microseconds for a type's name.
@@ -80,7 +78,7 @@ def _reduction(operation: str, op: Operation, types: tuple[_Type, ...]) -> str:
     for dtype, _ in types:
         if dtype.kind not in _KINDS[op]:
             raise TypeError(f"there is no {op} of {dtype}; convert the array with astype()")
-    return _described(operation, types)
+    return _described(f"{operation} {op}", types)
 
 
 @lru_cache(1024)

@@ -164,11 +164,11 @@ class Communicator(Closing):
                 another `op`, or in_network="required".
         """
         xs = listed(x)
-        outs = outputs(xs, out, isinstance(x, list))
+        outs = outputs(x, xs, out)
         if compression is None:
-            attempt = partial(self._reducer.reduce, xs, op, reduction(f"allreduce {op}", op, xs))
+            attempt = partial(self._reducer.reduce, xs, op, reduction("allreduce", op, xs))
         else:
-            what = reduction(f"allreduce {op} by {compression}", op, xs)
+            what = f"{reduction('allreduce', op, xs)} by {compression}"
             if self._required:
                 raise ValueError(
                     "what is compressed is added up by the hosts: leave out compression, or in_network='required'"
@@ -207,8 +207,8 @@ class Communicator(Closing):
         """
         self._check_root(root)
         xs = listed(x)
-        outs = outputs(xs, out if root == self.rank else None, isinstance(x, list))
-        what = reduction(f"reduce {op} to {root}", op, xs)
+        outs = outputs(x, xs, out if root == self.rank else None)
+        what = f"{reduction('reduce', op, xs)} to {root}"
 
         def attempt(into: Sequence[Array | None]) -> list[Array]:
             self._check_present(root)
@@ -299,7 +299,7 @@ class Communicator(Closing):
             ValueError: the first axis cannot be divided.
         """
         (x,) = listed([x])
-        what = reduction(f"reduce_scatter {op}", op, [x])
+        what = reduction("reduce_scatter", op, [x])
         if not x.ndim or x.shape[0] % self.size:
             raise ValueError(
                 f"reduce_scatter divides the first axis among {self.size} workers; an array of shape {x.shape} "

@@ -16,6 +16,7 @@ from workers.communicator import Communicator, Handle
 from workers.values.compression import Compression
 
 Tensors = Sequence[torch.Tensor]
+Copies = list[tuple[Array, torch.Tensor]]
 
 # Not a dict: it takes a microsecond to find one of PyTorch's in it.
 _OPERATIONS: tuple[tuple[Any, Operation], ...] = (
@@ -73,9 +74,9 @@ def allreduce(
     Raises:
         TypeError, ValueError: as Communicator.allreduce(), and for tensors on another device.
     """
-    arrays = [_numbers(tensor) for tensor in tensors]
+    arrays, copies = _arrays(tensors)
     handle = communicator.allreduce(arrays, op, out=arrays, compression=compression, async_op=True)
-    return Work([handle], tensors, lambda: _put_back(arrays, tensors))
+    return Work([handle], tensors, lambda: _put_back(copies))
 
 
 def _refused(name: str) -> Callable[..., Work]:
@@ -110,9 +111,9 @@ class ProcessGroup(dist.ProcessGroup):
         op = _operation(opts)
         if opts.asyncOp:
             return allreduce(self._communicator, tensors, op)
-        arrays = [_numbers(tensor) for tensor in tensors]
+        arrays, copies = _arrays(tensors)
         self._communicator.allreduce(arrays, op, out=arrays)
-        _put_back(arrays, tensors)
+        _put_back(copies)
         return None
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any) -> Work | None:
@@ -122,10 +123,10 @@ class ProcessGroup(dist.ProcessGroup):
     def reduce(self, tensors: Tensors, opts: Any) -> Work:
         """Each tensor in place, at the root; the others' stay as they are."""
         root = opts.rootRank == self._communicator.rank
-        arrays = [_numbers(tensor) for tensor in tensors]
+        arrays, copies = _arrays(tensors)
         out = arrays if root else None
         handle = self._communicator.reduce(arrays, opts.rootRank, _operation(opts), out=out, async_op=True)
-        return Work([handle], tensors, lambda: _put_back(arrays, tensors) if root else None)
+        return Work([handle], tensors, lambda: _put_back(copies) if root else None)
 
     def broadcast(self, tensors: Tensors, opts: Any) -> Work:
         """The root's tensors into the others'."""
@@ -212,12 +213,35 @@ def _operation(opts: Any) -> Operation:
     )
 
 
+def _arrays(tensors: Tensors) -> tuple[list[Array], Copies]:
+    """Each tensor's numbers, in its own memory where these can be calculated with there, and which are copies."""
+    arrays, copies = [], []
+    for tensor in tensors:
+        array = _in_place(tensor)
+        if array is None:
+            array = _numbers(tensor)
+            copies.append((array, tensor))
+        arrays.append(array)
+    return arrays, copies
+
+
+def _in_place(tensor: torch.Tensor) -> Array | None:
+    """Its own memory, if numpy can have it, and has no gaps."""
+    # Tried before it is asked whether it can be: each question takes PyTorch as long.
+    try:
+        array: Array = tensor.numpy()
+    except (RuntimeError, TypeError):
+        tensor = _checked(tensor)
+        if tensor.dtype == torch.bfloat16:
+            return None
+        array = tensor.numpy()
+    return array if array.flags.c_contiguous else None
+
+
 def _numbers(tensor: torch.Tensor) -> Array:
-    """To calculate with, without gaps: the tensor's own memory where it can be."""
+    """To calculate with, without gaps."""
     tensor = _checked(tensor)
-    if tensor.dtype == torch.bfloat16:
-        tensor = tensor.float()
-    array: Array = tensor.contiguous().numpy()
+    array: Array = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).contiguous().numpy()
     return array
 
 
@@ -239,16 +263,10 @@ def _checked(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach() if tensor.requires_grad else tensor
 
 
-def _is_array(tensor: torch.Tensor) -> bool:
-    """Whether _numbers() of it is its own memory."""
-    return bool(tensor.dtype != torch.bfloat16 and tensor.is_contiguous())
-
-
-def _put_back(arrays: Sequence[Array], tensors: Tensors) -> None:
-    """Results in the place of _numbers() into the tensors, where they are not there already."""
-    for array, tensor in zip(arrays, tensors, strict=True):
-        if not _is_array(tensor):
-            _round(array, tensor)
+def _put_back(copies: Copies) -> None:
+    """Results that are not where the tensors are."""
+    for array, tensor in copies:
+        _round(array, tensor)
 
 
 def _round(array: Array, tensor: torch.Tensor) -> None:

@@ -257,6 +257,11 @@ class Worker:
             return np.zeros(0)
         return self._tensor.error_bound(self._engine.factors[: self._tensor.blocks], self._output)
 
+    @property
+    def summed(self) -> NDArray[np.bool_]:
+        """Of which blocks the sum is in its place by now, if there are more than places: [blocks]."""
+        return self._engine.summed
+
     # -- sending ---------------------------------------------------------------------------------------------
 
     def datagrams_to_send(self, now: float) -> list[NDArray[np.uint8]]:

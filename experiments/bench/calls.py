@@ -25,8 +25,7 @@ from experiments.live.launch import Launch, run
 from topologies.errors import NetworkError
 from topologies.live.running import RunningNetwork
 
-SIZES = (1 << 10, 64 << 10, 10_000_000)  # bytes
-_MOST, _LEAST, _BYTES = 500, 40, 400_000_000  # repetitions, and about what they sum altogether
+_MOST, _LEAST, _BYTES = 500, 20, 1_000_000_000  # repetitions, and about what they sum altogether
 _JOB = "bench-calls"
 
 

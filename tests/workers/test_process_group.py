@@ -19,7 +19,7 @@ from torch import nn  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 from fanin.torch import CompressionState, allreduce_hook, compression_hook  # noqa: E402
-from workers.process_group import ProcessGroup, _numbers  # noqa: E402
+from workers.process_group import ProcessGroup, _in_place  # noqa: E402
 
 pytestmark = pytest.mark.torch
 N = 3
@@ -101,7 +101,9 @@ def test_tensors_with_gaps_those_with_gradients_and_several_at_once(comms: list[
 
 def test_a_tensor_that_numpy_can_have_is_summed_where_it_is() -> None:
     for x in (torch.ones(3), torch.ones(4)[1:], nn.Parameter(torch.ones(2, 2))):
-        assert _numbers(x).ctypes.data == x.data_ptr()
+        array = _in_place(x)
+        assert array is not None
+        assert array.ctypes.data == x.data_ptr()
 
 
 def test_reduce_at_the_root_alone(comms: list[Communicator]) -> None:

@@ -162,6 +162,13 @@ class Engine(Protocol):
     def factors(self) -> NDArray[np.float64]:
         """What the integers were multiplied by, by block [blocks], once its exponent is known."""
 
+    @property
+    def summed(self) -> NDArray[np.bool_]:
+        """Of which blocks the sum is in `out`, while that of others may be missing: [blocks].
+
+        Not of a vector whose blocks all fit into the window.
+        """
+
     def pack(self, chunks: NDArray[np.int64], now: float) -> NDArray[np.void]:
         """The packets [m] of chunks [m] that are sent for the first time: all among the first B, or none."""
 

@@ -13,7 +13,7 @@ class Kept:
     def __init__(self, finished: int = 0) -> None:
         self.finished = finished
         self._memory = np.empty(0, np.float32)
-        self.last = self._pending = self._memory
+        self.last = self._pending = self._buffer = self._memory
 
     def buffer(self, size: int) -> NDArray[np.float32]:
         """For the next result, which is kept there in case that others do not get it.
@@ -22,9 +22,16 @@ class Kept:
         """
         if len(self._memory) < size:
             self._memory = np.empty(size, np.float32)
-        if len(self._pending) != size:
-            self._pending = self._memory[:size]
+        if len(self._buffer) != size or self._buffer.base is not self._memory:
+            self._buffer = self._memory[:size]
+        self._pending = self._buffer
         return self._pending
+
+    def lend(self, result: NDArray[np.float32]) -> None:
+        """The next result is not kept, but made where it is wanted, [elements]. That must stay as it is until all have
+        begun the one after it.
+        """
+        self._pending = result
 
     def finish(self) -> None:
         """The result is there."""

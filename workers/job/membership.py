@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workers.collective import CollectiveError, StallError, flat_input, flat_output
-from workers.job.handover import Handover, LeaseLostError
+from workers.job.handover import Handover, LeaseLostError, UnderWay
 from workers.job.reporting import Reporter
 from workers.job.waiting import Waiting
 from workers.lease import Lease
@@ -35,6 +35,9 @@ MIN_WORKERS = "FANIN_MIN_WORKERS"  # it goes on without others as long as so man
 _LEFT_SECONDS = (
     1.0  # that what a worker sent before it ended may be on the way, and sent again, without anything new
 )
+# Elements of a sum that is not kept: to copy so many takes as long as an all-reduce of one.
+_LARGE = 1 << 19
+_ONE = np.ones(1, np.float32)
 
 
 class JoinError(CollectiveError):
@@ -221,6 +224,8 @@ class Member(InNetworkAllReduce):
             self._handover is None or not flat.size
         ):  # without elements it is finished at once, whatever others do
             self._sum(flat, result, call)
+        elif self._is_large(len(flat)):
+            self._large_sum(self._handover, flat, result, call)
         else:
             result[:] = self._kept_sum(self._handover, flat, call)
         return result.reshape(x.shape) if out is None else out
@@ -243,6 +248,35 @@ class Member(InNetworkAllReduce):
         if not handover.behind:
             raise LeaseLostError(handover.why)
         return handover.take()
+
+    def _is_large(self, elements: int) -> bool:
+        """Whether a sum is not kept: at all workers alike. What fits into the window may be sent before it is known."""
+        lease = self.config.lease
+        return elements >= _LARGE and elements > lease.window * lease.values
+
+    def _large_sum(
+        self, handover: Handover, x: NDArray[np.float32], out: NDArray[np.float32], call: str
+    ) -> None:
+        """Into the caller's array, which is ours until all have told that they have the result."""
+        if np.may_share_memory(x, out) and x.ctypes.data != out.ctypes.data:
+            x = x.copy()
+        values = self.config.lease.values
+        summed = np.zeros(-(-len(x) // values), np.bool_)
+        if not handover.why:
+            handover.lend(out)
+            try:
+                self._sum(x, out, call)
+            except LeaseLostError:
+                summed = self.worker.summed
+            else:
+                handover.finish()
+                with suppress(LeaseLostError):  # in the agreement on that all have told as much
+                    self._kept_sum(handover, _ONE, f"{call}: all have it")
+                return
+        self._agree(handover)
+        if not handover.behind:
+            raise LeaseLostError(handover.why, UnderWay(x, out, summed, values))
+        handover.take()
 
     def _agree(self, handover: Handover) -> None:
         """Wait until all workers know what all have finished."""

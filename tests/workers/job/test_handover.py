@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 
 from tests.workers.host_based.test_tcp import free_addresses
-from tests.workers.test_udp import SWITCH, WINDOW, free_port, switch
+from tests.workers.test_udp import SWITCH, WINDOW, free_port, passes, switch  # noqa: F401
 from workers.collective import CollectiveError
 from workers.communicator import Communicator
+from workers.job import membership
 from workers.job.handover import LeaseLostError
 from workers.job.membership import Member, Outsider
 from workers.lease import Lease
@@ -192,10 +193,11 @@ class Lossy:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_whenever_each_hears_of_it(seed: int) -> None:
-    """With losses of results, which have workers look, and be behind."""
+def test_whenever_each_hears_of_it(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With losses of results, which have workers look, and be behind; some of the sums are large."""
+    monkeypatch.setattr(membership, "_LARGE", 1)
     draw = np.random.default_rng(seed)
-    calls, sizes = 12, draw.integers(1, 2000, 12).tolist()
+    calls, sizes = 12, draw.integers(1, 8000, 12).tolist()
     with job(Lossy(seed)) as (comms, service):
         after = int(draw.integers(0, 15))
         for end in service.ends:
@@ -208,6 +210,45 @@ def test_whenever_each_hears_of_it(seed: int) -> None:
 
         for call, results in enumerate(zip(*everywhere(comms, do), strict=True)):
             check(list(results), call, sizes[call])
+
+
+class DeafAfter:
+    """Every port, once so many packets have reached one."""
+
+    def __init__(self, count: int) -> None:
+        self._left = count
+
+    def __contains__(self, port: object) -> bool:
+        self._left -= 1
+        return self._left < 0
+
+
+LARGE = 30 * 256 + 17
+SENT = 3 * (31 + WINDOW)  # packets of one such sum, to all; of one element: 6
+MOMENTS = [0, WINDOW, *range(3 * WINDOW, SENT, 13), *range(SENT - 2, SENT + 2), SENT + 4, SENT + 5]
+
+
+@pytest.mark.usefixtures("passes")
+@pytest.mark.parametrize("after", MOMENTS)
+def test_a_large_sum_goes_on_from_what_is_summed_wherever_that_is(
+    after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In place at some, and each with another part of it; or all of it, which some do not know yet."""
+    monkeypatch.setattr(membership, "_LARGE", LARGE)
+    with job(DeafAfter(after)) as (comms, service), ThreadPoolExecutor(N) as pool:
+
+        def do(comm: Communicator) -> tuple[Any, Any]:
+            x = numbers(comm.rank, 0, LARGE)
+            result = comm.allreduce(x, out=x if comm.rank else None)
+            kept = result.copy()
+            result[:] = np.nan
+            return kept, comm.allreduce(numbers(comm.rank, 1, LARGE))
+
+        done = [pool.submit(do, comm) for comm in comms]
+        service.revoke()
+        results, later = zip(*(each.result() for each in done), strict=True)
+        check(list(results), 0, LARGE)
+        check(list(later), 1, LARGE)
 
 
 def test_what_is_heard_in_the_last_call_leaves_nothing_open() -> None:
