@@ -32,16 +32,21 @@ def listed(x: Array | list[Array]) -> list[Array]:
     return xs
 
 
-def outputs(
-    x: Array | list[Array], xs: Sequence[Array], out: Array | list[Array] | None
-) -> Sequence[Array | None]:
-    """Of each array of `x`, which listed() has made `xs` of, where its result goes; None: to a new one.
+def reduction(
+    operation: str, op: Operation, x: Array | list[Array], out: Array | list[Array] | None
+) -> tuple[list[Array], Sequence[Array | None], str]:
+    """What is called with `x` and `out`: listed(), where the result of each goes (None: to a new array), described().
 
     Raises:
-        TypeError: see listed(). ValueError: `out` does not fit them.
+        TypeError: see listed(), or there is no result of these numbers. ValueError: no such `op`, or `out`
+            does not fit.
     """
-    if out is None:
-        return [None] * len(xs)
+    xs = listed(x)
+    what = _reduction(operation, op, tuple([(each.dtype, each.shape) for each in xs]))
+    return xs, [None] * len(xs) if out is None else _outputs(x, xs, out), what
+
+
+def _outputs(x: Array | list[Array], xs: list[Array], out: Array | list[Array]) -> list[Array]:
     outs = xs if out is x else listed(out)
     if isinstance(x, list) is not isinstance(out, list) or len(outs) != len(xs):
         raise ValueError("out must be an array where x is one, and else a list as long as x")
@@ -54,15 +59,6 @@ def outputs(
         if not flags.writeable or not flags.c_contiguous:
             raise ValueError("out is written to: it must be writable and C-contiguous")
     return outs
-
-
-def reduction(operation: str, op: Operation, xs: Sequence[Array]) -> str:
-    """described(), with `op` behind `operation`, of what there is a result of.
-
-    Raises:
-        ValueError: there is no such `op`. TypeError: not of these numbers.
-    """
-    return _reduction(operation, op, tuple([(x.dtype, x.shape) for x in xs]))
 
 
 def described(operation: str, xs: Sequence[Array]) -> str:
@@ -78,7 +74,7 @@ def _reduction(operation: str, op: Operation, types: tuple[_Type, ...]) -> str:
     for dtype, _ in types:
         if dtype.kind not in _KINDS[op]:
             raise TypeError(f"there is no {op} of {dtype}; convert the array with astype()")
-    return _described(f"{operation} {op}", types)
+    return _described(operation, types)
 
 
 @lru_cache(1024)

@@ -25,7 +25,6 @@ from workers.arguments import (
     described,
     flattened,
     listed,
-    outputs,
     reduction,
     split,
 )
@@ -163,12 +162,11 @@ class Communicator(Closing):
                 not fit, float32 numbers that cannot be summed (NaN, infinities, 2^127 and more), or compression beside
                 another `op`, or in_network="required".
         """
-        xs = listed(x)
-        outs = outputs(x, xs, out)
+        operation = f"allreduce {op}" if compression is None else f"allreduce {op} by {compression}"
+        xs, outs, what = reduction(operation, op, x, out)
         if compression is None:
-            attempt = partial(self._reducer.reduce, xs, op, reduction("allreduce", op, xs))
+            attempt = partial(self._reducer.reduce, xs, op, what)
         else:
-            what = f"{reduction('allreduce', op, xs)} by {compression}"
             if self._required:
                 raise ValueError(
                     "what is compressed is added up by the hosts: leave out compression, or in_network='required'"
@@ -206,9 +204,8 @@ class Communicator(Closing):
         The switches, and the ring, bring it to all: the traffic is that of allreduce().
         """
         self._check_root(root)
-        xs = listed(x)
-        outs = outputs(x, xs, out if root == self.rank else None)
-        what = f"{reduction('reduce', op, xs)} to {root}"
+        into = out if root == self.rank else None
+        xs, outs, what = reduction(f"reduce {op} to {root}", op, x, into)
 
         def attempt(into: Sequence[Array | None]) -> list[Array]:
             self._check_present(root)
@@ -298,8 +295,7 @@ class Communicator(Closing):
         Raises:
             ValueError: the first axis cannot be divided.
         """
-        (x,) = listed([x])
-        what = reduction("reduce_scatter", op, [x])
+        (x,), _, what = reduction(f"reduce_scatter {op}", op, [x], None)
         if not x.ndim or x.shape[0] % self.size:
             raise ValueError(
                 f"reduce_scatter divides the first axis among {self.size} workers; an array of shape {x.shape} "

@@ -176,8 +176,7 @@ class Worker:
             TypeError, ValueError: nothing was sent and the worker can go on; see Participant.
             CollectiveError: the all-reduce before has not finished. LeaseExhaustedError: ask for a new lease.
         """
-        flat = collective.flat_input(x)
-        self.begin(flat, collective.flat_output(x, out), now, call)
+        self.begin(*collective.flat(x, out), now, call)
         self._result = self._output.reshape(x.shape) if out is None else out
 
     def begin(self, x: NDArray[np.float32], out: NDArray[np.float32], now: float, call: str) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workers.arguments import Array, Operation, flattened, split
-from workers.collective import flat_input, flat_output
+from workers.collective import flat
 from workers.host_based.tcp import TcpConfig, TcpRing
 from workers.job.handover import LeaseLostError
 from workers.job.membership import LeftError
@@ -168,8 +168,8 @@ class Reducer:
                 if under_way := lost.under_way:
                     under_way.go_on(self.ring(), self._place.rank, self._place.workers, what)
                     return under_way.out.reshape(x.shape)
-        result = flat_output(x, out)
-        np.copyto(result, flat_input(x))
+        vector, result = flat(x, out)
+        np.copyto(result, vector)
         if result.size:
             self.ring().all_reduce(result, np.add, what)
         return result.reshape(x.shape)

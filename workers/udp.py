@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workers import wire
-from workers.collective import Closing, StallError, flat_input, flat_output
+from workers.collective import Closing, StallError, flat
 from workers.congestion import ECN_CAPABLE, ECN_CONGESTED
 from workers.engines.engine import LOSSES, MAX_ERRORS, UDP_GRO, UDP_SEGMENT, Engine, Link, State
 from workers.lease import Lease
@@ -366,8 +366,8 @@ class InNetworkAllReduce(Closing):
             ValueError: an element cannot be quantized; nothing was sent.
             StallError, SaturationError, LeaseExhaustedError: see protocol.py.
         """
-        flat, result = flat_input(x), flat_output(x, out)
-        self._sum(flat, result, call)
+        vector, result = flat(x, out)
+        self._sum(vector, result, call)
         return result.reshape(x.shape) if out is None else out
 
     def _sum(self, x: NDArray[np.float32], out: NDArray[np.float32], call: str) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.collective import CollectiveError, StallError, flat_input, flat_output
+from workers.collective import CollectiveError, StallError, flat
 from workers.job.handover import Handover, LeaseLostError, UnderWay
 from workers.job.reporting import Reporter
 from workers.job.waiting import Waiting
@@ -219,15 +219,15 @@ class Member(InNetworkAllReduce):
             LeaseLostError: this and all that follow are the ring's. LeftError: somebody has ended.
         """
         self.waiting.begin()
-        flat, result = flat_input(x), flat_output(x, out)
-        if (
-            self._handover is None or not flat.size
+        vector, result = flat(x, out)
+        if self._handover is None or not len(
+            vector
         ):  # without elements it is finished at once, whatever others do
-            self._sum(flat, result, call)
-        elif self._is_large(len(flat)):
-            self._large_sum(self._handover, flat, result, call)
+            self._sum(vector, result, call)
+        elif self._is_large(len(vector)):
+            self._large_sum(self._handover, vector, result, call)
         else:
-            result[:] = self._kept_sum(self._handover, flat, call)
+            result[:] = self._kept_sum(self._handover, vector, call)
         return result.reshape(x.shape) if out is None else out
 
     def _kept_sum(self, handover: Handover, x: NDArray[np.float32], call: str) -> NDArray[np.float32]:
