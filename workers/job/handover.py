@@ -6,10 +6,9 @@ alike, the next all-reduce is the first that goes round the ring; where it was u
 that nobody has written to. If they are not, those behind are in an all-reduce of which the others have all results and
 they never will: the first of the others sends them its own. So all have the same sums, to the bit, whatever came when.
 
-For that a result is kept until the next one, since callers may change theirs. One that is large is not: to copy it
-takes longer than a further all-reduce, of one element, by which each tells that it has the result before it returns. It
-is made where it is wanted, perhaps in the place of what is summed: if it is done again, what has been summed at some
-worker counts (UnderWay).
+For that a result is kept until the next one, since callers may change theirs. Of one with more blocks than the window
+the end is kept, which is all that others may lack. It is made where it is wanted, perhaps in the place of what is
+summed: if it is done again, what has been summed at some worker counts (UnderWay).
 """
 
 import socket

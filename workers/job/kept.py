@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 
 class Kept:
-    """finished: all-reduces in the network so far. last: the result of the last one, [elements]."""
+    """finished: all-reduces in the network so far. last: the result of the last one, [elements], or its end."""
 
     def __init__(self, finished: int = 0) -> None:
         self.finished = finished
@@ -27,11 +27,9 @@ class Kept:
         self._pending = self._buffer
         return self._pending
 
-    def lend(self, result: NDArray[np.float32]) -> None:
-        """The next result is not kept, but made where it is wanted, [elements]. That must stay as it is until all have
-        begun the one after it.
-        """
-        self._pending = result
+    def take_into(self, array: NDArray[np.float32]) -> None:
+        """Where the next result goes if others have it, [elements]; it is kept elsewhere."""
+        self._pending = array
 
     def finish(self) -> None:
         """The result is there."""

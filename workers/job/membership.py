@@ -35,9 +35,6 @@ MIN_WORKERS = "FANIN_MIN_WORKERS"  # it goes on without others as long as so man
 _LEFT_SECONDS = (
     1.0  # that what a worker sent before it ended may be on the way, and sent again, without anything new
 )
-# Elements of a sum that is not kept: to copy so many takes as long as an all-reduce of one.
-_LARGE = 1 << 19
-_ONE = np.ones(1, np.float32)
 
 
 class JoinError(CollectiveError):
@@ -224,8 +221,8 @@ class Member(InNetworkAllReduce):
             vector
         ):  # without elements it is finished at once, whatever others do
             self._sum(vector, result, call)
-        elif self._is_large(len(vector)):
-            self._large_sum(self._handover, vector, result, call)
+        elif len(vector) > self.config.lease.window * self.config.lease.values:
+            self._long_sum(self._handover, vector, result, call)
         else:
             result[:] = self._kept_sum(self._handover, vector, call)
         return result.reshape(x.shape) if out is None else out
@@ -249,33 +246,33 @@ class Member(InNetworkAllReduce):
             raise LeaseLostError(handover.why)
         return handover.take()
 
-    def _is_large(self, elements: int) -> bool:
-        """Whether a sum is not kept: at all workers alike. What fits into the window may be sent before it is known."""
-        lease = self.config.lease
-        return elements >= _LARGE and elements > lease.window * lease.values
-
-    def _large_sum(
+    def _long_sum(
         self, handover: Handover, x: NDArray[np.float32], out: NDArray[np.float32], call: str
     ) -> None:
-        """Into the caller's array, which is ours until all have told that they have the result."""
+        """Of more blocks than the window, into the caller's array, of which only the end is kept.
+
+        Who sends a packet has the result of the one that had its slot before: once all results are there, the others
+        lack none but of the last window.
+        """
         if np.may_share_memory(x, out) and x.ctypes.data != out.ctypes.data:
             x = x.copy()
-        values = self.config.lease.values
-        summed = np.zeros(-(-len(x) // values), np.bool_)
+        lease = self.config.lease
+        blocks = -(-len(x) // lease.values)
+        end = out[(blocks - lease.window) * lease.values :]
+        summed = np.zeros(blocks, np.bool_)
         if not handover.why:
-            handover.lend(out)
+            handover.take_into(end)
             try:
                 self._sum(x, out, call)
             except LeaseLostError:
                 summed = self.worker.summed
             else:
+                handover.buffer(len(end))[:] = end
                 handover.finish()
-                with suppress(LeaseLostError):  # in the agreement on that all have told as much
-                    self._kept_sum(handover, _ONE, f"{call}: all have it")
                 return
         self._agree(handover)
         if not handover.behind:
-            raise LeaseLostError(handover.why, UnderWay(x, out, summed, values))
+            raise LeaseLostError(handover.why, UnderWay(x, out, summed, lease.values))
         handover.take()
 
     def _agree(self, handover: Handover) -> None:

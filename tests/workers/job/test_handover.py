@@ -18,7 +18,6 @@ from tests.workers.host_based.test_tcp import free_addresses
 from tests.workers.test_udp import SWITCH, WINDOW, free_port, passes, switch  # noqa: F401
 from workers.collective import CollectiveError
 from workers.communicator import Communicator
-from workers.job import membership
 from workers.job.handover import LeaseLostError
 from workers.job.membership import Member, Outsider
 from workers.lease import Lease
@@ -193,9 +192,8 @@ class Lossy:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_whenever_each_hears_of_it(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With losses of results, which have workers look, and be behind; some of the sums are large."""
-    monkeypatch.setattr(membership, "_LARGE", 1)
+def test_whenever_each_hears_of_it(seed: int) -> None:
+    """With losses of results, which have workers look, and be behind; some of the sums are longer than the window."""
     draw = np.random.default_rng(seed)
     calls, sizes = 12, draw.integers(1, 8000, 12).tolist()
     with job(Lossy(seed)) as (comms, service):
@@ -213,42 +211,45 @@ def test_whenever_each_hears_of_it(seed: int, monkeypatch: pytest.MonkeyPatch) -
 
 
 class DeafAfter:
-    """Every port, once so many packets have reached one."""
+    """These ports, once so many packets have reached them."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, ports: Container[int]) -> None:
         self._left = count
+        self._ports = ports
 
-    def __contains__(self, port: object) -> bool:
-        self._left -= 1
-        return self._left < 0
+    def __contains__(self, port: int) -> bool:
+        self._left -= port in self._ports
+        return port in self._ports and self._left < 0
 
 
-LARGE = 30 * 256 + 17
-SENT = 3 * (31 + WINDOW)  # packets of one such sum, to all; of one element: 6
-MOMENTS = [0, WINDOW, *range(3 * WINDOW, SENT, 13), *range(SENT - 2, SENT + 2), SENT + 4, SENT + 5]
+BLOCKS = 31
+LONG = (BLOCKS - 1) * 256 + 17
+PACKETS = BLOCKS + WINDOW  # of one such sum, to each
+MOMENTS = [
+    *((range(N), after) for after in (0, WINDOW, *range(3 * WINDOW, N * PACKETS, 13))),
+    *((range(N), after) for after in range(N * PACKETS - 2, N * PACKETS + 3)),
+    *(([2], after) for after in (*range(WINDOW, BLOCKS, 5), BLOCKS - 1, BLOCKS, PACKETS - 1)),
+]
 
 
 @pytest.mark.usefixtures("passes")
-@pytest.mark.parametrize("after", MOMENTS)
-def test_a_large_sum_goes_on_from_what_is_summed_wherever_that_is(
-    after: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In place at some, and each with another part of it; or all of it, which some do not know yet."""
-    monkeypatch.setattr(membership, "_LARGE", LARGE)
-    with job(DeafAfter(after)) as (comms, service), ThreadPoolExecutor(N) as pool:
+@pytest.mark.parametrize(("ports", "after"), MOMENTS)
+def test_a_long_sum_goes_on_from_what_is_summed_wherever_that_is(ports: Container[int], after: int) -> None:
+    """In place at some, and each with another part of it, or all but that one lacks up to the last window."""
+    with job(DeafAfter(after, ports)) as (comms, service), ThreadPoolExecutor(N) as pool:
 
         def do(comm: Communicator) -> tuple[Any, Any]:
-            x = numbers(comm.rank, 0, LARGE)
+            x = numbers(comm.rank, 0, LONG)
             result = comm.allreduce(x, out=x if comm.rank else None)
             kept = result.copy()
             result[:] = np.nan
-            return kept, comm.allreduce(numbers(comm.rank, 1, LARGE))
+            return kept, comm.allreduce(numbers(comm.rank, 1, LONG))
 
         done = [pool.submit(do, comm) for comm in comms]
         service.revoke()
         results, later = zip(*(each.result() for each in done), strict=True)
-        check(list(results), 0, LARGE)
-        check(list(later), 1, LARGE)
+        check(list(results), 0, LONG)
+        check(list(later), 1, LONG)
 
 
 def test_what_is_heard_in_the_last_call_leaves_nothing_open() -> None:
