@@ -35,9 +35,10 @@ def init(
         import atexit
         import os
 
-        from workers.communicator import Communicator, Place
+        from workers.communicator import Communicator
         from workers.job.elastic import join_elastic
         from workers.job.membership import MIN_WORKERS, join, join_or_ring, number_of_environment
+        from workers.reducing import Place
 
         size = os.environ.get("WORLD_SIZE")
         workers = None if size is None else int(size)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 Operation = Literal["sum", "mean", "max", "min"]
 Array = NDArray[Any]
+_Type = tuple[np.dtype[Any], tuple[int, ...]]  # of an array, and its shape
 
 _OPERATIONS = get_args(Operation)
 _KINDS = {"sum": "fiu", "mean": "f", "max": "fiub", "min": "fiub"}
@@ -31,49 +32,54 @@ def listed(x: Array | list[Array]) -> list[Array]:
     return xs
 
 
-def outputs(xs: Sequence[Array], out: Array | list[Array] | None, as_list: bool) -> list[Array | None]:
-    """Of each array, where its result goes; None: to a new one. as_list: whether the caller gave a list of them.
+def reduction(
+    operation: str, op: Operation, x: Array | list[Array], out: Array | list[Array] | None
+) -> tuple[list[Array], Sequence[Array | None], str]:
+    """What is called with `x` and `out`: listed(), where the result of each goes (None: to a new array), described().
 
     Raises:
-        TypeError: see listed(). ValueError: `out` does not fit them.
+        TypeError: see listed(), or there is no result of these numbers. ValueError: no such `op`, or `out`
+            does not fit.
     """
-    if out is None:
-        return [None] * len(xs)
-    outs = listed(out)
-    if as_list is not isinstance(out, list) or len(outs) != len(xs):
+    xs = listed(x)
+    what = _reduction(operation, op, tuple([(each.dtype, each.shape) for each in xs]))
+    return xs, [None] * len(xs) if out is None else _outputs(x, xs, out), what
+
+
+def _outputs(x: Array | list[Array], xs: list[Array], out: Array | list[Array]) -> list[Array]:
+    outs = xs if out is x else listed(out)
+    if isinstance(x, list) is not isinstance(out, list) or len(outs) != len(xs):
         raise ValueError("out must be an array where x is one, and else a list as long as x")
     for each, of in zip(outs, xs, strict=True):
-        if each.dtype != of.dtype or each.shape != of.shape:
+        if each is not of and (each.dtype != of.dtype or each.shape != of.shape):
             raise ValueError(
                 f"out must be of {of.dtype} and shape {of.shape}, not of {each.dtype} and shape {each.shape}"
             )
-        if not each.flags.writeable or not each.flags.c_contiguous:
+        flags = each.flags
+        if not flags.writeable or not flags.c_contiguous:
             raise ValueError("out is written to: it must be writable and C-contiguous")
-    return list(outs)
-
-
-def check_reducible(x: Array, op: Operation) -> None:
-    """Refuse what there is no result of.
-
-    Raises:
-        ValueError: there is no such `op`. TypeError: not of these numbers.
-    """
-    if op not in _OPERATIONS:
-        raise ValueError(f"op must be one of {', '.join(_OPERATIONS)}, not {op!r}")
-    if x.dtype.kind not in _KINDS[op]:
-        raise TypeError(f"there is no {op} of {x.dtype}; convert the array with astype()")
+    return outs
 
 
 def described(operation: str, xs: Sequence[Array]) -> str:
     """What all workers must call alike."""
-    return f"{operation} of {', '.join([_described(x.dtype, x.shape) for x in xs])}"
+    return _described(operation, tuple([(x.dtype, x.shape) for x in xs]))
 
 
-@lru_cache(
-    1024
-)  # a training step has the same arrays each time, and numpy takes microseconds for a type's name
-def _described(dtype: np.dtype[Any], shape: tuple[int, ...]) -> str:
-    return f"{dtype} {shape}"
+# A training step has the same arrays each time, and numpy takes microseconds for a type's name.
+@lru_cache(1024)
+def _reduction(operation: str, op: Operation, types: tuple[_Type, ...]) -> str:
+    if op not in _OPERATIONS:
+        raise ValueError(f"op must be one of {', '.join(_OPERATIONS)}, not {op!r}")
+    for dtype, _ in types:
+        if dtype.kind not in _KINDS[op]:
+            raise TypeError(f"there is no {op} of {dtype}; convert the array with astype()")
+    return _described(operation, types)
+
+
+@lru_cache(1024)
+def _described(operation: str, types: tuple[_Type, ...]) -> str:
+    return f"{operation} of {', '.join([f'{dtype} {shape}' for dtype, shape in types])}"
 
 
 def as_given(x: Array | list[Array], results: list[Array]) -> Array | list[Array]:

@@ -121,31 +121,26 @@ class Participant(Protocol[Batch_co]):
         """
 
 
-def flat_input(x: NDArray[np.float32]) -> NDArray[np.float32]:
-    """`x`, of any shape, in one dimension.
+def flat(
+    x: NDArray[np.float32], out: NDArray[np.float32] | None
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """`x`, of any shape, in one dimension, and where its result goes: `out`, in one dimension, or a new array.
 
     Raises:
-        TypeError: it is no array of float32.
+        TypeError: `x` is no array of float32. ValueError: `out` does not fit it.
     """
     if not isinstance(x, np.ndarray) or x.dtype != _FLOAT32:
         what = f"an array of {x.dtype}" if isinstance(x, np.ndarray) else type(x).__name__
         raise TypeError(
             f"all-reduce adds arrays of float32, not {what}; convert it with numpy.asarray(x, numpy.float32)"
         )
-    return x if x.ndim == 1 else x.reshape(-1)
-
-
-def flat_output(x: NDArray[np.float32], out: NDArray[np.float32] | None) -> NDArray[np.float32]:
-    """Where the result goes, in one dimension: `out`, or a new array.
-
-    Raises:
-        ValueError: `out` does not fit `x`.
-    """
     if out is None:
-        return np.empty(x.size, np.float32)
-    if out.dtype != _FLOAT32 or out.shape != x.shape or not out.flags.c_contiguous or not out.flags.writeable:
-        raise ValueError(
-            f"out must be a writable, C-contiguous float32 array of shape {x.shape}, "
-            f"not {out.dtype} of shape {out.shape}"
-        )
-    return out if out.ndim == 1 else out.reshape(-1)
+        out = np.empty(x.size, np.float32)
+    else:
+        flags = out.flags
+        if out.dtype != _FLOAT32 or out.shape != x.shape or not flags.c_contiguous or not flags.writeable:
+            raise ValueError(
+                f"out must be a writable, C-contiguous float32 array of shape {x.shape}, "
+                f"not {out.dtype} of shape {out.shape}"
+            )
+    return x if x.ndim == 1 else x.reshape(-1), out if out.ndim == 1 else out.reshape(-1)

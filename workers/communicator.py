@@ -8,80 +8,37 @@ and what is compressed.
 from __future__ import annotations
 
 import sys
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, Literal, Protocol, TypeVar, overload
+from typing import Any, Generic, Literal, TypeVar, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
 from workers.arguments import (
     Array,
     Operation,
     as_given,
     bytes_of,
-    check_reducible,
     described,
     flattened,
     listed,
-    outputs,
+    reduction,
     split,
 )
-from workers.collective import Closing, CollectiveError, StallError, flat_input, flat_output
-from workers.host_based.tcp import TcpConfig, TcpRing
+from workers.collective import Closing, CollectiveError, StallError
 from workers.job.elastic import Elastic, RegroupError
-from workers.job.handover import LeaseLostError
 from workers.job.membership import LeftError
-from workers.job.waiting import Waiting
-from workers.values import exact
+from workers.reducing import COMBINE, Place, Reducer
 from workers.values.compressed import Compressed
 from workers.values.compression import Compression
 
-_FLOAT32 = np.dtype(np.float32)
-_COMBINE = {"sum": np.add, "mean": np.add, "max": np.maximum, "min": np.minimum}
 _NEWS_SECONDS = 1.0  # after which it is known whether a peer that has hung up has ended
 
 _T = TypeVar("_T")
 _X = TypeVar("_X", Array, list[Array])
-
-
-class Place(Protocol):
-    """One's part in a job, as workers.join() gives it."""
-
-    @property
-    def rank(self) -> int:
-        """This worker's number."""
-
-    @property
-    def workers(self) -> int:
-        """How many there are."""
-
-    @property
-    def addresses(self) -> tuple[tuple[str, int], ...]:
-        """Where each rank may listen."""
-
-    def all_reduce(
-        self, x: NDArray[np.float32], out: NDArray[np.float32] | None = None, call: str = ""
-    ) -> NDArray[np.float32]:
-        """The sum over all workers.
-
-        Raises:
-            LeaseLostError: at all of them from the same call on: the ring is to do it.
-        """
-
-    @property
-    def waiting(self) -> Waiting:
-        """Who is waited for."""
-
-    def left(self, timeout: float = 0.0) -> list[str]:
-        """Which others have ended."""
-
-    def close(self) -> None:
-        """Leave."""
 
 
 class Handle(Generic[_T]):
@@ -103,7 +60,7 @@ class Handle(Generic[_T]):
         self._future.add_done_callback(lambda _: call())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Operation(Generic[_T]):
     """What a call does.
 
@@ -147,10 +104,8 @@ class Communicator(Closing):
         self.rank = place.rank
         self.size = place.workers
         self._place = place
-        self._timeout = timeout
         self._required = in_network == "required"
-        self._connected: TcpRing | None = None
-        self._by_ring = False
+        self._reducer = Reducer(place, timeout)
         self._thread: ThreadPoolExecutor | None = None
         self._begun = False  # by it, perhaps not done yet
         self._failure: CollectiveError | None = None
@@ -207,21 +162,17 @@ class Communicator(Closing):
                 not fit, float32 numbers that cannot be summed (NaN, infinities, 2^127 and more), or compression beside
                 another `op`, or in_network="required".
         """
-        xs = listed(x)
-        outs = outputs(xs, out, isinstance(x, list))
-        for each in xs:
-            check_reducible(each, op)
+        operation = f"allreduce {op}" if compression is None else f"allreduce {op} by {compression}"
+        xs, outs, what = reduction(operation, op, x, out)
         if compression is None:
-            what = described(f"allreduce {op}", xs)
-            attempt = partial(self._reduce_all, xs, op, what)
+            attempt = partial(self._reducer.reduce, xs, op, what)
         else:
             if self._required:
                 raise ValueError(
                     "what is compressed is added up by the hosts: leave out compression, or in_network='required'"
                 )
-            what = described(f"allreduce {op} by {compression}", xs)
-            attempt = partial(self._reduce_compressed, Compressed(compression, xs, op), what)
-        return self._call(_Operation(attempt, outs, lambda results: as_given(x, results)), async_op)
+            attempt = partial(self._reducer.reduce_compressed, Compressed(compression, xs, op), what)
+        return self._call(_Operation(attempt, outs, partial(as_given, x)), async_op)
 
     @overload
     def reduce(
@@ -253,15 +204,12 @@ class Communicator(Closing):
         The switches, and the ring, bring it to all: the traffic is that of allreduce().
         """
         self._check_root(root)
-        xs = listed(x)
-        outs = outputs(xs, out if root == self.rank else None, isinstance(x, list))
-        for each in xs:
-            check_reducible(each, op)
-        what = described(f"reduce {op} to {root}", xs)
+        into = out if root == self.rank else None
+        xs, outs, what = reduction(f"reduce {op} to {root}", op, x, into)
 
         def attempt(into: Sequence[Array | None]) -> list[Array]:
             self._check_present(root)
-            return self._reduce_all(xs, op, what, into)
+            return self._reducer.reduce(xs, op, what, into)
 
         def deliver(results: list[Array]) -> Any:
             return as_given(x, results) if root == self.rank else None
@@ -292,7 +240,7 @@ class Communicator(Closing):
         def attempt(_: Sequence[Array | None]) -> list[Array]:
             self._check_present(root)
             sent = np.concatenate([bytes_of(each) for each in xs]) if root == self.rank else None
-            return [self._broadcast(sent, sum(each.nbytes for each in xs), what)]
+            return [self._reducer.broadcast(sent, sum(each.nbytes for each in xs), what)]
 
         def deliver(results: list[Array]) -> Any:
             [received] = results
@@ -323,7 +271,7 @@ class Communicator(Closing):
             gathered = np.empty((self._place.workers, *x.shape), x.dtype)
             gathered[self._place.rank] = x
             if x.size:
-                self._ring().all_gather(bytes_of(gathered), what)
+                self._reducer.ring().all_gather(bytes_of(gathered), what)
             return [gathered]
 
         return self._call(_Operation(attempt, [None], lambda results: results[0]), async_op)
@@ -347,14 +295,12 @@ class Communicator(Closing):
         Raises:
             ValueError: the first axis cannot be divided.
         """
-        (x,) = listed([x])
-        check_reducible(x, op)
+        (x,), _, what = reduction(f"reduce_scatter {op}", op, [x], None)
         if not x.ndim or x.shape[0] % self.size:
             raise ValueError(
                 f"reduce_scatter divides the first axis among {self.size} workers; an array of shape {x.shape} "
                 "cannot be"
             )
-        what = described(f"reduce_scatter {op}", [x])
 
         def attempt(_: Sequence[Array | None]) -> list[Array]:
             if x.shape[0] % self._place.workers:
@@ -363,9 +309,9 @@ class Communicator(Closing):
                 )
             whole = flattened(x).astype(np.float32 if x.dtype == np.float16 else x.dtype)
             if whole.size and self._elastic is not None:  # others may need what this worker has
-                self._ring().all_reduce(whole, _COMBINE[op], what)
+                self._reducer.ring().all_reduce(whole, COMBINE[op], what)
             elif whole.size:
-                self._ring().reduce_scatter(whole, _COMBINE[op], what)
+                self._reducer.ring().reduce_scatter(whole, COMBINE[op], what)
             return [whole]
 
         def deliver(results: list[Array]) -> Array:
@@ -387,7 +333,7 @@ class Communicator(Closing):
         """Return when all workers have called it: the smallest all-reduce, of one element, in the network."""
 
         def attempt(_: Sequence[Array | None]) -> list[Array]:
-            return [self._sum(np.zeros(1, np.float32), None, "barrier")]
+            return [self._reducer.sum(np.zeros(1, np.float32), None, "barrier")]
 
         return self._call(_Operation(attempt, [None], lambda _: None), async_op)
 
@@ -415,7 +361,7 @@ class Communicator(Closing):
         """Leave the job, once what was begun is done; the others are told if they wait for this worker."""
         if self._thread is not None:
             self._thread.shutdown()
-        self._disconnect()
+        self._reducer.close()
         if self._elastic is not None and self._failure is None and not self._closed:
             with suppress(CollectiveError):
                 self._elastic.leave()
@@ -476,12 +422,11 @@ class Communicator(Closing):
                     pass
                 else:
                     raise
-            self._disconnect()
+            self._reducer.renew()
             group, results = elastic.regroup()
             before = elastic.workers
             value = None if results is None else operation.deliver(operation.placed(results))
             elastic.enter(group)
-            self._by_ring = False
             if not elastic.out and not elastic.rank:
                 of = "" if elastic.workers > before else f" of {before}"
                 print(f"fanin: {elastic.why}; {elastic.workers}{of} workers go on", file=sys.stderr)
@@ -500,109 +445,6 @@ class Communicator(Closing):
 
     def _renumber(self, elastic: Elastic) -> None:
         self.rank, self.size, self._hosts = elastic.rank, elastic.workers, elastic.hosts
-
-    def _disconnect(self) -> None:
-        if self._connected is not None:
-            self._connected.close()
-            self._connected = None
-
-    def _ring(self) -> TcpRing:
-        if self._connected is None:
-            config = TcpConfig(
-                self._place.rank, self._place.addresses, connect_timeout=self._timeout, give_up=self._timeout
-            )
-            self._connected = TcpRing(config, self._check_others, self._check_others)
-        return self._connected
-
-    def _check_others(self) -> None:
-        if left := self._place.left():
-            raise LeftError(f"{left[0]} ended while rank {self.rank} waits for the ring")
-
-    def _reduce_all(
-        self, xs: Sequence[Array], op: Operation, what: str, outs: Sequence[Array | None]
-    ) -> list[Array]:
-        """Of each array, into its place in `outs` or a new one."""
-        results = [
-            np.empty(x.shape, x.dtype) if out is None else out for x, out in zip(xs, outs, strict=True)
-        ]
-        if len(xs) == 1:
-            self._reduce(flattened(xs[0]), op, results[0].reshape(-1), what)
-            return results
-        places: defaultdict[np.dtype[Any], list[int]] = defaultdict(list)
-        for place, x in enumerate(xs):
-            places[x.dtype].append(place)
-        for dtype, same in places.items():
-            # Vectors of one call may be of one length; what is expected of their exponents is each one's own.
-            call = what if len(places) == 1 else f"{what}: {dtype}"
-            if len(same) == 1:
-                self._reduce(flattened(xs[same[0]]), op, results[same[0]].reshape(-1), call)
-                continue
-            packed = np.concatenate([flattened(xs[place]) for place in same])
-            self._reduce(packed, op, packed, call)
-            for place, part in zip(same, split(packed, [xs[place].size for place in same]), strict=True):
-                results[place].reshape(-1)[:] = part
-        return results
-
-    def _reduce_compressed(self, vector: Compressed, what: str, outs: Sequence[Array | None]) -> list[Array]:
-        """As _reduce_all()."""
-        gathered = vector.to_gather(self._place.rank, self._place.workers)
-        if gathered.size:
-            self._ring().all_gather(gathered, what)
-        return vector.results(gathered, self._place.workers, outs)
-
-    def _reduce(self, x: Array, op: Operation, out: Array, what: str) -> None:
-        """Of a flat array."""
-        integral = x.dtype.kind in "iu"
-        if op in ("max", "min") or (self._too_many if integral else x.itemsize > 4):
-            np.copyto(out, x)
-            self._ring().all_reduce(out, _COMBINE[op], what)
-        elif x.dtype == _FLOAT32:
-            self._sum(x, out, what)
-        elif integral:
-            limbs = exact.limbs(x)
-            exact.integers(self._sum(limbs, limbs, what), out)
-        else:
-            wide = x.astype(np.float32)
-            self._sum(wide, wide, what)
-            if op == "mean":
-                wide /= self._place.workers
-            with np.errstate(over="ignore"):  # beyond float16: an infinity
-                out[:] = wide
-            return
-        if op == "mean":
-            out /= self._place.workers
-
-    def _sum(self, x: NDArray[np.float32], out: NDArray[np.float32] | None, what: str) -> NDArray[np.float32]:
-        """In the network, or round the ring from the call on for which no worker has a lease."""
-        if not self._by_ring:
-            try:
-                return self._place.all_reduce(x, out, what)
-            except LeaseLostError as lost:
-                self._by_ring = True
-                if self.rank == 0:
-                    print(f"fanin: {lost}; the hosts add up by ring", file=sys.stderr)
-        result = flat_output(x, out)
-        np.copyto(result, flat_input(x))
-        if result.size:
-            self._ring().all_reduce(result, np.add, what)
-        return result.reshape(x.shape)
-
-    def _broadcast(self, sent: NDArray[np.uint8] | None, size: int, what: str) -> NDArray[np.uint8]:
-        """The bytes that the root sends, and the others do not."""
-        words = np.zeros(-(-size // 2), np.uint16)
-        if sent is not None:
-            words.view(np.uint8)[:size] = sent
-        if self._too_many:
-            self._ring().all_reduce(words, np.add, what)
-        else:
-            limbs = exact.limbs(words)
-            exact.integers(self._sum(limbs, limbs, what), words)
-        return words.view(np.uint8)[:size]
-
-    @property
-    def _too_many(self) -> bool:
-        """Workers for exact sums in the network."""
-        return self._place.workers > exact.MAX_WORKERS
 
     def _check_present(self, root: int) -> None:
         """Without its root, an operation can be done by no group."""

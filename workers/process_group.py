@@ -16,13 +16,15 @@ from workers.communicator import Communicator, Handle
 from workers.values.compression import Compression
 
 Tensors = Sequence[torch.Tensor]
+Copies = list[tuple[Array, torch.Tensor]]
 
-_OPERATIONS: dict[Any, Operation] = {
-    dist.ReduceOp.SUM: "sum",
-    dist.ReduceOp.AVG: "mean",
-    dist.ReduceOp.MAX: "max",
-    dist.ReduceOp.MIN: "min",
-}
+# Not a dict: it takes a microsecond to find one of PyTorch's in it.
+_OPERATIONS: tuple[tuple[Any, Operation], ...] = (
+    (dist.ReduceOp.SUM, "sum"),
+    (dist.ReduceOp.AVG, "mean"),
+    (dist.ReduceOp.MAX, "max"),
+    (dist.ReduceOp.MIN, "min"),
+)
 
 
 class Work(dist.Work):
@@ -64,28 +66,6 @@ class Work(dist.Work):
         return bool(self._future.done())
 
 
-class Done(dist.Work):
-    """An operation that is done, with the result in `tensors`."""
-
-    def __init__(self, tensors: Tensors) -> None:
-        super().__init__()
-        self._tensors = list(tensors)
-
-    def wait(self, timeout: object = None) -> bool:  # noqa: ARG002
-        """Return at once."""
-        return True
-
-    def get_future(self) -> "torch.futures.Future[list[torch.Tensor]]":
-        """Of the tensors with the result."""
-        future: torch.futures.Future[list[torch.Tensor]] = torch.futures.Future()
-        future.set_result(self._tensors)
-        return future
-
-    def is_completed(self) -> bool:
-        """It has ended."""
-        return True
-
-
 def allreduce(
     communicator: Communicator, tensors: Tensors, op: Operation, compression: Compression | None = None
 ) -> Work:
@@ -94,9 +74,9 @@ def allreduce(
     Raises:
         TypeError, ValueError: as Communicator.allreduce(), and for tensors on another device.
     """
-    arrays = [_numbers(tensor) for tensor in tensors]
+    arrays, copies = _arrays(tensors)
     handle = communicator.allreduce(arrays, op, out=arrays, compression=compression, async_op=True)
-    return Work([handle], tensors, lambda: _round_all(arrays, tensors))
+    return Work([handle], tensors, lambda: _put_back(copies))
 
 
 def _refused(name: str) -> Callable[..., Work]:
@@ -126,27 +106,27 @@ class ProcessGroup(dist.ProcessGroup):
 
     # -- summed in the network -------------------------------------------------------------------------------
 
-    def allreduce(self, tensors: Tensors, opts: Any) -> Work:
-        """Each tensor in place."""
+    def allreduce(self, tensors: Tensors, opts: Any) -> Work | None:
+        """Each tensor in place. None: it is done; as PyTorch has it of a backend that does not return before."""
         op = _operation(opts)
         if opts.asyncOp:
             return allreduce(self._communicator, tensors, op)
-        arrays = [_numbers(tensor) for tensor in tensors]
+        arrays, copies = _arrays(tensors)
         self._communicator.allreduce(arrays, op, out=arrays)
-        _round_all(arrays, tensors)
-        return Done(tensors)
+        _put_back(copies)
+        return None
 
-    def allreduce_coalesced(self, tensors: Tensors, opts: Any) -> Work:
+    def allreduce_coalesced(self, tensors: Tensors, opts: Any) -> Work | None:
         """As allreduce(), which takes several tensors, too."""
         return self.allreduce(tensors, opts)
 
     def reduce(self, tensors: Tensors, opts: Any) -> Work:
         """Each tensor in place, at the root; the others' stay as they are."""
         root = opts.rootRank == self._communicator.rank
-        arrays = [_numbers(tensor) for tensor in tensors]
+        arrays, copies = _arrays(tensors)
         out = arrays if root else None
         handle = self._communicator.reduce(arrays, opts.rootRank, _operation(opts), out=out, async_op=True)
-        return Work([handle], tensors, lambda: _round_all(arrays, tensors) if root else None)
+        return Work([handle], tensors, lambda: _put_back(copies) if root else None)
 
     def broadcast(self, tensors: Tensors, opts: Any) -> Work:
         """The root's tensors into the others'."""
@@ -206,7 +186,12 @@ class ProcessGroup(dist.ProcessGroup):
     def _reduce_scatter(self, outputs: Tensors, arrays: Sequence[Array], opts: Any) -> Work:
         op = _operation(opts)
         handles = [self._communicator.reduce_scatter(array, op, async_op=True) for array in arrays]
-        return Work(handles, outputs, lambda: _round_all([handle.wait() for handle in handles], outputs))
+
+        def finish() -> None:
+            for handle, output in zip(handles, outputs, strict=True):
+                _round(handle.wait(), output)
+
+        return Work(handles, outputs, finish)
 
     # -- not at all ------------------------------------------------------------------------------------------
 
@@ -219,20 +204,44 @@ class ProcessGroup(dist.ProcessGroup):
 
 
 def _operation(opts: Any) -> Operation:
-    operation = _OPERATIONS.get(opts.reduceOp.op)
-    if operation is None:
-        raise NotImplementedError(
-            f'the backend "fanin" reduces with SUM, AVG, MAX and MIN, not with {opts.reduceOp.op.name}'
-        )
-    return operation
+    asked = opts.reduceOp
+    for operation, name in _OPERATIONS:
+        if asked == operation:
+            return name
+    raise NotImplementedError(
+        f'the backend "fanin" reduces with SUM, AVG, MAX and MIN, not with {asked.op.name}'
+    )
+
+
+def _arrays(tensors: Tensors) -> tuple[list[Array], Copies]:
+    """Each tensor's numbers, in its own memory where these can be calculated with there, and which are copies."""
+    arrays, copies = [], []
+    for tensor in tensors:
+        array = _in_place(tensor)
+        if array is None:
+            array = _numbers(tensor)
+            copies.append((array, tensor))
+        arrays.append(array)
+    return arrays, copies
+
+
+def _in_place(tensor: torch.Tensor) -> Array | None:
+    """Its own memory, if numpy can have it, and has no gaps."""
+    # Tried before it is asked whether it can be: each question takes PyTorch as long.
+    try:
+        array: Array = tensor.numpy()
+    except (RuntimeError, TypeError):
+        tensor = _checked(tensor)
+        if tensor.dtype == torch.bfloat16:
+            return None
+        array = tensor.numpy()
+    return array if array.flags.c_contiguous else None
 
 
 def _numbers(tensor: torch.Tensor) -> Array:
-    """To calculate with, without gaps: the tensor's own memory where it can be."""
+    """To calculate with, without gaps."""
     tensor = _checked(tensor)
-    if tensor.dtype == torch.bfloat16:
-        tensor = tensor.float()
-    array: Array = tensor.contiguous().numpy()
+    array: Array = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).contiguous().numpy()
     return array
 
 
@@ -246,19 +255,23 @@ def _bits(tensor: torch.Tensor) -> Array:
 
 
 def _checked(tensor: torch.Tensor) -> torch.Tensor:
-    if tensor.device.type != "cpu" or tensor.layout != torch.strided:
+    if not tensor.is_cpu or tensor.layout != torch.strided:
         raise TypeError(
             f'the backend "fanin" takes dense tensors in main memory, not {tensor.layout} on {tensor.device}; '
             "tensor.cpu() and tensor.to_dense() make such"
         )
-    return tensor.detach()
+    return tensor.detach() if tensor.requires_grad else tensor
 
 
-def _round_all(arrays: Sequence[Array], tensors: Tensors) -> None:
-    """Results of _numbers() into tensors, of whatever type, unless they are there already."""
-    for array, tensor in zip(arrays, tensors, strict=True):
-        if array.ctypes.data != tensor.data_ptr():
-            tensor.detach().copy_(torch.from_numpy(array).view(tensor.shape))
+def _put_back(copies: Copies) -> None:
+    """Results that are not where the tensors are."""
+    for array, tensor in copies:
+        _round(array, tensor)
+
+
+def _round(array: Array, tensor: torch.Tensor) -> None:
+    """Into a tensor, of whatever type."""
+    tensor.detach().copy_(torch.from_numpy(array).view(tensor.shape))
 
 
 def _place(array: Array, tensor: torch.Tensor) -> None:

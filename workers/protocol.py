@@ -176,17 +176,19 @@ class Worker:
             TypeError, ValueError: nothing was sent and the worker can go on; see Participant.
             CollectiveError: the all-reduce before has not finished. LeaseExhaustedError: ask for a new lease.
         """
+        self.begin(*collective.flat(x, out), now, call)
+        self._result = self._output.reshape(x.shape) if out is None else out
+
+    def begin(self, x: NDArray[np.float32], out: NDArray[np.float32], now: float, call: str) -> None:
+        """As start(), of what is flat, [elements], and has been checked (collective.py)."""
         progress = self._state.progress
         if progress.missing:
             raise CollectiveError(f"the all-reduce before has not finished: {self.outstanding(now)}")
-        flat = collective.flat_input(x)
-        result = collective.flat_output(x, out)
-        self._tensor = tensor = self._admit(flat, result, call) if flat.size else None
+        self._tensor = tensor = self._admit(x, out, call) if x.size else None
         if tensor:
             progress.missing = progress.chunks
             self._to_send = [self._state.gate.begin(tensor.lead)]
-        self._output = result
-        self._result = result.reshape(x.shape) if out is None else out
+        self._output = self._result = out
         progress.latest = now
 
     def _admit(self, x: NDArray[np.float32], out: NDArray[np.float32], call: str) -> Tensor:
@@ -253,6 +255,11 @@ class Worker:
         if not self._tensor:
             return np.zeros(0)
         return self._tensor.error_bound(self._engine.factors[: self._tensor.blocks], self._output)
+
+    @property
+    def summed(self) -> NDArray[np.bool_]:
+        """Of which blocks the sum is in its place by now, if there are more than places: [blocks]."""
+        return self._engine.summed
 
     # -- sending ---------------------------------------------------------------------------------------------
 

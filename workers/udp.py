@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workers import wire
-from workers.collective import Closing, StallError
+from workers.collective import Closing, StallError, flat
 from workers.congestion import ECN_CAPABLE, ECN_CONGESTED
 from workers.engines.engine import LOSSES, MAX_ERRORS, UDP_GRO, UDP_SEGMENT, Engine, Link, State
 from workers.lease import Lease
@@ -138,12 +138,20 @@ class UdpSocket:
             shortest_patience=_SHORTEST_PATIENCE,
             longest_patience=_LONGEST_PATIENCE,
             buffer=self._bytes.ctypes.data,
+            news=-1,
         )
         self._batches: list[tuple[int, int, int]] = []  # first byte, last byte + 1, size of a datagram
         self._end = 0
         self._marked = 0
+        self._noticed = False  # that there are news
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
+
+    def notice(self, news: int) -> None:
+        """From now on exchange() ends, too, where it waits and this descriptor can be read; negative: there is none."""
+        self.link.news = news
+        if news >= 0:
+            self._poll.register(news, select.POLLIN)
 
     @property
     def offload(self) -> bool:
@@ -222,9 +230,10 @@ class UdpSocket:
         """
         self._batches = []
         self._end = self._marked = 0
+        self._noticed = False
         self._receive_waiting()
         if not self._end and timeout > 0:
-            self._poll.poll(math.ceil(timeout * 1000))
+            self._noticed = self.link.news in dict(self._poll.poll(math.ceil(timeout * 1000)))
             self._receive_waiting()
         if patience > 0 and 0 < self._end < _ENOUGH:
             time.sleep(patience)
@@ -249,14 +258,14 @@ class UdpSocket:
             left = min(timers.earliest(), until) - now
             patience = min((timers.rtt.smoothed or 0.0) * _PATIENCE, _LONGEST_PATIENCE)
             batches = self.receive(left, patience)
-            if left <= 0 and not batches:
+            if (left <= 0 or self._noticed) and not batches:
                 return
             state.gate.marked += self._marked
             for batch in batches:
                 released = engine.receive(batch, time.monotonic())
                 if released is not None:
                     ready.append(released)
-            late = now >= until
+            late = now >= until or self._noticed
 
     def check(self, error: int, size: int) -> None:
         """Check that `error`, about a datagram of `size` bytes, is 0.
@@ -357,16 +366,21 @@ class InNetworkAllReduce(Closing):
             ValueError: an element cannot be quantized; nothing was sent.
             StallError, SaturationError, LeaseExhaustedError: see protocol.py.
         """
+        vector, result = flat(x, out)
+        self._sum(vector, result, call)
+        return result.reshape(x.shape) if out is None else out
+
+    def _sum(self, x: NDArray[np.float32], out: NDArray[np.float32], call: str) -> None:
+        """As all_reduce(), of what is flat, [elements], and has been checked."""
         worker = self.worker
-        worker.start(x, time.monotonic(), out, call)
+        worker.begin(x, out, time.monotonic(), call)
         self.socket.forget_losses()
         while not worker.finished:
             worker.exchange(self.socket, time.monotonic() + _LOOK)
             if not worker.finished:
                 self._send()
-        result = worker.finish()
+        worker.finish()
         self._finished()
-        return result
 
     def _finished(self) -> None:
         """An all-reduce has ended with a result."""

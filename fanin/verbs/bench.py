@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +16,7 @@ from topologies.live.sandbox import SandboxError, enter
 from topologies.units import BYTES, TIMES, quantity_text
 
 if TYPE_CHECKING:
+    from experiments.bench import calls as bench_calls
     from experiments.bench.allreduce import Case
     from experiments.bench.virtual import Point
 
@@ -199,7 +202,7 @@ def allreduce(
 
 def _row(case: Case) -> str:
     """The size, every algorithm's median, what the others take in multiples of ours, and our goodput."""
-    size = f"{case.bytes / 1024:g} KiB" if case.bytes < 10**6 else f"{case.bytes / 10**6:g} MB"
+    size = _size(case.bytes)
     times = ""
     for name, one in case.measured.items():
         ratio = f" ×{case.ratios[name]:<5.2f}" if name in case.ratios else ""
@@ -207,6 +210,10 @@ def _row(case: Case) -> str:
     ours = case.measured["in-network"]
     resent = f", {ours.retransmissions} sent again" if ours.retransmissions else ""
     return f"{size:>8}{times}  {ours.goodput_bits_per_second / 1e9:.3f}{resent}"
+
+
+def _size(size: int) -> str:
+    return f"{size / 1024:g} KiB" if size < 10**6 else f"{size / 10**6:g} MB"
 
 
 def _where(case: Case) -> str:
@@ -218,3 +225,66 @@ def _where(case: Case) -> str:
         f"        a worker's time: {parts}; processor, ms: workers {ours.user * 1e3:.2f} and "
         f"{ours.system * 1e3:.2f} in the kernel, switches {split.switches * 1e3:.2f}; limit: {split.limit}"
     )
+
+
+@bench.command("calls")
+def calls(
+    workers: Annotated[int, typer.Option(min=2, help="number of workers, below one switch")] = 4,
+    sizes: Annotated[str, typer.Option(help="sizes of the vectors", metavar="SIZE,…")] = "1 KiB,64 KiB,10 MB",
+    torch_python: Annotated[
+        Path | None,
+        typer.Option(
+            help="a Python with torch and numpy, for PyTorch's call (else $FANIN_TORCH_PYTHON, else this one)"
+        ),
+    ] = None,
+    results: Annotated[Path, typer.Option(file_okay=False, help="where the results go")] = Path(
+        "results/bench"
+    ),
+) -> None:
+    """What the calls of fanin.init() and of PyTorch add to a bare all-reduce in the network, in turn with it."""
+    lengths = _sizes(sizes)
+
+    from experiments.bench import calls as of
+    from experiments.bench.allreduce_worker import Order
+    from experiments.bench.host import host, in_words
+    from experiments.bench.pythons import TORCH, PythonError, find_python
+    from experiments.live.interrupt import run_until_interrupted
+    from fanin.console import console
+    from fanin.own_network import own_network
+    from topologies.errors import NetworkError
+
+    with failing("bench calls", PythonError, status=2):
+        python = find_python(torch_python, TORCH)
+    console.print(in_words(machine := host()), highlight=False, soft_wrap=True)
+    if python is None:
+        console.print("PyTorch is not installed here: name a Python that has it with --torch-python")
+    orders = [Order(size // 4, of.repetitions(size)) for size in lengths]
+    with (
+        failing("bench calls", NetworkError, OSError, KeyboardInterrupt),
+        tempfile.TemporaryDirectory() as name,
+    ):
+        file = Path(name) / "network.toml"
+        file.write_text(of.topology(workers))
+        with own_network(["--topology", str(file), "--logs", name]) as network:
+            cases = run_until_interrupted(of.measure(network, python or Path(sys.executable), orders))
+    for case in cases:
+        heading = (
+            f"{_size(case.bytes)}, {case.repetitions} times: µs in all; a worker's own; its processor time"
+        )
+        console.print(heading, style="bold")
+        for way, one in case.measured.items():
+            console.print(_call(way, one, case.measured["bare"]), highlight=False, soft_wrap=True)
+    console.print(f"{of.write(cases, machine, results)}", highlight=False, soft_wrap=True)
+    if wrong := sum(one.wrong for case in cases for one in case.measured.values()):
+        raise failure("bench calls", f"{wrong} elements of sums lie outside their bound")
+
+
+def _call(way: str, one: bench_calls.Measured, bare: bench_calls.Measured) -> str:
+    """Each time, and what it is more than bare's."""
+
+    def part(time: bench_calls.Time) -> str:
+        added = time.added and f"{time.added.seconds * 1e6:+7.1f} ± {time.added.margin * 1e6:.1f}"
+        return f"{time.seconds * 1e6:9.1f} {added or '':18}"
+
+    ratio = one.whole.added and f"×{one.whole.seconds / bare.whole.seconds:.3f}"
+    return f"  {way:17} {part(one.whole)} {ratio or '':7} {part(one.own)} {part(one.processor)}".rstrip()

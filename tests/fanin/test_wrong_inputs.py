@@ -155,6 +155,7 @@ def test_what_is_no_script_is_not_launched(make: Callable[[Path], None], tmp_pat
         "bench virtual --results FILE",
         "bench switch --results FILE",
         "bench allreduce --results FILE",
+        "bench calls --results FILE",
     ],
 )
 @pytest.mark.slow
@@ -230,6 +231,8 @@ def test_a_file_where_a_folder_is_to_be_is_named(command: str, tmp_path: Path) -
         "bench allreduce --workers x",
         "bench allreduce --workers=-4",
         "bench allreduce --sizes nan",
+        "bench calls --workers 1",
+        "bench calls --sizes nan",
         "bench allreduce --sizes ''",
         "launch --workers 0 true",
         'launch --up "\'" true',

@@ -396,4 +396,4 @@ def test_without_the_ring_no_port_is_opened() -> None:
     with job(1) as ([comm], _):
         comm.allreduce(np.ones(3, np.float32))
         socket.create_server(comm._place.addresses[0]).close()
-        assert comm._connected is None
+        assert comm._reducer._connected is None

@@ -426,3 +426,27 @@ def test_a_configuration_that_makes_no_sense_is_refused(settings: dict[str, obje
         InNetworkConfig(
             **{"lease": Lease(5, 0, 1, 4), "local": ("10.0.0.2", 4000), "remote": SWITCH, **settings}
         )
+
+
+@pytest.mark.usefixtures("passes")
+def test_news_end_a_wait_for_packets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And no timer does, here."""
+    monkeypatch.setattr("workers.udp._LOOK", 1000.0)
+    here = free_port()
+    recovery = Recovery(initial_rto=500.0, max_rto=1000.0, give_up=1000.0)
+    config = InNetworkConfig(Lease(id=5, rank=0, workers=2, window=WINDOW), here, SWITCH, recovery=recovery)
+    said, news = socket.socketpair()
+
+    class Told(InNetworkAllReduce):
+        def _send(self) -> None:
+            super()._send()
+            raise StallError(news.recv(100).decode())
+
+    with said, news, Told(config) as alone, ThreadPoolExecutor(1) as pool:
+        alone.socket.notice(news.fileno())
+        waits = pool.submit(alone.all_reduce, np.ones(1000, np.float32))
+        while not alone.statistics.datagrams_sent:
+            pass
+        said.send(b"the others have left")
+        with pytest.raises(StallError, match="the others have left"):
+            waits.result()

@@ -133,6 +133,15 @@ class Blocks:
         if self._out_rows.size != self._out.size:
             self._out[:] = self._out_rows.reshape(-1)[: self._out.size]
 
+    def put_out(self) -> NDArray[np.bool_]:
+        """The sums that have been read are in the caller's array; which blocks' [blocks]."""
+        lead, values = self.tensor.lead, self.tensor.values
+        summed = self.accepted[lead : lead + self.tensor.blocks].copy()
+        if self._out_rows.size != self._out.size:
+            size = self._out.size
+            np.copyto(self._out, self._out_rows.reshape(-1)[:size], where=np.repeat(summed, values)[:size])
+        return summed
+
     def let_go(self) -> None:
         """Keep no array of the caller's."""
         del self._x_rows, self._out_rows, self._out

@@ -82,7 +82,8 @@ class Link(ctypes.Structure):
 
     enough: bytes that need not wait for more. patience: how long else, as a part of the round-trip time, and in seconds
     (not at all for less than the shortest). loss: the last error that counted as one; 0: none.
-    looked: what had not come by then, in seconds, timers may count as lost.
+    looked: what had not come by then, in seconds, timers may count as lost. news: another descriptor, which ends an
+    exchange once it can be read; negative: there is none.
     """
 
     _fields_ = (
@@ -92,6 +93,7 @@ class Link(ctypes.Structure):
         ("sleeps", _int64),
         ("loss", _int64),
         ("looked", ctypes.c_double),
+        ("news", _int64),
     )
 
 
@@ -160,6 +162,13 @@ class Engine(Protocol):
     def factors(self) -> NDArray[np.float64]:
         """What the integers were multiplied by, by block [blocks], once its exponent is known."""
 
+    @property
+    def summed(self) -> NDArray[np.bool_]:
+        """Of which blocks the sum is in `out`, while that of others may be missing: [blocks].
+
+        Not of a vector whose blocks all fit into the window.
+        """
+
     def pack(self, chunks: NDArray[np.int64], now: float) -> NDArray[np.void]:
         """The packets [m] of chunks [m] that are sent for the first time: all among the first B, or none."""
 
@@ -167,7 +176,7 @@ class Engine(Protocol):
         """Take a batch [m, size]; the chunks [n] that may be sent then, if there are any."""
 
     def exchange(self, socket: Socket, ready: list[NDArray[np.int64]], until: float) -> None:
-        """Send what is ready, receive and answer until a timer may have expired, all results are there, or `until`.
+        """Send what is ready, receive and answer until a timer may have expired, all is there, `until`, or news.
 
         `ready`: chunks, [m] each. `until` in seconds.
         """

@@ -33,6 +33,7 @@ struct link { /* engine.py */
     int64_t sleeps; /* so many waits more are slept through from the start */
     int64_t loss; /* the last error that was one */
     double looked; /* what had not come by then, timers may count as lost */
+    int64_t news; /* another descriptor that ends an exchange once it can be read; negative: there is none */
 };
 
 SHARE_NUMBER(UDP_SEGMENT);
@@ -48,7 +49,7 @@ SHARE_NUMBER(PARTS);
 SHARE_STRUCT(link,
              FIELD(socket) FIELD(segments) FIELD(offload) FIELD(room) FIELD(enough)
              FIELD(patience) FIELD(shortest_patience) FIELD(longest_patience) FIELD(buffer) FIELD(sleeps) FIELD(loss)
-             FIELD(looked))
+             FIELD(looked) FIELD(news))
 
 struct message {
     int64_t length, size; /* in bytes: of all, and of each datagram in it but perhaps the last */
@@ -236,18 +237,19 @@ static double spin_until(const struct work *w, const struct link *l, double now)
 /* Sends what is ready, receives and answers until all results are there, the clock passes `until`, or a timer may have
  * expired. It has only if nothing else has come: the process may have been kept from running, and not its answers. Where
  * fewer than `enough` bytes have come, more must come and much is left to do, it waits for them for a part of a round-trip
- * time. Returns 0 or an error. */
+ * time. News, for which it does not look while it spins, end it as well. Returns 0 or an error. */
 int exchange(struct work *w, struct link *l, double until)
 {
     struct inbox in;
     double now = seconds();
     int error = answer(w, l, &now);
+    bool news = false;
     double idle_since = now, spins = spin_until(w, l, now);
     while (!error && w->progress->missing && !w->progress->disagree) {
         in.count = in.end = 0;
         if ((error = take_messages(l, 1, &in)))
             return error;
-        if (!in.count && now >= fmin(until, w->timers->not_before))
+        if (!in.count && (news || now >= fmin(until, w->timers->not_before)))
             break;
         if (!in.count && now < spins) {
             double yielded = now;
@@ -258,11 +260,12 @@ int exchange(struct work *w, struct link *l, double until)
             continue;
         }
         if (!in.count) {
-            struct pollfd one = {(int)l->socket, POLLIN, 0};
+            struct pollfd both[] = {{(int)l->socket, POLLIN, 0}, {(int)l->news, POLLIN, 0}};
             struct timespec wait = as_timespec(fmax(fmin(until, w->timers->not_before) - now, 0));
-            int ready = ppoll(&one, 1, &wait, NULL);
+            int ready = ppoll(both, 2, &wait, NULL);
             if (ready < 0)
                 return errno == EINTR ? 0 : errno; /* a signal is for Python to handle */
+            news = both[1].revents;
             now = spend(w, WAIT, now);
             continue;
         }
@@ -285,7 +288,7 @@ int exchange(struct work *w, struct link *l, double until)
         error = answer(w, l, &now);
         idle_since = now;
         spins = spin_until(w, l, now);
-        if (now >= until)
+        if (news || now >= until)
             break;
     }
     l->looked = now;

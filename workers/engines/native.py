@@ -241,6 +241,12 @@ class NativeEngine:
         """See Engine."""
         return self._room.factors
 
+    @property
+    def summed(self) -> NDArray[np.bool_]:
+        """See Engine."""
+        lead = self._work.lead
+        return self._room.accepted[lead : lead + self._work.blocks].copy()
+
     def pack(self, chunks: NDArray[np.int64], now: float) -> NDArray[np.void]:
         """See Engine."""
         first = self._library.pack(self._at, chunks.ctypes.data, len(chunks), now)

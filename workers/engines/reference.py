@@ -53,6 +53,11 @@ class NumpyEngine:
         """See Engine."""
         return self._factors
 
+    @property
+    def summed(self) -> NDArray[np.bool_]:
+        """See Engine."""
+        return self._begun.put_out()
+
     def finish(self) -> None:
         """See Engine."""
         self._begun.let_go()

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.collective import HostBasedAlgorithm, Operation, flat_input, flat_output
+from workers.collective import HostBasedAlgorithm, Operation, flat
 from workers.values.compression import Compression, sum_of, to_gather
 
 Call = Operation | Compression  # a compression: an all-reduce of what it leaves of each worker's array
@@ -27,17 +27,17 @@ class Exchange:
         rank: int,
         workers: int,
     ) -> None:
-        flat = flat_input(x)
-        self._flat, self._shape, self._workers = flat_output(x, out), x.shape, workers
+        vector, self._flat = flat(x, out)
+        self._shape, self._workers = x.shape, workers
         self._compression: Compression | None = None
         self.operation: Operation
         if not isinstance(call, str):
             self.operation, self._compression = "all-gather", call
-            self.array = to_gather(call.packed(flat), rank, workers).view(np.float32)
+            self.array = to_gather(call.packed(vector), rank, workers).view(np.float32)
         else:
             self.operation, self.array = call, self._flat
-            if not np.may_share_memory(self.array, flat) or self.array.ctypes.data != flat.ctypes.data:
-                np.copyto(self.array, flat)
+            if not np.may_share_memory(self.array, vector) or self.array.ctypes.data != vector.ctypes.data:
+                np.copyto(self.array, vector)
         self.source = self.array.copy() if call == "all-to-all" else self.array
 
     def finish(self) -> NDArray[np.float32]:

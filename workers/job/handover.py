@@ -5,24 +5,62 @@ than one: an all-reduce is finished only if all have begun it, and so have finis
 alike, the next all-reduce is the first that goes round the ring; where it was under way, it is done again, from arrays
 that nobody has written to. If they are not, those behind are in an all-reduce of which the others have all results and
 they never will: the first of the others sends them its own. So all have the same sums, to the bit, whatever came when.
+
+For that a result is kept until the next one, since callers may change theirs. Of one with more blocks than the window
+the end is kept, which is all that others may lack. It is made where it is wanted, perhaps in the place of what is
+summed: if it is done again, what has been summed at some worker counts (UnderWay).
 """
 
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from workers.collective import CollectiveError
+from workers.host_based.tcp import TcpRing
 from workers.job.kept import Kept, Standing
 
 _COME_SECONDS = 10.0  # for those behind, who wait for nothing else, to ask for a result
 
 
+@dataclass(frozen=True, slots=True)
+class UnderWay:
+    """A sum into the place where it is wanted, which may be that of what is summed: `x` and `out`, flat [elements].
+
+    summed: of which blocks, of `values` elements each, the sum is in `out` [blocks]. Of the others `x` is as it was.
+    """
+
+    x: NDArray[np.float32]
+    out: NDArray[np.float32]
+    summed: NDArray[np.bool_]
+    values: int
+
+    def go_on(self, ring: TcpRing, rank: int, workers: int, what: str) -> None:
+        """Round the ring, which all workers do. Whoever has overwritten what it had of a block has the block's sum.
+
+        Of those who have it, the first puts it in, and all others negative zeros, which change no number.
+        """
+        givers = np.where(self.summed, np.int32(rank), np.int32(workers))
+        ring.all_reduce(givers, np.minimum, f"{what}: blocks that have been summed")
+        of_elements = np.repeat(givers, self.values)[: len(self.out)]
+        np.copyto(self.out, self.x, where=of_elements == workers)
+        self.out[(of_elements != workers) & (of_elements != rank)] = -0.0
+        ring.all_reduce(self.out, np.add, what)
+
+
 class LeaseLostError(CollectiveError):
-    """The switches add up nothing for the job (any more); the ring does. The text says why."""
+    """The switches add up nothing for the job (any more); the ring does. The text says why.
+
+    under_way: how far a sum has come, at all workers or at none; None: the ring begins with what is to be summed.
+    """
+
+    def __init__(self, why: str, under_way: UnderWay | None = None) -> None:
+        super().__init__(why)
+        self.under_way = under_way
 
 
 class Handover(Kept):
@@ -65,6 +103,11 @@ class Handover(Kept):
         with self._listener:
             if self._standing.giver == self._rank:
                 self._give(self._listener)
+
+    def close(self) -> None:
+        """Nobody need ask any more, for all are at their end."""
+        if self._listener is not None:
+            self._listener.close()
 
     @property
     def behind(self) -> bool:

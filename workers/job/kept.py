@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 
 
 class Kept:
-    """finished: all-reduces in the network so far. last: the result of the last one, [elements]."""
+    """finished: all-reduces in the network so far. last: the result of the last one, [elements], or its end."""
 
     def __init__(self, finished: int = 0) -> None:
         self.finished = finished
         self._memory = np.empty(0, np.float32)
-        self.last = self._pending = self._memory
+        self.last = self._pending = self._buffer = self._memory
 
     def buffer(self, size: int) -> NDArray[np.float32]:
         """For the next result, which is kept there in case that others do not get it.
@@ -22,8 +22,14 @@ class Kept:
         """
         if len(self._memory) < size:
             self._memory = np.empty(size, np.float32)
-        self._pending = self._memory[:size]
+        if len(self._buffer) != size or self._buffer.base is not self._memory:
+            self._buffer = self._memory[:size]
+        self._pending = self._buffer
         return self._pending
+
+    def take_into(self, array: NDArray[np.float32]) -> None:
+        """Where the next result goes if others have it, [elements]; it is kept elsewhere."""
+        self._pending = array
 
     def finish(self) -> None:
         """The result is there."""

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.collective import CollectiveError, StallError, flat_input, flat_output
-from workers.job.handover import Handover, LeaseLostError
+from workers.collective import CollectiveError, StallError, flat
+from workers.job.handover import Handover, LeaseLostError, UnderWay
 from workers.job.reporting import Reporter
 from workers.job.waiting import Waiting
 from workers.lease import Lease
@@ -102,6 +102,10 @@ class Service:
         line, _, self._heard = self._heard.partition(b"\n")
         return json.loads(line)
 
+    def fileno(self) -> int:
+        """The descriptor, for poll()."""
+        return self._socket.fileno()
+
     def close(self) -> None:
         """Leave."""
         self._socket.close()
@@ -161,6 +165,7 @@ class Member(InNetworkAllReduce):
 
     addresses: (IPv4 address, TCP port) where each rank may listen for the others, by rank. ring: whether the job goes
     on without its lease: then all_reduce() raises LeaseLostError once it is lost, at all workers from the same call on.
+    waiting: who is waited for.
     """
 
     def __init__(
@@ -176,6 +181,8 @@ class Member(InNetworkAllReduce):
         self._reporter = Reporter(self.worker, service.mention)
         self._membership = _Membership(service)
         self._membership.revoked = self._revoked
+        self.waiting = self._membership.waiting
+        self.socket.notice(service.fileno())
         self._handover: Handover | None = None
         if ring:
             patience = config.recovery.give_up
@@ -191,11 +198,6 @@ class Member(InNetworkAllReduce):
     def workers(self) -> int:
         """How many the job has."""
         return self.config.lease.workers
-
-    @property
-    def waiting(self) -> Waiting:
-        """Who is waited for."""
-        return self._membership.waiting
 
     def left(self, timeout: float = 0.0) -> list[str]:
         """Which others have ended, in that order, as far as is known after waiting `timeout` seconds for news.
@@ -214,27 +216,64 @@ class Member(InNetworkAllReduce):
             LeaseLostError: this and all that follow are the ring's. LeftError: somebody has ended.
         """
         self.waiting.begin()
-        handover = self._handover
-        if handover is None or not x.size:  # without elements it is finished at once, whatever others do
-            return super().all_reduce(x, out, call)
-        flat, result = flat_input(x), flat_output(x, out)
-        self._membership.listen(0.0)
+        vector, result = flat(x, out)
+        if self._handover is None or not len(
+            vector
+        ):  # without elements it is finished at once, whatever others do
+            self._sum(vector, result, call)
+        elif len(vector) > self.config.lease.window * self.config.lease.values:
+            self._long_sum(self._handover, vector, result, call)
+        else:
+            result[:] = self._kept_sum(self._handover, vector, call)
+        return result.reshape(x.shape) if out is None else out
+
+    def _kept_sum(self, handover: Handover, x: NDArray[np.float32], call: str) -> NDArray[np.float32]:
+        """Not into an array of the caller's, which may be `x`: without results of all of it, the ring begins with `x`.
+
+        For news it need not listen before, since those end a wait for packets.
+        """
         if not handover.why:
-            kept = handover.buffer(flat.size)
+            kept = handover.buffer(len(x))
             try:
-                # Not into `result`, which may be `x`: without results of all of it, the ring begins with `x`.
-                super().all_reduce(flat, kept, call)
+                self._sum(x, kept, call)
             except LeaseLostError:
                 pass
             else:
                 handover.finish()
-                result[:] = kept
-                return result.reshape(x.shape)
+                return kept
         self._agree(handover)
         if not handover.behind:
             raise LeaseLostError(handover.why)
-        result[:] = handover.take()
-        return result.reshape(x.shape)
+        return handover.take()
+
+    def _long_sum(
+        self, handover: Handover, x: NDArray[np.float32], out: NDArray[np.float32], call: str
+    ) -> None:
+        """Of more blocks than the window, into the caller's array, of which only the end is kept.
+
+        Who sends a packet has the result of the one that had its slot before: once all results are there, the others
+        lack none but of the last window.
+        """
+        if np.may_share_memory(x, out) and x.ctypes.data != out.ctypes.data:
+            x = x.copy()
+        lease = self.config.lease
+        blocks = -(-len(x) // lease.values)
+        end = out[(blocks - lease.window) * lease.values :]
+        summed = np.zeros(blocks, np.bool_)
+        if not handover.why:
+            handover.take_into(end)
+            try:
+                self._sum(x, out, call)
+            except LeaseLostError:
+                summed = self.worker.summed
+            else:
+                handover.buffer(len(end))[:] = end
+                handover.finish()
+                return
+        self._agree(handover)
+        if not handover.behind:
+            raise LeaseLostError(handover.why, UnderWay(x, out, summed, lease.values))
+        handover.take()
 
     def _agree(self, handover: Handover) -> None:
         """Wait until all workers know what all have finished."""
@@ -272,6 +311,8 @@ class Member(InNetworkAllReduce):
     def close(self) -> None:
         """Release the port, and leave the job."""
         super().close()
+        if self._handover is not None:
+            self._handover.close()
         self._membership.close()
 
 
@@ -284,6 +325,7 @@ class Outsider:
         self.addresses = tuple(addresses)
         self._why = why
         self._membership = _Membership(service)
+        self.waiting = self._membership.waiting
 
     def all_reduce(
         self,
@@ -297,11 +339,6 @@ class Outsider:
             LeaseLostError: always.
         """
         raise LeaseLostError(self._why)
-
-    @property
-    def waiting(self) -> Waiting:
-        """Who is waited for."""
-        return self._membership.waiting
 
     def left(self, timeout: float = 0.0) -> list[str]:
         """As Member.left()."""

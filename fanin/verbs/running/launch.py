@@ -5,10 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import signal
-import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -16,11 +13,9 @@ import typer
 
 from fanin.failing import complain, failing
 from fanin.options import Network
+from fanin.own_network import own_network
 from topologies.errors import NetworkError
-from topologies.live.running import JOB_SERVICE, RunningNetwork, find_network, running_networks
-
-_UP = "import sys; sys.argv[0] = 'fanin'; from fanin.cli import main; main()"
-_LOOK_SECONDS = 0.1
+from topologies.live.running import RunningNetwork, find_network, running_networks
 
 _SUMMARY = "Run a program on the hosts of a network, a process on each, as mpirun and torchrun do."
 app = typer.Typer(help=_SUMMARY, add_completion=False)
@@ -113,7 +108,7 @@ def launch(
             network = find_network(supervisor=supervisor)
             status = _run(network, processes, argv, name, slots, output, min_workers, restarts)
         else:
-            with _new_network(shape) as network:
+            with own_network(shape) as network:
                 status = _run(network, processes, argv, name, slots, output, min_workers, restarts)
     raise typer.Exit(status)
 
@@ -173,36 +168,6 @@ def _up_options(text: str) -> list[str]:
         return shlex.split(text)
     except ValueError as error:
         raise typer.BadParameter(f"{text}: {error}", param_hint="--up") from None
-
-
-@contextmanager
-def _new_network(options: list[str]) -> Iterator[RunningNetwork]:
-    """A network for as long as this lasts: a `fanin up` of our own, which ends when we do, however that is."""
-    process = subprocess.Popen(
-        ["setpriv", "--pdeathsig", "INT", "--", sys.executable, "-P", "-c", _UP, "up", *options],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        start_new_session=True,  # so that a terminal's Ctrl-C reaches it from us, after the programs
-    )
-    try:
-        while (network := _network_of(process.pid)) is None:
-            try:
-                status = process.wait(_LOOK_SECONDS)
-            except subprocess.TimeoutExpired:
-                continue
-            raise NetworkError(f"there is no network to run on: fanin up ended with exit status {status}")
-        yield network
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.wait()
-
-
-def _network_of(supervisor: int) -> RunningNetwork | None:
-    """The network of this process, once jobs can begin on it."""
-    for network in running_networks():
-        if network.run.supervisor == supervisor and (network.run.folder / JOB_SERVICE).exists():
-            return network
-    return None
 
 
 def _exit_on_signal(number: int, _frame: object) -> NoReturn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import queue
 import random
 import threading
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 
 from tests.workers.host_based.test_tcp import free_addresses
-from tests.workers.test_udp import SWITCH, WINDOW, free_port, switch
+from tests.workers.test_udp import SWITCH, WINDOW, free_port, passes, switch  # noqa: F401
 from workers.collective import CollectiveError
 from workers.communicator import Communicator
 from workers.job.handover import LeaseLostError
@@ -32,7 +33,7 @@ class Service:
 
     def __init__(self) -> None:
         self.ends = [End(self) for _ in range(N)]
-        self._said: dict[End, Any] = {}
+        self.said: dict[End, Any] = {}
         self._lock = threading.Lock()
 
     def revoke(self, ranks: range = range(N)) -> None:
@@ -41,14 +42,16 @@ class Service:
 
     def hear(self, end: End, finished: Any) -> None:
         with self._lock:
-            self._said[end] = finished
-            if len(self._said) == N:
+            self.said[end] = finished
+            if len(self.said) == N:
                 for each in self.ends:
-                    each.news.put({"carry_on": [self._said[other] for other in self.ends]})
+                    each.news.put({"carry_on": [self.said[other] for other in self.ends]})
 
 
 class End:
-    """after: how often a worker looks before it hears the first news."""
+    """There is nothing to wait for: what there is to hear is found when a timer has expired.
+
+    after: how often a worker looks before it hears the first news."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -70,6 +73,9 @@ class End:
 
     def mention(self, message: Any) -> None:
         """A report, which nobody reads."""
+
+    def fileno(self) -> int:
+        return -1
 
     def close(self) -> None:
         pass
@@ -110,8 +116,10 @@ def check(results: list[Any], call: int, size: int = 5000) -> None:
 
 
 def test_between_calls_and_it_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
-    with job() as (comms, service):
+    deaf: set[int] = set()
+    with job(deaf) as (comms, service):
         check(everywhere(comms, lambda comm: comm.allreduce(numbers(comm.rank, 0))), 0)
+        deaf |= {*range(N)}
         service.revoke()
         for call in (1, 2):
             check(everywhere(comms, lambda comm, call=call: comm.allreduce(numbers(comm.rank, call))), call)
@@ -120,7 +128,7 @@ def test_between_calls_and_it_is_said_once(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_all_other_operations_go_on_too() -> None:
-    with job() as (comms, service):
+    with job(range(N)) as (comms, service):
         service.revoke()
 
         def do(comm: Communicator) -> list[Any]:
@@ -185,9 +193,9 @@ class Lossy:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_whenever_each_hears_of_it(seed: int) -> None:
-    """With losses of results, which have workers look, and be behind."""
+    """With losses of results, which have workers look, and be behind; some of the sums are longer than the window."""
     draw = np.random.default_rng(seed)
-    calls, sizes = 12, draw.integers(1, 2000, 12).tolist()
+    calls, sizes = 12, draw.integers(1, 8000, 12).tolist()
     with job(Lossy(seed)) as (comms, service):
         after = int(draw.integers(0, 15))
         for end in service.ends:
@@ -200,6 +208,60 @@ def test_whenever_each_hears_of_it(seed: int) -> None:
 
         for call, results in enumerate(zip(*everywhere(comms, do), strict=True)):
             check(list(results), call, sizes[call])
+
+
+class DeafAfter:
+    """These ports, once so many packets have reached them."""
+
+    def __init__(self, count: int, ports: Container[int]) -> None:
+        self._left = count
+        self._ports = ports
+
+    def __contains__(self, port: int) -> bool:
+        self._left -= port in self._ports
+        return port in self._ports and self._left < 0
+
+
+BLOCKS = 31
+LONG = (BLOCKS - 1) * 256 + 17
+PACKETS = BLOCKS + WINDOW  # of one such sum, to each
+MOMENTS = [
+    *((range(N), after) for after in (0, WINDOW, *range(3 * WINDOW, N * PACKETS, 13))),
+    *((range(N), after) for after in range(N * PACKETS - 2, N * PACKETS + 3)),
+    *(([2], after) for after in (*range(WINDOW, BLOCKS, 5), BLOCKS - 1, BLOCKS, PACKETS - 1)),
+]
+
+
+@pytest.mark.usefixtures("passes")
+@pytest.mark.parametrize(("ports", "after"), MOMENTS)
+def test_a_long_sum_goes_on_from_what_is_summed_wherever_that_is(ports: Container[int], after: int) -> None:
+    """In place at some, and each with another part of it, or all but that one lacks up to the last window."""
+    with job(DeafAfter(after, ports)) as (comms, service), ThreadPoolExecutor(N) as pool:
+
+        def do(comm: Communicator) -> tuple[Any, Any]:
+            x = numbers(comm.rank, 0, LONG)
+            result = comm.allreduce(x, out=x if comm.rank else None)
+            kept = result.copy()
+            result[:] = np.nan
+            return kept, comm.allreduce(numbers(comm.rank, 1, LONG))
+
+        done = [pool.submit(do, comm) for comm in comms]
+        service.revoke()
+        results, later = zip(*(each.result() for each in done), strict=True)
+        check(list(results), 0, LONG)
+        check(list(later), 1, LONG)
+
+
+def test_what_is_heard_in_the_last_call_leaves_nothing_open() -> None:
+    """A worker that waits for others, in a maximum by ring, hears that the lease is lost; no sum comes any more."""
+    with job() as (comms, service), ThreadPoolExecutor(N) as pool:
+        early = [pool.submit(comm.allreduce, np.array([comm.rank]), "max") for comm in comms[:2]]
+        service.revoke()
+        while len(service.said) < 2:
+            assert not early[0].done()
+        early.append(pool.submit(comms[2].allreduce, np.array([2]), "max"))
+        assert [each.result().tolist() for each in early] == [[2]] * N
+    gc.collect()  # a socket that is left open fails the test
 
 
 def test_a_job_that_insists_on_its_lease_fails_without_it() -> None:

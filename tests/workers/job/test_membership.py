@@ -47,6 +47,9 @@ class Service:
     def say(self, message: object) -> None:
         pass
 
+    def fileno(self) -> int:
+        return -1  # what there is to hear is found when a timer has expired
+
     def close(self) -> None:
         pass
 
