@@ -8,7 +8,7 @@ from itertools import chain
 import numpy as np
 
 from experiments.virtual.stations import HEADERS, Frames, SwitchPort, SwitchWorker, Vector
-from workers.collective import flat_input, flat_output
+from workers.collective import flat
 from workers.protocol import InNetworkStatistics
 
 
@@ -39,9 +39,9 @@ class SplitWorker:
 
     def start(self, x: Vector, now: float, out: Vector | None = None) -> None:
         """See Participant."""
-        flat, result = flat_input(x), flat_output(x, out)
+        vector, result = flat(x, out)
         count = len(self._workers)
-        parts = zip(np.array_split(flat, count), np.array_split(result, count), strict=True)
+        parts = zip(np.array_split(vector, count), np.array_split(result, count), strict=True)
         for worker, (part, into) in zip(self._workers, parts, strict=True):
             worker.start(part, now, into)
         self._result = result.reshape(x.shape) if out is None else out

@@ -53,11 +53,11 @@ def test_all_get_the_sum_and_the_mean_of_what_all_send_and_only_that_is_sent(
         x = gradient(comm.rank, *shape)
         total = comm.allreduce(x, compression=compressor)
         np.testing.assert_array_equal(x, gradient(comm.rank, *shape))
-        assert comm._connected is not None
-        before = comm._connected.statistics.bytes_sent
+        assert comm._reducer._connected is not None
+        before = comm._reducer._connected.statistics.bytes_sent
         mean = comm.allreduce(x, "mean", compression=compressor, out=x)
         assert mean is x
-        return total, mean, comm._connected.statistics.bytes_sent - before
+        return total, mean, comm._reducer._connected.statistics.bytes_sent - before
 
     wanted = summed(compressor, [gradient(rank, *shape) for rank in range(N)])
     for total, mean, sent in everywhere(comms, do):
