@@ -30,7 +30,7 @@ from topologies.live import sandbox
 _PYTHON = (sys.executable, "-P", "-m")
 _MODULES = ("p4switch", "experiments.live.control.controlling", "experiments.live.worker")
 _MORE = "PRELOADED"  # its modules that are imported only once it runs
-_MAX_MESSAGE = 1 << 20
+_MAX_ANSWER = 100
 # `ps` finds a command line where that of the preloader was: room for a longer one.
 _ROOM = " " * 8192
 _ARG_START, _ARG_END = 45, 46  # in /proc/self/stat, behind the name (proc_pid_stat(5): fields 48 and 49)
@@ -103,8 +103,8 @@ class _Preloader:
         self._process: subprocess.Popen[bytes] | None = None
         self._one_at_a_time = threading.Lock()
 
-    def fork(self, request: bytes, files: Sequence[int]) -> int:
-        """The number of the process that it has forked.
+    def fork(self, files: Sequence[int]) -> int:
+        """The number of the process that it has forked. files: of the request, and what becomes its 0, 1 and 2.
 
         Raises:
             OSError: it cannot.
@@ -114,8 +114,8 @@ class _Preloader:
                 if self._asked is None:
                     self._asked = self._start()
                 with contextlib.suppress(ConnectionError):
-                    socket.send_fds(self._asked, [request], files)
-                    if answer := self._asked.recv(_MAX_MESSAGE):
+                    socket.send_fds(self._asked, [b"!"], files)
+                    if answer := self._asked.recv(_MAX_ANSWER):
                         pid, error = json.loads(answer)
                         if error:
                             raise OSError(error, os.strerror(error))
@@ -190,7 +190,11 @@ def _fork(
     request = {"argv": argv, "host": host, "environment": dict(environment)}
     ours: list[IO[bytes] | None] = []
     with contextlib.ExitStack() as its_ends, contextlib.ExitStack() as our_ends:
-        files = []
+        # A file: an environment may be longer than what a socket takes at once.
+        asked = its_ends.enter_context(os.fdopen(os.memfd_create("request"), "w+"))
+        json.dump(request, asked)
+        asked.flush()
+        files = [asked.fileno()]
         for number, (wanted, mode) in enumerate(((stdin, "wb"), (stdout, "rb"), (stderr, "rb"))):
             end = None
             if wanted == subprocess.PIPE:
@@ -205,7 +209,7 @@ def _fork(
                 wanted = number
             files.append(wanted if isinstance(wanted, int) else wanted.fileno())
             ours.append(end)
-        pid = _preloader.fork(json.dumps(request).encode(), files)
+        pid = _preloader.fork(files)
         our_ends.pop_all()
     return Forked(argv, pid, ours[0], ours[1])
 
@@ -214,10 +218,12 @@ def main() -> int:
     """Fork for whoever is at the other end of the socket, until nobody is; only what it has forked goes on here."""
     asked = socket.socket(fileno=int(sys.argv[1]))
     while True:
-        message, files, _, _ = socket.recv_fds(asked, _MAX_MESSAGE, 3)
+        message, files, _, _ = socket.recv_fds(asked, 1, 4)
         if not message:
             return 0
-        request = json.loads(message)
+        with os.fdopen(files.pop(0)) as file_of_request:
+            file_of_request.seek(0)
+            request = json.load(file_of_request)
         program = _imported(request["argv"][3])
         gc.freeze()
         try:

@@ -65,7 +65,8 @@ from topologies.live.runs import command_line
 print(command_line(process.pid) == tuple(SERVES))
 process.terminate()
 print(process.wait(), process.poll())
-helps = [preloaded.start([*SWITCH, "--help"], env=env, stdout=PIPE) for env in (environment, None)]
+long = environment | {f"LONG{number}": "x" * 100_000 for number in range(8)}
+helps = [preloaded.start([*SWITCH, "--help"], env=env, stdout=PIPE) for env in (long, None)]
 narrow, usual = (process.stdout.read() for process in helps)
 print(len(narrow.splitlines()) > len(usual.splitlines()), [process.wait() for process in helps])
 """,
