@@ -17,7 +17,7 @@ _FIELDS = (
     ("port", _FIELD.TYPE_UINT32),
     ("packet", _FIELD.TYPE_BYTES),
 )
-_SECONDS = 60.0
+_SECONDS = 60.0  # until a switch is given up, whether it does not answer or is never done with a batch
 _BATCH = 20  # far below the 64 packets that a port of BMv2 queues, even if each leaves twice by the same one
 
 
@@ -41,7 +41,7 @@ def exchange(
     """Sends packets (port, bytes) and returns, for each, those that left because of it, in the order of sending.
 
     Raises:
-        SwitchError: the switch is not there, or has ended.
+        SwitchError: the switch is not there, has ended, or does not come to an end.
     """
     with grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
         try:
@@ -69,6 +69,12 @@ def _exchange(
 
     for first in range(0, len(packets), _BATCH):
         # The stream ends when all of its packets have been processed.
-        for response in call(requests(first)):
-            outputs[response.id - 1].append((response.port, response.packet))
+        try:
+            for response in call(requests(first), timeout=_SECONDS):
+                outputs[response.id - 1].append((response.port, response.packet))
+        except grpc.RpcError as error:
+            if error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
+                raise
+            which = f"{first + 1} to {min(first + _BATCH, len(packets))}"
+            raise SwitchError(f"has not processed packets {which} within {_SECONDS:g} s") from None
     return outputs
