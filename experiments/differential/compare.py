@@ -37,7 +37,7 @@ class Difference:
     """The first thing that two pairs did otherwise; for a packet, both traces of it.
 
     undefined: so did the reference when it ran again. The program reads the clock, a random number or the fields of
-    an invalid header, in which BMv2 leaves what earlier packets had there.
+    an invalid header, in which BMv2 leaves what earlier packets had there, or has a register in both pipelines.
     """
 
     what: str

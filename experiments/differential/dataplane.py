@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Sequence
 from typing import Any
 
 import grpc
@@ -17,7 +18,9 @@ _FIELDS = (
     ("port", _FIELD.TYPE_UINT32),
     ("packet", _FIELD.TYPE_BYTES),
 )
-_SECONDS = 60.0
+_SECONDS = 60.0  # until a switch is given up, whether it does not answer or is never done with a batch
+_POLL_SECONDS = 0.02
+_NOT_STARTED = "not ready"
 _BATCH = 20  # far below the 64 packets that a port of BMv2 queues, even if each leaves twice by the same one
 
 
@@ -41,7 +44,7 @@ def exchange(
     """Sends packets (port, bytes) and returns, for each, those that left because of it, in the order of sending.
 
     Raises:
-        SwitchError: the switch is not there, or has ended.
+        SwitchError: the switch is not there, has ended, or does not come to an end.
     """
     with grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
         try:
@@ -62,13 +65,32 @@ def _exchange(
         response_deserializer=_PacketOnStream.FromString,
     )
     outputs: list[list[tuple[int, bytes]]] = [[] for _ in packets]
-
-    def requests(first: int) -> Iterator[Any]:
-        for index, (port, packet) in enumerate(packets[first : first + _BATCH], start=first):
-            yield _PacketOnStream(id=index + 1, device_id=device_id, port=port, packet=packet)
-
     for first in range(0, len(packets), _BATCH):
-        # The stream ends when all of its packets have been processed.
-        for response in call(requests(first)):
-            outputs[response.id - 1].append((response.port, response.packet))
+        batch = [
+            _PacketOnStream(id=index + 1, device_id=device_id, port=port, packet=packet)
+            for index, (port, packet) in enumerate(packets[first : first + _BATCH], start=first)
+        ]
+        try:
+            for response in _responses(call, batch):
+                outputs[response.id - 1].append((response.port, response.packet))
+        except grpc.RpcError as error:
+            if error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
+                raise
+            which = f"{first + 1} to {first + len(batch)}"
+            raise SwitchError(f"has not processed packets {which} within {_SECONDS:g} s") from None
     return outputs
+
+
+def _responses(call: Any, batch: Sequence[Any]) -> list[Any]:
+    """What a stream of packets brings, which ends when all of them have been processed.
+
+    BMv2 serves P4Runtime before its data plane has started, and refuses packets until then.
+    """
+    until = time.monotonic() + _SECONDS
+    while True:
+        try:
+            return list(call(iter(batch), timeout=_SECONDS))
+        except grpc.RpcError as error:
+            if error.details() != _NOT_STARTED or time.monotonic() >= until:
+                raise
+        time.sleep(_POLL_SECONDS)

@@ -137,7 +137,8 @@ def random_entries(p4info: p4i.P4Info, rng: random.Random) -> Entries:
     actions = {action.preamble.id: action for action in p4info.actions}
     entries: list[TableEntry] = []
     for table in p4info.tables:
-        if not table.is_const_table and not table.implementation_id and table.match_fields:
+        takes = table.match_fields and _have_width(table.match_fields)
+        if takes and not table.is_const_table and not table.implementation_id:
             entries += _of_table(table, actions, rng)
     groups = {
         group: tuple((port, rng.randrange(4)) for port in rng.sample(_PORTS, rng.randrange(1, 4)))
@@ -149,7 +150,8 @@ def random_entries(p4info: p4i.P4Info, rng: random.Random) -> Entries:
 def _of_table(
     table: p4i.Table, actions: Mapping[int, p4i.Action], rng: random.Random
 ) -> Iterator[TableEntry]:
-    usable = [actions[ref.id] for ref in table.action_refs if ref.scope != p4i.ActionRef.DEFAULT_ONLY]
+    allowed = [actions[ref.id] for ref in table.action_refs if ref.scope != p4i.ActionRef.DEFAULT_ONLY]
+    usable = [action for action in allowed if _have_width(action.params)]
     kinds = {match.match_type for match in table.match_fields}
     ordered = kinds & {p4i.MatchField.TERNARY, p4i.MatchField.RANGE, p4i.MatchField.OPTIONAL}
     seen = set()
@@ -166,6 +168,11 @@ def _of_table(
             {param.name: draw(rng, param.bitwidth) for param in action.params},
             number + 1 if ordered else 0,  # of equal ones it is open which wins
         )
+
+
+def _have_width(places: Iterable[p4i.MatchField | p4i.Action.Param]) -> bool:
+    """Errors, which have no values over P4Runtime, have none, nor types that are translated to strings."""
+    return all(place.bitwidth for place in places)
 
 
 def _match(key: p4i.MatchField, rng: random.Random) -> Any:

@@ -99,7 +99,8 @@ def show(verdict: Verdict) -> None:
         if found.undefined:
             typer.echo(
                 "  The reference itself gives another result when it runs again: the program reads the clock,"
-                "\n  a random number, or fields of an invalid header, in which BMv2 leaves what earlier packets had."
+                "\n  a random number, fields of an invalid header, in which BMv2 leaves what earlier packets had,"
+                "\n  or has a register in ingress and egress, which BMv2 runs at the same time."
             )
         for trace in found.traces:
             typer.echo(trace)

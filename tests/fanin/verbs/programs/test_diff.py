@@ -18,7 +18,7 @@ from experiments.scenario.compilers import compile_program
 from experiments.scenario.tools import ToolMissingError
 from p4switch.p4runtime.device import Device
 from p4switch.p4runtime.server import P4RuntimeService, serve
-from tests.fanin.hub import FANIN, HOST, TABLES, hub
+from tests.fanin.hub import FANIN, HOST, HUB, TABLES, hub
 
 pytestmark = pytest.mark.slow
 
@@ -219,3 +219,21 @@ def test_the_same_seed_gives_the_same_packets():
 
     assert packets(5) == packets(5)
     assert packets(5) != packets(6)
+
+
+def test_what_has_no_width_gets_no_random_values(tmp_path):
+    """Errors, for which P4Info has no values, and types translated to strings."""
+    source = tmp_path / "names.p4"
+    tables = """
+    action name(port_t port) { standard.egress_spec = (bit<9>)port; }
+    table failures { key = { standard.parser_error: exact; } actions = { drop; } }
+    table names { key = { hdr.ethernet.type: exact; } actions = { name; drop; } }
+    apply { failures.apply(); names.apply(); """
+    port = '@p4runtime_translation("ports", string) type bit<9> port_t;\nstruct headers_t'
+    text = HUB.replace("    apply { arrivals", tables + "arrivals").replace("struct headers_t", port)
+    source.write_text(text.replace("COUNTED", "1").replace("EXTRA", ""))
+    p4info = compile_program(source, "embedded").p4info
+    drawn = random_entries(p4info, random.Random(1))
+    assert {entry.table for entry in drawn.entries} == {"ingress.hosts", "ingress.names"}
+    assert "ingress.name" not in {entry.action for entry in drawn.entries}
+    assert drawn.encode(p4info)
