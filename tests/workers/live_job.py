@@ -20,9 +20,8 @@ from controller.errors import ControllerError
 from controller.job_service.lines import serving_workers
 from controller.jobs.lifecycle import JobRequest
 from controller.jobs.membership import JobService
-from tests.workers.host_based.test_tcp import free_addresses
+from tests.workers.loopback import HOST, WINDOW, free_port, free_tcp_addresses
 from tests.workers.model_switch import ModelSwitch
-from tests.workers.test_udp import HOST, WINDOW, free_port
 from workers import Lease, Recovery
 from workers.communicator import Communicator
 from workers.engines import native
@@ -80,7 +79,7 @@ class Candidate:
 
     def __post_init__(self) -> None:
         self.local = {host: free_port() for host in self.request.hosts}
-        self.addresses = free_addresses(len(self.request.hosts))
+        self.addresses = free_tcp_addresses(len(self.request.hosts))
 
     async def grant(self) -> None:
         if self.grants.refuses:

@@ -5,64 +5,19 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
 
 import numpy as np
 import pytest
 
-from tests.workers.host_based.test_tcp import free_addresses
-from tests.workers.test_udp import SWITCH, WINDOW, free_port, switch
+from tests.workers.loopback import SWITCH, everywhere, job
 from workers.collective import CollectiveError
 from workers.communicator import Communicator
 from workers.job.membership import LeftError
-from workers.job.waiting import Waiting
-from workers.lease import Lease
-from workers.recovery import Recovery
-from workers.udp import InNetworkAllReduce, InNetworkConfig
 from workers.values import exact
 
 T = TypeVar("T")
 N = 3
-
-
-class Place(InNetworkAllReduce):
-    """A worker's part in a job that no service knows of; `gone`: what such a one would tell."""
-
-    def __init__(
-        self, config: InNetworkConfig, addresses: tuple[tuple[str, int], ...], gone: list[str]
-    ) -> None:
-        super().__init__(config)
-        self.rank, self.workers = config.lease.rank, config.lease.workers
-        self.addresses = addresses
-        self._gone = gone
-        self.waiting = Waiting(lambda _: None)
-
-    def left(self, timeout: float = 0.0) -> list[str]:  # noqa: ARG002
-        return self._gone
-
-
-@contextmanager
-def job(
-    count: int, timeout: float = 20.0, at: tuple[str, int] = SWITCH
-) -> Iterator[tuple[list[Communicator], list[str]]]:
-    here = [free_port() for _ in range(count)]
-    addresses = free_addresses(count)
-    gone: list[str] = []
-    recovery = Recovery(initial_rto=0.2, min_rto=0.05, give_up=timeout)
-    with switch(here, at=at), ExitStack() as members:
-        comms = []
-        for rank in range(count):
-            lease = Lease(5, rank, count, WINDOW)
-            place = Place(InNetworkConfig(lease, here[rank], at, recovery=recovery), addresses, gone)
-            comms.append(members.enter_context(Communicator(place, timeout)))
-        yield comms, gone
-
-
-def everywhere(comms: list[Communicator], do: Callable[[Communicator], T]) -> list[T]:
-    with ThreadPoolExecutor(len(comms)) as pool:
-        return list(pool.map(do, comms))
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.workers.test_communicator import everywhere, job
-from tests.workers.test_udp import SWITCH
+from tests.workers.loopback import SWITCH, everywhere, job
 from workers.communicator import Communicator
 from workers.values.compression import Compressor, Rounded, TopK
 

@@ -2,20 +2,17 @@
 
 import errno
 import os
-import select
 import socket
 import threading
 import time
-from collections.abc import Container, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from tests.workers.faulty_network import exact_sum
-from tests.workers.model_switch import ModelSwitch
+from tests.workers.loopback import SWITCH, WINDOW, free_port, switch
 from workers import wire
 from workers.collective import StallError
 from workers.congestion import ECN_CAPABLE, ECN_CONGESTED
@@ -28,52 +25,7 @@ from workers.protocol import Worker
 from workers.recovery import Recovery
 from workers.udp import InNetworkAllReduce, InNetworkConfig, UdpSocket
 
-# A loopback address of this process's own, so that the fixed ports of the protocol are free.
-HOST = f"127.{os.getpid() >> 16 & 255}.{os.getpid() >> 8 & 255}.{os.getpid() & 254 | 1}"
-SWITCH = (HOST, 0xBEE3)
-WINDOW = 16
 SO_NO_CHECK = 11  # asm-generic/socket.h
-
-
-def free_port() -> tuple[str, int]:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind((HOST, 0))
-        address: tuple[str, int] = probe.getsockname()
-    return address
-
-
-@contextmanager
-def switch(
-    workers: list[tuple[str, int]],
-    drop_every: int = 0,
-    at: tuple[str, int] = SWITCH,
-    deaf: Container[int] = (),
-) -> Iterator[None]:
-    """A switch on a UDP port; a worker's port of the switch is its place in `workers`. deaf: ports without results."""
-    model = ModelSwitch(children=len(workers), root=True, lease=5, slots=range(WINDOW))
-    wake, stop = socket.socketpair()
-
-    def forward(udp: socket.socket) -> None:
-        received = 0
-        while wake not in (ready := select.select([udp, wake], [], [])[0]):
-            assert ready
-            datagram, source = udp.recvfrom(2048)
-            received += 1
-            if drop_every and received % drop_every == 0:
-                continue
-            for port, packet in model.receive(workers.index(source), datagram):
-                if port not in deaf:
-                    udp.sendto(packet, workers[port])
-
-    with wake, stop, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp, ThreadPoolExecutor(1) as pool:
-        udp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
-        udp.bind(at)
-        done = pool.submit(forward, udp)
-        try:
-            yield
-        finally:
-            stop.send(b".")
-        done.result()
 
 
 def sum_on_all(
@@ -96,17 +48,6 @@ def sum_on_all(
     with ThreadPoolExecutor(len(workers)) as pool:
         results, collectives = zip(*pool.map(run, range(len(workers))), strict=True)
     return list(results), list(collectives)
-
-
-@pytest.fixture(params=["C", "numpy"])
-def passes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """What does the workers' work on packets."""
-    if request.param == "numpy":
-        monkeypatch.setattr(native, "library", lambda: None)
-    elif native.library() is None:
-        pytest.skip("no C compiler")
-    name: str = request.param
-    return name
 
 
 @pytest.mark.usefixtures("passes")

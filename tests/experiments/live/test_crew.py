@@ -29,6 +29,7 @@ from experiments.results.checking import compare_with_exact_sum, float32_sum_bou
 from experiments.results.recording import Recording
 from experiments.training.digits import load_digits
 from experiments.training.sgd import TrainingConfig
+from tests.experiments.live.local_crew import Crew
 from topologies.errors import NetworkError
 from workers import InNetworkAllReduce, Lease, Recovery
 from workers.collective import HostBasedAlgorithm
@@ -53,17 +54,6 @@ def ring() -> HostBased:
         listeners = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(WORKERS)]
         addresses = tuple(listener.getsockname() for listener in listeners)
     return HostBased("ring", addresses)
-
-
-class Crew:
-    """Starts workers on this host and remembers them."""
-
-    def __init__(self) -> None:
-        self.processes: list[subprocess.Popen[bytes]] = []
-
-    def start(self, _rank: int, argv: Sequence[str], options: dict[str, Any]) -> subprocess.Popen[bytes]:
-        self.processes.append(subprocess.Popen(argv, **options))
-        return self.processes[-1]
 
 
 def test_all_workers_sum_what_all_put_in(tmp_path: Path, ring: HostBased) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from experiments.results.measured import Measured, Row, row
 from experiments.results.summary import Run
+from experiments.results.usage import LinkUse, Usage, WorkerUse
 from experiments.scenario.settings import Settings
 from experiments.training.sgd import Curve
 from workers.recovery import Recovery
@@ -44,6 +45,21 @@ def run(rate: int | None = RATE, violations: int = 0, **settings: Any) -> Run:
 RUN, RING, BARE = run(), run(algorithm="ring"), run(size="4 MB")
 
 LIVE = {"world": "live"}
+
+
+# What two links and two workers did in a run.
+USAGE = Usage(
+    (
+        LinkUse(near="h1", far="leaf1", packets=10, bytes=1000, wire_bytes=1240, busy_seconds=0.5, lost=1),
+        LinkUse(
+            near="leaf1", far="h1", packets=9, bytes=900, wire_bytes=1116, busy_seconds=0.4, mean_queue=7.0
+        ),
+    ),
+    (
+        WorkerUse(rank=0, host="h1", began=(0.0, 2.0), ended=(1.0, 3.0), retransmissions=1),
+        WorkerUse(rank=1, host="h2", began=(0.5, 2.0), ended=(1.5, 2.5), retransmissions=0),
+    ),
+)
 
 
 def made(seconds: list[float], wire: float = 1e6, again: int = 0, **settings: Any) -> Row:

@@ -12,22 +12,9 @@ from controller.telemetry import PortCounts, SwitchCounts
 from experiments.live.usage import usage_of
 from experiments.results.files import Journal, ResultsError, read_rows, read_runs, write_results
 from experiments.results.recording import Recording
-from experiments.results.usage import LINKS, WORKERS, LinkUse, Usage, WorkerUse
-from tests.experiments.results.runs import made
+from experiments.results.usage import LINKS, WORKERS
+from tests.experiments.results.runs import USAGE, made
 from topologies.shapes import leaf_spine
-
-USAGE = Usage(
-    (
-        LinkUse(near="h1", far="leaf1", packets=10, bytes=1000, wire_bytes=1240, busy_seconds=0.5, lost=1),
-        LinkUse(
-            near="leaf1", far="h1", packets=9, bytes=900, wire_bytes=1116, busy_seconds=0.4, mean_queue=7.0
-        ),
-    ),
-    (
-        WorkerUse(rank=0, host="h1", began=(0.0, 2.0), ended=(1.0, 3.0), retransmissions=1),
-        WorkerUse(rank=1, host="h2", began=(0.5, 2.0), ended=(1.5, 2.5), retransmissions=0),
-    ),
-)
 
 
 def test_the_time_goes_from_the_first_call_to_the_last_result() -> None:

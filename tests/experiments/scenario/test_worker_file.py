@@ -23,8 +23,8 @@ from experiments.scenario.settings import Settings
 from experiments.scenario.worker_file import make_worker_of
 from experiments.virtual.fabric import load_switch
 from experiments.virtual.point import run_virtual
-from tests.experiments.live.test_crew import Crew
-from tests.workers.test_udp import HOST, SWITCH, WINDOW, free_port, switch
+from tests.experiments.live.local_crew import Crew
+from tests.workers.loopback import HOST, SWITCH, WINDOW, free_port, switch
 from workers.collective import StallError
 from workers.driver import ParticipantAllReduce
 from workers.lease import Lease

@@ -14,7 +14,7 @@ from experiments.scenario.settings import Settings
 from experiments.virtual import parallelism
 from experiments.virtual.point import run_virtual
 from p4switch.engine.engine import Engine
-from tests.experiments.virtual.test_parallelism import cuts, run
+from tests.experiments.virtual.cut_models import cuts, run
 
 CUT = {"layers": 8, "micro_batches": 4, "forward": "100 us", "backward": "200 us", "activations": "16 KiB"}
 SHAPE = {

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.workers.host_based import test_tcp, test_udp
+from tests.workers.loopback import free_tcp_addresses, free_udp_addresses
 from workers.collective import Collective, CollectiveError, Transport
 from workers.host_based.algorithm import Group
 from workers.host_based.tcp import TcpAllReduce, TcpConfig
@@ -31,7 +31,7 @@ def sums_of(
     rounds: int = 1,
 ) -> list[list[np.ndarray]]:
     """What each rank gets in each round; the last one written where its vector is, and first here."""
-    addresses = (test_tcp if transport == "tcp" else test_udp).free_addresses(WORKERS)
+    addresses = (free_tcp_addresses if transport == "tcp" else free_udp_addresses)(WORKERS)
 
     def member(rank: int) -> TcpAllReduce | UdpAllReduce:
         call = compressors[rank]

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tests.workers.loopback import free_tcp_addresses
 from workers.collective import CollectiveError, HostBasedAlgorithm, StallError
 from workers.host_based.schedules import bounds
 from workers.host_based.summation import error_bound, float32_sum
@@ -23,15 +24,6 @@ ALGORITHMS: list[HostBasedAlgorithm] = ["ring", "halving-doubling", "double-bina
 T = TypeVar("T")
 
 
-def free_addresses(count: int) -> tuple[tuple[str, int], ...]:
-    """Loopback addresses with ports that nobody has now."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    addresses = tuple(listener.getsockname() for listener in sockets)
-    for listener in sockets:
-        listener.close()
-    return addresses
-
-
 def on_every_rank(
     count: int,
     do: Callable[[TcpAllReduce], T],
@@ -39,7 +31,7 @@ def on_every_rank(
     shards: int | None = None,
     give_up: float = 20.0,
 ) -> list[T]:
-    addresses = free_addresses(count)
+    addresses = free_tcp_addresses(count)
 
     def run(rank: int) -> T:
         config = TcpConfig(rank, addresses, algorithm, shards, connect_timeout=20.0, give_up=give_up)
@@ -140,7 +132,7 @@ def test_a_stall_says_who_waits_for_whom() -> None:
 
 
 def test_peers_that_never_come_up_are_named() -> None:
-    addresses = free_addresses(3)
+    addresses = free_tcp_addresses(3)
     with pytest.raises(CollectiveError, match=f"rank 0 does not answer at 127.0.0.1:{addresses[0][1]}"):
         TcpAllReduce(TcpConfig(2, addresses, connect_timeout=0.05))
     with pytest.raises(CollectiveError, match=r"ranks 1, 2 did not connect within 0\.05 s"):
@@ -148,7 +140,7 @@ def test_peers_that_never_come_up_are_named() -> None:
 
 
 def test_a_stranger_at_the_door_is_not_taken_for_the_peer() -> None:
-    addresses = free_addresses(2)
+    addresses = free_tcp_addresses(2)
     with ThreadPoolExecutor(1) as pool:
         group = pool.submit(TcpAllReduce, TcpConfig(0, addresses, connect_timeout=20.0))
         while True:
@@ -169,7 +161,7 @@ def test_a_rank_outside_the_addresses_is_refused() -> None:
 
 
 def on_a_ring(count: int, do: Callable[[TcpRing], T]) -> list[T]:
-    addresses = free_addresses(count)
+    addresses = free_tcp_addresses(count)
 
     def run(rank: int) -> T:
         with TcpRing(TcpConfig(rank, addresses, connect_timeout=20.0, give_up=20.0)) as ring:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from typing import TypeVar
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.workers.loopback import free_udp_addresses
 from workers.collective import HostBasedAlgorithm, StallError, Transport
 from workers.host_based.algorithm import Group
 from workers.host_based.summation import float32_sum
@@ -29,27 +28,6 @@ CASES: list[tuple[HostBasedAlgorithm, Transport]] = [
 ]
 
 
-def free_addresses(count: int) -> tuple[tuple[str, int], ...]:
-    """For each rank an address of its own on the loopback and the first of `count` ports that nobody has now."""
-    addresses = []
-    for rank in range(count):
-        ip = f"127.0.2.{rank + 1}"
-        while True:
-            with ExitStack() as stack:
-                try:
-                    first = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
-                    first.bind((ip, 0))
-                    port = int(first.getsockname()[1])
-                    for offset in range(1, count):
-                        following = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
-                        following.bind((ip, port + offset))
-                except (OSError, OverflowError):
-                    continue
-            break
-        addresses.append((ip, port))
-    return tuple(addresses)
-
-
 def on_every_rank(
     count: int,
     algorithm: HostBasedAlgorithm,
@@ -57,7 +35,7 @@ def on_every_rank(
     do: Callable[[UdpAllReduce], T],
     flows: int = 1,
 ) -> list[T]:
-    addresses = free_addresses(count * flows)[:count]
+    addresses = free_udp_addresses(count * flows)[:count]
 
     def run(rank: int) -> T:
         group = Group(rank, count, algorithm, transport, window=64, flows=flows)
@@ -92,7 +70,7 @@ def test_several_flows_between_two_ranks_carry_one_sum() -> None:
 
 def test_a_silent_peer_is_named() -> None:
     group = Group(0, 2)
-    config = UdpGroupConfig(group, free_addresses(2), recovery=Recovery(give_up=0.1))
+    config = UdpGroupConfig(group, free_udp_addresses(2), recovery=Recovery(give_up=0.1))
     with (
         UdpAllReduce(config) as collective,
         pytest.raises(StallError, match="awaiting data from rank 1 and acknowledgements from rank 1"),

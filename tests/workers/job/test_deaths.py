@@ -11,34 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.workers.job.operations import OPERATIONS, numbers
 from tests.workers.live_job import PATIENCE, Process, die_at, network
 from workers.communicator import Communicator
 from workers.job import membership, waiting
 from workers.job.elastic import join_elastic
 from workers.job.membership import join, join_or_ring
-from workers.values.compression import TopK
 
 pytestmark = pytest.mark.slow
 
 HOSTS = ["h1", "h2", "h3"]
-
-OPERATIONS: dict[str, Callable[[Communicator], Any]] = {
-    "allreduce": lambda comm: comm.allreduce(np.full(9000, comm.rank + 1, np.float32)),
-    "allreduce of integers": lambda comm: comm.allreduce(np.full(500, comm.rank + 1)),
-    "allreduce of several": lambda comm: comm.allreduce(
-        [np.ones(5, np.float32), np.ones(5), np.ones(5, int)]
-    ),
-    "allreduce by ring": lambda comm: comm.allreduce(np.full(9000, comm.rank + 1.0), "max"),
-    "allreduce of what is compressed": lambda comm: comm.allreduce(
-        np.full(500, comm.rank + 1, np.float32), compression=TopK(1.0)
-    ),
-    "reduce": lambda comm: comm.reduce(np.full(500, comm.rank + 1, np.float32), root=2),
-    "broadcast": lambda comm: comm.broadcast(np.full(500, comm.rank + 1), root=2),
-    "allgather": lambda comm: comm.allgather(np.full(500, comm.rank + 1)),
-    "reduce_scatter": lambda comm: comm.reduce_scatter(np.full(600, comm.rank + 1)),
-    "barrier": lambda comm: comm.barrier(),
-    "in the background": lambda comm: comm.allreduce(np.ones(9000, np.float32), async_op=True).wait(),
-}
 
 
 @pytest.fixture(autouse=True)
@@ -52,15 +34,6 @@ def init() -> Communicator:
 
 def required() -> Communicator:
     return Communicator(join(timeout=PATIENCE, give_up=PATIENCE), PATIENCE)
-
-
-def numbers(comm: Communicator, what: str) -> Any:
-    result = OPERATIONS[what](comm)
-    return (
-        [each.tolist() for each in result]
-        if isinstance(result, list)
-        else getattr(result, "tolist", lambda: result)()
-    )
 
 
 @pytest.mark.parametrize("dies_at", [1, 4], ids=["between two", "in the middle"])

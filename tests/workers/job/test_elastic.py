@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.workers.job.test_deaths import OPERATIONS, numbers
+from tests.workers.job.operations import OPERATIONS, numbers
 from tests.workers.live_job import PATIENCE, Process, network
 from workers.communicator import Communicator
 from workers.job.elastic import join_elastic

@@ -6,7 +6,7 @@ import gc
 import queue
 import random
 import threading
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Container, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.workers.host_based.test_tcp import free_addresses
-from tests.workers.test_udp import SWITCH, WINDOW, free_port, passes, switch  # noqa: F401
+from tests.workers.loopback import SWITCH, WINDOW, everywhere, free_port, free_tcp_addresses, switch
 from workers.collective import CollectiveError
 from workers.communicator import Communicator
 from workers.job.handover import LeaseLostError
@@ -84,7 +83,7 @@ class End:
 @contextmanager
 def job(deaf: Container[int] = (), *, ring: bool = True) -> Iterator[tuple[list[Communicator], Service]]:
     here = [free_port() for _ in range(N)]
-    addresses = free_addresses(N)
+    addresses = free_tcp_addresses(N)
     service = Service()
     recovery = Recovery(initial_rto=0.05, min_rto=0.01, max_rto=0.1, give_up=20.0)
     with switch(here, deaf=deaf), ExitStack() as members:
@@ -96,11 +95,6 @@ def job(deaf: Container[int] = (), *, ring: bool = True) -> Iterator[tuple[list[
                 members.enter_context(Communicator(Member(config, addresses, end, ring=ring), timeout=20.0))
             )
         yield comms, service
-
-
-def everywhere(comms: list[Communicator], do: Callable[[Communicator], Any]) -> list[Any]:
-    with ThreadPoolExecutor(len(comms)) as pool:
-        return list(pool.map(do, comms))
 
 
 def numbers(rank: int, call: int, size: int = 5000) -> Any:
@@ -273,7 +267,7 @@ def test_a_job_that_insists_on_its_lease_fails_without_it() -> None:
 
 
 def test_a_refused_job_goes_by_ring_from_the_start(capsys: pytest.CaptureFixture[str]) -> None:
-    addresses = free_addresses(2)
+    addresses = free_tcp_addresses(2)
     with ExitStack() as members:
         comms = []
         for rank in range(2):

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from controller.jobs.reports import Report
-from tests.workers.test_udp import SWITCH, WINDOW, free_port, switch
+from tests.workers.loopback import SWITCH, WINDOW, free_port, switch
 from workers.job import membership, reporting
 from workers.job.membership import JoinError, LeftError, Member
 from workers.lease import Lease

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.workers.test_communicator import everywhere, job
-from tests.workers.test_udp import SWITCH
+from tests.workers.loopback import SWITCH, everywhere, job
 from workers.collective import CollectiveError
 from workers.communicator import Communicator
 from workers.values.compressed import Compressed

@@ -9,7 +9,7 @@ from experiments.soak.drawing import draw_scenario
 from experiments.soak.run import run_scenario
 from experiments.virtual.fabric import Cluster, load_switch
 from tests.experiments.virtual.event_loop import anything
-from tests.experiments.virtual.event_loop.test_compiled import random_case
+from tests.experiments.virtual.event_loop.random_clusters import random_case
 from tests.sizes import sized
 from topologies.virtual.compiled import CompiledNetwork
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import math
-import random
 import weakref
 from collections import Counter
 from collections.abc import Sequence
@@ -20,9 +19,10 @@ from experiments.virtual.flows import Flows, FlowSpec
 from experiments.virtual.job_spec import ClusterSpec
 from p4switch.engine.engine import Engine
 from tests.experiments.virtual.event_loop import anything
+from tests.experiments.virtual.event_loop.random_clusters import PAUSE, WATCHDOG, random_case
 from tests.sizes import sized
 from topologies.shapes import leaf_spine
-from topologies.virtual import History, HostModel, VirtualNetwork, compiled
+from topologies.virtual import History, VirtualNetwork, compiled
 from topologies.virtual.compiled import CompiledNetwork, virtual_network
 from workers.collective import Algorithm
 from workers.recovery import Recovery
@@ -34,8 +34,6 @@ pytestmark = pytest.mark.skipif(compiled.library() is None, reason="no C compile
 
 
 SCENARIOS = sized(12, 20)
-PAUSE = {"xoff_bytes": 5000, "xon_bytes": 3000}
-WATCHDOG = {"detection_time": 5e-6, "restoration_time": 2e-5}
 
 
 def in_python(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,46 +118,6 @@ def test_a_link_does_the_same(
     counts, others = ours.network.links.counts, theirs.network.links.counts
     for name in compiled._COUNTS:
         assert (getattr(counts, name) == getattr(others, name)).all()
-
-
-def random_case(seed: int) -> tuple[ClusterSpec, list[list[NDArray[np.float32]]], list[tuple[float, float]]]:
-    """A cluster, its inputs, and when its first host stalls."""
-    draw = random.Random(seed)
-    properties: dict[str, object] = {
-        "loss": draw.choice([0, 0, 0.01]),
-        "corruption": draw.choice([0, 0, 0.01]),
-        "duplication": draw.choice([0, 0, 0.02]),
-        "reordering": draw.choice([0, 0, 0.05]),
-        "displacement": 2e-5,
-        "jitter": draw.choice([0, 1e-6]),
-        "queue_bytes": draw.choice([None, None, 30_000]),
-        **draw.choice([{}, {"ecn_bytes": 5000}, {"ecn_bytes": 5000, "ecn_max_bytes": 20_000}]),
-        **draw.choice([{}, {"pause": PAUSE}, {"pause": PAUSE | {"watchdog": WATCHDOG}}]),
-    }
-    leaves = draw.randint(1, 3)
-    topology = leaf_spine(
-        int(leaves > 1),
-        leaves,
-        draw.randint(1, 4),
-        rate=draw.choice([10**9, 10**11]),
-        properties=properties,
-    )
-    spec = ClusterSpec(
-        topology,
-        window=draw.choice([1, 7, 64, 200]),
-        values=draw.choice([64, 256]),
-        recovery=Recovery(initial_rto=1e-3, min_rto=draw.choice([5e-5, 5e-4]), granularity=1e-5),
-        host=HostModel(coalescing=draw.choice([0.0, 4e-6])),
-        seed=seed,
-        priority=5,
-        priorities=draw.choice([False, True]),
-    )
-    numbers = np.random.default_rng(seed)
-    lengths = [draw.choice([1, 300, 5000, 20_000])] * draw.randint(1, 3) + [draw.randint(1, 9000)]
-    inputs = [
-        [numbers.standard_normal(length, dtype=np.float32) for _ in topology.hosts] for length in lengths
-    ]
-    return spec, inputs, [(1e-5, 3e-4)] if draw.random() < 0.3 else []
 
 
 @pytest.mark.slow

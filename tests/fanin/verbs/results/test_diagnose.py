@@ -16,8 +16,7 @@ from experiments.scenario.settings import Settings
 from experiments.virtual.fabric import load_switch
 from experiments.virtual.point import run_virtual
 from fanin.cli import app
-from tests.experiments.results.runs import made
-from tests.experiments.results.test_usage import USAGE
+from tests.experiments.results.runs import USAGE, made
 
 
 def invoke(*arguments: str | Path) -> tuple[int, str]:

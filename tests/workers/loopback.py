@@ -1,0 +1,135 @@
+"""Workers on the loopback: addresses that are free, a model switch behind a socket, jobs around it."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+from collections.abc import Callable, Container, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from typing import TypeVar
+
+from tests.workers.model_switch import ModelSwitch
+from workers.communicator import Communicator
+from workers.job.waiting import Waiting
+from workers.lease import Lease
+from workers.recovery import Recovery
+from workers.udp import InNetworkAllReduce, InNetworkConfig
+
+T = TypeVar("T")
+
+# A loopback address of this process's own, so that the fixed ports of the protocol are free.
+HOST = f"127.{os.getpid() >> 16 & 255}.{os.getpid() >> 8 & 255}.{os.getpid() & 254 | 1}"
+SWITCH = (HOST, 0xBEE3)
+WINDOW = 16
+
+
+def free_port() -> tuple[str, int]:
+    """An address for UDP on `HOST` with a port that nobody has now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind((HOST, 0))
+        address: tuple[str, int] = probe.getsockname()
+    return address
+
+
+def free_tcp_addresses(count: int) -> tuple[tuple[str, int], ...]:
+    """Loopback addresses with ports that nobody has now."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    addresses = tuple(listener.getsockname() for listener in sockets)
+    for listener in sockets:
+        listener.close()
+    return addresses
+
+
+def free_udp_addresses(count: int) -> tuple[tuple[str, int], ...]:
+    """For each rank an address of its own on the loopback and the first of `count` ports that nobody has now."""
+    addresses = []
+    for rank in range(count):
+        ip = f"127.0.2.{rank + 1}"
+        while True:
+            with ExitStack() as stack:
+                try:
+                    first = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+                    first.bind((ip, 0))
+                    port = int(first.getsockname()[1])
+                    for offset in range(1, count):
+                        following = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+                        following.bind((ip, port + offset))
+                except (OSError, OverflowError):
+                    continue
+            break
+        addresses.append((ip, port))
+    return tuple(addresses)
+
+
+@contextmanager
+def switch(
+    workers: list[tuple[str, int]],
+    drop_every: int = 0,
+    at: tuple[str, int] = SWITCH,
+    deaf: Container[int] = (),
+) -> Iterator[None]:
+    """A switch on a UDP port; a worker's port of the switch is its place in `workers`. deaf: ports without results."""
+    model = ModelSwitch(children=len(workers), root=True, lease=5, slots=range(WINDOW))
+    wake, stop = socket.socketpair()
+
+    def forward(udp: socket.socket) -> None:
+        received = 0
+        while wake not in (ready := select.select([udp, wake], [], [])[0]):
+            assert ready
+            datagram, source = udp.recvfrom(2048)
+            received += 1
+            if drop_every and received % drop_every == 0:
+                continue
+            for port, packet in model.receive(workers.index(source), datagram):
+                if port not in deaf:
+                    udp.sendto(packet, workers[port])
+
+    with wake, stop, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp, ThreadPoolExecutor(1) as pool:
+        udp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+        udp.bind(at)
+        done = pool.submit(forward, udp)
+        try:
+            yield
+        finally:
+            stop.send(b".")
+        done.result()
+
+
+class Place(InNetworkAllReduce):
+    """A worker's part in a job that no service knows of; `gone`: what such a one would tell."""
+
+    def __init__(
+        self, config: InNetworkConfig, addresses: tuple[tuple[str, int], ...], gone: list[str]
+    ) -> None:
+        super().__init__(config)
+        self.rank, self.workers = config.lease.rank, config.lease.workers
+        self.addresses = addresses
+        self._gone = gone
+        self.waiting = Waiting(lambda _: None)
+
+    def left(self, timeout: float = 0.0) -> list[str]:  # noqa: ARG002
+        return self._gone
+
+
+@contextmanager
+def job(
+    count: int, timeout: float = 20.0, at: tuple[str, int] = SWITCH
+) -> Iterator[tuple[list[Communicator], list[str]]]:
+    here = [free_port() for _ in range(count)]
+    addresses = free_tcp_addresses(count)
+    gone: list[str] = []
+    recovery = Recovery(initial_rto=0.2, min_rto=0.05, give_up=timeout)
+    with switch(here, at=at), ExitStack() as members:
+        comms = []
+        for rank in range(count):
+            lease = Lease(5, rank, count, WINDOW)
+            place = Place(InNetworkConfig(lease, here[rank], at, recovery=recovery), addresses, gone)
+            comms.append(members.enter_context(Communicator(place, timeout)))
+        yield comms, gone
+
+
+def everywhere(comms: list[Communicator], do: Callable[[Communicator], T]) -> list[T]:
+    with ThreadPoolExecutor(len(comms)) as pool:
+        return list(pool.map(do, comms))
