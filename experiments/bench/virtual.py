@@ -20,8 +20,8 @@ import numpy as np
 from experiments.models.expected_sums import QuantizedSum, QuantizedSums
 from experiments.results.provenance import machine
 from experiments.virtual.fabric import Cluster, load_switch
+from experiments.virtual.hosts.stations import Vector
 from experiments.virtual.job_spec import ClusterSpec
-from experiments.virtual.stations import Vector
 from topologies.shapes import leaf_spine
 from topologies.virtual import VirtualNetwork
 from topologies.virtual.compiled import virtual_network

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from controller.routes import Routes
 from experiments.scenario.settings import Settings
-from experiments.virtual.stations import HEADERS
+from experiments.virtual.hosts.stations import HEADERS
 from topologies.model import Link
 from workers.host_based.transport import HEADER_BYTES, PAYLOAD
 

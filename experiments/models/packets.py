@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from experiments.scenario.settings import Settings
-from experiments.virtual.stations import HEADERS
+from experiments.virtual.hosts.stations import HEADERS
 from workers import wire
 from workers.host_based.transport import HEADER_BYTES, PAYLOAD
 

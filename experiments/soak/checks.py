@@ -15,7 +15,7 @@ from experiments.soak.fabric import SoakFabric
 from experiments.soak.hosts import SoakHost
 from experiments.soak.scenario import Scenario, Work
 from experiments.virtual.fabric import Job
-from experiments.virtual.stations import Vector
+from experiments.virtual.hosts.stations import Vector
 from topologies.virtual import SECOND
 from workers.collective import StallError
 from workers.host_based.summation import float32_sum

@@ -13,7 +13,7 @@ from experiments.soak.queue import Queue
 from experiments.soak.scenario import Scenario
 from experiments.soak.strangers import Stranger
 from experiments.virtual.fabric import Fabric, Job
-from experiments.virtual.stations import WorkerStation
+from experiments.virtual.hosts.stations import WorkerStation
 from p4switch.engine.engine import Engine
 from topologies.virtual import HostModel
 from topologies.virtual.links import Transit

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.virtual.stations import Frames, WorkerStation
+from experiments.virtual.hosts.stations import Frames, WorkerStation
 from topologies.virtual.segments import segments
 from workers.collective import CollectiveError
 from workers.congestion import ECN_CONGESTED

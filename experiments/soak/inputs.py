@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.soak.scenario import Work
-from experiments.virtual.stations import Vector
+from experiments.virtual.hosts.stations import Vector
 
 _SUBNORMAL, _BELOW_TOO_LARGE, _LARGEST = (
     2.0**-140,

@@ -21,8 +21,8 @@ from controller.jobs.ledger import CHUNKS, LEASES, NumberSpace
 from controller.telemetry import Event, Reason
 from experiments.soak.hosts import SoakHost
 from experiments.virtual.fabric import Fabric, load_switch
+from experiments.virtual.hosts.stations import Frames, WorkerStation
 from experiments.virtual.job_spec import JobSpec
-from experiments.virtual.stations import Frames, WorkerStation
 from p4switch.engine.engine import Engine
 from topologies.model import Topology
 from topologies.shapes import leaf_spine

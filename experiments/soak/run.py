@@ -20,8 +20,8 @@ from experiments.soak.inputs import make_inputs
 from experiments.soak.revocation import TELLING_A_SWITCH, revoke, wait_for_a_sum
 from experiments.soak.scenario import Revocation, Scenario, Work
 from experiments.virtual.fabric import Job
+from experiments.virtual.hosts.stations import Vector
 from experiments.virtual.job_spec import JobSpec
-from experiments.virtual.stations import Vector
 from p4switch.engine.engine import Engine
 from topologies.model import Link
 from topologies.virtual import SECOND

@@ -28,7 +28,7 @@ from controller.plan import plan_aggregation, plan_forwarding
 from controller.telemetry import Event, Reason
 from controller.tree import FIRST_UDP_PORT, Job, Tree, aggregation_tree
 from experiments.virtual.fabric import load_switch
-from experiments.virtual.stations import HEADERS, Flow
+from experiments.virtual.hosts.stations import HEADERS, Flow
 from experiments.virtual.tables import install
 from p4switch.engine.engine import Engine
 from topologies.shapes import leaf_spine

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.virtual.stations import HEADERS, Frames
+from experiments.virtual.hosts.stations import HEADERS, Frames
 from topologies.model import Host, Topology
 from topologies.virtual.corruption import flip_bits
 from workers.lease import Lease

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TextIO
 
 from experiments.soak.scenario import Scenario
-from experiments.virtual.stations import HEADERS
+from experiments.virtual.hosts.stations import HEADERS
 from topologies.virtual.links import Transit
 from topologies.virtual.packets import Packets
 from workers import wire

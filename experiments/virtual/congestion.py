@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from experiments.scenario.tables.congestion import Congestion
-from experiments.virtual.stations import HEADERS
+from experiments.virtual.hosts.stations import HEADERS
 from topologies.model import Topology
 from workers.host_based.congestion_control import Dcqcn, Dctcp, MakeControl, NoControl
 from workers.host_based.transport import HEADER_BYTES, PAYLOAD

@@ -22,9 +22,8 @@ from controller.tree import Job as TreeJob
 from experiments.scenario.compilers import PROGRAM
 from experiments.scenario.worker_file import MakeWorker
 from experiments.virtual.congestion import control_of
-from experiments.virtual.job_spec import ClusterSpec, JobSpec
-from experiments.virtual.split import SplitPort
-from experiments.virtual.stations import (
+from experiments.virtual.hosts.split import SplitPort
+from experiments.virtual.hosts.stations import (
     HEADERS,
     Nobody,
     PeerPort,
@@ -35,6 +34,7 @@ from experiments.virtual.stations import (
     Vector,
     WorkerStation,
 )
+from experiments.virtual.job_spec import ClusterSpec, JobSpec
 from experiments.virtual.tables import install, remove
 from p4compiler import compile_once
 from p4switch.engine.engine import Engine

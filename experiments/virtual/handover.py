@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 
 from controller.tree import rests_on
 from experiments.virtual.fabric import Job
-from experiments.virtual.stations import Vector
+from experiments.virtual.hosts.stations import Vector
 from topologies.model import Link
 from workers.job.kept import Kept, Standing
 from workers.job.membership import LeftError

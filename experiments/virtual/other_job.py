@@ -12,8 +12,8 @@ from experiments.scenario.settings import Settings
 from experiments.scenario.tables.other_job import OtherJob
 from experiments.scenario.tables.units import ELEMENT_BYTES
 from experiments.virtual.fabric import Cluster
+from experiments.virtual.hosts.stations import Vector
 from experiments.virtual.job_spec import JobSpec
-from experiments.virtual.stations import Vector
 
 
 class Beside:

@@ -29,11 +29,11 @@ from experiments.scenario.tables.units import ELEMENT_BYTES
 from experiments.scenario.worker_file import make_worker_of
 from experiments.virtual.congestion import control_of
 from experiments.virtual.fabric import Fabric, Job
+from experiments.virtual.hosts.rank_station import Channel, Ends, RankStation, Scaled
+from experiments.virtual.hosts.stations import PeerPort, WorkerStation
+from experiments.virtual.hosts.steps import computing_figures
 from experiments.virtual.job_spec import JobSpec
 from experiments.virtual.outcome import LIMIT, UnfinishedError, network_figures
-from experiments.virtual.rank_station import Channel, Ends, RankStation, Scaled
-from experiments.virtual.stations import PeerPort, WorkerStation
-from experiments.virtual.steps import computing_figures
 from experiments.virtual.usage import usage_of
 from p4switch.engine.engine import Engine
 from topologies.virtual import HostModel

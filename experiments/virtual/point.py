@@ -21,11 +21,11 @@ from experiments.virtual.fabric import Cluster, Job
 from experiments.virtual.faults import Faults
 from experiments.virtual.flows import Flows
 from experiments.virtual.handover import JobUnderFaults
+from experiments.virtual.hosts.steps import buckets, pauses, step_figures
 from experiments.virtual.job_spec import ClusterSpec
 from experiments.virtual.other_job import beside
 from experiments.virtual.outcome import LIMIT, UnfinishedError, network_figures
 from experiments.virtual.parallelism import run_parallel
-from experiments.virtual.steps import buckets, pauses, step_figures
 from experiments.virtual.traffic import Request, completed, requests
 from experiments.virtual.usage import usage_of, workers_of
 from p4switch.engine.engine import Engine

@@ -12,7 +12,7 @@ from experiments.models.flows import NoFlowError, expected_most, loads, spreads,
 from experiments.scenario.own import planner_of
 from experiments.scenario.settings import Settings
 from experiments.virtual.fabric import Fabric
-from experiments.virtual.stations import Flow as Frames
+from experiments.virtual.hosts.stations import Flow as Frames
 from p4switch.engine.engine import Engine
 
 SPINES = {"leaf_spine": {"spines": 4, "leaves": 3, "hosts_per_leaf": 2}}

@@ -15,7 +15,7 @@ from experiments.soak.hosts import SoakHost
 from experiments.soak.run import run_scenario
 from experiments.soak.scenario import Later, Revocation, Scenario, Work
 from experiments.virtual.fabric import Job
-from experiments.virtual.stations import WorkerStation
+from experiments.virtual.hosts.stations import WorkerStation
 from p4switch.engine.engine import Engine
 from topologies.link import LinkProperties
 from topologies.virtual import History

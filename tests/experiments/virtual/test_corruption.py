@@ -13,8 +13,8 @@ import pytest
 from controller.telemetry import Reason
 from experiments.models.expected_sums import wrong
 from experiments.virtual.fabric import Cluster
+from experiments.virtual.hosts.stations import HEADERS, Flow, FrameFilter, Vector
 from experiments.virtual.job_spec import ClusterSpec
-from experiments.virtual.stations import HEADERS, Flow, FrameFilter, Vector
 from p4switch.engine.engine import Engine
 from topologies.live.patience import setting
 from topologies.shapes import leaf_spine

@@ -11,8 +11,8 @@ from experiments.bench.virtual import measure
 from experiments.models.closed_forms import between_hosts
 from experiments.models.expected_sums import QuantizedSums, expected_sum
 from experiments.virtual.fabric import Cluster
+from experiments.virtual.hosts.stations import Vector
 from experiments.virtual.job_spec import ClusterSpec
-from experiments.virtual.stations import Vector
 from p4switch.engine.engine import Engine
 from topologies.shapes import leaf_spine
 from topologies.virtual import HostModel

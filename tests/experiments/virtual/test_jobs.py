@@ -12,8 +12,8 @@ from controller.jobs.ledger import LEASES, Identity, NumberSpace
 from controller.telemetry import Event
 from experiments.models.expected_sums import QuantizedSums, wrong
 from experiments.virtual.fabric import Fabric, Job
+from experiments.virtual.hosts.stations import Vector
 from experiments.virtual.job_spec import JobSpec
-from experiments.virtual.stations import Vector
 from p4switch.engine.engine import Engine
 from topologies.shapes import leaf_spine
 from workers.protocol import Worker

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from experiments.virtual.fabric import Fabric, Job
+from experiments.virtual.hosts.stations import Vector
 from experiments.virtual.job_spec import JobSpec
-from experiments.virtual.stations import Vector
 from p4switch.engine.engine import Engine
 from topologies.shapes import leaf_spine
 from workers.collective import Algorithm

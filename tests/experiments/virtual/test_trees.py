@@ -10,8 +10,8 @@ import pytest
 from controller.telemetry import Event
 from experiments.models.expected_sums import QuantizedSums
 from experiments.virtual.fabric import Cluster, Fabric, Job, load_switch
+from experiments.virtual.hosts.stations import Vector
 from experiments.virtual.job_spec import ClusterSpec, JobSpec
-from experiments.virtual.stations import Vector
 from p4switch.engine.engine import Engine
 from topologies.model import Topology
 from topologies.shapes import fat_tree, leaf_spine, servers

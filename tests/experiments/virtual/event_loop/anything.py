@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.virtual.stations import Flow, SwitchPort, SwitchWorker, WorkerStation
+from experiments.virtual.hosts.stations import Flow, SwitchPort, SwitchWorker, WorkerStation
 from p4compiler import compile_once
 from p4switch.engine.engine import Engine
 from p4switch.engine.entries import Replica

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from experiments.models.pipeline import Pass
 from experiments.results.checking import Errors, Promise
 from experiments.scenario.tables.parallelism import Direction
-from experiments.virtual.stations import HEADERS, Frames, Vector, WorkerStation
+from experiments.virtual.hosts.stations import HEADERS, Frames, Vector, WorkerStation
 
 _SCALES = 16  # calls in a row have different vectors, by powers of two, with which all sums grow exactly
 _NOTHING = np.zeros(0, np.float32)

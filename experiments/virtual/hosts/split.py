@@ -7,7 +7,7 @@ from itertools import chain
 
 import numpy as np
 
-from experiments.virtual.stations import HEADERS, Frames, SwitchPort, SwitchWorker, Vector
+from experiments.virtual.hosts.stations import HEADERS, Frames, SwitchPort, SwitchWorker, Vector
 from workers.collective import flat
 from workers.protocol import InNetworkStatistics
 
