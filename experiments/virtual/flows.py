@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.scenario.tables.congestion import Congestion
-from experiments.virtual import stations
 from experiments.virtual.congestion import control_of
 from experiments.virtual.fabric import Fabric
+from experiments.virtual.hosts import stations
 from experiments.virtual.job_spec import DEFAULT_CONGESTION
 from topologies.model import Host
 from topologies.virtual.segments import segments
