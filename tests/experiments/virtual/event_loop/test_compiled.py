@@ -33,7 +33,7 @@ Stalls = Sequence[tuple[float, float]]
 pytestmark = pytest.mark.skipif(compiled.library() is None, reason="no C compiler")
 
 
-SCENARIOS = sized(12, 20)
+SEEDS = sized((*range(6), 15, 27, 31, 33), tuple(range(40)))  # those after the sixth meet what others do not
 
 
 def in_python(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,7 +43,7 @@ def in_python(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 def test_random_scenarios_have_the_same_history(switch: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     faults: set[str] = set()
-    for seed in range(SCENARIOS):
+    for seed in SEEDS:
         scenario = draw_scenario(seed)
         histories = [History(), History()]
         outcomes = [run_scenario(scenario, switch, observer=histories[0])]
