@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, replace
 from types import TracebackType
 from typing import Self, TypeVar
 
-from finsy import P4Schema
 from finsy.proto import p4i
 
 from controller.connection import ELECTION_ID, Connection, connections
@@ -16,6 +15,7 @@ from controller.jobs.ledger import GRANT, Identity, Ledger, UsedUpError
 from controller.network import Network
 from controller.plan import Plan, SwitchPlan
 from controller.planner import OURS, Planner
+from controller.schema import schema_of
 from controller.telemetry import SwitchCounts, read_counts
 from controller.tree import FIRST_UDP_PORT, SLOTS, Job, Tree
 
@@ -121,7 +121,7 @@ class Controller:
         self._usable = network  # without the links that are down
         self.planner = planner
         self._patience = patience
-        self._schema = P4Schema(p4info, device_config)
+        self._schema = schema_of(p4info, device_config)
         self._election_id = election_id
         self._sessions = sessions
         self._ledger = ledger

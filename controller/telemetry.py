@@ -7,12 +7,12 @@ from enum import IntEnum
 from types import TracebackType
 from typing import Self
 
-from finsy import P4Schema
 from finsy.proto import p4i
 
 from controller.connection import Connection, Count
 from controller.errors import ControllerError
 from controller.network import Network
+from controller.schema import schema_of
 
 _LOOK_SECONDS = 2.0  # for an answer to who only looks
 
@@ -121,7 +121,7 @@ class Telemetry:
     """
 
     def __init__(self, network: Network, p4info: p4i.P4Info, device_config: bytes) -> None:
-        schema = P4Schema(p4info, device_config)
+        schema = schema_of(p4info, device_config)
         self._network = network
         # Without a session: reads need none.
         self._connections = {switch.name: Connection(switch, schema) for switch in network.switches}

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from finsy import P4Schema
 from finsy.proto import p4i, p4r
 
 from controller.connection import Connection
 from controller.errors import ControllerError, UnavailableError
+from controller.schema import schema_of
 from experiments.scenario.compilers import CompiledProgram
 
 DEVICE_ID = 1
@@ -90,8 +90,7 @@ async def session(port: int, program: CompiledProgram) -> AsyncIterator[Session]
     Raises:
         SwitchError: nobody answers, or the switch refuses the program.
     """
-    schema = P4Schema(program.p4info, program.device_config)
-    connection = Connection(_Server(port), schema, _PATIENCE)
+    connection = Connection(_Server(port), schema_of(program.p4info, program.device_config), _PATIENCE)
     try:
         try:
             await connection.open()

@@ -9,9 +9,12 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from finsy import P4MulticastGroupEntry, P4Schema, P4TableAction, P4TableEntry, P4TableMatch
+from finsy import P4MulticastGroupEntry, P4TableAction, P4TableEntry, P4TableMatch
 from finsy.proto import p4i, p4r
 from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from controller.errors import ControllerError
+from controller.schema import schema_of
 
 _ENTRIES = 12  # in each table
 _GROUPS = range(1, 9)
@@ -51,7 +54,10 @@ class Entries:
         Raises:
             ValueError: it has no place for one of them.
         """
-        schema = P4Schema(p4info)
+        try:
+            schema = schema_of(p4info)
+        except ControllerError as error:
+            raise ValueError(str(error)) from None
         entities = [
             P4MulticastGroupEntry(group, replicas=tuple(replicas)).encode(schema)
             for group, replicas in self.groups.items()

@@ -54,7 +54,7 @@ class ControllerHeader:
             rest -= width
             if field_name in described:
                 field = described[field_name]
-                codec = translations.of(field, f"{name}.{field_name}")
+                codec = translations.of(field)
                 self._fields.append(_MetadataField(field.id, field_name, width, rest, codec))
 
     def unpack(self, packet: bytes) -> p4r.PacketIn:

@@ -173,6 +173,10 @@ ELSEWHERE = {
     "fanin up --jobs-listen 0.0.0.0:9443 --jobs-tls certificates": (
         "tests/fanin/verbs/running/test_inside.py::test_the_job_service_is_reached_from_outside_with_a_certificate"
     ),
+    "fanin up --standby": (
+        "tests/fanin/verbs/running/test_faults.py::"
+        "test_the_standby_takes_over_while_jobs_run_and_in_the_middle_of_a_grant"
+    ),
     "fanin up --log up.jsonl": "tests/fanin/verbs/running/test_inside.py::test_what_happens_is_logged",
     "fanin exec leaf1 -- ip link set leaf1-eth2 down": (
         "tests/fanin/verbs/running/test_faults.py::"

@@ -59,7 +59,12 @@ def start(command: str, network: Up, folder: Path) -> subprocess.Popen[str]:
 
 def finish(command: str, running: subprocess.Popen[str]) -> str:
     """What it printed."""
-    said, errors = running.communicate(timeout=TIMEOUT)
+    try:
+        said, errors = running.communicate(timeout=TIMEOUT)
+    except subprocess.TimeoutExpired:  # another network, say, which others would find beside theirs
+        running.terminate()
+        running.communicate()
+        raise
     assert running.returncode == 0, f"{command}: {errors}"
     return said
 

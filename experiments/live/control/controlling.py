@@ -11,12 +11,12 @@ from contextlib import AsyncExitStack, suppress
 from types import TracebackType
 from typing import Any, BinaryIO, Self
 
-from finsy import P4Schema
 from finsy.proto import p4i
 
 from controller.controller import Controller
 from controller.errors import ControllerError
 from controller.jobs.ledger import Ledger
+from controller.schema import schema_of
 from controller.standby import Standby
 from controller.tree import Tree
 from experiments.inside.logs import logging_to
@@ -96,7 +96,7 @@ async def _serve(answer: Callable[[bool, object], None]) -> None:
         setup: Setup = await read(asked)
         p4info = p4i.P4Info.FromString(setup.p4info)
         if setup.standby:
-            schema = P4Schema(p4info, setup.device_config)
+            schema = schema_of(p4info, setup.device_config)
             async with Standby(setup.topology, schema, setup.patience, setup.election_id) as standby:
                 answer(True, None)
                 setup = await read(asked)

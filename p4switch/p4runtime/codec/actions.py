@@ -34,7 +34,7 @@ class ActionCodec:
         self._slots: dict[int, tuple[int, int, str, Codec]] = {}
         for position, (param, parameter) in enumerate(zip(action.params, parameters, strict=True)):
             what = f"parameter {param.name} of action {self.name}"
-            codec = translations.of(param, what)
+            codec = translations.of(param)
             self._codecs.append((param.id, codec))
             self._slots[param.id] = (position, parameter.width, what, codec)
 

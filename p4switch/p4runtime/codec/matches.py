@@ -128,7 +128,7 @@ class MatchField:
 
 
 def _codec(field: p4i.MatchField, kind: str, what: str, translations: Translations) -> Codec:
-    codec = translations.of(field, what)
+    codec = translations.of(field)
     if codec is not NUMBERS and kind not in ("exact", "optional"):
         raise unimplemented(
             f"{what}: values translated to strings have exact and optional matches, not {kind}"

@@ -14,7 +14,7 @@ import re
 import threading
 from collections.abc import Callable
 from itertools import count
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, NoReturn, Protocol
 
 import grpc
 
@@ -34,6 +34,14 @@ class Codec(NamedTuple):
 
 
 NUMBERS = Codec(encode_value, decode_value)
+
+
+def _refuse(_data: bytes, _width: int, what: str) -> NoReturn:
+    raise unimplemented(f"{what}: only numbers, and types translated to strings, can be written")
+
+
+# An error, for which P4Runtime has no values: entries that the program declares are read by its number.
+READ_ONLY = Codec(encode_value, _refuse)
 
 
 class Strings:
@@ -125,13 +133,7 @@ class Translations:
         """Of a type; NUMBERS, unless it is translated to strings."""
         return self._strings.get(type_name, NUMBERS)
 
-    def of(self, described: _Described, what: str) -> Codec:
-        """Of what P4Info describes.
-
-        Raises:
-            P4RuntimeError: UNIMPLEMENTED if it is neither a number nor translated to strings.
-        """
+    def of(self, described: _Described) -> Codec:
+        """Of what P4Info describes; READ_ONLY if it is neither a number nor translated to strings."""
         codec = self.named(described.type_name.name)
-        if codec is NUMBERS and described.bitwidth == 0:
-            raise unimplemented(f"{what}: only numbers, and types translated to strings, can be written")
-        return codec
+        return READ_ONLY if codec is NUMBERS and described.bitwidth == 0 else codec
