@@ -9,6 +9,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet
 import pytest
 from typer.testing import CliRunner
 
@@ -297,6 +298,36 @@ def test_a_live_scenario_runs_as_the_virtual_one_does(fanin: Fanin, tmp_path: Pa
     assert (in_network["world"], in_network["violations"], ring["violations"]) == ("live", 0, 0)
     assert in_network["dropped_lost"] > 0
     assert in_network["link_duplicated"] > 0
+
+
+@pytest.mark.live
+def test_packets_of_live_hosts_take_the_paths_that_are_said(fanin: Fanin, tmp_path: Path) -> None:
+    """By spray both have as many packets; where there is a single one the other is idle."""
+    path, folder = tmp_path / "live.toml", tmp_path / "results"
+    path.write_text(LIVE.replace("leaves = 1", "leaves = 2").replace("spines = 0", "spines = 2"))
+    changes = (
+        "--set",
+        "paths=single,spray",
+        "--set",
+        "algorithm=ring",
+        "--set",
+        "transport=selective-repeat",
+    )
+    done = fanin("run", str(path), *changes, "--results", str(folder))
+    assert done.returncode == 0, done.stderr
+    links = pyarrow.parquet.read_table(folder / "links.parquet").to_pylist()
+    for row in read_rows(folder):
+        assert row["violations"] == 0
+        to_spines = sorted(
+            link["packets"]
+            for link in links
+            if (link["key"], link["near"]) == (row["key"], "leaf1") and link["far"].startswith("spine")
+        )
+        if row["paths"] == "spray":
+            least, most = to_spines
+            assert least > 0.8 * most
+        else:
+            assert len(to_spines) == 1
 
 
 @pytest.mark.live
