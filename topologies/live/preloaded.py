@@ -26,9 +26,8 @@ from typing import IO, Any
 
 from topologies.live import sandbox
 
-# What `start` takes for a program of ours: Python with these options and one of these modules, which has a main().
+# What `start` takes for a program of ours: Python with these options and a module, which has a main().
 _PYTHON = (sys.executable, "-P", "-m")
-_MODULES = ("p4switch", "experiments.live.control.controlling", "experiments.live.worker")
 _MORE = "PRELOADED"  # its modules that are imported only once it runs
 _MAX_ANSWER = 100
 # `ps` finds a command line where that of the preloader was: room for a longer one.
@@ -159,7 +158,7 @@ def start(
     Raises:
         OSError: it cannot be started.
     """
-    if tuple(argv[:3]) == _PYTHON and argv[3] in _MODULES and sandbox.inside():
+    if tuple(argv[:3]) == _PYTHON and sandbox.inside():
         return _fork(argv, host, os.environ if env is None else env, **options)
     into = [] if host is None else ["mnexec", "-a", str(host)]
     return subprocess.Popen([*into, *argv], env=env, start_new_session=True, **options)
