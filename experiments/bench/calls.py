@@ -25,7 +25,8 @@ from experiments.live.launch import Launch, run
 from topologies.errors import NetworkError
 from topologies.live.running import RunningNetwork
 
-_MOST, _LEAST, _BYTES = 500, 20, 1_000_000_000  # repetitions, and about what they sum altogether
+_MAX_REPETITIONS, _MIN_REPETITIONS = 500, 20
+_BYTES = 1_000_000_000  # about what they sum altogether
 _JOB = "bench-calls"
 
 
@@ -72,7 +73,7 @@ class Case:
 
 def repetitions(size: int) -> int:
     """Of a vector of so many bytes, so that no size takes much longer than another."""
-    return max(_LEAST, min(_MOST, _BYTES // size))
+    return max(_MIN_REPETITIONS, min(_MAX_REPETITIONS, _BYTES // size))
 
 
 def topology(workers: int) -> str:

@@ -186,6 +186,7 @@ def _fork(
     stdout: int | IO[Any] | None = None,
     stderr: int | IO[Any] | None = None,
 ) -> Forked:
+    assert stderr != subprocess.PIPE  # for which a Forked has no place
     request = {"argv": argv, "host": host, "environment": dict(environment)}
     ours: list[IO[bytes] | None] = []
     with contextlib.ExitStack() as its_ends, contextlib.ExitStack() as our_ends:
