@@ -35,7 +35,9 @@ class CongestionControl(Protocol):
         """So many have been sent, for the first time or again."""
 
     def acknowledged(self, base: int, end: int, marked: int, now: float) -> None:
-        """All below `base` are acknowledged, all below `end` sent; `marked` have come with a mark so far."""
+        """All below `base` are acknowledged, all below `end` sent, since the sender went back last if it did;
+        `marked` have come with a mark so far.
+        """
 
 
 MakeControl = Callable[[int], CongestionControl]  # of a sender with so many packets outstanding at most
@@ -65,7 +67,7 @@ class NoControl(_Unpaced):
 
 
 class Dctcp(_Unpaced):
-    """Its window follows the share of packets with a mark, once a window."""
+    """Its window follows the share of packets with a mark, once a window, or when the sender goes back."""
 
     def __init__(self, window: int) -> None:
         self._window = CongestionWindow(_SMALLEST_WINDOW, window)
@@ -81,7 +83,7 @@ class Dctcp(_Unpaced):
         """See CongestionControl."""
         epoch_end, acknowledged_then, marked_then = self._epoch
         self._marked = max(self._marked, marked)
-        if base < epoch_end:
+        if base < min(epoch_end, end):  # what a sender that has gone back had sent further on was discarded
             return
         self._window.end_round(base - acknowledged_then, self._marked - marked_then)
         self._epoch = (end, base, self._marked)

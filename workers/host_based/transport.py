@@ -6,7 +6,7 @@ Two ways to recover from loss (Mittal et al., "Revisiting network support for RD
 - selective repeat: the receiver keeps what comes early and acknowledges with a bitmap; the sender repeats what others
   have overtaken by `Recovery.packet_threshold` (RFC 9002, section 6.1.1);
 - go-back-N, as RoCE does: the receiver drops what comes early and asks once for what it misses; the sender goes back
-  to it and repeats everything from there.
+  to it and repeats everything from there, as fast as it may send anything.
 
 In both, silence for a retransmission timeout (RFC 6298) has all that is outstanding sent again. At most a window of
 packets is outstanding. As in RoCE, loss makes no sender slower; congestion marks may (congestion_control.py).
@@ -64,7 +64,7 @@ class Ends:
 
 @dataclass(slots=True)
 class StreamCounts:
-    """What happened on streams: packets sent again, and how many of them after a timeout; useless ones, by reason."""
+    """What happened on streams: packets sent again, and that a timeout took for lost; useless ones, by reason."""
 
     retransmissions: int = 0
     timeouts: int = 0
@@ -90,7 +90,8 @@ class Sender:
         self._messages: list[NDArray[np.uint8]] = []
         self._end = 0  # one more than the last packet written
         self._base = 0  # the first not acknowledged
-        self._next = 0  # the first not sent
+        self._next = 0  # the next to be sent
+        self._sent = 0  # one more than the last sent: above `_next`, if the sender has gone back
         # When packets were sent for the first time: (one more than the last, when). Only of those sent once is it
         # known which sending is answered (Karn): none below `_measured_from` is.
         self._sent_at: deque[tuple[int, float]] = deque()
@@ -122,38 +123,40 @@ class Sender:
         return min(ready_at, self._timeout())
 
     def _timeout(self) -> float:
-        if self._base == self._next:
+        if self._base == self._sent:
             return inf
         return self._timer_began + min(self._rtt.rto * 2.0**self._backoff, self._recovery.max_rto)
 
     @property
     def outstanding(self) -> int:
         """Packets sent and not acknowledged."""
-        return self._next - self._base
+        return self._sent - self._base
 
     def datagrams(self, now: float, most: int) -> list[Rows]:
         """What to send now, in batches [m, bytes] by size; of packets not sent before `most` at most."""
         if now >= self._timeout():
             self._backoff = min(self._backoff + 1, MAX_BACKOFF)
             self._timer_began = now
-            repeated = self._time_out()
-            self._counts.timeouts += repeated
+            self._counts.timeouts += self._time_out()
         batches = self._repeated()
         control = self._control
         if batches:
             control.sent(sum(map(len, batches)), now)
-        last = min(self._end, self._base + control.window, self._next + most)
+        last = min(self._end, self._base + control.window, self._sent + most)
         allowance = control.allowance(now) if last > self._next else None
         self._waits_for_its_rate = allowance is not None and self._next + allowance < last
         if allowance is not None:
             last = min(last, self._next + allowance)
         if last > self._next:
             control.sent(last - self._next, now)
-            if self._base == self._next:
+            if self._base == self._sent:
                 self._timer_began = now
             batches += self._packets(self._next, last)
-            self._sent_at.append((last, now))
+            self._counts.retransmissions += min(last, self._sent) - self._next
             self._next = last
+            if last > self._sent:
+                self._sent_at.append((last, now))
+                self._sent = last
         return batches
 
     def acknowledge(self, kind: int, number: int, marked: int, bitmap: NDArray[np.uint8], now: float) -> bool:
@@ -161,18 +164,20 @@ class Sender:
 
         `bitmap` [bytes]: a bit for each packet beyond the one awaited.
         """
-        if number > self._next:
+        if number > self._sent:
             self._counts.ignored["malformed"] += 1
             return False
         progress = number > self._base
         if progress:
             self._measure(number, now)
             self._base = number
+            self._next = max(self._next, number)
             self._timer_began = now
             self._backoff = 0
             self._forget(number)
+        progress |= self._mend(kind, number, bitmap, now)
         self._control.acknowledged(self._base, self._next, marked, now)
-        return self._mend(kind, number, bitmap, now) or progress
+        return progress
 
     # -- what the two kinds do differently
 
@@ -181,8 +186,8 @@ class Sender:
         raise NotImplementedError
 
     def _repeated(self) -> list[Rows]:
-        """What counts as lost, to send again."""
-        raise NotImplementedError
+        """What counts as lost, to send again at once."""
+        return []
 
     def _mend(self, kind: int, number: int, bitmap: NDArray[np.uint8], now: float) -> bool:
         """Find what is lost; whether the acknowledgement says anything new besides its number."""
@@ -229,7 +234,7 @@ class Sender:
         while self._sent_at and self._sent_at[0][0] <= number:
             sent = self._sent_at.popleft()
         if sent is not None and sent[0] > self._measured_from:
-            self._rtt.sample(now - sent[1], (number - self._base) / (self._next - self._base))
+            self._rtt.sample(now - sent[1], (number - self._base) / (self._sent - self._base))
 
 
 class SelectiveRepeatSender(Sender):
@@ -302,26 +307,22 @@ class SelectiveRepeatSender(Sender):
 class GoBackNSender(Sender):
     """Repeats everything from the first packet that is lost."""
 
-    _back_to: int | None = None
     _asked_for = -1  # the packet that the last NAK asked for
 
     def _time_out(self) -> int:
-        self._back_to = self._base
-        return self._next - self._base
-
-    def _repeated(self) -> list[Rows]:
-        back_to, self._back_to = self._back_to, None
-        if back_to is None or back_to < self._base:
-            return []
-        self._measured_from = self._next
-        self._counts.retransmissions += self._next - back_to
-        return self._packets(back_to, self._next)
+        self._go_back()
+        return self.outstanding
 
     def _mend(self, kind: int, number: int, _bitmap: NDArray[np.uint8], now: float) -> bool:
-        if kind == NAK and number == self._base < self._next and number != self._asked_for:
-            self._asked_for = self._back_to = number
+        if kind == NAK and number == self._base < self._sent and number != self._asked_for:
+            self._asked_for = number
             self._timer_began = now
+            self._go_back()
         return False
+
+    def _go_back(self) -> None:
+        self._next = self._base
+        self._measured_from = self._sent
 
 
 class Receiver:

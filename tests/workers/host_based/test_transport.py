@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from tests.sizes import sized
 from workers.collective import CollectiveError, HostBasedAlgorithm, StallError, Transport
 from workers.host_based.algorithm import Group, HostBasedWorker
+from workers.host_based.congestion_control import NoControl
 from workers.host_based.summation import float32_sum
 from workers.host_based.transport import (
     ACK,
@@ -226,6 +227,80 @@ def test_go_back_n_goes_back_once_for_all_copies_of_a_request() -> None:
     assert first_packets_sent(stream) == [5, 6, 7]
     stream.to_sender(copy, False)
     assert first_packets_sent(stream) == []
+
+
+def after_marks() -> Stream:
+    """By go-back-N, all packets marked: 64 have been acknowledged, and the 16 of a smaller window are on their way."""
+    stream = Stream("go-back-n", Faults(marking=1.0), window=64)
+    stream.sender.write(message(1000 * PAYLOAD))
+    stream.turn()
+    while stream.network.step():
+        pass
+    assert first_packets_sent(stream) == list(range(64, 80))
+    return stream
+
+
+def answer(stream: Stream, kind: int, number: int, marked: int) -> None:
+    stream.to_sender(Ends(1, 0, 7).header(kind, number, marked).reshape(1, -1), False)
+
+
+def test_go_back_n_repeats_as_many_at_a_time_as_congestion_leaves() -> None:
+    stream = after_marks()
+    answer(stream, NAK, 64, marked=66)
+    assert first_packets_sent(stream) == list(range(64, 72))
+    # The rest follows as these are acknowledged, and what is new behind it.
+    answer(stream, ACK, 70, marked=72)
+    assert first_packets_sent(stream) == list(range(72, 74))
+    answer(stream, ACK, 78, marked=72)
+    assert first_packets_sent(stream) == list(range(78, 83))
+    assert stream.counts.retransmissions == 8 + 2 + 2
+
+
+def test_go_back_n_repeats_nothing_that_has_arrived_meanwhile() -> None:
+    stream = after_marks()
+    answer(stream, NAK, 64, marked=66)
+    first_packets_sent(stream)
+    answer(stream, ACK, 80, marked=66)  # the first was late, not lost
+    assert first_packets_sent(stream)[0] == 80
+
+
+def test_after_a_timeout_go_back_n_repeats_as_many_as_congestion_leaves() -> None:
+    stream = after_marks()
+    answer(stream, NAK, 64, marked=66)
+    first_packets_sent(stream)
+    stream.network.now = stream.sender.deadline()
+    assert first_packets_sent(stream) == list(range(64, 72))
+    assert stream.counts.timeouts == 16
+
+
+def test_go_back_n_repeats_no_faster_than_congestion_control_allows() -> None:
+    class OneAtATime(NoControl):
+        def allowance(self, now: float) -> int:
+            return int(now >= self.ready_at)
+
+        def sent(self, packets: int, now: float) -> None:
+            self.ready_at = now + packets * 1e-3
+
+    counts = StreamCounts()
+    sender, _ = open_stream("go-back-n", Ends(0, 1, 7), 8, RECOVERY, counts, OneAtATime)
+    sender.write(message(8 * PAYLOAD))
+
+    def sent() -> list[int]:
+        now = sender.deadline()
+        return [int(number) for batch in sender.datagrams(now, ANY) for number in packet_numbers(batch)]
+
+    sender.datagrams(0.0, ANY)
+    assert [sent() for _ in range(3)] == [[1], [2], [3]]
+    sender.acknowledge(NAK, 1, 0, np.zeros(0, np.uint8), sender.deadline())
+    assert [sent() for _ in range(4)] == [[1], [2], [3], [4]]
+    assert counts.retransmissions == 3
+
+
+def test_where_all_is_marked_and_overtaken_go_back_n_does_not_stand_still() -> None:
+    """Each packet out of its place costs a window; it becomes a small one."""
+    stream = Stream("go-back-n", Faults(marking=1.0, delay=(0.001, 0.003)), window=256)
+    assert stream.send([message(300 * PAYLOAD)])
+    assert stream.counts.retransmissions < 10 * 300
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
