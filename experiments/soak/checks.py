@@ -53,8 +53,11 @@ def _problems(
     mishaps: Counter[str],
     in_time: bool,
 ) -> Iterator[str]:
+    now = fabric.network.now / SECOND
+    if fabric.exhausted:
+        yield f"stopped at {now:.3g} s, after {fabric.network.hops} packet-hops"
     if fabric.to_come:
-        yield f"{fabric.to_come} jobs have not begun within {scenario.bound:.3g} s"
+        yield f"{fabric.to_come} jobs have not begun by {now:.3g} s"
     contributions = 0
     begun = zip(scenario.works, fabric.jobs, inputs, strict=False)
     for number, (work, job, vectors) in enumerate(begun):
@@ -224,8 +227,9 @@ def _check_ends(
     for rank, host in enumerate(hosts):
         error = host.error
         if not host.done:
-            waits = host.station.worker.outstanding(fabric.network.now / SECOND) or "waits for nothing"
-            yield f"rank {rank} has not finished within {scenario.bound:.3g} s: {waits}"
+            now = fabric.network.now / SECOND
+            waits = host.station.worker.outstanding(now) or "waits for nothing"
+            yield f"rank {rank} has not finished by {now:.3g} s: {waits}"
         elif error is not None and not work.mismatch:
             stalled = isinstance(error, StallError) and "chunk" in str(error)
             if not (stalled and scenario.registers_lost and work.in_network):

@@ -28,6 +28,7 @@ from workers.values.compression import Rounded, TopK
 SOON, LATER = Pause(xoff_bytes=1_000, xon_bytes=500), Pause(xoff_bytes=8_000, xon_bytes=4_000)
 AT_ONCE = Pause(xoff_bytes=0, xon_bytes=0)
 CORRUPTED_BETWEEN_HOSTS = 1e-4  # of the packets on a link
+MAX_GOING_BACK = 2_000_000  # packets that a job by go-back-N sends, if each costs a window
 
 
 def draw_scenario(seed: int) -> Scenario:
@@ -68,7 +69,23 @@ def draw_scenario(seed: int) -> Scenario:
     scenario = _draw_revocations(_draw_marks(_draw_host_based(_draw_later(scenario))))
     for draw_more in (_draw_ways, _draw_outages, _draw_priorities, _draw_compression, _draw_watchdog):
         scenario = draw_more(scenario)
-    return _corrupt_once(scenario)
+    return _shorten_going_back(_corrupt_once(scenario))
+
+
+def _shorten_going_back(scenario: Scenario) -> Scenario:
+    """By go-back-N each packet that is lost or overtaken costs up to a window, and links may do that to most of them:
+    a job with a large window has short vectors, or a scenario in 10,000 would take hours.
+    """
+
+    def changed(work: Work) -> Work:
+        packets = work.window * work.packets
+        if work.transport != "go-back-n" or packets <= MAX_GOING_BACK:
+            return work
+        elements = (max(1, count * MAX_GOING_BACK // packets) for count in work.elements)
+        return replace(work, elements=tuple(elements))
+
+    later = tuple(replace(one, work=changed(one.work)) for one in scenario.later)
+    return replace(scenario, jobs=tuple(map(changed, scenario.jobs)), later=later)
 
 
 def _corrupt_once(scenario: Scenario) -> Scenario:

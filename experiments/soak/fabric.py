@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from controller.jobs.budget import Budget
@@ -20,6 +20,8 @@ from topologies.virtual.links import Transit
 from topologies.virtual.network import Observer
 from topologies.virtual.packets import Packets
 from workers.host_based.algorithm import HostBasedWorker
+
+MAX_HOPS = 20_000_000  # packet-hops of a run
 
 
 class SoakFabric(Fabric):
@@ -85,12 +87,12 @@ class SoakFabric(Fabric):
         return self._ended.get(job) or [self.hosts[name] for name in job.members]
 
     def run(self, limit: float) -> bool:
-        """Until every worker has all its sums or has failed: True. False: not by `limit` (seconds).
+        """Until every worker has all its sums or has failed: True. False: not by `limit` (seconds), or exhausted.
 
         Jobs of the queue end, and others begin in their place.
         """
         while self.to_come or self.queue.running:
-            if not self.network.run(lambda: any(map(self._done, self.queue.running)), limit):
+            if not self._run(lambda: any(map(self._done, self.queue.running)), limit):
                 return False
             for job in filter(self._done, list(self.queue.running)):
                 self.end(job)
@@ -102,7 +104,15 @@ class SoakFabric(Fabric):
                 waiting.pop()
             return not waiting
 
-        return self.network.run(done, limit)
+        return self._run(done, limit)
+
+    def _run(self, done: Callable[[], bool], limit: float) -> bool:
+        return self.network.run(lambda: self.exhausted or done(), limit) and not self.exhausted
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether packets have gone over more links than any run needs: it would hardly end."""
+        return self.network.hops > MAX_HOPS
 
     def end(self, job: Job) -> None:
         """All its workers have ended."""

@@ -71,7 +71,8 @@ def run_scenario(
         mishaps[kind] += 1
     in_time = fabric.run(scenario.bound)
     if in_time:
-        fabric.network.run(limit=scenario.bound + 60.0)  # what is still on its way must come to rest
+        # What is still on its way must come to rest.
+        fabric.network.run(lambda: fabric.exhausted, scenario.bound + 60.0)
     problems = check(scenario, fabric, inputs, mishaps, in_time=in_time)
     if in_time:
         for job in fabric.jobs:

@@ -141,9 +141,18 @@ class Work(_Brief):
     def turns(self) -> int:
         """Of the window, one after another; between hosts in as many steps as a ring has."""
         if not self.in_network:
-            packets = [-(-4 * elements // PAYLOAD) for elements in self.elements]
-            return sum(2 * self.workers * (1 + -(-count // self.window)) for count in packets)
+            return sum(2 * self.workers * (1 + -(-count // self.window)) for count in self._payloads)
         return sum(-(-self._chunks(elements) // self.window) for elements in self.elements)
+
+    @property
+    def packets(self) -> int:
+        """The most that go from host to host, if none is sent again: of a compressed vector, a copy to each."""
+        return 2 * self.workers * (self.workers if self.compression else 1) * sum(self._payloads)
+
+    @property
+    def _payloads(self) -> list[int]:
+        """Of each vector, sent between hosts."""
+        return [-(-4 * elements // PAYLOAD) for elements in self.elements]
 
     def _chunks(self, elements: int) -> int:
         blocks = -(-elements // self.values)

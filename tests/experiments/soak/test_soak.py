@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import pickle
+import re
 from collections import Counter
 from dataclasses import replace
 from functools import partial
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from controller.telemetry import Event
 from controller.tree import Job, aggregation_tree
 from experiments.scenario.worker_file import MakeWorker
-from experiments.soak import campaign
+from experiments.soak import campaign, fabric
 from experiments.soak.campaign import soak
 from experiments.soak.drawing import draw_scenario
 from experiments.soak.run import run_scenario
@@ -43,7 +44,7 @@ from workers.engines.blocks import Blocks
 from workers.engines.engine import State
 from workers.engines.native import NativeEngine
 from workers.engines.reference import NumpyEngine
-from workers.host_based.transport import GoBackNReceiver, Rows, SelectiveRepeatReceiver
+from workers.host_based.transport import NAK, GoBackNReceiver, GoBackNSender, Rows, SelectiveRepeatReceiver
 from workers.protocol import Worker
 from workers.recovery import Timers
 from workers.tensor import Tensor
@@ -390,6 +391,42 @@ def test_a_burst_of_loss_that_only_retransmissions_end_is_within_the_bound(switc
     links = LinkProperties(delay=5e-6, ecn_bytes=0, displacement=2e-4, burst=Burst(begin=0.01, end=0.1))
     work = Work((0, 1, 4), window=16, elements=(14837,))
     assert not run_scenario(Scenario(52907, (work,), rate=10**11, links=links), switch).violations
+
+
+# -- scenarios that would not end
+
+
+def test_a_run_that_gets_on_too_slowly_is_stopped_and_says_so(
+    switch: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each copy of a request to go back brings a window."""
+
+    def obey(sender: GoBackNSender, kind: int, *_: Any) -> bool:
+        if kind == NAK:
+            sender._go_back()
+        return False
+
+    work = Work((2, 1), window=64, elements=(20_000,), algorithm="ring", transport="go-back-n")
+    links = LinkProperties(delay=2e-6, reordering=0.3, displacement=2e-4, duplication=0.3)
+    scenario = Scenario(0, (work,), links=links)
+    monkeypatch.setattr(fabric, "MAX_HOPS", 50_000)
+    assert not run_scenario(scenario, switch).violations
+    monkeypatch.setattr(GoBackNSender, "_mend", obey)
+    outcome = run_scenario(scenario, switch)
+    assert re.fullmatch(r"stopped at \S+ s, after 50\d{3} packet-hops", outcome.violations[0])
+    assert outcome.violations[1].startswith("job 0, rank 0 has not finished by ")
+
+
+@pytest.mark.parametrize("marked_from", [0, None])
+def test_go_back_n_with_large_windows_ends_where_most_packets_are_overtaken(
+    switch: Engine, marked_from: int | None
+) -> None:
+    """11 workers with windows of 512, below four tiers whose links hold up 30 % of what they carry."""
+    scenario = draw_scenario(95968)
+    links = scenario.links.model_copy(update={"ecn_bytes": marked_from})
+    outcome = run_scenario(replace(scenario, links=links), switch)
+    assert not outcome.violations
+    assert outcome.packet_hops < 1_000_000
 
 
 # -- many of them
