@@ -8,8 +8,9 @@ Two ways to recover from loss (Mittal et al., "Revisiting network support for RD
 - go-back-N, as RoCE does: the receiver drops what comes early and asks once for what it misses; the sender goes back
   to it and repeats everything from there, as fast as it may send anything.
 
-In both, silence for a retransmission timeout (RFC 6298) has all that is outstanding sent again. At most a window of
-packets is outstanding. As in RoCE, loss makes no sender slower; congestion marks may (congestion_control.py).
+In both, silence for a retransmission timeout (RFC 6298) has all that is outstanding sent again; if nothing answers
+that either, half as much with each further timeout, down to a packet. At most a window of packets is outstanding. As in
+RoCE, loss makes no sender slower; congestion marks may (congestion_control.py).
 """
 
 import struct
@@ -142,7 +143,7 @@ class Sender:
         control = self._control
         if batches:
             control.sent(sum(map(len, batches)), now)
-        last = min(self._end, self._base + control.window, self._sent + most)
+        last = min(self._end, self._base + self._after_silence(control.window), self._sent + most)
         allowance = control.allowance(now) if last > self._next else None
         self._waits_for_its_rate = allowance is not None and self._next + allowance < last
         if allowance is not None:
@@ -179,10 +180,14 @@ class Sender:
         self._control.acknowledged(self._base, self._next, marked, now)
         return progress
 
+    def _after_silence(self, window: int) -> int:
+        """As much of a window as one sends after so many timeouts in a row."""
+        return max(window >> max(self._backoff - 1, 0), 1)
+
     # -- what the two kinds do differently
 
     def _time_out(self) -> int:
-        """All outstanding packets count as lost; how many those are."""
+        """Outstanding packets count as lost; how many."""
         raise NotImplementedError
 
     def _repeated(self) -> list[Rows]:
@@ -254,9 +259,8 @@ class SelectiveRepeatSender(Sender):
         self._highest = -1  # the newest packet acknowledged by a bitmap
 
     def _time_out(self) -> int:
-        numbers = self._missing(self._next)
-        self._lost = numbers.tolist()
-        return len(numbers)
+        self._lost = self._missing(self._next)[: self._after_silence(self._most)].tolist()
+        return len(self._lost)
 
     def _missing(self, end: int) -> NDArray[np.int64]:
         """The packets outstanding below `end` that no bitmap has acknowledged."""

@@ -320,6 +320,27 @@ def test_timeouts_back_off_and_an_answer_ends_that(transport: Transport) -> None
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_network_that_carries_few_packets_at_a_time_is_sent_few_after_some_silence(
+    transport: Transport,
+) -> None:
+    """As a switch does that pauses at once, beside a watchdog that takes each pause for a storm (a seed of soak)."""
+    stream = Stream(transport, Faults(), window=64)
+    stream.sender.write(message(64 * PAYLOAD))
+    flights = []
+    while not stream.sender.done and len(flights) < 200:
+        if stream.sender.outstanding:
+            stream.network.now = max(stream.network.now, stream.sender.deadline())
+        batches = stream.sender.datagrams(stream.network.now, ANY)
+        flights.append(sum(map(len, batches)))
+        for datagram in np.concatenate(batches) if flights[-1] <= 8 else []:
+            stream.to_receiver(datagram.reshape(1, -1), False)
+        while stream.network.step():
+            pass
+    assert flights[:6] == [64, 64, 32, 16, 8, 56]
+    assert stream.sender.done
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_silence_of_any_length_is_only_silence(transport: Transport) -> None:
     """Doubled more than 1,023 times a timeout would be beyond any float."""
     stream = Stream(transport, Faults(), window=1)
