@@ -9,8 +9,8 @@ Two ways to recover from loss (Mittal et al., "Revisiting network support for RD
   to it and repeats everything from there, as fast as it may send anything.
 
 In both, silence for a retransmission timeout (RFC 6298) has all that is outstanding sent again; if nothing answers
-that either, half as much with each further timeout, down to a packet. At most a window of packets is outstanding. As in
-RoCE, loss makes no sender slower; congestion marks may (congestion_control.py).
+that either, half as much with each further timeout, down to four packets. At most a window of packets is
+outstanding. As in RoCE, loss makes no sender slower; congestion marks may (congestion_control.py).
 """
 
 import struct
@@ -38,6 +38,8 @@ _NUMBER = slice(10, 18)
 DATA, ACK, NAK = range(3)
 
 MOST_FLOWS = 64  # from one rank to another
+# Packets, as RFC 3390 has a sender begin. Fewer would take longer through a burst of loss, which ends with packets.
+_MIN_FLIGHT = 4
 
 Rows = NDArray[np.uint8]  # [packets, bytes]
 
@@ -182,7 +184,7 @@ class Sender:
 
     def _after_silence(self, window: int) -> int:
         """As much of a window as one sends after so many timeouts in a row."""
-        return max(window >> max(self._backoff - 1, 0), 1)
+        return max(window >> max(self._backoff - 1, 0), min(window, _MIN_FLIGHT))
 
     # -- what the two kinds do differently
 

@@ -341,6 +341,19 @@ def test_a_network_that_carries_few_packets_at_a_time_is_sent_few_after_some_sil
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_network_that_carries_nothing_is_sent_four_packets_at_a_time_at_last(transport: Transport) -> None:
+    """One at a time would not get through a burst of loss that only packets end (two seeds of soak)."""
+    stream = Stream(transport, Faults(), window=64)
+    stream.sender.write(message(64 * PAYLOAD))
+    flights = [first_packets_sent(stream)]
+    for _ in range(7):
+        stream.network.now = stream.sender.deadline()
+        flights.append(first_packets_sent(stream))
+    assert [len(flight) for flight in flights] == [64, 64, 32, 16, 8, 4, 4, 4]
+    assert flights[-1] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_silence_of_any_length_is_only_silence(transport: Transport) -> None:
     """Doubled more than 1,023 times a timeout would be beyond any float."""
     stream = Stream(transport, Faults(), window=1)
