@@ -89,7 +89,8 @@ class Candidate:
             process = await starting  # a thread cannot be stopped, and nobody else would end what it starts
             process.kill()
             await ended(process)
-            assert process.stdin is not None and process.stdout is not None
+            assert process.stdin is not None
+            assert process.stdout is not None
             process.stdin.close()
             process.stdout.close()
             raise

@@ -34,5 +34,7 @@ def test_one_that_is_no_longer_wanted_before_it_has_started_is_ended(monkeypatch
     asyncio.run(check())
     [process] = processes
     assert process.poll() is not None
-    assert process.stdin is not None and process.stdin.closed
-    assert process.stdout is not None and process.stdout.closed
+    assert process.stdin is not None
+    assert process.stdin.closed
+    assert process.stdout is not None
+    assert process.stdout.closed
