@@ -50,10 +50,8 @@ _RECOVERY = Recovery(
 )  # nothing is lost under priority flow control
 _HOST = HostModel(coalescing=2e-6)
 
-
-Milliseconds = tuple[
-    float, float
-]  # of the second host's link: below half of what it can carry, and below FULL
+# Of the second host's link: below half of what it can carry, and below FULL.
+Milliseconds = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
