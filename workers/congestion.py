@@ -29,12 +29,24 @@ class CongestionWindow(ctypes.Structure):
 
     def end_round(self, answered: int, marked: int) -> None:
         """A round-trip time is over, in which so many packets were answered, and so many of them had been marked."""
-        share = min(marked / max(answered, 1), 1.0)
-        self.share += GAIN * (share - self.share)
+        self.estimate(answered, marked, GAIN)
         if marked:
-            self.size = max(self.size * (1 - self.share / 2), self.least)
+            self.decrease()
         else:
-            self.size = min(self.size + 1, self.most)
+            self.increase(1)
+
+    def estimate(self, answered: int, marked: int, gain: float) -> None:
+        """The share of a round weighs `gain`."""
+        share = min(marked / max(answered, 1), 1.0)
+        self.share += gain * (share - self.share)
+
+    def decrease(self) -> None:
+        """By half of the share."""
+        self.size = max(self.size * (1 - self.share / 2), self.least)
+
+    def increase(self, packets: float) -> None:
+        """By so many."""
+        self.size = min(self.size + packets, self.most)
 
 
 class Gate(ctypes.Structure):

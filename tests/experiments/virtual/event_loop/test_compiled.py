@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from experiments.scenario.tables.congestion import Congestion
 from experiments.soak.drawing import draw_scenario
 from experiments.soak.run import run_scenario
-from experiments.virtual.fabric import Cluster
+from experiments.virtual.fabric import Cluster, Fabric
 from experiments.virtual.flows import Flows, FlowSpec
 from experiments.virtual.job_spec import ClusterSpec
 from p4switch.engine.engine import Engine
@@ -118,6 +119,24 @@ def test_a_link_does_the_same(
     counts, others = ours.network.links.counts, theirs.network.links.counts
     for name in compiled._COUNTS:
         assert (getattr(counts, name) == getattr(others, name)).all()
+
+
+def test_dctcp_as_a_scenario_has_it_does_the_same(switch: Engine) -> None:
+    """Three flows to one host, by a link that pauses."""
+    topology = leaf_spine(1, 2, 3, rate=10**10, properties={"pause": PAUSE, "ecn_bytes": 4000, "delay": 1e-6})
+    flows = [FlowSpec(source=source, destination="h1", size=100_000) for source in ("h4", "h5", "h6")]
+
+    def digest(congestion: Congestion, make_network: type[VirtualNetwork]) -> str:
+        history = History()
+        fabric = Fabric(topology, switch, observer=history, make_network=make_network)
+        assert Flows(fabric, flows, recovery=Recovery(), congestion=congestion).run(1.0)
+        return history.digest
+
+    own = Congestion(
+        gain=0.25, initial_alpha=0, min_window=1, initial_window=4, ssthresh=16, increase="always"
+    )
+    ours, theirs = (digest(own, network) for network in (CompiledNetwork, VirtualNetwork))
+    assert ours == theirs != digest(Congestion(), CompiledNetwork)
 
 
 @pytest.mark.slow
