@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.collective import CollectiveError, StallError, flat
+from workers.collective import CollectiveError, StallError
 from workers.job.handover import Handover, LeaseLostError, UnderWay
 from workers.job.reporting import Reporter
 from workers.job.waiting import Waiting
@@ -177,6 +177,7 @@ class Member(InNetworkAllReduce):
         ring: bool = False,
     ) -> None:
         super().__init__(config)
+        self._window = config.lease.window * config.lease.values  # in elements
         self.addresses = tuple(addresses)
         self._reporter = Reporter(self.worker, service.mention)
         self._membership = _Membership(service)
@@ -213,19 +214,25 @@ class Member(InNetworkAllReduce):
         """See InNetworkAllReduce.
 
         Raises:
-            LeaseLostError: this and all that follow are the ring's. LeftError: somebody has ended.
+            LeaseLostError, LeftError: see sum().
         """
         self.waiting.begin()
-        vector, result = flat(x, out)
+        return super().all_reduce(x, out, call)
+
+    def sum(self, x: NDArray[np.float32], out: NDArray[np.float32], call: str) -> None:
+        """See InNetworkAllReduce.
+
+        Raises:
+            LeaseLostError: this and all that follow are the ring's. LeftError: somebody has ended.
+        """
         if self._handover is None or not len(
-            vector
+            x
         ):  # without elements it is finished at once, whatever others do
-            self._sum(vector, result, call)
-        elif len(vector) > self.config.lease.window * self.config.lease.values:
-            self._long_sum(self._handover, vector, result, call)
+            super().sum(x, out, call)
+        elif len(x) > self._window:
+            self._long_sum(self._handover, x, out, call)
         else:
-            result[:] = self._kept_sum(self._handover, vector, call)
-        return result.reshape(x.shape) if out is None else out
+            out[:] = self._kept_sum(self._handover, x, call)
 
     def _kept_sum(self, handover: Handover, x: NDArray[np.float32], call: str) -> NDArray[np.float32]:
         """Not into an array of the caller's, which may be `x`: without results of all of it, the ring begins with `x`.
@@ -235,7 +242,7 @@ class Member(InNetworkAllReduce):
         if not handover.why:
             kept = handover.buffer(len(x))
             try:
-                self._sum(x, kept, call)
+                super().sum(x, kept, call)
             except LeaseLostError:
                 pass
             else:
@@ -263,7 +270,7 @@ class Member(InNetworkAllReduce):
         if not handover.why:
             handover.take_into(end)
             try:
-                self._sum(x, out, call)
+                super().sum(x, out, call)
             except LeaseLostError:
                 summed = self.worker.summed
             else:
@@ -327,12 +334,7 @@ class Outsider:
         self._membership = _Membership(service)
         self.waiting = self._membership.waiting
 
-    def all_reduce(
-        self,
-        x: NDArray[np.float32],  # noqa: ARG002
-        out: NDArray[np.float32] | None = None,  # noqa: ARG002
-        call: str = "",  # noqa: ARG002
-    ) -> NDArray[np.float32]:
+    def sum(self, x: NDArray[np.float32], out: NDArray[np.float32], call: str) -> None:  # noqa: ARG002
         """Not here.
 
         Raises:
