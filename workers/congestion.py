@@ -62,8 +62,12 @@ class Gate(ctypes.Structure):
 
     def begin(self, lead: int) -> NDArray[np.int64]:
         """The first chunks of an all-reduce, of which `lead` could be sent."""
-        self.in_flight = self.lowest = 0
-        return self._let_through(np.arange(lead), min(lead, int(self.window.size)))
+        self.in_flight = self.lowest = self.held_count = 0
+        first = np.arange(lead)
+        if lead > self.window.size:
+            return self._let_through(first, int(self.window.size))
+        self.in_flight = lead
+        return first
 
     def answer(self, count: int) -> None:
         """So many results more are there."""

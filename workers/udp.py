@@ -372,9 +372,19 @@ class InNetworkAllReduce(Closing):
 
     def sum(self, x: NDArray[np.float32], out: NDArray[np.float32], call: str) -> None:
         """As all_reduce(), of what is flat, [elements], and has been checked."""
+        self._sum(x, out, call)
+
+    def _sum(
+        self,
+        x: NDArray[np.float32],
+        out: NDArray[np.float32],
+        call: str,
+        copy: NDArray[np.float32] | None = None,
+    ) -> None:
+        """As sum(); see Worker.begin() for `copy`."""
         worker = self.worker
         now = time.monotonic()
-        worker.begin(x, out, now, call)
+        worker.begin(x, out, now, call, copy)
         self.socket.forget_losses()
         while not worker.finished:
             worker.exchange(self.socket, now + _LOOK)

@@ -228,30 +228,31 @@ class Member(InNetworkAllReduce):
         if self._handover is None or not len(
             x
         ):  # without elements it is finished at once, whatever others do
-            super().sum(x, out, call)
+            self._sum(x, out, call)
         elif len(x) > self._window:
             self._long_sum(self._handover, x, out, call)
         else:
-            out[:] = self._kept_sum(self._handover, x, call)
+            self._short_sum(self._handover, x, out, call)
 
-    def _kept_sum(self, handover: Handover, x: NDArray[np.float32], call: str) -> NDArray[np.float32]:
-        """Not into an array of the caller's, which may be `x`: without results of all of it, the ring begins with `x`.
+    def _short_sum(
+        self, handover: Handover, x: NDArray[np.float32], out: NDArray[np.float32], call: str
+    ) -> None:
+        """Made where it is kept, for `out` may be `x`: without results of all of it, the ring begins with `x`.
 
         For news it need not listen before, since those end a wait for packets.
         """
         if not handover.why:
-            kept = handover.buffer(len(x))
             try:
-                super().sum(x, kept, call)
+                self._sum(x, handover.buffer(len(x)), call, out)
             except LeaseLostError:
                 pass
             else:
                 handover.finish()
-                return kept
+                return
         self._agree(handover)
         if not handover.behind:
             raise LeaseLostError(handover.why)
-        return handover.take()
+        out[:] = handover.take()
 
     def _long_sum(
         self, handover: Handover, x: NDArray[np.float32], out: NDArray[np.float32], call: str
@@ -270,7 +271,7 @@ class Member(InNetworkAllReduce):
         if not handover.why:
             handover.take_into(end)
             try:
-                super().sum(x, out, call)
+                self._sum(x, out, call)
             except LeaseLostError:
                 summed = self.worker.summed
             else:
