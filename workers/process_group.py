@@ -6,7 +6,6 @@ bfloat16, which numpy has not, is summed as float32 and rounded once.
 
 import ctypes
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from workers.values.compression import Compression
 Tensors = Sequence[torch.Tensor]
 Copies = list[tuple[Array, torch.Tensor]]
 
-_STRIDED = torch.strided
+_MOST_REQUESTS = 1024  # that are remembered
 # Not a dict: it takes a microsecond to find one of PyTorch's in it.
 _OPERATIONS: tuple[tuple[Any, Operation], ...] = (
     (dist.ReduceOp.SUM, "sum"),
@@ -102,8 +101,7 @@ class ProcessGroup(dist.ProcessGroup):
     def __init__(self, communicator: Communicator) -> None:
         super().__init__(communicator.rank, communicator.size)
         self._communicator = communicator
-        # A training step has the same tensors each time, and numpy's array of one takes microseconds.
-        self._allreduce_at = lru_cache(1024)(partial(_allreduce_at, communicator))
+        self._requests: dict[tuple[object, ...], Request[Any] | None] = {}
 
     def getBackendName(self) -> str:  # noqa: N802
         """What init_process_group() calls it."""
@@ -116,15 +114,39 @@ class ProcessGroup(dist.ProcessGroup):
         op = _operation(opts)
         if opts.asyncOp:
             return allreduce(self._communicator, tensors, op)
-        if len(tensors) == 1 and _is_plain(tensor := tensors[0]):
-            request = self._allreduce_at(tensor.data_ptr(), tensor.dtype, tensor.shape, op)
-            if request is not None:
-                self._communicator.carry_out(request)
-                return None
+        if len(tensors) == 1 and (request := self._request(tensors[0], op)):
+            self._communicator.carry_out(request)
+            return None
         arrays, copies = _arrays(tensors)
         self._communicator.allreduce(arrays, op, out=arrays)
         _put_back(copies)
         return None
+
+    def _request(self, tensor: torch.Tensor, op: Operation) -> Request[Any] | None:
+        """To all-reduce what is in its memory; None: numpy cannot have it there.
+
+        A training step has the same tensors each time, and numpy's array of one takes microseconds. It is remembered by
+        all that it depends on, so that another tensor in the same place may have it.
+        """
+        try:
+            key = op, tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.is_contiguous(), tensor.is_neg()
+            return self._requests[key]
+        except RuntimeError:  # it has no memory of that kind
+            return None
+        except KeyError:
+            if len(self._requests) == _MOST_REQUESTS:
+                self._requests.clear()
+        request = self._requests[key] = self._new_request(tensor, op)
+        return request
+
+    def _new_request(self, tensor: torch.Tensor, op: Operation) -> Request[Any] | None:
+        array = _in_place(tensor)
+        if array is None:
+            return None
+        # Not numpy's own, which keeps the memory from being freed.
+        memory = (ctypes.c_byte * array.nbytes).from_address(array.ctypes.data)
+        lent = np.frombuffer(memory, array.dtype).reshape(array.shape)
+        return self._communicator.allreduce_init(lent, op, lent)
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any) -> Work | None:
         """As allreduce(), which takes several tensors, too."""
@@ -221,24 +243,6 @@ def _operation(opts: Any) -> Operation:
     raise NotImplementedError(
         f'the backend "fanin" reduces with SUM, AVG, MAX and MIN, not with {asked.op.name}'
     )
-
-
-def _is_plain(tensor: torch.Tensor) -> bool:
-    """Whether its numbers are in memory as they are, one after the other."""
-    return tensor.is_cpu and tensor.layout is _STRIDED and tensor.is_contiguous() and not tensor.is_neg()
-
-
-def _allreduce_at(
-    communicator: Communicator, address: int, dtype: torch.dtype, shape: torch.Size, op: Operation
-) -> Request[Any] | None:
-    """Of the numbers that are in memory there whenever it is carried out. None: numpy has none of this type."""
-    try:
-        numbers = torch.empty(0, dtype=dtype).numpy().dtype
-    except TypeError:
-        return None
-    memory = (ctypes.c_byte * (shape.numel() * numbers.itemsize)).from_address(address)
-    array = np.frombuffer(memory, numbers).reshape(shape)
-    return communicator.allreduce_init(array, op, array)
 
 
 def _arrays(tensors: Tensors) -> tuple[list[Array], Copies]:
