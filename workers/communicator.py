@@ -389,7 +389,7 @@ class Communicator(Closing):
             self._thread = self._thread or ThreadPoolExecutor(1, "fanin")
             self._begun = True
             return Handle(self._thread.submit(self._carry_out, operation))
-        if self._thread is not None and self._begun:
+        if self._begun and self._thread is not None:
             self._thread.submit(
                 int
             ).result()  # in the order of the calls, and after what waits for their ends

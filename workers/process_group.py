@@ -21,8 +21,8 @@ Copies = list[tuple[Array, torch.Tensor]]
 
 _MOST_REQUESTS = 1024  # that are remembered
 # Not a dict: it takes a microsecond to find one of PyTorch's in it.
-_OPERATIONS: tuple[tuple[Any, Operation], ...] = (
-    (dist.ReduceOp.SUM, "sum"),
+_SUM: Any = dist.ReduceOp.SUM
+_OTHERS: tuple[tuple[Any, Operation], ...] = (
     (dist.ReduceOp.AVG, "mean"),
     (dist.ReduceOp.MAX, "max"),
     (dist.ReduceOp.MIN, "min"),
@@ -237,7 +237,9 @@ class ProcessGroup(dist.ProcessGroup):
 
 def _operation(opts: Any) -> Operation:
     asked = opts.reduceOp
-    for operation, name in _OPERATIONS:
+    if asked == _SUM:
+        return "sum"
+    for operation, name in _OTHERS:
         if asked == operation:
             return name
     raise NotImplementedError(

@@ -392,10 +392,10 @@ class InNetworkAllReduce(Closing):
                 self._send()
                 now = time.monotonic()
         worker.finish()
-        self._finished()
+        self._finished(now)
 
-    def _finished(self) -> None:
-        """An all-reduce has ended with a result."""
+    def _finished(self, now: float) -> None:
+        """An all-reduce has ended with a result, which has begun, or was looked after last, at that time."""
 
     def _send(self) -> None:
         """What timers ask for."""

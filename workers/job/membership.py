@@ -294,8 +294,8 @@ class Member(InNetworkAllReduce):
                 )
             self._membership.listen(left)
 
-    def _finished(self) -> None:
-        self._reporter.look()
+    def _finished(self, now: float) -> None:
+        self._reporter.look(now)
 
     def _revoked(self, why: str) -> None:
         if self._handover is None:
@@ -304,7 +304,7 @@ class Member(InNetworkAllReduce):
 
     def _send(self) -> None:
         """Without those who have ended there are no new sums; of what they had sent before, there may be."""
-        self._reporter.look()
+        self._reporter.look(time.monotonic())
         super()._send()
         left = self.left()
         if self._handover is not None and self._handover.why:
