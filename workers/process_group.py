@@ -145,7 +145,7 @@ class ProcessGroup(dist.ProcessGroup):
             return None
         # Not numpy's own, which keeps the memory from being freed.
         memory = (ctypes.c_byte * array.nbytes).from_address(array.ctypes.data)
-        lent = np.frombuffer(memory, array.dtype).reshape(array.shape)
+        lent: Array = np.ndarray(array.shape, array.dtype, memoryview(memory))
         return self._communicator.allreduce_init(lent, op, lent)
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any) -> Work | None:

@@ -265,6 +265,11 @@ def test_nobody_passes_a_barrier_before_all_have_come(comms: list[Communicator])
             "main memory, not torch.strided on meta",
         ),
         (
+            lambda group: dist.all_reduce(torch.eye(3).to_mkldnn(), group=group),
+            TypeError,
+            r"dense tensors in main memory, not torch._mkldnn on cpu",
+        ),
+        (
             lambda group: dist.all_reduce(torch.eye(3).to_sparse(), group=group),
             TypeError,
             "main memory, not torch.sparse_coo on cpu",

@@ -262,13 +262,14 @@ class Member(InNetworkAllReduce):
         Who sends a packet has the result of the one that had its slot before: once all results are there, the others
         lack none but of the last window.
         """
-        if np.may_share_memory(x, out) and x.ctypes.data != out.ctypes.data:
+        if x is not out and np.may_share_memory(x, out) and x.ctypes.data != out.ctypes.data:
             x = x.copy()
         lease = self.config.lease
         blocks = -(-len(x) // lease.values)
         end = out[(blocks - lease.window) * lease.values :]
-        summed = np.zeros(blocks, np.bool_)
-        if not handover.why:
+        if handover.why:
+            summed = np.zeros(blocks, np.bool_)
+        else:
             handover.take_into(end)
             try:
                 self._sum(x, out, call)
