@@ -126,7 +126,7 @@ class ProcessGroup(dist.ProcessGroup):
         """To all-reduce what is in its memory; None: numpy cannot have it there.
 
         A training step has the same tensors each time, and numpy's array of one takes microseconds. It is remembered by
-        all that it depends on, so that another tensor in the same place may have it.
+        all that it depends on, so that another tensor in the same place may have it; no device has memory there, too.
         """
         try:
             key = op, tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.is_contiguous(), tensor.is_neg()
