@@ -71,11 +71,17 @@ class Gate(ctypes.Structure):
         super().__init__(round=places)
         self.window = CongestionWindow(1, places)
         self.held = np.zeros(places, np.int64)
+        self._first = np.zeros(0, np.int64)  # chunks of the all-reduce before
 
     def begin(self, lead: int) -> NDArray[np.int64]:
         """The first chunks of an all-reduce, of which `lead` could be sent."""
-        self.in_flight = self.lowest = 0
-        return self._let_through(np.arange(lead), min(lead, int(self.window.size)))
+        self.in_flight = self.lowest = self.held_count = 0
+        if len(self._first) != lead:
+            self._first = np.arange(lead)
+        if lead > self.window.size:
+            return self._let_through(self._first, int(self.window.size))
+        self.in_flight = lead
+        return self._first
 
     def answer(self, count: int) -> None:
         """So many results more are there."""
