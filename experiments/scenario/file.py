@@ -109,6 +109,16 @@ def load_scenario(path: Path, changes: Sequence[str] = ()) -> Scenario:
         raise ScenarioError("\n".join(f"{path}: {line}" for line in str(error).splitlines())) from None
 
 
+def load_frame(path: Path) -> Frame:
+    """What a file says besides the settings of its points, which are not looked at.
+
+    Raises:
+        ScenarioError: with everything that is wrong.
+    """
+    _, document = _read(path)
+    return _take_frame(document)
+
+
 def load_network(path: Path) -> TopologySettings:
     """The network of a TOML file, as the key `topology` of scenarios takes one.
 

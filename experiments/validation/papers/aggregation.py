@@ -95,13 +95,13 @@ def aggregation(switch: Engine) -> Iterator[Beside]:
         CollectiveError, UnfinishedError, ControllerError: a run did not come to its end.
     """
     network = {workers: _seconds("in-network", workers, LARGE, switch) for workers in WORKERS}
-    ring = {workers: _seconds("ring", workers, LARGE, switch) for workers in WORKERS}
     frame = in_network_frame(VALUES) + ETHERNET_OVERHEAD
     yield LINE.beside(8 * LARGE * frame / (4 * VALUES) / RATE / network[16])
     yield CONSTANT.beside(network[4] / network[16])
     for workers in WORKERS:
-        yield RATIOS[workers].beside(ring[workers] / network[workers])
-    yield LARGE_RATIO.beside(ring[16] / network[16])
+        ratio = _seconds("ring", workers, LARGE, switch) / network[workers]
+        yield RATIOS[workers].beside(ratio)
+    yield LARGE_RATIO.beside(ratio)  # of 16
     yield SMALL_RATIO.beside(
         max(_seconds("ring", 16, size, switch) / _seconds("in-network", 16, size, switch) for size in SMALL)
     )

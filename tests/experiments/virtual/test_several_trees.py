@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from experiments.scenario.settings import Settings
 from experiments.virtual.point import run_virtual
 from p4switch.engine.engine import Engine
+from tests.sizes import sized
 
 pytestmark = pytest.mark.slow
 
@@ -55,11 +56,11 @@ def test_over_one_network_card_nothing_is_gained(switch: Engine) -> None:
 def test_the_closed_form_knows_which_links_trees_share(
     switch: Engine, trees: int, shape: dict[str, Any]
 ) -> None:
-    measured = run_virtual(point(trees, shape), switch)
+    measured = run_virtual(point(trees, shape, size="1 MB"), switch)
     assert measured.closed_form_seconds == pytest.approx(measured.median, rel=0.1)
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=sized(5, 15), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     trees=st.integers(2, 16),
     elements=st.integers(16, 20_000),
