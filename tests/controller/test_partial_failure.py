@@ -239,7 +239,7 @@ def test_a_grant_that_is_cancelled_at_any_call_leaves_nothing(within: Within, do
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("when", range(0, 7, sized(2, 1)))
+@pytest.mark.parametrize("when", range(0, 7, sized(3, 1)))
 def test_a_switch_that_is_killed_in_the_middle_and_started_again_holds_what_it_should(
     within: Within, when: int
 ) -> None:

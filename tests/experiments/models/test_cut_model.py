@@ -10,6 +10,7 @@ from experiments.models.cut_model import predicted_step_seconds
 from experiments.scenario.settings import Settings
 from experiments.virtual.point import run_virtual
 from p4switch.engine.engine import Engine
+from tests.sizes import sized
 
 CUT = {"layers": 8, "micro_batches": 16, "forward": "200 us", "backward": "400 us", "activations": "16 KiB"}
 
@@ -20,8 +21,9 @@ def point(cut: dict[str, Any], **rest: Any) -> Settings:
     return Settings.model_validate(said | rest).settled
 
 
+@pytest.mark.long
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithm", ["in-network", "ring"])
+@pytest.mark.parametrize("algorithm", ["ring", "in-network"][: sized(1, 2)])
 @pytest.mark.parametrize(
     ("cut", "off"),
     [
