@@ -74,7 +74,7 @@ def test_what_is_lost_is_sent_again(switch: Engine, transport: str) -> None:
     for algorithm in ("in-network", "ring"):
         measured = run(
             switch,
-            {"tensor": 2, "pipeline": 2, "layers": 2, "activations": "8 KiB"},
+            {"tensor": 2, "pipeline": 2, "layers": 2, "micro_batches": 4, "activations": "8 KiB"},
             algorithm=algorithm,
             transport=transport,
             links=links,
@@ -120,6 +120,6 @@ def test_a_wrong_activation_is_found(switch: Engine, monkeypatch: pytest.MonkeyP
 
 def test_a_run_can_be_repeated(switch: Engine) -> None:
     links = {"loss": "1%"}
-    cut = {"tensor": 2, "pipeline": 2, "layers": 2}
+    cut = {"tensor": 2, "pipeline": 2, "layers": 2, "micro_batches": 4}
     first, second = (run(switch, cut, links=links) for _ in range(2))
     assert first == second
