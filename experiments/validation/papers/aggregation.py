@@ -148,11 +148,12 @@ def aggregation(switch: Engine) -> Iterator[Beside]:
         CollectiveError, UnfinishedError, ControllerError: a run did not come to its end.
     """
     network = {workers: _seconds("in-network", workers, LARGE, switch) for workers in WORKERS}
-    ring = {workers: _seconds("ring", workers, LARGE, switch) for workers in WORKERS}
     frame = in_network_frame(VALUES) + ETHERNET_OVERHEAD
     yield LINE.beside(8 * LARGE * frame / (4 * VALUES) / RATE / network[16])
     yield CONSTANT.beside(network[4] / network[16])
+    ring: dict[int, float] = {}
     for workers in WORKERS:
+        ring[workers] = _seconds("ring", workers, LARGE, switch)
         yield RATIOS[workers].beside(ring[workers] / network[workers])
     for trained in (VGG16, RESNET50):
         yield trained.ratio.beside(trained.over_ring(network[8], ring[8]))
