@@ -127,7 +127,7 @@ def _run_virtual(
 
 @contextmanager
 def _processes(jobs: int) -> Iterator[Callable[[Settings, bytes], Future[Row]]]:
-    with ProcessExecutor(jobs, preload="experiments.virtual.point") as pool:
+    with ProcessExecutor(jobs, preload="experiments.virtual.ready") as pool:
         yield lambda point, config: pool.submit_sized(memory_of(point), run_point, point, config)
 
 

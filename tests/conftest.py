@@ -35,6 +35,7 @@ def pytest_configure() -> None:
     # In the background of a shell, or under nohup, they are ignored, and would be by all that tests start and then end.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    gc.disable()  # until all is collected, none of which goes
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
@@ -55,6 +56,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
+    gc.enable()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

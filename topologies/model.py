@@ -213,19 +213,22 @@ class Topology(_Frozen):
         Raises:
             pydantic.ValidationError: properties that no link can have.
         """
-        links = tuple(
-            link.model_copy(update={"properties": LinkProperties(**dict(link.properties) | changes)})
-            for link in self.links
-        )
-        return Topology(
-            name=self.name, switches=self.switches, hosts=self.hosts, links=links, offload=self.offload
+        changed = {
+            given: LinkProperties(**dict(given) | changes)
+            for given in {link.properties for link in self.links}
+        }
+        return self._with_links(
+            tuple(link.model_copy(update={"properties": changed[link.properties]}) for link in self.links)
         )
 
     def without(self, links: Collection[Link]) -> "Topology":
         """What is left of the network when these fail, whether all hosts reach one another there or not."""
-        left = tuple(link for link in self.links if link not in links)
+        return self._with_links(tuple(link for link in self.links if link not in links))
+
+    def _with_links(self, links: tuple[Link, ...]) -> "Topology":
+        """The same nodes, which have been checked."""
         return Topology.model_construct(
-            name=self.name, switches=self.switches, hosts=self.hosts, links=left, offload=self.offload
+            name=self.name, switches=self.switches, hosts=self.hosts, links=links, offload=self.offload
         )
 
     def neighbours(self, node: str) -> dict[int, str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -21,14 +22,12 @@ def listed(x: Array | list[Array]) -> list[Array]:
     """`x`, if it is a list, or a list of it.
 
     Raises:
-        TypeError: there is something in it that is no array, or none that this machine calculates with.
+        TypeError: there is something in it that is no array.
     """
     xs: list[Any] = list(x) if isinstance(x, list) else [x]
     for each in xs:
         if not isinstance(each, np.ndarray):
             raise TypeError(f"arrays are numpy's, not {type(each).__name__}; numpy.asarray() makes one")
-        if not each.dtype.isnative:
-            raise TypeError(f"arrays have this machine's byte order, not {each.dtype}; astype() converts one")
     return xs
 
 
@@ -38,32 +37,48 @@ def reduction(
     """What is called with `x` and `out`: listed(), where the result of each goes (None: to a new array), described().
 
     Raises:
-        TypeError: see listed(), or there is no result of these numbers. ValueError: no such `op`, or `out`
-            does not fit.
+        TypeError: see listed() and described(), or there is no result of these numbers. ValueError: no such `op`, or
+            `out` does not fit.
     """
     xs = listed(x)
-    what = _reduction(operation, op, tuple([(each.dtype, each.shape) for each in xs]))
+    what = _reduction(operation, op, _types(xs))
     return xs, [None] * len(xs) if out is None else _outputs(x, xs, out), what
 
 
 def _outputs(x: Array | list[Array], xs: list[Array], out: Array | list[Array]) -> list[Array]:
-    outs = xs if out is x else listed(out)
-    if isinstance(x, list) is not isinstance(out, list) or len(outs) != len(xs):
-        raise ValueError("out must be an array where x is one, and else a list as long as x")
-    for each, of in zip(outs, xs, strict=True):
-        if each is not of and (each.dtype != of.dtype or each.shape != of.shape):
-            raise ValueError(
-                f"out must be of {of.dtype} and shape {of.shape}, not of {each.dtype} and shape {each.shape}"
-            )
+    outs = xs if out is x else _fitting(x, xs, out)
+    for each in outs:
         flags = each.flags
         if not flags.writeable or not flags.c_contiguous:
             raise ValueError("out is written to: it must be writable and C-contiguous")
     return outs
 
 
+def _fitting(x: Array | list[Array], xs: list[Array], out: Array | list[Array]) -> list[Array]:
+    outs = listed(out)
+    if isinstance(x, list) is not isinstance(out, list) or len(outs) != len(xs):
+        raise ValueError("out must be an array where x is one, and else a list as long as x")
+    for each, of in zip(outs, xs, strict=True):
+        if each.dtype != of.dtype or each.shape != of.shape:
+            raise ValueError(
+                f"out must be of {of.dtype} and shape {of.shape}, not of {each.dtype} and shape {each.shape}"
+            )
+    return outs
+
+
 def described(operation: str, xs: Sequence[Array]) -> str:
-    """What all workers must call alike."""
-    return _described(operation, tuple([(x.dtype, x.shape) for x in xs]))
+    """What all workers must call alike.
+
+    Raises:
+        TypeError: there are numbers that this machine does not calculate with.
+    """
+    return _described(operation, _types(xs))
+
+
+def _types(xs: Sequence[Array]) -> tuple[_Type, ...]:
+    if len(xs) == 1:  # which is the most frequent, and takes half as long so
+        return ((xs[0].dtype, xs[0].shape),)
+    return tuple([(each.dtype, each.shape) for each in xs])
 
 
 # A training step has the same arrays each time, and numpy takes microseconds for a type's name.
@@ -79,12 +94,18 @@ def _reduction(operation: str, op: Operation, types: tuple[_Type, ...]) -> str:
 
 @lru_cache(1024)
 def _described(operation: str, types: tuple[_Type, ...]) -> str:
+    for dtype, _ in types:
+        if not dtype.isnative:
+            raise TypeError(f"arrays have this machine's byte order, not {dtype}; astype() converts one")
     return f"{operation} of {', '.join([f'{dtype} {shape}' for dtype, shape in types])}"
 
 
-def as_given(x: Array | list[Array], results: list[Array]) -> Array | list[Array]:
-    """The results of all arrays of `x`, in a list if `x` is one."""
-    return results[0] if isinstance(x, np.ndarray) else results
+def as_given(x: Array | list[Array]) -> Callable[[list[Array]], Array | list[Array]]:
+    """What makes of the results of all arrays of `x` a list if `x` is one."""
+    return _only if isinstance(x, np.ndarray) else list
+
+
+_only = itemgetter(0)
 
 
 def flattened(x: Array) -> Array:

@@ -16,6 +16,7 @@ Operation = Literal["all-reduce", "reduce-scatter", "all-gather", "broadcast", "
 _FLOAT32 = np.dtype(np.float32)  # compared with twice as fast as its type
 
 Batch_co = TypeVar("Batch_co", covariant=True)
+_Number = TypeVar("_Number", bound=np.generic)
 
 
 class CollectiveError(RuntimeError):
@@ -143,4 +144,9 @@ def flat(
                 f"out must be a writable, C-contiguous float32 array of shape {x.shape}, "
                 f"not {out.dtype} of shape {out.shape}"
             )
-    return x if x.ndim == 1 else x.reshape(-1), out if out.ndim == 1 else out.reshape(-1)
+    return raveled(x), raveled(out)
+
+
+def raveled(x: NDArray[_Number]) -> NDArray[_Number]:
+    """In one dimension: its own memory, where that has no gaps."""
+    return x if x.ndim == 1 else x.reshape(-1)

@@ -61,7 +61,7 @@ class Handle(Generic[_T]):
 
 
 @dataclass(slots=True)
-class _Operation(Generic[_T]):
+class Request(Generic[_T]):
     """What a call does.
 
     attempt: computes all that the worker may need, alike at all where a job has groups, into `outs` or where these are
@@ -162,17 +162,26 @@ class Communicator(Closing):
                 not fit, float32 numbers that cannot be summed (NaN, infinities, 2^127 and more), or compression beside
                 another `op`, or in_network="required".
         """
-        operation = f"allreduce {op}" if compression is None else f"allreduce {op} by {compression}"
-        xs, outs, what = reduction(operation, op, x, out)
         if compression is None:
-            attempt = partial(self._reducer.reduce, xs, op, what)
-        else:
-            if self._required:
-                raise ValueError(
-                    "what is compressed is added up by the hosts: leave out compression, or in_network='required'"
-                )
-            attempt = partial(self._reducer.reduce_compressed, Compressed(compression, xs, op), what)
-        return self._call(_Operation(attempt, outs, partial(as_given, x)), async_op)
+            return self.carry_out(self.allreduce_init(x, op, out), async_op=async_op)
+        xs, outs, what = reduction(f"allreduce {op} by {compression}", op, x, out)
+        if self._required:
+            raise ValueError(
+                "what is compressed is added up by the hosts: leave out compression, or in_network='required'"
+            )
+        attempt = partial(self._reducer.reduce_compressed, Compressed(compression, xs, op), what)
+        return self.carry_out(Request(attempt, outs, as_given(x)), async_op=async_op)
+
+    def allreduce_init(
+        self, x: Array | list[Array], op: Operation = "sum", out: Array | list[Array] | None = None
+    ) -> Request[Any]:
+        """allreduce() to be carried out later, as often as wanted: MPI_Allreduce_init.
+
+        Raises:
+            TypeError, ValueError: see allreduce(), but for what depends on the numbers.
+        """
+        xs, outs, what = reduction(f"allreduce {op}", op, x, out)
+        return Request(partial(self._reducer.reduce, xs, op, what), outs, as_given(x))
 
     @overload
     def reduce(
@@ -211,10 +220,12 @@ class Communicator(Closing):
             self._check_present(root)
             return self._reducer.reduce(xs, op, what, into)
 
-        def deliver(results: list[Array]) -> Any:
-            return as_given(x, results) if root == self.rank else None
+        give = as_given(x)
 
-        return self._call(_Operation(attempt, outs, deliver), async_op)
+        def deliver(results: list[Array]) -> Any:
+            return give(results) if root == self.rank else None
+
+        return self.carry_out(Request(attempt, outs, deliver), async_op=async_op)
 
     @overload
     def broadcast(self, x: _X, root: int = 0, *, async_op: Literal[False] = False) -> _X: ...
@@ -249,7 +260,7 @@ class Communicator(Closing):
                     each[...] = part.view(each.dtype).reshape(each.shape)
             return x
 
-        return self._call(_Operation(attempt, [None], deliver), async_op)
+        return self.carry_out(Request(attempt, [None], deliver), async_op=async_op)
 
     @overload
     def allgather(self, x: Array, *, async_op: Literal[False] = False) -> Array: ...
@@ -274,7 +285,7 @@ class Communicator(Closing):
                 self._reducer.ring().all_gather(bytes_of(gathered), what)
             return [gathered]
 
-        return self._call(_Operation(attempt, [None], lambda results: results[0]), async_op)
+        return self.carry_out(Request(attempt, [None], lambda results: results[0]), async_op=async_op)
 
     @overload
     def reduce_scatter(
@@ -321,7 +332,7 @@ class Communicator(Closing):
                 result: Array = (part / size if op == "mean" else part).astype(x.dtype)
             return result
 
-        return self._call(_Operation(attempt, [None], deliver), async_op)
+        return self.carry_out(Request(attempt, [None], deliver), async_op=async_op)
 
     @overload
     def barrier(self, *, async_op: Literal[False] = False) -> None: ...
@@ -333,9 +344,11 @@ class Communicator(Closing):
         """Return when all workers have called it: the smallest all-reduce, of one element, in the network."""
 
         def attempt(_: Sequence[Array | None]) -> list[Array]:
-            return [self._reducer.sum(np.zeros(1, np.float32), None, "barrier")]
+            zero = np.zeros(1, np.float32)
+            self._reducer.sum(zero, zero, "barrier")
+            return [zero]
 
-        return self._call(_Operation(attempt, [None], lambda _: None), async_op)
+        return self.carry_out(Request(attempt, [None], lambda _: None), async_op=async_op)
 
     def regroup(self) -> bool:
         """Between two steps: let workers in that have been started again. Whether somebody is new.
@@ -352,8 +365,8 @@ class Communicator(Closing):
         if first or self._elastic is None:
             return first
         elastic = self._elastic
-        meeting = _Operation(lambda _: [elastic.meet()], [None], lambda results: bool(results[0][0]))
-        joined = self._call(meeting, async_op=False)
+        meeting = Request(lambda _: [elastic.meet()], [None], lambda results: bool(results[0][0]))
+        joined = self.carry_out(meeting)
         self._renumber(elastic)
         return joined is True
 
@@ -370,19 +383,20 @@ class Communicator(Closing):
 
     # -- carrying them out -----------------------------------------------------------------------------------
 
-    def _call(self, operation: _Operation[_T], async_op: bool) -> _T | Handle[_T]:
+    def carry_out(self, operation: Request[_T], *, async_op: bool = False) -> _T | Handle[_T]:
+        """What its call returns; its arrays are read, and written to, then."""
         if async_op:
             self._thread = self._thread or ThreadPoolExecutor(1, "fanin")
             self._begun = True
             return Handle(self._thread.submit(self._carry_out, operation))
-        if self._thread is not None and self._begun:
+        if self._begun and self._thread is not None:
             self._thread.submit(
                 int
             ).result()  # in the order of the calls, and after what waits for their ends
             self._begun = False
         return self._carry_out(operation)
 
-    def _carry_out(self, operation: _Operation[_T]) -> _T:
+    def _carry_out(self, operation: Request[_T]) -> _T:
         if self._failure is not None:
             raise CollectiveError(f"an operation before has failed: {self._failure}")
         try:
@@ -404,7 +418,7 @@ class Communicator(Closing):
         """Who has, after an error that may come from it."""
         return [] if self._elastic is not None else self._place.left(_NEWS_SECONDS)
 
-    def _carry_out_in_groups(self, elastic: Elastic, operation: _Operation[_T]) -> _T:
+    def _carry_out_in_groups(self, elastic: Elastic, operation: Request[_T]) -> _T:
         """By the first group that stays one until it is done."""
         while True:
             try:
@@ -433,7 +447,7 @@ class Communicator(Closing):
             if results is not None:
                 return value  # type: ignore[return-value]
 
-    def _finish(self, elastic: Elastic, operation: _Operation[_T]) -> _T:
+    def _finish(self, elastic: Elastic, operation: Request[_T]) -> _T:
         elastic.begin()
         results = operation.attempt([None] * len(operation.outs))
         if not any(each.size for each in results):  # which needs nobody

@@ -29,12 +29,24 @@ class CongestionWindow(ctypes.Structure):
 
     def end_round(self, answered: int, marked: int) -> None:
         """A round-trip time is over, in which so many packets were answered, and so many of them had been marked."""
-        share = min(marked / max(answered, 1), 1.0)
-        self.share += GAIN * (share - self.share)
+        self.estimate(answered, marked, GAIN)
         if marked:
-            self.size = max(self.size * (1 - self.share / 2), self.least)
+            self.decrease()
         else:
-            self.size = min(self.size + 1, self.most)
+            self.increase(1)
+
+    def estimate(self, answered: int, marked: int, gain: float) -> None:
+        """The share of a round weighs `gain`."""
+        share = min(marked / max(answered, 1), 1.0)
+        self.share += gain * (share - self.share)
+
+    def decrease(self) -> None:
+        """By half of the share."""
+        self.size = max(self.size * (1 - self.share / 2), self.least)
+
+    def increase(self, packets: float) -> None:
+        """By so many."""
+        self.size = min(self.size + packets, self.most)
 
 
 class Gate(ctypes.Structure):
@@ -59,11 +71,17 @@ class Gate(ctypes.Structure):
         super().__init__(round=places)
         self.window = CongestionWindow(1, places)
         self.held = np.zeros(places, np.int64)
+        self._first = np.zeros(0, np.int64)  # chunks of the all-reduce before
 
     def begin(self, lead: int) -> NDArray[np.int64]:
         """The first chunks of an all-reduce, of which `lead` could be sent."""
-        self.in_flight = self.lowest = 0
-        return self._let_through(np.arange(lead), min(lead, int(self.window.size)))
+        self.in_flight = self.lowest = self.held_count = 0
+        if len(self._first) != lead:
+            self._first = np.arange(lead)
+        if lead > self.window.size:
+            return self._let_through(self._first, int(self.window.size))
+        self.in_flight = lead
+        return self._first
 
     def answer(self, count: int) -> None:
         """So many results more are there."""

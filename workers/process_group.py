@@ -4,6 +4,7 @@ Tensors whose numbers numpy has, and that lie in memory without gaps, are summed
 bfloat16, which numpy has not, is summed as float32 and rounded once.
 """
 
+import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,15 +13,16 @@ import torch
 import torch.distributed as dist
 
 from workers.arguments import Array, Operation
-from workers.communicator import Communicator, Handle
+from workers.communicator import Communicator, Handle, Request
 from workers.values.compression import Compression
 
 Tensors = Sequence[torch.Tensor]
 Copies = list[tuple[Array, torch.Tensor]]
 
+_MOST_REQUESTS = 1024  # that are remembered
 # Not a dict: it takes a microsecond to find one of PyTorch's in it.
-_OPERATIONS: tuple[tuple[Any, Operation], ...] = (
-    (dist.ReduceOp.SUM, "sum"),
+_SUM: Any = dist.ReduceOp.SUM
+_OTHERS: tuple[tuple[Any, Operation], ...] = (
     (dist.ReduceOp.AVG, "mean"),
     (dist.ReduceOp.MAX, "max"),
     (dist.ReduceOp.MIN, "min"),
@@ -99,6 +101,7 @@ class ProcessGroup(dist.ProcessGroup):
     def __init__(self, communicator: Communicator) -> None:
         super().__init__(communicator.rank, communicator.size)
         self._communicator = communicator
+        self._requests: dict[tuple[object, ...], Request[Any] | None] = {}
 
     def getBackendName(self) -> str:  # noqa: N802
         """What init_process_group() calls it."""
@@ -111,10 +114,39 @@ class ProcessGroup(dist.ProcessGroup):
         op = _operation(opts)
         if opts.asyncOp:
             return allreduce(self._communicator, tensors, op)
+        if len(tensors) == 1 and (request := self._request(tensors[0], op)):
+            self._communicator.carry_out(request)
+            return None
         arrays, copies = _arrays(tensors)
         self._communicator.allreduce(arrays, op, out=arrays)
         _put_back(copies)
         return None
+
+    def _request(self, tensor: torch.Tensor, op: Operation) -> Request[Any] | None:
+        """To all-reduce what is in its memory; None: numpy cannot have it there.
+
+        A training step has the same tensors each time, and numpy's array of one takes microseconds. It is remembered by
+        all that it depends on, so that another tensor in the same place may have it; no device has memory there, too.
+        """
+        try:
+            key = op, tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.is_contiguous(), tensor.is_neg()
+            return self._requests[key]
+        except RuntimeError:  # it has no memory of that kind
+            return None
+        except KeyError:
+            if len(self._requests) == _MOST_REQUESTS:
+                self._requests.clear()
+        request = self._requests[key] = self._new_request(tensor, op)
+        return request
+
+    def _new_request(self, tensor: torch.Tensor, op: Operation) -> Request[Any] | None:
+        array = _in_place(tensor)
+        if array is None:
+            return None
+        # Not numpy's own, which keeps the memory from being freed.
+        memory = (ctypes.c_byte * array.nbytes).from_address(array.ctypes.data)
+        lent: Array = np.ndarray(array.shape, array.dtype, memoryview(memory))
+        return self._communicator.allreduce_init(lent, op, lent)
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any) -> Work | None:
         """As allreduce(), which takes several tensors, too."""
@@ -205,7 +237,9 @@ class ProcessGroup(dist.ProcessGroup):
 
 def _operation(opts: Any) -> Operation:
     asked = opts.reduceOp
-    for operation, name in _OPERATIONS:
+    if asked == _SUM:
+        return "sum"
+    for operation, name in _OTHERS:
         if asked == operation:
             return name
     raise NotImplementedError(

@@ -179,19 +179,31 @@ class Worker:
         self.begin(*collective.flat(x, out), now, call)
         self._result = self._output.reshape(x.shape) if out is None else out
 
-    def begin(self, x: NDArray[np.float32], out: NDArray[np.float32], now: float, call: str) -> None:
-        """As start(), of what is flat, [elements], and has been checked (collective.py)."""
+    def begin(
+        self,
+        x: NDArray[np.float32],
+        out: NDArray[np.float32],
+        now: float,
+        call: str,
+        copy: NDArray[np.float32] | None = None,
+    ) -> None:
+        """As start(), of what is flat, [elements], and has been checked (collective.py).
+
+        copy: where the sum goes as well, once all of it is there.
+        """
         progress = self._state.progress
         if progress.missing:
             raise CollectiveError(f"the all-reduce before has not finished: {self.outstanding(now)}")
-        self._tensor = tensor = self._admit(x, out, call) if x.size else None
+        self._tensor = tensor = self._admit(x, out, call, copy) if x.size else None
         if tensor:
             progress.missing = progress.chunks
             self._to_send = [self._state.gate.begin(tensor.lead)]
         self._output = self._result = out
         progress.latest = now
 
-    def _admit(self, x: NDArray[np.float32], out: NDArray[np.float32], call: str) -> Tensor:
+    def _admit(
+        self, x: NDArray[np.float32], out: NDArray[np.float32], call: str, copy: NDArray[np.float32] | None
+    ) -> Tensor:
         lease, progress = self.lease, self._state.progress
         tensor = self._tensors.get((len(x), call)) or self._make_tensor(len(x), call)
         first_chunk = max(lease.first_chunk, progress.first_chunk + progress.chunks)
@@ -201,7 +213,7 @@ class Worker:
                 f"lease {lease.id} has {left} of its {lease.last_chunk + 1 - lease.first_chunk} chunk numbers left and "
                 f"this all-reduce may need {tensor.most_chunks}: ask for a new lease"
             )
-        if self._engine.begin(tensor, x, out, first_chunk) and self._non_finite == "raise":
+        if self._engine.begin(tensor, x, out, first_chunk, copy) and self._non_finite == "raise":
             progress.chunks = 0
             index = quantization.first_unquantizable(x, lease.values, self._engine.quantizable)
             raise ValueError(

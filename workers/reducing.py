@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workers.arguments import Array, Operation, flattened, split
-from workers.collective import flat
+from workers.collective import raveled
 from workers.host_based.tcp import TcpConfig, TcpRing
 from workers.job.handover import LeaseLostError
 from workers.job.membership import LeftError
@@ -42,10 +42,8 @@ class Place(Protocol):
     def addresses(self) -> tuple[tuple[str, int], ...]:
         """Where each rank may listen."""
 
-    def all_reduce(
-        self, x: NDArray[np.float32], out: NDArray[np.float32] | None = None, call: str = ""
-    ) -> NDArray[np.float32]:
-        """The sum over all workers.
+    def sum(self, x: NDArray[np.float32], out: NDArray[np.float32], call: str) -> None:
+        """The sum of `x` over all workers into `out`, both [elements], which may be one; see Worker.start() for `call`.
 
         Raises:
             LeaseLostError: at all of them from the same call on: the ring is to do it.
@@ -102,12 +100,11 @@ class Reducer:
         self, xs: Sequence[Array], op: Operation, what: str, outs: Sequence[Array | None]
     ) -> list[Array]:
         """Each array, into its place in `outs` or a new one. Those of one type are one vector."""
+        if len(xs) == 1:
+            return [self._reduce(xs[0], op, outs[0], what)]
         results = [
             np.empty(x.shape, x.dtype) if out is None else out for x, out in zip(xs, outs, strict=True)
         ]
-        if len(xs) == 1:
-            self._reduce(xs[0], op, results[0], what)
-            return results
         places: defaultdict[np.dtype[Any], list[int]] = defaultdict(list)
         for place, x in enumerate(xs):
             places[x.dtype].append(place)
@@ -130,49 +127,52 @@ class Reducer:
             self.ring().all_gather(gathered, what)
         return vector.results(gathered, self._place.workers, outs)
 
-    def _reduce(self, x: Array, op: Operation, out: Array, what: str) -> None:
-        """An array into `out`, of its type and shape and without gaps."""
+    def _reduce(self, x: Array, op: Operation, out: Array | None, what: str) -> Array:
+        """An array into `out`, of its type and shape and without gaps, or a new one."""
+        if out is None:
+            out = np.empty(x.shape, x.dtype)
         if op in ("max", "min"):
             self._reduce_by_ring(x, op, out, what)
         elif x.dtype == _FLOAT32:
-            self.sum(x, out, what)
+            self.sum(raveled(x), raveled(out), what)
         elif x.dtype.kind in "iu" and not self._too_many:
             limbs = exact.limbs(flattened(x))
-            exact.integers(self.sum(limbs, limbs, what), out.reshape(-1))
+            self.sum(limbs, limbs, what)
+            exact.integers(limbs, raveled(out))
         elif x.dtype.kind in "iu" or x.itemsize > 4:
             self._reduce_by_ring(x, op, out, what)
         else:
-            wide = x.astype(np.float32)
+            wide = flattened(x).astype(np.float32)
             self.sum(wide, wide, what)
             if op == "mean":
                 wide /= self._place.workers
             with np.errstate(over="ignore"):  # beyond float16: an infinity
-                out[...] = wide
-            return
+                raveled(out)[:] = wide
+            return out
         if op == "mean":
             out /= self._place.workers
+        return out
 
     def _reduce_by_ring(self, x: Array, op: Operation, out: Array, what: str) -> None:
         np.copyto(out, x)
         self.ring().all_reduce(out.reshape(-1), COMBINE[op], what)
 
-    def sum(self, x: NDArray[np.float32], out: NDArray[np.float32] | None, what: str) -> NDArray[np.float32]:
-        """In the network, or round the ring from the call on for which no worker has a lease."""
+    def sum(self, x: NDArray[np.float32], out: NDArray[np.float32], what: str) -> None:
+        """Of `x` into `out`, both [elements]: in the network, or round the ring from where no worker has a lease."""
         if not self._by_ring:
             try:
-                return self._place.all_reduce(x, out, what)
+                self._place.sum(x, out, what)
+                return
             except LeaseLostError as lost:
                 self._by_ring = True
                 if self._place.rank == 0:
                     print(f"fanin: {lost}; the hosts add up by ring", file=sys.stderr)
                 if under_way := lost.under_way:
                     under_way.go_on(self.ring(), self._place.rank, self._place.workers, what)
-                    return under_way.out.reshape(x.shape)
-        vector, result = flat(x, out)
-        np.copyto(result, vector)
-        if result.size:
-            self.ring().all_reduce(result, np.add, what)
-        return result.reshape(x.shape)
+                    return
+        np.copyto(out, x)
+        if out.size:
+            self.ring().all_reduce(out, np.add, what)
 
     def broadcast(self, sent: NDArray[np.uint8] | None, size: int, what: str) -> NDArray[np.uint8]:
         """The bytes that the root sends, and the others do not."""
@@ -183,7 +183,8 @@ class Reducer:
             self.ring().all_reduce(words, np.add, what)
         else:
             limbs = exact.limbs(words)
-            exact.integers(self.sum(limbs, limbs, what), words)
+            self.sum(limbs, limbs, what)
+            exact.integers(limbs, words)
         return words.view(np.uint8)[:size]
 
     @property

@@ -30,7 +30,8 @@ class Tensor:
 
     call: what for, in words that all workers must have alike. expected: exponents by block; None where there are more
     blocks than the window has slots. delayed: whether the first chunks carry values scaled for those. tag: in every
-    packet; each length and call that may be delayed has one of its own.
+    packet; each length and call that may be delayed has one of its own. addresses: in memory, of `expected` and of the
+    agreement's digits.
     """
 
     def __init__(self, elements: int, call: str = "", *, workers: int, values: int, window: int) -> None:
@@ -44,6 +45,10 @@ class Tensor:
         self.delayed = False
         self.tag = 0
         self.agreement = Agreement(elements, call, workers=workers, values=values, window=window)
+        self.addresses = (
+            None if self.expected is None else self.expected.ctypes.data,
+            self.agreement.digits.ctypes.data,
+        )
 
     @property
     def bare(self) -> int:

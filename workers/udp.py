@@ -367,23 +367,35 @@ class InNetworkAllReduce(Closing):
             StallError, SaturationError, LeaseExhaustedError: see protocol.py.
         """
         vector, result = flat(x, out)
-        self._sum(vector, result, call)
+        self.sum(vector, result, call)
         return result.reshape(x.shape) if out is None else out
 
-    def _sum(self, x: NDArray[np.float32], out: NDArray[np.float32], call: str) -> None:
+    def sum(self, x: NDArray[np.float32], out: NDArray[np.float32], call: str) -> None:
         """As all_reduce(), of what is flat, [elements], and has been checked."""
+        self._sum(x, out, call)
+
+    def _sum(
+        self,
+        x: NDArray[np.float32],
+        out: NDArray[np.float32],
+        call: str,
+        copy: NDArray[np.float32] | None = None,
+    ) -> None:
+        """As sum(); see Worker.begin() for `copy`."""
         worker = self.worker
-        worker.begin(x, out, time.monotonic(), call)
+        now = time.monotonic()
+        worker.begin(x, out, now, call, copy)
         self.socket.forget_losses()
         while not worker.finished:
-            worker.exchange(self.socket, time.monotonic() + _LOOK)
+            worker.exchange(self.socket, now + _LOOK)
             if not worker.finished:
                 self._send()
+                now = time.monotonic()
         worker.finish()
-        self._finished()
+        self._finished(now)
 
-    def _finished(self) -> None:
-        """An all-reduce has ended with a result."""
+    def _finished(self, now: float) -> None:
+        """An all-reduce has ended with a result, which has begun, or was looked after last, at that time."""
 
     def _send(self) -> None:
         """What timers ask for."""

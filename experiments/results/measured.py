@@ -197,7 +197,7 @@ def _in_effect(settings: Settings) -> Row:
     }
     columns: Row = {name: values.pop() for name, values in found.items() if len(values) == 1}
     rate = settings.host_link.rate_bits_per_second
-    control = settings.congestion.in_effect(rate) if rate and settings.between_hosts else {}
+    control = settings.congestion.in_effect(rate) if settings.between_hosts and not live else {}
     columns |= {f"congestion_{name}": value for name, value in control.items()}
     if isinstance(compressor := settings.compression.compressor, TopK):
         columns["compression_density"] = compressor.density

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -103,10 +104,19 @@ def load_scenario(path: Path, changes: Sequence[str] = ()) -> Scenario:
     text, document = _read(path)
     for change in changes:
         _change(document, change)
-    try:
+    with _named(path):
         return Scenario(_take_frame(document), text, tuple(_points(document, path.parent)))
-    except ScenarioError as error:
-        raise ScenarioError("\n".join(f"{path}: {line}" for line in str(error).splitlines())) from None
+
+
+def load_frame(path: Path) -> Frame:
+    """What a scenario's file says besides the settings of its points, which are not looked at.
+
+    Raises:
+        ScenarioError: with everything that is wrong.
+    """
+    _, document = _read(path)
+    with _named(path):
+        return _take_frame(document)
 
 
 def load_network(path: Path) -> TopologySettings:
@@ -121,6 +131,15 @@ def load_network(path: Path) -> TopologySettings:
     except ValidationError as error:
         lines = _explain(error, TopologySettings)
         raise ScenarioError("\n".join(f"{path}: {line}" for line in lines)) from None
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Errors have it before each line."""
+    try:
+        yield
+    except ScenarioError as error:
+        raise ScenarioError("\n".join(f"{path}: {line}" for line in str(error).splitlines())) from None
 
 
 def _read(path: Path) -> tuple[str, dict[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from experiments.scenario.file import Lesson, ScenarioError, load_scenario
+from experiments.scenario.file import Lesson, ScenarioError, load_frame
 
 _SCENARIOS = Path(__file__).parents[2] / "scenarios"
 _FOLDERS = {"lesson": _SCENARIOS / "lessons", "scenario": _SCENARIOS}
@@ -30,9 +30,7 @@ def scenario_file(given: str) -> Path:
 
 def lessons() -> dict[str, Lesson]:
     """Those that come with fanin, by name."""
-    found = {
-        path.stem: load_scenario(path).frame.lesson for path in sorted(_FOLDERS["lesson"].glob("*.toml"))
-    }
+    found = {path.stem: load_frame(path).lesson for path in sorted(_FOLDERS["lesson"].glob("*.toml"))}
     return {name: lesson for name, lesson in found.items() if lesson is not None}
 
 
@@ -40,4 +38,4 @@ def _list() -> Iterator[str]:
     """A line for each: what to type, and what it is."""
     for kind, folder in _FOLDERS.items():
         for path in sorted(folder.glob("*.toml")):
-            yield f"{kind}:{path.stem}  {load_scenario(path).frame.description}"
+            yield f"{kind}:{path.stem}  {load_frame(path).description}"

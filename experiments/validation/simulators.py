@@ -155,13 +155,12 @@ def write(found: Sequence[Beside], victims: Sequence[Victim], folder: Path) -> N
         ],
         "incasts": [
             {
-                **asdict(one),
                 "incast": one.incast.name,
-                "htsim": htsim and asdict(htsim),
-                "difference": one.difference,
+                "milliseconds": dict(zip(("below_half", "under_used"), one.ours, strict=True)),
+                "htsim": one.htsim and dict(zip(("below_half", "under_used"), one.htsim, strict=True)),
+                "seeds": [asdict(seen) for seen in one.seen],
             }
             for one in victims
-            for htsim in [one.incast.htsim]
         ],
     }
     (folder / "simulators.json").write_text(json.dumps(document, indent=2) + "\n")

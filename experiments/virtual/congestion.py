@@ -16,7 +16,7 @@ _PACKET_BITS = 8 * (HEADERS + HEADER_BYTES + PAYLOAD)
 def control_of(congestion: Congestion, topology: Topology, host: str) -> MakeControl:
     """Of a sender on `host`, which for DCQCN needs a link with a rate."""
     if congestion.control == "dctcp":
-        return Dctcp
+        return partial(Dctcp, parameters=congestion.dctcp)
     if congestion.control == "none":
         return NoControl
     rate = topology.links_of(host)[0].rate_bits_per_second

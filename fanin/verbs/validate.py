@@ -142,13 +142,14 @@ def _simulators(results: Path) -> None:
     console.print(
         "[dim]Microseconds until the last flow has arrived; links of 100 Gb/s and 1 us, fat trees.[/]"
     )
-    table = Table("incast, PFC", "lasts", "htsim", "below half", "by", "htsim", "below 95%", box=None)
+    columns = ("incast, PFC", "lasts", "share", "htsim", "below half", "by", "htsim", "below 95%", "by")
+    table = Table(*columns, box=None)
     for victim in victims:
         table.add_row(*victim.cells)
     console.print(table)
     console.print(
         "[dim]Milliseconds in which the link of the receiver's neighbour, which another flow would fill, carries less "
-        "than half, and less than 95 %, of what it can.[/]"
+        "than half, and less than 95 %, of what it can; share: flows of the incast on the other flow's way.[/]"
     )
     apart = [one.case.name for one in found if not one.agrees]
     apart += [f"incast, {victim.incast.name}" for victim in victims if not victim.agrees]

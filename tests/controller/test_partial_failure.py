@@ -30,6 +30,7 @@ from tests.controller.switches import (
     read_state,
     running,
 )
+from tests.sizes import sized
 from topologies.model import Topology
 from topologies.shapes import leaf_spine
 
@@ -237,7 +238,8 @@ def test_a_grant_that_is_cancelled_at_any_call_leaves_nothing(within: Within, do
     within(check)
 
 
-@pytest.mark.parametrize("when", range(7))
+@pytest.mark.long
+@pytest.mark.parametrize("when", range(0, 7, sized(3, 1)))
 def test_a_switch_that_is_killed_in_the_middle_and_started_again_holds_what_it_should(
     within: Within, when: int
 ) -> None:

@@ -16,7 +16,7 @@ RACKS = {"spines": 1, "leaves": 2, "hosts_per_leaf": 4, "rate": "100 Gb/s"}
 CUT = {
     "tensor": 2,
     "pipeline": 2,
-    "layers": 8,
+    "layers": 4,
     "micro_batches": 8,
     "forward": "10 us",
     "backward": "20 us",
@@ -42,9 +42,9 @@ def point(shape: dict[str, Any] = RACKS, **rest: Any) -> Settings:
         {"algorithm": "parameter-server"},
         {"algorithm": "halving-doubling", "repetitions": 2},
         {"algorithm": "ring", "parallelism": CUT},
-        {"algorithm": "ring", "parallelism": CUT | {"tensor": 1, "pipeline": 8}},
+        {"algorithm": "ring", "parallelism": CUT | {"tensor": 1, "pipeline": 8, "layers": 8}},
         {"window": 64, "parallelism": CUT},
-        {"window": 64, "parallelism": CUT | {"chunks": 4}},
+        {"window": 64, "parallelism": CUT | {"chunks": 4, "layers": 8}},
         {"window": 64, "parallelism": CUT | {"tensor": 4, "pipeline": 2}},
     ],
 )

@@ -46,8 +46,8 @@ def script(tmp_path: Path) -> Callable[[str], Path]:
     return write
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    """A network that is up, one for all tests of a file."""
+    """A network that is up, one for all tests that leave it as it was."""
     with Up(tmp_path_factory.mktemp("up")) as network:
         yield network

@@ -105,6 +105,46 @@ def test_a_tensor_that_numpy_can_have_is_summed_where_it_is() -> None:
         assert array.ctypes.data == x.data_ptr()
 
 
+def test_tensors_that_follow_each_other_in_one_memory(comms: list[Communicator]) -> None:
+    """What is remembered of a tensor is true of another one at its address only if that is laid out alike."""
+
+    def do(comm: Communicator) -> None:
+        group, memory = ProcessGroup(comm), torch.empty(300)
+        seen = [
+            memory.view(6, 50),
+            memory,
+            memory[:150],
+            memory.view(50, 6).T,
+            memory[::2],
+            memory.view(torch.int32),
+            memory.view(6, 50),
+            nn.Parameter(memory.view(6, 50)),
+        ]
+        for x in seen:
+            memory.zero_()
+            with torch.no_grad():
+                x.fill_(1 + comm.rank)
+            at_once(group, x)
+            close(x.detach(), torch.full_like(x, 6))
+            assert memory.count_nonzero() == x.numel()
+        with pytest.raises(RuntimeError, match="negative bit"):
+            at_once(group, torch._neg_view(memory))
+
+    everywhere(comms, do)
+
+
+def test_what_is_remembered_of_a_tensor_reads_what_is_there_now(comms: list[Communicator]) -> None:
+    def do(comm: Communicator) -> list[float]:
+        group, x, sums = ProcessGroup(comm), torch.empty(3), []
+        for step in range(3):
+            x.fill_(step + comm.rank)
+            at_once(group, x)
+            sums.append(x.tolist())
+        return sums
+
+    assert everywhere(comms, do) == [[[3.0] * 3, [6.0] * 3, [9.0] * 3]] * N
+
+
 def test_reduce_at_the_root_alone(comms: list[Communicator]) -> None:
     def do(comm: Communicator) -> Any:
         x = of(comm.rank, torch.bfloat16)
@@ -223,6 +263,11 @@ def test_nobody_passes_a_barrier_before_all_have_come(comms: list[Communicator])
             lambda group: dist.all_reduce(torch.ones(3, device="meta"), group=group),
             TypeError,
             "main memory, not torch.strided on meta",
+        ),
+        (
+            lambda group: dist.all_reduce(torch.eye(3).to_mkldnn(), group=group),
+            TypeError,
+            r"dense tensors in main memory, not torch._mkldnn on cpu",
         ),
         (
             lambda group: dist.all_reduce(torch.eye(3).to_sparse(), group=group),

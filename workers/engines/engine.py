@@ -147,11 +147,17 @@ class Engine(Protocol):
     """
 
     def begin(
-        self, tensor: Tensor, x: NDArray[np.float32], out: NDArray[np.float32], first_chunk: int
+        self,
+        tensor: Tensor,
+        x: NDArray[np.float32],
+        out: NDArray[np.float32],
+        first_chunk: int,
+        copy: NDArray[np.float32] | None = None,
     ) -> int:
         """Begin to sum the flat vector `x` into `out`, both [elements], whose sum is there when nothing is missing.
 
         Neither changes otherwise until finish(). How many of its blocks cannot be quantized; no result is missing yet.
+        copy: written to only then, the sum as well, [elements].
         """
 
     @property

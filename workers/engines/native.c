@@ -62,7 +62,7 @@ SHARE_STRUCT(work,
              FIELD(initial_rto) FIELD(min_rto) FIELD(max_rto) FIELD(granularity)
              FIELD(lease) FIELD(window) FIELD(first_slot) FIELD(values) FIELD(workers)
              FIELD(x_tail) FIELD(out_tail) FIELD(e0) FIELD(e1) FIELD(factors) FIELD(accepted) FIELD(missed)
-             FIELD(x) FIELD(out) FIELD(expected) FIELD(agreement)
+             FIELD(x) FIELD(out) FIELD(copy) FIELD(expected) FIELD(agreement)
              FIELD(delayed) FIELD(tag) FIELD(whole_blocks) FIELD(rest) FIELD(blocks) FIELD(lead)
              FIELD(undecided) FIELD(missed_count) FIELD(ready_count))
 
@@ -267,11 +267,12 @@ static uint32_t pool_index(const struct work *w, int64_t number)
 
 /* Prepares the all-reduce of `x`: the first B chunks are ready, nothing is missing yet. Returns how many blocks cannot be
  * quantized. */
-int64_t begin(struct work *w, const float *x, float *out, int64_t elements, int8_t *expected, const int32_t *agreement,
-              int64_t delayed, int64_t tag, int64_t first_chunk)
+int64_t begin(struct work *w, const float *x, float *out, float *copy, int64_t elements, int8_t *expected,
+              const int32_t *agreement, int64_t delayed, int64_t tag, int64_t first_chunk)
 {
     w->x = x;
     w->out = out;
+    w->copy = copy;
     w->expected = expected;
     w->agreement = agreement;
     w->delayed = delayed;
@@ -453,6 +454,8 @@ static void take_packets(struct work *w, const uint8_t *datagrams, int64_t count
         count_answers(w, fresh);
         admit(w, before);
     }
+    if (fresh && !w->progress->missing && w->copy)
+        memcpy(w->copy, w->out, (size_t)(w->whole_blocks * w->values + w->rest) * sizeof *w->copy);
 }
 
 /* Takes a batch of datagrams, `stride` bytes apart; what may be sent then is added to `ready`. */

@@ -73,7 +73,7 @@ struct work {
     int64_t *missed; /* blocks whose exponents are not as expected, ascending */
     /* One all-reduce's. rest: elements of the last block if it is not whole. */
     const float *x;
-    float *out;
+    float *out, *copy; /* the sum as well, once all of it is there; NULL: not */
     int8_t *expected; /* exponents, by block; NULL: the vector has more blocks than the window */
     const int32_t *agreement; /* DIGITS that the first chunk carries where it carries no values */
     int64_t delayed, tag;     /* whether the first chunks carry values, scaled by those; in every packet */

@@ -56,7 +56,7 @@ class Work(ctypes.Structure):
         *((name, _double) for name in ("initial_rto", "min_rto", "max_rto", "granularity")),
         *((name, _int64) for name in ("lease", "window", "first_slot", "values", "workers")),
         *((name, _pointer) for name in ("x_tail", "out_tail", "e0", "e1", "factors", "accepted", "missed")),
-        *((name, _pointer) for name in ("x", "out", "expected", "agreement")),
+        *((name, _pointer) for name in ("x", "out", "copy", "expected", "agreement")),
         *((name, _int64) for name in ("delayed", "tag", "whole_blocks", "rest", "blocks", "lead")),
         *((name, _int64) for name in ("undecided", "missed_count", "ready_count")),
     )
@@ -125,7 +125,7 @@ def library() -> ctypes.CDLL | None:
     if losses != LOSSES:
         raise SharedError(f"is_loss(): {sorted(losses)} in C, {sorted(LOSSES)} in Python")
     work = ctypes.POINTER(Work)
-    loaded.begin.argtypes = (work, _pointer, _pointer, _int64, _pointer, _pointer, _int64, _int64, _int64)
+    loaded.begin.argtypes = (work, *[_pointer] * 3, _int64, *[_pointer] * 2, *[_int64] * 3)
     loaded.begin.restype = _int64
     loaded.pack.argtypes = (work, _pointer, _int64, _double)
     loaded.pack.restype = _int64
@@ -143,9 +143,10 @@ def fastest(state: State) -> Engine:
 
 def _address(array: NDArray[Any]) -> int:
     """Where a contiguous array is in memory; `array.ctypes` takes longer to say it."""
-    if array.flags.writeable:
+    try:
         return ctypes.addressof(_byte.from_buffer(array))  # type: ignore[arg-type]
-    return int(array.ctypes.data)
+    except TypeError:  # not writable
+        return int(array.ctypes.data)
 
 
 class _Room:
@@ -203,23 +204,34 @@ class NativeEngine:
         )
         self._at = ctypes.byref(work)
         self._room = _Room(0)
-        self._begun: tuple[Tensor, NDArray[np.float32], NDArray[np.float32]] | None = (
-            None  # kept from being freed
-        )
+        self._begun: tuple[Tensor, object] | None = None  # kept from being freed
 
     def begin(
-        self, tensor: Tensor, x: NDArray[np.float32], out: NDArray[np.float32], first_chunk: int
+        self,
+        tensor: Tensor,
+        x: NDArray[np.float32],
+        out: NDArray[np.float32],
+        first_chunk: int,
+        copy: NDArray[np.float32] | None = None,
     ) -> int:
         """See Engine."""
         if tensor.most_chunks > self._room.chunks:
             self._enlarge_room(tensor.most_chunks)
         if not x.flags.carray:
             x = np.require(x, requirements=["C", "A"])
-        self._begun = (tensor, x, out)
-        expected = None if tensor.expected is None else _address(tensor.expected)
-        digits = _address(tensor.agreement.digits)
-        vector = (_address(x), _address(out), tensor.elements, expected, digits, tensor.delayed, tensor.tag)
-        bad: int = self._library.begin(self._at, *vector, first_chunk)
+        self._begun = (tensor, (x, out, copy))
+        at = _address(x)
+        bad: int = self._library.begin(
+            self._at,
+            at,
+            at if out is x else _address(out),
+            None if copy is None else at if copy is x else _address(copy),
+            tensor.elements,
+            *tensor.addresses,
+            tensor.delayed,
+            tensor.tag,
+            first_chunk,
+        )
         return bad
 
     def _enlarge_room(self, chunks: int) -> None:

@@ -22,14 +22,22 @@ class NumpyEngine:
         self._copies = np.zeros(window, np.int64)  # scratch of receive()
         self._factors = np.empty(0)
         self._blocks: Blocks | None = None
+        self._out = np.empty(0, np.float32)
+        self._copy: NDArray[np.float32] | None = None
 
     def begin(
-        self, tensor: Tensor, x: NDArray[np.float32], out: NDArray[np.float32], first_chunk: int
+        self,
+        tensor: Tensor,
+        x: NDArray[np.float32],
+        out: NDArray[np.float32],
+        first_chunk: int,
+        copy: NDArray[np.float32] | None = None,
     ) -> int:
         """See Engine."""
         if tensor.blocks > len(self._factors):
             self._factors = np.append(self._factors, np.empty(tensor.blocks - len(self._factors)))
         self._blocks = self._make_blocks(tensor, x, out)
+        self._out, self._copy = out, copy
         progress = self._state.progress
         progress.first_chunk, progress.chunks = first_chunk, tensor.least_chunks
         progress.missing = progress.disagree = 0
@@ -61,6 +69,7 @@ class NumpyEngine:
     def finish(self) -> None:
         """See Engine."""
         self._begun.let_go()
+        self._out, self._copy = np.empty(0, np.float32), None
 
     @property
     def turn(self) -> None:
@@ -150,6 +159,8 @@ class NumpyEngine:
         ready = state.gate.admit(self._released(chunks), self._begun.accepted, self._begun.tensor.lead)
         if not progress.missing:
             self._begun.complete()
+            if self._copy is not None:
+                self._copy[:] = self._out
         return ready
 
     def _answered(self, chunks: NDArray[np.int64]) -> NDArray[np.bool_]:

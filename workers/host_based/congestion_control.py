@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import floor, inf
-from typing import Protocol
+from typing import Literal, Protocol
 
-from workers.congestion import CongestionWindow
+from workers.congestion import GAIN, CongestionWindow
 
-_SMALLEST_WINDOW = 2  # packets, RFC 8257: what congestion leaves
 _AHEAD = 2e-6  # seconds: what may leave within is sent at once, so that a fast sender need not wake for each packet
 
 
@@ -66,12 +65,35 @@ class NoControl(_Unpaced):
         """See CongestionControl."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DctcpParameters:
+    """Windows in packets.
+
+    gain: weight of a new share of marked packets in alpha, the estimate of congestion. min_window: what congestion
+    leaves. initial_window: None: as many as may be outstanding. ssthresh: up to this window each acknowledgement adds
+    as many packets as it is for, until the first mark (slow start); None: as many as may be outstanding. increase:
+    whether the window grows by a packet after rounds without marks (RFC 3168, section 6.1.2), or after all, as in the
+    analysis of DCTCP's authors (Alizadeh et al., SIGMETRICS 2011).
+    """
+
+    gain: float = GAIN
+    initial_alpha: float = 1.0
+    min_window: int = 2
+    initial_window: int | None = None
+    ssthresh: int | None = None
+    increase: Literal["unmarked", "always"] = "unmarked"
+
+
 class Dctcp(_Unpaced):
     """Its window follows the share of packets with a mark, once a window, or when the sender goes back."""
 
-    def __init__(self, window: int) -> None:
-        self._window = CongestionWindow(_SMALLEST_WINDOW, window)
-        self._marked = 0
+    def __init__(self, window: int, parameters: DctcpParameters = DctcpParameters()) -> None:
+        self._parameters = parameters
+        self._window = CongestionWindow(min(parameters.min_window, window), window)
+        self._window.size = min(parameters.initial_window or window, window)
+        self._window.share = parameters.initial_alpha
+        self._ssthresh: float = parameters.ssthresh or window
+        self._acknowledged = self._marked = 0
         self._epoch = (0, 0, 0)  # its end, and packets acknowledged and marked when it began
 
     @property
@@ -81,11 +103,24 @@ class Dctcp(_Unpaced):
 
     def acknowledged(self, base: int, end: int, marked: int, now: float) -> None:  # noqa: ARG002
         """See CongestionControl."""
+        window, parameters = self._window, self._parameters
+        if marked > self._marked:
+            self._marked = marked
+            self._ssthresh = min(self._ssthresh, window.size)
+        slow_start = window.size < self._ssthresh
+        if slow_start:
+            window.increase(min(base - self._acknowledged, self._ssthresh - window.size))
+        self._acknowledged = base
         epoch_end, acknowledged_then, marked_then = self._epoch
-        self._marked = max(self._marked, marked)
         if base < min(epoch_end, end):  # what a sender that has gone back had sent further on was discarded
             return
-        self._window.end_round(base - acknowledged_then, self._marked - marked_then)
+        marks = self._marked - marked_then
+        window.estimate(base - acknowledged_then, marks, parameters.gain)
+        if marks:
+            window.decrease()
+            self._ssthresh = window.size
+        if not (slow_start or (marks and parameters.increase == "unmarked")):
+            window.increase(1)
         self._epoch = (end, base, self._marked)
 
 

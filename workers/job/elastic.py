@@ -103,9 +103,7 @@ class Elastic:
         """How many are in the group."""
         return len(self.addresses)
 
-    def all_reduce(
-        self, x: NDArray[np.float32], out: NDArray[np.float32] | None = None, call: str = ""
-    ) -> NDArray[np.float32]:
+    def sum(self, x: NDArray[np.float32], out: NDArray[np.float32], call: str) -> None:
         """See InNetworkAllReduce.
 
         Raises:
@@ -113,7 +111,7 @@ class Elastic:
         """
         if self._aggregation is None:
             raise LeaseLostError(f"no lease: {self._refused}")
-        return self._aggregation.all_reduce(x, out, call)
+        self._aggregation.sum(x, out, call)
 
     def left(self, timeout: float = 0.0) -> list[str]:
         """Nobody of the group, as far as is known after waiting `timeout` seconds for news.

@@ -20,12 +20,12 @@ class Kept:
 
         It may lie where the last one is kept: the first of it arrives when all have begun it, and have the last one.
         """
-        if len(self._memory) < size:
-            self._memory = np.empty(size, np.float32)
-        if len(self._buffer) != size or self._buffer.base is not self._memory:
+        if len(self._buffer) != size:
+            if len(self._memory) < size:
+                self._memory = np.empty(size, np.float32)
             self._buffer = self._memory[:size]
         self._pending = self._buffer
-        return self._pending
+        return self._buffer
 
     def take_into(self, array: NDArray[np.float32]) -> None:
         """Where the next result goes if others have it, [elements]; it is kept elsewhere."""

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.collective import CollectiveError, StallError, flat
+from workers.collective import CollectiveError, StallError
 from workers.job.handover import Handover, LeaseLostError, UnderWay
 from workers.job.reporting import Reporter
 from workers.job.waiting import Waiting
@@ -177,6 +177,7 @@ class Member(InNetworkAllReduce):
         ring: bool = False,
     ) -> None:
         super().__init__(config)
+        self._window = config.lease.window * config.lease.values  # in elements
         self.addresses = tuple(addresses)
         self._reporter = Reporter(self.worker, service.mention)
         self._membership = _Membership(service)
@@ -213,38 +214,45 @@ class Member(InNetworkAllReduce):
         """See InNetworkAllReduce.
 
         Raises:
-            LeaseLostError: this and all that follow are the ring's. LeftError: somebody has ended.
+            LeaseLostError, LeftError: see sum().
         """
         self.waiting.begin()
-        vector, result = flat(x, out)
-        if self._handover is None or not len(
-            vector
-        ):  # without elements it is finished at once, whatever others do
-            self._sum(vector, result, call)
-        elif len(vector) > self.config.lease.window * self.config.lease.values:
-            self._long_sum(self._handover, vector, result, call)
-        else:
-            result[:] = self._kept_sum(self._handover, vector, call)
-        return result.reshape(x.shape) if out is None else out
+        return super().all_reduce(x, out, call)
 
-    def _kept_sum(self, handover: Handover, x: NDArray[np.float32], call: str) -> NDArray[np.float32]:
-        """Not into an array of the caller's, which may be `x`: without results of all of it, the ring begins with `x`.
+    def sum(self, x: NDArray[np.float32], out: NDArray[np.float32], call: str) -> None:
+        """See InNetworkAllReduce.
+
+        Raises:
+            LeaseLostError: this and all that follow are the ring's. LeftError: somebody has ended.
+        """
+        if self._handover is None or not len(
+            x
+        ):  # without elements it is finished at once, whatever others do
+            self._sum(x, out, call)
+        elif len(x) > self._window:
+            self._long_sum(self._handover, x, out, call)
+        else:
+            self._short_sum(self._handover, x, out, call)
+
+    def _short_sum(
+        self, handover: Handover, x: NDArray[np.float32], out: NDArray[np.float32], call: str
+    ) -> None:
+        """Made where it is kept, for `out` may be `x`: without results of all of it, the ring begins with `x`.
 
         For news it need not listen before, since those end a wait for packets.
         """
         if not handover.why:
-            kept = handover.buffer(len(x))
             try:
-                self._sum(x, kept, call)
+                self._sum(x, handover.buffer(len(x)), call, out)
             except LeaseLostError:
                 pass
             else:
                 handover.finish()
-                return kept
+                return
         self._agree(handover)
         if not handover.behind:
             raise LeaseLostError(handover.why)
-        return handover.take()
+        out[:] = handover.take()
 
     def _long_sum(
         self, handover: Handover, x: NDArray[np.float32], out: NDArray[np.float32], call: str
@@ -254,13 +262,14 @@ class Member(InNetworkAllReduce):
         Who sends a packet has the result of the one that had its slot before: once all results are there, the others
         lack none but of the last window.
         """
-        if np.may_share_memory(x, out) and x.ctypes.data != out.ctypes.data:
+        if x is not out and np.may_share_memory(x, out) and x.ctypes.data != out.ctypes.data:
             x = x.copy()
         lease = self.config.lease
         blocks = -(-len(x) // lease.values)
         end = out[(blocks - lease.window) * lease.values :]
-        summed = np.zeros(blocks, np.bool_)
-        if not handover.why:
+        if handover.why:
+            summed = np.zeros(blocks, np.bool_)
+        else:
             handover.take_into(end)
             try:
                 self._sum(x, out, call)
@@ -286,8 +295,8 @@ class Member(InNetworkAllReduce):
                 )
             self._membership.listen(left)
 
-    def _finished(self) -> None:
-        self._reporter.look()
+    def _finished(self, now: float) -> None:
+        self._reporter.look(now)
 
     def _revoked(self, why: str) -> None:
         if self._handover is None:
@@ -296,7 +305,7 @@ class Member(InNetworkAllReduce):
 
     def _send(self) -> None:
         """Without those who have ended there are no new sums; of what they had sent before, there may be."""
-        self._reporter.look()
+        self._reporter.look(time.monotonic())
         super()._send()
         left = self.left()
         if self._handover is not None and self._handover.why:
@@ -327,12 +336,7 @@ class Outsider:
         self._membership = _Membership(service)
         self.waiting = self._membership.waiting
 
-    def all_reduce(
-        self,
-        x: NDArray[np.float32],  # noqa: ARG002
-        out: NDArray[np.float32] | None = None,  # noqa: ARG002
-        call: str = "",  # noqa: ARG002
-    ) -> NDArray[np.float32]:
+    def sum(self, x: NDArray[np.float32], out: NDArray[np.float32], call: str) -> None:  # noqa: ARG002
         """Not here.
 
         Raises:

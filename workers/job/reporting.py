@@ -1,6 +1,5 @@
 """What a worker tells the job service of itself while it runs, so that a worker that hangs is known by its silence."""
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
@@ -20,9 +19,8 @@ class Reporter:
         self._next = 0.0
         self._told_of_waiting = False
 
-    def look(self) -> None:
+    def look(self, now: float) -> None:
         """Report if it is time to, or if an all-reduce has ended of which it was said that it waits."""
-        now = time.monotonic()
         if now >= self._next or (self._told_of_waiting and self._worker.finished):
             self._next = now + _SECONDS
             report = self._report(now)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, fields, replace
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from experiments.scenario.tables.table import Table
 from topologies.units import Rate, Seconds
-from workers.host_based.congestion_control import DcqcnParameters
+from workers.host_based.congestion_control import DcqcnParameters, DctcpParameters
 
 Control = Literal["dctcp", "none", "dcqcn", "dcqcn-paper", "dcqcn-ns3"]
 
+_PARAMETERS: Mapping[str, Sequence[str]] = {
+    "dctcp": [field.name for field in fields(DctcpParameters)],
+    "dcqcn": [field.name for field in fields(DcqcnParameters)],
+}
 
 # HPCC's (Li et al., SIGCOMM 2019; alibaba-edu/High-Precision-Congestion-Control, run.py).
 _HPCC: Mapping[str, Mapping[str, Any]] = {
@@ -56,7 +60,10 @@ class Congestion(Table):
     control: Annotated[
         Control, Field(description="dctcp: a window (RFC 8257); dcqcn…: a rate, by whose parameters")
     ] = "dctcp"
-    gain: Annotated[float | None, Field(gt=0, le=1, description="of DCQCN's alpha")] = None
+    gain: Annotated[float | None, Field(gt=0, le=1, description="of alpha, the estimate of congestion")] = (
+        None
+    )
+    initial_alpha: Annotated[float | None, Field(ge=0, le=1, description="with which alpha begins")] = None
     alpha_interval: Annotated[Seconds | None, Field(gt=0, description="after which alpha is set anew")] = None
     decrease_interval: Annotated[Seconds | None, Field(gt=0, description="between two decreases")] = None
     increase_interval: Annotated[Seconds | None, Field(gt=0, description="between two increases")] = None
@@ -66,17 +73,35 @@ class Congestion(Table):
     additive_rate: Annotated[Rate | None, Field(description="by which the next increase goes beyond")] = None
     hyper_rate: Annotated[Rate | None, Field(description="by which all others do")] = None
     min_rate: Annotated[Rate | None, Field(description="which no decrease goes below")] = None
+    min_window: Annotated[
+        int | None, Field(ge=1, description="packets: DCTCP's, which no decrease goes below")
+    ] = None
+    initial_window: Annotated[
+        int | None, Field(ge=1, description="packets: with which DCTCP begins, at most window")
+    ] = None
+    ssthresh: Annotated[
+        int | None, Field(ge=1, description="packets: up to which DCTCP grows by slow start, until a mark")
+    ] = None
+    increase: Annotated[
+        Literal["unmarked", "always"] | None,
+        Field(description="after which rounds DCTCP's window grows by a packet"),
+    ] = None
 
     @property
     def given(self) -> dict[str, Any]:
         """What takes the place of a preset's parameter."""
         return self.model_dump(exclude_none=True, exclude={"control"})
 
-    def in_effect(self, rate: float) -> dict[str, Any]:
+    def in_effect(self, rate: float | None) -> dict[str, Any]:
         """Parameters of a sender whose link has `rate` (bits/s), by their keys."""
-        parameters = self.dcqcn(rate)
-        keys = [name for name in type(self).model_fields if name != "control"]
-        return {key: getattr(parameters, key) for key in keys} if parameters else {}
+        parameters = self.dctcp if self.control == "dctcp" else rate and self.dcqcn(rate)
+        keys = type(self).model_fields
+        return {key: value for key, value in asdict(parameters).items() if key in keys} if parameters else {}
+
+    @property
+    def dctcp(self) -> DctcpParameters:
+        """Of a sender with DCTCP."""
+        return DctcpParameters(**self.given)
 
     def dcqcn(self, rate: float) -> DcqcnParameters | None:
         """Of a sender whose link has `rate` (bits/s); None: it is not DCQCN."""
@@ -84,6 +109,8 @@ class Congestion(Table):
         return None if preset is None else replace(preset, **self.given)
 
     def _problems(self) -> Iterator[str]:
-        if not self.control.startswith("dcqcn"):
-            for name in self.given:
-                yield f"{name}: is DCQCN's; leave it out, or set control = 'dcqcn'"
+        own = next((names for control, names in _PARAMETERS.items() if self.control.startswith(control)), ())
+        for name in self.given:
+            if name not in own:
+                owner = next(control for control, names in _PARAMETERS.items() if name in names)
+                yield f"{name}: is {owner.upper()}'s; leave it out, or set control = '{owner}'"

@@ -18,9 +18,9 @@ CUT = {
     "micro_batches": 16,
     "forward": "0.2 ms",
     "backward": "0.4 ms",
-    "activations": "64 KiB",
+    "activations": "16 KiB",
 }
-NETWORK = {"spines": 1, "leaves": 2, "hosts_per_leaf": 4, "rate": "25 Gb/s", "uplink_rate": "100 Gb/s"}
+NETWORK = {"spines": 1, "leaves": 2, "hosts_per_leaf": 4, "rate": "6.25 Gb/s", "uplink_rate": "25 Gb/s"}
 
 
 @pytest.mark.slow
@@ -32,11 +32,11 @@ NETWORK = {"spines": 1, "leaves": 2, "hosts_per_leaf": 4, "rate": "25 Gb/s", "up
         ("nothing wrong", {"stragglers": [{"host": "h3", "factor": 1.1}]}, [], {}),
         ("straggler", {"stragglers": [{"host": "h3", "factor": 2.0}]}, [], {}),
         ("straggler", {"pipeline": 1, "stragglers": [{"host": "h3", "factor": 2.0}]}, [], {}),
-        ("nothing wrong", {"bucket": "100 kB"}, [], {}),
-        ("straggler", {"bucket": "100 kB", "stragglers": [{"host": "h3", "factor": 2.0}]}, [], {}),
-        ("slow link", {"bucket": "100 kB"}, [{"link": ["h2", "leaf1"], "rate": "2.5 Gb/s"}], {}),
-        ("loss", {"bucket": "100 kB"}, [], {"loss": 0.02}),
-        ("slow link", {}, [{"link": ["h2", "leaf1"], "rate": "2.5 Gb/s"}], {}),
+        ("nothing wrong", {"bucket": "25 kB"}, [], {}),
+        ("straggler", {"bucket": "25 kB", "stragglers": [{"host": "h3", "factor": 2.0}]}, [], {}),
+        ("slow link", {"bucket": "25 kB"}, [{"link": ["h2", "leaf1"], "rate": "0.625 Gb/s"}], {}),
+        ("loss", {"bucket": "25 kB"}, [], {"loss": 0.02}),
+        ("slow link", {}, [{"link": ["h2", "leaf1"], "rate": "0.625 Gb/s"}], {}),
         ("loss", {}, [], {"loss": 0.02}),
     ],
 )
@@ -51,7 +51,8 @@ def test_the_cause_is_named(
     said = {
         "topology": {"leaf_spine": NETWORK, "overrides": overrides},
         "algorithm": algorithm,
-        "size": "4 MB",
+        "size": "1 MB",
+        "coalescing": "16 us",
         "links": links,
         "parallelism": CUT | cut,
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from controller.telemetry import Telemetry
 from experiments.inside.inspector import Inspector
 from p4compiler import Compiled
 from tests.controller.switches import SwitchProcess, running
+from topologies.model import Topology
 from topologies.shapes import leaf_spine
 
 pytestmark = pytest.mark.slow
@@ -52,27 +53,32 @@ class Service:
 Check = Callable[[Inspector, Controller, Service, dict[str, SwitchProcess]], Awaitable[None]]
 
 
+@pytest.fixture(scope="module")
+def started() -> Iterator[tuple[Topology, dict[str, SwitchProcess]]]:
+    """Two leaves below a spine."""
+    with running(leaf_spine(spines=1, leaves=2, hosts_per_leaf=1, rate=1_000_000)) as network:
+        yield network
+
+
 @pytest.fixture
-def within(fanin_p4: Compiled, tmp_path: Path) -> Callable[[Check], None]:
-    """Calls a coroutine function with an inspector of two leaves below a spine, and a lease of their hosts."""
+def within(
+    started: tuple[Topology, dict[str, SwitchProcess]], fanin_p4: Compiled, tmp_path: Path
+) -> Callable[[Check], None]:
+    """Calls a coroutine function with an inspector of the switches, and a lease of their hosts."""
 
     async def run(check: Check) -> None:
-        with running(leaf_spine(spines=1, leaves=2, hosts_per_leaf=1, rate=1_000_000)) as (
-            network,
-            processes,
-        ):
-            ledger = Ledger(tmp_path / "leases.json")
-            made = (network, fanin_p4.p4info, fanin_p4.device_config(), ledger)
-            async with Controller(*made) as controller, Telemetry(*made[:3]) as telemetry:
-                service: Any = Service()
-                inspector = Inspector(network, telemetry, service)
-                grant = await controller.grant(["h1", "h2"], base=8, slots=4)
-                tree = [
-                    {"switch": part.switch, "children": part.children, "parent": part.parent}
-                    for part in grant.tree.aggregators
-                ]
-                service.found.append(JOB | {"workers": [], "lease": grant.id, "slots": [8, 11], "tree": tree})
-                await check(inspector, controller, service, processes)
+        network, processes = started
+        made = network, fanin_p4.p4info, fanin_p4.device_config(), Ledger(tmp_path / "leases.json")
+        async with Controller(*made) as controller, Telemetry(*made[:3]) as telemetry:
+            service: Any = Service()
+            inspector = Inspector(network, telemetry, service)
+            grant = await controller.grant(["h1", "h2"], base=8, slots=4)
+            tree = [
+                {"switch": part.switch, "children": part.children, "parent": part.parent}
+                for part in grant.tree.aggregators
+            ]
+            service.found.append(JOB | {"workers": [], "lease": grant.id, "slots": [8, 11], "tree": tree})
+            await check(inspector, controller, service, processes)
 
     return lambda check: asyncio.run(run(check))
 
@@ -119,15 +125,15 @@ def test_cells_are_those_of_the_job_s_slots(within: Callable[[Check], None]) -> 
 
 def test_a_switch_that_has_gone_is_told_beside_the_others(within: Callable[[Check], None]) -> None:
     async def check(inspector: Inspector, _c: Any, _s: Any, processes: dict[str, SwitchProcess]) -> None:
-        process = processes["leaf2"]._process
-        process.kill()
-        process.wait()
+        processes["leaf2"].end()
         look = await inspector.look()
         assert look.switches["leaf2"].error.startswith("leaf2 is not there")
         assert not look.switches["leaf1"].error
         found = await inspector.cells("train")
         assert "leaf2 is not there" in found["leaf2"].error
         assert found["leaf1"].cells
+        processes["leaf2"].start()
+        processes["leaf2"].wait_ready()
 
     within(check)
 

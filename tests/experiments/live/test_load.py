@@ -21,7 +21,7 @@ from topologies.shapes import leaf_spine
 SCENARIO = """
 name = "limits"
 world = "live"
-size = "4 MB"
+size = "2 MB"
 repetitions = 40  # of all together nothing is said below a tenth of a second
 
 [topology.leaf_spine]

@@ -74,7 +74,7 @@ def test_a_scenario_that_sets_a_timer_has_what_it_says_and_the_rest_of_a_live_wo
 def test_nothing_is_sent_again_where_nothing_is_lost(
     switch: Engine, algorithm: str, rest: dict[str, Any]
 ) -> None:
-    assert run_virtual(point(algorithm=algorithm, **rest), switch).retransmissions == 0
+    assert run_virtual(point(algorithm=algorithm, size="200 kB", **rest), switch).retransmissions == 0
 
 
 def test_a_loss_costs_a_few_round_trips(switch: Engine) -> None:

@@ -178,13 +178,13 @@ def _endless_outage(patch: pytest.MonkeyPatch) -> None:
 
 MUTANTS: dict[Callable[[pytest.MonkeyPatch], None], int] = {  # with the seed that shows it soonest
     _first_last: 116,
-    _last_in_first_out: 14,
+    _last_in_first_out: 153,
     _losing_pause: 4,
-    _forgetful_watchdog: 86,
-    _endless_storm: 86,
-    _always_dropping: 14,
+    _forgetful_watchdog: 148,
+    _endless_storm: 148,
+    _always_dropping: 25,
     _uninvited_watchdog: 77,
-    _endless_outage: 10,
+    _endless_outage: 38,
 }
 
 

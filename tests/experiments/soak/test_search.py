@@ -11,6 +11,7 @@ from controller.tree import rests_on
 from experiments.soak.search import Grant, Model, State, World, WrongSumError, explore, stuck
 from p4switch.engine.engine import Engine
 from tests.experiments.soak.program_mutants import PROGRAM_MUTANTS, mutant
+from tests.sizes import sized
 
 pytestmark = pytest.mark.slow
 
@@ -59,7 +60,8 @@ def assert_one_with_several_children_lost_it(world: World, states: list[State]) 
     assert stopped == {name for name in world.switches if rests_on(tree, name)}
 
 
-@pytest.mark.parametrize(("racks", "chunks"), [((2,), 6), ((3,), 4), ((1, 1), 3), ((2, 1), 1)])
+@pytest.mark.long
+@pytest.mark.parametrize(("racks", "chunks"), [((2,), 6), ((3,), 4), ((1, 1), sized(2, 3)), ((2, 1), 1)])
 def test_lost_registers_make_no_sum_wrong_and_stop_a_job_only_where_a_switch_with_several_children_lost_them(
     switch: Engine, racks: tuple[int, ...], chunks: int
 ) -> None:

@@ -162,7 +162,7 @@ def test_packets_that_are_handed_out_twice_are_caught(
         return [payloads[:1]] if numbers[0] < receiver._expected else sort(receiver, numbers, payloads)
 
     monkeypatch.setattr(SelectiveRepeatReceiver, "_sort", repeat)
-    assert_caught(switch, likely=4)
+    assert_caught(switch, likely=117)
 
 
 # -- mutants of the worker
@@ -269,20 +269,31 @@ class Heedless(Trusting):
 OPTIONS: dict[str, Any] = {"non_finite": "propagate", "on_saturation": "count"}
 
 
-@pytest.mark.parametrize(
-    "engine", [OneVersion, TimerNeverRestarted, Trusting, Hasty, AnyLease, Credulous, Heedless]
-)
+WORKER_MUTANTS: dict[type[NumpyEngine], int] = {  # with the seed that shows it soonest
+    OneVersion: 104,
+    TimerNeverRestarted: 41,
+    Trusting: 149,
+    Hasty: 15,
+    AnyLease: 31,
+    Credulous: 140,
+    Heedless: 1,
+}
+
+
+@pytest.mark.parametrize("engine", WORKER_MUTANTS)
 def test_a_mutant_of_the_worker_is_caught(switch: Engine, engine: type[NumpyEngine]) -> None:
-    assert_caught(switch, partial(Worker, engine=engine, **OPTIONS))
+    assert_caught(switch, partial(Worker, engine=engine, **OPTIONS), likely=WORKER_MUTANTS[engine])
 
 
-@pytest.mark.parametrize(("headroom", "slack"), [(5, 6), (5, 2), (1, 6), (-3, 2), (1, -2)])
+@pytest.mark.parametrize(
+    ("headroom", "slack", "likely"), [(5, 6, 162), (5, 2, 31), (1, 6, 162), (-3, 2, 162), (1, -2, 31)]
+)
 def test_other_margins_of_delayed_scaling_are_caught(
-    switch: Engine, monkeypatch: pytest.MonkeyPatch, headroom: int, slack: int
+    switch: Engine, monkeypatch: pytest.MonkeyPatch, headroom: int, slack: int, likely: int
 ) -> None:
     monkeypatch.setattr(scaling, "HEADROOM", headroom)
     monkeypatch.setattr(scaling, "SLACK", slack)
-    assert_caught(switch, partial(Worker, engine=NumpyEngine, **OPTIONS))
+    assert_caught(switch, partial(Worker, engine=NumpyEngine, **OPTIONS), likely)
 
 
 # -- several jobs, and pauses

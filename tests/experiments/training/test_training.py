@@ -95,7 +95,7 @@ def test_it_learns(digits: Digits) -> None:
 
 @pytest.mark.parametrize("compressor", [TopK(0.05), Rounded(8), Rounded(4)], ids=str)
 def test_with_compressed_gradients_it_learns_as_well(digits: Digits, compressor: Compressor) -> None:
-    config = TrainingConfig(epochs=8, hidden=64)
+    config = TrainingConfig(epochs=6, hidden=64)
     (whole,) = train_together(config, digits, 1)
     curves = train_together(replace(config, compressor=compressor), digits, 4)
     assert curves[0].accuracy[-1] == pytest.approx(whole.accuracy[-1], abs=0.05)

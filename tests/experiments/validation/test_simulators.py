@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.validation.lossless_incast import INCASTS, Victim
+from experiments.validation.lossless_incast import INCASTS, Seen, Victim
 from experiments.validation.simulators import CASES, Beside, Case, permutation, run, write
 from p4switch.engine.engine import Engine
 from tests.sizes import sized
@@ -32,13 +32,13 @@ def test_a_permutation_sends_from_each_host_to_another_and_to_each_from_one() ->
 
 
 def test_results_have_flows_and_incasts_with_what_htsim_says_of_them(tmp_path: Path) -> None:
-    victims = [
-        Victim(incast, below_half=21, each=(21,), share=0.1, under_used=22, lasted=24) for incast in INCASTS
-    ]
+    seen = Seen(sharing=6, below_half=13, under_used=14, shares=(0.1,), lasted=24)
+    victims = [Victim(incast, (seen,)) for incast in INCASTS]
     write([Beside(CASES[0], 180e-6, 180e-6)], victims, tmp_path)
     found = json.loads((tmp_path / "simulators.json").read_text())
     assert found["cases"][0]["case"] == "one flow"
     first, *_, last = found["incasts"]
-    assert (first["incast"], first["htsim"]) == (INCASTS[0].name, {"below_half": 21, "under_used": 21.5})
-    assert first["difference"] == 0
-    assert last["htsim"] is last["difference"] is None
+    assert first["incast"] == INCASTS[0].name
+    assert first["milliseconds"] == first["htsim"] == {"below_half": 13, "under_used": 14}
+    assert first["seeds"][0]["sharing"] == 6
+    assert last["htsim"] is None

@@ -33,7 +33,7 @@ def run(switch: Engine, **changes: Any) -> Row:
 
 @pytest.mark.parametrize("collective", OTHERS)
 def test_every_worker_gets_its_part_in_the_time_of_the_closed_form(switch: Engine, collective: str) -> None:
-    found = run(switch, collective=collective, size="4 MB", repetitions=2)
+    found = run(switch, collective=collective, size="2 MB", repetitions=2)
     assert found["violations"] == 0
     assert found["median_seconds"] == pytest.approx(found["closed_form_seconds"], rel=0.1)
 

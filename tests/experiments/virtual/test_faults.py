@@ -16,21 +16,22 @@ from experiments.virtual import handover
 from experiments.virtual.fabric import Cluster, Job
 from experiments.virtual.point import run_virtual
 from p4switch.engine.engine import Engine
-from topologies.virtual import History, VirtualNetwork, compiled
+from tests.sizes import sized
+from topologies.virtual import SECOND, History, VirtualNetwork, compiled
 from workers.collective import StallError
 from workers.job.kept import Standing
 from workers.job.membership import LeftError
 
 pytestmark = pytest.mark.slow
 
-RACKS = {"spines": 2, "leaves": 2, "hosts_per_leaf": 2, "rate": "10 Gb/s"}
+RACKS = {"spines": 2, "leaves": 2, "hosts_per_leaf": 2, "rate": "2.5 Gb/s"}
 SOON = "100 us"
-# The root of the tree is spine1, and an all-reduce takes 372 us: at 600 us the second one is under way.
+# The root of the tree is spine1, and an all-reduce takes 393 us: at 600 us the second one is under way.
 AT = "600 us"
 UPLINK = {"at": AT, "link": ["spine1", "leaf1"], "detection": SOON}
 ROOT = {"at": AT, "switch": "spine1", "detection": SOON}
 END = {"at": AT, "worker": "h2", "detection": SOON}
-OTHER = {"size": "400 kB", "repetitions": 8}
+OTHER = {"size": "100 kB", "repetitions": 8}
 BESIDE: dict[str, Any] = {"workers": 2, "placement": "spread", "other_job": OTHER}
 GONE = {"at": "500 us", "controller": True, "duration": "300 us"}
 
@@ -38,9 +39,10 @@ GONE = {"at": "500 us", "controller": True, "duration": "300 us"}
 def point(*faults: dict[str, Any], **changes: Any) -> Settings:
     document = {
         "topology": {"leaf_spine": RACKS},
-        "size": "400 kB",
+        "size": "100 kB",
         "repetitions": 4,
-        "window": 64,
+        "window": 16,
+        "coalescing": "16 us",
         "faults": faults,
     }
     return Settings.model_validate(document | changes).settled
@@ -51,6 +53,11 @@ def run(switch: Engine, *faults: dict[str, Any], **changes: Any) -> Measured:
     assert measured.violations == 0
     assert len(measured.seconds) == 4
     return measured
+
+
+def picoseconds(measured: Measured) -> list[int]:
+    """How long each all-reduce took: of times, which are whole picoseconds, floats are no exact differences."""
+    return [round(seconds * SECOND) for seconds in measured.seconds]
 
 
 def only(measured: Measured) -> FaultOutcome:
@@ -70,7 +77,7 @@ def test_a_job_whose_tree_loses_a_link_goes_on_by_ring(switch: Engine) -> None:
     assert outcome.next_end
     assert outcome.next_end > 7e-4
     assert measured.link_events["lost"] > 0
-    assert measured.seconds[0] == alone.seconds[0]
+    assert picoseconds(measured)[0] == picoseconds(alone)[0]
     assert measured.seconds[1] > by_ring.seconds[1], "what was under way is done again"
     assert measured.seconds[2:] == pytest.approx(by_ring.seconds[2:], rel=0.01)
     assert (alone.faults, alone.workers_left, measured.workers_left) == ((), 4, 4)
@@ -81,13 +88,13 @@ def test_a_link_that_is_up_before_anybody_looks_costs_retransmissions(switch: En
     assert only(measured).outcome == "over before it was found; the job goes on"
     assert only(measured).found is None
     assert measured.retransmissions > 0
-    assert measured.seconds[2:] == run(switch).seconds[2:]
+    assert picoseconds(measured)[2:] == picoseconds(run(switch))[2:]
 
 
 def test_a_link_that_the_tree_does_not_have_changes_nothing(switch: Engine) -> None:
     measured = run(switch, UPLINK | {"link": ["leaf1", "spine2"]})
     assert only(measured).outcome == "the job goes on"
-    assert measured.seconds == run(switch).seconds
+    assert picoseconds(measured) == picoseconds(run(switch))
 
 
 def test_without_a_time_of_its_own_a_fault_is_found_as_soon_as_live(switch: Engine) -> None:
@@ -130,7 +137,7 @@ def test_a_leaf_with_one_worker_that_restarts_costs_retransmissions(switch: Engi
     measured = run(switch, ROOT | {"switch": "leaf1"}, hosts=["h1", "h3", "h4"])
     assert str(only(measured)) == "leaf1 restarts: the job goes on"
     assert measured.retransmissions > 0
-    assert measured.seconds[2:] == run(switch, hosts=["h1", "h3", "h4"]).seconds[2:]
+    assert picoseconds(measured)[2:] == picoseconds(run(switch, hosts=["h1", "h3", "h4"]))[2:]
 
 
 def test_a_leaf_with_several_may_have_forgotten_what_one_of_them_lacks(
@@ -169,9 +176,9 @@ def test_a_link_that_goes_down_while_a_switch_is_empty(switch: Engine) -> None:
 def test_those_behind_are_sent_what_others_have(switch: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     def outcomes() -> set[str]:
         found = set()
-        for time in range(380, 400):
+        for time in range(98, 110):
             fault = UPLINK | {"at": f"{time} us", "detection": "20 us"}
-            measured = run_virtual(point(fault, size="4 kB", repetitions=40), switch)
+            measured = run_virtual(point(fault, size="4 kB", repetitions=8), switch)
             assert not measured.violations
             found.add(only(measured).outcome)
         return found
@@ -203,9 +210,10 @@ def test_a_wrong_sum_after_a_fault_is_counted(switch: Engine, monkeypatch: pytes
     assert run_virtual(point(UPLINK), switch).violations == 4
 
 
+@pytest.mark.long
 def test_whatever_fails_whenever_sums_are_right_or_somebody_is_named(switch: Engine) -> None:
     ended: set[str] = set()
-    for seed in range(60):
+    for seed in range(sized(20, 60)):
         draw = random.Random(seed)
         hosts = draw.sample(["h1", "h2", "h3", "h4"], 4)
         links = draw.sample(
@@ -222,7 +230,7 @@ def test_whatever_fails_whenever_sums_are_right_or_somebody_is_named(switch: Eng
             *faults,
             algorithm=draw.choice(["in-network", "in-network", "ring", "halving-doubling"]),
             min_workers=draw.choice([None, 2]),
-            size=draw.choice(["4 kB", "100 kB"]),
+            size=draw.choice(["4 kB", "25 kB"]),
             repetitions=draw.choice([4, 12]),
             seed=seed,
             links={"loss": draw.choice([0, 0.01])},
@@ -307,7 +315,7 @@ def test_two_that_end_one_after_the_other(switch: Engine) -> None:
 def test_with_min_workers_a_job_gets_another_lease(switch: Engine, fault: dict[str, Any]) -> None:
     measured = run(switch, fault, min_workers=2)
     assert only(measured).outcome == "the job has another lease"
-    assert measured.seconds[2:] == run(switch).seconds[2:]
+    assert picoseconds(measured)[2:] == picoseconds(run(switch))[2:]
     assert measured.link_events["lost"] > 0 or fault is ROOT
 
 
@@ -466,7 +474,7 @@ def test_what_comes_after_the_job_is_none_of_it(switch: Engine) -> None:
 
 
 def test_steps_go_on_computing_where_they_were(switch: Engine) -> None:
-    step = {"forward": "1 ms", "backward": "1 ms", "bucket": "100 kB"}
+    step = {"forward": "1 ms", "backward": "1 ms", "bucket": "25 kB"}
     alone = run(switch, step=step)
     for fault in (UPLINK, END):
         # In the second step, and while all of them compute.
@@ -475,7 +483,7 @@ def test_steps_go_on_computing_where_they_were(switch: Engine) -> None:
 
 
 def test_traffic_beside_goes_around_it(switch: Engine) -> None:
-    traffic = {"pattern": "permutation", "size": "1 MB"}
+    traffic = {"pattern": "permutation", "size": "250 kB"}
     measured = run(switch, UPLINK, workers=2, placement="spread", traffic=traffic)
     assert measured.traffic
     assert measured.traffic.count == 2

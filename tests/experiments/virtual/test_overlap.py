@@ -15,6 +15,7 @@ from experiments.virtual import parallelism
 from experiments.virtual.point import run_virtual
 from p4switch.engine.engine import Engine
 from tests.experiments.virtual.cut_models import cuts, run
+from tests.sizes import sized
 
 CUT = {"layers": 8, "micro_batches": 4, "forward": "100 us", "backward": "200 us", "activations": "16 KiB"}
 SHAPE = {
@@ -60,7 +61,7 @@ def after_the_last_layer(elements: int, bucket: int | None, layers: int) -> list
 
 
 @pytest.mark.slow
-@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=sized(4, 12), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(drawn=cuts(fewest_copies=2))
 def test_a_step_takes_no_longer_than_if_its_buckets_waited_for_the_last_layer(
     switch: Engine, monkeypatch: pytest.MonkeyPatch, drawn: tuple[dict[str, Any], dict[str, Any]]

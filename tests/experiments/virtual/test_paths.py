@@ -33,7 +33,7 @@ def test_sums_and_histories_are_the_same(
 ) -> None:
     spec = ClusterSpec(TOPOLOGY, hosts=ACROSS, algorithm="ring", transport=transport, flows=flows)
     draw = np.random.default_rng(0)
-    inputs = [draw.standard_normal(100_000, dtype=np.float32) for _ in ACROSS]
+    inputs = [draw.standard_normal(40_000, dtype=np.float32) for _ in ACROSS]
     expected = float32_sum("ring", inputs).tobytes()
 
     def run(make_network: type[VirtualNetwork]) -> tuple[Cluster, str]:

@@ -12,18 +12,20 @@ from pydantic import ValidationError
 from experiments.scenario.settings import Settings
 from experiments.virtual.point import run_virtual
 from p4switch.engine.engine import Engine
+from tests.sizes import sized
 
 pytestmark = pytest.mark.slow
 
 RAILS = {
     "leaves": 4,
     "spines": 1,
-    "servers_per_leaf": 3,
+    "servers_per_leaf": 2,
     "hosts_per_server": 4,
     "nics_per_server": 4,
     "rate": "3.2 Tb/s",
     "nic_rate": "100 Gb/s",
 }
+MORE = RAILS | {"servers_per_leaf": 3}
 CLOSE = {"links": {"delay": "300 ns"}, "coalescing": "500 ns"}
 
 
@@ -55,11 +57,11 @@ def test_over_one_network_card_nothing_is_gained(switch: Engine) -> None:
 def test_the_closed_form_knows_which_links_trees_share(
     switch: Engine, trees: int, shape: dict[str, Any]
 ) -> None:
-    measured = run_virtual(point(trees, shape), switch)
+    measured = run_virtual(point(trees, shape, size="1 MB"), switch)
     assert measured.closed_form_seconds == pytest.approx(measured.median, rel=0.1)
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=sized(5, 15), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     trees=st.integers(2, 16),
     elements=st.integers(16, 20_000),
@@ -94,7 +96,9 @@ BESIDE = {
 @pytest.mark.parametrize("what", BESIDE)
 def test_other_tables_go_with_several(switch: Engine, what: str) -> None:
     """Half of the hosts work, and sum along two trees."""
-    measured = run_virtual(point(2, workers=8, placement="spread", size="800 kB", **BESIDE[what]), switch)
+    measured = run_virtual(
+        point(2, MORE, workers=8, placement="spread", size="800 kB", **BESIDE[what]), switch
+    )
     assert measured.violations == 0
     assert measured.max_abs_error > 0
 
@@ -129,7 +133,7 @@ def test_a_job_with_several_goes_on_after_a_fault(switch: Engine, fault: dict[st
 
 def test_a_model_that_is_cut_sums_each_part_along_several(switch: Engine) -> None:
     cut = {"tensor": 4, "forward": "10 us", "backward": "20 us", "micro_batches": 3, "activations": "4 KiB"}
-    measured = run_virtual(point(4, window=64, parallelism=cut), switch)
+    measured = run_virtual(point(4, MORE, window=64, parallelism=cut), switch)
     assert measured.violations == 0
     assert measured.max_abs_error > 0
 

@@ -218,6 +218,25 @@ def test_a_vector_that_is_refused_leaves_the_sum_of_the_one_before() -> None:
     assert pair.do(lambda worker: worker.finish().round().tolist()) == x.tolist()
 
 
+@pytest.mark.parametrize("elements", [100, 128, 700])
+def test_a_copy_of_the_sum_is_written_to_once_all_of_it_is_there(elements: int) -> None:
+    pair, x = Pair(Lease(1, 0, 1, window=4, values=64)), np.arange(elements, dtype=np.float32)
+
+    def copied(worker: Worker) -> list[float]:
+        copy = np.full_like(x, -1)
+        worker.begin(x, np.empty_like(x), 0.0, "", copy)
+        while not worker.finished:
+            for packet in [row for batch in worker.datagrams_to_send(0.0) for row in batch.copy()]:
+                assert (copy == -1).all()
+                worker.receive(results(packet[None]), 0.0)
+        assert copy.tobytes() == worker.finish().tobytes()
+        summed: list[float] = copy.round().tolist()
+        return summed
+
+    for _ in range(2):
+        assert pair.do(copied) == x.tolist()
+
+
 def test_copies_of_a_result_that_tells_of_a_disagreement_are_duplicates() -> None:
     pair = Pair(Lease(1, 0, 2, window=1, values=64))
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.host_based.congestion_control import Dcqcn, DcqcnParameters, Dctcp, NoControl
+from workers.host_based.congestion_control import Dcqcn, DcqcnParameters, Dctcp, DctcpParameters, NoControl
 
 GIGABIT = 10**9
 LINE = 10 * GIGABIT
@@ -147,6 +147,47 @@ def test_dctcp_halves_its_window_if_everything_is_marked_and_grows_by_a_packet_w
     assert control.window == 32
     control.acknowledged(128, 160, 64, 0.0)
     assert control.window == 33
+
+
+def rounds(control: Dctcp, *marked: int) -> list[int]:
+    """Its window after each of some rounds, in which a whole window is acknowledged, so many packets with a mark."""
+    windows = []
+    base = marks = 0
+    for count in marked:
+        end, marks = base + control.window, marks + count
+        control.acknowledged(end, end, marks, 0.0)
+        base = end
+        windows.append(control.window)
+    return windows
+
+
+def test_dctcp_estimates_congestion_from_where_it_is_told_with_the_gain_that_it_is_told() -> None:
+    assert rounds(Dctcp(64, DctcpParameters(initial_alpha=0)), 64) == [62]  # 64 (1 - 1/32)
+    assert rounds(Dctcp(64, DctcpParameters(initial_alpha=0, gain=0.5)), 64) == [48]  # 64 (1 - 1/4)
+
+
+def test_dctcp_begins_with_its_initial_window_and_grows_by_slow_start_until_the_first_mark() -> None:
+    control = Dctcp(64, DctcpParameters(initial_window=4))
+    assert control.window == 4
+    assert rounds(control, 0, 0, 1, 0, 0) == [8, 16, 9, 10, 11]
+
+
+def test_dctcp_goes_on_from_ssthresh_by_a_packet_a_round_and_not_beyond_the_window() -> None:
+    control = Dctcp(12, DctcpParameters(initial_window=4, ssthresh=10))
+    assert rounds(control, 0, 0, 0, 0, 0) == [8, 10, 11, 12, 12]
+
+
+def test_dctcp_may_add_a_packet_after_rounds_with_marks_too() -> None:
+    parameters = DctcpParameters(initial_alpha=1, increase="always")
+    assert rounds(Dctcp(64, parameters), 64, 33) == [33, 17]
+
+
+@pytest.mark.parametrize(("least", "window", "left"), [(1, 64, 1), (2, 64, 2), (7, 64, 7), (2, 1, 1)])
+def test_dctcp_keeps_its_min_window_which_is_no_more_than_its_window(
+    least: int, window: int, left: int
+) -> None:
+    control = Dctcp(window, DctcpParameters(min_window=least))
+    assert rounds(control, *[64] * 20)[-1] == left
 
 
 def test_without_control_marks_change_nothing() -> None:

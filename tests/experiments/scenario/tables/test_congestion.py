@@ -49,6 +49,25 @@ def test_a_row_has_the_parameters_in_effect_those_of_the_preset_and_those_given(
     assert row(plain, run_virtual(plain, switch))["congestion_additive_rate"] is None
 
 
+def test_a_row_has_those_of_dctcp(switch: Engine) -> None:
+    settings = point(congestion={"min_window": 1, "initial_window": 4})
+    found = row(settings, run_virtual(settings, switch))
+    assert found["congestion_gain"] == 1 / 16
+    assert found["congestion_initial_alpha"] == 1
+    assert (found["congestion_min_window"], found["congestion_initial_window"]) == (1, 4)
+    assert found["congestion_increase"] == "unmarked"
+
+
+def test_a_ring_whose_windows_begin_small_takes_longer(switch: Engine) -> None:
+    settings = (
+        point(),
+        point(congestion={"initial_window": 2}),
+        point(congestion={"initial_window": 2, "ssthresh": 2}),
+    )
+    window, slow_start, additive = (run_virtual(one, switch).median for one in settings)
+    assert window < slow_start < additive
+
+
 def test_a_preset_grows_with_the_link() -> None:
     slow, fast = (Congestion(control="dcqcn").dcqcn(rate) for rate in (25e9, 400e9))
     assert slow is not None
@@ -68,7 +87,16 @@ def test_it_is_no_setting_where_nothing_is_sent_between_hosts() -> None:
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
-        ({"congestion": {"gain": 0.1}}, "gain: is DCQCN's; leave it out, or set control = 'dcqcn'"),
+        ({"congestion": {"min_rate": 1}}, "min_rate: is DCQCN's; leave it out, or set control = 'dcqcn'"),
+        (
+            {"congestion": {"control": "dcqcn-ns3", "ssthresh": 1}},
+            "ssthresh: is DCTCP's; leave it out, or set control = 'dctcp'",
+        ),
+        (
+            {"congestion": {"control": "none", "gain": 1}},
+            "gain: is DCTCP's; leave it out, or set control = 'dctcp'",
+        ),
+        ({"congestion": {"increase": "never"}}, "congestion.increase"),
         ({"congestion": {"control": "cubic"}}, "congestion.control"),
         ({"congestion": {"control": "dcqcn", "alpha_interval": 0}}, "congestion.alpha_interval"),
         (

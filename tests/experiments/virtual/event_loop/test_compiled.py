@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from experiments.scenario.tables.congestion import Congestion
 from experiments.soak.drawing import draw_scenario
 from experiments.soak.run import run_scenario
-from experiments.virtual.fabric import Cluster
+from experiments.virtual.fabric import Cluster, Fabric
 from experiments.virtual.flows import Flows, FlowSpec
 from experiments.virtual.job_spec import ClusterSpec
 from p4switch.engine.engine import Engine
@@ -36,10 +37,16 @@ pytestmark = pytest.mark.skipif(compiled.library() is None, reason="no C compile
 SEEDS = sized((*range(6), 15, 27, 31, 33), tuple(range(40)))  # those after the sixth meet what others do not
 
 
+DOWN = 1e-5, 3e-5
+WAYS = ((False, None), (True, DOWN), (True, None), (False, DOWN))  # the first two have each of them
+ELEMENTS = sized(5_000, 8_000)
+
+
 def in_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiled, "library", lambda: None)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_random_scenarios_have_the_same_history(switch: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     faults: set[str] = set()
@@ -73,9 +80,9 @@ def test_random_scenarios_have_the_same_history(switch: Engine, monkeypatch: pyt
         {"pause": PAUSE | {"watchdog": WATCHDOG | {"action": "forward"}}, "queue_bytes": 40_000},
     ],
 )
-@pytest.mark.parametrize("down", [None, (1e-5, 3e-5)])
+@pytest.mark.parametrize(("priorities", "down"), WAYS[: sized(2, 4)])
 @pytest.mark.parametrize("algorithm", ["in-network", "ring"])
-@pytest.mark.parametrize("priorities", [False, True])
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_link_does_the_same(
     switch: Engine,
@@ -98,7 +105,7 @@ def test_a_link_does_the_same(
     def run(make_network: type[VirtualNetwork]) -> tuple[Cluster, str]:
         history = History()
         draw = np.random.default_rng(0)
-        inputs = [[draw.standard_normal(8_000, dtype=np.float32) for _ in range(4)] for _ in range(2)]
+        inputs = [[draw.standard_normal(ELEMENTS, dtype=np.float32) for _ in range(4)] for _ in range(2)]
         cluster = Cluster(spec, switch, inputs, observer=history, make_network=make_network)
         if down:
             cluster.network.cut("leaf1", "spine1", *down)
@@ -120,6 +127,25 @@ def test_a_link_does_the_same(
         assert (getattr(counts, name) == getattr(others, name)).all()
 
 
+def test_dctcp_as_a_scenario_has_it_does_the_same(switch: Engine) -> None:
+    """Three flows to one host, by a link that pauses."""
+    topology = leaf_spine(1, 2, 3, rate=10**10, properties={"pause": PAUSE, "ecn_bytes": 4000, "delay": 1e-6})
+    flows = [FlowSpec(source=source, destination="h1", size=100_000) for source in ("h4", "h5", "h6")]
+
+    def digest(congestion: Congestion, make_network: type[VirtualNetwork]) -> str:
+        history = History()
+        fabric = Fabric(topology, switch, observer=history, make_network=make_network)
+        assert Flows(fabric, flows, recovery=Recovery(), congestion=congestion).run(1.0)
+        return history.digest
+
+    own = Congestion(
+        gain=0.25, initial_alpha=0, min_window=1, initial_window=4, ssthresh=16, increase="always"
+    )
+    ours, theirs = (digest(own, network) for network in (CompiledNetwork, VirtualNetwork))
+    assert ours == theirs != digest(Congestion(), CompiledNetwork)
+
+
+@pytest.mark.long
 @pytest.mark.slow
 def test_workers_in_c_have_the_same_history(switch: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     in_c = in_all = again = 0
@@ -165,10 +191,11 @@ def test_workers_in_c_have_the_same_history(switch: Engine, monkeypatch: pytest.
     assert again
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_whatever_programs_and_hosts_do_the_history_is_the_same() -> None:
     program = anything.load()
-    for seed in range(40):
+    for seed in range(sized(20, 40)):
         ours, theirs = (anything.run(program, seed, kind) for kind in (CompiledNetwork, VirtualNetwork))
         assert ours == theirs, seed
 
