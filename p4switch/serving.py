@@ -34,10 +34,13 @@ def run(options: Options) -> None:
     Raises:
         StartError: what is in the way.
     """
-    # Not an Event: its set() in a handler waits for ever if the signal comes while wait() holds the lock of both.
+    # Written to as the signal arrives: a handler in Python would not run any more where the main thread is just about
+    # to wait, nor where another thread gets the signal.
     ended, end = os.pipe()
+    os.set_blocking(end, False)
+    signal.set_wakeup_fd(end)
     for signal_number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(signal_number, lambda *_: os.write(end, b"!"))
+        signal.signal(signal_number, lambda *_: None)
 
     device = Device(
         options.ports,
