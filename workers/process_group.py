@@ -19,7 +19,7 @@ from workers.values.compression import Compression
 Tensors = Sequence[torch.Tensor]
 Copies = list[tuple[Array, torch.Tensor]]
 
-_MOST_REQUESTS = 1024  # that are remembered
+_MAX_REQUESTS = 1024  # that are remembered
 # Not a dict: it takes a microsecond to find one of PyTorch's in it.
 _SUM: Any = dist.ReduceOp.SUM
 _OTHERS: tuple[tuple[Any, Operation], ...] = (
@@ -134,7 +134,7 @@ class ProcessGroup(dist.ProcessGroup):
         except RuntimeError:  # it has no memory of that kind
             return None
         except KeyError:
-            if len(self._requests) == _MOST_REQUESTS:
+            if len(self._requests) == _MAX_REQUESTS:
                 self._requests.clear()
         request = self._requests[key] = self._new_request(tensor, op)
         return request

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-_MOST_OPEN = 1 << 15  # chunks: the slot numbers of the protocol
+_MAX_OPEN = 1 << 15  # chunks: the slot numbers of the protocol
 
 Count = Annotated[int, Field(ge=0, lt=1 << 63)]
 Chunks = Annotated[float, Field(ge=0, allow_inf_nan=False)]  # in flight, on average
@@ -37,8 +37,8 @@ class Waiting(_Frozen):
     def _are_few(cls, chunks: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
         """Whoever explains them looks at each."""
         sizes = [last + 1 - first for first, last in chunks]
-        if min(sizes, default=1) < 1 or sum(sizes) > _MOST_OPEN:
-            raise ValueError(f"chunks are ranges of {_MOST_OPEN:,} chunks at most together")
+        if min(sizes, default=1) < 1 or sum(sizes) > _MAX_OPEN:
+            raise ValueError(f"chunks are ranges of {_MAX_OPEN:,} chunks at most together")
         return chunks
 
 

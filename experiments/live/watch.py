@@ -19,7 +19,7 @@ from topologies.model import Link
 _LOOK_SECONDS = 0.25  # between looks at processes and sessions
 _READ_SECONDS = 2.0  # between looks at all tables;
 _READ_SHARE = 0.02  # more, where reading them takes more of the time than this,
-_MOST_READ_SECONDS = 30.0  # but no more than this, should a switch not answer
+_MAX_READ_SECONDS = 30.0  # but no more than this, should a switch not answer
 
 
 class Watch:
@@ -57,7 +57,7 @@ class Watch:
             await self._look(read_tables=begun >= next_read)
             if begun >= next_read:
                 share = (time.monotonic() - begun) / _READ_SHARE
-                next_read = begun + min(max(_READ_SECONDS, share), _MOST_READ_SECONDS)
+                next_read = begun + min(max(_READ_SECONDS, share), _MAX_READ_SECONDS)
             if beside is not None:
                 try:
                     beside()

@@ -33,7 +33,7 @@ from topologies.model import Link, Topology
 from topologies.override import override
 from topologies.units import Seconds
 from workers.collective import Algorithm, Operation, Transport
-from workers.host_based.transport import MOST_FLOWS
+from workers.host_based.transport import MAX_FLOWS
 from workers.recovery import Recovery as Timers
 
 FIRST_PEER_PORT = 20_000  # of host-based all-reduce over UDP, in both worlds
@@ -90,7 +90,7 @@ class Settings(Table):
         ),
     ] = "ecmp"
     flows_per_pair: Annotated[
-        int, Field(ge=1, le=MOST_FLOWS, description="UDP flows that share what a host sends to another")
+        int, Field(ge=1, le=MAX_FLOWS, description="UDP flows that share what a host sends to another")
     ] = 1
     congestion: Annotated[
         Congestion, Field(description="between hosts, what senders do about congestion marks, virtual")

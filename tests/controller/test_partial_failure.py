@@ -340,7 +340,7 @@ def test_what_somebody_else_has_written_or_deleted_is_put_right_when_asked_for(w
     within(check)
 
 
-def test_mending_puts_back_what_was_deleted_and_leaves_what_was_added(within: Within) -> None:
+def test_repair_puts_back_what_was_deleted_and_leaves_what_was_added(within: Within) -> None:
     async def check(scene: Scene) -> None:
         await scene.controller.grant(HOSTS)
         held = await scene.state()
@@ -359,7 +359,7 @@ def test_mending_puts_back_what_was_deleted_and_leaves_what_was_added(within: Wi
     within(check)
 
 
-def test_mending_replaces_what_was_changed(within: Within) -> None:
+def test_repair_replaces_what_was_changed(within: Within) -> None:
     async def check(scene: Scene) -> None:
         held = await scene.state()
         entities = await read_entities(scene.network, "leaf1")
@@ -376,7 +376,7 @@ def test_mending_replaces_what_was_changed(within: Within) -> None:
     within(check)
 
 
-def test_who_has_taken_a_switch_over_is_left_alone_by_mending(within: Within) -> None:
+def test_who_has_taken_a_switch_over_is_left_alone_by_repair(within: Within) -> None:
     async def check(scene: Scene) -> None:
         held = await scene.state()
         async with another_primary(scene.network, "leaf1", next(OTHERS)) as write_as_another:
@@ -412,7 +412,7 @@ def test_who_was_asked_for_something_meanwhile_still_hears_that_the_other_client
     within(check)
 
 
-def test_a_switch_that_does_nothing_is_named_and_the_others_are_mended(
+def test_a_switch_that_does_nothing_is_named_and_the_others_are_repaired(
     within: Within, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("controller.connection._ANSWER_SECONDS", 2.0)

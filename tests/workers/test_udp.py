@@ -161,7 +161,7 @@ def test_a_device_without_offload_is_sent_to_datagram_by_datagram(monkeypatch: p
     assert not sender.offload
 
 
-def test_a_datagram_larger_than_the_mtu_is_an_error_that_names_the_mend(
+def test_a_datagram_larger_than_the_mtu_is_an_error_that_names_the_fix(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Narrow:

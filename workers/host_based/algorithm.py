@@ -17,7 +17,7 @@ from workers.host_based.transport import (
     DATA,
     HEADER,
     HEADER_BYTES,
-    MOST_FLOWS,
+    MAX_FLOWS,
     NAK,
     PAYLOAD,
     Ends,
@@ -71,8 +71,8 @@ class Group:
             )
         if self.window < 1:
             raise ValueError(f"window must be at least 1, not {self.window}")
-        if not 1 <= self.flows <= MOST_FLOWS:
-            raise ValueError(f"flows must be from 1 to {MOST_FLOWS}, not {self.flows}")
+        if not 1 <= self.flows <= MAX_FLOWS:
+            raise ValueError(f"flows must be from 1 to {MAX_FLOWS}, not {self.flows}")
         for call in self.calls:
             check_call(call, self.algorithm)
 

@@ -37,7 +37,7 @@ HEADER_BYTES = HEADER.size
 _NUMBER = slice(10, 18)
 DATA, ACK, NAK = range(3)
 
-MOST_FLOWS = 64  # from one rank to another
+MAX_FLOWS = 64  # from one rank to another
 # Packets, as RFC 3390 has a sender begin. Fewer would take longer through a burst of loss, which ends with packets.
 _MIN_FLIGHT = 4
 
@@ -178,7 +178,7 @@ class Sender:
             self._timer_began = now
             self._backoff = 0
             self._forget(number)
-        progress |= self._mend(kind, number, bitmap, now)
+        progress |= self._find_lost(kind, number, bitmap, now)
         self._control.acknowledged(self._base, self._next, marked, now)
         return progress
 
@@ -196,7 +196,7 @@ class Sender:
         """What counts as lost, to send again at once."""
         return []
 
-    def _mend(self, kind: int, number: int, bitmap: NDArray[np.uint8], now: float) -> bool:
+    def _find_lost(self, kind: int, number: int, bitmap: NDArray[np.uint8], now: float) -> bool:
         """Find what is lost; whether the acknowledgement says anything new besides its number."""
         raise NotImplementedError
 
@@ -257,7 +257,7 @@ class SelectiveRepeatSender(Sender):
         self._sent_after = np.zeros(
             window, np.int64
         )  # the newest packet sent before, or with, its last sending
-        self._mending_to = 0  # something is missing until all below are acknowledged
+        self._missing_to = 0  # something is missing until all below are acknowledged
         self._highest = -1  # the newest packet acknowledged by a bitmap
 
     def _time_out(self) -> int:
@@ -272,10 +272,10 @@ class SelectiveRepeatSender(Sender):
 
     def _keep_up(self) -> None:
         """Packets sent since the arrays were looked at last have nothing known of them."""
-        fresh = np.arange(max(self._mending_to, self._base), self._next)
+        fresh = np.arange(max(self._missing_to, self._base), self._next)
         self._there[fresh % self._most] = False
         self._sent_after[fresh % self._most] = fresh
-        self._mending_to = self._next
+        self._missing_to = self._next
 
     def _repeated(self) -> list[Rows]:
         lost = [number for number in self._lost if number >= self._base]
@@ -291,7 +291,7 @@ class SelectiveRepeatSender(Sender):
         runs = zip(numbers[starts].tolist(), (numbers[ends] + 1).tolist(), strict=True)
         return [batch for first, last in runs for batch in self._packets(first, last)]
 
-    def _mend(self, _kind: int, number: int, bitmap: NDArray[np.uint8], now: float) -> bool:
+    def _find_lost(self, _kind: int, number: int, bitmap: NDArray[np.uint8], now: float) -> bool:
         if not len(bitmap):
             return False
         self._keep_up()
@@ -319,7 +319,7 @@ class GoBackNSender(Sender):
         self._go_back()
         return self.outstanding
 
-    def _mend(self, kind: int, number: int, _bitmap: NDArray[np.uint8], now: float) -> bool:
+    def _find_lost(self, kind: int, number: int, _bitmap: NDArray[np.uint8], now: float) -> bool:
         if kind == NAK and number == self._base < self._sent and number != self._asked_for:
             self._asked_for = number
             self._timer_began = now

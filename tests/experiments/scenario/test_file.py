@@ -220,7 +220,7 @@ def test_every_key_is_a_column(file: Path) -> None:
         ("size = 1\n", "is not TOML"),
     ],
 )
-def test_what_is_wrong_is_named_with_the_file_the_key_and_the_mend(file: Path, text: str, words: str) -> None:
+def test_what_is_wrong_is_named_with_the_file_the_key_and_the_fix(file: Path, text: str, words: str) -> None:
     said = complaint(file, HEAD + text)
     assert said.startswith(f"{file}: ")
     assert words in said

@@ -422,7 +422,7 @@ def test_a_run_that_gets_on_too_slowly_is_stopped_and_says_so(
     scenario = Scenario(0, (work,), links=links)
     monkeypatch.setattr(fabric, "MAX_HOPS", 50_000)
     assert not run_scenario(scenario, switch).violations
-    monkeypatch.setattr(GoBackNSender, "_mend", obey)
+    monkeypatch.setattr(GoBackNSender, "_find_lost", obey)
     outcome = run_scenario(scenario, switch)
     assert re.fullmatch(r"stopped at \S+ s, after 50\d{3} packet-hops", outcome.violations[0])
     assert outcome.violations[1].startswith("job 0, rank 0 has not finished by ")

@@ -67,7 +67,7 @@ def test_the_c_of_the_switch_on_request(program: Path) -> None:
     assert line.strip().startswith("put32(p->header[H_byte], byte_t_value, (get32(")
 
 
-def test_an_error_names_place_line_and_mend(program: Path) -> None:
+def test_an_error_names_place_line_and_fix(program: Path) -> None:
     done = CliRunner().invoke(app, ["compile", str(program)])
     assert done.exit_code == 1
     assert f"{program}:11:47: error: there is no name 'STEP'" in done.output
