@@ -2,7 +2,7 @@
 
 As in the training of networks in eight bits (Micikevicius et al. 2022, FP8 Formats for Deep Learning; NVIDIA's
 Transformer Engine), where the largest magnitudes of a tensor's last steps scale it in the next one. Here the largest
-exponents come with the sums, so that an expectation that was wrong is noticed, by all workers alike, and mended.
+exponents come with the sums, so that an expectation that was wrong is noticed, by all workers alike, and put right.
 """
 
 import numpy as np
