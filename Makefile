@@ -24,8 +24,8 @@ SHELL = bash
 .SHELLFLAGS = -o pipefail -c
 LATEST = while read -r line; do [ ! -t 1 ] || printf '\r\033[K%.70s' "$$line"; done; [ ! -t 1 ] || printf '\r\033[K'
 
-# A process for each core, and two for live networks, one after the other (tests/conftest.py), which mostly wait.
-PYTEST = $(VENV)/bin/pytest -n $(shell expr $$(nproc) + 2) --dist loadgroup
+# A process for each core, and one for live networks, one after the other (tests/conftest.py), which mostly waits.
+PYTEST = $(VENV)/bin/pytest -n $(shell expr $$(nproc) + 1) --dist loadgroup
 
 .PHONY: demo test test-fast test-long test-torch test-vm test-arm64 test-vagrant lint setup clean
 

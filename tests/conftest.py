@@ -30,8 +30,6 @@ settings.register_profile(
 )
 settings.load_profile("any machine")
 
-_COMMANDS = ("docs", "fanin")  # rooms whose tests type commands, half of those that are live
-
 
 def pytest_configure() -> None:
     # In the background of a shell, or under nohup, they are ignored, and would be by all that tests start and then end.
@@ -47,11 +45,10 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist's own, which reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # Live networks one after the other, in two processes of pytest-xdist: they mostly wait, and share the machine.
+    # Live networks one after the other, in one process of pytest-xdist: they share the machine's time.
     for item in items:
         if item.get_closest_marker("live"):
-            room = item.path.relative_to(Path(__file__).parent).parts[0]
-            item.add_marker(pytest.mark.xdist_group("live commands" if room in _COMMANDS else "live"))
+            item.add_marker(pytest.mark.xdist_group("live"))
 
 
 def pytest_collection_finish() -> None:
