@@ -45,6 +45,7 @@ def test_pauses_starve_the_neighbours_link_for_most_of_an_incast(switch: Engine)
         assert 0 < paused.sharing < SMALL.senders
         assert paused.sharing == free.sharing
         assert free.below_half <= 1
+        assert paused.below_half >= 6
         assert fmean(paused.shares) < 1 / 2
         assert paused.under_used >= paused.below_half > 2 / 3 * paused.lasted
 
