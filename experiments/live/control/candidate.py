@@ -74,26 +74,24 @@ class Candidate:
         Raises:
             OSError: it cannot be started.
         """
-        starting = asyncio.ensure_future(
-            asyncio.to_thread(
-                start,
-                (sys.executable, "-P", "-m", "experiments.live.control.controlling"),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                env={**os.environ, "GRPC_VERBOSITY": "NONE"},  # its C core prints beside our own messages
-            )
-        )
+        starting = asyncio.ensure_future(cls._start(patience))
         try:
-            process = await asyncio.shield(starting)
+            return await asyncio.shield(starting)
         except asyncio.CancelledError:
-            process = await starting  # a thread cannot be stopped, and nobody else would end what it starts
-            process.kill()
-            await ended(process)
-            assert process.stdin is not None
-            assert process.stdout is not None
-            process.stdin.close()
-            process.stdout.close()
+            # A thread cannot be stopped, and nobody else would end what it starts.
+            with suppress(OSError):
+                await (await starting).kill()
             raise
+
+    @classmethod
+    async def _start(cls, patience: float) -> Candidate:
+        process = await asyncio.to_thread(
+            start,
+            (sys.executable, "-P", "-m", "experiments.live.control.controlling"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "GRPC_VERBOSITY": "NONE"},  # its C core prints beside our own messages
+        )
         loop, answers = asyncio.get_running_loop(), asyncio.StreamReader()
         pipe, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(answers), process.stdout)
         transport, protocol = await loop.connect_write_pipe(

@@ -32,6 +32,39 @@ def test_one_that_is_no_longer_wanted_before_it_has_started_is_ended(monkeypatch
 
     monkeypatch.setattr(candidate, "start", slow)
     asyncio.run(check())
+    has_ended(processes)
+
+
+@pytest.mark.parametrize("step", ["connect_read_pipe", "connect_write_pipe"])
+def test_one_that_is_no_longer_wanted_when_its_pipes_are_being_connected_is_ended(
+    monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    processes: list[Process] = []
+
+    def noted(*argv: Any, **options: Any) -> Process:
+        processes.append(start(*argv, **options))
+        return processes[0]
+
+    async def check() -> None:
+        loop = asyncio.get_running_loop()
+        connect = getattr(loop, step)
+
+        def cancelled(*arguments: Any) -> Any:
+            starting.cancel()
+            return connect(*arguments)
+
+        monkeypatch.setattr(loop, step, cancelled)
+        starting = asyncio.create_task(Candidate.start(1.0))
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+
+    monkeypatch.setattr(candidate, "start", noted)
+    asyncio.run(check())
+    has_ended(processes)
+
+
+def has_ended(processes: list[Process]) -> None:
+    """And leaves no pipe."""
     [process] = processes
     assert process.poll() is not None
     assert process.stdin is not None
