@@ -25,7 +25,8 @@ SHELL = bash
 LATEST = while read -r line; do [ ! -t 1 ] || printf '\r\033[K%.70s' "$$line"; done; [ ! -t 1 ] || printf '\r\033[K'
 
 # A process for each core, and one for live networks, one after the other (tests/conftest.py), which mostly waits.
-PYTEST = $(VENV)/bin/pytest -n $(shell expr $$(nproc) + 1) --dist loadgroup
+# Linear algebra in one thread: those of hundreds of processes would wait for one another.
+PYTEST = OPENBLAS_NUM_THREADS=1 $(VENV)/bin/pytest -n $(shell expr $$(nproc) + 1) --dist loadgroup
 
 .PHONY: demo test test-fast test-long test-torch test-vm test-arm64 test-vagrant lint setup clean
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import shutil
@@ -59,7 +60,16 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+@functools.cache
+def _give_way() -> None:
+    """To live networks, which take longest, and whose processes wait for one another."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        os.nice(10)
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("live") is None:
+        _give_way()
     for marker, tool in (("bmv2", BMV2), ("p4c", P4C)):
         if item.get_closest_marker(marker):
             try:

@@ -50,6 +50,8 @@ class SwitchProcess:
 
     def pause(self) -> None:
         self._process.send_signal(signal.SIGSTOP)
+        # Its other threads go on until the one that has the signal is scheduled: on a busy machine, for a while.
+        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED)
 
     def go_on(self) -> None:
         self._process.send_signal(signal.SIGCONT)

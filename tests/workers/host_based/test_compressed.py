@@ -29,6 +29,7 @@ def sums_of(
     vectors: Sequence[np.ndarray],
     compressors: Sequence[Compression],
     rounds: int = 1,
+    give_up: float = 5.0,
 ) -> list[list[np.ndarray]]:
     """What each rank gets in each round; the last one written where its vector is, and first here."""
     addresses = (free_tcp_addresses if transport == "tcp" else free_udp_addresses)(WORKERS)
@@ -36,9 +37,9 @@ def sums_of(
     def member(rank: int) -> TcpAllReduce | UdpAllReduce:
         call = compressors[rank]
         if transport == "tcp":
-            return TcpAllReduce(TcpConfig(rank, addresses, call=call, connect_timeout=20.0, give_up=5.0))
+            return TcpAllReduce(TcpConfig(rank, addresses, call=call, connect_timeout=20.0, give_up=give_up))
         group = Group(rank, WORKERS, transport=transport, window=64, calls=(call,))
-        return UdpAllReduce(UdpGroupConfig(group, addresses, recovery=Recovery(give_up=5.0)))
+        return UdpAllReduce(UdpGroupConfig(group, addresses, recovery=Recovery(give_up=give_up)))
 
     def work(rank: int) -> list[np.ndarray]:
         group: Collective
@@ -76,7 +77,7 @@ def test_workers_whose_compressors_send_different_sizes_find_out(
 ) -> None:
     vectors = [np.ones(1000, np.float32)] * WORKERS
     with pytest.raises(CollectiveError):
-        sums_of(transport, vectors, [Rounded(8), Rounded(8), TopK(0.2)])
+        sums_of(transport, vectors, [Rounded(8), Rounded(8), TopK(0.2)], give_up=0.5)
 
 
 def test_over_tcp_workers_that_compress_differently_find_out_though_the_sizes_are_alike() -> None:
