@@ -37,7 +37,8 @@ def init(
 
         from workers.communicator import Communicator
         from workers.job.elastic import join_elastic
-        from workers.job.membership import MIN_WORKERS, join, join_or_ring, number_of_environment
+        from workers.job.environment import MIN_WORKERS
+        from workers.job.membership import join, join_or_ring, number_of_environment
         from workers.reducing import Place
 
         size = os.environ.get("WORLD_SIZE")

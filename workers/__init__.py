@@ -1,51 +1,12 @@
 """Workers: all-reduce through the switches and its host-based baselines."""
 
-from workers.collective import Collective, CollectiveError, StallError, Statistics
-from workers.communicator import Communicator, Handle
-from workers.host_based.algorithm import Group
-from workers.host_based.tcp import TcpAllReduce, TcpConfig
-from workers.host_based.udp import UdpAllReduce, UdpGroupConfig
-from workers.job.membership import JoinError, LeftError, Member, join
-from workers.lease import Lease
-from workers.protocol import (
-    InNetworkStatistics,
-    LeaseExhaustedError,
-    MismatchError,
-    Outstanding,
-    SaturationError,
-    Worker,
-)
-from workers.recovery import Recovery
-from workers.udp import InNetworkAllReduce, InNetworkConfig
-from workers.values.compression import ErrorFeedback, Rounded, TopK
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Collective",
-    "CollectiveError",
-    "Communicator",
-    "ErrorFeedback",
-    "Group",
-    "Handle",
-    "InNetworkAllReduce",
-    "InNetworkConfig",
-    "InNetworkStatistics",
-    "JoinError",
-    "Lease",
-    "LeaseExhaustedError",
-    "LeftError",
-    "Member",
-    "MismatchError",
-    "Outstanding",
-    "Recovery",
-    "Rounded",
-    "SaturationError",
-    "StallError",
-    "Statistics",
-    "TcpAllReduce",
-    "TcpConfig",
-    "TopK",
-    "UdpAllReduce",
-    "UdpGroupConfig",
-    "Worker",
-    "join",
-]
+if TYPE_CHECKING:
+    from workers.api import *  # noqa: F403
+
+
+def __getattr__(name: str) -> object:
+    """Imported when it is first asked for: what only starts workers, and knows their variables, needs no numpy."""
+    return getattr(import_module("workers.api"), name)

@@ -24,7 +24,8 @@ from experiments.bench.allreduce_worker import REST, Inputs, Order, Vector, spen
 from experiments.live.output import lines_out, write_line
 from experiments.results.checking import quantized_sum_bound
 from workers import InNetworkAllReduce
-from workers.job.membership import JOB, Service, ask, config_of
+from workers.job.environment import JOB
+from workers.job.membership import Service, ask, config_of
 
 BARE, CALL, TORCH, NOTHING = "bare", "comm.allreduce", "torch", "torch, no backend"
 _WARM_UP = 2  # the second vector of a length is the first that needs a single round trip

@@ -20,7 +20,7 @@ from experiments.live.interrupt import run_until_interrupted
 from experiments.live.process import WorkerProcess
 from topologies.errors import NetworkError
 from topologies.live.running import JOB_SERVICE, RunningNetwork
-from workers.job.membership import HOST, SERVICE
+from workers.job.environment import HOST, SERVICE
 
 _GRACE = 3.0  # seconds for the others to say why they ended, too, once one has
 

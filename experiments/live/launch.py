@@ -18,7 +18,7 @@ from typing import IO, Any, BinaryIO
 from topologies.live import time_slices
 from topologies.live.running import JOB_SERVICE, RunningNetwork
 from topologies.model import Endpoint
-from workers.job.membership import HOST, JOB, MIN_WORKERS, SERVICE, SLOTS
+from workers.job.environment import HOST, JOB, MIN_WORKERS, SERVICE, SLOTS
 
 _FIRST_MASTER_PORT = 29500  # as torchrun has it
 _GRACE_SECONDS = 3.0  # between SIGTERM and SIGKILL

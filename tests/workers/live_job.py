@@ -25,7 +25,7 @@ from tests.workers.model_switch import ModelSwitch
 from workers import Lease, Recovery
 from workers.communicator import Communicator
 from workers.engines import native
-from workers.job import membership
+from workers.job import environment
 
 Do = Callable[[Communicator, Callable[[Any], None]], None]
 
@@ -146,7 +146,7 @@ class Process:
         if not self.id:
             try:
                 os.read(begin, 1)
-                os.environ |= {membership.HOST: host, membership.SERVICE: str(path)}
+                os.environ |= {environment.HOST: host, environment.SERVICE: str(path)}
                 _work(do, init, dies_at, self._file)
             finally:
                 os._exit(0)

@@ -19,18 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workers.collective import CollectiveError, StallError
+from workers.job.environment import HOST, JOB, SERVICE, SLOTS
 from workers.job.handover import Handover, LeaseLostError, UnderWay
 from workers.job.reporting import Reporter
 from workers.job.waiting import Waiting
 from workers.lease import Lease
 from workers.recovery import Recovery
 from workers.udp import InNetworkAllReduce, InNetworkConfig
-
-HOST = "FANIN_HOST"  # in the environment of what runs on a host: its name
-SERVICE = "FANIN_JOB_SERVICE"  # and where the network's job service is
-JOB = "FANIN_JOB"  # the job's name, which tells the workers of several jobs on one host apart
-SLOTS = "FANIN_SLOTS"  # how many slots it asks for
-MIN_WORKERS = "FANIN_MIN_WORKERS"  # it goes on without others as long as so many are left
 
 _LEFT_SECONDS = (
     1.0  # that what a worker sent before it ended may be on the way, and sent again, without anything new

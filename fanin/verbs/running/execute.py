@@ -11,6 +11,7 @@ from fanin.failing import failing
 from fanin.options import Network
 from topologies.errors import NetworkError
 from topologies.live.running import JOB_SERVICE, find_network
+from workers.job.environment import HOST, SERVICE
 
 
 def execute(
@@ -25,8 +26,6 @@ def execute(
 
     A Python program there takes part in all-reduces by `workers.join()`.
     """
-    from workers.job.membership import HOST, SERVICE  # which imports numpy
-
     with failing("exec", NetworkError):
         network = find_network(node, supervisor)
         argv = network.inside(command or _shell(node), node if node in network.hosts else None)

@@ -17,7 +17,8 @@ from controller.jobs import membership
 from controller.jobs.membership import JobService
 from tests.controller.job_service import FakeGrants, With, Worker
 from workers import Lease
-from workers.job.membership import HOST, SERVICE, SLOTS, JoinError, Member, join
+from workers.job.environment import HOST, SERVICE, SLOTS
+from workers.job.membership import JoinError, Member, join
 
 ROOT = Path(__file__).parents[3]
 

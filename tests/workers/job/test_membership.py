@@ -15,7 +15,7 @@ import pytest
 
 from controller.jobs.reports import Report
 from tests.workers.loopback import SWITCH, WINDOW, free_port, switch
-from workers.job import membership, reporting
+from workers.job import environment, membership, reporting
 from workers.job.membership import JoinError, LeftError, Member
 from workers.lease import Lease
 from workers.protocol import Worker
@@ -147,8 +147,8 @@ def test_news_are_heard_in_a_program_with_a_thousand_open_files(
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < 1200:
         pytest.skip(f"no process may have more than {hard} open files")
-    monkeypatch.setenv(membership.HOST, "h1")
-    monkeypatch.setenv(membership.SERVICE, str(tmp_path / "service"))
+    monkeypatch.setenv(environment.HOST, "h1")
+    monkeypatch.setenv(environment.SERVICE, str(tmp_path / "service"))
     with ExitStack() as files, socket.socket(socket.AF_UNIX) as listener:
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1200), hard))
         files.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))

@@ -476,7 +476,15 @@ def test_a_process_is_in_one_job_of_as_many_as_were_launched(monkeypatch, how, f
     assert joined == [given]
 
 
-def test_the_package_imports_nothing_heavy() -> None:
-    script = "import sys, fanin; print(*sys.modules)"
+@pytest.mark.parametrize(
+    ("module", "heavy"),
+    [
+        ("fanin", {"numpy", "workers", "typer"}),
+        ("fanin.verbs.running.execute", {"numpy"}),
+        ("experiments.live.launch", {"numpy"}),
+    ],
+)
+def test_what_starts_programs_imports_nothing_heavy(module: str, heavy: set[str]) -> None:
+    script = f"import sys, {module}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
-    assert not {"numpy", "workers", "typer"} & set(loaded.split())
+    assert not heavy & set(loaded.split())
