@@ -1,6 +1,7 @@
 """Workers: all-reduce through the switches and its host-based baselines."""
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -9,4 +10,7 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> object:
     """Imported when it is first asked for: what only starts workers, and knows their variables, needs no numpy."""
+    if find_spec(f"{__name__}.{name}"):
+        # A module of this package: `from workers import …` goes on to look for it as such.
+        raise AttributeError(f"{__name__}.{name} is a module: import it")
     return getattr(import_module("workers.api"), name)
