@@ -46,17 +46,10 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist's own, which reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # Live networks one after the other, in one process of pytest-xdist: they share the machine's time.
     for item in items:
-        # Live networks one after the other, in one process of pytest-xdist: they share the machine's time.
         if item.get_closest_marker("live"):
             item.add_marker(pytest.mark.xdist_group("live"))
-        # What the tests of a module share, such as switches that are up, is made once, and not in each process.
-        elif isinstance(item, pytest.Function) and any(
-            fixture.scope == "module"
-            for fixtures in item._fixtureinfo.name2fixturedefs.values()
-            for fixture in fixtures
-        ):
-            item.add_marker(pytest.mark.xdist_group(item.module.__name__))
 
 
 def pytest_collection_finish() -> None:
