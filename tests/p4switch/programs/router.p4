@@ -39,6 +39,7 @@ struct headers_t {
 }
 struct metadata_t {
     bit<1> rewrite_udp;
+    bit<16> zero; // never written
 }
 
 error { BadVersion }
@@ -79,10 +80,11 @@ control verify_checksums(inout headers_t hdr, inout metadata_t meta) {
             { hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.tos, hdr.ipv4.length, hdr.ipv4.identification, hdr.ipv4.flags,
               hdr.ipv4.fragment, hdr.ipv4.ttl, hdr.ipv4.protocol, hdr.ipv4.source, hdr.ipv4.destination },
             hdr.ipv4.checksum, HashAlgorithm.csum16);
+        // The sum of all that was sent is 0 even where a checksum of 0 was sent as 0xFFFF (RFC 768).
         verify_checksum_with_payload(hdr.udp.isValid() && hdr.udp.checksum != 0,
             { hdr.ipv4.source, hdr.ipv4.destination, 8w0, hdr.ipv4.protocol, hdr.udp.length,
-              hdr.udp.source, hdr.udp.destination, hdr.udp.length },
-            hdr.udp.checksum, HashAlgorithm.csum16);
+              hdr.udp.source, hdr.udp.destination, hdr.udp.length, hdr.udp.checksum },
+            meta.zero, HashAlgorithm.csum16);
     }
 }
 
