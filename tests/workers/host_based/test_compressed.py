@@ -37,7 +37,7 @@ def sums_of(
     def member(rank: int) -> TcpAllReduce | UdpAllReduce:
         call = compressors[rank]
         if transport == "tcp":
-            return TcpAllReduce(TcpConfig(rank, addresses, call=call, connect_timeout=20.0, give_up=give_up))
+            return TcpAllReduce(TcpConfig(rank, addresses, call=call, connect_timeout=20.0, give_up=5.0))
         group = Group(rank, WORKERS, transport=transport, window=64, calls=(call,))
         return UdpAllReduce(UdpGroupConfig(group, addresses, recovery=Recovery(give_up=give_up)))
 
