@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
@@ -15,6 +14,7 @@ import grpc
 from finsy.proto import p4r, p4r_grpc
 
 from controller.connection import _canonical
+from tests.free_ports import free_port
 from topologies.model import Topology
 from topologies.shapes import topology_from
 
@@ -25,8 +25,7 @@ class SwitchProcess:
     """A p4switch process without ports on this machine's loopback."""
 
     def __init__(self, device_id: int) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.grpc_port: int = free.getsockname()[1]
+        self.grpc_port = free_port()
         self.device_id = device_id
         self.start()
 

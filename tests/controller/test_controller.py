@@ -1,7 +1,6 @@
 """The controller against real switches: what it installs is there, what it removes is gone, what fails is named."""
 
 import asyncio
-import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from controller.planner import Planner
 from controller.telemetry import Event, Reason
 from p4compiler import Compiled
 from tests.controller.switches import read_state
+from tests.free_ports import free_port
 from topologies.model import Topology
 from topologies.shapes import leaf_spine, topology_from
 
@@ -249,8 +249,7 @@ def test_a_switch_that_is_not_there_is_named_with_its_port(
 ) -> None:
     monkeypatch.setattr(connection, "_ANSWER_SECONDS", 0.2)
     data = leaf_spine(spines=0, leaves=1, hosts_per_leaf=1).model_dump(mode="json")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = data["switches"][0]["grpc_port"] = free.getsockname()[1]
+    port = data["switches"][0]["grpc_port"] = free_port()
 
     async def run() -> None:
         with pytest.raises(

@@ -20,7 +20,7 @@ from controller.errors import ControllerError
 from controller.job_service.lines import serving_workers
 from controller.jobs.lifecycle import JobRequest
 from controller.jobs.membership import JobService
-from tests.workers.loopback import HOST, WINDOW, free_port, free_tcp_addresses
+from tests.workers.loopback import HOST, WINDOW, free_address, free_tcp_addresses
 from tests.workers.model_switch import ModelSwitch
 from workers import Lease, Recovery
 from workers.communicator import Communicator
@@ -78,7 +78,7 @@ class Candidate:
     number: int = 0
 
     def __post_init__(self) -> None:
-        self.local = {host: free_port() for host in self.request.hosts}
+        self.local = {host: free_address() for host in self.request.hosts}
         self.addresses = free_tcp_addresses(len(self.request.hosts))
 
     async def grant(self) -> None:

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from typing import TypeVar
 
+from tests.free_ports import free_port
 from tests.workers.model_switch import ModelSwitch
 from workers.communicator import Communicator
 from workers.job.waiting import Waiting
@@ -25,42 +26,20 @@ SWITCH = (HOST, 0xBEE3)
 WINDOW = 16
 
 
-def free_port() -> tuple[str, int]:
-    """An address for UDP on `HOST` with a port that nobody has now."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind((HOST, 0))
-        address: tuple[str, int] = probe.getsockname()
-    return address
+def free_address() -> tuple[str, int]:
+    """An address for UDP on `HOST`."""
+    return (HOST, free_port(HOST, socket.SOCK_DGRAM))
 
 
 def free_tcp_addresses(count: int) -> tuple[tuple[str, int], ...]:
-    """Loopback addresses with ports that nobody has now."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    addresses = tuple(listener.getsockname() for listener in sockets)
-    for listener in sockets:
-        listener.close()
-    return addresses
+    """Loopback addresses, each with a port of its own."""
+    return tuple(("127.0.0.1", free_port()) for _ in range(count))
 
 
 def free_udp_addresses(count: int) -> tuple[tuple[str, int], ...]:
-    """For each rank an address of its own on the loopback and the first of `count` ports that nobody has now."""
-    addresses = []
-    for rank in range(count):
-        ip = f"127.0.2.{rank + 1}"
-        while True:
-            with ExitStack() as stack:
-                try:
-                    first = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
-                    first.bind((ip, 0))
-                    port = int(first.getsockname()[1])
-                    for offset in range(1, count):
-                        following = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
-                        following.bind((ip, port + offset))
-                except (OSError, OverflowError):
-                    continue
-            break
-        addresses.append((ip, port))
-    return tuple(addresses)
+    """For each rank an address of its own on the loopback and the first of `count` ports."""
+    hosts = [f"127.0.2.{rank + 1}" for rank in range(count)]
+    return tuple((host, free_port(host, socket.SOCK_DGRAM, count)) for host in hosts)
 
 
 @contextmanager
@@ -117,7 +96,7 @@ class Place(InNetworkAllReduce):
 def job(
     count: int, timeout: float = 20.0, at: tuple[str, int] = SWITCH
 ) -> Iterator[tuple[list[Communicator], list[str]]]:
-    here = [free_port() for _ in range(count)]
+    here = [free_address() for _ in range(count)]
     addresses = free_tcp_addresses(count)
     gone: list[str] = []
     recovery = Recovery(initial_rto=0.2, min_rto=0.05, give_up=timeout)

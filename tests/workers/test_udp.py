@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.workers.faulty_network import exact_sum
-from tests.workers.loopback import SWITCH, WINDOW, free_port, switch
+from tests.workers.loopback import SWITCH, WINDOW, free_address, switch
 from workers import wire
 from workers.collective import StallError
 from workers.congestion import ECN_CAPABLE, ECN_CONGESTED
@@ -53,7 +53,7 @@ def sum_on_all(
 @pytest.mark.usefixtures("passes")
 def test_where_the_kernel_refuses_to_segment_nothing_is_lost() -> None:
     """It does for sockets without checksums that do not say so."""
-    here = free_port()
+    here = free_address()
     config = InNetworkConfig(Lease(id=5, rank=0, workers=1, window=WINDOW), here, SWITCH, segments=10)
     array = np.arange(10_000, dtype=np.float32)
     with switch([here]), InNetworkAllReduce(config) as collective:
@@ -67,7 +67,7 @@ def test_where_the_kernel_refuses_to_segment_nothing_is_lost() -> None:
 
 @pytest.mark.usefixtures("passes")
 def test_without_checksums_each_datagram_goes_alone() -> None:
-    here = free_port()
+    here = free_address()
     lease = Lease(id=5, rank=0, workers=1, window=WINDOW)
     array = np.arange(10_000, dtype=np.float32)
     with (
@@ -83,7 +83,7 @@ def test_without_checksums_each_datagram_goes_alone() -> None:
 @pytest.mark.parametrize("offload", [True, False])
 @pytest.mark.parametrize("drop_every", [0, 50])
 def test_sums_over_sockets_are_exact(passes: str, offload: bool, drop_every: int) -> None:
-    workers = [free_port() for _ in range(3)]
+    workers = [free_address() for _ in range(3)]
     random = np.random.default_rng(1)
     arrays = [random.standard_normal((100, 173)).astype(np.float32) for _ in workers]
     expected = exact_sum(arrays, values=256)
@@ -102,7 +102,7 @@ def test_sums_over_sockets_are_exact(passes: str, offload: bool, drop_every: int
 
 
 def connected_pair(segments: int = 10, offload: bool = True) -> tuple[UdpSocket, UdpSocket]:
-    here, there = free_port(), free_port()
+    here, there = free_address(), free_address()
     return (
         UdpSocket(here, there, segments=segments, offload=offload),
         UdpSocket(there, here, segments=segments, offload=offload),
@@ -121,7 +121,7 @@ def collect(receiver: UdpSocket, count: int) -> list[bytes]:
 @pytest.mark.parametrize("sender_offloads", [True, False])
 @pytest.mark.parametrize("receiver_offloads", [True, False])
 def test_batches_arrive_datagram_by_datagram_in_order(sender_offloads: bool, receiver_offloads: bool) -> None:
-    here, there = free_port(), free_port()
+    here, there = free_address(), free_address()
     sender = UdpSocket(here, there, segments=10, offload=sender_offloads)
     receiver = UdpSocket(there, here, segments=10, offload=receiver_offloads)
     batches = [
@@ -292,7 +292,7 @@ def test_nothing_to_receive_is_an_empty_list_after_the_timeout() -> None:
 @pytest.mark.usefixtures("passes")
 def test_a_switch_that_is_not_there_yet_is_waited_for() -> None:
     """ICMP port unreachable counts as loss."""
-    workers = [free_port()]
+    workers = [free_address()]
     x = np.arange(300, dtype=np.float32)
     lease = Lease(id=5, rank=0, workers=1, window=WINDOW)
     with (
@@ -318,7 +318,7 @@ def test_a_switch_that_is_not_there_yet_is_waited_for() -> None:
 def test_a_switch_that_is_never_there_ends_it_after_give_up_with_what_the_socket_said() -> None:
     config = InNetworkConfig(
         Lease(id=5, rank=0, workers=1, window=WINDOW),
-        free_port(),
+        free_address(),
         SWITCH,
         recovery=Recovery(initial_rto=0.02, min_rto=0.01, give_up=0.1),
     )
@@ -347,7 +347,7 @@ def test_what_this_host_does_not_send_for_a_while_counts_as_loss(
 
 
 def test_a_port_that_is_taken_is_named() -> None:
-    here, there = free_port(), free_port()
+    here, there = free_address(), free_address()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
         taken.bind(here)
         with pytest.raises(OSError, match=f"UDP socket from .*{here[1]}.*: Address already in use"):
@@ -373,7 +373,7 @@ def test_a_configuration_that_makes_no_sense_is_refused(settings: dict[str, obje
 def test_news_end_a_wait_for_packets(monkeypatch: pytest.MonkeyPatch) -> None:
     """And no timer does, here."""
     monkeypatch.setattr("workers.udp._LOOK", 1000.0)
-    here = free_port()
+    here = free_address()
     recovery = Recovery(initial_rto=500.0, max_rto=1000.0, give_up=1000.0)
     config = InNetworkConfig(Lease(id=5, rank=0, workers=2, window=WINDOW), here, SWITCH, recovery=recovery)
     said, news = socket.socketpair()

@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from experiments.results.recording import Recording
 from experiments.training.digits import load_digits
 from experiments.training.sgd import TrainingConfig
 from tests.experiments.live.local_crew import Crew
+from tests.free_ports import free_port
 from topologies.errors import NetworkError
 from workers import InNetworkAllReduce, Lease, Recovery
 from workers.collective import HostBasedAlgorithm
@@ -41,19 +41,10 @@ WORKERS = 3
 SMALL = Vectors(elements=5000, repetitions=4)
 
 
-def free_port() -> int:
-    """A port that nobody has now, with free ones after it as far as can be told."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return min(int(listener.getsockname()[1]), 65_535 - WORKERS)
-
-
 @pytest.fixture
 def ring() -> HostBased:
     """Addresses whose ports are free."""
-    with ExitStack() as stack:
-        listeners = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(WORKERS)]
-        addresses = tuple(listener.getsockname() for listener in listeners)
-    return HostBased("ring", addresses)
+    return HostBased("ring", tuple(("127.0.0.1", free_port()) for _ in range(WORKERS)))
 
 
 def test_all_workers_sum_what_all_put_in(tmp_path: Path, ring: HostBased) -> None:
@@ -80,7 +71,8 @@ def test_host_based_algorithms_sum_over_each_transport(
     tmp_path: Path, algorithm: HostBasedAlgorithm, transport: LiveTransport
 ) -> None:
     # Over UDP each rank takes ports for its peers from its own on; each has an address of its own on the loopback.
-    addresses = tuple((f"127.0.1.{rank + 1}", free_port()) for rank in range(WORKERS))
+    hosts = [f"127.0.1.{rank + 1}" for rank in range(WORKERS)]
+    addresses = tuple((host, free_port(host, socket.SOCK_DGRAM, WORKERS)) for host in hosts)
     between = HostBased(algorithm, addresses, transport, pace=Pace(window=64, segments=16))
     tasks = [Task(rank, WORKERS, tmp_path, between, SMALL) for rank in range(WORKERS)]
     asyncio.run(run_crew(tasks, Crew().start, lambda *_: None))

@@ -24,7 +24,7 @@ from experiments.scenario.worker_file import make_worker_of
 from experiments.virtual.fabric import load_switch
 from experiments.virtual.point import run_virtual
 from tests.experiments.live.local_crew import Crew
-from tests.workers.loopback import HOST, SWITCH, WINDOW, free_port, switch
+from tests.workers.loopback import HOST, SWITCH, WINDOW, free_address, switch
 from workers.collective import StallError
 from workers.driver import ParticipantAllReduce
 from workers.lease import Lease
@@ -102,7 +102,7 @@ def test_in_virtual_time_it_takes_the_place_of_ours(tmp_path: Path) -> None:
 
 def test_on_sockets_it_takes_the_place_of_ours(tmp_path: Path) -> None:
     path = file(tmp_path, WRAPPED.replace("TIMES", "2"))
-    workers = [free_port(), free_port()]
+    workers = [free_address(), free_address()]
 
     def run(rank: int) -> list[float]:
         lease = Lease(5, rank, 2, WINDOW)
@@ -119,7 +119,7 @@ def test_on_sockets_it_takes_the_place_of_ours(tmp_path: Path) -> None:
 
 def test_on_sockets_it_gives_up_as_it_says(tmp_path: Path) -> None:
     path = file(tmp_path, WRAPPED.replace("TIMES", "1"))
-    collective = InNetwork(Lease(5, 0, 2, WINDOW), free_port(), (HOST, 0xBEE4), Pace(WINDOW, 8), path)
+    collective = InNetwork(Lease(5, 0, 2, WINDOW), free_address(), (HOST, 0xBEE4), Pace(WINDOW, 8), path)
     with (
         join(Task(0, 2, tmp_path, collective, Vectors(1, 1), 0.3)) as end,
         pytest.raises(StallError, match="rank 0 of 2"),
@@ -163,7 +163,7 @@ def test_it_is_for_in_network_points(tmp_path: Path) -> None:
 def run_processes(folder: Path, text: str) -> str:
     """Two worker processes whose recordings are in `folder` then; what they failed with."""
     path, lease = file(folder, text), Lease(5, 0, 2, WINDOW)
-    workers = [free_port(), free_port()]
+    workers = [free_address(), free_address()]
     collectives = [
         InNetwork(replace(lease, rank=rank), workers[rank], SWITCH, Pace(WINDOW, 8), path)
         for rank in range(2)

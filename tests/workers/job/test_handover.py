@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.workers.loopback import SWITCH, WINDOW, everywhere, free_port, free_tcp_addresses, switch
+from tests.workers.loopback import SWITCH, WINDOW, everywhere, free_address, free_tcp_addresses, switch
 from workers.collective import CollectiveError
 from workers.communicator import Communicator
 from workers.job.handover import LeaseLostError
@@ -82,7 +82,7 @@ class End:
 
 @contextmanager
 def job(deaf: Container[int] = (), *, ring: bool = True) -> Iterator[tuple[list[Communicator], Service]]:
-    here = [free_port() for _ in range(N)]
+    here = [free_address() for _ in range(N)]
     addresses = free_tcp_addresses(N)
     service = Service()
     recovery = Recovery(initial_rto=0.05, min_rto=0.01, max_rto=0.1, give_up=20.0)

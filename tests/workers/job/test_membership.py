@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from controller.jobs.reports import Report
-from tests.workers.loopback import SWITCH, WINDOW, free_port, switch
+from tests.workers.loopback import SWITCH, WINDOW, free_address, switch
 from workers.job import environment, membership, reporting
 from workers.job.membership import JoinError, LeftError, Member
 from workers.lease import Lease
@@ -61,7 +61,7 @@ def member(rank: int, here: tuple[str, int], service: Any) -> Member:
 
 def test_who_waits_in_vain_is_told_who_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(membership, "_LEFT_SECONDS", 0.1)
-    here = [free_port(), free_port()]
+    here = [free_address(), free_address()]
     with switch(here), member(0, here[0], Service(LEFT)) as alone:
         with pytest.raises(
             LeftError, match=r"^rank 1 \(process 4712 on h2\) ended while others wait: rank 0 of 2"
@@ -72,7 +72,7 @@ def test_who_waits_in_vain_is_told_who_has_left(monkeypatch: pytest.MonkeyPatch)
 
 def test_what_those_who_left_had_sent_before_still_counts() -> None:
     """A result that is lost on its way is served again, whoever has ended since."""
-    here = [free_port(), free_port()]
+    here = [free_address(), free_address()]
     x = np.ones(10_000, np.float32)
     with (
         switch(here, drop_every=5),
@@ -87,7 +87,7 @@ def test_what_those_who_left_had_sent_before_still_counts() -> None:
 
 
 def test_the_end_of_the_network_ends_the_wait() -> None:
-    here = [free_port(), free_port()]
+    here = [free_address(), free_address()]
     with (
         switch(here),
         member(0, here[0], Service(ended=True)) as alone,
@@ -97,7 +97,7 @@ def test_the_end_of_the_network_ends_the_wait() -> None:
 
 
 def test_one_that_waits_reports_for_what_and_that_it_has_it() -> None:
-    here = [free_port(), free_port()]
+    here = [free_address(), free_address()]
     x = np.ones(10_000, np.float32)
     waits = Service()
     with (
@@ -132,7 +132,7 @@ def test_one_that_is_not_held_up_reports_once_a_second_at_most() -> None:
 def test_news_are_heard_however_long_the_timers_are() -> None:
     """As on links where an answer takes seconds: nothing is sent again before."""
     recovery = Recovery(initial_rto=50.0, min_rto=50.0, max_rto=50.0, give_up=100.0)
-    here = [free_port(), free_port()]
+    here = [free_address(), free_address()]
     config = InNetworkConfig(Lease(5, 0, 2, WINDOW), here[0], SWITCH, recovery=recovery)
     ends: Any = Service(LEFT, LEFT | {"left": {"host": "h3", "rank": 2, "process": 4713}})
     with switch(here), Member(config, [], ends) as alone:
