@@ -7,18 +7,16 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from pathlib import Path
 from typing import Any
 
 import grpc
 from finsy.proto import p4r, p4r_grpc
 
 from controller.connection import _canonical
+from tests import preloading
 from tests.free_ports import free_port
 from topologies.model import Topology
 from topologies.shapes import topology_from
-
-ROOT = Path(__file__).parents[2]
 
 
 class SwitchProcess:
@@ -31,21 +29,27 @@ class SwitchProcess:
 
     def start(self) -> None:
         target = ["--grpc-server-addr", f"127.0.0.1:{self.grpc_port}", "--cpu-port", "255"]
-        command = [sys.executable, "-m", "p4switch", "--no-p4", "--device-id", str(self.device_id), "--"]
-        self._process = subprocess.Popen(
-            [*command, *target],
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-        )
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "p4switch",
+            "--no-p4",
+            "--device-id",
+            str(self.device_id),
+            "--",
+        ]
+        self._process = preloading.start([*command, *target], stdout=subprocess.PIPE)
 
     def wait_ready(self) -> None:
         assert self._process.stdout is not None
-        assert self._process.stdout.readline().startswith("ready")
+        assert self._process.stdout.readline().startswith(b"ready")
 
     def end(self) -> None:
         self._process.kill()
-        self._process.communicate()
+        self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
 
     def pause(self) -> None:
         self._process.send_signal(signal.SIGSTOP)

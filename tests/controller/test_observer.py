@@ -16,11 +16,12 @@ from controller.errors import ControllerError
 from controller.observer import Observer
 from experiments.differential.entries import Entries, observed, random_entries
 from p4compiler import compile_file
-from tests.controller.switches import ROOT, SwitchProcess, running
+from tests.controller.switches import SwitchProcess, running
 from topologies.shapes import leaf_spine
 
 pytestmark = pytest.mark.slow
 
+ROOT = Path(__file__).parents[2]
 MATCHES = ROOT / "tests" / "p4switch" / "programs" / "tables.p4"
 
 

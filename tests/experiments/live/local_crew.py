@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Sequence
 from typing import Any
+
+from tests.preloading import start
+from topologies.live.preloaded import Process
 
 
 class Crew:
     """Starts workers on this host and remembers them."""
 
     def __init__(self) -> None:
-        self.processes: list[subprocess.Popen[bytes]] = []
+        self.processes: list[Process] = []
 
-    def start(self, _rank: int, argv: Sequence[str], options: dict[str, Any]) -> subprocess.Popen[bytes]:
-        self.processes.append(subprocess.Popen(argv, **options))
+    def start(self, _rank: int, argv: Sequence[str], options: dict[str, Any]) -> Process:
+        self.processes.append(start(argv, **options))
         return self.processes[-1]

@@ -31,6 +31,7 @@ from experiments.training.sgd import TrainingConfig
 from tests.experiments.live.local_crew import Crew
 from tests.free_ports import free_port
 from topologies.errors import NetworkError
+from topologies.live.preloaded import Process
 from workers import InNetworkAllReduce, Lease, Recovery
 from workers.collective import HostBasedAlgorithm
 
@@ -164,9 +165,10 @@ def test_modules_in_the_current_folder_are_none_of_ours(tmp_path: Path, ring: Ho
         path.write_text("raise SystemExit('not this one')")
 
     class Here(Crew):
-        def start(self, rank: int, argv: Sequence[str], options: dict[str, Any]) -> subprocess.Popen[bytes]:
+        def start(self, _rank: int, argv: Sequence[str], options: dict[str, Any]) -> Process:
             environment = options["env"] | {"PYTHONPATH": str(ROOT)}
-            return super().start(rank, argv, options | {"cwd": here, "env": environment})
+            self.processes.append(subprocess.Popen(argv, **options | {"cwd": here, "env": environment}))
+            return self.processes[-1]
 
     tasks = [Task(rank, WORKERS, tmp_path, ring, SMALL) for rank in range(WORKERS)]
     assert len(asyncio.run(run_crew(tasks, Here().start, lambda *_: None))) == WORKERS
@@ -187,7 +189,7 @@ def test_who_takes_long_to_start_is_shown_and_costs_the_others_no_patience(
     os.mkfifo(gate)
 
     class Late(Crew):
-        def start(self, rank: int, argv: Sequence[str], options: dict[str, Any]) -> subprocess.Popen[bytes]:
+        def start(self, rank: int, argv: Sequence[str], options: dict[str, Any]) -> Process:
             late = ["sh", "-c", f'read go < "{gate}"; exec "$@"', "sh", *argv]
             return super().start(rank, late if rank == 1 else argv, options)
 
@@ -210,7 +212,7 @@ def test_a_worker_that_does_not_start_is_named(
     monkeypatch.setenv("FANIN_PATIENCE", "0.1")
 
     class Stuck(Crew):
-        def start(self, rank: int, argv: Sequence[str], options: dict[str, Any]) -> subprocess.Popen[bytes]:
+        def start(self, rank: int, argv: Sequence[str], options: dict[str, Any]) -> Process:
             return super().start(rank, ["sleep", "1000"] if rank == 1 else argv, options)
 
     crew = Stuck()

@@ -89,14 +89,14 @@ def places(item: Any) -> Iterator[tuple[Any, Any]]:
             yield from places(value)
 
 
-def renamed(item: Any, old: str, new: str, under: str = "") -> Any:
-    """The document with a name replaced wherever it stands, so that it is still found."""
+def renamed(item: Any, names: dict[str, str], under: str = "") -> Any:
+    """The document with names replaced wherever they stand, so that they are still found."""
     if isinstance(item, dict):
-        keys = {key: new if (under, key) == ("next_tables", old) else key for key in item}
-        return {keys[key]: renamed(value, old, new, key) for key, value in item.items()}
+        keys = names if under == "next_tables" else {}
+        return {keys.get(key, key): renamed(value, names, key) for key, value in item.items()}
     if isinstance(item, list):
-        return [renamed(value, old, new, under) for value in item]
-    return new if item == old and under not in WORDS else item
+        return [renamed(value, names, under) for value in item]
+    return names.get(item, item) if isinstance(item, str) and under not in WORDS else item
 
 
 def named(document: Any) -> list[str]:
@@ -142,7 +142,7 @@ thorough = settings(max_examples=sized(30, 100))
 def test_a_hostile_name_is_refused_or_becomes_one_identifier(number: int, data: st.DataObject) -> None:
     document = json.loads(source(number))
     old = data.draw(st.sampled_from(named(document)))
-    result = translated(renamed(document, old, data.draw(hostile)))
+    result = translated(renamed(document, {old: data.draw(hostile)}))
     if result is not None:
         assert_harmless(result)
 
@@ -166,9 +166,7 @@ def test_whatever_stands_anywhere_is_refused_or_harmless(number: int, data: st.D
 def test_names_decide_nothing_but_identifiers(number: int, text: str) -> None:
     """Renaming everything leaves every other token as it is, and as many of them."""
     document = json.loads(source(number))
-    changed = document
-    for count, old in enumerate(named(document)):
-        changed = renamed(changed, old, f"{text} {count}")
+    changed = renamed(document, {old: f"{text} {count}" for count, old in enumerate(named(document))})
     before, after = (re.sub(r"\b\d+\b", "n", " ".join(shape(d))) for d in (document, changed))
     assert before == after
 
@@ -223,9 +221,7 @@ def test_the_translation_does_not_rely_on_the_reader(number: int, monkeypatch: p
         monkeypatch.setattr(module, "checked_name", lambda name, _what: name)
     document = json.loads(source(number))
     for text in HOSTILE:
-        changed = document
-        for count, old in enumerate(named(document)):
-            changed = renamed(changed, old, f"{text} {count}")
+        changed = renamed(document, {old: f"{text} {count}" for count, old in enumerate(named(document))})
         program = read_program(json.dumps(changed).encode())
         assert_harmless(translate(program) + translate(program, traced=True))
 
@@ -269,7 +265,7 @@ def test_names_as_p4c_writes_them_pass(config: Callable[[str], bytes], name: str
     document = json.loads(config("forwarder"))
     table = document["pipelines"][0]["tables"][0]["name"]
     action = document["actions"][0]["name"]
-    changed = renamed(renamed(document, table, name), action, f"{name}'")
+    changed = renamed(document, {table: name, action: f"{name}'"})
     program = read_program(json.dumps(changed).encode())
     assert name in program.tables
     assert translate(program)
