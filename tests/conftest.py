@@ -31,6 +31,8 @@ settings.register_profile(
 )
 settings.load_profile("any machine")
 
+JOBS = Path(__file__).parent / "workers" / "job"
+
 
 def pytest_configure() -> None:
     # In the background of a shell, or under nohup, they are ignored, and would be by all that tests start and then end.
@@ -50,6 +52,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("live"):
             item.add_marker(pytest.mark.xdist_group("live"))
+    # They begin first; beside them, tests in which workers mostly wait for one another.
+    items.sort(key=lambda item: (item.get_closest_marker("live") is None, JOBS not in item.path.parents))
 
 
 def pytest_collection_finish() -> None:

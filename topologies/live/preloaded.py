@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import errno
 import gc
 import importlib
 import json
@@ -256,36 +257,36 @@ def _imported(name: str) -> Callable[[], int]:
 
 
 def _forked_twice() -> int:
-    """The number of a process whose parent has ended; 0 in that process itself.
+    """The number of a process in a session of its own whose parent has ended; 0 in that process itself.
 
     Raises:
         OSError: there are too many processes, or too little memory.
     """
     reader, writer = os.pipe()
-    try:
-        child = os.fork()
-        if child == 0:
-            status = 0
-            try:
-                grandchild = os.fork()
-                if grandchild == 0:
-                    return 0
-                os.write(writer, str(grandchild).encode())
-            except OSError as error:
-                status = error.errno or 1
-            os._exit(status)
+    with os.fdopen(reader, "rb") as told:
+        with os.fdopen(writer, "wb", buffering=0) as tell:
+            child = os.fork()
+            if child == 0:
+                status = 0
+                try:
+                    if os.fork() == 0:
+                        os.setsid()  # before anybody knows of it, who may end all of its session
+                        tell.write(str(os.getpid()).encode())
+                        return 0
+                except OSError as error:
+                    status = error.errno or 1
+                os._exit(status)
         _, status = os.waitpid(child, 0)
-        if number := os.waitstatus_to_exitcode(status):
-            raise OSError(number, os.strerror(number))
-        return int(os.read(reader, 20))
-    finally:
-        os.close(reader)
-        os.close(writer)
+        number = os.waitstatus_to_exitcode(status)
+        pid = told.read()
+    if number or not pid:  # nothing is told by one that has been killed at once
+        number = number or errno.ESRCH
+        raise OSError(number, os.strerror(number))
+    return int(pid)
 
 
 def _become(argv: Sequence[str], files: Sequence[int], environment: Mapping[str, str]) -> None:
     """A process as if it had been started with these."""
-    os.setsid()
     for number, file in enumerate(files):
         os.dup2(file, number)
         os.close(file)

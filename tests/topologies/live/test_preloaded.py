@@ -74,6 +74,21 @@ print(len(narrow.splitlines()) > len(usual.splitlines()), [process.wait() for pr
     assert seen.splitlines() == ["ready True None", "True", "0 0", "True [0, 0]"]
 
 
+def test_they_have_their_session_once_they_are_known(run: Run) -> None:
+    """Who has just started one may end it, with all that it has started."""
+    seen = _succeeds(
+        run,
+        """
+pid = preloaded._forked_twice()
+if pid == 0:
+    signal.pause()
+print(os.getsid(pid) == pid)
+os.kill(pid, signal.SIGKILL)
+""",
+    )
+    assert seen == "True\n"
+
+
 def test_one_that_is_killed_is_told_by_its_signal_and_waited_for_no_longer_than_asked(run: Run) -> None:
     seen = _succeeds(
         run,
