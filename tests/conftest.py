@@ -10,6 +10,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -48,12 +49,16 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist's own, which reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # Live networks one after the other, in one process of pytest-xdist: they share the machine's time.
+    # Live networks one after the other, in one process of pytest-xdist: they share the machine's time. Beside them, in
+    # another, tests in which workers mostly wait for one another. Both begin at once.
+    groups: dict[str, list[pytest.Item]] = {"live": [], "jobs": [], "": []}
     for item in items:
-        if item.get_closest_marker("live"):
-            item.add_marker(pytest.mark.xdist_group("live"))
-    # They begin first; beside them, tests in which workers mostly wait for one another.
-    items.sort(key=lambda item: (item.get_closest_marker("live") is None, JOBS not in item.path.parents))
+        live = item.get_closest_marker("live") is not None
+        group = "live" if live else "jobs" if JOBS in item.path.parents else ""
+        groups[group].append(item)
+        if group:
+            item.add_marker(pytest.mark.xdist_group(group))
+    items[:] = chain(*groups.values())
 
 
 def pytest_collection_finish() -> None:

@@ -81,7 +81,6 @@ def test_children_that_outlive_a_worker_do_not_hide_its_end() -> None:
         assert f"LeftError: rank 1 (process {processes[1].id} on h2) ended" in error
 
 
-@pytest.mark.xdist_group("waiting")  # which they do for half a minute: one at a time, beside others
 @pytest.mark.parametrize("least", [None, 1])
 @pytest.mark.parametrize("what", ["allreduce", "allgather"])
 def test_who_is_slow_is_named_once_and_the_others_wait(
