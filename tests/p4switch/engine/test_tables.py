@@ -180,6 +180,7 @@ def test_many_entries(engine: Callable[[str], Engine]) -> None:
         assert ask(switch, probe)["lpm"] == search("lpm", entries, probe)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["ternary", "range", "span"])
 def test_many_masks(kind: str, engine: Callable[[str], Engine]) -> None:
     """Hundreds of entries, hardly two with the same mask or range, while they come and go: none is missed."""
